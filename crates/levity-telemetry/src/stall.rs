@@ -44,9 +44,13 @@ const RUN_QUEUE_LOOKS: u32 = 40;
 
 impl Step {
     /// Notes that the task being polled is at this step: one relaxed store. Each [`Watched`] task
-    /// keeps its own step from poll to poll.
-    pub fn enter(self) {
-        with_watch(|watch| watch.polls.pulse.step.store(self as u8, Ordering::Relaxed));
+    /// keeps its own step from poll to poll. Returns when the poll began, if it is timed.
+    pub fn enter(self) -> Option<Instant> {
+        WATCH.with(|watch| {
+            let watch = watch.get()?;
+            watch.polls.pulse.step.store(self as u8, Ordering::Relaxed);
+            watch.began.get()
+        })
     }
 }
 
@@ -262,10 +266,6 @@ thread_local! {
     static WATCH: OnceCell<Watch> = const { OnceCell::new() };
 }
 
-fn with_watch(act: impl FnOnce(&Watch)) {
-    WATCH.with(|watch| watch.get().map(act));
-}
-
 /// The time at which the current poll of the calling task began, for use as the present time: it costs no look at
 /// the clock. Outside of a timed poll it is read from the clock.
 pub fn poll_start() -> Instant {
@@ -315,7 +315,7 @@ impl Watch {
     /// To be called each time the loop has waited for events, through `on_thread_unpark` of the
     /// runtime's builder: sleeping there is no stall.
     pub fn turn_begins() {
-        with_watch(Self::take_base);
+        WATCH.with(|watch| watch.get().map(Self::take_base));
     }
 
     fn take_base(&self) {
@@ -338,11 +338,11 @@ impl Watch {
     fn poll_ended(&self, began: Instant) {
         self.began.set(None);
         self.polls.pulse.end();
-        let wall = began.elapsed();
-        if wall >= POLL_MIN {
+        let ended = Instant::now();
+        if ended >= began + POLL_MIN {
             let after = Sample::take();
             let before = self.base.replace(after);
-            Verdict::of(wall, &before, &after).count(&self.polls);
+            Verdict::of(ended - began, &before, &after).count(&self.polls);
         }
     }
 }

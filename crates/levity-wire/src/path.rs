@@ -46,6 +46,10 @@ pub fn decode_keeping_slashes(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Rej
             Err(Reject::bad("path without a leading slash"))
         };
     };
+    if are_literal(segments) {
+        out.extend_from_slice(segments);
+        return Ok(keeps);
+    }
     for segment in segments.split(|&byte| byte == b'/') {
         end_segment(out);
         let start = out.len();
@@ -60,6 +64,20 @@ pub fn decode_keeping_slashes(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, Rej
         }
     }
     Ok(keeps)
+}
+
+/// Whether the segments decode to themselves. Also false for some that do: those with a leading dot.
+fn are_literal(segments: &[u8]) -> bool {
+    let mut before = b'/';
+    segments.iter().all(|&byte| {
+        let is_literal = match byte {
+            b'%' | 0 => false,
+            b'/' | b'.' => before != b'/',
+            _ => true,
+        };
+        before = byte;
+        is_literal
+    })
 }
 
 /// The bytes of a path with valid escapes, and whether each was escaped.

@@ -218,7 +218,7 @@ fn conclude<S: ResponseSink>(
 ) {
     let worker = stream.worker();
     worker.stats.answered.add(1);
-    if sent.bytes > 0 && !trace.has_written() {
+    if sent.bytes > 0 && trace.times_each_step() && !trace.has_written() {
         // Bodies from files and streams record their writes. Any other body was sent within the current step.
         let (chunk, from) = (trace.last_read().chunk, trace.step_began());
         trace.wrote(chunk, from, sent.ended, sent.bytes);
@@ -249,7 +249,10 @@ fn record(
 ) {
     let arrived = trace.arrived();
     let duration = sent.ended - arrived;
-    let ttfb = sent.first_byte.map_or(duration, |at| at - arrived);
+    let ttfb = match sent.first_byte {
+        Some(at) if at < sent.ended => at - arrived,
+        _ => duration,
+    };
     let stats = &worker.stats;
     stats.request(sent.status, sent.source, duration, ttfb, trace);
     stats.sent_bytes.add(sent.bytes);

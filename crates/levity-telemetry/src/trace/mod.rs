@@ -86,10 +86,15 @@ impl Trace {
         self.steps.time_each_step();
     }
 
+    /// Whether each step is timed.
+    pub fn times_each_step(&self) -> bool {
+        self.steps.times_each_step()
+    }
+
     /// Ends the current step and begins `step`, here and for the watchdog.
     pub fn enter(&mut self, step: Step) {
-        self.steps.enter(step);
-        step.enter();
+        let poll_start = step.enter();
+        self.steps.enter(step, poll_start);
     }
 
     /// Ends the last step at `now`.

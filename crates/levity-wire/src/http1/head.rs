@@ -266,6 +266,8 @@ pub struct RequestHead {
     pub upgrade: Option<Span>,
     /// Whether the client waits for `100 Continue` before its body (RFC 9110, 10.1.1).
     pub expect_continue: bool,
+    /// Whether there is a header whose name starts with `If-`, as those of all conditions do (RFC 9110, 13.1).
+    pub conditional: bool,
     /// Length in bytes, including blank lines before and the blank line at the end: the body starts
     /// here.
     pub bytes: usize,

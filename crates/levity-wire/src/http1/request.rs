@@ -57,11 +57,13 @@ struct Fields {
     message: framing::Fields,
     host: Option<Span>,
     expect_continue: bool,
+    conditional: bool,
 }
 
 impl Fields {
     fn read(&mut self, bytes: &[u8], header: HeaderSpan) -> Result<(), Reject> {
         let name = header.name.of(bytes);
+        self.conditional |= matches!(name, [b'i' | b'I', b'f' | b'F', b'-', ..]);
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(bytes, header.value),
             6 if name.eq_ignore_ascii_case(b"expect") => self.expect(header.value.of(bytes)),
@@ -97,6 +99,7 @@ impl Fields {
         head.framing = self.message.framing(head.version)?;
         head.keep_alive = self.message.allows_another(head.version);
         head.upgrade = self.message.protocols(head.version);
+        head.conditional = self.conditional;
         // RFC 9110, 10.1.1: ignored in HTTP/1.0.
         head.expect_continue = self.expect_continue && head.version == Version::Http11;
         Ok(())
@@ -147,10 +150,11 @@ fn version(text: &[u8]) -> Result<Version, Reject> {
 /// clients do send them. `#` is rejected: parsers disagree whether the path ends there.
 fn target(bytes: &[u8], head: &mut RequestHead) -> Result<(), Reject> {
     let text = head.target_span.of(bytes);
-    match text.iter().find(|byte| matches!(byte, b'\t' | b'#')) {
-        Some(b'\t') => return Err(Reject::bad("white space in the request target")),
-        Some(_) => return Err(Reject::bad("fragment in the request target")),
-        None => {}
+    if text.contains(&b'\t') {
+        return Err(Reject::bad("white space in the request target"));
+    }
+    if text.contains(&b'#') {
+        return Err(Reject::bad("fragment in the request target"));
     }
     match text {
         _ if head.method == Method::Connect => authority_form(text, head),

@@ -33,10 +33,12 @@ impl Client {
     /// The client of `request` on a connection with `peer`. Forwarding headers count as far as each of them was
     /// added by a proxy in `trusted`.
     pub fn new(peer: &Peer, request: &Request, trusted: &TrustedProxies) -> Self {
+        let address = peer.address();
+        let ip = address.map(|address| address.ip());
         let own = Self {
-            ip: peer.ip(),
-            port: peer.address().map(|address| address.port()),
-            peer: peer.ip(),
+            ip,
+            port: address.map(|address| address.port()),
+            peer: ip,
             scheme: peer.scheme(),
             by_trusted: false,
         };

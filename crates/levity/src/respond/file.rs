@@ -24,7 +24,11 @@ pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>
         etag: Some(entry.etag.as_bytes()),
         modified: entry.modified,
     };
-    match condition::evaluate(true, |name| request.headers_named(name), &validators) {
+    let verdict = match request.head.conditional {
+        true => condition::evaluate(true, |name| request.headers_named(name), &validators),
+        false => Verdict::Proceed,
+    };
+    match verdict {
         Verdict::Proceed => {}
         Verdict::Failed => return without_content(412, entry),
         Verdict::NotModified => {

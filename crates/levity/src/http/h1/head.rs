@@ -46,14 +46,7 @@ pub(super) fn advance(header: &mut Option<Header>, bytes: usize, worker: &Worker
 /// Appends the header section to `out`: status line, Server, Date, the header fields, and framing.
 pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mut Vec<u8>) {
     out.reserve(USUAL_BYTES);
-    out.extend_from_slice(b"HTTP/1.1 ");
-    decimal::push(out, u64::from(head.status));
-    out.push(b' ');
-    match head.reason {
-        b"" => out.extend_from_slice(reason(head.status).as_bytes()),
-        reason => out.extend_from_slice(reason),
-    }
-    out.extend_from_slice(b"\r\n");
+    status_line(out, head);
     if !head.has_server {
         out.extend_from_slice(b"Server: levity\r\n");
     }
@@ -80,6 +73,21 @@ pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mu
     end_header(out, head, version);
 }
 
+fn status_line(out: &mut Vec<u8>, head: &Head<'_>) {
+    // Most responses; constants are copied without a call.
+    if head.status == 200 && head.reason.is_empty() {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    decimal::push(out, u64::from(head.status));
+    out.push(b' ');
+    match head.reason {
+        b"" => out.extend_from_slice(reason(head.status).as_bytes()),
+        reason => out.extend_from_slice(reason),
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends the connection headers and the empty line.
 fn end_header(out: &mut Vec<u8>, head: &Head<'_>, version: Version) {
     if let Some(protocol) = head.upgrade {
@@ -88,11 +96,12 @@ fn end_header(out: &mut Vec<u8>, head: &Head<'_>, version: Version) {
         out.extend_from_slice(b"\r\n\r\n");
         return;
     }
-    out.extend_from_slice(match (head.close, version) {
-        (true, _) => b"Connection: close\r\n\r\n",
-        (false, Version::Http10) => b"Connection: keep-alive\r\n\r\n",
-        (false, Version::Http11) => b"\r\n",
-    });
+    match (head.close, version) {
+        (true, _) => out.extend_from_slice(b"Connection: close\r\n"),
+        (false, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        (false, Version::Http11) => {}
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// An interim response (RFC 9110, 15.2).

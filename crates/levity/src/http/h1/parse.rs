@@ -16,7 +16,7 @@ use levity_telemetry::step::Step;
 /// # Errors
 /// How the connection ends if there is no further request.
 pub async fn next_request(conn: &Conn) -> Result<Box<Request>, RequestError> {
-    let worker = conn.worker.clone();
+    let worker = &conn.worker;
     let service = worker.service();
     let inbox = conn.inbox().take();
     if !is_between_requests(&inbox) {

@@ -469,6 +469,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     /// Sends the rest of the header, and ends the body.
     async fn finish(&mut self, trailers: &Trailers) -> Result<(), SendError> {
         self.encode_header();
+        if self.header.is_none() && self.framing == Framing::ByLength {
+            return Ok(());
+        }
         loop {
             let (sink, header) = (self.sink, &mut self.header);
             let had_header = header.is_some();
