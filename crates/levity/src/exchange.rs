@@ -219,7 +219,8 @@ fn conclude<S: ResponseSink>(
     let worker = stream.worker();
     worker.stats.answered.add(1);
     if sent.bytes > 0 && trace.times_each_step() && !trace.has_written() {
-        // Bodies from files and streams record their writes. Any other body was sent within the current step.
+        // Bodies from files and streams record their writes. Any other body was sent within the current step, if that
+        // is timed.
         let (chunk, from) = (trace.last_read().chunk, trace.step_began());
         trace.wrote(chunk, from, sent.ended, sent.bytes);
     }
