@@ -21,6 +21,7 @@ mod job;
 pub mod memory;
 mod pipe;
 mod scheduler;
+mod send_thread;
 mod settings;
 pub mod stats;
 mod syscall;
@@ -37,9 +38,10 @@ pub use job::{
     Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Open, Opened, ReadOptions,
     Ready, Reply, Variants, is_dead, is_full,
 };
-pub use memory::{Budget, Buffer};
-pub use pipe::Pipe;
+pub use memory::{Budget, Buffer, Pages};
+pub use pipe::{PageSender, Pipe};
 pub use scheduler::{Outage, Stage};
+pub use send_thread::{Claim, SendThread, Transfer, TransferEnd, Transferred};
 pub use settings::Settings;
 pub use stats::Stats;
 pub use thread::{Parker, guard, priority, usage};

@@ -3,11 +3,15 @@
 //! A pipe holds references to pages of the kernel. It never blocks, but `splice` waits for the descriptor at the other
 //! side: sockets have to be non-blocking, and files in memory.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::retry_on_intr;
-use rustix::pipe::{PipeFlags, SpliceFlags};
+use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
+
+use crate::memory::Pages;
 
 /// A non-blocking pipe, with the number of bytes in it.
 ///
@@ -76,6 +80,34 @@ impl Pipe {
         Ok(moved)
     }
 
+    /// Appends the bytes of `pages` in `range`, as references to the memory. Returns the number of bytes, which is lower
+    /// when the pipe is full then.
+    ///
+    /// # Errors
+    /// The errors of `vmsplice`; `WouldBlock` when the pipe is full.
+    pub fn fill_from_pages(&mut self, pages: &Pages, range: Range<usize>) -> io::Result<usize> {
+        let bytes = [IoSliceRaw::from_slice(&pages[range])];
+        let fill = || {
+            // SAFETY: this is the write end, so the memory is only read, and `Pages` never change it, nor reuse it
+            // after their drop.
+            unsafe { rustix::pipe::vmsplice(&self.write, &bytes, SpliceFlags::NONBLOCK) }
+        };
+        let added = retry_on_intr(fill)?;
+        self.len += added;
+        Ok(added)
+    }
+
+    /// Drops all bytes in the pipe, by way of `nothing`: `/dev/null`, open for writing.
+    ///
+    /// # Errors
+    /// The errors of `splice`.
+    fn discard(&mut self, nothing: impl AsFd) -> io::Result<()> {
+        while !self.is_empty() {
+            self.drain(nothing.as_fd(), self.len, false)?;
+        }
+        Ok(())
+    }
+
     /// Moves up to `len` bytes from the start of the pipe to the socket `to`. `has_more` is whether bytes follow soon:
     /// then the kernel may wait for them before it sends an incomplete segment (`MSG_MORE`).
     ///
@@ -100,6 +132,50 @@ impl Pipe {
         let copied = retry_on_intr(tee)?;
         other.len += copied;
         Ok(copied)
+    }
+}
+
+/// Sends memory to sockets without a copy. One suffices for an event loop: what a socket does not accept is dropped,
+/// and offered again later.
+#[derive(Debug)]
+pub struct PageSender {
+    /// Empty between calls.
+    pipe: Pipe,
+    /// `/dev/null`.
+    nothing: OwnedFd,
+}
+
+impl PageSender {
+    /// A sender of at most `bytes_max` in one call, or fewer where pipes have to be smaller. Opens three descriptors.
+    /// May block.
+    ///
+    /// # Errors
+    /// As [`Pipe::new`] and [`PageSender::send`], and those of opening `/dev/null`.
+    pub fn new(bytes_max: usize) -> io::Result<Self> {
+        let nothing = File::options().write(true).open("/dev/null")?.into();
+        let pipe = Pipe::new(bytes_max)?;
+        let mut sender = Self { pipe, nothing };
+        // Sandboxes may refuse the calls.
+        sender.pipe.fill_from_pages(&Pages::copy_of(&[0])?, 0..1)?;
+        sender.pipe.discard(&sender.nothing)?;
+        Ok(sender)
+    }
+
+    /// Sends bytes of `pages` from the start of `range`: as many as the socket accepts, which must be non-blocking.
+    /// Does not block.
+    ///
+    /// # Errors
+    /// The errors of `vmsplice` and `splice`; `WouldBlock` when the send buffer is full.
+    pub fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        pages: &Pages,
+        range: Range<usize>,
+    ) -> io::Result<usize> {
+        let filled = self.pipe.fill_from_pages(pages, range)?;
+        let sent = self.pipe.drain(socket, filled, false);
+        self.pipe.discard(&self.nothing)?;
+        sent
     }
 }
 
@@ -185,6 +261,36 @@ mod tests {
         let mut received = [0; 13];
         sink.read_exact(&mut received).unwrap();
         assert_eq!(&received, b"2345623456789");
+    }
+
+    /// Also from the middle of a page, and more than the socket and the pipe have room for.
+    #[test]
+    fn pages_are_sent_as_far_as_the_socket_accepts_them() {
+        let bytes: Vec<u8> = (0..1_000_003_u32).map(|n| (n % 251) as u8).collect();
+        let pages = Pages::copy_of(&bytes).unwrap();
+        let (to, mut sink) = sockets();
+        let mut sender = PageSender::new(CAPACITY).unwrap();
+        let mut at = 5000;
+        let mut received = Vec::new();
+        let mut piece = vec![0; 300_000];
+        let mut has_been_full = false;
+        while at < bytes.len() {
+            match sender.send(to.as_fd(), &pages, at..bytes.len()) {
+                Ok(sent) => at += sent,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    has_been_full = true;
+                    let count = sink.read(&mut piece).unwrap();
+                    received.extend_from_slice(&piece[..count]);
+                }
+            }
+            assert!(sender.pipe.is_empty());
+        }
+        // The pages stay valid while the socket refers to them.
+        drop(pages);
+        drop(to);
+        sink.read_to_end(&mut received).unwrap();
+        assert!(has_been_full && received == bytes[5000..]);
     }
 
     #[test]

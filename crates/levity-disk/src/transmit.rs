@@ -6,12 +6,13 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use crate::files::OpenFile;
 
 /// Sends up to `len` bytes of `file` from `offset`. **Blocks on the disk** if they are not in the page cache,
-/// which no flag prevents (`do_sendfile` ignores `O_NONBLOCK`): only for
+/// which no flag prevents (`do_sendfile` ignores `O_NONBLOCK`): on a loop only for
 /// [`Ready::PageCache`](crate::Ready::PageCache).
 ///
 /// # Errors
@@ -40,4 +41,15 @@ pub fn send_shared(
 ) -> io::Result<usize> {
     let send = || rustix::fs::sendfile(socket, memory, Some(&mut { offset }), len);
     Ok(retry_on_intr(send)?)
+}
+
+/// Whether `socket` accepts bytes now. If not, the kernel wakes those who wait for that, also after `epoll` with
+/// `EPOLLET`. Does not block.
+///
+/// # Errors
+/// The errors of `poll`.
+pub fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut sockets = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
+    let now = Timespec::default();
+    Ok(retry_on_intr(|| poll(&mut sockets, Some(&now)))? > 0)
 }

@@ -20,7 +20,7 @@ use levity_disk::{OpenFile, Watch};
 use levity_wire::encoding::Coding;
 use quick_cache::{Weighter, sync, unsync};
 
-use crate::entry::{Content, Entry};
+use crate::entry::{Bytes, Content, Entry};
 
 /// The size of a worker's own cache in bytes. Bodies are shared with the common cache, so most of it is no
 /// extra memory.
@@ -45,6 +45,19 @@ const WATCHED_AGE_MAX: Duration = Duration::from_secs(20);
 
 /// The interval between scans for expired entries; a scan of 4096 takes about 100 microseconds.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The maximum size in bytes of a body that is read into the cache after [`BODY_HITS_MIN`] requests.
+const BODY_BYTES_MAX: u64 = 1 << 20;
+
+/// One such body may take this part of a worker's own cache.
+const BODY_DIVISOR: u64 = 8;
+
+/// A file is popular if one worker is asked for it so often between two checks, that is, within `disk.entry_ttl`.
+const BODY_HITS_MIN: u8 = 4;
+
+/// The maximum of bytes that one worker reads into the cache in [`EXPIRY_INTERVAL`]. If more files are popular than
+/// the cache can hold, each would be read again after its eviction.
+const BODIES_READ_MAX: u64 = 64 << 20;
 
 /// A file and its usable variants, as of one check.
 #[derive(Debug)]
@@ -153,6 +166,8 @@ pub struct EntryRef {
     /// The page cache held the bytes that were last read of the file. So it is probed even while the disk is
     /// busy.
     pub warm: Cell<bool>,
+    /// Requests for the body, up to [`BODY_HITS_MIN`].
+    body_hits: Cell<u8>,
 }
 
 impl EntryRef {
@@ -160,6 +175,7 @@ impl EntryRef {
         Rc::new(Self {
             entry,
             warm: Cell::new(false),
+            body_hits: Cell::new(0),
         })
     }
 }
@@ -259,6 +275,8 @@ impl SharedCache {
 pub struct Cache {
     own: RefCell<unsync::Cache<Key, Rc<CacheSlot>, Weight>>,
     last_expiry: Cell<Instant>,
+    /// Bytes that may be read into the cache until the next expiry.
+    readable_bytes: Cell<u64>,
     shared: Arc<SharedCache>,
 }
 
@@ -269,6 +287,7 @@ impl Cache {
         Self {
             own: RefCell::new(own),
             last_expiry: Cell::new(Instant::now()),
+            readable_bytes: Cell::new(BODIES_READ_MAX),
             shared,
         }
     }
@@ -281,6 +300,7 @@ impl Cache {
         let is_young = |checked: Instant| now.saturating_duration_since(checked) < age_max;
         if now.saturating_duration_since(self.last_expiry.get()) >= EXPIRY_INTERVAL {
             self.last_expiry.set(now);
+            self.readable_bytes.set(BODIES_READ_MAX);
             let mut own = self.own.borrow_mut();
             own.retain(|_, slot| is_young(slot.checked));
         }
@@ -377,7 +397,47 @@ impl Cache {
         Rc::new(EntryRef {
             entry,
             warm: Cell::new(false),
+            body_hits: Cell::new(0),
         })
+    }
+
+    /// Counts a request for the body of `cached`, which is not in memory. Returns its size if it should be read into the
+    /// cache now, because it is popular and of one version, and the page cache has it.
+    pub fn claim_body(&self, cached: &EntryRef) -> Option<usize> {
+        let size = cached.entry.meta.size;
+        let size_max = BODY_BYTES_MAX.min(self.shared.own_bytes_max / BODY_DIVISOR);
+        if !cached.entry.strong || !cached.warm.get() || size > size_max {
+            return None;
+        }
+        cached
+            .body_hits
+            .set((cached.body_hits.get() + 1).min(BODY_HITS_MIN));
+        if cached.body_hits.get() < BODY_HITS_MIN {
+            return None;
+        }
+        self.readable_bytes
+            .set(self.readable_bytes.get().checked_sub(size)?);
+        usize::try_from(size).ok()
+    }
+
+    /// Caches the body of `cached`, which is under `key`, for all workers. Returns the new entry; `None` if the old one
+    /// is not there any more.
+    pub fn keep_body(&self, key: &[u8], cached: &EntryRef, bytes: Bytes) -> Option<Rc<EntryRef>> {
+        let slot = self.own.borrow().get(key)?.clone();
+        let with_body = Arc::new(cached.entry.with_body(bytes));
+        let replaced = |entry: &Arc<Entry>| match Arc::ptr_eq(entry, &cached.entry) {
+            true => with_body.clone(),
+            false => entry.clone(),
+        };
+        let variants = EntryVariants {
+            file: replaced(&slot.variants.file),
+            variants: slot.variants.variants.iter().map(replaced).collect(),
+            watched: slot.variants.watched.clone(),
+        };
+        let slot = self.keep(key, Arc::new(variants), slot.checked);
+        let mut refs = slot.refs.iter();
+        refs.find(|new| Arc::ptr_eq(&new.entry, &with_body))
+            .cloned()
     }
 
     /// Drops the files under `key`.

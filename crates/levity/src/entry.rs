@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use levity_disk::{Meta, OpenFile};
+use levity_disk::{Meta, OpenFile, Pages};
 use levity_wire::encoding::Coding;
 use levity_wire::{date, mime};
 
@@ -54,12 +55,70 @@ pub struct Entry {
 pub enum Content {
     /// In memory, for a small and settled file. The file stays open so that the kernel keeps its name cached:
     /// looking it up again would wait for the disk.
-    Memory(Box<[u8]>, Arc<OpenFile>),
+    Memory(Bytes, Arc<OpenFile>),
     /// In the file, which stays open as long as the entry.
     File(Arc<OpenFile>),
 }
 
+/// The minimum size of a body, in bytes, that is sent by reference. A smaller one is copied into the send buffer, which
+/// costs less than two more system calls.
+pub const PAGES_BYTES_MIN: usize = 16 * 1024;
+
+/// The bytes of a cached body.
+#[derive(Debug)]
+pub enum Bytes {
+    /// Of a small body.
+    Heap(Box<[u8]>),
+    /// Of one that the kernel may send without a copy.
+    Pages(Pages),
+}
+
+impl Bytes {
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let pages = (bytes.len() >= PAGES_BYTES_MIN).then(|| Pages::copy_of(bytes));
+        match pages {
+            Some(Ok(pages)) => Self::Pages(pages),
+            _ => Self::Heap(Box::from(bytes)),
+        }
+    }
+
+    /// The bytes, if the kernel may send them without a copy.
+    pub fn pages(&self) -> Option<&Pages> {
+        match self {
+            Self::Heap(_) => None,
+            Self::Pages(pages) => Some(pages),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Pages(pages) => pages,
+        }
+    }
+}
+
 impl Entry {
+    /// The same entry with its content in memory.
+    pub fn with_body(&self, bytes: Bytes) -> Self {
+        let (Content::File(file) | Content::Memory(_, file)) = &self.content;
+        Self {
+            meta: self.meta,
+            etag: self.etag.clone(),
+            strong: self.strong,
+            fields: self.fields.clone(),
+            coding: self.coding,
+            modified: self.modified,
+            varies: self.varies,
+            content: Content::Memory(bytes, file.clone()),
+        }
+    }
+
     /// Whether a response can be made from this entry as it is. Otherwise the content of a small file has to be read
     /// into memory first.
     pub fn suffices(&self, needs_body: bool) -> bool {

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Selection, Watched};
 use crate::codings::Codings;
 use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
-use crate::entry::{self, BODY_BYTES_MAX, Content, Entry};
+use crate::entry::{self, BODY_BYTES_MAX, Bytes, Content, Entry};
 use crate::http::request::Request;
 use crate::route::Files;
 use crate::worker::Worker;
@@ -117,12 +117,29 @@ fn cached(
     if let Some(cached) = worker.cache.fresh(key, selection, now, ttl)
         && is_current(&cached)
     {
-        return Some(Ok(Found::File(cached, None)));
+        let with_body = selection.body.then(|| kept_body(worker, key, &cached));
+        return Some(Ok(Found::File(with_body.flatten().unwrap_or(cached), None)));
     }
     match worker.cache.missing(key, now, ttl)? {
         Missing::Name => Some(Err(Errno::NOENT.into())),
         Missing::Index(directory) => Some(Ok(Found::Directory(directory))),
     }
+}
+
+/// Reads the body of a file that is requested often into the cache, if it is in memory and has the version of its
+/// entry. Returns the new entry.
+fn kept_body(worker: &Worker, key: &[u8], cached: &EntryRef) -> Option<Rc<EntryRef>> {
+    let Content::File(file) = &cached.entry.content else {
+        return None;
+    };
+    let size = worker.cache.claim_body(cached)?;
+    let mut bytes = Vec::with_capacity(size);
+    let (count, now) = file.inline()?.read_cached(&mut bytes, size, 0).ok()?;
+    if count < size || !now.same_version(&cached.entry.meta) {
+        return None;
+    }
+    worker.stats.copied_bytes.add(size as u64);
+    worker.cache.keep_body(key, cached, Bytes::copy_of(&bytes))
 }
 
 /// Whether an open file still has the version of its entry. A body in memory always has; a file may have been
@@ -493,7 +510,7 @@ impl Search<'_> {
         }
         let bytes = ready.into_bytes(self.worker.disk.budget())?;
         self.worker.stats.copied_bytes.add(bytes.len() as u64);
-        let content = Content::Memory(Box::from(&bytes[..]), file);
+        let content = Content::Memory(Bytes::copy_of(&bytes), file);
         Ok(Chosen {
             entry: Arc::new(entry::entry(form, meta, true, content)),
             ready: None,

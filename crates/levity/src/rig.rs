@@ -35,7 +35,7 @@ use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
 use crate::route::Service;
 use crate::serve::serve;
-use crate::worker::{Worker, WorkerParts};
+use crate::worker::{Worker, WorkerParts, ZeroCopy};
 
 const CONNECTIONS_MAX: usize = 64;
 
@@ -79,6 +79,7 @@ impl Rig {
             disk,
             cache: Arc::new(SharedCache::new(1 << 20, 16, 1)),
             watcher: None,
+            zero_copy: ZeroCopy::default(),
             stats: Arc::new(WorkerStats::new(0)),
             log: None,
             connections_max: CONNECTIONS_MAX,

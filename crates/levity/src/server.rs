@@ -39,7 +39,7 @@ use crate::route::Service;
 use crate::status::{self, Status, Upstreams};
 use crate::upstream;
 use crate::upstream::check::{self, Checks};
-use crate::worker::WorkerParts;
+use crate::worker::{WorkerParts, ZeroCopy};
 
 /// The maximum of files that the cache keeps open; reduced by the limit of the process.
 const CACHED_DESCRIPTORS_MAX: u64 = 4096;
@@ -59,7 +59,7 @@ const PIPES_MAX: u64 = 128;
 const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Descriptors reserved for everything that is neither a connection nor a served file.
-const OWN_DESCRIPTORS: u64 = 256;
+const OWN_DESCRIPTORS: u64 = 512;
 
 /// The delay after which draining is logged.
 const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
@@ -263,6 +263,11 @@ fn shared_cache(
     Arc::new(SharedCache::new(bytes_max, files_max, workers))
 }
 
+fn start_watchdog(worker_stats: &[Arc<WorkerStats>]) -> io::Result<Watchdog> {
+    let polls = worker_stats.iter().map(|stats| stats.polls.clone());
+    Watchdog::start(polls.collect(), diagnostics::log)
+}
+
 fn bind_all(config: &Config, workers: usize) -> io::Result<Vec<Bound>> {
     let listen = config.listen.iter();
     listen
@@ -302,8 +307,7 @@ impl Server {
         let upstreams = Arc::new(Upstreams::from_pointee(service.upstreams.clone()));
         let sources = sources(&disk, watcher.clone(), &upstreams, &unwritten);
         let stats = Arc::new(Stats::new(worker_stats.clone(), sources));
-        let polls = worker_stats.iter().map(|stats| stats.polls.clone());
-        let watchdog = Watchdog::start(polls.collect(), diagnostics::log)?;
+        let watchdog = start_watchdog(&worker_stats)?;
         let channels = (0..count).map(|_| mpsc::unbounded_channel());
         let (workers, messages): (Vec<_>, Vec<_>) = channels.unzip();
         let connections_max = descriptors.connections_max.div_ceil(count);
@@ -319,6 +323,7 @@ impl Server {
                     disk: disk.clone(),
                     cache: cache.clone(),
                     watcher: watcher.clone(),
+                    zero_copy: ZeroCopy::start()?,
                     stats,
                     log: log.as_ref().map(Writer::log),
                     connections_max,

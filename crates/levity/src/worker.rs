@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use levity_disk::{Disk, Watcher};
+use levity_disk::{Disk, PageSender, SendThread, Watcher};
 use levity_net::{SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
 use levity_telemetry::access_log::{Log, Record};
 use levity_telemetry::diagnostics;
@@ -46,6 +46,8 @@ pub struct WorkerParts {
     pub cache: Arc<SharedCache>,
     /// The source of change notifications for files, if any.
     pub watcher: Option<Arc<Watcher>>,
+    /// Sends files without a copy.
+    pub zero_copy: ZeroCopy,
     /// The worker's counters.
     pub stats: Arc<WorkerStats>,
     /// The worker's end of the access log.
@@ -56,6 +58,28 @@ pub struct WorkerParts {
     pub workers: usize,
     /// The maximum of pipes for bodies.
     pub pipes_max: usize,
+}
+
+/// What sends files without a copy.
+#[derive(Debug, Default)]
+pub struct ZeroCopy {
+    /// For cached bodies, where the kernel allows it; borrowed within one poll.
+    pub pages: RefCell<Option<PageSender>>,
+    /// For large files in the page cache.
+    pub thread: Option<SendThread>,
+}
+
+impl ZeroCopy {
+    /// For one worker. May block.
+    ///
+    /// # Errors
+    /// As [`SendThread::start`].
+    pub fn start() -> io::Result<Self> {
+        Ok(Self {
+            pages: RefCell::new(PageSender::new(TURN_BYTES_MAX).ok()),
+            thread: Some(SendThread::start()?),
+        })
+    }
 }
 
 /// The state of an event loop. Only its own tasks use it.
@@ -82,6 +106,8 @@ pub struct Worker {
     pub outbound: RefCell<Vec<u8>>,
     /// Pipes for bodies that nobody has to read.
     pub pipes: Rc<Pipes>,
+    /// Sends files without a copy.
+    pub zero_copy: ZeroCopy,
     /// A buffer for a piece of a body from a backend.
     piece: Cell<Vec<u8>>,
     /// A buffer for a response header.
@@ -144,6 +170,7 @@ impl Worker {
             backend_bytes: RefCell::new(vec![0; TURN_BYTES_MAX].into_boxed_slice()),
             outbound: RefCell::default(),
             pipes: Pipes::new(parts.pipes_max),
+            zero_copy: parts.zero_copy,
             piece: Cell::default(),
             head: Cell::default(),
             service: RefCell::new(Rc::new(parts.service)),

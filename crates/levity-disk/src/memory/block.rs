@@ -91,9 +91,9 @@ impl Block {
     }
 
     /// `len` bytes after the first `skip`. The caller knows that they have been written: `Buffer::advance` and
-    /// `Buffer::filled_blocks` are the only ways to raise the length of a buffer.
+    /// `Buffer::filled_blocks` are the only ways to raise the length of a buffer, and `Pages` has only written bytes.
     pub(crate) fn written(&self, skip: usize, len: usize) -> &[u8] {
-        // SAFETY: within the block, and initialised by the contract of those two.
+        // SAFETY: within the block, and initialised by the contract of those.
         unsafe { self.part(skip, len).as_ref() }
     }
 }

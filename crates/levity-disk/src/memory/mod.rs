@@ -4,9 +4,11 @@ pub(crate) mod arena;
 mod block;
 mod budget;
 mod buffer;
+mod pages;
 pub(crate) mod registered;
 
 pub use block::ALIGNMENT;
 pub use budget::Budget;
 pub(crate) use budget::{Reservation, span};
 pub use buffer::Buffer;
+pub use pages::Pages;

@@ -400,7 +400,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     Counter("levity_reads_ahead_total", "reads", Computed(&["outcome"], |scrape, samples| {
         scrape.by_variant(samples, "outcome", WorkerStats::reads_ahead);
     }));
-    /// Body bytes copied within memory: those of a small file into the cache, once. Chunks of large files are not
+    /// Body bytes copied within memory: those of a file into the cache, once. Chunks of large files are not
     /// copied: they go to the socket from the buffer that they were read into.
     ///
     /// Small files enter the cache. When it grows with every request for the same files, `disk.cache_bytes` is too
@@ -411,6 +411,12 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// It grows with large responses. None at all: pipes are refused (`/proc/sys/fs/pipe-user-pages-soft`, open files).
     Counter("levity_body_spliced_bytes_total", "bytes", Total(|worker| &worker.spliced_bytes));
+    /// Body bytes that the kernel sent from memory without a copy: of cached bodies from 16 KiB on, and of larger files in
+    /// the page cache.
+    ///
+    /// It grows with requests for large files in memory. None at all: the kernel or a sandbox refuses `vmsplice`, or the
+    /// connections are encrypted.
+    Counter("levity_body_zero_copy_bytes_total", "bytes", Total(|worker| &worker.zero_copy_bytes));
     /// Reads past the page cache: of large files that only one client has requested, or where `direct = "always"`.
     /// levity_disk_reads_total includes them.
     ///

@@ -218,6 +218,7 @@ mod tests {
             worker.read_ahead(Ahead::Unused);
             worker.copied_bytes.add(100);
             worker.spliced_bytes.add(50);
+            worker.zero_copy_bytes.add(70);
             worker.log_dropped.set(4);
             request(worker, &trace, 200, Source::Memory);
             worker
@@ -337,6 +338,7 @@ mod tests {
             "levity_reads_ahead_total{outcome=\"unused\"} 2",
             "levity_body_copied_bytes_total 200",
             "levity_body_spliced_bytes_total 100",
+            "levity_body_zero_copy_bytes_total 140",
             "levity_disk_direct_reads_total{engine=\"threads\"} 1",
             "levity_disk_writes_total{engine=\"threads\"} 7",
             "levity_disk_written_bytes_total{engine=\"threads\"} 4321",

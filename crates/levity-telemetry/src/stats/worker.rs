@@ -65,6 +65,8 @@ pub struct WorkerStats {
     pub copied_bytes: Counter,
     /// Bytes of bodies that passed from a backend's socket to a client's through a pipe.
     pub spliced_bytes: Counter,
+    /// Bytes of files that the kernel sent from memory without a copy.
+    pub zero_copy_bytes: Counter,
     /// Requests delayed because of `limits.absent_trips`: their connections look up too many absent names.
     pub absence_waits: Counter,
     /// Calls of `sendfile` on the loop that slept, because pages were not in memory.
@@ -97,6 +99,7 @@ impl WorkerStats {
             reads_ahead: Default::default(),
             copied_bytes: Counter::default(),
             spliced_bytes: Counter::default(),
+            zero_copy_bytes: Counter::default(),
             absence_waits: Counter::default(),
             sendfile_waits: Counter::default(),
             log_dropped: Counter::default(),

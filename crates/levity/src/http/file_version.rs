@@ -10,8 +10,9 @@
 //!   mode, but also a rewrite that is longer, or one whose modification time was set back. The bytes sent last are
 //!   the evidence: if the file still has them at the same offset, the response continues.
 //!
-//! Not detected: stores to mapped memory before the kernel updates the times, a rewrite that keeps the compared
-//! bytes, and changes to pages that wait in a socket's send queue.
+//! Not detected: stores to mapped memory before the kernel updates the times, and a rewrite that keeps the compared
+//! bytes. Detected too late: a change of pages that wait in a socket's send queue, where a large file is sent without
+//! a copy. The connection is reset then, which discards what has not left yet.
 
 use levity_disk::Meta;
 
@@ -54,6 +55,11 @@ impl Version {
             evidence: Vec::new(),
             evidence_end: 0,
         }
+    }
+
+    /// The latest metadata with which the file was found to be this version.
+    pub fn confirmed(&self) -> Meta {
+        self.confirmed
     }
 
     /// Compares the version with `now`, the result of `fstat` after a read.

@@ -1,6 +1,6 @@
 //! The right bytes, with the right headers.
 
-use crate::support::{Launch, Tree, assert_same, content, per_engine};
+use crate::support::{Launch, Tree, assert_same, content, per_engine, settle};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -316,5 +316,36 @@ fn a_route_dresses_answers_without_a_file() {
         let answer = server.client().request(method, "/missing", &[]);
         answer.assert_status(status);
         assert_eq!(answer.header("access-control-allow-origin"), None);
+    }
+}
+
+/// Bodies at both sides of the smallest that is sent by reference, of the largest that is cached when it is read, and
+/// of the largest that is cached when it is popular; and larger ones.
+const ZERO_COPY_SIZES: [usize; 7] = [
+    16_383, 16_384, 65_536, 65_537, 1_048_576, 1_048_577, 9_000_001,
+];
+
+per_engine! {
+    /// From the cache in the end, or from the page cache, whole and in part. Nothing else would be copied.
+    fn popular_files_are_sent_without_a_copy(engine) {
+        let tree = Tree::new();
+        let admin = "[admin]\nlisten = \"unix:admin.sock\"\n";
+        let server = Launch::site(tree.path(), admin, "").engine(engine).start();
+        let sent = || server.metrics(&server.own("admin.sock")).sum("levity_body_zero_copy_bytes_total");
+        for size in ZERO_COPY_SIZES {
+            let (name, before) = (size.to_string(), sent());
+            let bytes = tree.filled(&name, size);
+            settle();
+            let mut client = server.client();
+            for _ in 0..8 {
+                assert_same(&client.get(&format!("/{name}")).body, &bytes);
+                let (first, last) = (size / 3, size - 2);
+                let range = format!("bytes={first}-{last}");
+                let part = client.get_with(&format!("/{name}"), &[("Range", &range)]);
+                part.assert_status(206);
+                assert_same(&part.body, &bytes[first..=last]);
+            }
+            assert_eq!(sent() > before, size > 16_383, "{size} bytes");
+        }
     }
 }

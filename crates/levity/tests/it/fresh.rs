@@ -177,8 +177,8 @@ per_engine! {
         wait_within(TTL_MAX, "presence", || server.get("/file").status == 200);
     }
 
-    /// A file that shrinks while it is sent: what is missing is never made up, and the client is
-    /// told by the end of the connection.
+    /// A file that shrinks while it is sent: the client is told by the end of the connection. What is missing is not
+    /// made up, except that the kernel clears the end of the last page, which may wait in the send buffer.
     fn truncated_under_a_transfer(engine) {
         let tree = Tree::new();
         let bytes = tree.filled("large", LARGE);
@@ -189,7 +189,10 @@ per_engine! {
             truncate(&tree.at("large"), left);
             let got = client.read_to_end().body();
             assert!(got.len() < LARGE, "all of it came");
-            assert_same(&got, &bytes[..got.len()]);
+            let (kept, cleared) = got.split_at(got.len().min(left as usize));
+            assert_same(kept, &bytes[..kept.len()]);
+            let mut pairs = cleared.iter().zip(&bytes[kept.len()..]);
+            assert!(pairs.all(|(&byte, old)| byte == 0 || byte == *old));
         }
         server.says("cannot read /large");
         server.get("/large").assert_status(200);

@@ -56,6 +56,8 @@ pub(super) struct Pace {
     read_time: Duration,
     /// The time that the client took for the last chunk from an engine.
     send_time: Option<Duration>,
+    /// The thread that sends large files is not late.
+    pub(super) uses_send_thread: bool,
 }
 
 impl Pace {
@@ -66,6 +68,7 @@ impl Pace {
             chunk_bytes: FIRST_BYTES,
             read_time: Duration::ZERO,
             send_time: None,
+            uses_send_thread: true,
         }
     }
 
@@ -122,6 +125,13 @@ impl<S: ResponseSink> Sender<'_, S> {
         let mut probe = may_probe && file.ready.is_none();
         let mut read_ahead = None;
         while file.remaining > 0 {
+            // Boxed: most files are small.
+            if probe
+                && self.may_use_thread(file)
+                && Box::pin(self.send_from_thread(file, disk)).await?
+            {
+                continue;
+            }
             let (ready, chunk) = match file.ready.take() {
                 Some(ready) => {
                     let read = disk.trace.last_read();
@@ -160,6 +170,8 @@ impl<S: ResponseSink> Sender<'_, S> {
                 probe = may_probe;
             }
         }
+        // All of them were of the announced version.
+        self.sent_pages = false;
         Ok(())
     }
 
@@ -267,7 +279,7 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// Whether the file, whose metadata has changed to `now`, still has the bytes that were sent last. Waits for an
     /// append that may be in progress, at most [`APPEND_MAX`].
-    async fn compare_evidence(
+    pub(super) async fn compare_evidence(
         &self,
         now: &Meta,
         file: &mut FileBody,
@@ -404,7 +416,7 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// Transfers bytes to the socket by `call`, a system call that takes them from a descriptor. Its arguments are the
     /// socket, the index of the first byte and the maximum of bytes. It returns `None` to end the transfer early.
-    async fn transfer(
+    pub(super) async fn transfer(
         &mut self,
         bytes: usize,
         mut call: impl FnMut(BorrowedFd<'_>, u64, usize) -> io::Result<Option<usize>>,
@@ -517,7 +529,10 @@ fn compare_evidence_inline(version: &mut Version, file: &OpenFile) -> Option<boo
 
 /// Reads a range (offset and length) of `file`, with the result of `fstat` after the read. `None` if that might
 /// block.
-fn read_evidence_inline((offset, bytes): (u64, usize), file: &OpenFile) -> Option<(Vec<u8>, Meta)> {
+pub(super) fn read_evidence_inline(
+    (offset, bytes): (u64, usize),
+    file: &OpenFile,
+) -> Option<(Vec<u8>, Meta)> {
     let mut found = Vec::with_capacity(bytes);
     let read = file.inline()?.read_cached(&mut found, bytes, offset);
     let (count, now) = read.ok()?;
@@ -548,7 +563,7 @@ fn verify_inline(version: &mut Version, file: &OpenFile, offset: u64, len: usize
 }
 
 /// Whether a transfer failed because of the socket and not because of the file.
-fn is_socket_error(error: &io::Error) -> bool {
+pub(super) fn is_socket_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected

@@ -5,16 +5,19 @@
 
 mod file;
 mod filtered;
+mod from_thread;
 mod stream;
 
 use std::future::poll_fn;
 use std::io;
 use std::mem;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use levity_disk::Pages;
 use levity_net::TURN_BYTES_MAX;
 use levity_telemetry::access_log::{End, Source};
 use levity_telemetry::diagnostics;
@@ -27,7 +30,7 @@ use super::request::Request;
 use super::request_body::ClientStream;
 use super::response::{Body, PartError, Response, StreamError, UpgradeError};
 use crate::disk_client::DiskClient;
-use crate::entry::Content;
+use crate::entry::{Bytes, Content, PAGES_BYTES_MIN};
 use crate::worker::Worker;
 
 /// A [`ClientStream`] to which a response can be written, in the framing of its HTTP version.
@@ -303,6 +306,9 @@ struct Sender<'s, S: ResponseSink> {
     /// An orderly close of the connection suffices for the client to detect a truncated body (RFC 9112, 8). Not so if
     /// the close ends the body, if the connection continues, or after an upgrade.
     is_framed: bool,
+    /// The socket may still have to send pages of the file. If they have changed meanwhile, only a reset keeps them from
+    /// the client.
+    sent_pages: bool,
     first_byte: Option<Instant>,
     /// When the latest byte was sent.
     last_byte: Option<Instant>,
@@ -323,6 +329,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             framing,
             is_framed: upgrade.is_none()
                 && matches!(framing, Framing::ByLength | Framing::ByChunks),
+            sent_pages: false,
             has_body: true,
             upgrade,
             server_timing: None,
@@ -377,7 +384,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Ok(()) | Err(SendError::Gone) => false,
             Err(SendError::Timeout) => true,
             Err(SendError::Unreadable(_) | SendError::Rewritten | SendError::Source(_)) => {
-                !self.is_framed
+                !self.is_framed || self.sent_pages
             }
         }
     }
@@ -431,7 +438,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Body::Text(text) => self.send_bytes(text).await?,
             Body::Page(page) => self.send_bytes((**page).as_ref()).await?,
             Body::Memory(cached, range) => match &cached.entry.content {
-                Content::Memory(bytes, _) => self.send_bytes(&bytes[range.clone()]).await?,
+                Content::Memory(bytes, _) => self.send_cached_body(bytes, range.clone()).await?,
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
             Body::File(file) if file.remaining == 0 => {}
@@ -464,6 +471,40 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             sent += self.send_some(&bytes[sent..]).await?;
         }
         Ok(())
+    }
+
+    /// Sends `range` of a cached body, without a copy where that is cheaper and possible.
+    async fn send_cached_body(
+        &mut self,
+        bytes: &Bytes,
+        range: Range<usize>,
+    ) -> Result<(), SendError> {
+        match bytes.pages() {
+            // Boxed: most cached bodies are small.
+            Some(pages) if self.sends_pages(range.len()) => {
+                Box::pin(self.send_pages(pages, range)).await
+            }
+            _ => self.send_bytes(&bytes[range]).await,
+        }
+    }
+
+    fn sends_pages(&self, bytes: usize) -> bool {
+        bytes >= PAGES_BYTES_MIN
+            && self.sink.has_socket()
+            && self.sink.worker().zero_copy.pages.borrow().is_some()
+    }
+
+    async fn send_pages(&mut self, pages: &Pages, range: Range<usize>) -> Result<(), SendError> {
+        let worker = self.sink.worker().clone();
+        let call = |socket: BorrowedFd<'_>, at: u64, bytes: usize| {
+            let start = range.start + at as usize;
+            let mut sender = worker.zero_copy.pages.borrow_mut();
+            let sender = sender.as_mut().expect("checked by `sends_pages`");
+            let sent = sender.send(socket, pages, start..start + bytes)?;
+            worker.stats.zero_copy_bytes.add(sent as u64);
+            Ok(Some(sent))
+        };
+        self.transfer(range.len(), call).await
     }
 
     /// Sends the rest of the header, and ends the body.

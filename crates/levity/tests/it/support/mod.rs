@@ -27,7 +27,7 @@ pub(crate) use engine::{engine_tests, per_engine, per_engine_that_waits_elsewher
 pub use launch::{Launch, Ran};
 pub use metrics::Metrics;
 pub use server::Server;
-pub use tree::{Tree, age};
+pub use tree::{Tree, age, settle};
 pub use wait::{WAIT_MAX, pass, wait_until, wait_within};
 pub use websocket::WebSocket;
 

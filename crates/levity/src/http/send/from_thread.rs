@@ -1,0 +1,160 @@
+//! Sends a large file that is in the page cache by the worker's thread for that, without a copy.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use levity_disk::{Claim, Transfer, TransferEnd, Transferred, transmit};
+use tokio::sync::oneshot;
+use tokio::time;
+
+use super::file::{is_socket_error, read_evidence_inline};
+use super::{ResponseSink, SendError, Sender};
+use crate::disk_client::DiskClient;
+use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict};
+use crate::http::response::FileBody;
+
+/// The minimum of remaining bytes for which a trip to the thread costs less than the copies that it saves.
+const BYTES_MIN: u64 = 512 * 1024;
+
+/// The maximum of bytes of one trip.
+const TRIP_BYTES_MAX: u64 = 16 << 20;
+
+/// The maximum wait for the start of a trip. The thread is late if it waits for a disk, which is rare.
+const START_TIMEOUT: Duration = Duration::from_millis(5);
+
+impl<S: ResponseSink> Sender<'_, S> {
+    /// Whether to try [`Sender::send_from_thread`]: the last read of `file` found its bytes in the page cache, and
+    /// enough of them are left.
+    pub(super) fn may_use_thread(&self, file: &FileBody) -> bool {
+        // The header leaves with bytes that were read, so that an error can still replace it.
+        self.is_committed()
+            && file.remaining >= BYTES_MIN
+            && file.cached.warm.get()
+            && self.sink.has_socket()
+            && self.pace.uses_send_thread
+            && self.sink.worker().zero_copy.thread.is_some()
+    }
+
+    /// Sends bytes of `file` as long as they are in the page cache and the thread is not late. Returns whether any were
+    /// sent; the rest is read.
+    pub(super) async fn send_from_thread(
+        &mut self,
+        file: &mut FileBody,
+        disk: &mut DiskClient<'_>,
+    ) -> Result<bool, SendError> {
+        self.send_header_with_more().await?;
+        let clone = |socket: BorrowedFd<'_>| socket.try_clone_to_owned();
+        let Ok(socket) = self.sink.try_move(clone).map(Arc::new) else {
+            self.pace.uses_send_thread = false;
+            return Ok(false);
+        };
+        let offset = file.offset;
+        while file.remaining > 0 {
+            self.wait_writable().await?;
+            let from = Instant::now();
+            let Some(sent) = self.trip(&socket, file).await else {
+                self.pace.uses_send_thread = false;
+                break;
+            };
+            if sent.bytes > 0 {
+                self.sent_pages = true;
+                self.count_sent(sent.bytes, sent.bytes).await;
+                let stats = &disk.worker().stats;
+                stats.reads_cached.add(1);
+                stats.zero_copy_bytes.add(sent.bytes as u64);
+                let to = self.last_byte.unwrap_or(from);
+                disk.trace.wrote(None, from, to, sent.bytes as u64);
+                self.check_version(&sent, file, disk).await?;
+                file.advance(sent.bytes);
+            }
+            match sent.end {
+                TransferEnd::Complete => {}
+                TransferEnd::Slow => self.note_full(),
+                TransferEnd::Unavailable => {
+                    file.cached.warm.set(false);
+                    break;
+                }
+                TransferEnd::Failed(error) if is_socket_error(&error) => {
+                    return Err(SendError::Gone);
+                }
+                TransferEnd::Failed(error) => return Err(SendError::Unreadable(error)),
+            }
+        }
+        Ok(file.offset > offset)
+    }
+
+    /// Tells the runtime if the send buffer is full, which it does not learn from the thread. It waits for an event only
+    /// after a call that would block.
+    fn note_full(&self) {
+        let _ = self
+            .sink
+            .try_move(|socket| match transmit::is_writable(socket)? {
+                true => Ok(()),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            });
+    }
+
+    /// One trip to the thread; `None` if it is late.
+    async fn trip(&self, socket: &Arc<OwnedFd>, file: &FileBody) -> Option<Transferred> {
+        let thread = self.sink.worker().zero_copy.thread.as_ref()?;
+        let (sender, mut receiver) = oneshot::channel();
+        let transfer = Transfer {
+            socket: socket.clone(),
+            file: file.file.clone(),
+            offset: file.offset,
+            len: file.remaining.min(TRIP_BYTES_MAX) as usize,
+            version: file.version.confirmed(),
+        };
+        let reply = move |sent| {
+            // An error means that the connection has ended.
+            let _ = sender.send(sent);
+        };
+        // Taken also if this future is dropped, so that the thread does not send to a connection that ends.
+        let claim = Unclaimed(thread.send(transfer, reply));
+        let in_time = time::timeout(START_TIMEOUT, &mut receiver).await;
+        match in_time {
+            Ok(sent) => sent.ok(),
+            Err(_) if claim.0.take() => None,
+            Err(_) => receiver.await.ok(),
+        }
+    }
+
+    /// Checks that what was sent is of the announced version, and keeps its end as evidence.
+    ///
+    /// # Errors
+    /// The file was rewritten while it was sent.
+    async fn check_version(
+        &self,
+        sent: &Transferred,
+        file: &mut FileBody,
+        disk: &mut DiskClient<'_>,
+    ) -> Result<(), SendError> {
+        let is_same = match file.version.judge(&sent.now) {
+            Verdict::Same => true,
+            Verdict::Rewritten => false,
+            Verdict::Unclear => self.compare_evidence(&sent.now, file, disk).await?,
+        };
+        if !is_same {
+            return Err(SendError::Rewritten);
+        }
+        let bytes = sent.bytes.min(EVIDENCE_BYTES_MAX);
+        let start = file.offset + (sent.bytes - bytes) as u64;
+        if let Some((end, now)) = read_evidence_inline((start, bytes), &file.file)
+            && file.version.judge(&now) == Verdict::Same
+        {
+            file.version.keep_evidence(start, &end);
+        }
+        Ok(())
+    }
+}
+
+/// Takes the claim when it is dropped.
+struct Unclaimed(Claim);
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        let _ = self.0.take();
+    }
+}
