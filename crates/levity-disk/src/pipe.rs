@@ -146,14 +146,18 @@ pub struct PageSender {
 }
 
 impl PageSender {
-    /// A sender of at most `bytes_max` in one call, or fewer where pipes have to be smaller. Opens three descriptors.
-    /// May block.
+    /// A sender of at most `bytes_max` in one call. Opens three descriptors. May block.
     ///
     /// # Errors
-    /// As [`Pipe::new`] and [`PageSender::send`], and those of opening `/dev/null`.
+    /// As [`Pipe::new`] and [`PageSender::send`], and those of opening `/dev/null`; `QuotaExceeded` if the user may not
+    /// have a pipe of that size.
     pub fn new(bytes_max: usize) -> io::Result<Self> {
         let nothing = File::options().write(true).open("/dev/null")?.into();
         let pipe = Pipe::new(bytes_max)?;
+        // A user who has many pipes gets tiny ones. Then a copy costs less.
+        if pipe.capacity() < bytes_max {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
         let mut sender = Self { pipe, nothing };
         // Sandboxes may refuse the calls.
         sender.pipe.fill_from_pages(&Pages::copy_of(&[0])?, 0..1)?;

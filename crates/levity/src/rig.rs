@@ -79,7 +79,7 @@ impl Rig {
             disk,
             cache: Arc::new(SharedCache::new(1 << 20, 16, 1)),
             watcher: None,
-            zero_copy: ZeroCopy::default(),
+            zero_copy: ZeroCopy::none(),
             stats: Arc::new(WorkerStats::new(0)),
             log: None,
             connections_max: CONNECTIONS_MAX,

@@ -61,6 +61,9 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 /// Descriptors reserved for everything that is neither a connection nor a served file.
 const OWN_DESCRIPTORS: u64 = 512;
 
+/// The maximum of large files that are sent without a copy at a time, over all workers; counted in [`OWN_DESCRIPTORS`].
+const TRANSFERS_MAX: usize = 256;
+
 /// The delay after which draining is logged.
 const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
 
@@ -323,7 +326,7 @@ impl Server {
                     disk: disk.clone(),
                     cache: cache.clone(),
                     watcher: watcher.clone(),
-                    zero_copy: ZeroCopy::start()?,
+                    zero_copy: ZeroCopy::start(TRANSFERS_MAX.div_ceil(count))?,
                     stats,
                     log: log.as_ref().map(Writer::log),
                     connections_max,

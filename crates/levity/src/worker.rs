@@ -19,6 +19,7 @@ use tokio::time;
 
 use crate::cache::{Cache, SharedCache};
 use crate::http::request::Request;
+use crate::limit::Limit;
 use crate::pipes::Pipes;
 use crate::route::Service;
 use crate::upstream::failure_reports::FailureReports;
@@ -61,24 +62,36 @@ pub struct WorkerParts {
 }
 
 /// What sends files without a copy.
-#[derive(Debug, Default)]
 pub struct ZeroCopy {
     /// For cached bodies, where the kernel allows it; borrowed within one poll.
     pub pages: RefCell<Option<PageSender>>,
     /// For large files in the page cache.
     pub thread: Option<SendThread>,
+    /// The maximum of responses that the thread sends: each has a second descriptor of its socket.
+    pub transfers: Limit,
 }
 
 impl ZeroCopy {
-    /// For one worker. May block.
+    /// For a worker that sends at most `transfers_max` large files at a time. May block.
     ///
     /// # Errors
     /// As [`SendThread::start`].
-    pub fn start() -> io::Result<Self> {
+    pub fn start(transfers_max: usize) -> io::Result<Self> {
         Ok(Self {
             pages: RefCell::new(PageSender::new(TURN_BYTES_MAX).ok()),
             thread: Some(SendThread::start()?),
+            transfers: Limit::new(transfers_max),
         })
+    }
+
+    /// For a worker that copies.
+    #[cfg(test)]
+    pub fn none() -> Self {
+        Self {
+            pages: RefCell::default(),
+            thread: None,
+            transfers: Limit::new(0),
+        }
     }
 }
 

@@ -44,6 +44,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         file: &mut FileBody,
         disk: &mut DiskClient<'_>,
     ) -> Result<bool, SendError> {
+        let worker = self.sink.worker().clone();
+        let Some(_permit) = worker.zero_copy.transfers.try_take() else {
+            return Ok(false);
+        };
         self.send_header_with_more().await?;
         let clone = |socket: BorrowedFd<'_>| socket.try_clone_to_owned();
         let Ok(socket) = self.sink.try_move(clone).map(Arc::new) else {
