@@ -479,6 +479,32 @@ fn baseline<P>(measured: &[Measured<P>]) -> Option<&Measured<P>> {
     measured.iter().find(|row| row.server == "levity sendfile")
 }
 
+/// The peer with the lowest median of `figure`; `None` without peers.
+fn best_peer<'a, P>(
+    rows: &[Row],
+    measured: &'a [Measured<P>],
+    figure: impl Fn(&P) -> f64,
+) -> Option<&'a Measured<P>> {
+    let peers = rows
+        .iter()
+        .zip(measured)
+        .filter(|(row, _)| !row.is_levity());
+    let median = |row: &Measured<P>| row.spread(&figure).median;
+    peers
+        .map(|(_, measured)| measured)
+        .min_by(|one, other| median(one).total_cmp(&median(other)))
+}
+
+/// The lowest median of `figure` among the peers; `None` without peers.
+fn lowest_of_peers<P>(
+    rows: &[Row],
+    measured: &[Measured<P>],
+    figure: impl Fn(&P) -> f64,
+) -> Option<f64> {
+    let best = best_peer(rows, measured, &figure)?;
+    Some(best.spread(figure).median)
+}
+
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }

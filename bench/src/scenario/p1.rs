@@ -1,9 +1,7 @@
 //! P1: the cost of a small proxied response in CPU time and system calls.
 
-use super::proxied::{
-    CLIENTS, Cost, PLACES, Pair, WARM_UP_SECONDS, best_peer, measure_directly, verdict,
-};
-use super::{Measured, Run, interleaved, to_json};
+use super::proxied::{CLIENTS, Cost, PLACES, Pair, WARM_UP_SECONDS, measure_directly, verdict};
+use super::{Measured, Run, interleaved, lowest_of_peers, to_json};
 use crate::failure::Result;
 use crate::peer::Row;
 use crate::report::Outcome;
@@ -46,7 +44,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         let measured = interleaved(rows, run.passes, |row, pass| {
             measure(rig, row, bytes, pass, run.seconds)
         })?;
-        let best = best_peer(rows, &measured, |pass| pass.cost.proxy_us_per_request());
+        let best = lowest_of_peers(rows, &measured, |pass| pass.cost.proxy_us_per_request());
         for (row, measured) in rows.iter().zip(&measured) {
             table.push(cells(row.is_levity(), measured, best));
         }

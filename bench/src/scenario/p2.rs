@@ -1,9 +1,7 @@
 //! P2: large proxied responses, with a length and chunked.
 
-use super::proxied::{
-    CLIENTS, Cost, PLACES, Pair, WARM_UP_SECONDS, best_peer, measure_directly, verdict,
-};
-use super::{Measured, Run, interleaved, to_json};
+use super::proxied::{CLIENTS, Cost, PLACES, Pair, WARM_UP_SECONDS, measure_directly, verdict};
+use super::{Measured, Run, interleaved, lowest_of_peers, to_json};
 use crate::failure::Result;
 use crate::peer::Row;
 use crate::report::Outcome;
@@ -66,7 +64,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         let measured = interleaved(rows, run.passes, |row, _| {
             measure(rig, row, body, run.seconds)
         })?;
-        let best = best_peer(rows, &measured, |pass| pass.cost.proxy_ms_per_megabyte());
+        let best = lowest_of_peers(rows, &measured, |pass| pass.cost.proxy_ms_per_megabyte());
         for (row, measured) in rows.iter().zip(&measured) {
             table.push(cells(row.is_levity(), measured, best));
         }

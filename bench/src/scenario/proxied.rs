@@ -1,6 +1,5 @@
 //! Common parts of the workloads with proxies: the applications, and the costs of a response.
 
-use super::Measured;
 use crate::backend::Protocol;
 use crate::backend::command::{Backend, RunningBackend};
 use crate::failure::Result;
@@ -169,21 +168,6 @@ pub(super) fn measure_directly(rig: &Rig, path: &str, bytes: usize, seconds: f64
         proxy_cpu: None,
         backend_cpu: cpu_seconds(&backends)? - before,
     })
-}
-
-/// The lowest median of a figure among the peers; None without peers.
-pub(super) fn best_peer<P>(
-    rows: &[Row],
-    measured: &[Measured<P>],
-    figure: impl Fn(&P) -> f64,
-) -> Option<f64> {
-    let peers = rows
-        .iter()
-        .zip(measured)
-        .filter(|(row, _)| !row.is_levity());
-    peers
-        .map(|(_, measured)| measured.spread(&figure).median)
-        .min_by(f64::total_cmp)
 }
 
 /// Levity's figure must not be above the best peer's.

@@ -1,7 +1,7 @@
 //! W1: the cost of a request for a small file in memory, in CPU time and system calls.
 
 use super::cost::Cost;
-use super::{Measured, Run, interleaved, to_json};
+use super::{Measured, Run, interleaved, lowest_of_peers, to_json};
 use crate::failure::Result;
 use crate::load::command::Load;
 use crate::peer::{Row, Server};
@@ -58,7 +58,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
                 };
                 bench.measure(row, pass)
             })?;
-            let best = best_peer(rows, &measured);
+            let best = lowest_of_peers(rows, &measured, |pass| pass.cost.us_per_request());
             for (row, measured) in rows.iter().zip(&measured) {
                 table.push(cells(row, measured, [bytes, connections], best));
             }
@@ -114,17 +114,6 @@ impl Bench<'_> {
             load.measure(self.rig.load_cpu())
         })
     }
-}
-
-/// The lowest median CPU time of a peer, in microseconds; None without peers.
-fn best_peer(rows: &[Row], measured: &[Measured<Pass>]) -> Option<f64> {
-    let peers = rows
-        .iter()
-        .zip(measured)
-        .filter(|(row, _)| !row.is_levity());
-    peers
-        .map(|(_, row)| row.spread(|pass| pass.cost.us_per_request()).median)
-        .min_by(f64::total_cmp)
 }
 
 fn cells(

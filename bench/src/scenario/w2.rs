@@ -1,7 +1,7 @@
 //! W2: the cost of a megabyte of a large file in memory, in CPU time.
 
 use super::cost::Cost;
-use super::{Measured, Run, interleaved, to_json};
+use super::{Measured, Run, best_peer, interleaved, to_json};
 use crate::failure::Result;
 use crate::load::command::Load;
 use crate::peer::{Row, Server};
@@ -56,7 +56,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
             let measured = interleaved(rows, run.passes, |row, _| {
                 measure(rig, row, [bytes, connections], run.seconds)
             })?;
-            let best = best_peer(rows, &measured);
+            let best = best_peer(rows, &measured, us_per_megabyte);
             for (row, own) in rows.iter().zip(&measured) {
                 table.push(cells(row, own, [bytes, connections], best));
             }
@@ -98,18 +98,6 @@ fn measure(rig: &Rig, row: &Row, [bytes, connections]: [usize; 2], seconds: f64)
 
 fn us_per_megabyte(pass: &Pass) -> f64 {
     pass.cost.us_per_megabyte()
-}
-
-/// The peer with the lowest median CPU time per megabyte; None without peers.
-fn best_peer<'a>(rows: &[Row], measured: &'a [Measured<Pass>]) -> Option<&'a Measured<Pass>> {
-    let peers = rows
-        .iter()
-        .zip(measured)
-        .filter(|(row, _)| !row.is_levity());
-    let cost = |row: &Measured<Pass>| row.spread(us_per_megabyte).median;
-    peers
-        .map(|(_, row)| row)
-        .min_by(|one, other| cost(one).total_cmp(&cost(other)))
 }
 
 fn cells(
