@@ -121,18 +121,6 @@ impl Pipe {
         self.len -= moved;
         Ok(moved)
     }
-
-    /// Appends up to the first `len` bytes of this pipe to `other`, as references to the same pages; they stay in
-    /// this pipe too. Returns the number of bytes.
-    ///
-    /// # Errors
-    /// The errors of `tee`; `WouldBlock` when `other` is full or this pipe is empty.
-    pub fn tee(&self, other: &mut Self, len: usize) -> io::Result<usize> {
-        let tee = || rustix::pipe::tee(&self.read, &other.write, len, SpliceFlags::NONBLOCK);
-        let copied = retry_on_intr(tee)?;
-        other.len += copied;
-        Ok(copied)
-    }
 }
 
 /// Sends memory to sockets without a copy. One suffices for an event loop: what a socket does not accept is dropped,
@@ -248,23 +236,6 @@ mod tests {
         };
         assert_eq!(full.kind(), ErrorKind::WouldBlock);
         assert!(moved > 0 && !pipe.is_empty());
-    }
-
-    #[test]
-    fn a_tee_leaves_the_bytes_where_they_are() {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(b"0123456789").unwrap();
-        let (to, mut sink) = sockets();
-        let mut one = Pipe::new(CAPACITY).unwrap();
-        let mut other = Pipe::new(CAPACITY).unwrap();
-        assert_eq!(one.fill(file.as_fd(), Some(2), 8).unwrap(), 8);
-        assert_eq!(one.tee(&mut other, 5).unwrap(), 5);
-        assert_eq!((one.len(), other.len()), (8, 5));
-        assert_eq!(other.drain(to.as_fd(), CAPACITY, false).unwrap(), 5);
-        assert_eq!(one.drain(to.as_fd(), CAPACITY, false).unwrap(), 8);
-        let mut received = [0; 13];
-        sink.read_exact(&mut received).unwrap();
-        assert_eq!(&received, b"2345623456789");
     }
 
     /// Also from the middle of a page, and more than the socket and the pipe have room for.

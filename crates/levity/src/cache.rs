@@ -47,7 +47,7 @@ const WATCHED_AGE_MAX: Duration = Duration::from_secs(20);
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The maximum size in bytes of a body that is read into the cache after [`BODY_HITS_MIN`] requests.
-const BODY_BYTES_MAX: u64 = 1 << 20;
+const POPULAR_BYTES_MAX: u64 = 1 << 20;
 
 /// One such body may take this part of a worker's own cache.
 const BODY_DIVISOR: u64 = 8;
@@ -166,7 +166,7 @@ pub struct EntryRef {
     /// The page cache held the bytes that were last read of the file. So it is probed even while the disk is
     /// busy.
     pub warm: Cell<bool>,
-    /// Requests for the body, up to [`BODY_HITS_MIN`].
+    /// Requests for the body, below [`BODY_HITS_MIN`].
     body_hits: Cell<u8>,
 }
 
@@ -394,25 +394,20 @@ impl Cache {
 
     /// A reference to an entry that is not cached.
     pub fn uncached(entry: Arc<Entry>) -> Rc<EntryRef> {
-        Rc::new(EntryRef {
-            entry,
-            warm: Cell::new(false),
-            body_hits: Cell::new(0),
-        })
+        EntryRef::new(entry)
     }
 
     /// Counts a request for the body of `cached`, which is not in memory. Returns its size if it should be read into the
     /// cache now, because it is popular and of one version, and the page cache has it.
     pub fn claim_body(&self, cached: &EntryRef) -> Option<usize> {
         let size = cached.entry.meta.size;
-        let size_max = BODY_BYTES_MAX.min(self.shared.own_bytes_max / BODY_DIVISOR);
+        let size_max = POPULAR_BYTES_MAX.min(self.shared.own_bytes_max / BODY_DIVISOR);
         if !cached.entry.strong || !cached.warm.get() || size > size_max {
             return None;
         }
-        cached
-            .body_hits
-            .set((cached.body_hits.get() + 1).min(BODY_HITS_MIN));
-        if cached.body_hits.get() < BODY_HITS_MIN {
+        let hits = cached.body_hits.get() + 1;
+        if hits < BODY_HITS_MIN {
+            cached.body_hits.set(hits);
             return None;
         }
         self.readable_bytes

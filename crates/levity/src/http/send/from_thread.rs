@@ -34,7 +34,6 @@ impl<S: ResponseSink> Sender<'_, S> {
             && file.cached.warm.get()
             && self.sink.has_socket()
             && self.pace.uses_send_thread
-            && self.sink.worker().zero_copy.thread.is_some()
     }
 
     /// Sends bytes of `file` as long as they are in the page cache and the thread is not late. Returns whether any were
