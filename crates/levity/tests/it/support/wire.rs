@@ -22,7 +22,14 @@ impl Wire {
     /// Reads once. The end of the connection is an error of kind `UnexpectedEof`.
     pub fn read_more(&mut self) -> io::Result<()> {
         let mut piece = [0; 64 * 1024];
-        match self.socket.read(&mut piece)? {
+        // A read with a time-out is interrupted even by a signal that has no handler, such as SIGCONT.
+        let count = loop {
+            match self.socket.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => break result?,
+            }
+        };
+        match count {
             0 => Err(ErrorKind::UnexpectedEof.into()),
             count => {
                 self.ahead.extend_from_slice(&piece[..count]);
