@@ -324,8 +324,7 @@ impl<'a> DiskClient<'a> {
     }
 
     fn submit(&self, op: Op, class: Class) -> oneshot::Receiver<Completion> {
-        let (sender, receiver) = oneshot::channel();
-        let reply = Box::new(ReplySender(sender));
+        let (reply, receiver) = self.worker.completions.reply();
         self.worker.disk.submit(Job {
             op,
             class,

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 
 use crate::accept;
+use crate::completions::Completions;
 use crate::route::Service;
 use crate::worker::{Worker, WorkerParts};
 
@@ -78,7 +79,9 @@ fn run(parts: Parts) -> io::Result<()> {
 }
 
 async fn live(parts: Parts) {
-    let worker = Rc::new(Worker::new(parts.worker));
+    let (completions, delivery) = Completions::new();
+    task::spawn_local(delivery.run());
+    let worker = Rc::new(Worker::new(parts.worker, completions));
     let mut listeners = accept::Listeners::default();
     listeners.add(&worker, parts.listen);
     let sweep = task::spawn_local(worker.clone().sweep());

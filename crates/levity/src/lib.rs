@@ -11,6 +11,7 @@ pub mod cache;
 pub mod cli;
 
 pub mod codings;
+mod completions;
 
 pub mod disk_client;
 pub mod entry;

@@ -31,6 +31,7 @@ use tokio::task::{self, JoinHandle, LocalSet};
 use tokio::time;
 
 use crate::cache::SharedCache;
+use crate::completions::Completions;
 use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
 use crate::route::Service;
@@ -74,7 +75,8 @@ impl Rig {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
         let entered = runtime.enter();
-        let worker = Rc::new(Worker::new(WorkerParts {
+        let (completions, delivery) = Completions::new();
+        let parts = WorkerParts {
             service: Arc::new(service),
             disk,
             cache: Arc::new(SharedCache::new(1 << 20, 16, 1)),
@@ -85,12 +87,15 @@ impl Rig {
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             pipes_max: 2,
-        }));
+        };
+        let worker = Rc::new(Worker::new(parts, completions));
         drop(entered);
+        let tasks = LocalSet::new();
+        tasks.spawn_local(delivery.run());
         Self {
             worker,
             root,
-            tasks: LocalSet::new(),
+            tasks,
             runtime,
         }
     }

@@ -18,6 +18,7 @@ use tokio::task;
 use tokio::time;
 
 use crate::cache::{Cache, SharedCache};
+use crate::completions::Completions;
 use crate::http::request::Request;
 use crate::limit::Limit;
 use crate::pipes::Pipes;
@@ -99,6 +100,8 @@ impl ZeroCopy {
 pub struct Worker {
     /// The disk.
     pub disk: Arc<Disk>,
+    /// Where the disk completes the jobs of requests.
+    pub completions: Completions,
     /// The file cache.
     pub cache: Cache,
     /// The source of change notifications for files, if any.
@@ -168,11 +171,12 @@ impl Time {
 
 impl Worker {
     /// A worker without connections.
-    pub fn new(parts: WorkerParts) -> Self {
+    pub fn new(parts: WorkerParts, completions: Completions) -> Self {
         let pools = Pools::new(parts.workers, parts.stats.clone());
         pools.retain(&parts.service.upstreams);
         Self {
             disk: parts.disk,
+            completions,
             cache: Cache::new(parts.cache),
             watcher: parts.watcher,
             pools,
