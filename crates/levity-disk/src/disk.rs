@@ -94,6 +94,13 @@ impl Disk {
         self.scheduler.set_open_age_max(age);
     }
 
+    /// Says that for `time` event loops have other work than to send what was read. Where the processor is the limit
+    /// and not the disk, fewer jobs are then in flight: their threads would only take the processor from the
+    /// loops. Neither blocks nor takes a lock.
+    pub fn loops_first(&self, time: Duration) {
+        self.scheduler.loops_first(time);
+    }
+
     /// Sets the function that is called when a device stops answering, while that lasts, and when it answers
     /// again. It is called on the scheduler's thread: while it blocks, jobs are delayed. Only the first call
     /// has an effect.

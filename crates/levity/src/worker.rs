@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -37,6 +38,12 @@ const HEAD_KEPT_MAX: usize = 16 * 1024;
 
 /// The maximum of requests that are kept for reuse: as many as a busy event loop handles at a time.
 const REQUESTS_KEPT_MAX: usize = 64;
+
+/// Requests that need no disk, per sweep: from this number on they have priority over reads.
+const HOT_REQUESTS_MIN: u64 = 10;
+
+/// For how long they have it.
+const HOT_TIME: Duration = SWEEP_INTERVAL.saturating_mul(3);
 
 /// The parts of a worker.
 pub struct WorkerParts {
@@ -311,8 +318,13 @@ impl Worker {
     pub async fn sweep(self: Rc<Self>) {
         let mut ticks = time::interval(SWEEP_INTERVAL);
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let mut without_disk = 0;
         loop {
             ticks.tick().await;
+            let before = mem::replace(&mut without_disk, self.stats.requests_without_disk());
+            if without_disk - before >= HOT_REQUESTS_MIN {
+                self.disk.loops_first(HOT_TIME);
+            }
             let mut next = Some(0);
             while let Some(first) = next {
                 next = self.timers.sweep(Instant::now(), first);

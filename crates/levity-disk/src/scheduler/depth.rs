@@ -12,15 +12,20 @@
 //! throughput from a deeper queue. So a lower depth is a trial too, kept only if the throughput stays the
 //! same. Both trials are repeated from time to time, because disks and workloads change.
 //!
+//! Where the processor is the limit and not the disk, a deeper queue means more threads that are ready to run,
+//! and together they take the processor from the event loops. So if the loops have other work, and jobs wait for
+//! a processor most of their time, the depth is at most that of the start.
+//!
 //! The time is passed by the caller.
 
 #[cfg(test)]
 mod simulation;
 
 use std::array;
+use std::mem;
 use std::time::{Duration, Instant};
 
-/// The depth before the first trial.
+/// The depth before the first trial, and the maximum while jobs wait for a processor.
 pub(super) const DEPTH_START: usize = 8;
 
 /// The largest depth. Beyond it even a disk with many heads gains little.
@@ -86,6 +91,10 @@ pub(super) struct Depth {
 
 #[derive(Debug)]
 struct Search {
+    /// The depth that was found, or that is tried.
+    found: usize,
+    /// The depth in use is at most [`DEPTH_START`].
+    is_capped: bool,
     /// The trial in the current window; `None` between trials.
     trial: Option<Trial>,
     /// The first climb, in shorter windows: a disk with many heads would otherwise be idle for a second or two.
@@ -118,6 +127,9 @@ struct Window {
     /// Jobs that completed while others were queued.
     saturated_jobs: usize,
     bytes: u64,
+    /// Of the jobs with a [`Sample::run_queue_wait`]: the sums of those and of the latencies.
+    run_queue_wait: Duration,
+    latency: Duration,
     /// By size class.
     latencies: [LatencyHistogram; SIZE_CLASS_BOUNDS.len() + 1],
 }
@@ -131,6 +143,9 @@ pub(super) struct Sample {
     pub(super) bytes: usize,
     /// All slots were taken: other jobs waited for one.
     pub(super) saturated: bool,
+    /// Its part of the time for which the engine's thread waited for a processor. Only some samples have it, and
+    /// none while the loops have no other work.
+    pub(super) run_queue_wait: Option<Duration>,
 }
 
 impl Depth {
@@ -145,10 +160,11 @@ impl Depth {
 
     /// An adaptive depth of at most `max`.
     pub(super) fn adaptive(max: usize) -> Depth {
+        let start = DEPTH_START.min(max);
         Depth {
-            current: DEPTH_START.min(max),
+            current: start,
             max,
-            search: Some(Search::new()),
+            search: Some(Search::new(start)),
         }
     }
 
@@ -180,12 +196,20 @@ impl Depth {
         let Some(seconds) = search.window.ended(now, jobs_max) else {
             return;
         };
-        let window = std::mem::replace(&mut search.window, Window::new());
+        let window = mem::replace(&mut search.window, Window::new());
         search.window.start = Some(now);
         let is_slow = search.is_slow(&window);
         if window.is_saturated() {
             let rate = window.work() / seconds;
-            let depth = search.next_depth(self.current, self.max, rate, is_slow);
+            let was_capped = mem::replace(&mut search.is_capped, window.waits_for_processor());
+            // The rate at the cap says nothing about the depths above it.
+            if !was_capped && !search.is_capped {
+                search.found = search.next_depth(search.found, self.max, rate, is_slow);
+            }
+            let depth = match search.is_capped {
+                true => search.found.min(DEPTH_START),
+                false => search.found,
+            };
             search.settling = match depth == self.current {
                 true => 0,
                 false => self.current,
@@ -196,8 +220,10 @@ impl Depth {
 }
 
 impl Search {
-    fn new() -> Search {
+    fn new(start: usize) -> Search {
         Search {
+            found: start,
+            is_capped: false,
             trial: None,
             first_climb: true,
             windows_to_trial: 0,
@@ -298,6 +324,8 @@ impl Window {
             jobs: 0,
             saturated_jobs: 0,
             bytes: 0,
+            run_queue_wait: Duration::ZERO,
+            latency: Duration::ZERO,
             latencies: array::from_fn(|_| LatencyHistogram::default()),
         }
     }
@@ -311,6 +339,10 @@ impl Window {
         self.jobs += 1;
         self.saturated_jobs += usize::from(sample.saturated);
         self.bytes += sample.bytes as u64;
+        if let Some(wait) = sample.run_queue_wait {
+            self.run_queue_wait += wait;
+            self.latency += sample.latency;
+        }
         let class = SIZE_CLASS_BOUNDS.partition_point(|bound| *bound < sample.bytes);
         self.latencies[class].add(sample.latency);
     }
@@ -326,6 +358,11 @@ impl Window {
     /// Whether the depth held jobs back nearly all the time. Otherwise the rate does not depend on it.
     fn is_saturated(&self) -> bool {
         self.jobs >= SAMPLES_MIN && self.saturated_jobs >= self.jobs - self.jobs / 8
+    }
+
+    /// Whether the jobs waited for a processor for most of their time.
+    fn waits_for_processor(&self) -> bool {
+        self.run_queue_wait * 2 > self.latency
     }
 
     /// In bytes, with [`JOB_BYTES`] for each job.
@@ -440,6 +477,7 @@ mod tests {
                         latency: Duration::from_micros(now - began),
                         bytes,
                         saturated: true,
+                        run_queue_wait: None,
                     },
                 );
             }
@@ -578,10 +616,36 @@ mod tests {
                 latency: Duration::from_millis(ms),
                 bytes: 4096,
                 saturated: ms % 2 == 0,
+                run_queue_wait: None,
             };
             depth.completed(start + Duration::from_millis(ms), sample);
         }
         assert_eq!(depth.current(), DEPTH_START);
+    }
+
+    /// With one sample in eight, as the scheduler takes them.
+    #[test]
+    fn the_depth_falls_while_jobs_wait_for_a_processor() {
+        const LATENCY: Duration = Duration::from_millis(16);
+        let mut depth = Depth::adaptive(DEPTH_MAX);
+        let mut now = Instant::now();
+        let mut run = |run_queue_wait: Duration| {
+            for n in 0..10_000 {
+                // A deeper queue has a higher throughput.
+                now += LATENCY / depth.current() as u32;
+                let sample = Sample {
+                    latency: LATENCY,
+                    bytes: 4096,
+                    saturated: true,
+                    run_queue_wait: (n % 8 == 0).then_some(run_queue_wait),
+                };
+                depth.completed(now, sample);
+            }
+            depth.current()
+        };
+        assert_eq!(run(LATENCY / 2), DEPTH_MAX);
+        assert_eq!(run(LATENCY * 5 / 8), DEPTH_START);
+        assert_eq!(run(Duration::ZERO), DEPTH_MAX);
     }
 
     #[test]

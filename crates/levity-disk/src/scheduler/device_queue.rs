@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::cpu_quota::CpuQuota;
 use super::depth::{Depth, Sample};
 use super::device_load::DeviceLoad;
 use super::fair_queue::FairQueue;
@@ -26,6 +27,7 @@ pub(super) struct DeviceQueue {
     /// Where other threads read how busy the device is.
     load: Arc<DeviceLoad>,
     depth: Depth,
+    cpu_quota: Option<Arc<CpuQuota>>,
     pub(super) liveness: Liveness,
     pub(super) outage: OutageLog,
     first_jobs: FairQueue<Arc<SharedJob>>,
@@ -51,10 +53,15 @@ pub(super) struct StalledJobs {
 }
 
 impl DeviceQueue {
-    pub(super) fn new(load: Arc<DeviceLoad>, depth: Depth) -> DeviceQueue {
+    pub(super) fn new(
+        load: Arc<DeviceLoad>,
+        depth: Depth,
+        cpu_quota: Option<Arc<CpuQuota>>,
+    ) -> DeviceQueue {
         let queue = DeviceQueue {
             load,
             depth,
+            cpu_quota,
             liveness: Liveness::default(),
             outage: OutageLog::default(),
             first_jobs: FairQueue::default(),
@@ -87,6 +94,10 @@ impl DeviceQueue {
     /// Whether a job that reads or writes `len` bytes may start in addition to those in flight.
     pub(super) fn has_slot(&self, len: usize) -> bool {
         let (jobs, bytes) = (self.in_flight, self.bytes_in_flight);
+        let quota = self.cpu_quota.as_ref();
+        if jobs > 0 && quota.is_some_and(|quota| quota.is_used_up()) {
+            return false;
+        }
         self.depth.admits(jobs, bytes, len) && self.liveness.may_start()
     }
 
@@ -206,8 +217,13 @@ impl DeviceQueue {
         self.publish();
     }
 
-    /// Records that the engine has finished or dropped `job`.
-    pub(super) fn finished(&mut self, job: &Arc<SharedJob>, now: Instant) {
+    /// Records that the engine has finished or dropped `job`. See [`Sample`] for `run_queue_wait`.
+    pub(super) fn finished(
+        &mut self,
+        job: &Arc<SharedJob>,
+        now: Instant,
+        run_queue_wait: Option<Duration>,
+    ) {
         self.unregister(job);
         self.in_flight -= 1;
         self.first_in_flight -= usize::from(job.class == Class::First);
@@ -218,6 +234,7 @@ impl DeviceQueue {
             latency: job.latency(now),
             bytes: job.delivered(),
             saturated: self.queued() > 0,
+            run_queue_wait,
         };
         self.depth.completed(now, sample);
         self.publish();
@@ -271,6 +288,30 @@ fn join_key(op: &Op) -> u64 {
             let mut hasher = DefaultHasher::new();
             (Arc::as_ptr(&open.root), &open.path).hash(&mut hasher);
             hasher.finish()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device_load::DeviceLoads;
+    use super::*;
+
+    #[test]
+    fn one_job_is_in_flight_beyond_the_cpu_quota() {
+        let queue = |cpu_quota| {
+            let load = DeviceLoads::default().add(1);
+            DeviceQueue::new(load, Depth::fixed(4), cpu_quota)
+        };
+        for (cpu_quota, second_starts) in [
+            (None, true),
+            (Some(CpuQuota::for_test(false)), true),
+            (Some(CpuQuota::for_test(true)), false),
+        ] {
+            let mut queue = queue(cpu_quota.map(Arc::new));
+            assert!(queue.has_slot(4096));
+            queue.in_flight = 1;
+            assert_eq!(queue.has_slot(4096), second_starts);
         }
     }
 }

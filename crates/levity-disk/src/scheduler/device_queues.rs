@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::bounds::Bounds;
+use super::cpu_quota::CpuQuota;
 use super::device_load::DeviceLoads;
 use super::device_queue::{DeviceQueue, StalledJobs};
 use super::outage::Outage;
@@ -25,6 +26,7 @@ pub(super) struct DeviceQueues {
     bounds: Bounds,
     budget: Budget,
     loads: Arc<DeviceLoads>,
+    cpu_quota: Option<Arc<CpuQuota>>,
 }
 
 /// The outcome of [`DeviceQueues::admit`].
@@ -61,7 +63,12 @@ impl Overdue {
 }
 
 impl DeviceQueues {
-    pub(super) fn new(bounds: Bounds, budget: Budget, loads: Arc<DeviceLoads>) -> DeviceQueues {
+    pub(super) fn new(
+        bounds: Bounds,
+        budget: Budget,
+        loads: Arc<DeviceLoads>,
+        cpu_quota: Option<Arc<CpuQuota>>,
+    ) -> DeviceQueues {
         DeviceQueues {
             by_device: HashMap::new(),
             starved: VecDeque::new(),
@@ -71,6 +78,7 @@ impl DeviceQueues {
             bounds,
             budget,
             loads,
+            cpu_quota,
         }
     }
 
@@ -95,10 +103,10 @@ impl DeviceQueues {
             return Admission::Refused(pending, Refusal::Closed);
         }
         let device = pending.device();
-        let queue = self
-            .by_device
-            .entry(device)
-            .or_insert_with(|| DeviceQueue::new(self.loads.add(device), self.bounds.depth.start()));
+        let queue = self.by_device.entry(device).or_insert_with(|| {
+            let (load, depth) = (self.loads.add(device), self.bounds.depth.start());
+            DeviceQueue::new(load, depth, self.cpu_quota.clone())
+        });
         if starts_at_once {
             // It reads into no buffer.
             return self.start(pending, device, 0);
@@ -211,9 +219,10 @@ impl DeviceQueues {
         self.queue(job.device).started(job, Instant::now());
     }
 
-    pub(super) fn finished(&mut self, job: &Arc<SharedJob>) {
+    pub(super) fn finished(&mut self, job: &Arc<SharedJob>, run_queue_wait: Option<Duration>) {
         self.in_flight -= 1;
-        self.queue(job.device).finished(job, Instant::now());
+        let queue = self.queue(job.device);
+        queue.finished(job, Instant::now(), run_queue_wait);
     }
 
     /// The queue of a device that has had a job.

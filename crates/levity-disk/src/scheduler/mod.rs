@@ -26,6 +26,7 @@
 )]
 
 mod bounds;
+mod cpu_quota;
 mod depth;
 mod device_load;
 mod device_queue;
@@ -54,7 +55,8 @@ use crate::files::{KnownDevices, OpenFile, OtherDevice};
 use crate::job::{Class, Completion, EngineId, Job, Op, ReadOptions, Refusal};
 use crate::memory::{Budget, Reservation};
 use crate::stats::{self, Counters, Stats};
-use crate::thread::lock;
+use crate::thread::{lock, usage};
+use cpu_quota::CpuQuota;
 use device_load::{DeviceLoads, LoadGuard};
 use device_queues::{Admission, DeviceQueues, Overdue};
 use direct_policy::DirectPolicy;
@@ -77,9 +79,15 @@ pub(crate) struct Scheduler {
     /// For the owner and the threads of the engines; for an event loop only where it blocks anyway.
     queues: Mutex<DeviceQueues>,
     loads: Arc<DeviceLoads>,
+    /// `None` without a quota.
+    cpu_quota: Option<Arc<CpuQuota>>,
     direct: DirectPolicy,
     /// See [`Disk::set_open_age_max`](crate::Disk::set_open_age_max), in nanoseconds.
     open_age_max_ns: AtomicU64,
+    /// The start of `loops_first_until_ms`.
+    started_at: Instant,
+    /// See [`Disk::loops_first`](crate::Disk::loops_first), in milliseconds.
+    loops_first_until_ms: AtomicU64,
     /// See [`Disk::on_outage`](crate::Disk::on_outage).
     on_outage: OnceLock<Box<dyn Fn(Outage) + Send + Sync>>,
     /// Notified when the last job in flight has finished.
@@ -93,7 +101,13 @@ impl Scheduler {
         let to_owner = Arc::clone(&submissions);
         budget.on_freed(Box::new(move || to_owner.memory_freed()));
         let loads = Arc::new(DeviceLoads::default());
-        let queues = DeviceQueues::new(bounds, budget.clone(), Arc::clone(&loads));
+        let cpu_quota = CpuQuota::of_process().map(Arc::new);
+        let queues = DeviceQueues::new(
+            bounds,
+            budget.clone(),
+            Arc::clone(&loads),
+            cpu_quota.clone(),
+        );
         Scheduler {
             engines,
             bounds,
@@ -101,8 +115,11 @@ impl Scheduler {
             submissions,
             queues: Mutex::new(queues),
             loads,
+            cpu_quota,
             direct: DirectPolicy::default(),
             open_age_max_ns: AtomicU64::new(0),
+            started_at: Instant::now(),
+            loops_first_until_ms: AtomicU64::new(0),
             on_outage: OnceLock::new(),
             idle: Condvar::new(),
             counters: Counters::default(),
@@ -124,6 +141,20 @@ impl Scheduler {
     pub(crate) fn set_open_age_max(&self, age: Duration) {
         let ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         self.open_age_max_ns.store(ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn loops_first(&self, time: Duration) {
+        let until = self.ms_since_start() + time.as_millis() as u64;
+        self.loops_first_until_ms
+            .fetch_max(until, Ordering::Relaxed);
+    }
+
+    fn are_loops_first(&self) -> bool {
+        self.ms_since_start() < self.loops_first_until_ms.load(Ordering::Relaxed)
+    }
+
+    fn ms_since_start(&self) -> u64 {
+        self.started_at.elapsed().as_millis() as u64
     }
 
     pub(crate) fn on_outage(&self, report: Box<dyn Fn(Outage) + Send + Sync>) {
@@ -281,9 +312,15 @@ impl Scheduler {
 
     /// The slot of a job that was in flight is free.
     fn finished(self: &Arc<Self>, job: &Arc<SharedJob>) {
+        if let Some(quota) = &self.cpu_quota {
+            quota.look();
+        }
+        // Counts the job in any case.
+        let run_queue_wait = usage::run_queue_wait_per_job();
+        let run_queue_wait = run_queue_wait.filter(|_| self.are_loops_first());
         {
             let mut queues = self.lock();
-            queues.finished(job);
+            queues.finished(job, run_queue_wait);
             if queues.in_flight() == 0 {
                 self.idle.notify_all();
             }

@@ -184,6 +184,14 @@ impl WorkerStats {
         self.ends[end as usize].get()
     }
 
+    /// Requests that were answered without the disk.
+    pub fn requests_without_disk(&self) -> u64 {
+        let others = Source::VARIANTS
+            .iter()
+            .filter(|source| **source != Source::Disk);
+        others.map(|source| self.source(*source)).sum()
+    }
+
     /// Chunks read ahead with this outcome.
     pub(super) fn reads_ahead(&self, outcome: Ahead) -> u64 {
         self.reads_ahead[outcome as usize].get()

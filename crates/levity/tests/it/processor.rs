@@ -13,7 +13,7 @@ use crate::support::{
     Client, Launch, Server, Tree, WAIT_MAX, assert_same, head, per_engine, wait_until,
 };
 
-const DISK_NICE: i32 = 10;
+const DISK_NICE: i32 = 12;
 const LOOP_SLICE: Duration = Duration::from_micros(100);
 
 const LARGE: usize = 3_000_001;

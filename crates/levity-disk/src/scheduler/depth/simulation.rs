@@ -299,6 +299,7 @@ impl Simulation<'_> {
             latency: Duration::from_micros(latency_us),
             bytes: FILE_BYTES as usize,
             saturated: !self.queue.is_empty(),
+            run_queue_wait: None,
         };
         let now = self.start + Duration::from_micros(self.now_us);
         self.depth.completed(now, sample);

@@ -1,0 +1,219 @@
+//! Keeps disk work within the CPU quota of the process's control group.
+//!
+//! A group that has used up its quota is stopped until the next period, event loops included: with the usual
+//! period of 100 ms, and twice as many running threads as the quota has processors, for 50 ms of each 100 ms. The
+//! kernel gives no thread of the group priority there. So disk work takes only what other threads leave of the
+//! quota: while the process is over it, each device has one job in flight.
+//!
+//! Only the processor time of this process is known. Other processes of the group may still use the quota up.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::thread::sched_getaffinity;
+use rustix::time::{ClockId, clock_gettime};
+
+/// The share of the quota that the process uses. The kernel hands the quota out to processors in slices of 5 ms,
+/// of which a part expires unused.
+const SHARE: f64 = 0.9;
+
+/// The interval between two looks at the clock of the process, which reads those of all its threads.
+const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+
+/// The maximum of processor time, in seconds per processor, that is saved for later or owed.
+const SAVED_MAX: f64 = 0.01;
+
+/// The quota of the process.
+pub(super) struct CpuQuota {
+    is_used_up: AtomicBool,
+    account: Mutex<Account>,
+}
+
+/// Processor time that the process may use.
+struct Account {
+    processors: f64,
+    looked_at: Instant,
+    /// The clock of the process at that moment.
+    used: Duration,
+    /// In seconds; negative if it was exceeded.
+    left: f64,
+}
+
+impl CpuQuota {
+    /// `None` if the process may use all the processors that it may run on. Reads files below `/proc` and
+    /// `/sys/fs/cgroup`; blocks.
+    pub(super) fn of_process() -> Option<CpuQuota> {
+        let processors = smallest_quota(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
+        let allowed = sched_getaffinity(None).ok()?.count();
+        (processors < f64::from(allowed)).then(|| CpuQuota {
+            is_used_up: AtomicBool::new(false),
+            account: Mutex::new(Account::new(processors, Instant::now(), used())),
+        })
+    }
+
+    /// A quota of one processor that is not looked at.
+    #[cfg(test)]
+    pub(super) fn for_test(is_used_up: bool) -> CpuQuota {
+        CpuQuota {
+            is_used_up: AtomicBool::new(is_used_up),
+            account: Mutex::new(Account::new(1.0, Instant::now(), Duration::ZERO)),
+        }
+    }
+
+    /// Whether only one job per device may be in flight.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.is_used_up.load(Ordering::Relaxed)
+    }
+
+    /// Looks at the clock of the process, unless that was done a moment ago. Takes about 2 us; does not block.
+    pub(super) fn look(&self) {
+        // Another thread is looking.
+        let Ok(mut account) = self.account.try_lock() else {
+            return;
+        };
+        let now = Instant::now();
+        if now.saturating_duration_since(account.looked_at) >= LOOK_INTERVAL {
+            let is_used_up = account.update(now, used());
+            self.is_used_up.store(is_used_up, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Account {
+    fn new(processors: f64, now: Instant, used: Duration) -> Account {
+        Account {
+            processors,
+            looked_at: now,
+            used,
+            left: 0.0,
+        }
+    }
+
+    /// Returns whether nothing is left.
+    fn update(&mut self, now: Instant, used: Duration) -> bool {
+        let elapsed = now.saturating_duration_since(self.looked_at).as_secs_f64();
+        let spent = used.saturating_sub(self.used).as_secs_f64();
+        let saved_max = self.processors * SAVED_MAX;
+        self.left += elapsed * self.processors * SHARE - spent;
+        self.left = self.left.clamp(-saved_max, saved_max);
+        (self.looked_at, self.used) = (now, used);
+        self.left <= 0.0
+    }
+}
+
+/// The processor time of the process.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).expect("the time of a process is not negative")
+}
+
+/// The smallest quota, in processors, of the groups in `groups` (`/proc/self/cgroup`) and those above them.
+fn smallest_quota(groups: &str) -> Option<f64> {
+    let groups = groups.lines().filter_map(|line| {
+        // cgroups(7): ID, controllers and path; version 2 has no controllers here.
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let mounts = match controllers {
+            "" => &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"][..],
+            _ if controllers.split(',').any(|name| name == "cpu") => {
+                &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"][..]
+            }
+            _ => return None,
+        };
+        Some((mounts, path.trim_start_matches('/')))
+    });
+    let folders = groups.flat_map(|(mounts, path)| {
+        let paths = Path::new(path).ancestors();
+        paths.flat_map(move |path| mounts.iter().map(move |mount| Path::new(mount).join(path)))
+    });
+    folders.filter_map(quota_of).min_by(f64::total_cmp)
+}
+
+/// The quota of a group in processors. `None` if it has none.
+fn quota_of(group: PathBuf) -> Option<f64> {
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+    let text = match read("cpu.max") {
+        Some(text) => text,
+        None => format!(
+            "{} {}",
+            read("cpu.cfs_quota_us")?.trim(),
+            read("cpu.cfs_period_us")?
+        ),
+    };
+    quota(&text)
+}
+
+/// The quota in processors, of quota and period in microseconds. `None` for `max` (version 2) and -1 (version 1).
+fn quota(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+    (period > 0).then(|| quota as f64 / period as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_are_numbers_of_processors() {
+        assert_eq!(quota("150000 100000\n"), Some(1.5));
+        assert_eq!(quota("50000 100000"), Some(0.5));
+        for none in ["max 100000\n", "-1 100000\n", "", "1 0"] {
+            assert_eq!(quota(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_group_of_either_version_has_its_quota() {
+        let group = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(group.path().join(name), text).unwrap();
+        let read = || quota_of(group.path().to_owned());
+        assert_eq!(read(), None);
+        write("cpu.cfs_quota_us", "200000\n");
+        write("cpu.cfs_period_us", "100000\n");
+        assert_eq!(read(), Some(2.0));
+        write("cpu.max", "max 100000\n");
+        assert_eq!(read(), None);
+    }
+
+    #[test]
+    fn a_group_without_a_quota_has_none() {
+        assert_eq!(
+            smallest_quota("0::/no-such-group\n1:cpuset:/\nnonsense\n"),
+            None
+        );
+    }
+
+    /// Uses `spent` of each of 100 ms, and returns for how many of them nothing was left.
+    fn used_up(spent: Duration) -> usize {
+        let (mut now, mut used) = (Instant::now(), Duration::ZERO);
+        let mut account = Account::new(1.0, now, used);
+        let over = (0..100).filter(|_| {
+            now += Duration::from_millis(1);
+            used += spent;
+            account.update(now, used)
+        });
+        over.count()
+    }
+
+    #[test]
+    fn a_process_below_its_quota_is_never_held_back() {
+        assert_eq!(used_up(Duration::from_micros(890)), 0);
+        assert_eq!(used_up(Duration::from_micros(910)), 100);
+    }
+
+    /// Else an idle hour would allow an hour above the quota, and the reverse.
+    #[test]
+    fn little_is_saved_or_owed() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut account = Account::new(1.0, start, Duration::ZERO);
+        assert!(!account.update(start + second, Duration::ZERO));
+        let now = start + second + Duration::from_millis(1);
+        assert!(account.update(now, Duration::from_millis(11)));
+        assert!(account.update(now, 100 * second));
+        assert!(!account.update(now + Duration::from_millis(12), 100 * second));
+    }
+}
