@@ -3,7 +3,7 @@
 //! A group that has used up its quota is stopped until the next period, event loops included: with the usual
 //! period of 100 ms, and twice as many running threads as the quota has processors, for 50 ms of each 100 ms. The
 //! kernel gives no thread of the group priority there. So disk work takes only what other threads leave of the
-//! quota: while the process is over it, each device has one job in flight.
+//! quota: while the process is over it, each device has two jobs in flight, of which one may be stuck.
 //!
 //! Only the processor time of this process is known. Other processes of the group may still use the quota up.
 
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use rustix::thread::sched_getaffinity;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::thread::lock;
+
 /// The share of the quota that the process uses. The kernel hands the quota out to processors in slices of 5 ms,
 /// of which a part expires unused.
 const SHARE: f64 = 0.9;
@@ -26,14 +28,23 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 /// The maximum of processor time, in seconds per processor, that is saved for later or owed.
 const SAVED_MAX: f64 = 0.01;
 
+/// The maximum of jobs of a device in flight while the quota is used up.
+pub(super) const JOBS_MAX: usize = 2;
+
+/// The interval at which the quota is read again: it may be changed while the process runs.
+const READ_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The quota of the process.
 pub(super) struct CpuQuota {
+    is_limited: AtomicBool,
     is_used_up: AtomicBool,
     account: Mutex<Account>,
 }
 
 /// Processor time that the process may use.
 struct Account {
+    /// When the quota was read.
+    read_at: Instant,
     processors: f64,
     looked_at: Instant,
     /// The clock of the process at that moment.
@@ -43,33 +54,56 @@ struct Account {
 }
 
 impl CpuQuota {
-    /// `None` if the process may use all the processors that it may run on. Reads files below `/proc` and
-    /// `/sys/fs/cgroup`; blocks.
-    pub(super) fn of_process() -> Option<CpuQuota> {
-        let processors = smallest_quota(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
-        let allowed = sched_getaffinity(None).ok()?.count();
-        (processors < f64::from(allowed)).then(|| CpuQuota {
+    /// The quota of this process. Blocks, as [`CpuQuota::read`].
+    pub(super) fn of_process() -> CpuQuota {
+        let quota = CpuQuota {
+            is_limited: AtomicBool::new(false),
             is_used_up: AtomicBool::new(false),
-            account: Mutex::new(Account::new(processors, Instant::now(), used())),
-        })
+            account: Mutex::new(Account::new(0.0, Instant::now(), used())),
+        };
+        quota.read();
+        quota
+    }
+
+    /// Reads the quota again if that is due. Reads files below `/proc` and `/sys/fs/cgroup`: not for event loops.
+    pub(super) fn refresh(&self) {
+        if lock(&self.account).read_at.elapsed() >= READ_INTERVAL {
+            self.read();
+        }
+    }
+
+    fn read(&self) {
+        let processors = quota_of_process();
+        let mut account = lock(&self.account);
+        account.read_at = Instant::now();
+        account.processors = processors.unwrap_or(0.0);
+        self.is_limited
+            .store(processors.is_some(), Ordering::Relaxed);
+        if processors.is_none() {
+            self.is_used_up.store(false, Ordering::Relaxed);
+        }
     }
 
     /// A quota of one processor that is not looked at.
     #[cfg(test)]
     pub(super) fn for_test(is_used_up: bool) -> CpuQuota {
         CpuQuota {
+            is_limited: AtomicBool::new(true),
             is_used_up: AtomicBool::new(is_used_up),
             account: Mutex::new(Account::new(1.0, Instant::now(), Duration::ZERO)),
         }
     }
 
-    /// Whether only one job per device may be in flight.
+    /// Whether only [`JOBS_MAX`] jobs per device may be in flight.
     pub(super) fn is_used_up(&self) -> bool {
         self.is_used_up.load(Ordering::Relaxed)
     }
 
     /// Looks at the clock of the process, unless that was done a moment ago. Takes about 2 us; does not block.
     pub(super) fn look(&self) {
+        if !self.is_limited.load(Ordering::Relaxed) {
+            return;
+        }
         // Another thread is looking.
         let Ok(mut account) = self.account.try_lock() else {
             return;
@@ -85,6 +119,7 @@ impl CpuQuota {
 impl Account {
     fn new(processors: f64, now: Instant, used: Duration) -> Account {
         Account {
+            read_at: now,
             processors,
             looked_at: now,
             used,
@@ -108,6 +143,13 @@ impl Account {
 fn used() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).expect("the time of a process is not negative")
+}
+
+/// In processors. `None` if the process may use all those that it may run on.
+fn quota_of_process() -> Option<f64> {
+    let processors = smallest_quota(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
+    let allowed = sched_getaffinity(None).ok()?.count();
+    (processors < f64::from(allowed)).then_some(processors)
 }
 
 /// The smallest quota, in processors, of the groups in `groups` (`/proc/self/cgroup`) and those above them.

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cpu_quota::CpuQuota;
+use super::cpu_quota::{self, CpuQuota};
 use super::depth::{Depth, Sample};
 use super::device_load::DeviceLoad;
 use super::fair_queue::FairQueue;
@@ -27,7 +27,7 @@ pub(super) struct DeviceQueue {
     /// Where other threads read how busy the device is.
     load: Arc<DeviceLoad>,
     depth: Depth,
-    cpu_quota: Option<Arc<CpuQuota>>,
+    cpu_quota: Arc<CpuQuota>,
     pub(super) liveness: Liveness,
     pub(super) outage: OutageLog,
     first_jobs: FairQueue<Arc<SharedJob>>,
@@ -56,7 +56,7 @@ impl DeviceQueue {
     pub(super) fn new(
         load: Arc<DeviceLoad>,
         depth: Depth,
-        cpu_quota: Option<Arc<CpuQuota>>,
+        cpu_quota: Arc<CpuQuota>,
     ) -> DeviceQueue {
         let queue = DeviceQueue {
             load,
@@ -93,12 +93,18 @@ impl DeviceQueue {
 
     /// Whether a job that reads or writes `len` bytes may start in addition to those in flight.
     pub(super) fn has_slot(&self, len: usize) -> bool {
+        self.has_room(len) && self.liveness.may_start()
+    }
+
+    /// As [`DeviceQueue::has_slot`], if the device is alive.
+    fn has_room(&self, len: usize) -> bool {
         let (jobs, bytes) = (self.in_flight, self.bytes_in_flight);
-        let quota = self.cpu_quota.as_ref();
-        if jobs > 0 && quota.is_some_and(|quota| quota.is_used_up()) {
-            return false;
-        }
-        self.depth.admits(jobs, bytes, len) && self.liveness.may_start()
+        !self.is_held_back() && self.depth.admits(jobs, bytes, len)
+    }
+
+    /// Whether the CPU quota allows no further job.
+    fn is_held_back(&self) -> bool {
+        self.in_flight >= cpu_quota::JOBS_MAX && self.cpu_quota.is_used_up()
     }
 
     /// Whether a prefetch may start: if nothing is queued, in the half of the slots that is not reserved for
@@ -112,8 +118,7 @@ impl DeviceQueue {
 
     /// Whether the device is dead, and a job would not start soon.
     pub(super) fn is_hopeless(&self, now: Instant) -> bool {
-        let room = self.depth.admits(self.in_flight, self.bytes_in_flight, 0);
-        self.liveness.is_hopeless(now, room)
+        self.liveness.is_hopeless(now, self.has_room(0))
     }
 
     /// Lets a job join an operation that covers what it asks for. Not on a dead device, where the job would
@@ -233,7 +238,8 @@ impl DeviceQueue {
         let sample = Sample {
             latency: job.latency(now),
             bytes: job.delivered(),
-            saturated: self.queued() > 0,
+            // While it is used up, the depth does not hold jobs back.
+            saturated: self.queued() > 0 && !self.cpu_quota.is_used_up(),
             run_queue_wait,
         };
         self.depth.completed(now, sample);
@@ -298,20 +304,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_job_is_in_flight_beyond_the_cpu_quota() {
-        let queue = |cpu_quota| {
+    fn two_jobs_are_in_flight_beyond_the_cpu_quota() {
+        for (is_used_up, third_starts) in [(false, true), (true, false)] {
             let load = DeviceLoads::default().add(1);
-            DeviceQueue::new(load, Depth::fixed(4), cpu_quota)
-        };
-        for (cpu_quota, second_starts) in [
-            (None, true),
-            (Some(CpuQuota::for_test(false)), true),
-            (Some(CpuQuota::for_test(true)), false),
-        ] {
-            let mut queue = queue(cpu_quota.map(Arc::new));
-            assert!(queue.has_slot(4096));
+            let quota = Arc::new(CpuQuota::for_test(is_used_up));
+            let mut queue = DeviceQueue::new(load, Depth::fixed(4), quota);
             queue.in_flight = 1;
-            assert_eq!(queue.has_slot(4096), second_starts);
+            assert!(queue.has_slot(4096));
+            queue.in_flight = 2;
+            assert_eq!(queue.has_slot(4096), third_starts);
         }
     }
 }

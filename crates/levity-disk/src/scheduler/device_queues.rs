@@ -26,7 +26,7 @@ pub(super) struct DeviceQueues {
     bounds: Bounds,
     budget: Budget,
     loads: Arc<DeviceLoads>,
-    cpu_quota: Option<Arc<CpuQuota>>,
+    cpu_quota: Arc<CpuQuota>,
 }
 
 /// The outcome of [`DeviceQueues::admit`].
@@ -67,7 +67,7 @@ impl DeviceQueues {
         bounds: Bounds,
         budget: Budget,
         loads: Arc<DeviceLoads>,
-        cpu_quota: Option<Arc<CpuQuota>>,
+        cpu_quota: Arc<CpuQuota>,
     ) -> DeviceQueues {
         DeviceQueues {
             by_device: HashMap::new(),
@@ -105,7 +105,7 @@ impl DeviceQueues {
         let device = pending.device();
         let queue = self.by_device.entry(device).or_insert_with(|| {
             let (load, depth) = (self.loads.add(device), self.bounds.depth.start());
-            DeviceQueue::new(load, depth, self.cpu_quota.clone())
+            DeviceQueue::new(load, depth, Arc::clone(&self.cpu_quota))
         });
         if starts_at_once {
             // It reads into no buffer.

@@ -79,8 +79,7 @@ pub(crate) struct Scheduler {
     /// For the owner and the threads of the engines; for an event loop only where it blocks anyway.
     queues: Mutex<DeviceQueues>,
     loads: Arc<DeviceLoads>,
-    /// `None` without a quota.
-    cpu_quota: Option<Arc<CpuQuota>>,
+    cpu_quota: Arc<CpuQuota>,
     direct: DirectPolicy,
     /// See [`Disk::set_open_age_max`](crate::Disk::set_open_age_max), in nanoseconds.
     open_age_max_ns: AtomicU64,
@@ -101,12 +100,12 @@ impl Scheduler {
         let to_owner = Arc::clone(&submissions);
         budget.on_freed(Box::new(move || to_owner.memory_freed()));
         let loads = Arc::new(DeviceLoads::default());
-        let cpu_quota = CpuQuota::of_process().map(Arc::new);
+        let cpu_quota = Arc::new(CpuQuota::of_process());
         let queues = DeviceQueues::new(
             bounds,
             budget.clone(),
             Arc::clone(&loads),
-            cpu_quota.clone(),
+            Arc::clone(&cpu_quota),
         );
         Scheduler {
             engines,
@@ -182,7 +181,9 @@ impl Scheduler {
         loop {
             // With nothing in flight nothing can be overdue, and every job that starts comes through here.
             let busy = self.lock().needs_checks();
-            match self.submissions.next(busy.then_some(interval)) {
+            let event = self.submissions.next(busy.then_some(interval));
+            self.cpu_quota.look();
+            match event {
                 Event::Submitted(pending) => {
                     self.admit(pending);
                     self.submissions.arrived();
@@ -192,6 +193,7 @@ impl Scheduler {
                 Event::Closed => return,
             }
             if checked.elapsed() >= interval {
+                self.cpu_quota.refresh();
                 self.check();
                 checked = Instant::now();
             }
@@ -312,9 +314,7 @@ impl Scheduler {
 
     /// The slot of a job that was in flight is free.
     fn finished(self: &Arc<Self>, job: &Arc<SharedJob>) {
-        if let Some(quota) = &self.cpu_quota {
-            quota.look();
-        }
+        self.cpu_quota.look();
         // Counts the job in any case.
         let run_queue_wait = usage::run_queue_wait_per_job();
         let run_queue_wait = run_queue_wait.filter(|_| self.are_loops_first());

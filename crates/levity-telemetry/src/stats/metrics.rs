@@ -451,7 +451,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     Gauge("levity_disk_in_flight", "operations", Device(|device| device.in_flight as u64));
     /// Operations that may be in flight on the device: `disk.depth`, or the number that was found to give the highest
     /// throughput; at most 8 of these while the processor is the limit and event loops need it. When the CPU quota of
-    /// the control group is used up, only one is.
+    /// the control group is used up, two are.
     ///
     /// With `disk.depth = "auto"` the throughput of the device rises with the number of operations in flight: a RAID,
     /// an SSD, or a network. At 8, no operation has waited for the device for long.
