@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_queue::SegQueue;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
@@ -97,10 +97,13 @@ type Reply = Box<dyn FnOnce(Transferred) + Send>;
 pub struct SendThread(Arc<Shared>);
 
 struct Shared {
-    /// At most one for each response.
-    requests: SegQueue<Request>,
+    requests: SegQueue<Claim>,
     /// The thread waits for events.
     is_asleep: AtomicBool,
+    /// A request was taken back, and the thread has not come to it yet.
+    is_late: AtomicBool,
+    /// The kernel or a sandbox forbids the calls.
+    is_forbidden: AtomicBool,
     /// An eventfd.
     wake: OwnedFd,
     has_ended: AtomicBool,
@@ -108,19 +111,26 @@ struct Shared {
 
 struct Request {
     transfer: Transfer,
-    claim: Claim,
     reply: Reply,
 }
 
-/// The right to send the bytes of a [`Transfer`]: of the thread or of its client.
-#[derive(Debug, Clone, Default)]
-pub struct Claim(Arc<AtomicBool>);
+/// The right to send the bytes of a [`Transfer`]: of the thread or of its client. It holds the socket and the file
+/// until one of them takes it.
+#[derive(Debug, Clone)]
+pub struct Claim(Arc<ArrayQueue<Request>>);
 
 impl Claim {
-    /// Takes the right. False if the other side has it.
+    fn new(request: Request) -> Self {
+        let holder = ArrayQueue::new(1);
+        let pushed = holder.push(request);
+        debug_assert!(pushed.is_ok());
+        Self(Arc::new(holder))
+    }
+
+    /// Takes the right, and closes socket and file. False if the other side has it.
     #[must_use]
     pub fn take(&self) -> bool {
-        !self.0.swap(true, Ordering::AcqRel)
+        self.0.pop().is_some()
     }
 }
 
@@ -139,6 +149,8 @@ impl SendThread {
         let shared = Arc::new(Shared {
             requests: SegQueue::new(),
             is_asleep: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
+            is_forbidden: AtomicBool::new(false),
             wake,
             has_ended: AtomicBool::new(false),
         });
@@ -161,14 +173,27 @@ impl SendThread {
         transfer: Transfer,
         reply: impl FnOnce(Transferred) + Send + 'static,
     ) -> Claim {
-        let claim = Claim::default();
-        self.0.requests.push(Request {
-            transfer,
-            claim: claim.clone(),
-            reply: Box::new(reply),
-        });
+        let reply = Box::new(reply);
+        let claim = Claim::new(Request { transfer, reply });
+        self.0.requests.push(claim.clone());
         self.0.wake();
         claim
+    }
+
+    /// Takes the claim of a transfer that the thread has not begun in time. False if it has begun it now.
+    pub fn take_back(&self, claim: &Claim) -> bool {
+        // Set first: the thread clears it when it comes to the request, whoever has the claim.
+        self.0.is_late.store(true, Ordering::Release);
+        let taken = claim.take();
+        if !taken {
+            self.0.is_late.store(false, Ordering::Release);
+        }
+        taken
+    }
+
+    /// Whether the thread may be sent a transfer: not while it waits for a disk, and not if `sendfile` is forbidden.
+    pub fn is_available(&self) -> bool {
+        !self.0.is_late.load(Ordering::Acquire) && !self.0.is_forbidden.load(Ordering::Relaxed)
     }
 }
 
@@ -238,11 +263,10 @@ impl Sending {
     fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.shared.has_ended() {
-            while let Some(request) = self.shared.requests.pop() {
-                if request.claim.take() {
-                    self.ready
-                        .push_back(Running::new(request.transfer, request.reply));
-                }
+            while let Some(claim) = self.shared.requests.pop() {
+                let request = claim.0.pop();
+                self.shared.is_late.store(false, Ordering::Release);
+                self.ready.extend(request.map(Running::new));
             }
             for _ in 0..TURNS_MAX {
                 let Some(running) = self.ready.pop_front() else {
@@ -265,6 +289,13 @@ impl Sending {
             false => SHARED_TURN_BYTES,
         };
         match running.turn(bytes) {
+            Turn::Ended(TransferEnd::Failed(error)) if is_refusal(&error) => {
+                let is_forbidden = error.kind() != io::ErrorKind::InvalidInput;
+                self.shared
+                    .is_forbidden
+                    .fetch_or(is_forbidden, Ordering::Relaxed);
+                self.end(running, TransferEnd::Unavailable);
+            }
             Turn::Ended(end) => self.end(running, end),
             _ if running.since.elapsed() >= TIME_MAX => self.end(running, TransferEnd::Slow),
             Turn::Sent => self.ready.push_back(running),
@@ -345,7 +376,7 @@ impl Sending {
 }
 
 impl Running {
-    fn new(transfer: Transfer, reply: Reply) -> Self {
+    fn new(Request { transfer, reply }: Request) -> Self {
         Self {
             transfer,
             reply,
@@ -357,14 +388,18 @@ impl Running {
         }
     }
 
-    /// Sends up to `bytes_max`, if the file has its version and the first and the last page of them are in the page
-    /// cache. The pages between are assumed to be there too.
+    /// Sends up to `bytes_max`, if the file has its version and the first page of them is in the page cache, and the last
+    /// one of each part of [`SHARED_TURN_BYTES`]. The pages between are assumed to be there too.
     fn turn(&mut self, bytes_max: usize) -> Turn {
         let Transfer { socket, file, .. } = &self.transfer;
         let left = self.transfer.len - self.sent;
         let (offset, len) = (self.transfer.offset + self.sent as u64, left.min(bytes_max));
-        let is_cached = is_cached(file, offset + len as u64 - 1)
-            && (!mem::take(&mut self.has_waited) || is_cached(file, offset));
+        let ends = (SHARED_TURN_BYTES..len).step_by(SHARED_TURN_BYTES);
+        // The first page first: a look at a page that is missing may make the kernel read it alone.
+        let is_cached = (!mem::take(&mut self.has_waited) || is_cached(file, offset))
+            && ends
+                .chain([len])
+                .all(|end| is_cached(file, offset + end as u64 - 1));
         if !is_cached || self.transfer.has_changed() {
             return Turn::Ended(TransferEnd::Unavailable);
         }
@@ -412,6 +447,15 @@ impl Transfer {
         let now = self.file.refresh();
         !now.is_ok_and(|now| now.same_version(&self.version))
     }
+}
+
+/// Whether the call is refused as such: by a sandbox, or for this kind of file.
+fn is_refusal(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::INVAL)
+    )
 }
 
 /// Whether the page at `offset` is in the page cache.
@@ -534,6 +578,52 @@ mod tests {
         let mut rig = Rig::new();
         rig.client = UnixStream::pair().unwrap().0;
         assert!(matches!(rig.sent(0, 10).end, TransferEnd::Failed(_)));
+    }
+
+    /// Until the thread has come to a request that was taken back, whose socket is closed at once.
+    #[test]
+    fn a_late_thread_is_not_available() {
+        let mut rig = Rig::new();
+        let reply = |_| panic!("it was taken back");
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let transfer = Transfer {
+            socket: Arc::new(near.into()),
+            file: Arc::clone(&rig.file),
+            offset: 0,
+            len: 10,
+            version: rig.file.meta(),
+        };
+        // As if the thread were waiting for a disk.
+        let claim = Claim::new(Request {
+            transfer,
+            reply: Box::new(reply),
+        });
+        assert!(rig.thread.is_available());
+        assert!(rig.thread.take_back(&claim));
+        assert!(!rig.thread.is_available());
+        assert_eq!(far.read(&mut [0]).unwrap(), 0);
+        rig.thread.0.requests.push(claim.clone());
+        // Requests are served in turn.
+        assert_eq!(rig.sent(0, 10).bytes, 10);
+        assert!(rig.thread.is_available());
+        assert!(!rig.thread.take_back(&claim));
+        assert!(rig.thread.is_available());
+        rig.client.read_exact(&mut [0; 10]).unwrap();
+    }
+
+    #[test]
+    fn refusals_are_no_failures_of_the_file() {
+        let is_refused = |errno: Errno| is_refusal(&errno.into());
+        assert!(
+            [Errno::PERM, Errno::NOSYS, Errno::INVAL]
+                .into_iter()
+                .all(is_refused)
+        );
+        assert!(
+            ![Errno::IO, Errno::PIPE, Errno::CONNRESET]
+                .into_iter()
+                .any(is_refused)
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use levity_disk::Pipe;
 use levity_net::TURN_BYTES_MAX;
@@ -14,7 +15,12 @@ pub struct Pipes {
     idle: RefCell<Vec<Pipe>>,
     /// How many more may be made.
     unmade: Cell<usize>,
+    /// When the kernel refused one.
+    refused_at: Cell<Option<Instant>>,
 }
+
+/// For how long none is tried after the kernel has refused one.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 impl Pipes {
     /// At most `pipes_max` pipes at a time; none exists yet.
@@ -22,6 +28,7 @@ impl Pipes {
         Rc::new(Self {
             idle: RefCell::default(),
             unmade: Cell::new(pipes_max),
+            refused_at: Cell::default(),
         })
     }
 
@@ -37,11 +44,22 @@ impl Pipes {
 
     fn make(&self) -> Option<Pipe> {
         let unmade = self.unmade.get().checked_sub(1)?;
-        let pipe = Pipe::new(TURN_BYTES_MAX).ok();
-        let pipe = pipe.filter(|pipe| pipe.capacity() >= TURN_BYTES_MAX);
         // The limits of the system are not tried again for each piece of a body.
-        self.unmade.set(pipe.as_ref().map_or(0, |_| unmade));
-        pipe
+        let refused_at = self.refused_at.get();
+        if refused_at.is_some_and(|at| at.elapsed() < REFUSAL_TIME) {
+            return None;
+        }
+        let pipe = Pipe::new(TURN_BYTES_MAX).ok();
+        match pipe.filter(|pipe| pipe.capacity() >= TURN_BYTES_MAX) {
+            Some(pipe) => {
+                self.unmade.set(unmade);
+                Some(pipe)
+            }
+            None => {
+                self.refused_at.set(Some(Instant::now()));
+                None
+            }
+        }
     }
 }
 

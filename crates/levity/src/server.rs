@@ -59,10 +59,11 @@ const PIPES_MAX: u64 = 128;
 const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Descriptors reserved for everything that is neither a connection nor a served file.
-const OWN_DESCRIPTORS: u64 = 512;
+const OWN_DESCRIPTORS: u64 = 256;
 
-/// The maximum of large files that are sent without a copy at a time, over all workers; counted in [`OWN_DESCRIPTORS`].
-const TRANSFERS_MAX: usize = 256;
+/// The maximum of large files that are sent without a copy at a time, over all workers; reduced by the limit of the
+/// process.
+const TRANSFERS_MAX: u64 = 256;
 
 /// The delay after which draining is logged.
 const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
@@ -187,6 +188,8 @@ struct Descriptors {
     kept_max: usize,
     /// The maximum of pipes for bodies, each with two descriptors.
     pipes_max: usize,
+    /// The maximum of second descriptors of sockets.
+    transfers_max: usize,
     connections_max: usize,
 }
 
@@ -195,7 +198,8 @@ struct Descriptors {
 /// event loop for 20 ms.
 fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
     let files = descriptors.cached_max + descriptors.direct_max + descriptors.kept_max;
-    let needed = 2 * (descriptors.connections_max + descriptors.pipes_max) + files;
+    let pairs = descriptors.connections_max + descriptors.pipes_max;
+    let needed = 2 * pairs + files + descriptors.transfers_max;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let last = (needed as u64 + OWN_DESCRIPTORS)
         .min(limit)
@@ -219,13 +223,15 @@ impl Descriptors {
         let direct = DIRECT_DESCRIPTORS_MAX.min(files / 16);
         let kept = KEPT_DESCRIPTORS_MAX.min(files / 32);
         let pipes = PIPES_MAX.min(files / 64);
-        let others = cached + direct + kept + 2 * pipes + OWN_DESCRIPTORS;
+        let transfers = TRANSFERS_MAX.min(files / 64);
+        let others = cached + direct + kept + 2 * pipes + transfers + OWN_DESCRIPTORS;
         let connections = files.saturating_sub(others) / 2;
         Self {
             cached_max: cached as usize,
             direct_max: direct as usize,
             kept_max: kept as usize,
             pipes_max: pipes as usize,
+            transfers_max: transfers as usize,
             connections_max: configured.unwrap_or(connections.max(16) as usize),
         }
     }
@@ -326,12 +332,12 @@ impl Server {
                     disk: disk.clone(),
                     cache: cache.clone(),
                     watcher: watcher.clone(),
-                    zero_copy: ZeroCopy::start(TRANSFERS_MAX.div_ceil(count))?,
+                    zero_copy: ZeroCopy::start(descriptors.transfers_max.div_ceil(count))?,
                     stats,
                     log: log.as_ref().map(Writer::log),
                     connections_max,
                     workers: count,
-                    pipes_max: descriptors.pipes_max / count,
+                    pipes_max: descriptors.pipes_max.div_ceil(count),
                 },
                 listen: take_sockets(&mut bound),
                 messages,

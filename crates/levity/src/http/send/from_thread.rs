@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_disk::{Claim, Transfer, TransferEnd, Transferred, transmit};
+use rustix::net::Shutdown;
 use tokio::sync::oneshot;
 use tokio::time;
 
@@ -48,16 +49,21 @@ impl<S: ResponseSink> Sender<'_, S> {
             return Ok(false);
         };
         self.send_header_with_more().await?;
+        self.wait_writable().await?;
         let clone = |socket: BorrowedFd<'_>| socket.try_clone_to_owned();
-        let Ok(socket) = self.sink.try_move(clone).map(Arc::new) else {
-            self.pace.uses_send_thread = false;
-            return Ok(false);
+        let socket = match self.sink.try_move(clone) {
+            Ok(socket) => Arc::new(socket),
+            Err(error) => {
+                self.pace.uses_send_thread = error.kind() == io::ErrorKind::WouldBlock;
+                return Ok(false);
+            }
         };
         let offset = file.offset;
         while file.remaining > 0 {
             self.wait_writable().await?;
             let from = Instant::now();
-            let Some(sent) = self.trip(&socket, file).await else {
+            let io_timeout = disk.service().config.limits.io_timeout;
+            let Some(sent) = self.trip(&socket, file, io_timeout).await? else {
                 self.pace.uses_send_thread = false;
                 break;
             };
@@ -100,8 +106,19 @@ impl<S: ResponseSink> Sender<'_, S> {
     }
 
     /// One trip to the thread; `None` if it is late.
-    async fn trip(&self, socket: &Arc<OwnedFd>, file: &FileBody) -> Option<Transferred> {
-        let thread = self.sink.worker().zero_copy.thread.as_ref()?;
+    ///
+    /// # Errors
+    /// The thread has begun and waits for a disk: that of this file, or of another one.
+    async fn trip(
+        &self,
+        socket: &Arc<OwnedFd>,
+        file: &FileBody,
+        io_timeout: Duration,
+    ) -> Result<Option<Transferred>, SendError> {
+        let thread = self.sink.worker().zero_copy.thread.as_ref();
+        let Some(thread) = thread.filter(|thread| thread.is_available()) else {
+            return Ok(None);
+        };
         let (sender, mut receiver) = oneshot::channel();
         let transfer = Transfer {
             socket: socket.clone(),
@@ -117,11 +134,16 @@ impl<S: ResponseSink> Sender<'_, S> {
         // Taken also if this future is dropped, so that the thread does not send to a connection that ends.
         let claim = Unclaimed(thread.send(transfer, reply));
         let in_time = time::timeout(START_TIMEOUT, &mut receiver).await;
-        match in_time {
-            Ok(sent) => sent.ok(),
-            Err(_) if claim.0.take() => None,
-            Err(_) => receiver.await.ok(),
-        }
+        let sent = match in_time {
+            Ok(sent) => Ok(sent),
+            Err(_) if thread.take_back(&claim.0) => return Ok(None),
+            Err(_) => time::timeout(io_timeout, receiver).await,
+        };
+        sent.map(Result::ok).map_err(|_| {
+            // The thread has the socket open: to close it here would not end the connection.
+            let _ = rustix::net::shutdown(socket, Shutdown::Both);
+            SendError::Unreadable(io::ErrorKind::TimedOut.into())
+        })
     }
 
     /// Checks that what was sent is of the announced version, and keeps its end as evidence.
