@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use levity_disk::{OpenFile, Watch};
 use levity_wire::encoding::Coding;
-use quick_cache::{Weighter, sync, unsync};
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync, unsync};
 
 use crate::entry::{Bytes, Content, Entry};
 
@@ -220,10 +220,23 @@ impl Weighter<Key, Instant> for MissingWeight {
     }
 }
 
+/// Keeps what one request evicts until the lock on the shard is free: to free the pages of a body is a system call.
+#[derive(Clone)]
+struct DropUnlocked;
+
+impl<V> Lifecycle<Key, V> for DropUnlocked {
+    type RequestState = Vec<(Key, V)>;
+
+    fn on_evict(&self, evicted: &mut Vec<(Key, V)>, key: Key, value: V) {
+        evicted.push((key, value));
+    }
+}
+
 /// The cache that all workers share. Only event loops take its shard locks, for one lookup each, and never
 /// hold them across a system call or an await.
 pub struct SharedCache {
-    entries_by_key: sync::Cache<Key, (Arc<EntryVariants>, Instant), Weight>,
+    entries_by_key:
+        sync::Cache<Key, (Arc<EntryVariants>, Instant), Weight, DefaultHashBuilder, DropUnlocked>,
     missing_names: sync::Cache<Key, Instant, MissingWeight>,
     /// Directories without an index.
     missing_indexes: sync::Cache<Key, (Arc<OpenFile>, Instant)>,
@@ -249,7 +262,13 @@ impl SharedCache {
         };
         let items = (bytes_max / 4096).max(64) as usize;
         Self {
-            entries_by_key: sync::Cache::with_weighter(items, bytes_max, weight.clone()),
+            entries_by_key: sync::Cache::with(
+                items,
+                bytes_max,
+                weight.clone(),
+                DefaultHashBuilder::default(),
+                DropUnlocked,
+            ),
             missing_names: sync::Cache::with_weighter(1024, MISSING_BYTES_MAX, MissingWeight),
             missing_indexes: sync::Cache::new(directories_max),
             own_bytes_max: WORKER_BYTES_MAX.min(own_descriptors * weight.descriptor_bytes),
