@@ -22,6 +22,9 @@ const COMPLETIONS_MIN: usize = 2;
 /// of it, and no response is noticeably later.
 const PAUSES_AHEAD_MIN: usize = 8;
 
+/// How long none follows a pause that has halved the rate of completions.
+const PAUSES_APART: Duration = Duration::from_millis(100);
+
 /// Completions that are delivered before connections have their turn: each makes the loop send up to a chunk.
 const DELIVERED_MAX: usize = 4;
 
@@ -110,6 +113,10 @@ struct Pace {
     /// Of the present period, which lasts for [`PAUSE`] or longer.
     start: Instant,
     delivered: usize,
+    /// Completions per second without pauses, if the present period is a pause.
+    rate_before: Option<f64>,
+    /// No pause begins before.
+    next_pause: Instant,
 }
 
 impl Pace {
@@ -117,6 +124,8 @@ impl Pace {
         Self {
             start,
             delivered: 0,
+            rate_before: None,
+            next_pause: start,
         }
     }
 
@@ -128,10 +137,19 @@ impl Pace {
         if elapsed < PAUSE {
             return false;
         }
-        let periods = (elapsed.as_micros() / PAUSE.as_micros()) as usize;
-        let per_pause = self.delivered / periods;
-        *self = Self::new(now);
-        per_pause >= COMPLETIONS_MIN && in_flight >= per_pause * PAUSES_AHEAD_MIN
+        let rate = self.delivered as f64 / elapsed.as_secs_f64();
+        (self.start, self.delivered) = (now, 0);
+        let rate_before = self.rate_before.take();
+        // The jobs in flight are those of another disk, and this one waited for the loop.
+        if rate_before.is_some_and(|before| rate < before / 2.0) {
+            self.next_pause = now + PAUSES_APART;
+        }
+        let per_pause = (rate * PAUSE.as_secs_f64()) as usize;
+        let pauses = now >= self.next_pause
+            && per_pause >= COMPLETIONS_MIN
+            && in_flight >= per_pause * PAUSES_AHEAD_MIN;
+        self.rate_before = pauses.then(|| rate_before.unwrap_or(rate));
+        pauses
     }
 }
 
@@ -174,6 +192,23 @@ mod tests {
         }
         assert!(pace.pauses(start + PAUSE, 0, 1000));
         assert!(!pace.pauses(start + 2 * PAUSE, 0, 1000));
+    }
+
+    /// Many jobs wait for a slow disk, and a few clients read from a fast one.
+    #[test]
+    fn a_pause_that_slows_a_disk_down_is_not_repeated() {
+        let mut now = Instant::now();
+        let mut pace = Pace::new(now);
+        let mut period = |time, delivered| {
+            now += time;
+            pace.pauses(now, delivered, 1000)
+        };
+        assert!(period(PAUSE, 40));
+        assert!(period(2 * PAUSE, 60));
+        assert!(period(2 * PAUSE, 41));
+        assert!(!period(2 * PAUSE, 39));
+        assert!(!period(PAUSES_APART / 2, 1000));
+        assert!(period(PAUSES_APART / 2, 1000));
     }
 
     /// Also those that arrive while the loop pauses.

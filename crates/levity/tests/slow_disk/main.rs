@@ -41,6 +41,8 @@ const STREAM_BYTES: usize = 8_000_000;
 /// must not wait for is the disk.
 const HOT_MAX: Duration = Duration::from_millis(250);
 const HOT_P99_MAX: Duration = Duration::from_millis(50);
+/// A server that waits for the disk lets a hot request wait for several reads, of 5 ms each.
+const BASELINE_MIN: Duration = Duration::from_millis(20);
 
 /// A loop that sleeps longer than this slept where it should not.
 const STALL_MAX_SECONDS: f64 = 0.005;
@@ -403,7 +405,7 @@ fn the_baseline_stalls() {
         "the stalls were not recorded; a hot request took {max:?}"
     );
     assert!(
-        max > HOT_P99_MAX,
+        max > BASELINE_MIN,
         "the disk is not slow: a hot request took at most {max:?}"
     );
 }
