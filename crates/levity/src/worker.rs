@@ -77,6 +77,8 @@ pub struct ZeroCopy {
     pub thread: Option<SendThread>,
     /// The maximum of responses that the thread sends: each has a second descriptor of its socket.
     pub transfers: Limit,
+    /// No sandbox refuses `splice`.
+    may_splice: bool,
 }
 
 impl ZeroCopy {
@@ -85,8 +87,11 @@ impl ZeroCopy {
     /// # Errors
     /// As [`SendThread::start`].
     pub fn start(transfers_max: usize) -> io::Result<Self> {
+        // Tries the calls.
+        let pages = PageSender::new(TURN_BYTES_MAX).ok();
         Ok(Self {
-            pages: RefCell::new(PageSender::new(TURN_BYTES_MAX).ok()),
+            may_splice: pages.is_some(),
+            pages: RefCell::new(pages),
             thread: Some(SendThread::start()?),
             transfers: Limit::new(transfers_max),
         })
@@ -99,6 +104,7 @@ impl ZeroCopy {
             pages: RefCell::default(),
             thread: None,
             transfers: Limit::new(0),
+            may_splice: true,
         }
     }
 }
@@ -193,7 +199,10 @@ impl Worker {
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
             backend_bytes: RefCell::new(vec![0; TURN_BYTES_MAX].into_boxed_slice()),
             outbound: RefCell::default(),
-            pipes: Pipes::new(parts.pipes_max),
+            pipes: Pipes::new(match parts.zero_copy.may_splice {
+                true => parts.pipes_max,
+                false => 0,
+            }),
             zero_copy: parts.zero_copy,
             piece: Cell::default(),
             head: Cell::default(),
