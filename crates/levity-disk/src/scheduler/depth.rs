@@ -201,7 +201,8 @@ impl Depth {
         let is_slow = search.is_slow(&window);
         if window.is_saturated() {
             let rate = window.work() / seconds;
-            let was_capped = mem::replace(&mut search.is_capped, window.waits_for_processor());
+            let was_capped = search.is_capped;
+            search.is_capped = window.waits_for_processor(was_capped);
             // The rate at the cap says nothing about the depths above it.
             if !was_capped && !search.is_capped {
                 search.found = search.next_depth(search.found, self.max, rate, is_slow);
@@ -360,9 +361,14 @@ impl Window {
         self.jobs >= SAMPLES_MIN && self.saturated_jobs >= self.jobs - self.jobs / 8
     }
 
-    /// Whether the jobs waited for a processor for most of their time.
-    fn waits_for_processor(&self) -> bool {
-        self.run_queue_wait * 2 > self.latency
+    /// Whether the jobs waited for a processor for most of their time; at the cap, where fewer threads are ready to run,
+    /// for a quarter.
+    fn waits_for_processor(&self, is_capped: bool) -> bool {
+        let factor = match is_capped {
+            true => 4,
+            false => 2,
+        };
+        self.run_queue_wait * factor > self.latency
     }
 
     /// In bytes, with [`JOB_BYTES`] for each job.
@@ -645,6 +651,7 @@ mod tests {
         };
         assert_eq!(run(LATENCY / 2), DEPTH_MAX);
         assert_eq!(run(LATENCY * 5 / 8), DEPTH_START);
+        assert_eq!(run(LATENCY * 3 / 8), DEPTH_START);
         assert_eq!(run(Duration::ZERO), DEPTH_MAX);
     }
 
