@@ -87,6 +87,8 @@ pub(crate) fn run_queue_wait_per_job() -> Option<Duration> {
         LAST_LOOK.set((jobs + 1, last));
         return None;
     }
+    // Also where the kernel does not tell: else each further job would look in vain.
+    LAST_LOOK.set((0, last));
     let wait = run_queue_wait(thread_id()).ok()?;
     LAST_LOOK.set((0, wait));
     Some(wait.saturating_sub(last) / JOBS_PER_LOOK)
