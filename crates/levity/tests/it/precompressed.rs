@@ -256,8 +256,9 @@ fn one_trip_finds_all() {
         let tree = Tree::inside(folder);
         tree.file("a", "itself");
         tree.file("a.gz", "small");
-        let admin = "[admin]\nlisten = \"unix:{own}/admin\"";
-        let server = Launch::site(tree.path(), admin, KEYS)
+        // A check of the root would be a trip, too.
+        let tables = "[disk]\nentry_ttl = \"1h\"\n[admin]\nlisten = \"unix:{own}/admin\"";
+        let server = Launch::site(tree.path(), tables, KEYS)
             .engine(engine)
             .start();
         let answer = accepting(&mut server.client(), "/a", BROWSER);
