@@ -72,6 +72,8 @@ pub const LONG_STREAMS: ColdSet = ColdSet {
 };
 /// The files of workloads that do not use [`COLD_SETS`]: 4.5 GB.
 pub const MIXED_SETS: [ColdSet; 5] = [TINY, BLOCKS, MEGABYTES, STREAMS, LONG_STREAMS];
+/// From one block to a short stream, for a fast disk.
+pub const SIZE_SETS: [ColdSet; 4] = [BLOCKS, FAST_SETS[0], MEGABYTES, STREAMS];
 
 /// Writes `hot/SIZE.bin` for each hot size, unless it exists.
 ///

@@ -3,6 +3,7 @@
 mod cold;
 pub mod cores;
 mod cost;
+pub mod engines;
 pub mod hot;
 mod hot_and_cold;
 pub mod huc;
@@ -34,7 +35,7 @@ use crate::peer::{PEERS, Row, Server, engines_of};
 use crate::report::Outcome;
 use crate::report::kept::{self, Panel};
 use crate::report::spread::Spread;
-use crate::rig::tree::{COLD_SETS, ColdSet, FAST_SETS, MIXED_SETS};
+use crate::rig::tree::{COLD_SETS, ColdSet, FAST_SETS, MIXED_SETS, SIZE_SETS};
 use crate::rig::{Disk, Rig, Setup};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -43,6 +44,9 @@ use std::path::PathBuf;
 
 /// The server's memory limit in huc-n: small, so that a fast disk fills it within the warm-up.
 const HUC_N_MEMORY_MIB: u64 = 256;
+
+/// The cold files of the workloads.
+const SETS: [&[ColdSet]; 5] = [&COLD_SETS, &MIXED_SETS, &FAST_SETS, &SIZE_SETS, &[]];
 
 /// A workload by its name in `benchmarks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -73,6 +77,8 @@ pub enum Scenario {
     W13,
     /// File systems of several kinds.
     W14,
+    /// CPU time and throughput of cold files of four sizes on the machine's disk, with each engine.
+    Engines,
     /// Throughput of files in memory, each engine compared with the baseline.
     Hot,
     /// CPU time of a request for a small hot file, with two workers and with one.
@@ -161,7 +167,7 @@ impl Run {
         }
         let load_average = machine::load_average();
         let mut panels = Vec::new();
-        for sets in [&COLD_SETS[..], &MIXED_SETS[..], &FAST_SETS[..], &[]] {
+        for sets in SETS {
             run.setup.memory_mib = self.setup.memory_mib;
             if !may_be_slow(sets) {
                 run.setup.disk = Disk::Native;
@@ -286,6 +292,7 @@ impl Run {
             Scenario::W9 => w9::run(rig, rows, self),
             Scenario::W13 => w13::run(rig, &unfilled, self),
             Scenario::W14 => w14::run(rig, &unfilled, self),
+            Scenario::Engines => engines::run(rig, &unfilled, self),
             Scenario::Hot => hot::run(rig, &unfilled, self),
             Scenario::Cores => cores::run(rig, &unfilled, self),
             Scenario::Idle => idle::run(rig, &unfilled),
@@ -372,6 +379,7 @@ impl Scenario {
     fn sets(self) -> &'static [ColdSet] {
         match self {
             Self::HucN => &FAST_SETS,
+            Self::Engines => &SIZE_SETS,
             Self::W1 | Self::W2 | Self::Cores => &[],
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
@@ -383,7 +391,7 @@ impl Scenario {
 /// Whether the disk of these files can be chosen. Workloads without cold files and those for a fast disk have the
 /// machine's.
 fn may_be_slow(sets: &[ColdSet]) -> bool {
-    !sets.is_empty() && *sets != FAST_SETS
+    ![&[], &FAST_SETS[..], &SIZE_SETS].contains(&sets)
 }
 
 /// The suffix of the names of results; empty for the usual disk.
@@ -519,11 +527,10 @@ mod tests {
 
     #[test]
     fn all_workloads_are_run_once_each() {
-        let sets = [&COLD_SETS[..], &MIXED_SETS[..], &FAST_SETS[..], &[]];
-        let all = sets.map(|sets| Scenario::All.each_on(sets));
+        let all = SETS.map(|sets| Scenario::All.each_on(sets));
         let count = all.iter().map(Vec::len).sum::<usize>();
         assert_eq!(count, Scenario::value_variants().len() - 2);
-        let pictured = sets.map(|sets| Scenario::Picture.each_on(sets));
+        let pictured = SETS.map(|sets| Scenario::Picture.each_on(sets));
         assert_eq!(pictured.concat(), [Scenario::Huc, Scenario::HucN]);
         assert!(all[0].contains(&Scenario::Huc) && all[1].contains(&Scenario::W5));
         assert_eq!(Scenario::W5.each_on(&MIXED_SETS), [Scenario::W5]);
