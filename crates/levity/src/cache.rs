@@ -14,6 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use levity_disk::{OpenFile, Watch};
@@ -232,8 +233,8 @@ impl<V> Lifecycle<Key, V> for DropUnlocked {
     }
 }
 
-/// The cache that all workers share. Only event loops take its shard locks, for one lookup each, and never
-/// hold them across a system call or an await.
+/// The cache that all workers share. Only event loops take its shard locks, for one lookup or to remove what has
+/// expired, and never hold them across a system call or an await.
 pub struct SharedCache {
     entries_by_key:
         sync::Cache<Key, (Arc<EntryVariants>, Instant), Weight, DefaultHashBuilder, DropUnlocked>,
@@ -275,6 +276,24 @@ impl SharedCache {
             weight,
             start: Instant::now(),
             last_expiry_s: AtomicU64::new(0),
+        }
+    }
+
+    /// Removes the entries whose check `is_kept` rejects. A thread of its own frees them: to free the pages of many
+    /// bodies takes milliseconds.
+    fn retain(&self, is_kept: impl Fn(Instant) -> bool) {
+        let removed = RefCell::new(Vec::new());
+        self.entries_by_key.retain(|_, (variants, checked)| {
+            let is_kept = is_kept(*checked);
+            if !is_kept {
+                removed.borrow_mut().push(variants.clone());
+            }
+            is_kept
+        });
+        let removed = removed.into_inner();
+        if !removed.is_empty() {
+            // Without a thread they are freed here.
+            let _ = thread::Builder::new().spawn(move || drop(removed));
         }
     }
 
@@ -325,9 +344,7 @@ impl Cache {
         }
         if self.shared.claim_expiry(now) {
             let shared = &self.shared;
-            shared
-                .entries_by_key
-                .retain(|_, (_, checked)| is_young(*checked));
+            shared.retain(is_young);
             shared.missing_names.retain(|_, checked| is_young(*checked));
             shared
                 .missing_indexes
@@ -338,7 +355,7 @@ impl Cache {
     /// Drops everything: after a reload, the keys belong to locations that are gone.
     pub fn clear(&self) {
         self.own.borrow_mut().clear();
-        self.shared.entries_by_key.clear();
+        self.shared.retain(|_| false);
         self.shared.missing_names.clear();
         self.shared.missing_indexes.clear();
     }
@@ -431,6 +448,8 @@ impl Cache {
         }
         self.readable_bytes
             .set(self.readable_bytes.get().checked_sub(size)?);
+        // If it cannot be read now, the next attempt is some requests later.
+        cached.body_hits.set(0);
         usize::try_from(size).ok()
     }
 
