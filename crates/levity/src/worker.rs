@@ -242,15 +242,21 @@ impl Worker {
         self.requests.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// An empty buffer for a piece of a body from a backend. The last one returned is probably still in the
-    /// processor's caches, in contrast to a new allocation.
-    pub fn take_piece(&self) -> Vec<u8> {
-        self.piece.take()
+    /// An empty buffer with a capacity of at most `bytes_max` for a piece of a body from a backend. The last one returned
+    /// is probably still in the processor's caches, in contrast to a new allocation.
+    pub fn take_piece(&self, bytes_max: usize) -> Vec<u8> {
+        let piece = self.piece.take();
+        if piece.capacity() <= bytes_max {
+            return piece;
+        }
+        // A read fills all of it, and a slow client would hold that.
+        self.piece.set(piece);
+        Vec::new()
     }
 
     /// Returns the buffer once the piece has been sent.
     pub fn return_piece(&self, mut piece: Vec<u8>) {
-        if piece.capacity() > 0 {
+        if (1..=TURN_BYTES_MAX).contains(&piece.capacity()) {
             piece.clear();
             self.piece.set(piece);
         }

@@ -486,7 +486,7 @@ impl UpstreamResponse {
             Event::Head(one) => *head = Some(one),
             Event::Data(bytes) => {
                 if data.capacity() == 0 {
-                    *data = worker.take_piece();
+                    *data = worker.take_piece(limits.bytes_max);
                 }
                 data.extend_from_slice(bytes);
             }
@@ -598,9 +598,9 @@ impl UpstreamResponse {
 /// A buffer for a read of up to `bytes_max` of the `left` bytes of a body. It has room for one more than these, because
 /// a read that does not fill its buffer saves the one that finds the socket empty.
 fn buffer_for(left: u64, bytes_max: usize, worker: &Worker) -> Vec<u8> {
-    let mut buffer = worker.take_piece();
+    let mut buffer = worker.take_piece(bytes_max);
     let with_one_more = usize::try_from(left.saturating_add(1)).unwrap_or(bytes_max);
-    buffer.reserve(with_one_more.min(bytes_max));
+    buffer.reserve_exact(with_one_more.min(bytes_max));
     buffer
 }
 
