@@ -41,7 +41,7 @@ pub use job::{
 pub use memory::{Budget, Buffer, Pages};
 pub use pipe::{PageSender, Pipe};
 pub use scheduler::{Outage, Stage};
-pub use send_thread::{Claim, SendThread, Transfer, TransferEnd, Transferred};
+pub use send_thread::{Claim, SendThread, TRANSFER_TIME_MAX, Transfer, TransferEnd, Transferred};
 pub use settings::Settings;
 pub use stats::Stats;
 pub use thread::{Parker, guard, priority, usage};

@@ -127,7 +127,7 @@ impl Pipe {
 /// and offered again later.
 #[derive(Debug)]
 pub struct PageSender {
-    /// Empty between calls.
+    /// Empty between calls, unless its bytes could not be dropped.
     pipe: Pipe,
     /// `/dev/null`.
     nothing: OwnedFd,
@@ -154,20 +154,27 @@ impl PageSender {
     }
 
     /// Sends bytes of `pages` from the start of `range`: as many as the socket accepts, which must be non-blocking.
-    /// Does not block.
+    /// Returns `None` if the kernel cannot refer to the memory now. Does not block on a TCP socket.
     ///
     /// # Errors
-    /// The errors of `vmsplice` and `splice`; `WouldBlock` when the send buffer is full.
+    /// The errors of `splice`; `WouldBlock` when the send buffer is full.
     pub fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         pages: &Pages,
         range: Range<usize>,
-    ) -> io::Result<usize> {
-        let filled = self.pipe.fill_from_pages(pages, range)?;
+    ) -> io::Result<Option<usize>> {
+        // Bytes that the last call could not drop are those of another response.
+        if self.pipe.discard(&self.nothing).is_err() {
+            return Ok(None);
+        }
+        let Ok(filled) = self.pipe.fill_from_pages(pages, range) else {
+            return Ok(None);
+        };
         let sent = self.pipe.drain(socket, filled, false);
-        self.pipe.discard(&self.nothing)?;
-        sent
+        // If it fails, the next call tries again: what was sent has to be counted now.
+        let _ = self.pipe.discard(&self.nothing);
+        sent.map(Some)
     }
 }
 
@@ -238,6 +245,34 @@ mod tests {
         assert!(moved > 0 && !pipe.is_empty());
     }
 
+    /// They would be those of another response.
+    #[test]
+    fn bytes_that_cannot_be_dropped_are_not_sent_to_the_next_client() {
+        let (full, _reader) = sockets();
+        let (to, mut sink) = sockets();
+        let pages = Pages::copy_of(&[1; CAPACITY]).unwrap();
+        let mut sender = PageSender::new(CAPACITY).unwrap();
+        sender.nothing = File::open("/dev/null").unwrap().into();
+        let error = loop {
+            match sender.send(full.as_fd(), &pages, 0..CAPACITY) {
+                Ok(sent) => assert_eq!(sent, Some(CAPACITY)),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        let other = Pages::copy_of(&[2; 10]).unwrap();
+        assert_eq!(sender.send(to.as_fd(), &other, 0..10).unwrap(), None);
+        sender.nothing = File::options()
+            .write(true)
+            .open("/dev/null")
+            .unwrap()
+            .into();
+        assert_eq!(sender.send(to.as_fd(), &other, 0..10).unwrap(), Some(10));
+        let mut received = [0; 10];
+        sink.read_exact(&mut received).unwrap();
+        assert_eq!(received, [2; 10]);
+    }
+
     /// Also from the middle of a page, and more than the socket and the pipe have room for.
     #[test]
     fn pages_are_sent_as_far_as_the_socket_accepts_them() {
@@ -251,7 +286,7 @@ mod tests {
         let mut has_been_full = false;
         while at < bytes.len() {
             match sender.send(to.as_fd(), &pages, at..bytes.len()) {
-                Ok(sent) => at += sent,
+                Ok(sent) => at += sent.unwrap(),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::WouldBlock);
                     has_been_full = true;

@@ -40,11 +40,15 @@ const TURNS_MAX: usize = 8;
 /// The maximum time of a transfer, so that the loop sees the progress of a slow client.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
+/// The time after which a transfer that has begun has ended, unless the thread waits for a disk.
+pub const TRANSFER_TIME_MAX: Duration = Duration::from_millis(1200);
+const _: () = assert!(
+    TRANSFER_TIME_MAX.as_millis() > TIME_MAX.as_millis() + CHECK_INTERVAL.as_millis(),
+    "a transfer that waits for its socket is looked at now and then"
+);
+
 /// How often the transfers whose sockets are full are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// A client is fast if it has taken so many bytes at the start of a transfer, within [`CHECK_INTERVAL`].
-const FAST_BYTES: usize = 1 << 20;
 
 /// The maximum of events that are taken at once.
 const EVENTS_MAX: usize = 64;
@@ -248,8 +252,6 @@ struct Running {
     has_waited: bool,
     /// The socket is registered for events.
     is_registered: bool,
-    /// The limit on unsent bytes that the socket had before it was lifted.
-    unsent_bytes_max: Option<u32>,
 }
 
 /// What a turn of a transfer came to.
@@ -276,8 +278,9 @@ impl Sending {
             }
             if self.wait_for_events(&mut events).is_err() {
                 // Without events no transfer would end.
-                let slow = self.waiting.drain();
-                slow.for_each(|running| running.end(TransferEnd::Slow));
+                for running in mem::take(&mut self.waiting) {
+                    self.end(running.1, TransferEnd::Slow);
+                }
             }
             self.check_waiting();
         }
@@ -290,10 +293,9 @@ impl Sending {
         };
         match running.turn(bytes) {
             Turn::Ended(TransferEnd::Failed(error)) if is_refusal(&error) => {
-                let is_forbidden = error.kind() != io::ErrorKind::InvalidInput;
                 self.shared
                     .is_forbidden
-                    .fetch_or(is_forbidden, Ordering::Relaxed);
+                    .fetch_or(is_refusal_of_all(&error), Ordering::Relaxed);
                 self.end(running, TransferEnd::Unavailable);
             }
             Turn::Ended(end) => self.end(running, end),
@@ -318,7 +320,6 @@ impl Sending {
         }
         running.is_registered = true;
         running.has_waited = true;
-        running.lift_unsent_limit();
         place.insert(running);
     }
 
@@ -350,7 +351,7 @@ impl Sending {
         for event in &*events {
             let key = event.data.u64();
             if key != WAKE {
-                self.ready.push_back(self.waiting.remove(key as usize));
+                self.ready.extend(self.waiting.try_remove(key as usize));
             }
         }
         Ok(())
@@ -384,7 +385,6 @@ impl Running {
             sent: 0,
             has_waited: true,
             is_registered: false,
-            unsent_bytes_max: None,
         }
     }
 
@@ -418,21 +418,7 @@ impl Running {
         }
     }
 
-    /// Lets a fast client have more unsent bytes: they are pages that need no memory of their own, and the thread wakes up
-    /// less often, which saves a third of the time. A slow client would hold them for long.
-    fn lift_unsent_limit(&mut self) {
-        let is_fast = self.sent >= FAST_BYTES && self.since.elapsed() <= CHECK_INTERVAL;
-        if is_fast && self.unsent_bytes_max.is_none() {
-            let socket = self.transfer.socket.as_fd();
-            self.unsent_bytes_max = syscall::replace_unsent_bytes_max(socket, u32::MAX).ok();
-        }
-    }
-
     fn end(self, end: TransferEnd) {
-        if let Some(bytes) = self.unsent_bytes_max {
-            // Does not fail for a socket on which it was set before.
-            let _ = syscall::replace_unsent_bytes_max(self.transfer.socket.as_fd(), bytes);
-        }
         let now = self.transfer.file.refresh();
         (self.reply)(Transferred {
             bytes: self.sent,
@@ -449,13 +435,19 @@ impl Transfer {
     }
 }
 
-/// Whether the call is refused as such: by a sandbox, or for this kind of file.
+/// Whether the call is refused as such: by a sandbox, or for this file.
 fn is_refusal(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(
         errno,
         Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::INVAL)
     )
+}
+
+/// Whether that is so for every file.
+fn is_refusal_of_all(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::PERM | Errno::NOSYS))
 }
 
 /// Whether the page at `offset` is in the page cache.
@@ -624,6 +616,13 @@ mod tests {
                 .into_iter()
                 .any(is_refused)
         );
+    }
+
+    #[test]
+    fn one_file_that_is_refused_does_not_end_the_use_of_the_call() {
+        assert!(is_refusal_of_all(&Errno::NOSYS.into()));
+        assert!(!is_refusal_of_all(&Errno::ACCESS.into()));
+        assert!(!is_refusal_of_all(&Errno::INVAL.into()));
     }
 
     #[test]

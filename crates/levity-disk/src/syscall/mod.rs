@@ -111,22 +111,6 @@ pub(crate) fn sched_setattr(attributes: &libc::sched_attr) -> Result<(), Errno> 
     (result == 0).then_some(()).ok_or_else(last_errno)
 }
 
-/// Sets the maximum of unsent bytes that a TCP socket accepts (`TCP_NOTSENT_LOWAT`, tcp(7)). Returns the one before.
-pub(crate) fn replace_unsent_bytes_max(socket: BorrowedFd<'_>, bytes: u32) -> Result<u32, Errno> {
-    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
-    let mut len = size_of::<u32>() as libc::socklen_t;
-    let (socket, mut before) = (socket.as_raw_fd(), 0_u32);
-    // SAFETY: the pointers are to a value and to its length in bytes.
-    let asked =
-        unsafe { libc::getsockopt(socket, level, name, (&raw mut before).cast(), &raw mut len) };
-    if asked != 0 {
-        return Err(last_errno());
-    }
-    // SAFETY: the pointer is to as many readable bytes as the length says.
-    let set = unsafe { libc::setsockopt(socket, level, name, (&raw const bytes).cast(), len) };
-    (set == 0).then_some(before).ok_or_else(last_errno)
-}
-
 /// The errno of the call that has just returned -1.
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)

@@ -414,8 +414,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// Body bytes that the kernel sent from memory without a copy: of cached bodies from 16 KiB on, and of larger files in
     /// the page cache.
     ///
-    /// It grows with requests for large files in memory. None at all: the kernel or a sandbox refuses `vmsplice` and
-    /// `sendfile`.
+    /// It grows with requests over TCP for large files in memory. None at all: the kernel or a sandbox refuses `vmsplice`
+    /// and `sendfile`, or the clients are slow.
     Counter("levity_body_zero_copy_bytes_total", "bytes", Total(|worker| &worker.zero_copy_bytes));
     /// Reads past the page cache: of large files that only one client has requested, or where `direct = "always"`.
     /// levity_disk_reads_total includes them.

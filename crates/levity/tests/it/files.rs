@@ -1,6 +1,13 @@
 //! The right bytes, with the right headers.
 
-use crate::support::{Launch, Tree, assert_same, content, per_engine, settle};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use rustix::fs::{Advice, fadvise};
+
+use crate::support::{Client, Launch, Tree, assert_same, content, pass, per_engine, settle};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -348,4 +355,52 @@ per_engine! {
             assert_eq!(sent() > before, size > 16_383, "{size} bytes");
         }
     }
+}
+
+/// A part of a large file that is not in memory costs a few reads, and no byte.
+#[test]
+fn a_gap_in_the_page_cache_is_filled_in_large_steps() {
+    const GAP: Range<usize> = 448 * 1024..1600 * 1024;
+    let tree = Tree::new();
+    let bytes = tree.filled("large", 3_000_000);
+    let admin = "[admin]\nlisten = \"unix:admin.sock\"\n";
+    let server = Launch::site(tree.path(), admin, "").start();
+    // A file that one client asks for is read past the page cache.
+    for _ in 0..3 {
+        assert_same(&server.get("/large").body, &bytes);
+    }
+    tree.evict("large");
+    let file = File::open(tree.at("large")).expect("open");
+    // Nothing else is read.
+    fadvise(&file, 0, None, Advice::Random).expect("fadvise");
+    let mut cached = vec![0; bytes.len()];
+    for part in [0..GAP.start, GAP.end..bytes.len()] {
+        let offset = part.start as u64;
+        file.read_exact_at(&mut cached[part], offset).expect("read");
+    }
+    let reads = || {
+        server
+            .metrics(&server.own("admin.sock"))
+            .sum("levity_disk_reads_total")
+    };
+    let before = reads();
+    assert_same(&server.get("/large").body, &bytes);
+    let reads = reads() - before;
+    assert!(reads <= 25.0, "{reads} reads");
+}
+
+/// The thread that sends large files waits for clients longer than for disks.
+#[test]
+fn a_client_that_reads_late_is_no_failure_of_the_disk() {
+    let tree = Tree::new();
+    let bytes = tree.filled("large", 20_000_000);
+    let tables = "[limits]\nio_timeout = \"100ms\"\n[admin]\nlisten = \"unix:admin.sock\"\n";
+    let server = Launch::site(tree.path(), tables, "").start();
+    server.get("/large").assert_status(200);
+    let mut client = Client::narrow(server.address());
+    client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    pass(Duration::from_millis(500));
+    assert_same(&client.receive().body, &bytes);
+    let metrics = server.metrics(&server.own("admin.sock"));
+    assert!(metrics.sum("levity_body_zero_copy_bytes_total") > 0.0);
 }

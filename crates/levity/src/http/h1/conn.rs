@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use levity_net::{Peer, Timer, Transport, Turn};
+use levity_net::{Peer, Socket, Timer, Transport, Turn};
 use levity_telemetry::stall;
 use levity_wire::http1::{Framing, Reject, RequestHead, Trailers, Version};
 use rustix::net::SendFlags;
@@ -492,6 +492,10 @@ impl ResponseSink for Conn {
 
     fn has_socket(&self) -> bool {
         self.transport.borrow().socket().is_some()
+    }
+
+    fn has_tcp_socket(&self) -> bool {
+        matches!(self.transport.borrow().socket(), Some(Socket::Tcp(_)))
     }
 
     fn try_move<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {

@@ -56,8 +56,8 @@ pub(super) struct Pace {
     read_time: Duration,
     /// The time that the client took for the last chunk from an engine.
     send_time: Option<Duration>,
-    /// The thread that sends large files is not late.
-    pub(super) uses_send_thread: bool,
+    /// The offset from which on the thread that sends large files is tried; `u64::MAX` for never.
+    pub(super) thread_from: u64,
 }
 
 impl Pace {
@@ -68,7 +68,7 @@ impl Pace {
             chunk_bytes: FIRST_BYTES,
             read_time: Duration::ZERO,
             send_time: None,
-            uses_send_thread: true,
+            thread_from: 0,
         }
     }
 
@@ -564,8 +564,15 @@ fn verify_inline(version: &mut Version, file: &OpenFile, offset: u64, len: usize
 
 /// Whether a transfer failed because of the socket and not because of the file.
 pub(super) fn is_socket_error(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
     matches!(
         error.kind(),
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+        Kind::BrokenPipe
+            | Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::NotConnected
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::TimedOut
     )
 }

@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levity_disk::{Claim, Transfer, TransferEnd, Transferred, transmit};
+use levity_disk::{Claim, TRANSFER_TIME_MAX, Transfer, TransferEnd, Transferred, transmit};
 use rustix::net::Shutdown;
 use tokio::sync::oneshot;
 use tokio::time;
@@ -22,6 +22,10 @@ const BYTES_MIN: u64 = 512 * 1024;
 /// The maximum of bytes of one trip.
 const TRIP_BYTES_MAX: u64 = 16 << 20;
 
+/// A client that takes less in a second has no part in the thread for the rest of the response: the number of transfers
+/// is limited.
+const SLOW_BYTES_MIN: usize = 1 << 20;
+
 /// The maximum wait for the start of a trip. The thread is late if it waits for a disk, which is rare.
 const START_TIMEOUT: Duration = Duration::from_millis(5);
 
@@ -33,8 +37,8 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.is_committed()
             && file.remaining >= BYTES_MIN
             && file.cached.warm.get()
-            && self.sink.has_socket()
-            && self.pace.uses_send_thread
+            && self.sink.has_tcp_socket()
+            && file.offset >= self.pace.thread_from
     }
 
     /// Sends bytes of `file` as long as they are in the page cache and the thread is not late. Returns whether any were
@@ -54,7 +58,9 @@ impl<S: ResponseSink> Sender<'_, S> {
         let socket = match self.sink.try_move(clone) {
             Ok(socket) => Arc::new(socket),
             Err(error) => {
-                self.pace.uses_send_thread = error.kind() == io::ErrorKind::WouldBlock;
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    self.pace.thread_from = u64::MAX;
+                }
                 return Ok(false);
             }
         };
@@ -64,7 +70,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             let from = Instant::now();
             let io_timeout = disk.service().config.limits.io_timeout;
             let Some(sent) = self.trip(&socket, file, io_timeout).await? else {
-                self.pace.uses_send_thread = false;
+                self.pace.thread_from = u64::MAX;
                 break;
             };
             if sent.bytes > 0 {
@@ -80,9 +86,17 @@ impl<S: ResponseSink> Sender<'_, S> {
             }
             match sent.end {
                 TransferEnd::Complete => {}
-                TransferEnd::Slow => self.note_full(),
+                TransferEnd::Slow => {
+                    self.note_full();
+                    if sent.bytes < SLOW_BYTES_MIN {
+                        // The thread is for others.
+                        self.pace.thread_from = u64::MAX;
+                        break;
+                    }
+                }
                 TransferEnd::Unavailable => {
-                    file.cached.warm.set(false);
+                    // What the page cache has of these bytes is copied.
+                    self.pace.thread_from = file.offset + BYTES_MIN;
                     break;
                 }
                 TransferEnd::Failed(error) if is_socket_error(&error) => {
@@ -137,9 +151,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         let sent = match in_time {
             Ok(sent) => Ok(sent),
             Err(_) if thread.take_back(&claim.0) => return Ok(None),
-            Err(_) => time::timeout(io_timeout, receiver).await,
+            Err(_) => time::timeout(TRANSFER_TIME_MAX + io_timeout, receiver).await,
         };
-        sent.map(Result::ok).map_err(|_| {
+        // Without a result it is unknown what was sent.
+        sent.ok().and_then(Result::ok).map(Some).ok_or_else(|| {
             // The thread has the socket open: to close it here would not end the connection.
             let _ = rustix::net::shutdown(socket, Shutdown::Both);
             SendError::Unreadable(io::ErrorKind::TimedOut.into())

@@ -74,6 +74,10 @@ pub trait ResponseSink: ClientStream {
     /// Whether the client has a socket, to which `sendfile` and `splice` may transfer bytes.
     fn has_socket(&self) -> bool;
 
+    /// Whether that is a TCP socket. `splice` never waits for one. Before Linux 6.5 it waited for the reader of a Unix
+    /// socket, who may wait for a disk meanwhile.
+    fn has_tcp_socket(&self) -> bool;
+
     /// Runs a system call that transfers bytes to the client's socket. Panics if the client
     /// [has none](ResponseSink::has_socket).
     ///
@@ -479,32 +483,38 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         bytes: &Bytes,
         range: Range<usize>,
     ) -> Result<(), SendError> {
-        match bytes.pages() {
+        let mut start = range.start;
+        if let Some(pages) = bytes.pages().filter(|_| self.sends_pages(range.len())) {
             // Boxed: most cached bodies are small.
-            Some(pages) if self.sends_pages(range.len()) => {
-                Box::pin(self.send_pages(pages, range)).await
-            }
-            _ => self.send_bytes(&bytes[range]).await,
+            start += Box::pin(self.send_pages(pages, range.clone())).await?;
         }
+        self.send_bytes(&bytes[start..range.end]).await
     }
 
     fn sends_pages(&self, bytes: usize) -> bool {
         bytes >= PAGES_BYTES_MIN
-            && self.sink.has_socket()
+            && self.sink.has_tcp_socket()
             && self.sink.worker().zero_copy.pages.borrow().is_some()
     }
 
-    async fn send_pages(&mut self, pages: &Pages, range: Range<usize>) -> Result<(), SendError> {
+    /// Returns the number of bytes that were sent. The rest has to be copied, because the kernel has no memory for
+    /// references now.
+    async fn send_pages(&mut self, pages: &Pages, range: Range<usize>) -> Result<usize, SendError> {
         let worker = self.sink.worker().clone();
+        let bytes_before = self.body_bytes;
         let call = |socket: BorrowedFd<'_>, at: u64, bytes: usize| {
             let start = range.start + at as usize;
             let mut sender = worker.zero_copy.pages.borrow_mut();
             let sender = sender.as_mut().expect("checked by `sends_pages`");
             let sent = sender.send(socket, pages, start..start + bytes)?;
-            worker.stats.zero_copy_bytes.add(sent as u64);
-            Ok(Some(sent))
+            worker.stats.zero_copy_bytes.add(sent.unwrap_or(0) as u64);
+            Ok(sent)
         };
-        self.transfer(range.len(), call).await
+        match self.transfer(range.len(), call).await {
+            // Only the socket can fail.
+            Err(SendError::Unreadable(_)) => Err(SendError::Gone),
+            sent => sent.map(|()| (self.body_bytes - bytes_before) as usize),
+        }
     }
 
     /// Sends the rest of the header, and ends the body.

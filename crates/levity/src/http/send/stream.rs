@@ -24,7 +24,7 @@ impl<S: ResponseSink> Sender<'_, S> {
     ) -> Result<(), SendError> {
         // Chunks and frames have to be written between the bytes.
         let is_plain = matches!(self.framing, Framing::ByLength | Framing::ByClosing);
-        let may_splice = is_plain && self.sink.has_socket();
+        let may_splice = is_plain && self.sink.has_tcp_socket();
         loop {
             match self.next_piece(stream, may_splice, trace).await? {
                 Piece::Data { bytes, is_last } => {

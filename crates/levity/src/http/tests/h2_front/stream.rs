@@ -408,6 +408,10 @@ impl ResponseSink for Stream {
         false
     }
 
+    fn has_tcp_socket(&self) -> bool {
+        false
+    }
+
     fn try_move<T>(&self, _: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
         unreachable!("frames are made in memory")
     }
