@@ -26,10 +26,7 @@ const PAUSES_AHEAD_MIN: usize = 8;
 const PAUSES_APART: Duration = Duration::from_millis(100);
 
 /// Completions that are delivered before connections have their turn: each makes the loop send up to a chunk.
-const DELIVERED_MIN: usize = 4;
-
-/// If more are waiting, this part of them is delivered at once: they hold memory of the disk's budget.
-const WAITING_DIVISOR: usize = 8;
+const DELIVERED_MAX: usize = 4;
 
 /// Where the jobs of a loop are completed.
 pub struct Completions(UnboundedSender<Answered>);
@@ -89,7 +86,6 @@ impl Delivery {
         while let Some(first) = self.0.recv().await {
             let mut next = Some(first);
             let mut delivered = 0;
-            let mut turn = self.turn();
             while let Some(Answered {
                 requester,
                 completion,
@@ -98,10 +94,8 @@ impl Delivery {
                 // An error means that the client has gone; the bytes return to their pool.
                 let _ = requester.send(completion);
                 delivered += 1;
-                turn -= 1;
-                if turn == 0 {
+                if delivered % DELIVERED_MAX == 0 {
                     task::yield_now().await;
-                    turn = self.turn();
                 }
                 next = self.0.try_recv().ok();
             }
@@ -111,11 +105,6 @@ impl Delivery {
                 time::sleep(PAUSE).await;
             }
         }
-    }
-
-    /// The number of completions to deliver before connections have their turn.
-    fn turn(&self) -> usize {
-        DELIVERED_MIN.max(self.0.len() / WAITING_DIVISOR)
     }
 }
 
@@ -259,15 +248,5 @@ mod tests {
         let (reply, receiver) = completions.reply();
         drop(receiver);
         assert!(!reply.is_awaited());
-    }
-
-    #[test]
-    fn more_is_delivered_at_once_when_more_is_waiting() {
-        let (completions, delivery) = Completions::new();
-        assert_eq!(delivery.turn(), DELIVERED_MIN);
-        for _ in 0..10 * WAITING_DIVISOR {
-            completions.reply().0.send(canceled());
-        }
-        assert_eq!(delivery.turn(), 10);
     }
 }
