@@ -199,22 +199,20 @@ impl Depth {
         let window = mem::replace(&mut search.window, Window::new());
         search.window.start = Some(now);
         let is_slow = search.is_slow(&window);
-        if window.is_saturated() {
+        // Also if the depth holds no job back: the loops that would submit more may be waiting for a processor.
+        let was_capped = search.is_capped;
+        search.is_capped = window.waits_for_processor(was_capped);
+        // The rate at the cap says nothing about the depths above it.
+        if window.is_saturated() && !was_capped && !search.is_capped {
             let rate = window.work() / seconds;
-            let was_capped = search.is_capped;
-            search.is_capped = window.waits_for_processor(was_capped);
-            // The rate at the cap says nothing about the depths above it.
-            if !was_capped && !search.is_capped {
-                search.found = search.next_depth(search.found, self.max, rate, is_slow);
-            }
-            let depth = match search.is_capped {
-                true => search.found.min(DEPTH_START),
-                false => search.found,
-            };
-            search.settling = match depth == self.current {
-                true => 0,
-                false => self.current,
-            };
+            search.found = search.next_depth(search.found, self.max, rate, is_slow);
+        }
+        let depth = match search.is_capped {
+            true => search.found.min(DEPTH_START),
+            false => search.found,
+        };
+        if depth != self.current {
+            search.settling = self.current;
             self.current = depth;
         }
     }
@@ -635,24 +633,26 @@ mod tests {
         const LATENCY: Duration = Duration::from_millis(16);
         let mut depth = Depth::adaptive(DEPTH_MAX);
         let mut now = Instant::now();
-        let mut run = |run_queue_wait: Duration| {
+        let mut run = |run_queue_wait: Duration, saturated: bool| {
             for n in 0..10_000 {
                 // A deeper queue has a higher throughput.
                 now += LATENCY / depth.current() as u32;
                 let sample = Sample {
                     latency: LATENCY,
                     bytes: 4096,
-                    saturated: true,
+                    saturated,
                     run_queue_wait: (n % 8 == 0).then_some(run_queue_wait),
                 };
                 depth.completed(now, sample);
             }
             depth.current()
         };
-        assert_eq!(run(LATENCY / 2), DEPTH_MAX);
-        assert_eq!(run(LATENCY * 5 / 8), DEPTH_START);
-        assert_eq!(run(LATENCY * 3 / 8), DEPTH_START);
-        assert_eq!(run(Duration::ZERO), DEPTH_MAX);
+        assert_eq!(run(LATENCY / 2, true), DEPTH_MAX);
+        for saturated in [true, false] {
+            assert_eq!(run(LATENCY * 5 / 8, saturated), DEPTH_START);
+            assert_eq!(run(LATENCY * 3 / 8, saturated), DEPTH_START);
+            assert_eq!(run(Duration::ZERO, saturated), DEPTH_MAX);
+        }
     }
 
     #[test]
