@@ -293,7 +293,8 @@ impl SharedCache {
         let removed = removed.into_inner();
         if !removed.is_empty() {
             // Without a thread they are freed here.
-            let _ = thread::Builder::new().spawn(move || drop(removed));
+            let free = thread::Builder::new().name("cache-free".to_owned());
+            let _ = free.spawn(move || drop(removed));
         }
     }
 
