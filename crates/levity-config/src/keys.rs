@@ -25,7 +25,7 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("", &[]);
     /// The process.
     table("server", documented! {
-        /// Event loops, each with its own thread. `"auto"` is one per core that the process may use.
+        /// Event loops, each with its own thread. `"auto"` is one per core that the process may use, within its CPU quota.
         key("workers", WORKERS, Some("auto"));
         /// Networks such as `"10.0.0.0/8"` and addresses of proxies whose `Forwarded` and `X-Forwarded-*` are
         /// believed and passed on. `"unix"` stands for every client of a Unix socket.

@@ -326,7 +326,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// means a full disk queue or a disk that does not answer. A sudden rise of 400 or 408 means a broken or hostile
     /// client.
     Counter("levity_requests_total", "requests", Computed(&["code"], requests));
-    /// Responses by the source of their bytes: memory (own cache), cached (page cache, read by the loop), disk (an
+    /// Responses by the source of their bytes: memory (own cache), cached (page cache, without an engine), disk (an
     /// engine), upstream (an application), - (none of these).
     ///
     /// When `disk` grows faster than `cached`, the requested content no longer fits in RAM: add memory, spread the
@@ -386,7 +386,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// Throughput. Near the speed of the network card, the network is the limit, not the disk.
     Counter("levity_sent_bytes_total", "bytes", Total(|worker| &worker.sent_bytes));
-    /// Reads: cached (by the loop, from the page cache, without waiting; always under the name of `disk.engine`),
+    /// Reads: cached (from the page cache, by the loop or by reference; always under the name of `disk.engine`),
     /// async (by the engine), sync (by the loop, which may wait: only the sendfile engine).
     ///
     /// The share of `async` is the share of reads that would have stalled a server without an engine. `sync` is 0
@@ -450,11 +450,11 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// overloaded.
     Gauge("levity_disk_in_flight", "operations", Device(|device| device.in_flight as u64));
     /// Operations that may be in flight on the device: `disk.depth`, or the number that was found to give the highest
-    /// throughput; at most 8 of these while the processor is the limit and event loops need it. When the CPU quota of
-    /// the control group is used up, two are.
+    /// throughput. It is at most 8 while event loops and operations wait for the processor, and 2 while the CPU quota is
+    /// used up.
     ///
     /// With `disk.depth = "auto"` the throughput of the device rises with the number of operations in flight: a RAID,
-    /// an SSD, or a network. At 8, no operation has waited for the device for long.
+    /// an SSD, or a network. 8 is also the start, before operations have waited for the device.
     Gauge("levity_disk_depth", "operations", Device(|device| device.depth as u64));
     /// 1 while the device has completed nothing for `disk.dead_after`, although operations are in flight.
     ///
