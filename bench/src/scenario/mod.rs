@@ -482,9 +482,11 @@ impl<P> Measured<P> {
     }
 }
 
-/// The baseline: Levity with the engine that blocks the event loop.
+/// The row of the baseline: Levity with the engine that blocks the event loop.
+const BASELINE: &str = "levity sendfile";
+
 fn baseline<P>(measured: &[Measured<P>]) -> Option<&Measured<P>> {
-    measured.iter().find(|row| row.server == "levity sendfile")
+    measured.iter().find(|row| row.server == BASELINE)
 }
 
 /// The peer with the lowest median of `figure`; `None` without peers.
