@@ -90,6 +90,11 @@ pub fn if_range(value: &[u8], validators: &Validators) -> bool {
     }
 }
 
+/// Whether the entity tags in `value`, that of an If-None-Match, include `etag` (weak comparison).
+pub fn lists(value: &[u8], etag: &[u8]) -> bool {
+    tags(value).any(|tag| weak(tag, etag))
+}
+
 type Comparison = fn(&[u8], &[u8]) -> bool;
 
 /// RFC 9110, 8.8.3.2: equal, and neither is weak.
@@ -131,7 +136,7 @@ fn single_date<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
 
 /// The entity tags of a list, up to the first invalid byte. Tags may contain commas, so the list
 /// cannot be split at them.
-fn tags(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn tags(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     iter::from_fn(move || {
         let start = rest.iter().position(|byte| !b" \t,".contains(byte))?;
         let listed = &rest[start..];

@@ -8,6 +8,7 @@
 
 pub mod ajp13;
 pub mod cgi;
+pub mod coded_etag;
 pub mod condition;
 pub mod date;
 pub mod decimal;

@@ -205,6 +205,18 @@ impl Headers {
         values.map(|header| header.value.of(bytes))
     }
 
+    /// Calls `edit` with the value of each line with this lower-case name, in `bytes`. It may change the value and
+    /// returns its new length, which is not greater.
+    pub fn edit(&mut self, bytes: &mut [u8], name: &str, mut edit: impl FnMut(&mut [u8]) -> usize) {
+        for header in &mut self.lines {
+            if header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes()) {
+                let Span { start, end } = header.value;
+                let length = edit(&mut bytes[start as usize..end as usize]);
+                header.value = header.value.part(0, length);
+            }
+        }
+    }
+
     pub(crate) fn push(&mut self, header: HeaderSpan) {
         self.name_lengths |= length_bit(header.name.len());
         self.lines.push(header);

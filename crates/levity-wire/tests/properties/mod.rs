@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use levity_wire::coded_etag;
 use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::forwarded::{self, Element, Node};
@@ -541,6 +542,30 @@ fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     match bytes.iter().position(|&byte| byte == b'\n') {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),
         None => (bytes, b""),
+    }
+}
+
+/// Only tags with a suffix change, each to the tag from which it was made, and a second time finds nothing new.
+pub fn coded_etag(bytes: &[u8]) {
+    let uncoded = |bytes: &[u8], strongly| {
+        let mut value = bytes.to_vec();
+        let length = coded_etag::uncode(&mut value, &Coding::ALL, strongly);
+        assert!(length <= value.len());
+        value.truncate(length);
+        value
+    };
+    let weakly = uncoded(bytes, false);
+    if weakly == bytes {
+        assert_eq!(uncoded(bytes, true), bytes);
+    }
+    for coding in Coding::ALL {
+        let Some(tag) = coded_etag::coded(bytes, coding).filter(|_| is_etag(bytes)) else {
+            continue;
+        };
+        assert!(is_etag(&tag));
+        let strong = bytes.strip_prefix(b"W/").unwrap_or(bytes);
+        assert_eq!(uncoded(&tag, true), strong);
+        assert!(condition::lists(&tag, &tag));
     }
 }
 
