@@ -32,15 +32,16 @@ pub use disk::Disk;
 pub use engine::StartError;
 pub use files::{
     Entry, FileSystem, Inline, Kind, Listing, Meta, MountPoint, OpenFile, Root, Spool, Symlinks,
-    Watch, WatchStats, Watcher, accept_variant, left_root, set_direct_files_max, unclosed,
+    TEMPORARY_PREFIX, Watch, WatchStats, Watcher, accept_variant, left_root, set_direct_files_max,
+    unclosed,
 };
 pub use job::{
-    Class, Completion, Direct, Done, EngineId, First, Job, Lookup, Op, Open, Opened, ReadOptions,
-    Ready, Reply, Variants, is_dead, is_full,
+    Change, Class, Completion, Direct, Done, EngineId, First, Job, Lookup, NewFile, Op, Open,
+    Opened, ReadOptions, Ready, Reply, Variants, is_dead, is_full,
 };
 pub use memory::{Budget, Buffer, Pages};
 pub use pipe::{PageSender, Pipe};
-pub use scheduler::{Outage, Stage};
+pub use scheduler::{CpuQuota, FairQueue, Outage, Stage};
 pub use send_thread::{Claim, SendThread, TRANSFER_TIME_MAX, Transfer, TransferEnd, Transferred};
 pub use settings::Settings;
 pub use stats::Stats;

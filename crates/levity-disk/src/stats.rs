@@ -31,6 +31,8 @@ pub struct Stats {
     pub full: u64,
     /// Jobs that joined another one, so that they cost no operation.
     pub coalesced: u64,
+    /// Syncs that joined another one of the same file, so that they cost no call; included in `coalesced`.
+    pub syncs_shared: u64,
     /// Jobs answered with an error because their device was dead.
     pub dead: u64,
 }
@@ -50,10 +52,12 @@ pub struct EngineStats {
     pub bytes_read: u64,
     /// Opens that succeeded.
     pub opens: u64,
-    /// Writes that succeeded.
+    /// Writes that succeeded, appends included.
     pub writes: u64,
     /// Bytes written.
     pub bytes_written: u64,
+    /// Syncs that succeeded, however many jobs each has answered.
+    pub syncs: u64,
     /// Time from submission to start.
     pub queue_time: Histogram,
     /// Time in the kernel.
@@ -114,6 +118,7 @@ pub(crate) struct Counters {
     pub(crate) canceled: AtomicU64,
     pub(crate) full: AtomicU64,
     pub(crate) coalesced: AtomicU64,
+    pub(crate) syncs_shared: AtomicU64,
     pub(crate) dead: AtomicU64,
 }
 
@@ -125,6 +130,7 @@ pub(crate) struct EngineCounters {
     pub(crate) opens: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
+    pub(crate) syncs: AtomicU64,
     pub(crate) queue_time: Timer,
     pub(crate) service_time: Timer,
 }
@@ -145,15 +151,16 @@ impl EngineCounters {
             opens: get(&self.opens),
             writes: get(&self.writes),
             bytes_written: get(&self.bytes_written),
+            syncs: get(&self.syncs),
             queue_time: self.queue_time.snapshot(),
             service_time: self.service_time.snapshot(),
         }
     }
 }
 
-/// A [`Histogram`] that is being recorded.
+/// A [`Histogram`] that is being recorded, by any thread.
 #[derive(Debug)]
-pub(crate) struct Timer {
+pub struct Timer {
     counts: [AtomicU64; BUCKETS],
     sum_ns: AtomicU64,
 }
@@ -168,7 +175,8 @@ impl Default for Timer {
 }
 
 impl Timer {
-    pub(crate) fn add(&self, time: Duration) {
+    /// Counts one time.
+    pub fn add(&self, time: Duration) {
         let bucket = BOUNDS_US.partition_point(|bound| Duration::from_micros(*bound) < time);
         add(&self.counts[bucket], 1);
         add(
@@ -177,7 +185,8 @@ impl Timer {
         );
     }
 
-    pub(crate) fn snapshot(&self) -> Histogram {
+    /// The values at this moment.
+    pub fn snapshot(&self) -> Histogram {
         Histogram {
             counts: array::from_fn(|bucket| get(&self.counts[bucket])),
             sum: Duration::from_nanos(get(&self.sum_ns)),

@@ -12,8 +12,8 @@ use std::process::{Command, Output};
 use std::sync::{Arc, mpsc};
 
 use levity_disk::{
-    Class, Completion, Disk, Done, First, Job, Lookup, Op, Open, Opened, Ready, Reply, Root,
-    Settings, Spool, Symlinks, guard, transmit,
+    Change, Class, Completion, Disk, Done, First, Job, Lookup, NewFile, Op, Open, Opened, Ready,
+    Reply, Root, Settings, Spool, Symlinks, guard, transmit,
 };
 use rustix::fs::{Advice, AtFlags};
 use rustix::io::ReadWriteFlags;
@@ -202,14 +202,15 @@ impl Stage {
 
     fn put_aside(&self) {
         let spool = Arc::clone(&self.spool);
-        let Done::Created(file) = self.ask(Op::Create { spool }) else {
+        let Done::Created(file) = self.ask(Op::Change(Change::Create(NewFile::Spooled { spool })))
+        else {
             panic!("not a creation");
         };
-        let op = Op::Write {
+        let op = Op::Change(Change::Write {
             file: Arc::clone(&file),
             offset: 0,
             bytes: Arc::new(vec![7; 65_536]),
-        };
+        });
         assert!(matches!(self.ask(op), Done::Written(65_536)));
         let op = Op::Read {
             file,
@@ -223,12 +224,12 @@ impl Stage {
     }
 
     fn remove(&self) {
-        let op = Op::Unlink {
+        let op = Op::Change(Change::Unlink {
             root: Arc::clone(&self.root),
             path: CString::new("sent").unwrap(),
-            file: self.root.open_cached(c"sent").unwrap(),
-        };
-        assert!(matches!(self.ask(op), Done::Unlinked));
+            file: Some(self.root.open_cached(c"sent").unwrap()),
+        });
+        assert!(matches!(self.ask(op), Done::Changed));
     }
 
     fn ask(&self, op: Op) -> Done {

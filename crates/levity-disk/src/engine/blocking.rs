@@ -7,8 +7,10 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::ticket::Ticket;
-use crate::files::{Kind, KnownDevices, OpenFile, accept_variant, listing, read, unlink};
-use crate::job::{Done, First, Lookup, Op, Open, Opened, Ready};
+use crate::files::{
+    Kind, KnownDevices, OpenFile, accept_variant, create, link, listing, read, unlink, write,
+};
+use crate::job::{Change, Done, First, Lookup, NewFile, Op, Open, Opened, Ready};
 use crate::memory::Buffer;
 
 /// Where the bytes of a read are.
@@ -53,35 +55,50 @@ pub(super) fn perform_with(
             directory,
             entries_max,
         } => listing::list(&directory, entries_max).map(Done::Listed),
-        Op::Create { spool } => spool.create().map(Arc::new).map(Done::Created),
-        Op::Write {
-            file,
-            offset,
-            bytes,
-        } => write(&file, &bytes, offset),
-        Op::Unlink { root, path, file } => {
-            unlink::unlink(&root, &path, &file)?;
-            Ok(Done::Unlinked)
-        }
+        Op::Change(change) => perform_change(change),
+        Op::FreeSpace { root } => root.free_space().map(Done::FreeSpace),
         Op::CheckRoot { root } => root.check(ticket.devices()).map(Done::RootChecked),
     }
 }
 
-/// Writes all of `bytes` at `offset`.
-fn write(file: &OpenFile, bytes: &[u8], offset: u64) -> io::Result<Done> {
-    let mut written = 0;
-    while written < bytes.len() {
-        let at = offset.saturating_add(written as u64);
-        match rustix::io::pwrite(file.as_fd(), &bytes[written..], at) {
-            // No file system returns 0, but the loop would not end.
-            Ok(0) => return Err(Errno::IO.into()),
-            // Short if the device is full or the limit on sizes is reached: the next call fails with the reason.
-            Ok(count) => written += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+fn perform_change(change: Change) -> io::Result<Done> {
+    match change {
+        Change::Create(new) => create_file(&new).map(Arc::new).map(Done::Created),
+        Change::Write {
+            file,
+            offset,
+            bytes,
+        } => write::write(&file, &bytes, offset).map(|()| Done::Written(bytes.len())),
+        Change::Append { file, bytes } => {
+            let (offset, len) = (write::append(&file, &bytes)?, bytes.len());
+            Ok(Done::Appended { offset, len })
+        }
+        Change::Allocate { file, offset, len } => {
+            write::allocate(&file, offset, len).map(|()| Done::Changed)
+        }
+        Change::Sync { file } => Ok(write::sync(&file).map(|()| Done::Synced)?),
+        Change::Link { file, root, path } => {
+            link::link(&file, &root, &path).map(|()| Done::Changed)
+        }
+        Change::Rename {
+            root,
+            from,
+            to,
+            replace,
+        } => link::rename(&root, &from, &to, replace).map(|()| Done::Changed),
+        Change::Unlink { root, path, file } => {
+            unlink::unlink(&root, &path, file.as_deref()).map(|()| Done::Changed)
         }
     }
-    Ok(Done::Written(written))
+}
+
+fn create_file(new: &NewFile) -> io::Result<OpenFile> {
+    match new {
+        NewFile::Spooled { spool } => spool.create(),
+        NewFile::Nameless { root, folder, mode } => create::nameless(root, folder, *mode),
+        NewFile::Named { root, path, mode } => create::named(root, path, *mode),
+        NewFile::Appended { root, path, mode } => create::appended(root, path, *mode),
+    }
 }
 
 /// An open in progress: the files are open, and nothing has been read yet.
@@ -102,7 +119,7 @@ impl Opening {
         }
         let mut not_removed = None;
         if open.lookup == Lookup::Consume {
-            not_removed = unlink::unlink(&open.root, &open.path, &file).err();
+            not_removed = unlink::unlink(&open.root, &open.path, Some(&file)).err();
             // The removal changes the metadata of the file, but not its content.
             file.meta = file.refresh()?;
         }

@@ -27,9 +27,9 @@ pub trait Engine: Send + Sync {
     /// the size again after the last byte, so that no bytes are handed over that a truncation has cut off.
     /// Any other errno is passed on unchanged, and bytes read before it are dropped.
     ///
-    /// A write is continued in the same way until all bytes are written, and keeps them until then. Writes,
-    /// and reads of written files, go through the page cache. A read of such a file is never shared with
-    /// another read.
+    /// Changes ([`Op::Change`](crate::Op::Change)) are left to the pool, also by an engine that blocks. A write is
+    /// continued in the same way until all bytes are written, and keeps them until then. Writes, and reads of files
+    /// that are open for writing, go through the page cache. A read of such a file is never shared with another read.
     fn submit(&self, work: WorkItem);
 
     /// A note for the operator on how the engine was started.
@@ -56,7 +56,7 @@ pub struct Description {
     pub summary: &'static str,
     /// For tests; not offered in help.
     pub hidden: bool,
-    /// `Engine::submit` performs the operation itself, on the calling thread, however long that takes.
+    /// `Engine::submit` performs opens and reads itself, on the calling thread, however long that takes.
     pub blocks_on_loop: bool,
     /// Some of the bytes leave by `sendfile` on the event loop: a guard must allow that call.
     pub needs_sendfile: bool,

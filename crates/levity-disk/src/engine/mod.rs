@@ -10,6 +10,7 @@ mod async_read;
 mod blocking;
 mod command_queue;
 mod contract;
+pub mod crash;
 mod io_uring;
 mod linux_aio;
 mod pool;

@@ -1,5 +1,5 @@
 //! Threads that may block, for all engines of a disk: started when needed, ended when idle. They serve two
-//! queues: one of opens, and one of reads and writes, which may not take every thread.
+//! queues: one of opens, and one of reads, writes and syncs, which may not take every thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,8 +23,8 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 pub struct Threads {
     /// All of them.
     pub total: usize,
-    /// How many of them are reserved for opens, listings, creation and removal: they never read later
-    /// chunks or write.
+    /// How many of them are reserved for opens, listings and changes of names: they never read later chunks,
+    /// write or sync.
     pub stat: usize,
 }
 
@@ -33,7 +33,7 @@ pub struct Threads {
 pub(crate) enum Queue {
     /// Opens, listings and other operations on names: any thread.
     Stat,
-    /// Reads and writes: all threads except the reserved ones.
+    /// Reads, writes and syncs: all threads except the reserved ones.
     Read,
 }
 
@@ -41,12 +41,11 @@ impl Queue {
     /// The queue for an operation.
     pub(super) fn of(op: &Op) -> Queue {
         match op {
-            Op::Open(_)
-            | Op::List { .. }
-            | Op::Create { .. }
-            | Op::Unlink { .. }
-            | Op::CheckRoot { .. } => Queue::Stat,
-            Op::Read { .. } | Op::Write { .. } => Queue::Read,
+            Op::Open(_) | Op::List { .. } | Op::FreeSpace { .. } | Op::CheckRoot { .. } => {
+                Queue::Stat
+            }
+            Op::Change(change) if change.is_of_names() => Queue::Stat,
+            Op::Read { .. } | Op::Change(_) => Queue::Read,
         }
     }
 }

@@ -144,12 +144,13 @@ impl Engines {
             stats::add(&counters.reads_direct, u64::from(completion.direct));
             stats::add(&counters.bytes_read, ready.len() as u64);
         }
+        if let Some(len) = completion.written() {
+            stats::add(&counters.writes, 1);
+            stats::add(&counters.bytes_written, len as u64);
+        }
         match &completion.result {
             Ok(Done::Opened(_)) => stats::add(&counters.opens, 1),
-            Ok(Done::Written(bytes)) => {
-                stats::add(&counters.writes, 1);
-                stats::add(&counters.bytes_written, *bytes as u64);
-            }
+            Ok(Done::Synced) => stats::add(&counters.syncs, 1),
             _ => {}
         }
     }

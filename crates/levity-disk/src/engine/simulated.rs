@@ -8,15 +8,19 @@
 //! - `delay_ms=N`: each completion is delayed by up to N ms; 1 by default
 //! - `seek_ms=N`: the disk has one head, which takes N ms for each operation, one after the other; 0 by default
 //! - `eio_at=BYTES`: the byte at this offset of every file can be neither read nor written (EIO)
-//! - `enospc_at=BYTES`: a write at or beyond this offset fails with ENOSPC
+//! - `enospc_at=BYTES`: a write, an append or an allocation that goes beyond this offset fails with ENOSPC
+//! - `eio_syncs=N`: the first N syncs fail with EIO; 0 by default
 //! - `freeze=NAME`: operations on paths that contain NAME block until [`thaw`]; may be repeated
+//!
+//! [`crash`] records the changes and lists what a crash of the machine may leave of them.
 
 use std::collections::BTreeSet;
 use std::env;
+use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -26,10 +30,11 @@ use rustix::io::Errno;
 
 use super::blocking;
 use super::contract::{Engine, StartContext, StartError};
+use super::crash;
 use super::pool::{Pool, Queue};
 use super::ticket::{Ticket, WorkItem};
-use crate::files::OpenFile;
-use crate::job::{Done, Op, Open, Opened, Ready};
+use crate::files::{OpenFile, Root, write};
+use crate::job::{Change, Done, NewFile, Op, Open, Opened, Ready};
 use crate::memory::arena::{Arena, SlotAllocator};
 use crate::memory::{Budget, Buffer, span};
 use crate::thread::lock;
@@ -49,6 +54,7 @@ pub(super) fn start(context: &StartContext<'_>) -> Result<Box<dyn Engine>, Start
         memory_file: memory_file.map_err(|error| context.unavailable(&error))?,
         interrupted: AtomicBool::new(false),
         jobs: AtomicU64::new(0),
+        syncs: AtomicU64::new(0),
         head: Mutex::new(()),
     });
     let pool = Arc::clone(context.pool);
@@ -63,6 +69,7 @@ struct Faults {
     seek_ms: u64,
     eio_at: Option<u64>,
     enospc_at: Option<u64>,
+    eio_syncs: u64,
     freeze: Vec<String>,
 }
 
@@ -74,6 +81,7 @@ impl Faults {
             seek_ms: 0,
             eio_at: None,
             enospc_at: None,
+            eio_syncs: 0,
             freeze: Vec::new(),
         };
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -96,6 +104,7 @@ impl Faults {
             "delay_ms" => self.delay_ms = number()?,
             "seek_ms" => self.seek_ms = number()?,
             "eio_at" => self.eio_at = Some(number()?),
+            "eio_syncs" => self.eio_syncs = number()?,
             "enospc_at" => self.enospc_at = Some(number()?),
             "freeze" if value.is_empty() => {
                 return Err(format!("{VARIABLE}: freeze needs a part of a path"));
@@ -103,7 +112,7 @@ impl Faults {
             "freeze" => self.freeze.push(value.to_owned()),
             _ => {
                 return Err(format!(
-                    "{VARIABLE}: no key is called \"{key}\"; there are seed, delay_ms, seek_ms, eio_at, enospc_at, freeze"
+                    "{VARIABLE}: no key is called \"{key}\"; there are seed, delay_ms, seek_ms, eio_at, enospc_at, eio_syncs, freeze"
                 ));
             }
         }
@@ -144,6 +153,8 @@ struct Simulation {
     faults: Faults,
     interrupted: AtomicBool,
     jobs: AtomicU64,
+    /// Syncs that have started.
+    syncs: AtomicU64,
     memory_file: MemoryFile,
     /// Held by the operation that uses the only head of the disk.
     head: Mutex<()>,
@@ -164,39 +175,61 @@ impl Simulation {
     }
 
     fn perform(&self, op: Op, ticket: &mut Ticket, job: u64) -> io::Result<Done> {
-        self.wait_while_frozen(&path(&op))?;
+        let path = path(&op);
+        self.wait_while_frozen(&path)?;
         let offset = match &op {
             Op::Open(open) => open.first.map_or(0, |first| first.offset),
             Op::Read { offset, .. } => *offset,
-            Op::Write { offset, bytes, .. } => {
-                self.refuse_write(*offset, bytes.len())?;
-                *offset
-            }
-            Op::List { .. } | Op::Create { .. } | Op::Unlink { .. } | Op::CheckRoot { .. } => 0,
+            _ => 0,
         };
-        let mut done = blocking::perform(op, ticket)?;
+        if let Op::Change(change) = &op {
+            self.refuse_change(change)?;
+        }
+        let mut done = crash::record(op, &path, |op| blocking::perform(op, ticket))?;
         if let Done::Read(ready, _)
         | Done::Opened(Opened {
             first: Some(ready), ..
         }) = &mut done
         {
-            self.refuse_bad_byte(offset, ready.len())?;
+            self.refuse_bad_byte(offset, ready.len() as u64)?;
             self.move_bytes(ready, job);
         }
         Ok(done)
     }
 
-    /// Fails if the range contains the bad byte, or exceeds the room.
-    fn refuse_write(&self, offset: u64, len: usize) -> Result<(), Errno> {
-        let end = offset.saturating_add(len as u64);
-        if self.faults.enospc_at.is_some_and(|at| at < end) {
-            return Err(Errno::NOSPC);
+    fn refuse_change(&self, change: &Change) -> Result<(), Errno> {
+        match change {
+            Change::Write { offset, bytes, .. } => self.refuse_write(*offset, bytes.len() as u64),
+            // Where it will be if no other append starts before.
+            Change::Append { file, bytes } => self.refuse_write(file.end(), bytes.len() as u64),
+            Change::Allocate { offset, len, .. } => self.refuse_beyond(*offset, *len),
+            Change::Sync { file } if file.sync_error().is_none() => {
+                let number = self.syncs.fetch_add(1, Ordering::Relaxed);
+                match number < self.faults.eio_syncs {
+                    true => write::sync_by(file, || Err(Errno::IO)),
+                    false => Ok(()),
+                }
+            }
+            _ => Ok(()),
         }
+    }
+
+    /// Fails if the range contains the bad byte, or exceeds the room.
+    fn refuse_write(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        self.refuse_beyond(offset, len)?;
         self.refuse_bad_byte(offset, len)
     }
 
-    fn refuse_bad_byte(&self, offset: u64, len: usize) -> Result<(), Errno> {
-        let end = offset.saturating_add(len as u64);
+    fn refuse_beyond(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let end = offset.saturating_add(len);
+        match self.faults.enospc_at.is_some_and(|at| at < end) {
+            true => Err(Errno::NOSPC),
+            false => Ok(()),
+        }
+    }
+
+    fn refuse_bad_byte(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let end = offset.saturating_add(len);
         let bad = self.faults.eio_at;
         match bad.is_some_and(|at| (offset..end).contains(&at)) {
             true => Err(Errno::IO),
@@ -237,16 +270,40 @@ impl Simulation {
     }
 }
 
-/// The path of the file of an operation.
+/// The path of the file of an operation: beneath its root, or where the file was opened. After the removal of its name,
+/// and for a file without one, that still contains the path of its directory.
 fn path(op: &Op) -> Vec<u8> {
     match op {
-        Op::Open(Open { path, .. }) | Op::Unlink { path, .. } => path.to_bytes().to_vec(),
-        // The path of a file without a name contains that of its directory.
-        Op::Read { file, .. } | Op::Write { file, .. } => path_of(file),
-        Op::Create { spool } => spool.path().as_os_str().as_bytes().to_vec(),
+        Op::Open(Open { root, path, .. }) => beneath(root, path),
+        Op::Read { file, .. } => path_of(file),
+        Op::Change(change) => path_of_change(change),
         Op::List { directory, .. } => path_of(directory),
-        Op::CheckRoot { root } => root.named().as_os_str().as_bytes().to_vec(),
+        Op::CheckRoot { root } | Op::FreeSpace { root } => {
+            root.named().as_os_str().as_bytes().to_vec()
+        }
     }
+}
+
+fn path_of_change(change: &Change) -> Vec<u8> {
+    match change {
+        Change::Create(NewFile::Spooled { spool }) => spool.path().as_os_str().as_bytes().to_vec(),
+        Change::Create(NewFile::Nameless { root, folder, .. }) => beneath(root, folder),
+        Change::Create(
+            NewFile::Named { root, path, .. } | NewFile::Appended { root, path, .. },
+        )
+        | Change::Link { root, path, .. }
+        | Change::Unlink { root, path, .. }
+        | Change::Rename { root, to: path, .. } => beneath(root, path),
+        Change::Write { file, .. }
+        | Change::Append { file, .. }
+        | Change::Allocate { file, .. }
+        | Change::Sync { file } => path_of(file),
+    }
+}
+
+fn beneath(root: &Root, path: &CStr) -> Vec<u8> {
+    let path = OsStr::from_bytes(path.to_bytes());
+    root.path().join(path).into_os_string().into_vec()
 }
 
 fn path_of(file: &OpenFile) -> Vec<u8> {
@@ -297,7 +354,7 @@ mod tests {
     #[test]
     fn faults_are_parsed() {
         let faults = Faults::parse(
-            "seed=7,eio_at=65536,enospc_at=99,delay_ms=2,seek_ms=3,freeze=a,freeze=b",
+            "seed=7,eio_at=65536,enospc_at=99,eio_syncs=4,delay_ms=2,seek_ms=3,freeze=a,freeze=b",
         )
         .unwrap();
         assert_eq!(
@@ -308,6 +365,7 @@ mod tests {
                 seek_ms: 3,
                 eio_at: Some(65536),
                 enospc_at: Some(99),
+                eio_syncs: 4,
                 freeze: vec!["a".to_owned(), "b".to_owned()],
             }
         );

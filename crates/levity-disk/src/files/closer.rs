@@ -1,4 +1,4 @@
-//! Threads that close files.
+//! Threads that close files, and remove the temporary names of those that got no other.
 //!
 //! The last close of a deleted file frees its blocks and may wait for the journal; on FUSE it waits for a
 //! reply. Event loops drop files, so a dropped file only hands over its descriptor, without a lock. A
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
 
+use super::temporary::TemporaryName;
 use crate::thread::{DiskThread, Parker, lock};
 
 /// One device may freeze before closing stops.
@@ -38,7 +39,7 @@ static QUEUE: Queue = Queue {
 
 struct Queue {
     /// Descriptors that are not sorted by device yet. Bounded by the limit on open files.
-    arrived: SegQueue<(u64, OwnedFd)>,
+    arrived: SegQueue<(u64, Discarded)>,
     /// Descriptors that are not closed yet.
     unclosed: AtomicUsize,
     /// Number of [`Closer`]s.
@@ -55,9 +56,25 @@ struct Queue {
 
 #[derive(Default)]
 struct Pending {
-    fds: Vec<OwnedFd>,
+    fds: Vec<Discarded>,
     /// A thread is closing other descriptors of this device.
     busy: bool,
+}
+
+/// What a closing thread closes or removes.
+enum Discarded {
+    Fd(OwnedFd),
+    Name(TemporaryName),
+}
+
+impl Discarded {
+    /// Blocks.
+    fn finish(self) {
+        match self {
+            Discarded::Fd(fd) => drop(fd),
+            Discarded::Name(name) => name.remove(),
+        }
+    }
 }
 
 /// A descriptor of a file on `device`, closed as by [`close`] when it is dropped.
@@ -88,13 +105,48 @@ impl Drop for DeferredFd {
     }
 }
 
+/// A name on `device`, removed by a closing thread when it is dropped, as by [`close`].
+#[derive(Debug)]
+pub(super) struct DeferredName {
+    name: Option<TemporaryName>,
+    device: u64,
+}
+
+impl DeferredName {
+    pub(super) fn new(name: TemporaryName, device: u64) -> DeferredName {
+        let name = Some(name);
+        DeferredName { name, device }
+    }
+
+    pub(super) fn name(&self) -> &TemporaryName {
+        self.name.as_ref().expect("taken only with the whole")
+    }
+
+    /// The name exists no longer.
+    pub(super) fn forget(mut self) {
+        self.name = None;
+    }
+}
+
+impl Drop for DeferredName {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take() {
+            discard(self.device, Discarded::Name(name));
+        }
+    }
+}
+
 /// Closes `fd`, a file on `device`: on a closing thread if a [`Closer`] exists, otherwise at once. Takes no lock.
 pub(crate) fn close(device: u64, fd: OwnedFd) {
+    discard(device, Discarded::Fd(fd));
+}
+
+fn discard(device: u64, discarded: Discarded) {
     if QUEUE.users.load(Ordering::Relaxed) == 0 {
-        return drop(fd);
+        return discarded.finish();
     }
     QUEUE.unclosed.fetch_add(1, Ordering::SeqCst);
-    QUEUE.arrived.push((device, fd));
+    QUEUE.arrived.push((device, discarded));
     QUEUE.wake_one();
 }
 
@@ -170,7 +222,7 @@ impl Queue {
     }
 
     /// Takes all descriptors of one device that no thread is busy with.
-    fn take(&self) -> Option<(u64, Vec<OwnedFd>)> {
+    fn take(&self) -> Option<(u64, Vec<Discarded>)> {
         let mut pending = lock(&self.pending);
         while let Some((device, fd)) = self.arrived.pop() {
             pending.entry(device).or_default().fds.push(fd);
@@ -187,9 +239,9 @@ impl Queue {
         Some((device, fds))
     }
 
-    fn close(&self, device: u64, fds: Vec<OwnedFd>) {
+    fn close(&self, device: u64, fds: Vec<Discarded>) {
         let count = fds.len();
-        drop(fds);
+        fds.into_iter().for_each(Discarded::finish);
         let mut pending = lock(&self.pending);
         if let Some(mine) = pending.get_mut(&device) {
             mine.busy = false;

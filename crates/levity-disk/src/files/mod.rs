@@ -1,10 +1,12 @@
-//! Files, directories and roots: opening beneath a root, system calls that do not block, closing in threads.
+//! Files, directories and roots: opening and changing beneath a root, system calls that do not block, closing in threads.
 
 mod atime;
 pub(crate) mod closer;
+pub(crate) mod create;
 mod crossing;
 mod direct;
 mod inline;
+pub(crate) mod link;
 pub(crate) mod listing;
 mod meta;
 mod mounts;
@@ -15,9 +17,11 @@ pub(crate) mod read;
 mod resolver;
 mod root;
 mod spool;
+mod temporary;
 pub(crate) mod unlink;
 mod variant;
 mod watch;
+pub(crate) mod write;
 
 pub use closer::unclosed;
 pub(crate) use crossing::{KnownDevices, OtherDevice};
@@ -31,5 +35,6 @@ pub use probe::FileSystem;
 pub use resolver::{Symlinks, left_root};
 pub use root::Root;
 pub use spool::Spool;
+pub use temporary::TEMPORARY_PREFIX;
 pub use variant::accept_variant;
 pub use watch::{Watch, WatchStats, Watcher};

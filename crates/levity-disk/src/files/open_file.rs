@@ -3,17 +3,19 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::fs::{Advice, OFlags};
 use rustix::io::Errno;
 
 use super::atime;
-use super::closer::DeferredFd;
+use super::closer::{DeferredFd, DeferredName};
 use super::direct::DirectFile;
 use super::meta::Meta;
 use super::resolver::Resolver;
+use super::temporary::TemporaryName;
+use crate::thread::lock;
 
 /// Larger files, in bytes, are opened with `POSIX_FADV_RANDOM`: the server decides itself which chunk comes
 /// next, and the kernel's readahead window (up to 8 MiB per open file) would only evict other files.
@@ -39,7 +41,37 @@ pub struct OpenFile {
     /// The inner `None`: `O_DIRECT` is not available.
     direct: OnceLock<Option<DirectFile>>,
     direct_refused: AtomicBool,
-    spooled: bool,
+    /// `None` for a file that was opened to be read only.
+    writing: Option<Box<Writing>>,
+    /// See [`OpenFile::sync_error`].
+    sync_error: OnceLock<Errno>,
+}
+
+/// The state of a file that is open for writing.
+#[derive(Debug)]
+pub(super) struct Writing {
+    /// Where the next append starts, in bytes.
+    end: AtomicU64,
+    /// The name that the file has until it is linked. Only threads that may block take the lock.
+    temporary: Mutex<Option<DeferredName>>,
+}
+
+impl Writing {
+    /// The end is at `end` or beyond.
+    pub(super) fn reach(&self, end: u64) {
+        self.end.fetch_max(end, Ordering::Relaxed);
+    }
+
+    /// Moves the end by `len`, and returns where it was.
+    pub(super) fn reserve(&self, len: u64) -> u64 {
+        self.end.fetch_add(len, Ordering::Relaxed)
+    }
+
+    /// Moves the end back to `offset`, if nobody has moved it since it was moved there by `len`.
+    pub(super) fn give_back(&self, offset: u64, len: u64) {
+        let (now, order) = (offset.wrapping_add(len), Ordering::Relaxed);
+        let _ = self.end.compare_exchange(now, offset, order, order);
+    }
 }
 
 /// The calls on an open file that do not block.
@@ -74,25 +106,73 @@ impl OpenFile {
             has_random_advice: AtomicBool::new(false),
             direct: OnceLock::new(),
             direct_refused: AtomicBool::new(false),
-            spooled: false,
+            writing: None,
+            sync_error: OnceLock::new(),
         }
     }
 
-    /// A file that was just created without a name. It is read by threads and through the page cache, where
+    /// A file that was opened for reading and writing. It is read by threads and through the page cache, where
     /// the bytes are that have not been written back yet.
-    pub(super) fn spooled(fd: OwnedFd, atime: atime::Policy) -> io::Result<OpenFile> {
+    pub(super) fn written(fd: OwnedFd, atime: atime::Policy) -> io::Result<OpenFile> {
         let meta = Meta::from(rustix::fs::fstat(&fd)?);
+        let writing = Writing {
+            end: AtomicU64::new(meta.size),
+            temporary: Mutex::new(None),
+        };
         Ok(OpenFile {
             has_nonblock_flag: AtomicBool::new(false),
             direct_refused: AtomicBool::new(true),
-            spooled: true,
+            writing: Some(Box::new(writing)),
             ..OpenFile::new(fd, meta, atime)
         })
     }
 
     /// Whether the file may be written to while it is open.
-    pub(crate) fn is_spooled(&self) -> bool {
-        self.spooled
+    pub(crate) fn is_written(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Where the next append starts, in bytes; 0 for a file that is not open for writing.
+    pub(crate) fn end(&self) -> u64 {
+        let end = |writing: &Writing| writing.end.load(Ordering::Relaxed);
+        self.writing.as_deref().map_or(0, end)
+    }
+
+    /// The state of a file that is open for writing. EBADF for any other.
+    pub(super) fn writing(&self) -> Result<&Writing, Errno> {
+        self.writing.as_deref().ok_or(Errno::BADF)
+    }
+
+    /// The file has `name`, and loses it with the last reference to this file, unless it gets another before.
+    pub(super) fn set_temporary(&mut self, name: TemporaryName) {
+        if let Some(writing) = &mut self.writing {
+            let name = DeferredName::new(name, self.meta.device);
+            writing.temporary = Mutex::new(Some(name));
+        }
+    }
+
+    /// Calls `to_final` with the temporary name, if the file has one, which is gone if that succeeds.
+    pub(super) fn link_temporary(
+        &self,
+        to_final: impl FnOnce(&TemporaryName) -> Result<(), Errno>,
+    ) -> Option<Result<(), Errno>> {
+        let mut temporary = lock(&self.writing.as_ref()?.temporary);
+        let linked = to_final(temporary.as_ref()?.name());
+        if linked.is_ok() {
+            temporary.take().into_iter().for_each(DeferredName::forget);
+        }
+        Some(linked)
+    }
+
+    /// The error of the first sync that failed: what was written then may be lost, and the kernel does not report it
+    /// again.
+    pub(crate) fn sync_error(&self) -> Option<Errno> {
+        self.sync_error.get().copied()
+    }
+
+    /// Records that a sync has failed.
+    pub(super) fn sync_failed(&self, errno: Errno) {
+        let _first = self.sync_error.set(errno);
     }
 
     /// The metadata from the open, or from after its first bytes were read.

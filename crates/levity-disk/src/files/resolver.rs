@@ -115,10 +115,22 @@ impl Resolver {
         if matches!(&bytes[leaf..], b"" | b"." | b"..") {
             return Err(Errno::ISDIR.into());
         }
-        let flags = HANDLE | OFlags::DIRECTORY;
-        let parent = settled(|| self.openat2(&directory, flags, NO_LINKS))?;
+        let parent = self.directory_at(&directory)?;
         let leaf = CStr::from_bytes_with_nul(&name.to_bytes_with_nul()[leaf..]);
         Ok((parent, leaf.expect("the end of a name with its zero")))
+    }
+
+    /// Opens the directory `path`, without following symbolic links and never outside the root. Blocks.
+    ///
+    /// # Errors
+    /// ELOOP if a link is on the way, EXDEV if the path leaves the root, ENOTDIR, ENOENT.
+    pub(super) fn folder(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        self.directory_at(self.name(path)?)
+    }
+
+    fn directory_at(&self, name: &CStr) -> Result<OwnedFd, Errno> {
+        let flags = HANDLE | OFlags::DIRECTORY;
+        settled(|| self.openat2(name, flags, NO_LINKS))
     }
 
     pub(super) fn openat2(

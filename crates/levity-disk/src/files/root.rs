@@ -38,7 +38,7 @@ pub struct Root {
     /// The kernel supports `RESOLVE_CACHED`, and the file system answers from memory.
     cached: bool,
     /// When reads update the access time of a file that was opened without `O_NOATIME`.
-    atime: atime::Policy,
+    pub(super) atime: atime::Policy,
     /// The mounts beneath it.
     mounts: Beneath,
 }
@@ -143,6 +143,12 @@ impl Root {
     pub(crate) fn device_of(&self, path: &CStr) -> u64 {
         let mount = self.mounts.device(&self.path, path.to_bytes());
         mount.unwrap_or(self.resolver.device)
+    }
+
+    /// Bytes that this user can still write to the file system of the root. Blocks.
+    pub(crate) fn free_space(&self) -> io::Result<u64> {
+        let system = rustix::fs::fstatvfs(&self.resolver.directory)?;
+        Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
     /// The file system of the root.

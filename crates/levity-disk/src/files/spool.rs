@@ -1,28 +1,27 @@
 //! Files without a name, for data that does not fit into memory: written, read back and freed.
 
-use std::ffi::CString;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 
 use super::atime;
+use super::create::{self, NEW};
 use super::meta::Meta;
 use super::open_file::OpenFile;
+use super::temporary;
 
 /// No other user may open the file, through `/proc` or by the name that it may have for a moment.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-const READ_AND_WRITE: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
+/// The start of the name that a file may have for a moment.
+const PREFIX: &str = ".levity-spool-";
 
-/// Attempts to find a free name. Names have 64 random bits: a taken one was taken on purpose.
-const NAMES_MAX: usize = 8;
-
-/// A directory in which [`Op::Create`](crate::Op::Create) creates files without a name.
+/// A directory in which [`NewFile::Spooled`](crate::NewFile::Spooled) creates files without a name.
 #[derive(Debug)]
 pub struct Spool {
     path: PathBuf,
@@ -70,7 +69,7 @@ impl Spool {
             true => without_name(&self.directory),
             false => with_name(&self.directory),
         };
-        OpenFile::spooled(fd?, self.atime)
+        OpenFile::written(fd?, self.atime)
     }
 }
 
@@ -78,40 +77,22 @@ impl Spool {
 fn is_nameless(directory: &OwnedFd) -> Result<bool, Errno> {
     match without_name(directory) {
         Ok(_) => Ok(true),
-        // EISDIR: the kernel does not know the flag.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR) => with_name(directory).map(|_| false),
+        Err(errno) if create::is_unsupported(errno) => with_name(directory).map(|_| false),
         Err(errno) => Err(errno),
     }
 }
 
 fn without_name(directory: impl AsFd) -> Result<OwnedFd, Errno> {
     // EXCL: it cannot be linked to a name later either.
-    let flags = READ_AND_WRITE | OFlags::TMPFILE | OFlags::EXCL;
-    retry_on_intr(|| rustix::fs::openat(&directory, c".", flags, MODE))
+    create::without_name(directory, OFlags::EXCL, MODE)
 }
 
 /// If the process is killed between the two calls, an empty file is left.
 fn with_name(directory: impl AsFd) -> Result<OwnedFd, Errno> {
-    let flags = READ_AND_WRITE | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-    let mut taken = Errno::EXIST;
-    for _ in 0..NAMES_MAX {
-        let name = name();
-        match retry_on_intr(|| rustix::fs::openat(&directory, &name, flags, MODE)) {
-            Ok(fd) => {
-                rustix::fs::unlinkat(&directory, &name, AtFlags::empty())?;
-                return Ok(fd);
-            }
-            Err(errno @ Errno::EXIST) => taken = errno,
-            Err(errno) => return Err(errno),
-        }
-    }
-    Err(taken)
-}
-
-fn name() -> CString {
-    // Each state has keys of its own, made from the system's random bytes.
-    let number = RandomState::new().build_hasher().finish();
-    CString::new(format!(".levity-spool-{number:016x}")).expect("no zero byte in it")
+    let open = |name: &CStr| rustix::fs::openat(&directory, name, NEW, MODE);
+    let (name, fd) = temporary::find(PREFIX, open)?;
+    rustix::fs::unlinkat(&directory, &name, AtFlags::empty())?;
+    Ok(fd)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Removing the name of a file that is open.
+//! Removing the names of files.
 //!
 //! When its name is to be removed, the path may lead to another file: a directory on the way was replaced by
 //! a symbolic link, or the name was given to another file. So the parent is opened first, beneath the root
@@ -19,26 +19,36 @@ use super::meta::{Kind, Meta};
 use super::open_file::OpenFile;
 use super::root::Root;
 
-/// Removes the name `path` beneath `root`, if it is a name of `file`. Blocks.
-pub(crate) fn unlink(root: &Root, path: &CStr, file: &OpenFile) -> io::Result<()> {
-    check_kind(file)?;
+/// Removes the name `path` beneath `root`, if it is a name of `file`, or without a `file` of any regular file. Blocks.
+pub(crate) fn unlink(root: &Root, path: &CStr, file: Option<&OpenFile>) -> io::Result<()> {
+    if let Some(file) = file {
+        check_kind(file)?;
+    }
     let (parent, name) = root.resolver.parent(path)?;
     let there = Meta::from(rustix::fs::statat(
         &parent,
         name,
         AtFlags::SYMLINK_NOFOLLOW,
     )?);
-    if (there.device, there.inode) != (file.meta.device, file.meta.inode) {
-        return Err(Errno::STALE.into());
+    match file {
+        Some(file) if (there.device, there.inode) != (file.meta.device, file.meta.inode) => {
+            return Err(Errno::STALE.into());
+        }
+        Some(_) => {}
+        None => regular(there.kind)?,
     }
     Ok(retry_on_intr(|| {
         rustix::fs::unlinkat(&parent, name, AtFlags::empty())
     })?)
 }
 
-/// Fails unless `file` is a regular file, whose name may be removed.
+/// Fails unless `file` is a regular file, whose name may be changed.
 pub(crate) fn check_kind(file: &OpenFile) -> Result<(), Errno> {
-    match file.meta.kind {
+    regular(file.meta.kind)
+}
+
+fn regular(kind: Kind) -> Result<(), Errno> {
+    match kind {
         Kind::Regular => Ok(()),
         Kind::Directory => Err(Errno::ISDIR),
         Kind::Other => Err(Errno::INVAL),

@@ -14,7 +14,7 @@ pub struct Completion {
     pub result: io::Result<Done>,
     /// Time spent waiting for a slot of the device and for a thread.
     pub queued: Duration,
-    /// Time spent in the kernel, opening and reading.
+    /// Time spent in the kernel.
     pub service: Duration,
     /// Whether the bytes were read past the page cache.
     pub direct: bool,
@@ -39,6 +39,14 @@ impl Completion {
             _ => None,
         }
     }
+
+    /// The number of bytes that the job has written.
+    pub(crate) fn written(&self) -> Option<usize> {
+        match &self.result {
+            Ok(Done::Written(len) | Done::Appended { len, .. }) => Some(*len),
+            _ => None,
+        }
+    }
 }
 
 /// The outcome of an [`Op`](crate::Op).
@@ -57,14 +65,26 @@ pub enum Done {
     Read(Ready, Meta),
     /// Outcome of [`Op::List`](crate::Op::List).
     Listed(Listing),
-    /// Outcome of [`Op::Create`](crate::Op::Create). The `meta` is that of the empty file.
+    /// Outcome of [`Change::Create`](crate::Change::Create). The `meta` is from the open: of a new file, that of an
+    /// empty one.
     Created(Arc<OpenFile>),
-    /// Outcome of [`Op::Write`](crate::Op::Write): the number of bytes, always all of them.
+    /// Outcome of [`Change::Write`](crate::Change::Write): the number of bytes, always all of them.
     Written(usize),
+    /// Outcome of [`Change::Append`](crate::Change::Append).
+    Appended {
+        /// Where the bytes are, in bytes from the start of the file.
+        offset: u64,
+        /// The number of bytes, always all of them.
+        len: usize,
+    },
+    /// Outcome of [`Change::Sync`](crate::Change::Sync).
+    Synced,
+    /// Outcome of the other changes.
+    Changed,
+    /// Outcome of [`Op::FreeSpace`](crate::Op::FreeSpace), in bytes.
+    FreeSpace(u64),
     /// Outcome of [`Op::CheckRoot`](crate::Op::CheckRoot): the new root, if the path leads elsewhere now.
     RootChecked(Option<Arc<Root>>),
-    /// Outcome of [`Op::Unlink`](crate::Op::Unlink).
-    Unlinked,
 }
 
 /// The outcome of an open.
@@ -84,7 +104,7 @@ pub struct Opened {
     /// or [`Ready::PageCache`].
     pub stable: bool,
     /// After [`Lookup::Consume`](crate::Lookup::Consume): why the name could not be removed, if it could not.
-    /// The errors are those of [`Op::Unlink`](crate::Op::Unlink).
+    /// The errors are those of [`Change::Unlink`](crate::Change::Unlink).
     pub not_removed: Option<io::Error>,
 }
 

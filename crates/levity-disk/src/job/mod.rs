@@ -1,5 +1,6 @@
 //! A job: an operation on a disk, how it is to be done, and who gets its outcome.
 
+mod change;
 mod completion;
 mod error;
 mod op;
@@ -7,6 +8,7 @@ mod ready;
 
 use std::fmt;
 
+pub use change::{Change, NewFile};
 pub use completion::{Completion, Done, Opened};
 pub(crate) use error::Refusal;
 pub use error::{is_dead, is_full};
@@ -52,7 +54,8 @@ impl fmt::Debug for Job {
 pub enum Class {
     /// Opens, listings and first chunks: the client has received nothing yet.
     First,
-    /// Later chunks: the client is already receiving. Writes: it is still sending.
+    /// Later chunks: the client is already receiving. Writes: it is still sending. Also what no client waits for,
+    /// such as a sync.
     Later,
     /// Read-ahead: nobody waits for the chunk yet. A prefetch is never queued. If it cannot start at once
     /// without delaying a job of another class, it is refused ([`is_full`]). A job that asks for the same

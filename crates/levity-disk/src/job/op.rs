@@ -3,7 +3,8 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use crate::files::{OpenFile, Root, Spool};
+use super::change::Change;
+use crate::files::{OpenFile, Root};
 use crate::memory::span;
 
 /// An operation: one trip to the disk.
@@ -29,44 +30,13 @@ pub enum Op {
         /// Bound on the names returned; `Listing::truncated` tells whether there were more.
         entries_max: usize,
     },
-    /// Creates a file without a name, to be written and read. The kernel frees it when its last descriptor
-    /// is closed, even if the process crashes.
-    Create {
-        /// Where.
-        spool: Arc<Spool>,
-    },
-    /// Writes all of `bytes` at `offset`, into the page cache. An error of the device when the kernel later
-    /// writes the pages back is not reported.
-    ///
-    /// Operations on one file run concurrently and in any order: to read what was written, or to write in
-    /// sequence, wait for the completion in between. That also bounds the memory of writes, which bring
-    /// their own. Nobody who holds a [`Buffer`](crate::Buffer) may wait for a write: it may be queued behind
-    /// a read that waits for memory. After an error the content from `offset` on is undefined.
-    Write {
-        /// A file of [`Op::Create`]; the operation holds it until its completion.
-        file: Arc<OpenFile>,
-        /// In bytes from the start of the file.
-        offset: u64,
-        /// Held until the completion. As large as a chunk, 64 to 256 KiB: devices are shared by bytes, and
-        /// a write is not interrupted.
-        bytes: Arc<Vec<u8>>,
-    },
-    /// Removes the name `path` beneath `root`, if it is a name of `file`. ENOENT: there is no such name;
-    /// ESTALE: it is another file; ELOOP: a symbolic link is on the way; EISDIR or EINVAL: `file` is not a
-    /// regular file.
-    ///
-    /// Like any job, it is dropped when nobody waits for it as it starts. If the name has to go whatever
-    /// becomes of the client, use a reply that is always awaited.
-    ///
-    /// A name that is given to another file between the check and the removal is removed all the same.
-    /// Whoever can do that could have removed the name too: both need write access to the directory.
-    Unlink {
-        /// The directory that the path may not leave. No link is followed, whatever the root allows.
+    /// Changes a file or a name.
+    Change(Change),
+    /// Asks how many bytes this user can still write to the file system of a root (`fstatvfs`: `f_bavail`, without the
+    /// blocks that are reserved for the superuser). Performed in the pool under every engine.
+    FreeSpace {
+        /// The root.
         root: Arc<Root>,
-        /// Relative, without a leading slash.
-        path: CString,
-        /// The file that was opened there. While it is open, its inode number is not reused.
-        file: Arc<OpenFile>,
     },
     /// Resolves again the path by which `root` was opened, and opens the root anew if the path leads
     /// elsewhere now: a symbolic link was switched, or a directory replaced. Charged to the root's device.
@@ -102,12 +72,12 @@ pub enum Lookup {
     /// that an application hands over.
     Fresh,
     /// As `Fresh`; in addition no symbolic link may be on the way (ELOOP), and the file must be a regular
-    /// one (EISDIR, EINVAL). For files that are to be removed by [`Op::Unlink`]. Such files were mostly
+    /// one (EISDIR, EINVAL). For files that are to be removed by [`Change::Unlink`]. Such files were mostly
     /// written a moment ago: read them with [`Direct::Never`](crate::Direct::Never), as a read past the
     /// page cache would wait for the write-back.
     NoSymlinks,
     /// As `NoSymlinks`, and the name is removed as soon as the file is open, on the same trip, as
-    /// [`Op::Unlink`] does. If a later step fails, the file is gone.
+    /// [`Change::Unlink`] does. If a later step fails, the file is gone.
     Consume,
 }
 
@@ -141,18 +111,14 @@ impl Op {
         match self {
             Op::Open(open) => open.first.map_or(0, |first| span(first.offset, first.len)),
             Op::Read { offset, len, .. } => span(*offset, *len),
-            Op::List { .. }
-            | Op::Create { .. }
-            | Op::Write { .. }
-            | Op::Unlink { .. }
-            | Op::CheckRoot { .. } => 0,
+            Op::List { .. } | Op::Change(_) | Op::FreeSpace { .. } | Op::CheckRoot { .. } => 0,
         }
     }
 
     /// Bytes that the device has to transfer.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Op::Write { bytes, .. } => bytes.len(),
+            Op::Change(change) => change.bytes(),
             _ => self.memory(),
         }
     }
@@ -161,12 +127,23 @@ impl Op {
     pub(crate) fn device(&self) -> u64 {
         match self {
             Op::Open(open) => open.root.device_of(&open.path),
-            Op::Read { file, .. } | Op::Write { file, .. } | Op::Unlink { file, .. } => {
-                file.meta.device
-            }
+            Op::Read { file, .. } => file.meta.device,
             Op::List { directory, .. } => directory.meta.device,
-            Op::Create { spool } => spool.device(),
-            Op::CheckRoot { root } => root.device(),
+            Op::Change(change) => change.device(),
+            Op::FreeSpace { root } | Op::CheckRoot { root } => root.device(),
+        }
+    }
+
+    /// Whether the pool performs it under every engine.
+    pub(crate) fn is_for_the_pool(&self) -> bool {
+        matches!(self, Op::Change(_) | Op::FreeSpace { .. })
+    }
+
+    /// The file of a [`Change::Sync`].
+    pub(crate) fn synced(&self) -> Option<&Arc<OpenFile>> {
+        match self {
+            Op::Change(Change::Sync { file }) => Some(file),
+            _ => None,
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Only the processor time of this process is known. Other processes of the group may still use the quota up.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -34,8 +35,8 @@ pub(super) const JOBS_MAX: usize = 2;
 /// The interval at which the quota is read again: it may be changed while the process runs.
 const READ_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The quota of the process.
-pub(super) struct CpuQuota {
+/// The CPU quota of the process's control group, and what is left of it.
+pub struct CpuQuota {
     is_limited: AtomicBool,
     is_used_up: AtomicBool,
     account: Mutex<Account>,
@@ -55,7 +56,7 @@ struct Account {
 
 impl CpuQuota {
     /// The quota of this process. Blocks, as [`CpuQuota::read`].
-    pub(super) fn of_process() -> CpuQuota {
+    pub fn of_process() -> CpuQuota {
         let quota = CpuQuota {
             is_limited: AtomicBool::new(false),
             is_used_up: AtomicBool::new(false),
@@ -66,7 +67,7 @@ impl CpuQuota {
     }
 
     /// Reads the quota again if that is due. Reads files below `/proc` and `/sys/fs/cgroup`: not for event loops.
-    pub(super) fn refresh(&self) {
+    pub fn refresh(&self) {
         if lock(&self.account).read_at.elapsed() >= READ_INTERVAL {
             self.read();
         }
@@ -94,13 +95,13 @@ impl CpuQuota {
         }
     }
 
-    /// Whether only [`JOBS_MAX`] jobs per device may be in flight.
-    pub(super) fn is_used_up(&self) -> bool {
+    /// Whether the process has used more than its share of the quota, as of the last [look](CpuQuota::look).
+    pub fn is_used_up(&self) -> bool {
         self.is_used_up.load(Ordering::Relaxed)
     }
 
     /// Looks at the clock of the process, unless that was done a moment ago. Takes about 2 us; does not block.
-    pub(super) fn look(&self) {
+    pub fn look(&self) {
         if !self.is_limited.load(Ordering::Relaxed) {
             return;
         }
@@ -113,6 +114,15 @@ impl CpuQuota {
             let is_used_up = account.update(now, used());
             self.is_used_up.store(is_used_up, Ordering::Relaxed);
         }
+    }
+}
+
+impl fmt::Debug for CpuQuota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuQuota")
+            .field("is_limited", &self.is_limited)
+            .field("is_used_up", &self.is_used_up)
+            .finish_non_exhaustive()
     }
 }
 

@@ -13,6 +13,7 @@ use super::liveness::Liveness;
 use super::outage::OutageLog;
 use super::shared_job::SharedJob;
 use super::submissions::PendingJob;
+use super::syncs::Syncs;
 use crate::job::{Class, Op};
 
 /// The maximum of jobs of class `First` in a row while a job of class `Later` waits.
@@ -34,6 +35,7 @@ pub(super) struct DeviceQueue {
     later_jobs: FairQueue<Arc<SharedJob>>,
     /// All operations that wait or are in flight, by [`join_key`].
     by_join_key: HashMap<u64, Vec<Arc<SharedJob>>>,
+    syncs: Syncs,
     in_flight: usize,
     /// In-flight jobs of class `First`.
     first_in_flight: usize,
@@ -67,6 +69,7 @@ impl DeviceQueue {
             first_jobs: FairQueue::default(),
             later_jobs: FairQueue::default(),
             by_join_key: HashMap::new(),
+            syncs: Syncs::default(),
             in_flight: 0,
             first_in_flight: 0,
             bytes_in_flight: 0,
@@ -83,7 +86,16 @@ impl DeviceQueue {
     }
 
     pub(super) fn queued(&self) -> usize {
+        self.waiting_for_a_slot() + self.syncs.held()
+    }
+
+    fn waiting_for_a_slot(&self) -> usize {
         self.first_jobs.len() + self.later_jobs.len()
+    }
+
+    /// Whether a job has to wait for another that is in flight: a sync of the same file.
+    pub(super) fn must_wait(&self, op: &Op) -> bool {
+        self.syncs.is_in_flight(op)
     }
 
     /// In-flight jobs of the classes `Later` and `Prefetch`.
@@ -121,14 +133,22 @@ impl DeviceQueue {
         self.liveness.is_hopeless(now, self.has_room(0))
     }
 
+    /// Whether a sync of the same file waits.
+    pub(super) fn has_waiting_sync(&self, op: &Op) -> bool {
+        self.syncs.waiting(op).is_some()
+    }
+
     /// Lets a job join an operation that covers what it asks for. Not on a dead device, where the job would
-    /// only wait for that operation.
+    /// only wait for that operation; except for a sync, which would have to wait for it in any case.
     pub(super) fn join(
         &self,
         mut pending: PendingJob,
         open_age_max: Duration,
         joined_max: usize,
     ) -> Result<(), PendingJob> {
+        if let Some(sync) = self.syncs.waiting(&pending.job.op) {
+            return sync.join_sync(pending, joined_max);
+        }
         let jobs = self.by_join_key.get(&join_key(&pending.job.op));
         let Some(jobs) = jobs.filter(|_| !self.liveness.is_dead()) else {
             return Err(pending);
@@ -144,15 +164,22 @@ impl DeviceQueue {
 
     pub(super) fn push(&mut self, job: Arc<SharedJob>) {
         self.register(&job);
+        if !self.syncs.hold(&job) {
+            self.enqueue(job);
+        }
+        self.publish();
+    }
+
+    fn enqueue(&mut self, job: Arc<SharedJob>) {
         let (stream, len) = (job.stream, job.op.bytes());
         self.queue(job.class).push(stream, len, job);
-        self.publish();
     }
 
     /// From now on other jobs can join `job`.
     pub(super) fn register(&mut self, job: &Arc<SharedJob>) {
         let jobs = self.by_join_key.entry(join_key(&job.op)).or_default();
         jobs.push(Arc::clone(job));
+        self.syncs.register(job);
     }
 
     fn unregister(&mut self, job: &Arc<SharedJob>) {
@@ -162,6 +189,9 @@ impl DeviceQueue {
             if jobs.is_empty() {
                 self.by_join_key.remove(&key);
             }
+        }
+        if let Some(held) = self.syncs.unregister(job) {
+            self.enqueue(held);
         }
     }
 
@@ -215,6 +245,7 @@ impl DeviceQueue {
     /// Records that the engine gets `job`.
     pub(super) fn started(&mut self, job: &Arc<SharedJob>, now: Instant) {
         job.started(now);
+        self.syncs.started(job);
         self.liveness.started(now);
         self.in_flight += 1;
         self.first_in_flight += usize::from(job.class == Class::First);
@@ -239,7 +270,7 @@ impl DeviceQueue {
             latency: job.latency(now),
             bytes: job.delivered(),
             // While it is used up, the depth does not hold jobs back.
-            saturated: self.queued() > 0 && !self.cpu_quota.is_used_up(),
+            saturated: self.waiting_for_a_slot() > 0 && !self.cpu_quota.is_used_up(),
             run_queue_wait,
         };
         self.depth.completed(now, sample);
@@ -276,6 +307,7 @@ impl DeviceQueue {
             .first_jobs
             .drain()
             .chain(self.later_jobs.drain())
+            .chain(self.syncs.take_held())
             .collect();
         all.iter().for_each(|job| self.unregister(job));
         self.publish();
@@ -286,9 +318,10 @@ impl DeviceQueue {
 /// A number that is the same for all operations on one file or one name. Not unique.
 fn join_key(op: &Op) -> u64 {
     match op {
-        Op::Read { file, .. } | Op::Write { file, .. } | Op::Unlink { file, .. } => file.meta.inode,
+        Op::Read { file, .. } => file.meta.inode,
         Op::List { directory, .. } => directory.meta.inode,
-        Op::Create { spool } => spool.device(),
+        Op::Change(change) => change.file().map_or(0, |file| file.meta.inode),
+        Op::FreeSpace { root } => root.device(),
         Op::CheckRoot { root } => Arc::as_ptr(root).addr() as u64,
         Op::Open(open) => {
             let mut hasher = DefaultHasher::new();

@@ -119,12 +119,17 @@ impl DeviceQueues {
             Ok(()) => return Admission::Joined,
             Err(pending) => pending,
         };
-        let (bytes, memory) = (pending.job.op.bytes(), pending.job.op.memory());
+        let op = &pending.job.op;
+        let (bytes, memory) = (op.bytes(), op.memory());
         let starts = match pending.job.class {
-            Class::First => queue.queued() == 0 && queue.has_slot(bytes),
+            // It has not joined because too many have.
+            _ if queue.has_waiting_sync(op) => return Admission::Refused(pending, Refusal::Full),
+            Class::First => queue.queued() == 0 && queue.has_slot(bytes) && !queue.must_wait(op),
             Class::Later => false,
             Class::Prefetch
-                if queue.has_slot_for_prefetch(bytes) && leaves_half(&self.budget, memory) =>
+                if queue.has_slot_for_prefetch(bytes)
+                    && !queue.must_wait(op)
+                    && leaves_half(&self.budget, memory) =>
             {
                 true
             }

@@ -1,4 +1,4 @@
-//! A queue that is fair in bytes between connections.
+//! A queue that is fair in cost between connections: in bytes for a disk, in time for other work.
 //!
 //! First come, first served would give a connection that reads large chunks many times the throughput of one
 //! that reads small ones. Deficit round robin, the usual answer, forgets a connection that has nothing queued,
@@ -9,15 +9,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Lower bound on the cost of a job, in bytes: a job that reads nothing is work too.
+/// Lower bound on the cost of a job, in bytes or nanoseconds: a job that reads nothing is work too.
 const COST_MIN: u64 = 4096;
 
 /// Clocks that are kept in addition to those of queued jobs before obsolete ones are dropped.
 const CLOCKS_SPARE: usize = 64;
 
-/// The queue.
+/// A queue that is fair between connections by the cost of their jobs (start-time fair queueing).
 #[derive(Debug)]
-pub(super) struct FairQueue<T> {
+pub struct FairQueue<T> {
     /// Each with its cost; by virtual start time, then by arrival.
     jobs: BTreeMap<(u64, u64), (T, u64)>,
     /// The virtual start time of the next job of each connection, unless it has passed.
@@ -39,10 +39,11 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    pub(super) fn push(&mut self, stream: u64, bytes: usize, job: T) {
+    /// Adds a job of the connection `stream` that costs so many bytes, or so many nanoseconds.
+    pub fn push(&mut self, stream: u64, cost: usize, job: T) {
         let clock = self.clocks.entry(stream).or_insert(0);
         let start = self.now.max(*clock);
-        let cost = COST_MIN.max(bytes as u64);
+        let cost = COST_MIN.max(cost as u64);
         *clock = start + cost;
         self.arrivals += 1;
         self.jobs.insert((start, self.arrivals), (job, cost));
@@ -67,7 +68,8 @@ impl<T> FairQueue<T> {
         self.jobs.first_key_value().map(|(_, (job, _))| job)
     }
 
-    pub(super) fn pop(&mut self) -> Option<T> {
+    /// Takes the job whose turn it is.
+    pub fn pop(&mut self) -> Option<T> {
         let sharing = self.jobs.len() as u64;
         let ((start, _), (job, cost)) = self.jobs.pop_first()?;
         // Half of each stream's share: rather late than early, or streams with small jobs would lose their
@@ -79,6 +81,11 @@ impl<T> FairQueue<T> {
             self.clocks.clear();
         }
         Some(job)
+    }
+
+    /// Whether there are no jobs.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -8,7 +8,7 @@
 //! for the owner and the threads of the engines, which free slots and fill them.
 //!
 //! A job waits in the queue of its device until the device has a slot ([`depth`]) and its memory is there,
-//! or joins another job that reads the same ([`shared_job`]). First chunks go before later ones, but one
+//! or joins another job that reads the same ([`shared_job`]) or syncs the same file ([`syncs`]). First chunks go before later ones, but one
 //! job in four is a later chunk if any waits. Within a class connections take turns by bytes
 //! ([`fair_queue`]). No job overtakes one that waits for memory: devices whose next job lacks memory queue
 //! for it, and freed bytes go to the first. So every job gets its turn, as long as clients release the
@@ -37,6 +37,7 @@ mod liveness;
 mod outage;
 mod shared_job;
 mod submissions;
+mod syncs;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +48,9 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 pub(crate) use bounds::{Bounds, DepthPolicy};
+pub use cpu_quota::CpuQuota;
 pub(crate) use depth::DEPTH_MAX;
+pub use fair_queue::FairQueue;
 pub use outage::{Outage, Stage};
 
 use crate::engine::{Engines, InFlightJob, WorkItem};
@@ -56,7 +59,6 @@ use crate::job::{Class, Completion, EngineId, Job, Op, ReadOptions, Refusal};
 use crate::memory::{Budget, Reservation};
 use crate::stats::{self, Counters, Stats};
 use crate::thread::{lock, usage};
-use cpu_quota::CpuQuota;
 use device_load::{DeviceLoads, LoadGuard};
 use device_queues::{Admission, DeviceQueues, Overdue};
 use direct_policy::DirectPolicy;
@@ -230,7 +232,7 @@ impl Scheduler {
             return self.refuse(job, Errno::INVAL.into());
         }
         let pending = PendingJob::new(job);
-        if self.blocks_on_loop(pending.job.options) {
+        if self.starts_at_once(&pending.job) {
             return self.admit(pending);
         }
         if let Err((pending, why)) = self.submissions.push(pending) {
@@ -241,13 +243,17 @@ impl Scheduler {
     /// Starts a job, lets it join another one, or puts it in the queue of its device.
     fn admit(self: &Arc<Self>, mut pending: PendingJob) {
         let device = pending.device();
-        let starts_at_once = self.blocks_on_loop(pending.job.options);
+        let starts_at_once = self.starts_at_once(&pending.job);
+        let is_sync = pending.job.op.synced().is_some();
         let open_age_max = self.open_age_max();
         let admission = self.lock().admit(pending, starts_at_once, open_age_max);
         match admission {
             Admission::Start(job, memory) => self.start(job, memory),
             Admission::Queued => self.pump(Some(device)),
-            Admission::Joined => stats::add(&self.counters.coalesced, 1),
+            Admission::Joined => {
+                stats::add(&self.counters.coalesced, 1);
+                stats::add(&self.counters.syncs_shared, u64::from(is_sync));
+            }
             Admission::Refused(pending, why) => self.refuse_submission(pending, why),
         }
     }
@@ -305,6 +311,11 @@ impl Scheduler {
             }
             _ => None,
         }
+    }
+
+    /// Whether the submitting thread performs the job before it returns.
+    fn starts_at_once(&self, job: &Job) -> bool {
+        self.blocks_on_loop(job.options) && !job.op.is_for_the_pool()
     }
 
     fn blocks_on_loop(&self, options: ReadOptions) -> bool {
@@ -409,6 +420,7 @@ impl Scheduler {
             canceled: stats::get(&counters.canceled),
             full: stats::get(&counters.full),
             coalesced: stats::get(&counters.coalesced),
+            syncs_shared: stats::get(&counters.syncs_shared),
             dead: stats::get(&counters.dead),
         }
     }

@@ -5,8 +5,8 @@
 //! the disk sees one read. When the operation is done, all jobs are answered, with the same bytes. If it is given up because the device is dead, those of class `Later` are submitted
 //! again: the first becomes a new operation, which the others join.
 //!
-//! Operations that change something (creation, writing, removal) are done for each job, and so are opens
-//! that have to be fresh.
+//! Operations that change something (creation, writing, renaming, removal) are done for each job, and so are opens
+//! that have to be fresh. Syncs share a call by rules of their own ([`syncs`](super::syncs)).
 //!
 //! An error is shared too: a job that joined a read gets the error of the first job. A client that goes away
 //! leaves the operation to the others, even if it asked first.
@@ -104,7 +104,7 @@ impl SharedJob {
                         && other.reads_inline()
                         && file.meta.same_version(&other.meta);
                 // After a write in between there is more to read than a read that began before it finds.
-                let same = same && !file.is_spooled();
+                let same = same && !file.is_written();
                 let end = offset.saturating_add(*len as u64);
                 same && from >= offset && from.saturating_add(*requested as u64) <= end
             }
@@ -141,6 +141,22 @@ impl SharedJob {
         };
         match &mut state.waiters {
             Some(waiters) if fits && waiters.joined.len() < joined_max => {
+                waiters.joined.push(pending);
+                Ok(())
+            }
+            _ => Err(pending),
+        }
+    }
+
+    /// Lets a sync of the same file join, if this one has not started. Its class does not matter: a second call beside
+    /// this one is what has to be avoided.
+    pub(super) fn join_sync(
+        &self,
+        pending: PendingJob,
+        joined_max: usize,
+    ) -> Result<(), PendingJob> {
+        match &mut lock(&self.state).waiters {
+            Some(waiters) if waiters.joined.len() < joined_max => {
                 waiters.joined.push(pending);
                 Ok(())
             }
@@ -225,10 +241,8 @@ impl SharedJob {
         if let Some(device) = completion.result.as_ref().err().and_then(OtherDevice::of) {
             return self.move_to(device);
         }
-        let bytes = match &completion.result {
-            Ok(Done::Written(bytes)) => *bytes,
-            _ => completion.ready().map_or(0, |ready| ready.len()),
-        };
+        let read = completion.ready().map(|ready| ready.len());
+        let bytes = completion.written().or(read).unwrap_or(0);
         self.delivered.store(bytes, Ordering::Relaxed);
         let Waiters { first, joined } = self.take_waiters();
         let mut resubmitted = Vec::new();
@@ -326,9 +340,15 @@ fn share(completion: &mut Completion, op: &Op, joined: &PendingJob) -> Option<Co
             }))
         }
         Ok(Done::RootChecked(root)) => Ok(Done::RootChecked(root.clone())),
-        Ok(Done::Listed(_) | Done::Created(_) | Done::Written(_) | Done::Unlinked) => {
-            unreachable!("only reads, opens and checks of roots cover anything")
-        }
+        Ok(Done::Synced) => Ok(Done::Synced),
+        Ok(
+            Done::Listed(_)
+            | Done::Created(_)
+            | Done::Written(_)
+            | Done::Appended { .. }
+            | Done::Changed
+            | Done::FreeSpace(_),
+        ) => unreachable!("only reads, opens, syncs and checks of roots are shared"),
     };
     // A job that joined late may have waited for less than the disk took. It gets the whole service time.
     Some(Completion {

@@ -1,4 +1,4 @@
-//! Thread priorities: event loops get a processor before disk threads.
+//! Thread priorities: event loops get a processor before disk threads and threads that compute.
 //!
 //! A loop that never waits for a disk may still wait for a processor. There are many disk threads, they
 //! copy, and with the kernel's default time slice (1 to 3 ms) each runs for a whole slice before the loop
@@ -45,6 +45,30 @@ pub fn set_for_loop() {
 pub(crate) fn set_for_disk() {
     let _ = set_disk_nice();
     let _ = set_slice(DEFAULT_SLICE);
+}
+
+/// Gives the calling thread, one that computes for a response, the priority of a disk thread. Call it at the start of
+/// the thread. Does not block. Has no effect where the calls are refused.
+pub fn set_for_compute() {
+    set_for_disk();
+}
+
+/// Lets the calling thread run only while a processor is idle (`SCHED_IDLE`, Linux 2.6.23): work that nobody waits for
+/// delays nobody. Call it at the start of the thread. Does not block. Where the call is refused, or the policy of the
+/// thread is not `SCHED_OTHER`, it has the priority of a disk thread.
+pub fn set_for_idle() {
+    set_for_disk();
+    let _ = set_idle_policy();
+}
+
+fn set_idle_policy() -> Result<(), Errno> {
+    let mut attributes = syscall::sched_getattr()?;
+    if attributes.sched_policy == libc::SCHED_OTHER as u32 {
+        attributes.size = mem::size_of_val(&attributes) as u32;
+        attributes.sched_policy = libc::SCHED_IDLE as u32;
+        syscall::sched_setattr(&attributes)?;
+    }
+    Ok(())
 }
 
 /// Relative to the main thread, whose ID is that of the process: a thread that was started by a disk thread
@@ -132,6 +156,15 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(second, first);
+    }
+
+    #[test]
+    fn idle_work_has_the_idle_policy() {
+        let policy = thread::spawn(|| {
+            set_for_idle();
+            syscall::sched_getattr().unwrap().sched_policy
+        });
+        assert_eq!(policy.join().unwrap(), libc::SCHED_IDLE as u32);
     }
 
     /// With one processor for both, and a loop that takes all it can get.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine;
 use levity_disk::{
-    Budget, Class, Completion, Direct, Disk, Done, First, Job, Listing, Lookup, Meta, Op, Open,
-    OpenFile, Opened, Ready, Reply, Root, Settings, Spool, Symlinks,
+    Budget, Change, Class, Completion, Direct, Disk, Done, First, Job, Listing, Lookup, Meta,
+    NewFile, Op, Open, OpenFile, Opened, Ready, Reply, Root, Settings, Spool, Symlinks,
 };
 use tempfile::TempDir;
 
@@ -350,9 +350,13 @@ pub fn stat(disk: &Disk, file: &Arc<OpenFile>) -> Meta {
     }
 }
 
-pub fn try_create(disk: &Disk, spool: &Arc<Spool>) -> io::Result<Arc<OpenFile>> {
+pub fn spool_op(spool: &Arc<Spool>) -> Op {
     let spool = Arc::clone(spool);
-    match ask(disk, Op::Create { spool })? {
+    Op::Change(Change::Create(NewFile::Spooled { spool }))
+}
+
+pub fn try_create(disk: &Disk, spool: &Arc<Spool>) -> io::Result<Arc<OpenFile>> {
+    match ask(disk, spool_op(spool))? {
         Done::Created(file) => Ok(file),
         other => panic!("a creation was answered with {other:?}"),
     }
@@ -364,11 +368,11 @@ pub fn create(disk: &Disk, spool: &Arc<Spool>) -> Arc<OpenFile> {
 
 /// A write of [`pattern`].
 pub fn write_op(file: &Arc<OpenFile>, offset: u64, len: usize) -> Op {
-    Op::Write {
+    Op::Change(Change::Write {
         file: Arc::clone(file),
         offset,
         bytes: Arc::new(pattern(offset, len)),
-    }
+    })
 }
 
 pub fn try_write(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> io::Result<()> {
@@ -377,6 +381,104 @@ pub fn try_write(disk: &Disk, file: &Arc<OpenFile>, offset: u64, len: usize) -> 
         other => panic!("a write was answered with {other:?}"),
     }
     Ok(())
+}
+
+/// Makes a change in which a client waits, and returns its outcome.
+pub fn change(disk: &Disk, change: Change) -> io::Result<Done> {
+    ask(disk, Op::Change(change))
+}
+
+pub fn try_append(disk: &Disk, file: &Arc<OpenFile>, bytes: &[u8]) -> io::Result<u64> {
+    let append = Change::Append {
+        file: Arc::clone(file),
+        bytes: Arc::new(bytes.to_vec()),
+    };
+    match change(disk, append)? {
+        Done::Appended { offset, len } => {
+            assert_eq!(len, bytes.len());
+            Ok(offset)
+        }
+        other => panic!("an append was answered with {other:?}"),
+    }
+}
+
+pub fn allocate_op(file: &Arc<OpenFile>, offset: u64, len: u64) -> Change {
+    let file = Arc::clone(file);
+    Change::Allocate { file, offset, len }
+}
+
+pub fn sync_op(file: &Arc<OpenFile>) -> Op {
+    let file = Arc::clone(file);
+    Op::Change(Change::Sync { file })
+}
+
+/// A new file without a name that can be linked.
+pub fn nameless_op(root: &Arc<Root>, folder: &str) -> Change {
+    Change::Create(NewFile::Nameless {
+        root: Arc::clone(root),
+        folder: CString::new(folder).unwrap(),
+        mode: 0o640,
+    })
+}
+
+pub fn named_op(root: &Arc<Root>, path: &str) -> Change {
+    Change::Create(NewFile::Named {
+        root: Arc::clone(root),
+        path: CString::new(path).unwrap(),
+        mode: 0o640,
+    })
+}
+
+pub fn link_op(file: &Arc<OpenFile>, root: &Arc<Root>, path: &str) -> Change {
+    Change::Link {
+        file: Arc::clone(file),
+        root: Arc::clone(root),
+        path: CString::new(path).unwrap(),
+    }
+}
+
+pub fn rename_op(root: &Arc<Root>, from: &str, to: &str, replace: bool) -> Change {
+    Change::Rename {
+        root: Arc::clone(root),
+        from: CString::new(from).unwrap(),
+        to: CString::new(to).unwrap(),
+        replace,
+    }
+}
+
+/// Creates a file, or opens one for appending.
+pub fn created(disk: &Disk, create: Change) -> io::Result<Arc<OpenFile>> {
+    match change(disk, create)? {
+        Done::Created(file) => Ok(file),
+        other => panic!("a creation was answered with {other:?}"),
+    }
+}
+
+pub fn errno<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+/// A detached tmpfs of 1 MiB, freed when it is closed. `None` without the permission to make one.
+pub fn small_file_system() -> Option<OwnedFd> {
+    const SET_STRING: libc::c_long = 1;
+    const CREATE: libc::c_long = 6;
+    const CLOEXEC: libc::c_long = 1;
+    let call = |number, arguments: [libc::c_long; 5]| {
+        let [a, b, c, d, e] = arguments;
+        // SAFETY: the pointers among the arguments lead to strings that outlive the call, or nowhere.
+        unsafe { libc::syscall(number, a, b, c, d, e) }
+    };
+    let text = |text: &'static std::ffi::CStr| text.as_ptr() as libc::c_long;
+    let owned = |fd: libc::c_long| {
+        // SAFETY: the kernel has just made the descriptor, and nobody else uses it.
+        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    };
+    let context = owned(call(libc::SYS_fsopen, [text(c"tmpfs"), CLOEXEC, 0, 0, 0]))?;
+    let fd = context.as_raw_fd().into();
+    let (key, value) = (text(c"size"), text(c"1m"));
+    assert_eq!(call(libc::SYS_fsconfig, [fd, SET_STRING, key, value, 0]), 0);
+    assert_eq!(call(libc::SYS_fsconfig, [fd, CREATE, 0, 0, 0]), 0);
+    owned(call(libc::SYS_fsmount, [fd, CLOEXEC, 0, 0, 0]))
 }
 
 pub fn list(disk: &Disk, directory: &Arc<OpenFile>, entries_max: usize) -> io::Result<Listing> {
@@ -466,7 +568,8 @@ impl Reply for Blocking {
 impl Held {
     /// Returns once the job has its slot.
     pub fn new(disk: &Disk, op: Op, class: Class) -> Held {
-        assert!(!disk.blocks_on_loop(), "it would block the test itself");
+        let in_pool = !disk.blocks_on_loop() || matches!(op, Op::Change(_));
+        assert!(in_pool, "it would block the test itself");
         let reached = Arc::new(Barrier::new(2));
         let release = Arc::new(Barrier::new(2));
         let reply = Box::new(Blocking {

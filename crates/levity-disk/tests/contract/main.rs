@@ -2,6 +2,8 @@
 
 mod canceling;
 mod changing;
+mod crashing;
+mod creating;
 mod direct;
 mod harness;
 mod listing;
@@ -11,4 +13,5 @@ mod removing;
 mod scheduling;
 mod sending;
 mod sharing;
+mod syncing;
 mod writing;

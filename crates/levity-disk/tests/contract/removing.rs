@@ -25,7 +25,9 @@ mod cases {
     use std::sync::Arc;
 
     use levity_disk::left_root;
-    use levity_disk::{Class, Disk, Done, Lookup, Op, OpenFile, Opened, Ready, Root, Symlinks};
+    use levity_disk::{
+        Change, Class, Disk, Done, Lookup, Op, OpenFile, Opened, Ready, Root, Symlinks,
+    };
 
     use crate::harness::*;
 
@@ -49,22 +51,18 @@ mod cases {
     }
 
     fn unlink_op(root: &Arc<Root>, path: &str, file: &Arc<OpenFile>) -> Op {
-        Op::Unlink {
+        Op::Change(Change::Unlink {
             root: Arc::clone(root),
             path: CString::new(path).unwrap(),
-            file: Arc::clone(file),
-        }
+            file: Some(Arc::clone(file)),
+        })
     }
 
     fn unlink(disk: &Disk, root: &Arc<Root>, path: &str, file: &Arc<OpenFile>) -> io::Result<()> {
         match ask(disk, unlink_op(root, path, file))? {
-            Done::Unlinked => Ok(()),
+            Done::Changed => Ok(()),
             other => panic!("a removal was answered with {other:?}"),
         }
-    }
-
-    fn errno<T>(result: io::Result<T>) -> Option<i32> {
-        result.err().and_then(|error| error.raw_os_error())
     }
 
     /// The content can be read as long as the file is open.

@@ -18,12 +18,12 @@ for_every_engine![
 mod cases {
     use std::fs;
     use std::io;
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::{Path, PathBuf};
     use std::sync::{Arc, Mutex};
 
-    use levity_disk::{Class, Completion, Done, Op, Reply, Spool};
+    use levity_disk::{Change, Class, Completion, Done, Op, Reply, Spool};
 
     use crate::harness::*;
 
@@ -96,11 +96,11 @@ mod cases {
         let mut writes = Vec::new();
         for piece in (0..PIECES).map(|piece| piece * 7 % PIECES) {
             for (number, file) in files.iter().enumerate() {
-                let op = Op::Write {
+                let op = Op::Change(Change::Write {
                     file: Arc::clone(file),
                     offset: piece * LEN as u64,
                     bytes: Arc::new(content(number, piece, LEN)),
-                };
+                });
                 let class = [Class::First, Class::Later][piece as usize % 2];
                 writes.push(submit(&disk, op, class));
             }
@@ -215,33 +215,6 @@ mod cases {
         assert!(apart <= 2 * WRITTEN, "{bytes:?}: {done:?}");
     }
 
-    /// A detached tmpfs of 1 MiB, freed when it is closed. `None` without the permission to make one.
-    fn small_file_system() -> Option<OwnedFd> {
-        const SET_STRING: libc::c_long = 1;
-        const CREATE: libc::c_long = 6;
-        const CLOEXEC: libc::c_long = 1;
-        let call = |number, arguments: [libc::c_long; 5]| {
-            let [a, b, c, d, e] = arguments;
-            // SAFETY: the pointers among the arguments lead to strings that outlive the call, or nowhere.
-            unsafe { libc::syscall(number, a, b, c, d, e) }
-        };
-        let text = |text: &'static std::ffi::CStr| text.as_ptr() as libc::c_long;
-        let owned = |fd: libc::c_long| {
-            // SAFETY: the kernel has just made the descriptor, and nobody else uses it.
-            (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
-        };
-        let context = owned(call(libc::SYS_fsopen, [text(c"tmpfs"), CLOEXEC, 0, 0, 0]))?;
-        let fd = context.as_raw_fd().into();
-        let (key, value) = (text(c"size"), text(c"1m"));
-        assert_eq!(call(libc::SYS_fsconfig, [fd, SET_STRING, key, value, 0]), 0);
-        assert_eq!(call(libc::SYS_fsconfig, [fd, CREATE, 0, 0, 0]), 0);
-        owned(call(libc::SYS_fsmount, [fd, CLOEXEC, 0, 0, 0]))
-    }
-
-    fn errno<T>(result: io::Result<T>) -> Option<i32> {
-        result.err().and_then(|error| error.raw_os_error())
-    }
-
     pub fn no_space(rig: &Rig) {
         let Some(folder) = small_file_system() else {
             eprintln!("no tmpfs here: {}", io::Error::last_os_error());
@@ -254,6 +227,12 @@ mod cases {
             let file = create(&disk, &spool);
             try_write(&disk, &file, 0, 600_000).unwrap();
             let full = try_write(&disk, &file, 600_000, 600_000);
+            assert_eq!(errno(full), Some(libc::ENOSPC));
+            // The range of an append that failed is given back, and a smaller one fits.
+            let full = try_append(&disk, &file, &pattern(600_000, 600_000));
+            assert_eq!(errno(full), Some(libc::ENOSPC));
+            assert_eq!(try_append(&disk, &file, &[7; 9]).unwrap(), 600_000);
+            let full = change(&disk, allocate_op(&file, 0, 2 << 20));
             assert_eq!(errno(full), Some(libc::ENOSPC));
             // Bytes written before are unchanged, and closing the file frees the room.
             let found = read(&disk, &file, 0, 600_000);
@@ -287,18 +266,14 @@ mod cases {
         for number in 0..JOBS {
             let bytes = Arc::new(pattern(0, 100_000));
             kept.push(Arc::downgrade(&bytes));
-            let (file, spool) = (Arc::clone(&file), Arc::clone(&spool));
+            let write = Change::Write {
+                file: Arc::clone(&file),
+                offset: 0,
+                bytes,
+            };
             let waiting = match number % 3 {
-                0 => submit(&disk, Op::Create { spool }, Class::First),
-                _ => submit(
-                    &disk,
-                    Op::Write {
-                        file,
-                        offset: 0,
-                        bytes,
-                    },
-                    Class::Later,
-                ),
+                0 => submit(&disk, spool_op(&spool), Class::First),
+                _ => submit(&disk, Op::Change(write), Class::Later),
             };
             for _ in 0..number * 20 {
                 std::hint::spin_loop();
@@ -324,8 +299,7 @@ mod cases {
         for number in 0..100 {
             let write = write_op(&file, number * 1000, 1000);
             jobs.push(submit(&disk, write, Class::Later));
-            let spool = Arc::clone(&spool);
-            jobs.push(submit(&disk, Op::Create { spool }, Class::Later));
+            jobs.push(submit(&disk, spool_op(&spool), Class::Later));
         }
         disk.shutdown();
         for waiting in jobs {
@@ -365,7 +339,7 @@ mod simulation {
     use std::sync::Arc;
 
     use levity_disk::engine::simulated::thaw;
-    use levity_disk::{Class, Done, Op, Spool};
+    use levity_disk::{Change, Class, Done, Op, Spool};
 
     use crate::harness::*;
 
@@ -390,10 +364,7 @@ mod simulation {
         let stuck: Vec<_> = (0..10)
             .map(|number| match number % 2 {
                 0 => submit(&disk, write_op(&file, 0, 100), Class::First),
-                _ => {
-                    let spool = Arc::clone(&frozen);
-                    submit(&disk, Op::Create { spool }, Class::First)
-                }
+                _ => submit(&disk, spool_op(&frozen), Class::First),
             })
             .collect();
         for _ in 0..20 {
@@ -420,11 +391,11 @@ mod simulation {
         let disk = rig.disk();
         let bytes = Arc::new(pattern(0, 1000));
         let kept = Arc::downgrade(&bytes);
-        let op = Op::Write {
+        let op = Op::Change(Change::Write {
             file: Arc::clone(&file),
             offset: 0,
             bytes,
-        };
+        });
         let waiting = submit(&disk, op, Class::Later);
         until("the job has its slot", || {
             disk.stats().devices.iter().any(|d| d.in_flight == 1)
@@ -454,6 +425,19 @@ mod simulation {
         try_write(&disk, &file, 5001, 4999).unwrap();
         assert_eq!(errno(5001, 5000), Some(libc::ENOSPC));
         assert_eq!(errno(20_000, 1), Some(libc::ENOSPC));
+        let append = |len| {
+            let error = try_append(&disk, &file, &pattern(0, len)).unwrap_err();
+            error.raw_os_error()
+        };
+        assert_eq!(append(1), Some(libc::ENOSPC));
+        assert_eq!(append(1), Some(libc::ENOSPC));
+        let short = create(&disk, &rig.spool());
+        let error = try_append(&disk, &short, &pattern(0, 5001)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        assert_eq!(try_append(&disk, &short, &pattern(0, 5000)).unwrap(), 0);
+        let error = change(&disk, allocate_op(&short, 9999, 2)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+        change(&disk, allocate_op(&short, 9999, 1)).unwrap();
         assert_eq!(read(&disk, &file, 5001, 9999), pattern(5001, 4999));
         let write = submit(&disk, write_op(&file, 0, 10), Class::First);
         assert!(matches!(write.result(), Ok(Done::Written(10))));
@@ -520,6 +504,11 @@ mod alone {
             let error = try_write(&disk, &file, offset, 100_000).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
         }
+        // The first half fits; the next append gets the same range.
+        let error = try_append(&disk, &file, &[7; 100_000]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
+        assert_eq!(try_append(&disk, &file, &[8; 50_000]).unwrap(), 100_000);
+        assert_eq!(read(&disk, &file, 100_000, 60_000), [8; 50_000]);
         assert_eq!(read(&disk, &file, 0, 100_000), pattern(0, 100_000));
         setrlimit(Resource::Fsize, limit).unwrap();
     }
