@@ -35,6 +35,8 @@ pub(crate) fn disk(section: &Section<'_>) -> Disk {
         spool: section
             .folder("spool")
             .unwrap_or_else(|| section.default("spool").into()),
+        variants: section.folder("variants"),
+        variants_bytes: section.count("variants_bytes"),
     }
 }
 

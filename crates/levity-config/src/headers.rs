@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::host::is_host_name;
 use crate::model::Headers;
 use crate::section::{Section, Text};
+use crate::token::is_token;
 use crate::upstream::Rewrite;
 
 /// Headers that frame a message or are about one connection: a change would break the connection (RFC 9112
@@ -136,14 +137,6 @@ fn owned(pairs: &[(Text<'_>, Text<'_>)]) -> Vec<(String, String)> {
         .iter()
         .map(|(name, value)| (name.text.to_owned(), value.text.to_owned()))
         .collect()
-}
-
-/// RFC 9110 section 5.6.2.
-pub(crate) fn is_token(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 /// Whether a request line can have this target: RFC 9112 section 3.2.1.

@@ -76,6 +76,12 @@ pub(crate) const TABLES: &[Table] = documented! {
         key("watch", Kind::Word(Watch::VARIANTS), Some("off"));
         /// Folder for request bodies that do not fit into memory; see `limits.body_memory`.
         key("spool", PATH, Some("/var/tmp"));
+        /// Folder in which compressed forms of popular files are kept, where `compress` is on: made at the highest
+        /// level while processors are idle. Without it, files are compressed anew for each client. It must exist and
+        /// belong to the server alone; only a restart changes it.
+        key("variants", PATH, None);
+        /// The size of all files in `variants`; those that were not used for the longest time give way.
+        key("variants_bytes", Kind::Size("1MiB", "1024TiB"), Some("256MiB"));
     });
     /// The access log. Messages about the server itself go to stderr.
     table("log", documented! {

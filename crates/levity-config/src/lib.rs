@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod compress;
 mod disk;
 mod foreign;
 mod headers;
@@ -16,6 +17,7 @@ mod listen;
 mod load;
 mod location_options;
 mod log;
+mod media_types;
 mod model;
 mod network;
 mod own_names;
@@ -28,19 +30,23 @@ mod reference;
 mod schema;
 mod section;
 mod site;
+mod substitute;
 mod suggest;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod token;
 mod unknown;
 pub mod upstream;
 mod value;
 
+pub use compress::{CompressCoding, levels};
 pub use host::host;
 pub use keys::{engine, workers};
 pub use limits::Limits;
 pub use load::{load, parse};
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
+pub use media_types::MediaTypes;
 pub use model::{
     AccessLog, Admin, Config, Disk, Etag, Headers, Listen, Log, LogFormat, LogTiming, Route,
     Server, Site, Watch,

@@ -5,9 +5,12 @@ use levity_wire::encoding::Coding;
 use strum::{EnumString, VariantNames};
 use toml::de::DeTable;
 
+use crate::compress::{self, CompressCoding};
+use crate::media_types::{self, MediaTypes};
 use crate::reader::Reader;
 use crate::schema::{Key, Kind, Schema, documented, key, table, without_defaults};
 use crate::section::Section;
+use crate::substitute;
 
 /// Makes the struct, its defaults, the keys of sites and routes and their reference from one list.
 macro_rules! options {
@@ -51,11 +54,30 @@ options! {
     /// `"br"` NAME.br, `"gzip"` NAME.gz. A variant is sent to clients that accept its coding, unless it was modified
     /// in an earlier second than the file. The file itself must exist.
     precompressed: Vec<Coding> = codings, Kind::Names, "[]";
+    /// Whether responses are compressed on their way: files, listings, responses of applications, error pages. Not those
+    /// that have a coding already, have no media type of `compress_types`, or say `no-transform`; nor ranges.
+    compress: bool = Section::boolean, Kind::Boolean, "false";
+    /// The codings that responses may get, in order of preference, each with a level if its default is not wanted:
+    /// `"br:5"`. zstd has levels 1 to 19 (3), br 0 to 11 (4), gzip 1 to 9 (4). High levels cost much time.
+    compress_codings: Vec<CompressCoding> = compress::codings, Kind::Names, "[\"zstd\", \"br\", \"gzip\"]";
+    /// The media types that are compressed. A `*` at the start or end of a subtype stands for any text.
+    compress_types: Vec<MediaTypes> = media_types::list, Kind::Names,
+        "[\"text/*\", \"application/json\", \"application/*+json\", \"application/javascript\", \"application/xml\", \"application/*+xml\", \"application/wasm\", \"application/x-ndjson\", \"application/vnd.ms-fontobject\", \"image/svg+xml\", \"image/bmp\", \"image/x-icon\", \"font/ttf\", \"font/otf\"]";
+    /// Shorter responses are not compressed; a response of unknown length is.
+    compress_min_bytes: usize = Section::optional_count, Kind::Size("0B", "1GiB"), "256B";
     /// Symbolic links that are followed: only those that stay beneath the root, or all.
     symlinks: Symlinks = Section::word, Kind::Word(Symlinks::VARIANTS), "beneath";
     /// Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client
     /// can then find out what was in memory.
     server_timing: bool = Section::boolean, Kind::Boolean, "false";
+    /// Text that is replaced in the content of responses, found = "replacement", such as
+    /// `{ "http://a.internal/" = "/" }`. Bytes are compared, with case. Where several pairs match, the earliest match is
+    /// replaced; at the same place the longest. Replacements are not searched. At most 64 pairs, with up to 1 KiB to find
+    /// and up to 16 KiB to put there. A route that has the key has none of the site's pairs. [How](tasks.md#replacing-text-in-pages)
+    /// it works with ranges, caches and compressed responses.
+    substitute: Vec<(String, String)> = substitute::pairs, Kind::Pairs, "{}";
+    /// Media types in which `substitute` replaces text; `"text/*"` stands for all that begin so, `"*/*"` for every type.
+    substitute_types: Vec<MediaTypes> = media_types::list, Kind::Names, "[\"text/html\"]";
 }
 
 /// As keys of a route, whose default is the value of the site.

@@ -108,6 +108,10 @@ pub struct Disk {
     pub watch: Watch,
     /// The folder for request bodies that do not fit into memory.
     pub spool: PathBuf,
+    /// The folder for compressed forms of popular files, if they are kept.
+    pub variants: Option<PathBuf>,
+    /// The maximum size of those files in bytes.
+    pub variants_bytes: usize,
 }
 
 /// How changes to files are noticed.

@@ -226,6 +226,8 @@ dead_after = \"10s\"
 entry_ttl = \"0s\"
 watch = \"inotify\"
 spool = \"/srv/spool\"
+variants = \"/srv/variants\"
+variants_bytes = \"1GiB\"
 [log]
 access = \"./access.log\"
 format = \"json\"
@@ -238,6 +240,7 @@ idle_timeout = \"2m\"
 half_closed_timeout = \"0s\"
 connections = 5000
 body_memory = \"1GiB\"
+compression_memory = \"1MiB\"
 [[listen]]
 address = \"8080\"
 proxy_protocol = true
@@ -260,6 +263,12 @@ precompressed = [\"br\"]
 symlinks = \"beneath\"
 disk = { engine = \"gthread-aio\", chunk = \"1MiB\", direct = \"never\" }
 server_timing = false
+compress = true
+compress_codings = [\"br:5\"]
+compress_types = [\"text/*\"]
+compress_min_bytes = 0
+substitute = { \"b\" = \"\", \"A\" = \"1\" }
+substitute_types = [\"text/CSS\", \"text/*\"]
 headers = { set = { \"X-B\" = \"1\", \"X-A\" = \"2\" }, remove = [\"ETag\"] }
 [[site]]
 root = \"/srv/b\"
@@ -290,6 +299,8 @@ root = \"/srv/b\"
         entry_ttl: Duration::ZERO,
         watch: Watch::Inotify,
         spool: "/srv/spool".into(),
+        variants: Some("/srv/variants".into()),
+        variants_bytes: 1 << 30,
     };
     assert_eq!(config.disk, expected);
     assert_eq!(
@@ -307,6 +318,7 @@ root = \"/srv/b\"
     assert_eq!(config.limits.half_closed_timeout, Duration::ZERO);
     assert_eq!(config.limits.connections, Some(5000));
     assert_eq!(config.limits.body_memory, 1 << 30);
+    assert_eq!(config.limits.compression_memory, 1 << 20);
     let first = Listen {
         proxy_protocol: true,
         ..listen_at("[::]:8080")
@@ -326,6 +338,17 @@ root = \"/srv/b\"
             listing: false,
             index: vec!["a.htm".to_owned(), "b.htm".to_owned()],
             precompressed: vec![Coding::Brotli],
+            compress: true,
+            compress_codings: vec![CompressCoding {
+                coding: Coding::Brotli,
+                level: Some(5),
+            }],
+            compress_types: vec!["text/*".parse().unwrap()],
+            compress_min_bytes: 0,
+            substitute: vec![pair("b", ""), pair("A", "1")],
+            substitute_types: ["text/CSS", "text/*"]
+                .map(|text| text.parse().unwrap())
+                .to_vec(),
             disk: LocationDisk {
                 engine: Some("threads".to_owned()),
                 chunk_bytes: Some(1 << 20),
@@ -406,7 +429,7 @@ fn unknown_keys_name_the_nearest() {
             "1:1 unknown key `enigne` [did you mean `engine` of `[disk]`, `[site.disk]`, `[site.route.disk]`?]",
             "3:1 unknown key `thread` [did you mean `threads`?]",
             "4:1 unknown key `zz` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, \
-             `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`]",
+             `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
             "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`, `upstream`]",

@@ -1,8 +1,8 @@
 //! What Levity counts, logs and reports.
 //!
 //! Event loops write here without ever waiting: counters have one writer each, lines go over bounded queues to
-//! threads that may block. This crate knows no server: it gets the figures of disks and upstreams as plain
-//! values.
+//! threads that may block. This crate knows no server: it gets the figures of disks, upstreams and the computing pool as
+//! plain values.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 

@@ -94,6 +94,59 @@ fn codings_of_precompressed_files() {
 }
 
 #[test]
+fn codings_and_types_of_compression() {
+    let site = |keys: &str| parse(&format!("{SITE}{keys}")).unwrap().sites[0].clone();
+    let options = site("").options;
+    assert!(!options.compress);
+    assert_eq!(options.compress_min_bytes, 256);
+    let codings = |options: &LocationOptions| -> Vec<(&str, Option<u8>)> {
+        let codings = options.compress_codings.iter();
+        codings.map(|own| (own.coding.name(), own.level)).collect()
+    };
+    let defaults = [("zstd", None), ("br", None), ("gzip", None)];
+    assert_eq!(codings(&options), defaults);
+    let included = |options: &LocationOptions, name: &str| {
+        let mut types = options.compress_types.iter();
+        types.any(|types| types.include(name.as_bytes()))
+    };
+    assert!(included(&options, "text/html") && !included(&options, "image/png"));
+    let route = "[[site.route]]\npath = \"/a\"\ncompress = false\n[[site.route]]\npath = \"/b\"";
+    let keys = "compress = true\ncompress_codings = [\"gzip:9\", \"br:0\", \"zstd:19\"]\n\
+                compress_types = [\"image/*\"]\ncompress_min_bytes = \"1KiB\"\n";
+    let site = site(&format!("{keys}{route}"));
+    let expected = [("gzip", Some(9)), ("br", Some(0)), ("zstd", Some(19))];
+    assert_eq!(codings(&site.options), expected);
+    assert!(included(&site.options, "image/png") && !included(&site.options, "text/html"));
+    assert_eq!(site.options.compress_min_bytes, 1024);
+    assert!(site.options.compress && !site.routes[0].options.compress);
+    assert_eq!(site.routes[1].options, site.options);
+}
+
+#[test]
+fn what_is_no_compression() {
+    assert_problems(
+        &format!(
+            "{SITE}compress_codings = [\"gzip:0\", \"gzip:10\", \"br:12\", \"zstd:20\", \"br:\", \"lz4\", \"br\", \"br:1\"]"
+        ),
+        &[
+            "3:21 the level of `gzip` must be from 1 to 9",
+            "3:31 the level of `gzip` must be from 1 to 9",
+            "3:42 the level of `br` must be from 0 to 11",
+            "3:51 the level of `zstd` must be from 1 to 19",
+            "3:62 the level of `br` must be from 0 to 11",
+            "3:69 `lz4` is not a coding [one of \"zstd\", \"br\", \"gzip\", with a level as in \"br:5\"]",
+            "3:82 `br` is given twice",
+        ],
+    );
+    assert_problems(
+        &format!("{SITE}compress_types = [\"html\"]"),
+        &[
+            "3:19 `html` is not a media type [such as \"text/css\", \"text/*\" or \"application/*+json\"]",
+        ],
+    );
+}
+
+#[test]
 fn what_is_no_coding() {
     assert_problems(
         &format!("{SITE}precompressed = [\"gzip\", \"deflate\", \"gzip\"]"),
@@ -109,5 +162,73 @@ fn what_is_no_coding() {
     assert_problems(
         &format!("{SITE}[[site.route]]\npath = \"/a\"\nprecompressed = [\"\"]"),
         &["5:18 `` is not a coding [one of \"zstd\", \"br\", \"gzip\"]"],
+    );
+}
+
+#[test]
+fn text_to_replace_is_inherited_as_a_whole() {
+    let own = "[[site.route]]\npath = \"/a\"\nsubstitute = { c = \"d\" }\n";
+    let none = "[[site.route]]\npath = \"/b\"\nsubstitute = {}\n";
+    let absent = "[[site.route]]\npath = \"/c\"\nsubstitute_types = []\n";
+    let text = format!("{SITE}[site.substitute]\na = \"b\"\n{own}{none}{absent}");
+    let site = &parse(&text).unwrap().sites[0];
+    let pair = |found: &str, put: &str| vec![(found.to_owned(), put.to_owned())];
+    let options = |route: usize| &site.routes[route].options;
+    assert_eq!(site.options.substitute, pair("a", "b"));
+    assert_eq!(
+        site.options.substitute_types,
+        ["text/html".parse().unwrap()]
+    );
+    assert_eq!(options(0).substitute, pair("c", "d"));
+    assert_eq!(options(1).substitute, []);
+    assert_eq!(options(2).substitute, pair("a", "b"));
+    assert!(options(2).substitute_types.is_empty());
+}
+
+#[test]
+fn text_that_cannot_be_replaced() {
+    let (found, put) = ("f".repeat(1024), "p".repeat(16 * 1024));
+    parse(&format!("{SITE}substitute = {{ \"{found}\" = \"{put}\" }}")).unwrap();
+    assert_problems(
+        &format!(
+            "{SITE}[site.substitute]\n\"\" = \"a\"\n{found}f = \"a\"\na = \"{put}p\"\nb = 1\n"
+        ),
+        &[
+            "4:1 there is no text to find [write \"TEXT\" = \"REPLACEMENT\"]",
+            "5:1 1025 bytes of text are more than 1024",
+            "6:5 16385 bytes of text are more than 16384",
+            "7:5 expected a string, found integer",
+        ],
+    );
+    assert_problems(
+        &format!("{SITE}substitute = \"s/a/b/\""),
+        &["3:14 expected a table of strings, found string"],
+    );
+    let pairs = |count: usize| -> String {
+        let pair = |number| format!("a{number} = \"b\"\n");
+        (0..count).map(pair).collect()
+    };
+    parse(&format!("{SITE}[site.substitute]\n{}", pairs(64))).unwrap();
+    assert_problems(
+        &format!("{SITE}[site.substitute]\n{}", pairs(65)),
+        &["3:1 `substitute`: 65 pairs are more than 64"],
+    );
+}
+
+#[test]
+fn types_in_which_text_is_replaced() {
+    let help = "[such as \"text/css\", \"text/*\" or \"application/*+json\"]";
+    assert_problems(
+        &format!(
+            "{SITE}substitute_types = [\"*/*\", \"text/*\", \"a/b+c\",\n\"html\",\n\"*\",\n\"*/css\",\n\"text/c*\",\n\
+             \"text/css;charset=a\",\n\"text/\"]"
+        ),
+        &[
+            &format!("4:1 `html` is not a media type {help}"),
+            &format!("5:1 `*` is not a media type {help}"),
+            &format!("6:1 `*/css` is not a media type {help}"),
+            &format!("8:1 `text/css;charset=a` is not a media type {help}"),
+            &format!("9:1 `text/` is not a media type {help}"),
+        ],
     );
 }

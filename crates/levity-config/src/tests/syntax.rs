@@ -26,7 +26,7 @@ fn a_bracket_without_its_end_is_shown_where_it_opens() {
         "[disk]\nx = 1\n[[site]]\nindex = [\"a\",\n[limits]\nq = 1\n",
         &[
             "2:1 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`]",
+         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
             &format!("4:9 {unclosed}"),
         ],
     );
@@ -64,7 +64,7 @@ fn tabs_byte_order_mark_and_crlf() {
         &[
             "- no site is configured [add `[[site]]` with a `root`]",
             "2:2 unknown key `x` [known here: `engine`, `threads`, `stat_threads`, `depth`, `chunk`, `direct`, `cache_bytes`, \
-         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`]",
+         `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
         ],
     );
     assert!(parse(&format!("\u{feff}{}", SITE.replace('\n', "\r\n"))).is_ok());

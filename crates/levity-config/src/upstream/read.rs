@@ -6,10 +6,11 @@ use std::ops::Range;
 use levity_wire::http1;
 
 use super::{Backend, Balance, Check, Protocol, ProxyProtocol, Sticky, Upstream, backend};
-use crate::headers::{is_request_target, is_token};
+use crate::headers::is_request_target;
 use crate::reader::Reader;
 use crate::section::{Section, Text};
 use crate::suggest::{listed, nearest};
+use crate::token::is_token;
 
 /// The upstreams of a file, for the keys that name them.
 pub(crate) struct Upstreams(Vec<Known>);

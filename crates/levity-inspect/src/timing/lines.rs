@@ -42,6 +42,8 @@ pub(super) struct Request {
     pub(super) engine: String,
     /// `None` when no upstream was asked.
     pub(super) upstream: Option<Upstream>,
+    /// `None` when no filter changed the body.
+    pub(super) filter: Option<Filter>,
     /// How much of the second before its end the loop waited for a processor; `None` if the log does not say.
     pub(super) run_queue_wait_percent: Option<f64>,
     pub(super) timing: Option<Timing>,
@@ -55,6 +57,15 @@ pub(super) struct Upstream {
     pub(super) queue_us: f64,
     /// `None` without a response.
     pub(super) ttfb_us: Option<f64>,
+}
+
+/// The object `filter`.
+#[derive(Debug, Default)]
+pub(super) struct Filter {
+    /// Waiting for a thread that computes.
+    pub(super) queue_us: f64,
+    /// Computing.
+    pub(super) time_us: f64,
 }
 
 /// The object `timing_us`, and `trips`.
@@ -175,6 +186,7 @@ fn request(line: &[u8]) -> Result<Request, LineError> {
         source: name(&value["src"]).ok_or(LineError::Key("src"))?,
         engine: name(&value["engine"]).unwrap_or_default(),
         upstream: upstream(&value["upstream"])?,
+        filter: filter(&value["filter"])?,
         run_queue_wait_percent: percent(&value, "run_queue_wait_percent")?,
         timing: timing(&value)?,
         chunks: chunks(&value["chunks_us"])?,
@@ -232,6 +244,17 @@ fn upstream(object: &Value) -> Result<Option<Upstream>, LineError> {
     Ok(Some(Upstream {
         queue_us: of("queue")?,
         ttfb_us: ttfb_us.transpose()?,
+    }))
+}
+
+fn filter(object: &Value) -> Result<Option<Filter>, LineError> {
+    if object.is_null() {
+        return Ok(None);
+    }
+    let of = |key| seconds_in_us(object, key).map_err(|_| LineError::Key("filter"));
+    Ok(Some(Filter {
+        queue_us: of("queue")?,
+        time_us: of("time")?,
     }))
 }
 
@@ -346,12 +369,26 @@ mod tests {
         }
     }
 
+    /// A request whose line ends with `rest`.
+    fn line(rest: &str) -> Result<Request, LineError> {
+        let start = r#"{"time":"2026-11-20T19:42:07.000042Z","dur":0.5,"ttfb":0.25,"io_wait":0,"bytes":7,"src":"-""#;
+        request(format!("{start}{rest}}}").as_bytes())
+    }
+
+    #[test]
+    fn filters_are_read() {
+        assert!(line("").expect("a line").filter.is_none());
+        let of = |object: &str| line(&format!(r#","filter":{object}"#));
+        let filtered = of(r#"{"queue":0.001,"time":0.2,"in":9,"out":3}"#).expect("a line");
+        let filter = filtered.filter.expect("filters");
+        assert_eq!((filter.queue_us, filter.time_us), (1_000.0, 200_000.0));
+        for odd in ["3", r#"{"queue":-1,"time":0}"#, r#"{"queue":0}"#] {
+            assert_eq!(of(odd).err(), Some(LineError::Key("filter")), "{odd}");
+        }
+    }
+
     #[test]
     fn upstreams_are_read() {
-        let line = |rest: &str| {
-            let start = r#"{"time":"2026-11-20T19:42:07.000042Z","dur":0.5,"ttfb":0.25,"io_wait":0,"bytes":7,"src":"-""#;
-            request(format!("{start}{rest}}}").as_bytes())
-        };
         assert!(line("").expect("a line").upstream.is_none());
         let of = |object: &str| line(&format!(r#","upstream":{object}"#));
         let answered = of(r#"{"name":"app","queue":0.001,"ttfb":0.2}"#).expect("a line");

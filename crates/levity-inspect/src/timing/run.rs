@@ -115,6 +115,10 @@ pub(super) struct Run {
     pub(super) upstream_queue: Histogram,
     /// From there to the header of the response.
     pub(super) upstream: Histogram,
+    /// Waiting for a thread that computes, of responses with filters.
+    pub(super) filter_queue: Histogram,
+    /// Computing, of responses with filters.
+    pub(super) filter: Histogram,
     /// In the order of [`STEPS`].
     pub(super) steps: [Histogram; STEPS.len()],
     /// Of requests that made trips to the disk; so are `read` and `handover`.
@@ -170,6 +174,10 @@ impl Run {
             if let Some(us) = upstream.ttfb_us {
                 self.upstream.record(us);
             }
+        }
+        if let Some(filter) = &request.filter {
+            self.filter_queue.record(filter.queue_us);
+            self.filter.record(filter.time_us);
         }
         self.add_source(request);
         if let Some(percent) = request.run_queue_wait_percent {

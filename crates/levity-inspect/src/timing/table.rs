@@ -36,6 +36,8 @@ fn rows(run: &Run) -> Vec<Row<'_>> {
         row("write", &run.write),
         row("upst. queue", &run.upstream_queue),
         row("upst. ttfb", &run.upstream),
+        row("filter queue", &run.filter_queue),
+        row("filter run", &run.filter),
         row("io_wait", &run.io_wait),
         row("ttfb", &run.ttfb),
     ]);

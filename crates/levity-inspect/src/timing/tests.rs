@@ -140,6 +140,21 @@ fn the_wait_for_a_processor_is_shown() {
 }
 
 #[test]
+fn filters_have_their_share() {
+    let key = "\"filter\":{\"queue\":0.004,\"time\":0.001,\"in\":9000,\"out\":5},\"timing_us\"";
+    let log = LINE.replace("\"timing_us\"", key);
+    let (out, _) = timing(&log, false).unwrap();
+    for row in [
+        "filter queue         1    4.00 ms  40.0 %",
+        "filter run           1    1.00 ms  10.0 %",
+    ] {
+        assert!(out.contains(row), "{out}");
+    }
+    let (out, _) = timing(LINE, false).unwrap();
+    assert!(!out.contains("filter run"), "{out}");
+}
+
+#[test]
 fn a_log_without_timing_gives_what_it_has() {
     let (before, rest) = LINE.split_once(",\"timing_us\"").unwrap();
     assert!(rest.contains("trips"));

@@ -24,6 +24,10 @@ pub(super) enum Part {
     Write,
     /// Waiting for an upstream.
     Upstream,
+    /// Waiting for a thread that computes.
+    FilterQueue,
+    /// Computing for filters.
+    Filter,
     /// Everything else.
     Server,
     /// As `Handover` or `Server`, while the loops waited for a processor.
@@ -74,11 +78,15 @@ fn largest_part(run: &Run) -> (Part, f64) {
     let to_header = run.upstream_queue.total_us() + run.upstream.total_us();
     // Where it is known, the wait for the body is included.
     let upstream = to_header.max(run.steps[UPSTREAM_STEP].total_us());
+    let (filter_queue, filter) = (run.filter_queue.total_us(), run.filter.total_us());
+    let elsewhere = disk + upstream + filter_queue + filter;
     if run.timed == 0 {
         let parts = [
             (Part::Disk, disk),
             (Part::Upstream, upstream),
-            (Part::Server, total - disk - upstream),
+            (Part::FilterQueue, filter_queue),
+            (Part::Filter, filter),
+            (Part::Server, total - elsewhere),
         ];
         return largest(&parts);
     }
@@ -90,7 +98,9 @@ fn largest_part(run: &Run) -> (Part, f64) {
         (Part::Handover, run.handover.total_us()),
         (Part::Write, write),
         (Part::Upstream, upstream),
-        (Part::Server, total - disk - write - upstream),
+        (Part::FilterQueue, filter_queue),
+        (Part::Filter, filter),
+        (Part::Server, total - elsewhere - write),
     ])
 }
 
@@ -126,6 +136,7 @@ fn sentence(run: &Run, part: Part, share: f64) -> String {
              are few or backends are; otherwise the applications are slow. The key `upstream` of each line says which.",
             run.upstream_queue.total_us() / run.requests.total_us().max(1e-3) * 100.0
         ),
+        (Part::FilterQueue | Part::Filter, _) => filters(run, part, percent),
         (Part::Server, _) if run.timed == 0 => format!(
             "The disk does not dominate: {:.0} % of the time was spent waiting for it. What the rest was the log does not tell: \
              write `timing = \"chunk\"` under [log].",
@@ -141,6 +152,25 @@ fn sentence(run: &Run, part: Part, share: f64) -> String {
             too_few_processors(long_run_queue_wait(run).unwrap_or_default())
         ),
     }
+}
+
+fn filters(run: &Run, part: Part, percent: f64) -> String {
+    let share = |us: f64| us / run.requests.total_us().max(1e-3) * 100.0;
+    let what = match part {
+        Part::FilterQueue => format!(
+            "Waiting for a thread that runs filters dominates: {percent:.0} % of the time; the filters themselves took {:.0} %. \
+             The processors do not suffice for them.",
+            share(run.filter.total_us())
+        ),
+        _ => format!(
+            "Filters of bodies dominate: {percent:.0} % of the time, while waiting for a thread that runs them took {:.0} %.",
+            share(run.filter_queue.total_us())
+        ),
+    };
+    format!(
+        "{what} Lower the levels of `compress_codings`, keep compressed variants beside the files (`precompressed`), or add \
+         processors. levity_compressions_total says how many responses were compressed less, or not at all."
+    )
 }
 
 fn too_few_processors(wait: f64) -> String {
@@ -210,7 +240,7 @@ fn too_many(part: Part, percent: f64, enough: &Level, busiest: &Level) -> String
 
 #[cfg(test)]
 mod tests {
-    use super::super::lines::{Request, Timing, Upstream};
+    use super::super::lines::{Filter, Request, Timing, Upstream};
     use super::super::tests::add_reads;
     use super::*;
 
@@ -308,6 +338,38 @@ mod tests {
                 ..Request::default()
             });
             assert_eq!(verdict(&run).part, part);
+        }
+    }
+
+    #[test]
+    fn filters_can_dominate_with_and_without_timing() {
+        for timing in [false, true] {
+            for (queue_us, time_us, part, start) in [
+                (
+                    800.0,
+                    100.0,
+                    Part::FilterQueue,
+                    "Waiting for a thread that runs filters dominates: 80 % of the time; the filters themselves took 10 %.",
+                ),
+                (
+                    100.0,
+                    800.0,
+                    Part::Filter,
+                    "Filters of bodies dominate: 80 % of the time, while waiting for a thread that runs them took 10 %.",
+                ),
+                (50.0, 50.0, Part::Server, ""),
+            ] {
+                let mut run = Run::default();
+                run.add(&Request {
+                    duration_us: 1_000.0,
+                    filter: Some(Filter { queue_us, time_us }),
+                    timing: timing.then(Timing::default),
+                    ..Request::default()
+                });
+                let verdict = verdict(&run);
+                assert_eq!(verdict.part, part);
+                assert!(verdict.sentence.starts_with(start), "{verdict:?}");
+            }
         }
     }
 

@@ -111,11 +111,21 @@ impl View<'_> {
             per_second(self.rate_of_engines("sync_read")),
             bytes_per_second(self.rate_of_engines("read_bytes")),
         );
+        let (compute, pool) = (&now["compute"], &now["compute"]["response"]);
+        let memory = |key| compute[key].as_f64().map_or("-".to_owned(), bytes);
+        let compute = format!(
+            "compute     {} jobs wait, threads {} busy; encoders {} of {}",
+            text(&pool["queued"]),
+            percent(&pool["busy_percent"]),
+            memory("encoder_bytes"),
+            memory("encoder_bytes_max"),
+        );
         let mut lines = vec![
             strong(title),
             plain(connections),
             plain(requests),
             plain(reads),
+            plain(compute),
         ];
         lines.extend(self.losses());
         lines
@@ -404,6 +414,8 @@ mod tests {
                 "in_flight": 16, "depth": 16, "oldest_seconds": 31.2,
                 "recent": { "service_p50_seconds": 0.005, "service_p99_seconds": null,
                             "queue_p99_seconds": 0.0005, "read_bytes_per_second": 3e6 } }],
+            "compute": { "encoder_bytes": 1536, "encoder_bytes_max": 67_108_864,
+                "response": { "queued": 3, "busy_percent": 40 } },
             "workers": [{ "worker": 0, "open": 3, "busy": 1, "requests": requests, "sent_bytes": 0,
                 "stall_count": 0, "stall_max_seconds": 0.0, "hog_count": 0,
                 "run_queue_wait_percent": 9 }],
@@ -430,6 +442,7 @@ mod tests {
             "connections 3 open, 1 busy, 2 idle, at most 100; 0/s accepted\n",
             "requests    100/s, 100 KiB/s sent; 4xx 0/s, 5xx 0/s, 300 in all\n",
             "reads       cached 1000/s, async 0/s, sync 0/s; 0 B/s from the disk\n",
+            "compute     3 jobs wait, threads 40 % busy; encoders 1.5 KiB of 64.0 MiB\n",
             "app       10.0.0.1:80  up 40 % drain                     3/8     1    100/s       4       0/s  200 KiB/s\n",
             "app       10.0.0.2:80  ejected 7.5 s backup: refused     0/8     0      0/s       9       0/s      0 B/s\n",
             "app: 2 of 10 wait for a connection, 0 were refused one\n",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::record::Record;
 use super::{escape, number};
-use crate::trace::{Chunks, Trace, UpstreamTrace};
+use crate::trace::{Chunks, Filter, Trace, UpstreamTrace};
 use levity_wire::decimal;
 
 /// Appends `record`, which arrived `micros` microseconds after `stamp`.
@@ -41,6 +41,9 @@ pub(super) fn line(
     push_text(out, "user_agent", record.user_agent);
     if let Some(upstream) = record.trace.upstream() {
         self::upstream(out, upstream);
+    }
+    if record.trace.filter.jobs > 0 {
+        filter(out, &record.trace.filter);
     }
     if has_timing {
         timing_us(out, record.trace);
@@ -84,6 +87,19 @@ fn upstream(out: &mut Vec<u8>, upstream: &UpstreamTrace) {
         push_text(out, "failed", side.label().as_bytes());
         push_text(out, "error", error.as_bytes());
     }
+    out.push(b'}');
+}
+
+fn filter(out: &mut Vec<u8>, filter: &Filter) {
+    push_key(out, "filter");
+    out.push(b'{');
+    // The first key has no comma before it.
+    let start = out.len();
+    push_seconds(out, "queue", filter.queue);
+    out.remove(start);
+    push_seconds(out, "time", filter.time);
+    push_number(out, "in", filter.bytes_in);
+    push_number(out, "out", filter.bytes_out);
     out.push(b'}');
 }
 
@@ -260,6 +276,19 @@ mod tests {
     }
 
     #[test]
+    fn line_of_a_filtered_response() {
+        let format = Format::Json { timing: false };
+        let us = Duration::from_micros;
+        let mut trace = Trace::new(Instant::now(), None);
+        trace.filtered(us(70), us(1_500), 65_536, 0);
+        trace.filtered(us(30), us(500), 1_000, 9_000);
+        let line = line_in(format, &with(trace));
+        let end = ",\"filter\":{\"queue\":0.000100,\"time\":0.002000,\"in\":66536,\"out\":9000}}\n";
+        assert!(line.ends_with(end), "{line}");
+        assert_eq!(json(&record()).get("filter"), None);
+    }
+
+    #[test]
     fn line_with_timing() {
         let arrived = Instant::now();
         let at = |us| arrived + Duration::from_micros(us);
@@ -335,6 +364,7 @@ mod tests {
         ask_upstream(&mut trace, "127.0.0.1:3000", |upstream| {
             upstream.failed(Side::Backend, "connection_refused");
         });
+        trace.filtered(Duration::ZERO, Duration::ZERO, 1, 1);
         let by_proxy = Record {
             run_queue_wait_percent: None,
             via: None,
@@ -345,6 +375,9 @@ mod tests {
         let (_, upstream) = line.split_once("\"upstream\":{").expect("the key");
         let (upstream, _) = upstream.split_once('}').expect("its end");
         assert_eq!(keys(&format!("{{{upstream}")), documented("Upstreams"));
+        let (_, filter) = line.split_once("\"filter\":").expect("the key");
+        let (filter, _) = filter.split_once('}').expect("its end");
+        assert_eq!(keys(filter), documented("Filters"));
         let (_, timing) = line.split_once("\"timing_us\":").expect("the key");
         let (timing, _) = timing.split_once('}').expect("its end");
         assert_eq!(keys(timing), documented("Timing"));

@@ -8,6 +8,7 @@ use levity_disk::WatchStats;
 use levity_disk::stats::{DeviceStats, EngineStats};
 use strum::VariantArray;
 
+use super::compute::ComputeFigures;
 use super::disk::{DiskFigures, device_number};
 use super::text::{Kind, Samples};
 use super::upstream::{BackendFigures, BackendState, OUTCOMES, UpstreamFigures, UpstreamState};
@@ -42,6 +43,10 @@ enum Figure {
     Engine(fn(&EngineStats) -> u64),
     /// Of each engine.
     EngineHistogram(fn(&EngineStats) -> &levity_disk::stats::Histogram),
+    /// Of each class of the pool of threads that compute.
+    Compute(fn(&levity_compute::Stats) -> u64),
+    /// Of each class of the pool of threads that compute.
+    ComputeHistogram(fn(&levity_compute::Stats) -> &levity_disk::stats::Histogram),
     /// Of the watcher.
     Watch(fn(&WatchStats) -> u64),
     /// Of each upstream.
@@ -77,6 +82,7 @@ impl Metric {
             WorkerTime(_) | WorkerHistogram(_) => &["worker"],
             Device(_) => &["device"],
             Engine(_) | EngineHistogram(_) => &["engine"],
+            Compute(_) | ComputeHistogram(_) => &["class"],
             Upstream(_) | UpstreamHistogram(_) => &["upstream"],
             Backend(_) => &["upstream", "backend"],
             Computed(labels, _) => labels,
@@ -103,6 +109,10 @@ impl Metric {
             EngineHistogram(of) => {
                 scrape.each_engine(|engine, labels| samples.histogram(labels, &of(engine).into()))
             }
+            Compute(of) => scrape.each_class(|class, labels| samples.value(labels, of(class))),
+            ComputeHistogram(of) => {
+                scrape.each_class(|class, labels| samples.histogram(labels, &of(class).into()))
+            }
             Watch(of) => scrape
                 .watch
                 .iter()
@@ -128,6 +138,7 @@ pub(super) struct Scrape<'a> {
     pub(super) access_log_dropped: u64,
     pub(super) diagnostics_dropped: u64,
     pub(super) disk: Option<DiskFigures>,
+    pub(super) compute: Option<ComputeFigures>,
     pub(super) watch: Option<WatchStats>,
     pub(super) upstreams: Vec<(UpstreamState, UpstreamFigures)>,
 }
@@ -155,6 +166,13 @@ impl Scrape<'_> {
     fn each_engine(&self, mut give: impl FnMut(&EngineStats, &[(&str, &str)])) {
         for engine in self.disk.iter().flat_map(|disk| &disk.stats.engines) {
             give(engine, &[("engine", engine.name)]);
+        }
+    }
+
+    /// Calls `give` with each class of computing and its label.
+    fn each_class(&self, mut give: impl FnMut(&levity_compute::Stats, &[(&str, &str)])) {
+        for (label, class) in self.compute.iter().flat_map(ComputeFigures::classes) {
+            give(class, &[("class", label)]);
         }
     }
 
@@ -271,6 +289,35 @@ fn connections(scrape: &Scrape, samples: &mut Samples) {
 fn coalesced(scrape: &Scrape, samples: &mut Samples) {
     if let Some(disk) = &scrape.disk {
         samples.value(&[], disk.stats.coalesced);
+    }
+}
+
+fn syncs_shared(scrape: &Scrape, samples: &mut Samples) {
+    if let Some(disk) = &scrape.disk {
+        samples.value(&[], disk.stats.syncs_shared);
+    }
+}
+
+fn compressions(scrape: &Scrape, samples: &mut Samples) {
+    let figures = scrape
+        .compute
+        .iter()
+        .flat_map(|compute| &compute.compressions);
+    for one in figures {
+        let labels = [("coding", one.coding), ("outcome", one.outcome)];
+        samples.value(&labels, one.count);
+    }
+}
+
+fn encoder_bytes(scrape: &Scrape, samples: &mut Samples) {
+    if let Some(compute) = &scrape.compute {
+        samples.value(&[], compute.encoder_bytes);
+    }
+}
+
+fn encoder_bytes_max(scrape: &Scrape, samples: &mut Samples) {
+    if let Some(compute) = &scrape.compute {
+        samples.value(&[], compute.encoder_bytes_max);
     }
 }
 
@@ -423,7 +470,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// Large files are requested once. When the same files are requested repeatedly by one connection each, `direct =
     /// "never"` lets them use the page cache.
     Counter("levity_disk_direct_reads_total", "reads", Engine(|engine| engine.reads_direct));
-    /// Writes to unnamed temporary files in `disk.spool`, which hold data that does not fit into memory.
+    /// Writes to files, appends included: to unnamed temporary files in `disk.spool`, which hold data that does not
+    /// fit into memory.
     ///
     /// Request bodies are larger than `limits.body_memory`. Each is written and read back: where memory is ample,
     /// raise the limit.
@@ -432,6 +480,17 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// As for levity_disk_writes_total. They go to the page cache first, and compete with cached files.
     Counter("levity_disk_written_bytes_total", "bytes", Engine(|engine| engine.bytes_written));
+    /// Calls that made a file or a folder durable (`fdatasync`, `fsync`). Files in `disk.spool` need none.
+    ///
+    /// Each waits for the device, and holds back other writes there. When it grows faster than
+    /// levity_disk_syncs_shared_total and levity_disk_queue_depth grows too, use a device that syncs faster: an SSD,
+    /// or a controller whose cache has a battery.
+    Counter("levity_disk_syncs_total", "calls", Engine(|engine| engine.syncs));
+    /// Syncs that were answered by the call for another one of the same file. levity_disk_coalesced_total includes them.
+    ///
+    /// Syncs are requested faster than the device makes them, and one call serves many. Nothing to do, unless
+    /// levity_disk_service_seconds grows too: then the device is too slow for them.
+    Counter("levity_disk_syncs_shared_total", "syncs", Computed(&[], syncs_shared));
     /// Calls of `sendfile` in which a loop slept, with the engines readahead and sendfile. With readahead the kernel
     /// had evicted pages between the read and the call. Detected by voluntary context switches: a wait for memory
     /// counts too, a wait for a processor does not.
@@ -462,7 +521,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// network mount whose server is gone. A disk that takes longer than `disk.dead_after` to spin up needs a larger
     /// value.
     Gauge("levity_disk_dead", "0 or 1", Device(|device| device.dead.into()));
-    /// Operations that shared the result of one already in progress.
+    /// Operations that shared the result of one already queued or in progress.
     ///
     /// Many clients request the same cold file at the same time, and the disk reads it once. Nothing to do.
     Counter("levity_disk_coalesced_total", "operations", Computed(&[], coalesced));
@@ -476,6 +535,67 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// The device is slower: a failing disk, another program that uses it, a throttled cloud volume, a network mount.
     /// Compare with `iostat -x`.
     Histogram("levity_disk_service_seconds", "seconds", EngineHistogram(|engine| &engine.service_time));
+    /// Bodies of responses that passed through filters, completely or in part: compressed, or with text replaced.
+    ///
+    /// Load. The threads of levity_compute_threads do the work.
+    Counter("levity_filtered_bodies_total", "bodies", Total(|worker| &worker.filtered_bodies));
+    /// Bytes of bodies that went into filters.
+    ///
+    /// Load. Compare with levity_filter_output_bytes_total: where compression saves little, narrow `compress_types`.
+    Counter("levity_filter_input_bytes_total", "bytes", Total(|worker| &worker.filter_input_bytes));
+    /// Bytes of bodies that came out of filters.
+    ///
+    /// As levity_filter_input_bytes_total.
+    Counter("levity_filter_output_bytes_total", "bytes", Total(|worker| &worker.filter_output_bytes));
+    /// Responses that could be compressed, for clients that accept a coding, by that coding and outcome: usual (at the
+    /// level of the configuration), fast (at a lower level), and two that were sent without compression: pool_busy (jobs
+    /// wait in the pool for more than 50 ms) and memory_full (encoders use all of `limits.compression_memory`).
+    ///
+    /// `usual` is load. `pool_busy`: the processors do not suffice. Lower the levels of `compress_codings`, or keep
+    /// compressed variants beside the files (`precompressed`). `memory_full`: raise `limits.compression_memory`; many
+    /// clients may be slow. `fast` has either cause: levity_compute_queue_seconds and levity_compression_memory_bytes
+    /// show which.
+    Counter("levity_compressions_total", "responses", Computed(&["coding", "outcome"], compressions));
+    /// Memory reserved for the encoders that compress a response at present.
+    ///
+    /// Near levity_compression_memory_limit_bytes, responses are compressed less, then not at all: see
+    /// levity_compressions_total.
+    Gauge("levity_compression_memory_bytes", "bytes", Computed(&[], encoder_bytes));
+    /// The maximum of levity_compression_memory_bytes: `limits.compression_memory`.
+    ///
+    /// The configuration was changed.
+    Gauge("levity_compression_memory_limit_bytes", "bytes", Computed(&[], encoder_bytes_max));
+    /// Threads that compute off the event loops, by class: response (a client waits) and idle (nobody waits; they run
+    /// while a processor is idle).
+    ///
+    /// It is the number of processors of each class, and does not change.
+    Gauge("levity_compute_threads", "threads", Compute(|class| class.threads as u64));
+    /// Jobs that wait for a thread that computes, by class as in levity_compute_threads. A job of a response is one piece
+    /// of its body.
+    ///
+    /// `response`: the filters of bodies need more processor time than there is; see levity_compressions_total. `idle`:
+    /// nothing to do, it waits for an idle processor.
+    Gauge("levity_compute_queue_depth", "jobs", Compute(|class| class.queued as u64));
+    /// Jobs dropped before they started, because nobody waited for them any more.
+    ///
+    /// Clients leave while they wait: see levity_compute_queue_seconds.
+    Counter("levity_compute_canceled_total", "jobs", Compute(|class| class.canceled));
+    /// Jobs refused because the queue of the class was full. A job of a response is submitted again each millisecond, and
+    /// may be refused many times.
+    ///
+    /// Far more clients wait for filters than the processors can serve: lower the levels of `compress_codings`, or add
+    /// processors.
+    Counter("levity_compute_refused_total", "jobs", Compute(|class| class.full));
+    /// Time that a job waited for a thread that computes.
+    ///
+    /// As levity_compute_queue_depth. Threads that compute for responses yield to event loops: a wait without a long
+    /// queue means that loops or other programs use the processors.
+    Histogram("levity_compute_queue_seconds", "seconds", ComputeHistogram(|class| &class.queue_time));
+    /// Time that a job ran, waits for a processor included.
+    ///
+    /// Divided by levity_compute_threads, the rate of its sum is the share of time in which the threads are busy. Jobs
+    /// of more than a few milliseconds come from high levels of `compress_codings`, or from too few processors.
+    Histogram("levity_compute_run_seconds", "seconds", ComputeHistogram(|class| &class.run_time));
     /// Time that a worker slept inside one poll of one task, where it should never sleep; only stalls of at least 1
     /// ms are recorded.
     ///

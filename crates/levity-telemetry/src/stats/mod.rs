@@ -1,5 +1,6 @@
 //! Each worker counts into its own [`WorkerStats`]; a scrape adds them up.
 
+mod compute;
 mod disk;
 mod docs;
 mod metrics;
@@ -14,6 +15,7 @@ use std::time::SystemTime;
 
 use levity_disk::WatchStats;
 
+pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
 pub use worker::{Ahead, WorkerStats};
@@ -34,6 +36,8 @@ pub struct Stats {
 pub struct Sources {
     /// Reads the values of the disk; without it there are no disk metrics.
     pub disk: Option<Box<dyn Fn() -> DiskFigures + Send + Sync>>,
+    /// Reads the values of the pool of threads that compute; without it there are no metrics of it. Must not block.
+    pub compute: Option<Box<dyn Fn() -> ComputeFigures + Send + Sync>>,
     /// Reads the values of the watcher.
     pub watch: Option<Box<dyn Fn() -> WatchStats + Send + Sync>>,
     /// Lists the upstreams of the configuration; must not block.
@@ -74,6 +78,11 @@ impl Stats {
         self.sources.disk.as_ref().map(|disk| disk())
     }
 
+    /// The values of the pool of threads that compute; `None` without one. Does not block.
+    pub fn compute(&self) -> Option<ComputeFigures> {
+        self.sources.compute.as_ref().map(|compute| compute())
+    }
+
     /// Lines of the access log that were dropped by workers or not written.
     pub fn access_log_dropped(&self) -> u64 {
         let dropped = self.workers.iter().map(|worker| worker.log_dropped.get());
@@ -89,6 +98,7 @@ impl Stats {
             access_log_dropped: self.access_log_dropped(),
             diagnostics_dropped: diagnostics::dropped(),
             disk: self.disk(),
+            compute: self.compute(),
             watch: self.sources.watch.as_ref().map(|watch| watch()),
             upstreams: self.upstream_figures(),
         };
@@ -123,6 +133,7 @@ mod tests {
     use crate::step::Step;
     use crate::trace::Trace;
     use levity_disk::stats::{DeviceStats, EngineStats, Histogram};
+    use levity_wire::encoding::Coding;
     use std::collections::{BTreeMap, BTreeSet};
     use std::time::{Duration, Instant};
     use upstream::BackendState;
@@ -136,6 +147,8 @@ mod tests {
         let arrived = Instant::now();
         let mut trace = Trace::new(arrived, None);
         trace.enter_at(Step::Route, arrived);
+        trace.filtered(Duration::from_millis(1), Duration::from_millis(2), 900, 300);
+        trace.filtered(Duration::ZERO, Duration::ZERO, 100, 50);
         let end_of_route = arrived + Duration::from_nanos(300);
         trace.enter_at(Step::Send, end_of_route);
         trace.end(end_of_route + Duration::from_micros(70));
@@ -155,10 +168,12 @@ mod tests {
                     reads_direct: 1,
                     writes: 7,
                     bytes_written: 4321,
+                    syncs: 8,
                     queue_time: times,
                     ..EngineStats::default()
                 }],
                 coalesced: 6,
+                syncs_shared: 2,
                 devices: vec![DeviceStats {
                     device: rustix::fs::makedev(259, 0),
                     queued: 2,
@@ -168,6 +183,30 @@ mod tests {
                 }],
                 ..levity_disk::Stats::default()
             },
+        }
+    }
+
+    fn compute() -> ComputeFigures {
+        let mut times = Histogram::default();
+        (times.counts[0], times.counts[3]) = (6, 2);
+        let compressions = Compressions::default();
+        compressions.count(Coding::Brotli, Compression::Fast);
+        ComputeFigures {
+            response: levity_compute::Stats {
+                queued: 5,
+                threads: 4,
+                canceled: 3,
+                full: 2,
+                queue_time: times,
+                ..levity_compute::Stats::default()
+            },
+            idle: levity_compute::Stats {
+                queued: 9,
+                ..levity_compute::Stats::default()
+            },
+            encoder_bytes: 1_024,
+            encoder_bytes_max: 4_096,
+            compressions: compressions.figures(),
         }
     }
 
@@ -242,6 +281,7 @@ mod tests {
         };
         let sources = Sources {
             disk: Some(Box::new(disk)),
+            compute: Some(Box::new(compute)),
             watch: Some(Box::new(watch)),
             upstreams: Some(Box::new(|| vec![upstream_state()])),
             log_unwritten: Arc::new(3.into()),
@@ -317,6 +357,21 @@ mod tests {
         for line in [
             "levity_requests_total{code=\"200\"} 2",
             "levity_requests_total{code=\"404\"} 1",
+            "levity_filtered_bodies_total 4",
+            "levity_filter_input_bytes_total 4000",
+            "levity_filter_output_bytes_total 1400",
+            "levity_compute_queue_depth{class=\"response\"} 5",
+            "levity_compute_queue_depth{class=\"idle\"} 9",
+            "levity_compute_threads{class=\"response\"} 4",
+            "levity_compute_canceled_total{class=\"response\"} 3",
+            "levity_compute_refused_total{class=\"response\"} 2",
+            "levity_compute_queue_seconds_bucket{class=\"response\",le=\"0.00025\"} 6",
+            "levity_compute_queue_seconds_count{class=\"response\"} 8",
+            "levity_compute_run_seconds_count{class=\"idle\"} 0",
+            "levity_compression_memory_bytes 1024",
+            "levity_compression_memory_limit_bytes 4096",
+            "levity_compressions_total{coding=\"br\",outcome=\"fast\"} 1",
+            "levity_compressions_total{coding=\"gzip\",outcome=\"memory_full\"} 0",
             "levity_requests_total{code=\"other\"} 1",
             "levity_responses_by_source_total{source=\"memory\"} 2",
             "levity_responses_by_source_total{source=\"-\"} 2",
@@ -342,6 +397,8 @@ mod tests {
             "levity_disk_direct_reads_total{engine=\"threads\"} 1",
             "levity_disk_writes_total{engine=\"threads\"} 7",
             "levity_disk_written_bytes_total{engine=\"threads\"} 4321",
+            "levity_disk_syncs_total{engine=\"threads\"} 8",
+            "levity_disk_syncs_shared_total 2",
             "levity_disk_queue_depth{device=\"259:0\"} 2",
             "levity_disk_depth{device=\"259:0\"} 4",
             "levity_disk_dead{device=\"259:0\"} 0",
@@ -382,10 +439,11 @@ mod tests {
     }
 
     #[test]
-    fn without_a_disk_there_are_no_disk_metrics() {
+    fn without_a_source_there_are_no_metrics_of_it() {
         let stats = Stats::new(vec![Arc::new(WorkerStats::new(0))], Sources::default());
         let out = rendered(&stats);
         assert!(!out.contains("levity_disk_"));
+        assert!(!out.contains("\nlevity_comp"));
         assert!(!out.lines().any(|line| line.starts_with("levity_watch")));
     }
 

@@ -67,6 +67,12 @@ pub struct WorkerStats {
     pub spliced_bytes: Counter,
     /// Bytes of files that the kernel sent from memory without a copy.
     pub zero_copy_bytes: Counter,
+    /// Bodies that passed through filters, completely or in part.
+    pub(super) filtered_bodies: Counter,
+    /// Bytes that went into filters.
+    pub(super) filter_input_bytes: Counter,
+    /// Bytes that came out of filters.
+    pub(super) filter_output_bytes: Counter,
     /// Requests delayed because of `limits.absent_trips`: their connections look up too many absent names.
     pub absence_waits: Counter,
     /// Calls of `sendfile` on the loop that slept, because pages were not in memory.
@@ -100,6 +106,9 @@ impl WorkerStats {
             copied_bytes: Counter::default(),
             spliced_bytes: Counter::default(),
             zero_copy_bytes: Counter::default(),
+            filtered_bodies: Counter::default(),
+            filter_input_bytes: Counter::default(),
+            filter_output_bytes: Counter::default(),
             absence_waits: Counter::default(),
             sendfile_waits: Counter::default(),
             log_dropped: Counter::default(),
@@ -137,6 +146,11 @@ impl WorkerStats {
         self.duration.observe(duration);
         self.ttfb.observe(ttfb);
         self.io_wait.observe(trace.disk.waited);
+        if trace.filter.jobs > 0 {
+            self.filtered_bodies.add(1);
+            self.filter_input_bytes.add(trace.filter.bytes_in);
+            self.filter_output_bytes.add(trace.filter.bytes_out);
+        }
         let times = trace.times();
         for (times, nanos) in self.steps.iter().zip(times.as_nanos()) {
             if *nanos > 0 {

@@ -24,6 +24,7 @@ pub struct Trace {
     pub(crate) disk: Disk,
     /// Time in which bytes were written to the client, which includes waiting for it.
     pub(crate) write: Duration,
+    pub(crate) filter: Filter,
     /// `None` where only sums are kept.
     pub(crate) chunks: Option<Chunks>,
     upstream: Option<UpstreamTrace>,
@@ -56,6 +57,20 @@ pub struct LastRead {
     pub time: Duration,
 }
 
+/// The work of body filters in the pool of threads that compute, added up.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) jobs: u32,
+    /// Time before a thread started on a job.
+    pub(crate) queue: Duration,
+    /// Time in which a thread ran a job.
+    pub(crate) time: Duration,
+    /// Bytes before the filters.
+    pub(crate) bytes_in: u64,
+    /// Bytes after the filters.
+    pub(crate) bytes_out: u64,
+}
+
 impl Trace {
     /// The trace of a request whose first byte came at `arrived`: it is in the parse step. `waited` is the time
     /// between the connection and its first request.
@@ -64,6 +79,7 @@ impl Trace {
             steps: Stopwatch::new(arrived, waited),
             disk: Disk::default(),
             write: Duration::ZERO,
+            filter: Filter::default(),
             chunks: None,
             upstream: None,
             has_server_timing: false,
@@ -166,6 +182,16 @@ impl Trace {
         }
     }
 
+    /// Body filters turned so many bytes into so many, after a wait for a thread.
+    pub fn filtered(&mut self, queued: Duration, ran: Duration, bytes_in: usize, bytes_out: usize) {
+        let filter = &mut self.filter;
+        filter.jobs += 1;
+        filter.queue += queued;
+        filter.time += ran;
+        filter.bytes_in += bytes_in as u64;
+        filter.bytes_out += bytes_out as u64;
+    }
+
     /// Whether a write was added.
     pub fn has_written(&self) -> bool {
         !self.write.is_zero()
@@ -186,8 +212,8 @@ impl Trace {
         self.upstream.as_mut()
     }
 
-    /// The value of a `Server-Timing` header as of now (W3C Server Timing, 3.1): the steps that have ended, and
-    /// the disk. `None` where it is not wanted.
+    /// The value of a `Server-Timing` header as of now (W3C Server Timing, 3.1): the steps that have ended,
+    /// the disk, and the filters of the body. `None` where it is not wanted.
     pub fn server_timing(&self) -> Option<String> {
         if !self.has_server_timing {
             return None;
@@ -199,6 +225,10 @@ impl Trace {
         if self.disk.trips > 0 {
             add_metric(&mut metrics, "disk-queue", self.disk.queue);
             add_metric(&mut metrics, "disk-read", self.disk.read);
+        }
+        if self.filter.jobs > 0 {
+            add_metric(&mut metrics, "filter-queue", self.filter.queue);
+            add_metric(&mut metrics, "filter-run", self.filter.time);
         }
         Some(metrics)
     }
@@ -229,7 +259,11 @@ mod tests {
         assert_eq!(trace.server_timing().as_deref(), Some(steps));
         trace.disk_waited("threads", 3 * MS);
         let with_disk = format!("{steps}, disk-queue;dur=0.000, disk-read;dur=0.000");
-        assert_eq!(trace.server_timing(), Some(with_disk));
+        assert_eq!(trace.server_timing(), Some(with_disk.clone()));
+        trace.filtered(2 * MS, MS, 100, 10);
+        trace.filtered(MS, MS, 100, 10);
+        let with_filters = format!("{with_disk}, filter-queue;dur=3.000, filter-run;dur=2.000");
+        assert_eq!(trace.server_timing(), Some(with_filters));
     }
 
     #[test]
