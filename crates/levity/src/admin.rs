@@ -385,6 +385,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(body(&response)).expect("JSON");
         assert_eq!(json["connections"]["max"], 7);
         assert!(json["io"].is_null(), "there is no disk");
+        assert!(json["compute"].is_null(), "there is no pool");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Codings {
 }
 
 /// The suffix that compression tools append to a name.
-fn suffix(coding: Coding) -> &'static [u8] {
+pub fn suffix(coding: Coding) -> &'static [u8] {
     match coding {
         Coding::Zstd => b".zst",
         Coding::Brotli => b".br",

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_disk::{
-    Class, Completion, Direct, Disk, Done, EngineId, First, Job, Listing, Lookup, Meta, Op, Open,
-    OpenFile, Opened, ReadOptions, Ready, Reply, Root, Variants, is_full,
+    Change, Class, Completion, Direct, Disk, Done, EngineId, First, Job, Listing, Lookup, Meta, Op,
+    Open, OpenFile, Opened, ReadOptions, Ready, Reply, Root, Variants, is_full,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
@@ -148,6 +148,11 @@ impl<'a> DiskClient<'a> {
     /// until they are on the disk.
     pub fn use_page_cache(&mut self) {
         self.read_options.direct = Direct::Never;
+    }
+
+    /// Reads into memory from now on, also where the engine of the location leaves bytes in the page cache.
+    pub fn read_into_memory(&mut self) {
+        self.read_options.engine = self.service.memory_engine;
     }
 
     /// The worker of this request.
@@ -374,7 +379,8 @@ fn bytes_read(completion: &Completion) -> u64 {
 pub fn remove(worker: &Worker, root: Arc<Root>, path: CString, file: Arc<OpenFile>) {
     let disk = worker.disk.clone();
     let name = path.to_string_lossy().into_owned();
-    let op = Op::Unlink { root, path, file };
+    let file = Some(file);
+    let op = Op::Change(Change::Unlink { root, path, file });
     task::spawn_local(async move {
         let done = submit_when_free(&disk, op, Class::First, ReadOptions::default()).await;
         if let Err(error) = done {

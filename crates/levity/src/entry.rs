@@ -139,6 +139,8 @@ pub struct Form<'a> {
     pub varies: bool,
     /// The source of the ETag.
     pub etag: Etag,
+    /// The original, for a variant that a store made later and gave another name.
+    pub original: Option<&'a Entry>,
 }
 
 /// The entry of a file that was just opened.
@@ -146,14 +148,24 @@ pub struct Form<'a> {
 /// `settled` means that the content is of one version, and was last written long enough ago that another
 /// write would have changed its times. Only then is the ETag strong.
 pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Entry {
+    // The tag of a variant is then that of the original, whatever version of an encoder made its bytes.
+    let has_foreign_tag = form.original.is_some() && form.etag == Etag::MtimeSize;
+    let settled = settled && !has_foreign_tag;
     let etag = etag(&meta, form, settled);
     let mut fields = Fields::default();
-    fields.add("Content-Type", mime::of(form.name).as_bytes());
-    if let Some(seconds) = modified(&meta) {
+    let content_type = form
+        .original
+        .and_then(|original| original.fields.value("content-type"));
+    let content_type = content_type.unwrap_or_else(|| mime::of(form.name).as_bytes());
+    fields.add("Content-Type", content_type);
+    let modified = modified(form.original.map_or(&meta, |original| &original.meta));
+    if let Some(seconds) = modified {
         fields.add("Last-Modified", &date::format(seconds));
     }
     fields.add("ETag", etag.as_bytes());
-    fields.add("Accept-Ranges", b"bytes");
+    if !has_foreign_tag {
+        fields.add("Accept-Ranges", b"bytes");
+    }
     if form.varies {
         fields.add("Vary", VARY);
     }
@@ -163,7 +175,7 @@ pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Ent
         strong: settled,
         fields,
         coding: form.coding,
-        modified: modified(&meta),
+        modified,
         varies: form.varies,
         content,
     }
@@ -178,6 +190,9 @@ pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Ent
 /// chance (RFC 9110, 8.8.3.3).
 fn etag(meta: &Meta, form: Form<'_>, strong: bool) -> String {
     let weak = if strong { "" } else { "W/" };
+    // Copies of a file on several servers have variants of their own, with other times.
+    let original = form.original.filter(|_| form.etag == Etag::MtimeSize);
+    let meta = original.map_or(meta, |original| &original.meta);
     let time = i128::from(meta.mtime_s) * 1_000_000_000 + i128::from(meta.mtime_ns);
     let mut etag = format!("{weak}\"{time:x}-{:x}", meta.size);
     if form.etag == Etag::File {

@@ -110,6 +110,9 @@ async fn answer<'a>(
                 disk.ensure_checked(&files.root, now).await;
             }
             request.set_key(location.key());
+            if request.head.conditional && !location.compress.is_empty() {
+                request.adapt_conditions(&location.compress);
+            }
             (Some(location), handling.respond(request, location).await)
         }
         // Boxed: a rare path.

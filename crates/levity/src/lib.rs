@@ -12,6 +12,7 @@ pub mod cli;
 
 pub mod codings;
 mod completions;
+mod compute;
 
 pub mod disk_client;
 pub mod entry;
@@ -39,4 +40,5 @@ pub mod serve;
 pub mod server;
 pub mod status;
 pub mod upstream;
-pub mod worker;
+pub mod variant_store;
+mod worker;

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Selection, Watched};
 use crate::codings::Codings;
 use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
-use crate::entry::{self, BODY_BYTES_MAX, Bytes, Content, Entry};
+use crate::entry::{self, BODY_BYTES_MAX, Bytes, Content, Entry, Form};
 use crate::http::request::Request;
 use crate::route::Files;
 use crate::worker::Worker;
@@ -54,11 +54,12 @@ pub async fn resolve(
     }
     let search = Search {
         worker,
-        files,
+        index: &files.index,
         root: files.root.current()?,
         key: &request.key,
         now,
         codings,
+        original: None,
         watched: None,
         first: first_bytes(files, request),
     };
@@ -88,11 +89,12 @@ pub async fn is_file(
         None => {
             let search = Search {
                 worker,
-                files,
+                index: &files.index,
                 root: files.root.current()?,
                 key,
                 now,
                 codings: Codings::default(),
+                original: None,
                 watched: None,
                 first: None,
             };
@@ -104,6 +106,54 @@ pub async fn is_file(
         Err(error) if is_missing(&error) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The original of a variant in a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Original<'a> {
+    /// Its entry.
+    pub entry: &'a Entry,
+    /// The coding of the variant.
+    pub coding: Coding,
+}
+
+/// Finds the variant of `original` at `path` beneath `root`. The result is cached under `key`.
+///
+/// # Errors
+/// As [`resolve`].
+pub async fn variant(
+    worker: &Worker,
+    root: &Arc<Root>,
+    key: &[u8],
+    path: &[u8],
+    original: Original<'_>,
+    disk: &mut DiskClient<'_>,
+) -> io::Result<Found> {
+    let now = disk.trace.step_began();
+    let selection = Selection {
+        choices: &[],
+        body: true,
+    };
+    if let Some(cached) = cached(worker, key, selection, now) {
+        return cached;
+    }
+    let first = First {
+        offset: 0,
+        len: FIRST_BYTES,
+        len_max: WHOLE_BYTES - 1,
+    };
+    let search = Search {
+        worker,
+        index: &[],
+        root: root.clone(),
+        key,
+        now,
+        codings: Codings::default(),
+        original: Some(original),
+        watched: None,
+        first: Some(first),
+    };
+    Box::pin(search.run(path, disk)).await
 }
 
 /// The cached result for `key`, if it is fresh.
@@ -193,12 +243,15 @@ fn likely_offset(request: &Request) -> u64 {
 /// One search in the file system.
 struct Search<'a> {
     worker: &'a Worker,
-    files: &'a Files,
+    /// Index names of directories.
+    index: &'a [Vec<u8>],
     /// The root of the files at present.
     root: Arc<Root>,
     key: &'a [u8],
     now: Instant,
     codings: Codings,
+    /// What the file is a variant of, in a store.
+    original: Option<Original<'a>>,
     /// The watch on the files, with its state before any of them was opened.
     watched: Option<Watched>,
     /// The read to combine with the open; `None` when the response has no body.
@@ -307,7 +360,7 @@ impl Search<'_> {
             let opened = self.open(path, variants, self.first, disk).await?;
             return Ok((path.to_vec(), opened));
         }
-        for index in &self.files.index {
+        for index in self.index {
             let name = [path, index.as_slice()].concat();
             let variants = self.codings.variants(&name);
             match self.open(&name, variants, self.first, disk).await {
@@ -375,14 +428,8 @@ impl Search<'_> {
         let preferred = variants.iter().take(self.codings.preferred);
         let selected = preferred.zip(&self.codings.all).find(|(v, _)| v.is_some());
         let selected = selected.map(|(_, &coding)| coding);
-        let varies = variants.iter().any(Option::is_some);
-        let etag = self.worker.service().config.server.etag;
-        let form = |coding| entry::Form {
-            name,
-            coding,
-            varies,
-            etag,
-        };
+        let varies = self.original.is_some() || variants.iter().any(Option::is_some);
+        let form = |coding| self.form(name, coding, varies);
         let mut entries = Vec::with_capacity(1);
         let mut chosen = None;
         let mut read = Some((first, stable));
@@ -420,6 +467,18 @@ impl Search<'_> {
         ))
     }
 
+    fn form<'f>(&'f self, name: &'f [u8], coding: Option<Coding>, varies: bool) -> Form<'f> {
+        Form {
+            name,
+            coding: self
+                .original
+                .map_or(coding, |original| Some(original.coding)),
+            varies,
+            etag: self.worker.service().config.server.etag,
+            original: self.original.map(|original| original.entry),
+        }
+    }
+
     /// The file first, then its variants that exist.
     fn variant_files(
         &self,
@@ -451,7 +510,7 @@ impl Search<'_> {
     /// during that read.
     async fn chosen(
         &self,
-        form: entry::Form<'_>,
+        form: Form<'_>,
         variant: VariantFile,
         first: Option<Ready>,
         stable: bool,
@@ -485,7 +544,7 @@ impl Search<'_> {
     /// Reads all of a small file, and caches it if it is settled.
     async fn small(
         &self,
-        form: entry::Form<'_>,
+        form: Form<'_>,
         file: Arc<OpenFile>,
         first: Option<Ready>,
         stable: bool,
@@ -542,7 +601,7 @@ impl Search<'_> {
 }
 
 /// The entry of a file or variant that is not selected.
-fn unread(form: entry::Form<'_>, variant: VariantFile) -> Arc<Entry> {
+fn unread(form: Form<'_>, variant: VariantFile) -> Arc<Entry> {
     let VariantFile { file, cached, .. } = variant;
     cached.unwrap_or_else(|| {
         let meta = file.meta();

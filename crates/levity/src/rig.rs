@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use levity_compute::Pool;
 use levity_disk::{Disk, Settings};
 use levity_net::memory_listener::MemoryListener;
 use levity_net::{Peer, Transport};
@@ -32,9 +33,10 @@ use tokio::time;
 
 use crate::cache::SharedCache;
 use crate::completions::Completions;
+use crate::compute::Compute;
 use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
-use crate::route::Service;
+use crate::route::{Service, ServiceParts};
 use crate::serve::serve;
 use crate::worker::{Worker, WorkerParts, ZeroCopy};
 
@@ -71,7 +73,21 @@ impl Rig {
             ..Settings::default()
         });
         let disk = disk.expect("a simulated disk");
-        let service = Service::new(config, &disk, 16, None).expect("a folder that opens");
+        let pool = Pool::start(levity_compute::Settings {
+            threads: 1,
+            queue_max: 16,
+        });
+        let compute = Arc::new(Compute::new(
+            pool.expect("a thread"),
+            config.limits.compression_memory,
+        ));
+        let service_parts = ServiceParts {
+            disk: disk.clone(),
+            compute: compute.clone(),
+            variants: None,
+            kept_files_max: 16,
+        };
+        let service = Service::new(config, &service_parts, None).expect("a folder that opens");
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
         let entered = runtime.enter();
@@ -79,6 +95,7 @@ impl Rig {
         let parts = WorkerParts {
             service: Arc::new(service),
             disk,
+            compute,
             cache: Arc::new(SharedCache::new(1 << 20, 16, 1)),
             watcher: None,
             zero_copy: ZeroCopy::none(),

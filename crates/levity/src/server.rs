@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
+use levity_compute::Pool;
 use levity_config::address::Address;
 use levity_config::{AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
 use levity_disk::{Disk, Root, Watcher};
@@ -26,6 +27,7 @@ use levity_telemetry::stall::Watchdog;
 use levity_telemetry::stats::{DiskFigures, Sources, Stats, WorkerStats};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle};
 use tokio::time;
@@ -33,12 +35,14 @@ use tokio::time;
 use crate::admin;
 use crate::cache::SharedCache;
 use crate::cli::Plan;
+use crate::compute::Compute;
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, log_some};
-use crate::route::Service;
+use crate::route::{Service, ServiceParts};
 use crate::status::{self, Status, Upstreams};
 use crate::upstream;
 use crate::upstream::check::{self, Checks};
+use crate::variant_store::store::VariantStore;
 use crate::worker::{WorkerParts, ZeroCopy};
 
 /// The maximum of files that the cache keeps open; reduced by the limit of the process.
@@ -64,6 +68,9 @@ const OWN_DESCRIPTORS: u64 = 256;
 /// The maximum of large files that are sent without a copy at a time, over all workers; reduced by the limit of the
 /// process.
 const TRANSFERS_MAX: u64 = 256;
+
+/// The maximum of jobs of one class that wait for a thread that computes. A connection has one at a time.
+const COMPUTE_QUEUE_MAX: usize = 4096;
 
 /// The delay after which draining is logged.
 const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
@@ -160,11 +167,11 @@ impl Reloading {
             self.again = true;
             return;
         }
-        let (plan, disk) = (server.plan.clone(), server.disk.clone());
-        let (kept_files_max, old) = (server.kept_files_max, server.service.clone());
+        let (plan, parts) = (server.plan.clone(), server.parts.clone());
+        let old = server.service.clone();
         self.made = Some(task::spawn_blocking(move || {
             let config = plan.reload().map_err(Refused::File)?;
-            Service::new(config, &disk, kept_files_max, Some(&old)).map_err(Refused::Service)
+            Service::new(config, &parts, Some(&old)).map_err(Refused::Service)
         }));
     }
 
@@ -240,8 +247,7 @@ impl Descriptors {
 struct Server {
     plan: Plan,
     service: Arc<Service>,
-    /// The maximum of files that handlers keep open between requests.
-    kept_files_max: usize,
+    parts: ServiceParts,
     disk: Arc<Disk>,
     watcher: Option<Arc<Watcher>>,
     status: Arc<Status>,
@@ -293,6 +299,59 @@ fn start_disk(settings: &levity_config::Disk, descriptors: &Descriptors) -> io::
     Ok(disk)
 }
 
+type Channels = (
+    Vec<UnboundedSender<Message>>,
+    Vec<UnboundedReceiver<Message>>,
+);
+
+fn worker_channels(count: usize) -> Channels {
+    (0..count).map(|_| mpsc::unbounded_channel()).unzip()
+}
+
+fn service_parts(
+    config: &Config,
+    disk: &Arc<Disk>,
+    descriptors: &Descriptors,
+) -> io::Result<ServiceParts> {
+    Ok(ServiceParts {
+        disk: disk.clone(),
+        compute: start_compute(&config.limits)?,
+        variants: open_variants(&config.disk)?,
+        kept_files_max: descriptors.kept_max,
+    })
+}
+
+fn open_variants(settings: &levity_config::Disk) -> io::Result<Option<Arc<VariantStore>>> {
+    let Some(folder) = &settings.variants else {
+        return Ok(None);
+    };
+    let store = VariantStore::open(folder, settings.variants_bytes as u64);
+    store.map(|store| Some(Arc::new(store))).map_err(|error| {
+        let name = folder.display();
+        io::Error::new(error.kind(), format!("disk.variants {name}: {error}"))
+    })
+}
+
+/// One thread of each class per processor: more would not compute more.
+fn start_compute(limits: &levity_config::Limits) -> io::Result<Arc<Compute>> {
+    let pool = Pool::start(levity_compute::Settings {
+        threads: cores(),
+        queue_max: COMPUTE_QUEUE_MAX,
+    })?;
+    Ok(Arc::new(Compute::new(pool, limits.compression_memory)))
+}
+
+/// The writer of the access log, if there is one, and the count of lines that it loses.
+fn start_log(settings: &levity_config::Log) -> io::Result<(Option<Writer>, Arc<AtomicU64>)> {
+    let unwritten = Arc::default();
+    Ok((log_writer(settings, &unwritten)?, unwritten))
+}
+
+fn with_roots(status: Status, service: &Service) -> Arc<Status> {
+    status.set_roots(devices_of(service));
+    Arc::new(status)
+}
+
 struct Admin {
     bound: Bound,
     names: watch::Sender<OwnNames>,
@@ -305,24 +364,22 @@ impl Server {
         let count = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
         let disk = start_disk(&config.disk, &descriptors)?;
-        let service = Service::new(config.clone(), &disk, descriptors.kept_max, None)?;
+        let parts = service_parts(config, &disk, &descriptors)?;
+        let service = Service::new(config.clone(), &parts, None)?;
         let service = Arc::new(service);
         let cache = shared_cache(&config.disk, &descriptors, count);
         let watcher = start_watcher(config.disk.watch)?;
-        let unwritten = Arc::default();
-        let log = log_writer(&config.log, &unwritten)?;
+        let (log, unwritten) = start_log(&config.log)?;
         let mut bound = bind_all(config, count)?;
         let worker_stats = worker_stats(count);
         let upstreams = Arc::new(Upstreams::from_pointee(service.upstreams.clone()));
-        let sources = sources(&disk, watcher.clone(), &upstreams, &unwritten);
+        let sources = sources(&parts, watcher.clone(), &upstreams, &unwritten);
         let stats = Arc::new(Stats::new(worker_stats.clone(), sources));
         let watchdog = start_watchdog(&worker_stats)?;
-        let channels = (0..count).map(|_| mpsc::unbounded_channel());
-        let (workers, messages): (Vec<_>, Vec<_>) = channels.unzip();
+        let (workers, messages) = worker_channels(count);
         let connections_max = descriptors.connections_max.div_ceil(count);
         let status = Status::new(stats, upstreams, workers.clone(), connections_max * count);
-        let status = Arc::new(status);
-        status.set_roots(devices_of(&service));
+        let status = with_roots(status, &service);
         let admin = start_admin(config.admin.as_ref(), &status)?;
         let (end, ended) = mpsc::channel(count);
         for (number, (stats, messages)) in worker_stats.into_iter().zip(messages).enumerate() {
@@ -330,6 +387,7 @@ impl Server {
                 worker: WorkerParts {
                     service: service.clone(),
                     disk: disk.clone(),
+                    compute: parts.compute.clone(),
                     cache: cache.clone(),
                     watcher: watcher.clone(),
                     zero_copy: ZeroCopy::start(descriptors.transfers_max.div_ceil(count))?,
@@ -349,7 +407,7 @@ impl Server {
             checks: check::start(&service.upstreams),
             plan,
             service,
-            kept_files_max: descriptors.kept_max,
+            parts,
             disk,
             watcher,
             status,
@@ -446,6 +504,8 @@ impl Server {
         }
         // Dropping the disk would wait for reads in flight, on a frozen device forever.
         mem::forget(self.disk.clone());
+        // Dropping the pool would wait for idle work, which may wait for a processor.
+        mem::forget(self.parts.compute.clone());
         diagnostics::flush(FINAL_FLUSH_TIMEOUT);
     }
 
@@ -517,6 +577,8 @@ impl Server {
 
         // Nothing fails from here on: a failed reload changes nothing.
         self.disk.set_open_age_max(config.disk.entry_ttl);
+        let encoder_bytes_max = config.limits.compression_memory;
+        self.parts.compute.set_encoder_bytes_max(encoder_bytes_max);
         let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
         let service = Arc::new(service);
@@ -610,18 +672,20 @@ fn start_watcher(watch: levity_config::Watch) -> io::Result<Option<Arc<Watcher>>
 
 /// The sources of `/metrics`.
 fn sources(
-    disk: &Arc<Disk>,
+    parts: &ServiceParts,
     watcher: Option<Arc<Watcher>>,
     upstreams: &Arc<Upstreams>,
     log_unwritten: &Arc<AtomicU64>,
 ) -> Sources {
-    let (disk, upstreams) = (disk.clone(), upstreams.clone());
+    let (disk, compute) = (parts.disk.clone(), parts.compute.clone());
+    let upstreams = upstreams.clone();
     let states = move || {
         let upstreams = upstreams.load();
         upstreams.iter().map(|one| status::state(one)).collect()
     };
     Sources {
         disk: Some(Box::new(move || DiskFigures::of(&disk))),
+        compute: Some(Box::new(move || compute.figures())),
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
         upstreams: Some(Box::new(states)),
         log_unwritten: log_unwritten.clone(),

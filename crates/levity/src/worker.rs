@@ -20,12 +20,14 @@ use tokio::time;
 
 use crate::cache::{Cache, SharedCache};
 use crate::completions::Completions;
+use crate::compute::Compute;
 use crate::http::request::Request;
 use crate::limit::Limit;
 use crate::pipes::Pipes;
 use crate::route::Service;
 use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
+use crate::variant_store::candidates::Candidates;
 
 /// The size of a read from a client in bytes: the largest request header.
 const INBOUND_BYTES: usize = 16 * 1024;
@@ -51,6 +53,8 @@ pub struct WorkerParts {
     pub service: Arc<Service>,
     /// The disk, shared with the other workers.
     pub disk: Arc<Disk>,
+    /// What computes off the loop, shared with the other workers.
+    pub compute: Arc<Compute>,
     /// The shared cache.
     pub cache: Arc<SharedCache>,
     /// The source of change notifications for files, if any.
@@ -113,6 +117,8 @@ impl ZeroCopy {
 pub struct Worker {
     /// The disk.
     pub disk: Arc<Disk>,
+    /// What computes off the loop.
+    pub compute: Arc<Compute>,
     /// Where the disk completes the jobs of requests.
     pub completions: Completions,
     /// The file cache.
@@ -151,6 +157,8 @@ pub struct Worker {
     log: RefCell<Option<Log>>,
     /// Counts of requested files.
     pub popular: RefCell<Popular>,
+    /// Files that are compressed often on their way.
+    pub candidates: RefCell<Candidates>,
     /// Time-outs of the disk that were logged recently.
     time_outs: RefCell<FailureReports>,
     time: Cell<Time>,
@@ -189,6 +197,7 @@ impl Worker {
         pools.retain(&parts.service.upstreams);
         Self {
             disk: parts.disk,
+            compute: parts.compute,
             completions,
             cache: Cache::new(parts.cache),
             watcher: parts.watcher,
@@ -210,6 +219,7 @@ impl Worker {
             requests: RefCell::default(),
             log: RefCell::new(parts.log),
             popular: RefCell::new(Popular::new(Instant::now())),
+            candidates: RefCell::new(Candidates::new(Instant::now())),
             time_outs: RefCell::default(),
             time: Cell::new(Time::now()),
             draining: Cell::new(false),
@@ -233,6 +243,10 @@ impl Worker {
     }
 
     /// The current configuration. A request keeps the one that it began with.
+    #[expect(
+        clippy::redundant_allocation,
+        reason = "a request counts a reference that no other worker's requests count too"
+    )]
     pub fn service(&self) -> Rc<Arc<Service>> {
         self.service.borrow().clone()
     }

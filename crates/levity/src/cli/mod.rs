@@ -2,6 +2,7 @@
 
 mod check;
 mod plan;
+mod precompress;
 mod serve;
 mod streams;
 mod top;
@@ -84,6 +85,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Write compressed variants beside the files of a folder, for `precompressed`
+    ///
+    /// Each file of a media type that `compress` handles by default, and of at least 256 bytes, gets NAME.zst, NAME.br
+    /// and NAME.gz, each at the highest level, if that saves 5 % or more. A variant that is not older than its file is
+    /// kept. Symbolic links are not followed, and names with a leading dot are left out.
+    Precompress(precompress::Options),
     /// Show the figures of a running server every second; q or Ctrl-C quits
     Top {
         /// The address of its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
@@ -151,6 +158,7 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
         Some(Command::Check { file, json }) => {
             Step::Exit(check::check(&file.into_path(), json, streams))
         }
+        Some(Command::Precompress(options)) => Step::Exit(precompress::run(&options, streams)),
         Some(Command::Top {
             address,
             config,

@@ -190,6 +190,7 @@ fn site(what: &Path) -> Result<Site, String> {
         root: Some(root),
         options: LocationOptions {
             listing: only.is_none(),
+            compress: true,
             // A file that is named on the command line is served wherever its link leads.
             symlinks: match only {
                 Some(_) => Symlinks::Follow,

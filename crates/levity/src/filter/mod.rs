@@ -1,7 +1,11 @@
 //! Filters: changes of a location to its responses. A new filter is a file here, and one line where locations
 //! are compiled.
 
+pub mod compress;
+mod decode;
+mod directives;
 pub mod header_rules;
+pub mod substitute;
 
 use levity_wire::http1::Method;
 
@@ -27,6 +31,7 @@ pub fn apply(filters: &[Box<dyn Filter>], request: &Request, response: &mut Resp
 fn head(response: &mut Response) -> FilteredHead<'_> {
     FilteredHead {
         status: response.status,
+        length: response.content_length(),
         fields: &mut response.fields,
         has_server: &mut response.has_server,
     }
@@ -46,7 +51,7 @@ fn may_change_body(request: &Request, response: &Response) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::filter::BodyFilter;
+    use crate::http::filter::{BodyFilter, FilterError};
 
     /// Returns a filter for every body.
     struct Greedy;
@@ -63,11 +68,21 @@ mod tests {
     }
 
     impl BodyFilter for Nothing {
-        fn push(&mut self, _: &[u8], _: &mut Vec<u8>) {}
+        fn push(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<(), FilterError> {
+            Ok(())
+        }
 
-        fn flush(&mut self, _: &mut Vec<u8>) {}
+        fn flush(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
+            Ok(())
+        }
 
-        fn finish(&mut self, _: &mut Vec<u8>) {}
+        fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
+            Ok(())
+        }
+
+        fn ns_per_byte(&self) -> u32 {
+            0
+        }
     }
 
     /// Whether a filter may change the body of a response to this method.

@@ -1,12 +1,15 @@
 //! Handlers that serve files.
 
 use std::io;
+use std::rc::Rc;
 
+use levity_disk::Ready;
 use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 use levity_wire::http1::Method;
 
 use super::{Handling, Outcome};
+use crate::cache::EntryRef;
 use crate::http::error::{self, error};
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -42,7 +45,9 @@ impl<'a> Handling<'a> {
             return error(404, "");
         }
         match self.resolve(request, files).await {
-            Ok(Found::File(cached, ready)) => respond::file::file(request, cached, ready),
+            Ok(Found::File(cached, ready)) => {
+                self.file_response(request, files, cached, ready).await
+            }
             Ok(Found::Directory(directory)) if !request.names_directory() => {
                 drop(directory);
                 respond::redirect::to_directory(request)
@@ -57,6 +62,21 @@ impl<'a> Handling<'a> {
             Ok(Found::Directory(_)) => error(403, "listing is off for this directory"),
             Err(error) => failed(self.worker, files, request, &error),
         }
+    }
+
+    async fn file_response(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        cached: Rc<EntryRef>,
+        ready: Option<(u64, Ready)>,
+    ) -> Response {
+        if let Some(variants) = &files.variants
+            && let Some((variant, ready)) = self.variant(request, variants, &cached).await
+        {
+            return respond::file::file(request, variant, ready);
+        }
+        respond::file::file(request, cached, ready)
     }
 
     async fn resolve(&mut self, request: &Request, files: &Files) -> io::Result<Found> {
@@ -87,7 +107,8 @@ impl<'a> Handling<'a> {
         }
         match self.resolve(request, files).await {
             Ok(Found::File(cached, ready)) => {
-                return Outcome::Response(respond::file::file(request, cached, ready));
+                let response = self.file_response(request, files, cached, ready);
+                return Outcome::Response(response.await);
             }
             Ok(Found::Directory(_)) => self.path_kind = PathKind::Directory,
             Err(error) => match failed(self.worker, files, request, &error) {

@@ -4,6 +4,7 @@
 mod files;
 mod proxy;
 mod script;
+mod variants;
 
 use std::rc::Rc;
 use std::sync::Arc;

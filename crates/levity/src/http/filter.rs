@@ -21,20 +21,47 @@ pub trait Filter: Send + Sync {
 pub struct FilteredHead<'r> {
     /// The status code.
     pub status: u16,
+    /// The length of the content in bytes; `None` if it is unknown, or there is none.
+    pub length: Option<u64>,
     /// The header lines.
     pub fields: &'r mut Fields,
     /// No `Server` is to be added: `fields` have one, or the location removed it.
     pub has_server: &'r mut bool,
 }
 
-/// Transforms a body as it is sent. It does no I/O and does not block, and may run on any thread.
+/// Transforms a body as it is sent. It does no I/O and does not block, and may run on any thread. After an error it is
+/// not called again.
 pub trait BodyFilter: fmt::Debug + Send {
     /// Consumes `input`, and appends the output that is ready to `out`; it may hold back all of it.
-    fn push(&mut self, input: &[u8], out: &mut Vec<u8>);
+    ///
+    /// # Errors
+    /// When the content is not what its header announces.
+    fn push(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError>;
 
     /// Appends to `out` everything held back that the client can decode now. More input may follow.
-    fn flush(&mut self, out: &mut Vec<u8>);
+    ///
+    /// # Errors
+    /// As for `push`.
+    fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), FilterError>;
 
     /// Appends the rest to `out`. No more input follows.
-    fn finish(&mut self, out: &mut Vec<u8>);
+    ///
+    /// # Errors
+    /// As for `push`; also when the content is incomplete.
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), FilterError>;
+
+    /// The processor time per byte of input in nanoseconds, estimated.
+    fn ns_per_byte(&self) -> u32;
+
+    /// The maximum of bytes that one job may filter, at most [`JOB_BYTES`]: less where a byte may become many.
+    fn job_bytes(&self) -> usize {
+        JOB_BYTES
+    }
 }
+
+/// The maximum of bytes that one job filters.
+pub const JOB_BYTES: usize = 64 * 1024;
+
+/// Why a filter cannot transform a body, as a sentence for the operator. It is the fault of the content.
+#[derive(Debug)]
+pub struct FilterError(pub String);

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::{self, EndToEnd, Framing, Limits, Reject, RequestHead, Target, write};
-use levity_wire::path;
+use levity_wire::{coded_etag, path};
 
 /// A request, with the bytes that it was parsed from. The worker recycles its memory.
 #[derive(Default)]
@@ -17,6 +18,9 @@ pub struct Request {
     pub has_encoded_slash: bool,
     /// The cache key: location and path. Empty until the request is routed.
     pub key: Vec<u8>,
+    /// The entity tags of If-None-Match before [`adapt_conditions`](Self::adapt_conditions) changed them; empty if
+    /// it has not.
+    pub coded_etags: Vec<u8>,
 }
 
 impl Request {
@@ -24,6 +28,34 @@ impl Request {
     pub fn set_bytes(&mut self, head: &[u8]) {
         self.bytes.clear();
         self.bytes.extend_from_slice(head);
+        self.coded_etags.clear();
+    }
+
+    /// Adapts the conditions to responses that may have got one of `codings` on their way. The suffixes of their ETags
+    /// are removed, so that files and backends recognise their own tags. A date in If-Range no longer matches, because
+    /// the client may have the first part of a coded response with that date.
+    pub fn adapt_conditions(&mut self, codings: &[Coding]) {
+        // A cache may ask for this client with the tags of what it keeps for others.
+        let accepted = Accepted::parse(self.headers_named("accept-encoding"));
+        let accepted = accepted.choices(codings);
+        let mut coded = Vec::new();
+        let headers = &mut self.head.headers;
+        headers.edit(&mut self.bytes, "if-none-match", |value| {
+            let before = value.to_vec();
+            let length = coded_etag::uncode(value, &accepted, false);
+            if length != before.len() {
+                coded.extend_from_slice(&before);
+                coded.push(b',');
+            }
+            length
+        });
+        headers.edit(&mut self.bytes, "if-match", |value| {
+            coded_etag::uncode(value, codings, true)
+        });
+        if !accepted.is_empty() {
+            headers.edit(&mut self.bytes, "if-range", without_date);
+        }
+        self.coded_etags = coded;
     }
 
     /// The value of the first header called `name`, which is in lower case.
@@ -177,6 +209,17 @@ impl Request {
         };
         Self::build(method, target, host, fields.filter(is_copied), limits)
     }
+}
+
+/// Replaces a date in `value`, that of If-Range, by a tag that never matches. Returns the new length.
+fn without_date(value: &mut [u8]) -> usize {
+    const WEAK_TAG: &[u8] = b"W/\"\"";
+    let is_tag = value.starts_with(b"\"") || value.starts_with(b"W/");
+    if is_tag || value.len() < WEAK_TAG.len() {
+        return value.len();
+    }
+    value[..WEAK_TAG.len()].copy_from_slice(WEAK_TAG);
+    WEAK_TAG.len()
 }
 
 /// When a request arrived.

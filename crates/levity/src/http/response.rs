@@ -254,6 +254,17 @@ impl Response {
         }
     }
 
+    /// The length of the content in bytes, also for the response to a HEAD request; `None` if it is unknown, as behind a
+    /// filter.
+    pub fn content_length(&self) -> Option<u64> {
+        let announced = || {
+            let value = self.fields.value("content-length")?;
+            std::str::from_utf8(value).ok()?.parse().ok()
+        };
+        let length = self.body.length().or_else(announced);
+        length.filter(|_| self.filters.is_empty())
+    }
+
     /// Whether the length of the content is unknown.
     pub fn is_open_ended(&self) -> bool {
         match &self.body {

@@ -20,15 +20,7 @@ use crate::http::response::{Body, FileBody, Response};
 /// offset.
 pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
     let entry = &cached.entry;
-    let validators = Validators {
-        etag: Some(entry.etag.as_bytes()),
-        modified: entry.modified,
-    };
-    let verdict = match request.head.conditional {
-        true => condition::evaluate(true, |name| request.headers_named(name), &validators),
-        false => Verdict::Proceed,
-    };
-    match verdict {
+    match verdict(request, entry) {
         Verdict::Proceed => {}
         Verdict::Failed => return without_content(412, entry),
         Verdict::NotModified => {
@@ -39,7 +31,7 @@ pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>
             return response;
         }
     }
-    match requested_range(request, entry, &validators) {
+    match requested_range(request, entry) {
         Range::Whole => whole(cached, ready),
         Range::Part { first, last } => part(cached, ready, first, last),
         Range::Unsatisfiable => {
@@ -48,6 +40,22 @@ pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>
             response.fields.add("Content-Range", range.as_bytes());
             response
         }
+    }
+}
+
+/// Whether the client's copy of `entry` is current: the response is a 304.
+pub fn is_current(request: &Request, entry: &Entry) -> bool {
+    verdict(request, entry) == Verdict::NotModified
+}
+
+fn verdict(request: &Request, entry: &Entry) -> Verdict {
+    let validators = Validators {
+        etag: Some(entry.etag.as_bytes()),
+        modified: entry.modified,
+    };
+    match request.head.conditional {
+        true => condition::evaluate(true, |name| request.headers_named(name), &validators),
+        false => Verdict::Proceed,
     }
 }
 
@@ -60,17 +68,11 @@ fn without_content(status: u16, entry: &Entry) -> Response {
 }
 
 /// The range of the request: only for GET, and only if If-Range matches (RFC 9110, 14.2).
-fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>) -> Range {
+fn requested_range(request: &Request, entry: &Entry) -> Range {
     let Some(value) = request.header("range") else {
         return Range::Whole;
     };
-    // A date is no strong validator while the file may still change within its second (8.8.2.2), nor for
-    // files with variants, which share their date: parts of two variants would be combined.
-    let is_strong = entry.strong && !entry.varies;
-    let validators = Validators {
-        modified: validators.modified.filter(|_| is_strong),
-        ..*validators
-    };
+    let validators = range_validators(entry);
     let holds = request
         .header("if-range")
         .is_none_or(|value| condition::if_range(value, &validators));
@@ -78,6 +80,16 @@ fn requested_range(request: &Request, entry: &Entry, validators: &Validators<'_>
         range::parse(value, entry.meta.size)
     } else {
         Range::Whole
+    }
+}
+
+/// The validators for If-Range. A date is no strong one while the file may still change within its second (RFC 9110,
+/// 8.8.2.2), nor for files with variants, which share their date: parts of two variants would be combined.
+pub fn range_validators(entry: &Entry) -> Validators<'_> {
+    let is_strong = entry.strong && !entry.varies;
+    Validators {
+        etag: Some(entry.etag.as_bytes()),
+        modified: entry.modified.filter(|_| is_strong),
     }
 }
 

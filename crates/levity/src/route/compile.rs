@@ -10,16 +10,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
 use levity_config::{Config, LocationDisk, LocationOptions, Symlinks};
 use levity_disk::{Disk, ReadOptions, Root, Spool};
+use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
-use super::location::{Files, Handler, Location, Proxy, SpoolFolder};
-use super::{Service, Site};
+use super::location::{FileVariants, Files, Handler, Location, Proxy, SpoolFolder};
+use super::{Service, ServiceParts, Site};
+use crate::compute::Compute;
+use crate::filter::compress::Compress;
 use crate::filter::header_rules::HeaderRules;
+use crate::filter::substitute::Substitute;
 use crate::http::filter::Filter;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
 use crate::upstream::Upstream;
 use crate::upstream::sendfile::store::PreloadStore;
+use crate::variant_store::store::VariantStore;
 
 /// Open roots by path and symlink policy.
 #[derive(Default)]
@@ -98,6 +103,8 @@ pub(super) fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
 
 /// What the locations share.
 struct Resources<'a> {
+    compute: &'a Arc<Compute>,
+    variants: Option<&'a Arc<VariantStore>>,
     upstreams: &'a [Arc<Upstream>],
     preloads: Option<&'a Arc<PreloadStore>>,
     body_bytes: usize,
@@ -184,13 +191,15 @@ pub(super) fn sites(
     config: &Config,
     upstreams: &[Arc<Upstream>],
     preloads: Option<&Arc<PreloadStore>>,
-    disk: &Disk,
+    parts: &ServiceParts,
 ) -> io::Result<(Vec<Site>, Vec<Arc<LiveRoot>>)> {
     let mut resources = Resources {
+        disk: &parts.disk,
+        compute: &parts.compute,
+        variants: parts.variants.as_ref(),
         upstreams,
         preloads,
         body_bytes: config.limits.body_bytes,
-        disk,
         whole: &config.disk,
         roots: Roots::default(),
     };
@@ -219,14 +228,16 @@ fn location(
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let files = files(site, route, resources)?.map(Arc::new);
     let proxy = proxy(site, route, files.as_deref(), resources)?;
+    let options = options(site, route);
     Ok(Location {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         handlers: handlers(files.as_ref(), proxy.as_ref()),
         proxy,
         files,
         internal: route.is_some_and(|route| route.internal),
-        filters: filters(route),
-        server_timing: options(site, route).server_timing,
+        filters: filters(route, options, resources),
+        compress: compressed_codings(options),
+        server_timing: options.server_timing,
         has_logged_ambiguous: AtomicBool::new(false),
     })
 }
@@ -239,15 +250,63 @@ fn options<'c>(
 }
 
 /// The filters of a location, in order.
-fn filters(route: Option<&levity_config::Route>) -> Vec<Box<dyn Filter>> {
-    let list = [header_rules(route)];
+fn filters(
+    route: Option<&levity_config::Route>,
+    options: &LocationOptions,
+    resources: &Resources<'_>,
+) -> Vec<Box<dyn Filter>> {
+    let list = [
+        header_rules(route),
+        substitute(options),
+        compress(options, resources),
+    ];
     list.into_iter().flatten().collect()
+}
+
+fn compress(options: &LocationOptions, resources: &Resources<'_>) -> Option<Box<dyn Filter>> {
+    let compress = Compress::new(options, resources.compute)?;
+    Some(Box::new(compress))
+}
+
+/// The store for compressed forms of the location's files: not where a filter has to read them, or a route forbids
+/// the compression of responses.
+fn variants(
+    route: Option<&levity_config::Route>,
+    options: &LocationOptions,
+    resources: &Resources<'_>,
+) -> Option<FileVariants> {
+    let changes_caching = |route: &levity_config::Route| {
+        let mut names = route.headers.set.iter().chain(&route.headers.add);
+        names.any(|(name, value)| {
+            let is_directive = name.eq_ignore_ascii_case("cache-control");
+            is_directive && value.to_ascii_lowercase().contains("no-transform")
+        })
+    };
+    if !options.substitute.is_empty() || route.is_some_and(changes_caching) {
+        return None;
+    }
+    Some(FileVariants {
+        store: resources.variants?.clone(),
+        compress: Compress::new(options, resources.compute)?,
+    })
+}
+
+/// The codings that responses of the location may get on their way.
+fn compressed_codings(options: &LocationOptions) -> Vec<Coding> {
+    let codings = options.compress_codings.iter();
+    let codings = codings.filter(|_| options.compress);
+    codings.map(|own| own.coding).collect()
 }
 
 fn header_rules(route: Option<&levity_config::Route>) -> Option<Box<dyn Filter>> {
     let rules = &route?.headers;
     let has_rules = *rules != levity_config::Headers::default();
     has_rules.then(|| Box::new(HeaderRules(rules.clone())) as _)
+}
+
+fn substitute(options: &LocationOptions) -> Option<Box<dyn Filter>> {
+    let (pairs, types) = (&options.substitute, &options.substitute_types);
+    (!pairs.is_empty()).then(|| Box::new(Substitute::new(pairs, types)) as _)
 }
 
 /// The handlers of a location, in order.
@@ -359,5 +418,6 @@ fn files(
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         read_options: resources.read_options(&reading)?,
         chunk_bytes: reading.chunk_bytes,
+        variants: variants(route, options, resources),
     }))
 }

@@ -7,11 +7,13 @@ use std::sync::atomic::AtomicBool;
 use levity_disk::{ReadOptions, Spool};
 use levity_wire::encoding::Coding;
 
+use crate::filter::compress::Compress;
 use crate::http::filter::Filter;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
 use crate::upstream::Upstream;
 use crate::upstream::sendfile::store::PreloadStore;
+use crate::variant_store::store::VariantStore;
 
 /// The part of a site that handles a request.
 pub struct Location {
@@ -27,6 +29,8 @@ pub struct Location {
     pub internal: bool,
     /// The filters of its responses, in order.
     pub filters: Vec<Box<dyn Filter>>,
+    /// The codings that its responses may get on their way.
+    pub compress: Vec<Coding>,
     /// Whether responses have a Server-Timing header.
     pub server_timing: bool,
     /// A refusal of an ambiguous path has been logged.
@@ -121,6 +125,16 @@ pub struct Files {
     pub read_options: ReadOptions,
     /// The size of a read in bytes, if configured.
     pub chunk_bytes: Option<usize>,
+    /// The store of compressed forms of its files, if they are kept.
+    pub variants: Option<FileVariants>,
+}
+
+/// How compressed forms of the files of a location are kept.
+pub struct FileVariants {
+    /// The store.
+    pub store: Arc<VariantStore>,
+    /// The compression of the location.
+    pub compress: Compress,
 }
 
 impl Files {

@@ -10,20 +10,35 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use levity_config::{Config, Pattern};
-use levity_disk::{Disk, Root};
+use levity_disk::{Disk, EngineId, Root};
 use levity_telemetry::diagnostics;
 use levity_wire::{Reject, http1, path};
 
+use crate::compute::Compute;
 use crate::http::request::Request;
 use crate::root::LiveRoot;
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
+use crate::variant_store::store::VariantStore;
 
-pub use self::location::{Files, Handler, Location, Proxy, SpoolFolder, is_hidden};
+pub use self::location::{FileVariants, Files, Handler, Location, Proxy, SpoolFolder, is_hidden};
 
 struct Site {
     routes: Vec<(Pattern, Location)>,
     rest: Location,
+}
+
+/// What a configuration is compiled with. A reload does not change it.
+#[derive(Clone)]
+pub struct ServiceParts {
+    /// The disk.
+    pub disk: Arc<Disk>,
+    /// What computes off the loop.
+    pub compute: Arc<Compute>,
+    /// The store of compressed forms of popular files, if they are kept.
+    pub variants: Option<Arc<VariantStore>>,
+    /// The maximum of files that handlers keep open between requests.
+    pub kept_files_max: usize,
 }
 
 /// A compiled configuration. Immutable: a reload makes a new one, and requests in progress keep theirs.
@@ -32,6 +47,8 @@ pub struct Service {
     pub config: Config,
     /// The folder for request bodies that exceed the memory limit.
     pub spool: Option<SpoolFolder>,
+    /// An engine that reads into memory, also where that of a location leaves bytes in the page cache.
+    pub memory_engine: Option<EngineId>,
     /// Limits of the request parser.
     pub wire_limits: http1::Limits,
     /// The upstreams in the order of `config.upstreams`.
@@ -50,27 +67,24 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens every root, starts the engines of sites and routes in `disk`, and resolves the names of
-    /// backends. Handlers may keep `kept_files_max` files open between requests. Upstreams keep the health
-    /// that they have in `old`, the configuration before this one; preloaded content stays too. Blocks.
+    /// Opens every root, starts the engines of sites and routes in the disk of `parts`, and resolves the names of
+    /// backends. Upstreams keep the health that they have in `old`, the configuration before this one; preloaded
+    /// content stays too. Blocks.
     ///
     /// # Errors
     /// When a root cannot be opened or an engine cannot run here; the error names it.
-    pub fn new(
-        config: Config,
-        disk: &Disk,
-        kept_files_max: usize,
-        old: Option<&Self>,
-    ) -> io::Result<Self> {
+    pub fn new(config: Config, parts: &ServiceParts, old: Option<&Self>) -> io::Result<Self> {
+        let disk = &*parts.disk;
         let old_upstreams = old.map_or(&[][..], |old| &old.upstreams);
         let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
-        let preloads = compile::preloads(&config, kept_files_max, old);
-        let (sites, live_roots) = compile::sites(&config, &upstreams, preloads.as_ref(), disk)?;
+        let preloads = compile::preloads(&config, parts.kept_files_max, old);
+        let (sites, live_roots) = compile::sites(&config, &upstreams, preloads.as_ref(), parts)?;
         let times_each_step = config.log.logs_steps()
             || (sites.iter().flat_map(Site::locations)).any(|location| location.server_timing);
         let mut service = Self {
             wire_limits: compile::wire_limits(&config.limits),
             spool: compile::spool(&config, disk)?,
+            memory_engine: disk.engine_for("threads").map_err(io::Error::other)?,
             upstreams,
             live_roots,
             preloads,

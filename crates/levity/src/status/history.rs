@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use levity_disk::stats::DeviceStats;
+use levity_telemetry::stats::ComputeFigures;
 
 /// Between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -11,16 +12,27 @@ pub const INTERVAL: Duration = Duration::from_secs(1);
 /// Samples that are kept: three minutes.
 const SAMPLES_MAX: usize = 180;
 
-/// The last samples of which all device figures are kept, so that "recent" is the last ten seconds.
+/// The last samples of which all figures of devices and of computing are kept, so that "recent" is the last ten seconds.
 const RECENT_MAX: usize = 10;
 
 /// Samples, the latest last.
 #[derive(Debug, Default)]
 pub struct History {
     levels: VecDeque<Level>,
-    recent: VecDeque<(Instant, Vec<DeviceStats>)>,
+    recent: VecDeque<Sample>,
     /// Stall of all workers up to the last sample.
     stall: Duration,
+}
+
+/// Figures at one moment, which differences are made of.
+#[derive(Debug)]
+pub struct Sample {
+    /// The moment.
+    pub at: Instant,
+    /// All devices.
+    pub devices: Vec<DeviceStats>,
+    /// The pool of threads that compute; `None` without one.
+    pub compute: Option<ComputeFigures>,
 }
 
 #[derive(Debug)]
@@ -32,24 +44,19 @@ struct Level {
 }
 
 impl History {
-    /// Takes a sample: connections open, stall of all workers since the start, and the devices.
-    pub fn add(
-        &mut self,
-        now: Instant,
-        connections: u64,
-        stall: Duration,
-        devices: Vec<DeviceStats>,
-    ) {
+    /// Takes a sample: connections open, stall of all workers since the start, and the rest.
+    pub fn add(&mut self, connections: u64, stall: Duration, sample: Sample) {
         self.levels.push_back(Level {
             connections,
             stall: stall.saturating_sub(self.stall),
-            jobs: devices
+            jobs: sample
+                .devices
                 .iter()
                 .map(|d| (d.queued + d.in_flight) as u64)
                 .collect(),
         });
         self.stall = stall;
-        self.recent.push_back((now, devices));
+        self.recent.push_back(sample);
         drop_front(&mut self.levels, SAMPLES_MAX);
         drop_front(&mut self.recent, RECENT_MAX);
     }
@@ -70,12 +77,9 @@ impl History {
         levels.map(move |level| level.jobs.get(index).copied().unwrap_or(0))
     }
 
-    /// The oldest complete sample, about ten seconds old: its time and the figures of the devices.
-    pub fn before(&self) -> (Option<Instant>, &[DeviceStats]) {
-        match self.recent.front() {
-            Some((at, devices)) => (Some(*at), devices),
-            None => (None, &[]),
-        }
+    /// The oldest complete sample, about ten seconds old. `None` before the first.
+    pub fn before(&self) -> Option<&Sample> {
+        self.recent.front()
     }
 }
 
@@ -108,7 +112,12 @@ mod tests {
             } else {
                 vec![device(n as usize)]
             };
-            history.add(start + INTERVAL * n as u32, n, stall, devices);
+            let sample = Sample {
+                at: start + INTERVAL * n as u32,
+                devices,
+                compute: None,
+            };
+            history.add(n, stall, sample);
         }
         let connections: Vec<_> = history.connections().collect();
         assert_eq!((connections.len(), connections[0]), (SAMPLES_MAX, 120));
@@ -119,8 +128,8 @@ mod tests {
         );
         let jobs: Vec<_> = history.jobs(0).collect();
         assert_eq!((jobs[0], jobs[SAMPLES_MAX - 1]), (0, 300));
-        let (at, before) = history.before();
-        assert_eq!(at, Some(start + INTERVAL * 290));
-        assert_eq!((before.len(), before[0].queued), (1, 290));
+        let before = history.before().expect("a sample");
+        assert_eq!(before.at, start + INTERVAL * 290);
+        assert_eq!((before.devices.len(), before.devices[0].queued), (1, 290));
     }
 }

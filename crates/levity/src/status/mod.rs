@@ -3,6 +3,7 @@
 //! Collected on the control thread for each request, as one JSON value. The text is made from it, and the
 //! page and `levity top` read it. `docs/status.md` documents its keys, which are stable.
 
+mod compute;
 mod files;
 mod history;
 mod page;
@@ -34,7 +35,7 @@ pub use text::text;
 pub use upstreams::state;
 
 use files::Files;
-use history::History;
+use history::{History, Sample};
 
 /// The upstreams of the configuration at present.
 pub type Upstreams = ArcSwap<Vec<Arc<Upstream>>>;
@@ -92,8 +93,12 @@ impl Status {
             .map(|worker| worker.polls.stall.figures().sum);
         let stall = stall.sum();
         let devices = self.stats.disk().map(|disk| disk.stats.devices);
-        let devices = devices.unwrap_or_default();
-        lock(&self.history).add(Instant::now(), connections, stall, devices);
+        let sample = Sample {
+            at: Instant::now(),
+            devices: devices.unwrap_or_default(),
+            compute: self.stats.compute(),
+        };
+        lock(&self.history).add(connections, stall, sample);
     }
 
     /// All figures. Waits for busy workers, for a fraction of a second at most.
@@ -115,6 +120,7 @@ impl Status {
             "io": disk.as_ref().map(|disk| io(disk, workers)),
             "upstreams": self.upstreams(),
             "devices": disk.map(|disk| self.devices(&disk.stats.devices, &history)),
+            "compute": self.compute(&history),
             "workers": workers.iter().map(|one| worker(one)).collect::<Vec<_>>(),
             "files": files,
             "log": {
@@ -133,6 +139,14 @@ impl Status {
         let (upstreams, now) = (self.upstreams.load(), Instant::now());
         let json = |one: &Arc<Upstream>| upstreams::upstream(one, &self.stats, now);
         upstreams.iter().map(json).collect()
+    }
+
+    fn compute(&self, history: &History) -> Option<Value> {
+        let now = self.stats.compute()?;
+        let before = history.before();
+        let before =
+            before.and_then(|before| Some((before.at.elapsed(), before.compute.as_ref()?)));
+        Some(compute::compute(&now, before))
     }
 
     fn connections(&self) -> Value {
@@ -156,7 +170,9 @@ impl Status {
         let roots = lock(&self.roots);
         // Without /proc the names are missing, and nothing else.
         let mounts = Mounts::read().unwrap_or_default();
-        let (since, before) = history.before();
+        let before = history.before();
+        let since = before.map(|before| before.at);
+        let before = before.map_or(&[][..], |before| &before.devices);
         let recent = |(index, device)| {
             let recent = Recent::of(device, since, before.get(index));
             (recent, index, device)
@@ -275,6 +291,7 @@ fn io(disk: &DiskFigures, workers: &[Arc<WorkerStats>]) -> Value {
             "opens": engine.opens,
             "writes": engine.writes,
             "written_bytes": engine.bytes_written,
+            "syncs": engine.syncs,
         })
     };
     json!({

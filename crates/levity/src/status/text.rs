@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// Parts of the whole, in the order in which a person reads them.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "version",
     "start_time_seconds",
     "time_seconds",
@@ -16,6 +16,7 @@ const PARTS: [&str; 11] = [
     "upstreams",
     "io",
     "devices",
+    "compute",
     "workers",
 ];
 
@@ -88,6 +89,7 @@ mod tests {
             "upstreams": [{ "upstream": "app", "backends": [{ "backend": "127.0.0.1:3000", "idle": 2 }] }],
             "io": { "engine": "threads", "engines": [{ "engine": "threads", "async_read": 1261 }] },
             "devices": [{ "device": "8:1", "mount": null, "history": [1, 2] }],
+            "compute": { "encoder_bytes": 9, "response": { "queued": 4, "busy_percent": null } },
             "workers": [{ "worker": 0, "open": 2 }],
             "files": { "by_requests": [{ "file": "h/a" }] },
         });
@@ -107,6 +109,9 @@ mod tests {
              server.io.threads.engine: threads\n\
              server.devices.8:1.device: 8:1\n\
              server.devices.8:1.mount: -\n\
+             server.compute.encoder-bytes: 9\n\
+             server.compute.response.busy-percent: -\n\
+             server.compute.response.queued: 4\n\
              server.workers.0.open: 2\n\
              server.workers.0.worker: 0\n\
              server.files.by-requests.1.file: h/a\n"

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use levity_disk::{Class, Done, Op, OpenFile, ReadOptions};
+use levity_disk::{Change, Class, Done, NewFile, Op, OpenFile, ReadOptions};
 use tokio::time;
 
 use crate::disk_client;
@@ -34,7 +34,7 @@ impl Spooled {
     /// As `open`; `TimedOut` when the disk does not respond within `limits.io_timeout`.
     pub async fn create(worker: &Worker, folder: &SpoolFolder) -> io::Result<Self> {
         let spool = folder.spool.clone();
-        let create = Op::Create { spool };
+        let create = Op::Change(Change::Create(NewFile::Spooled { spool }));
         match make(worker, create, Class::First, folder.read_options).await? {
             Done::Created(file) => Ok(Self {
                 file,
@@ -56,12 +56,12 @@ impl Spooled {
     /// As `write`, such as ENOSPC; `TimedOut`.
     pub async fn append(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         let count = bytes.len() as u64;
-        let write = Op::Write {
+        let write = Change::Write {
             file: self.file.clone(),
             offset: self.bytes,
             bytes: Arc::new(bytes),
         };
-        make(worker, write, Class::Later, self.read_options).await?;
+        make(worker, Op::Change(write), Class::Later, self.read_options).await?;
         self.bytes += count;
         Ok(())
     }

@@ -20,12 +20,17 @@ fn tree() -> Tree {
 
 /// A server that writes JSON lines to a file of its own.
 fn logging(tree: &Tree, engine: &str, limits: &str) -> Server {
+    site(tree, engine, limits, "")
+}
+
+/// The same with these keys of its site.
+fn site(tree: &Tree, engine: &str, limits: &str, keys: &str) -> Server {
     let tables = format!(
         "[log]\naccess = \"{{own}}/log\"\nformat = \"json\"\n\
          [admin]\nlisten = \"unix:{{own}}/admin\"\n[limits]\n{limits}\n"
     );
     // With `-v` the server logs what its probe of the file system has found.
-    Launch::site(tree.path(), &tables, "")
+    Launch::site(tree.path(), &tables, keys)
         .engine(engine)
         .arguments(["-v"])
         .start()
@@ -101,6 +106,49 @@ per_engine! {
         }
         server.get("/none").assert_status(404);
         assert_eq!(line(&server, "/none")["src"], "-");
+    }
+
+    fn a_compressed_body(engine) {
+        let tree = Tree::new();
+        let text = "some words\n".repeat(20_000);
+        tree.file("page.txt", &text);
+        let server = site(&tree, engine, "", "compress = true");
+        let answer = server.get_with("/page.txt", &[("Accept-Encoding", "gzip")]);
+        assert_eq!(answer.field("content-encoding"), "gzip");
+        let compressed = line(&server, "/page.txt");
+        let filter = &compressed["filter"];
+        assert_eq!((&filter["in"], &filter["out"]), (&text.len().into(), &answer.body.len().into()));
+        assert_eq!(filter["out"], compressed["bytes"]);
+        let (queue, time) = (seconds(filter, "queue"), seconds(filter, "time"));
+        assert!(time > 0.0 && queue >= 0.0, "{compressed}");
+        assert!(queue + time <= seconds(&compressed, "dur") + 2e-6, "{compressed}");
+        server.get("/page.txt?plain").assert_status(200);
+        assert!(line(&server, "/page.txt?plain")["filter"].is_null());
+        let metrics = server.metrics(&server.own("admin"));
+        for (series, value) in [
+            ("levity_filtered_bodies_total", 1.0),
+            ("levity_filter_input_bytes_total", text.len() as f64),
+            ("levity_filter_output_bytes_total", answer.body.len() as f64),
+            ("levity_compressions_total", 1.0),
+            ("levity_compressions_total{coding=\"gzip\",outcome=\"usual\"}", 1.0),
+            ("levity_compression_memory_bytes", 0.0),
+            ("levity_compute_queue_depth", 0.0),
+            ("levity_compute_refused_total", 0.0),
+            ("levity_compute_run_seconds_count{class=\"idle\"}", 0.0),
+        ] {
+            assert_eq!(metrics.sum(series), value, "{series}");
+        }
+        // A job counts when its thread is done with it, which may be after the response.
+        let mut metrics = metrics;
+        wait_until("all jobs have ended", || {
+            metrics = server.metrics(&server.own("admin"));
+            let [begun, ended] = ["queue", "run"].map(|what| metrics.sum(&format!("levity_compute_{what}_seconds_count")));
+            // One for each 64 KiB at least.
+            begun >= 4.0 && begun <= ended
+        });
+        let seconds = metrics.sum("levity_compute_run_seconds_sum");
+        // It includes handing over the results; the log has microseconds.
+        assert!(seconds >= time - 1e-6, "{seconds} {time}");
     }
 
     fn a_client_that_disconnects(engine) {
@@ -604,5 +652,38 @@ fn a_request_without_a_slot_is_a_failure_of_the_server() {
         assert_eq!((refused(reason), refused(other)), (1.0, 0.0), "{reason}");
         backend.release();
         first.receive().assert_status(200);
+    }
+}
+
+/// The default level of zstd takes 1216 KiB, the lowest 320 KiB.
+#[test]
+fn compression_that_lacks_memory_is_counted() {
+    let tree = Tree::new();
+    tree.file("page.txt", "some words\n".repeat(2_000));
+    let memory = "compression_memory = \"0B\"";
+    let server = site(&tree, "threads", memory, "compress = true");
+    let metric = |series: &str| server.metrics(&server.own("admin")).sum(series);
+    let mut before = "0B";
+    for (limit, bytes, outcome) in [
+        ("0B", 0, "memory_full"),
+        ("320KiB", 320 << 10, "fast"),
+        ("1215KiB", 1215 << 10, "fast"),
+        ("1216KiB", 1216 << 10, "usual"),
+    ] {
+        server.reload(&[before], &[limit]);
+        before = limit;
+        wait_until("the limit of the new configuration", || {
+            metric("levity_compression_memory_limit_bytes") == f64::from(bytes)
+        });
+        let series = format!("levity_compressions_total{{coding=\"zstd\",outcome=\"{outcome}\"}}");
+        let earlier = metric(&series);
+        let answer = server.get_with("/page.txt", &[("Accept-Encoding", "zstd")]);
+        answer.assert_status(200);
+        let coding = (outcome != "memory_full").then_some("zstd");
+        assert_eq!(answer.header("content-encoding"), coding, "{limit}");
+        assert_eq!(metric(&series), earlier + 1.0, "{limit}");
+        wait_until("the memory is free again", || {
+            metric("levity_compression_memory_bytes") == 0.0
+        });
     }
 }

@@ -27,9 +27,10 @@ struct Thread {
 }
 
 impl Thread {
-    /// One that works for a disk. The watcher only tells loops of changes.
-    fn is_of_a_disk(&self) -> bool {
-        self.name.starts_with("disk") && self.name != "disk-watch"
+    /// One that works for a disk, or computes. The watcher only tells loops of changes.
+    fn is_behind_loops(&self) -> bool {
+        let works = |kind| self.name.starts_with(kind) && self.name != "disk-watch";
+        works("disk") || works("compute")
     }
 }
 
@@ -85,11 +86,11 @@ per_engine! {
         // A thread lowers its priority itself, as soon as it runs.
         wait_until("disk threads have a lower priority", || {
             let threads = threads_of(&server);
-            let mut of_disks = threads.iter().filter(|thread| thread.is_of_a_disk());
-            of_disks.clone().count() > 0 && of_disks.all(|thread| thread.nice == disk_nice)
+            let mut behind = threads.iter().filter(|thread| thread.is_behind_loops());
+            behind.clone().count() > 0 && behind.all(|thread| thread.nice == disk_nice)
         });
         let threads = threads_of(&server);
-        let mut others = threads.iter().filter(|thread| !thread.is_of_a_disk());
+        let mut others = threads.iter().filter(|thread| !thread.is_behind_loops());
         assert!(others.all(|thread| thread.nice == own_nice()));
         let worker = threads.iter().find(|thread| thread.name == "worker-0").expect("a worker");
         if let (Some(slice), true) = (worker.slice, kernel_takes_a_slice()) {

@@ -95,15 +95,21 @@ per_engine! {
         let text = ask(&server, "/status").text();
         let json = json(&server);
         let engine = json["io"]["engine"].as_str().expect("an engine");
+        // `threads` runs too: it reads into memory for filters.
+        let engines = json["io"]["engines"].as_array().expect("engines");
+        let index = engines.iter().position(|one| one["engine"] == engine).expect("it runs");
+        let of_engine = |key: &str| format!("/io/engines/{index}/{key}");
         for (line, pointer) in [
             ("server.requests.finished", "/requests/finished"),
             ("server.requests.by-status.4xx", "/requests/by_status/4xx"),
             ("server.connections.accepted", "/connections/accepted"),
             ("server.sent-bytes", "/sent_bytes"),
-            (&format!("server.io.{engine}.async-read"), "/io/engines/0/async_read"),
-            (&format!("server.io.{engine}.sync-read"), "/io/engines/0/sync_read"),
-            (&format!("server.io.{engine}.cached-read"), "/io/engines/0/cached_read"),
+            (&format!("server.io.{engine}.async-read"), &of_engine("async_read")),
+            (&format!("server.io.{engine}.sync-read"), &of_engine("sync_read")),
+            (&format!("server.io.{engine}.cached-read"), &of_engine("cached_read")),
             ("server.io.reason", "/io/reason"),
+            ("server.compute.response.threads", "/compute/response/threads"),
+            ("server.compute.encoder-bytes-max", "/compute/encoder_bytes_max"),
         ] {
             let value = json.pointer(pointer).expect(pointer);
             let value = value.as_str().map_or(value.to_string(), str::to_owned);
@@ -112,7 +118,7 @@ per_engine! {
         assert_eq!(json["requests"]["finished"], 2);
         assert_eq!(json["requests"]["by_status"]["4xx"], 1);
         assert!(json["sent_bytes"].as_u64() >= Some(700_000));
-        let reads = ["async_read", "sync_read", "cached_read"].map(|how| json["io"]["engines"][0][how].as_u64());
+        let reads = ["async_read", "sync_read", "cached_read"].map(|how| engines[index][how].as_u64());
         assert!(reads.into_iter().flatten().sum::<u64>() > 0, "{reads:?}");
         assert_eq!(json["workers"].as_array().map(Vec::len), Some(2));
         let device = &json["devices"][0];
@@ -473,6 +479,45 @@ fn a_backend_without_an_address_is_listed() {
         .lines()
         .find(|line| line.contains("no-such-host.invalid:80"));
     assert!(row.is_some_and(|row| row.contains("unresolved")), "{frame}");
+}
+
+#[test]
+fn the_pool_that_computes_is_shown() {
+    let tree = Tree::new();
+    tree.file("page.txt", "some words\n".repeat(1_000));
+    let server = Launch::site(tree.path(), TABLES, "compress = true").start();
+    let answer = server.get_with("/page.txt", &[("Accept-Encoding", "gzip")]);
+    assert_eq!(answer.field("content-encoding"), "gzip");
+    let mut compute = Value::Null;
+    wait_until("the pool has been watched for a while", || {
+        compute = json(&server)["compute"].clone();
+        // A job counts when its thread is done with it, which may be after the response.
+        compute["response"]["busy_percent"].is_u64() && compute["response"]["jobs"] == 1
+    });
+    let (response, idle) = (&compute["response"], &compute["idle"]);
+    for key in ["queued", "canceled", "refused"] {
+        assert_eq!(
+            (&response[key], &idle[key]),
+            (&0.into(), &0.into()),
+            "{key}"
+        );
+    }
+    assert_eq!(idle["jobs"], 0);
+    assert!(response["threads"].as_u64() > Some(0), "{compute}");
+    assert_eq!(response["threads"], idle["threads"]);
+    assert!(response["run_seconds"].as_f64() > Some(0.0), "{compute}");
+    assert!(response["busy_percent"].as_u64() <= Some(100), "{compute}");
+    assert_eq!(compute["encoder_bytes"], 0);
+    assert_eq!(compute["encoder_bytes_max"], 64 << 20);
+    let address = format!("unix:{}", server.own("admin").display());
+    let frame = top(&address).stdout;
+    let row = frame.lines().find(|line| line.starts_with("compute  "));
+    let row = row.expect("a line of the pool");
+    assert!(
+        row.starts_with("compute     0 jobs wait, threads "),
+        "{row}"
+    );
+    assert!(row.ends_with(" % busy; encoders 0 B of 64.0 MiB"), "{row}");
 }
 
 fn top(address: &str) -> crate::support::Ran {

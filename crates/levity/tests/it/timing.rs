@@ -139,6 +139,24 @@ per_engine! {
         assert!(client.get("/none").header("server-timing").is_some());
         assert!(client.get("/off/large").header("server-timing").is_none());
     }
+
+    /// One piece is known to be the last before the header leaves, many are not.
+    fn server_timing_of_filters(engine) {
+        let tree = Tree::new();
+        tree.file("small.txt", "some words\n".repeat(1_000));
+        tree.file("large.txt", "some words\n".repeat(100_000));
+        let server = Launch::site(tree.path(), "", "server_timing = true\ncompress = true\n")
+            .engine(engine)
+            .start();
+        for path in ["/small.txt", "/large.txt"] {
+            let answer = server.get_with(path, &[("Accept-Encoding", "br")]);
+            assert_eq!(answer.field("content-encoding"), "br");
+            let metrics = metrics(answer.field("server-timing"));
+            let [.., (queue, _), (run, ms)] = &metrics[..] else { panic!("two metrics") };
+            assert_eq!((&**queue, &**run), ("filter-queue", "filter-run"));
+            assert!(*ms > 0.0, "{path}");
+        }
+    }
 }
 
 /// `name;dur=ms` separated by commas: what the field's grammar (W3C Server Timing, 3.1) has of it here.

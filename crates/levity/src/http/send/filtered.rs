@@ -1,33 +1,78 @@
-//! Sends a body through filters.
+//! Sends a body through filters, which run in the pool of threads that compute.
 
-use std::borrow::Cow;
+use std::future::poll_fn;
+use std::mem;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
-use levity_disk::Buffer;
+use levity_compute::Class;
+use levity_disk::{Buffer, Ready};
 use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
-use tokio::task;
 use tokio::time::{self, Instant};
 
 use super::file::HOLD_MAX;
 use super::{ResponseSink, SendError, Sender};
+use crate::compute::{Compute, Panicked};
 use crate::disk_client::DiskClient;
 use crate::entry::Content;
-use crate::http::filter::BodyFilter;
-use crate::http::response::{Body, BodyStream, FileBody, Piece};
+use crate::http::filter::{BodyFilter, FilterError, JOB_BYTES};
+use crate::http::response::{Body, BodyStream, FileBody, Piece, PieceLimits};
 
-/// The maximum of bytes that filters transform in one poll, because they compute on the event loop.
-const SLICE_BYTES: usize = 16 * 1024;
+/// The processor time of a job without its bytes: that of passing it to another thread.
+const JOB_TIME: Duration = Duration::from_micros(10);
 
-type Filters = [Box<dyn BodyFilter>];
+/// The filters of a body.
+struct Filters {
+    /// Empty while they are in the pool.
+    list: Vec<Box<dyn BodyFilter>>,
+    compute: Arc<Compute>,
+    /// The maximum of bytes that one job filters.
+    job_bytes: usize,
+}
+
+impl Filters {
+    fn new(list: Vec<Box<dyn BodyFilter>>, compute: &Arc<Compute>) -> Self {
+        let job_bytes = list.iter().map(|filter| filter.job_bytes()).min();
+        Self {
+            job_bytes: job_bytes.unwrap_or(JOB_BYTES),
+            list,
+            compute: compute.clone(),
+        }
+    }
+}
+
+impl Drop for Filters {
+    /// To free the memory of an encoder takes milliseconds.
+    fn drop(&mut self) {
+        if !self.list.is_empty() {
+            self.compute.discard(mem::take(&mut self.list));
+        }
+    }
+}
+
+/// What follows the input of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// More input, at once.
+    More,
+    /// Perhaps nothing for a long time, so that the client must get all that the filters hold back.
+    Flush,
+    /// The end of the body.
+    Finish,
+}
 
 impl<S: ResponseSink> Sender<'_, S> {
     /// Sends `body` through `filters`, piece by piece.
     pub(super) async fn send_filtered(
         &mut self,
         body: &mut Body,
-        filters: &mut Filters,
+        filters: Vec<Box<dyn BodyFilter>>,
         disk: &mut DiskClient<'_>,
     ) -> Result<(), SendError> {
+        let filters = &mut Filters::new(filters, &self.sink.worker().compute);
         let mut trailers = Trailers::default();
         match body {
             Body::Text(text) => self.filter_bytes(filters, text, disk.trace).await?,
@@ -42,11 +87,15 @@ impl<S: ResponseSink> Sender<'_, S> {
                 }
                 Content::File(_) => unreachable!("a memory body is of an entry in memory"),
             },
-            Body::File(file) => self.filter_file(filters, file, disk).await?,
+            Body::File(file) => self.filter_file(filters, file, Then::Finish, disk).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await? {
-                    self.filter_file(filters, &mut part, disk).await?;
+                    self.filter_file(filters, &mut part, Then::More, disk)
+                        .await?;
                 }
+                let input = self.input(&[]);
+                self.pass(filters, None, input, Then::Finish, disk.trace)
+                    .await?;
             }
             Body::Stream { stream, .. } => {
                 trailers = self
@@ -55,43 +104,53 @@ impl<S: ResponseSink> Sender<'_, S> {
             }
             Body::None | Body::Upgrade { .. } => unreachable!("it has no content to filter"),
         }
-        let out = run_filters(filters, &[], BodyFilter::finish);
-        if !out.is_empty() {
-            self.send_piece(None, &out, trailers.is_empty(), disk.trace)
-                .await?;
-        }
+        // They have freed what they held.
+        filters.list.clear();
         self.finish(&trailers).await
     }
 
-    /// Filters `bytes` and sends the output. The filters are not flushed, because more input follows at once.
+    /// Filters `bytes`, all of the body, and sends the output.
     async fn filter_bytes(
         &mut self,
         filters: &mut Filters,
         bytes: &[u8],
         trace: &mut Trace,
     ) -> Result<(), SendError> {
-        for slice in bytes.chunks(SLICE_BYTES) {
-            let out = run_filters(filters, slice, |_, _| {});
-            self.send_output(out, trace).await?;
+        let mut slices = bytes.chunks(filters.job_bytes);
+        let last = slices.next_back().unwrap_or_default();
+        for slice in slices {
+            let input = self.input(slice);
+            self.pass(filters, None, input, Then::More, trace).await?;
         }
-        Ok(())
+        let input = self.input(last);
+        self.pass(filters, None, input, Then::Finish, trace).await
     }
 
-    /// Filters the rest of `file`, and sends the output.
+    /// Filters the rest of `file`, and sends the output. `then` is what follows its last byte.
     async fn filter_file(
         &mut self,
         filters: &mut Filters,
         file: &mut FileBody,
+        then: Then,
         disk: &mut DiskClient<'_>,
     ) -> Result<(), SendError> {
+        if file.remaining == 0 {
+            let input = self.input(&[]);
+            return self.pass(filters, None, input, then, disk.trace).await;
+        }
         while file.remaining > 0 {
             let ready = match file.ready.take() {
                 Some(ready) => ready,
                 None => self.next_chunk(file, None, disk).await?.ready,
             };
-            let bytes = ready.into_bytes(disk.worker().disk.budget());
-            let bytes = bytes.map_err(SendError::Unreadable)?;
-            self.filter_chunk(filters, file, bytes, disk.trace).await?;
+            match ready {
+                Ready::Bytes(bytes) => {
+                    self.filter_chunk(filters, file, bytes, then, disk.trace)
+                        .await?;
+                }
+                // To copy them here would wait for the disk if they have been evicted.
+                Ready::PageCache { .. } => disk.read_into_memory(),
+            }
         }
         Ok(())
     }
@@ -103,78 +162,236 @@ impl<S: ResponseSink> Sender<'_, S> {
         filters: &mut Filters,
         file: &mut FileBody,
         chunk: Buffer,
+        then: Then,
         trace: &mut Trace,
     ) -> Result<(), SendError> {
         let hold_until = Instant::now() + HOLD_MAX;
         let bytes_max = usize::try_from(file.remaining).unwrap_or(usize::MAX);
         let bytes = &chunk[..chunk.len().min(bytes_max)];
-        let mut slices = bytes.chunks(SLICE_BYTES);
+        let mut slices = bytes.chunks(filters.job_bytes);
         let rest = loop {
             let Some(slice) = slices.next() else {
                 return Ok(());
             };
-            let out = run_filters(filters, slice, |_, _| {});
             file.version.keep_evidence(file.offset, slice);
             file.advance(slice.len());
-            let mut sending = Box::pin(self.send_output(out, trace));
-            match time::timeout_at(hold_until, &mut sending).await {
-                Ok(sent) => sent?,
-                Err(_) => break sending,
+            let then = match file.remaining {
+                0 => then,
+                _ => Then::More,
+            };
+            let input = self.input(slice);
+            let mut passing = Box::pin(self.pass(filters, None, input, then, trace));
+            match time::timeout_at(hold_until, &mut passing).await {
+                Ok(passed) => passed?,
+                Err(_) => break passing,
             }
         };
         drop(chunk);
         rest.await
     }
 
-    /// Yields, then sends output of the filters.
-    async fn send_output(&mut self, bytes: Vec<u8>, trace: &mut Trace) -> Result<(), SendError> {
-        task::yield_now().await;
-        match bytes.is_empty() {
-            true => Ok(()),
-            false => self.send_piece(None, &bytes, false, trace).await,
-        }
-    }
-
-    /// Sends the output of the filters for a stream. They are flushed after each piece, because the next one may be
-    /// long in coming. Returns the trailers.
+    /// Filters `stream`, and sends the output. A piece after which nothing is there yet is flushed, because the next
+    /// one may be long in coming. Returns the trailers.
     async fn filter_stream(
         &mut self,
         filters: &mut Filters,
         stream: &mut dyn BodyStream,
         trace: &mut Trace,
     ) -> Result<Trailers, SendError> {
+        let mut received = None;
         loop {
-            match self.next_piece(stream, false, trace).await? {
-                Piece::End(trailers) => return Ok(trailers),
-                Piece::Spliced(_) => unreachable!("filters need the bytes"),
+            let piece = match received.take() {
+                Some(piece) => piece,
+                None => self.next_piece(stream, false, trace).await?,
+            };
+            let (bytes, then) = match piece {
+                Piece::Data { bytes, is_last } if is_last => (bytes, Then::Finish),
                 Piece::Data { bytes, .. } => {
-                    let out = run_filters(filters, &bytes, BodyFilter::flush);
-                    self.sink.worker().return_piece(bytes);
-                    if !out.is_empty() {
-                        self.send_piece(Some(&mut *stream), &out, false, trace)
-                            .await?;
-                    }
+                    received = self.received(stream).await?;
+                    let then = match &received {
+                        Some(Piece::End(trailers)) if trailers.is_empty() => Then::Finish,
+                        Some(_) => Then::More,
+                        None => Then::Flush,
+                    };
+                    (bytes, then)
                 }
+                Piece::End(trailers) => {
+                    // A header that announces the length announces no trailers.
+                    self.encode_header();
+                    let input = self.input(&[]);
+                    let mut no_stream = None;
+                    let out = self.filter(filters, &mut no_stream, input, Then::Finish, trace);
+                    let out = out.await?;
+                    if !out.is_empty() {
+                        let is_last = trailers.is_empty();
+                        self.send_piece(None, &out, is_last, trace).await?;
+                    }
+                    return Ok(trailers);
+                }
+                Piece::Spliced(_) => unreachable!("filters need the bytes"),
+            };
+            self.filter_piece(filters, stream, bytes, then, trace)
+                .await?;
+            if then == Then::Finish {
+                return Ok(Trailers::default());
             }
         }
     }
+
+    /// The next piece of `stream`, if it has been received already.
+    async fn received(&mut self, stream: &mut dyn BodyStream) -> Result<Option<Piece>, SendError> {
+        let limits = PieceLimits {
+            bytes_max: self.pace.piece_bytes,
+            may_splice: false,
+        };
+        poll_fn(|context| match stream.poll_piece(context, limits) {
+            Poll::Ready(piece) => Poll::Ready(piece.map(Some)),
+            Poll::Pending => Poll::Ready(Ok(None)),
+        })
+        .await
+        .map_err(SendError::Source)
+    }
+
+    /// Filters a piece of `stream`, and sends the output.
+    async fn filter_piece(
+        &mut self,
+        filters: &mut Filters,
+        stream: &mut dyn BodyStream,
+        bytes: Vec<u8>,
+        then: Then,
+        trace: &mut Trace,
+    ) -> Result<(), SendError> {
+        if bytes.len() <= filters.job_bytes {
+            return self.pass(filters, Some(stream), bytes, then, trace).await;
+        }
+        let mut slices = bytes.chunks(filters.job_bytes);
+        let last = slices.next_back().unwrap_or_default();
+        for slice in slices {
+            let input = self.input(slice);
+            self.pass(filters, Some(&mut *stream), input, Then::More, trace)
+                .await?;
+        }
+        let input = self.input(last);
+        self.pass(filters, Some(stream), input, then, trace).await?;
+        self.sink.worker().return_piece(bytes);
+        Ok(())
+    }
+
+    /// A copy of at most [`JOB_BYTES`].
+    fn input(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut input = self.sink.worker().take_piece(JOB_BYTES);
+        input.extend_from_slice(bytes);
+        input
+    }
+
+    /// Filters the input of one job, and sends the output. If that is all of the body, the header announces its length.
+    /// The upload to `stream` continues meanwhile.
+    async fn pass(
+        &mut self,
+        filters: &mut Filters,
+        mut stream: Option<&mut dyn BodyStream>,
+        input: Vec<u8>,
+        then: Then,
+        trace: &mut Trace,
+    ) -> Result<(), SendError> {
+        let out = self.filter(filters, &mut stream, input, then, trace);
+        let out = out.await?;
+        let is_last = then == Then::Finish;
+        if is_last && !self.has_header {
+            self.announce(out.len());
+        }
+        match out.is_empty() {
+            true => Ok(()),
+            false => self.send_piece(stream, &out, is_last, trace).await,
+        }
+    }
+
+    /// Runs `input` through all filters in the pool, and returns the output of the last one. A client that leaves
+    /// cancels the job.
+    async fn filter(
+        &mut self,
+        filters: &mut Filters,
+        stream: &mut Option<&mut dyn BodyStream>,
+        input: Vec<u8>,
+        then: Then,
+        trace: &mut Trace,
+    ) -> Result<Vec<u8>, SendError> {
+        let ns_per_byte: u32 = filters.list.iter().map(|filter| filter.ns_per_byte()).sum();
+        let cost_ns = input.len() as u64 * u64::from(ns_per_byte);
+        let cost = JOB_TIME + Duration::from_nanos(cost_ns);
+        let bytes_in = input.len();
+        let job = FilterJob {
+            filters: mem::take(&mut filters.list),
+            input,
+            then,
+        };
+        let (sink, client) = (self.sink, self.sink.number());
+        let compute = filters.compute.clone();
+        let run = compute.run(Class::Response, client, cost, || job.run());
+        let mut run = pin!(run);
+        let computed = poll_fn(|context| {
+            if let Poll::Ready(computed) = run.as_mut().poll(context) {
+                return Poll::Ready(computed.map_err(|Panicked| panicked().into()));
+            }
+            let uploaded = match stream {
+                Some(stream) => stream.poll_upload(context).map_err(SendError::Source),
+                None => Ok(()),
+            };
+            let watched = sink.watch(context).map_err(|_| SendError::Gone);
+            match uploaded.and(watched) {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        });
+        let computed = computed.await?;
+        let Filtered { job, out } = computed.value;
+        filters.list = job.filters;
+        sink.worker().return_piece(job.input);
+        let out = out?;
+        trace.filtered(computed.queued, computed.ran, bytes_in, out.len());
+        self.update_server_timing(trace);
+        Ok(out)
+    }
 }
 
-/// Runs `input` through all filters and returns the output of the last one. `then` is called for each filter after its
-/// input, to flush or finish it.
-fn run_filters(
-    filters: &mut Filters,
-    input: &[u8],
-    then: impl Fn(&mut (dyn BodyFilter + 'static), &mut Vec<u8>),
-) -> Vec<u8> {
-    let mut bytes = Cow::Borrowed(input);
-    for filter in filters {
-        let mut out = Vec::new();
-        filter.push(&bytes, &mut out);
-        then(&mut **filter, &mut out);
-        bytes = Cow::Owned(out);
+fn panicked() -> FilterError {
+    FilterError("a filter panicked".to_owned())
+}
+
+/// A piece of a body and its filters, on their way through the pool.
+struct FilterJob {
+    filters: Vec<Box<dyn BodyFilter>>,
+    input: Vec<u8>,
+    then: Then,
+}
+
+/// The same on its way back.
+struct Filtered {
+    job: FilterJob,
+    out: Result<Vec<u8>, FilterError>,
+}
+
+impl FilterJob {
+    fn run(mut self) -> Filtered {
+        let out = self.output();
+        Filtered { job: self, out }
     }
-    bytes.into_owned()
+
+    fn output(&mut self) -> Result<Vec<u8>, FilterError> {
+        let mut filtered: Option<Vec<u8>> = None;
+        for filter in &mut self.filters {
+            let input = filtered.as_ref().unwrap_or(&self.input);
+            let mut out = Vec::new();
+            filter.push(input, &mut out)?;
+            match self.then {
+                Then::More => {}
+                Then::Flush => filter.flush(&mut out)?,
+                Then::Finish => filter.finish(&mut out)?,
+            }
+            filtered = Some(out);
+        }
+        Ok(filtered.unwrap_or_default())
+    }
 }
 
 #[cfg(test)]
@@ -200,13 +417,22 @@ mod tests {
     struct Uppercase;
 
     impl BodyFilter for Uppercase {
-        fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        fn push(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
             out.extend(input.to_ascii_uppercase());
+            Ok(())
         }
 
-        fn flush(&mut self, _: &mut Vec<u8>) {}
+        fn flush(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
+            Ok(())
+        }
 
-        fn finish(&mut self, _: &mut Vec<u8>) {}
+        fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
+            Ok(())
+        }
+
+        fn ns_per_byte(&self) -> u32 {
+            1
+        }
     }
 
     /// A filter that holds back an incomplete line until it is flushed.
@@ -214,18 +440,50 @@ mod tests {
     struct Lines(Vec<u8>);
 
     impl BodyFilter for Lines {
-        fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        fn push(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
             self.0.extend_from_slice(input);
             let lines = self.0.iter().rposition(|&byte| byte == b'\n');
             out.extend(self.0.drain(..lines.map_or(0, |end| end + 1)));
+            Ok(())
         }
 
-        fn flush(&mut self, out: &mut Vec<u8>) {
+        fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), FilterError> {
             out.append(&mut self.0);
+            Ok(())
         }
 
-        fn finish(&mut self, out: &mut Vec<u8>) {
-            self.flush(out);
+        fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), FilterError> {
+            self.flush(out)
+        }
+
+        fn ns_per_byte(&self) -> u32 {
+            1
+        }
+    }
+
+    /// A filter that fails at the first digit.
+    #[derive(Debug)]
+    struct NoDigits;
+
+    impl BodyFilter for NoDigits {
+        fn push(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
+            out.extend(input);
+            match input.iter().any(u8::is_ascii_digit) {
+                true => Err(FilterError("it has a digit".to_owned())),
+                false => Ok(()),
+            }
+        }
+
+        fn flush(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
+            Ok(())
+        }
+
+        fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
+            Ok(())
+        }
+
+        fn ns_per_byte(&self) -> u32 {
+            1
         }
     }
 
@@ -233,9 +491,21 @@ mod tests {
         vec![Box::new(Lines::default()), Box::new(Uppercase)]
     }
 
-    /// The response to `request` with `body` through the filters, as the client receives it. `bytes_max` is the size
+    /// The response to `request` with `body` through [`filters`], as the client receives it. `bytes_max` is the size
     /// of the connection's buffer.
     fn filtered(body: Body, request: &[u8], bytes_max: usize) -> String {
+        let (end, received) = sent(body, filters(), request, bytes_max);
+        assert!(matches!(end, End::Complete));
+        received
+    }
+
+    /// In the same way through any filters, and how the response ended.
+    fn sent(
+        body: Body,
+        filters: Vec<Box<dyn BodyFilter>>,
+        request: &[u8],
+        bytes_max: usize,
+    ) -> (End, String) {
         let rig = Rig::new("");
         let (mut client, conn) = rig.conn(bytes_max);
         rig.run(async {
@@ -243,15 +513,17 @@ mod tests {
                 let request = Request::parsed(request, &Default::default()).expect("a request");
                 let mut response = Response::new(200);
                 response.body = body;
-                response.filters = filters();
+                response.filters = filters;
                 let (service, lookups) = (rig.worker.service(), Cell::default());
                 let mut trace = Trace::new(Instant::now(), None);
                 let mut disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
                 let sent = send::<Conn>(&conn, &request, &mut response, &mut disk).await;
-                assert!(matches!(sent.end, End::Complete));
                 drop(conn);
+                let replacement = sent.replacement.map(|response| response.status);
+                assert_eq!(replacement, sent.first_byte.is_none().then_some(502));
+                sent.end
             };
-            tokio::join!(sending, client.rest()).1
+            tokio::join!(sending, client.rest())
         })
     }
 
@@ -262,17 +534,15 @@ mod tests {
         for bytes_max in [1, 7, 4096] {
             let text = Body::Text(b"one\ntwo".to_vec());
             let received = filtered(text, REQUEST, bytes_max);
-            assert!(received.contains("\r\nTransfer-Encoding: chunked\r\n"));
-            assert!(!received.contains("Content-Length"));
-            let end = "\r\n\r\n4\r\nONE\n\r\n3\r\nTWO\r\n0\r\n\r\n";
-            assert!(received.ends_with(end), "{received}");
+            assert!(received.contains("\r\nContent-Length: 7\r\n"));
+            assert!(received.ends_with("\r\n\r\nONE\nTWO"), "{received}");
         }
     }
 
     #[test]
     fn a_file_is_filtered_in_slices() {
         let line = "a line of sixteen\n";
-        let content = line.repeat(20 * SLICE_BYTES / line.len());
+        let content = line.repeat(20 * JOB_BYTES / line.len());
         let rig = Rig::with_files("", &[("file", &content)]);
         let request = "GET /file HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         rig.run(async {
@@ -304,12 +574,8 @@ mod tests {
 
     #[test]
     fn a_stream_is_flushed_with_each_piece() {
-        let pieces = ["one\ntw", "o", "\nthree"].map(str::to_owned);
-        let stream = Body::Stream {
-            stream: Box::new(Pieces(pieces.into_iter().collect())),
-            length: Some(14),
-        };
-        let received = filtered(stream, REQUEST, 4096);
+        let pieces = ["one\ntw", "o", "\nthree"];
+        let received = filtered(stream(&pieces), REQUEST, 4096);
         let end = "\r\n\r\n6\r\nONE\nTW\r\n1\r\nO\r\n6\r\n\nTHREE\r\n0\r\n\r\n";
         assert!(received.ends_with(end), "{received}");
     }
@@ -321,17 +587,47 @@ mod tests {
         assert!(received.ends_with("\r\n\r\n"), "{received}");
     }
 
-    /// A stream whose pieces are all available.
+    #[test]
+    fn a_body_that_a_filter_refuses_is_replaced_or_cut_short() {
+        let filters = || vec![Box::new(NoDigits) as _];
+        let (end, received) = sent(stream(&["2", "two"]), filters(), REQUEST, 4096);
+        assert!(matches!(end, End::Error));
+        assert_eq!(received, "");
+        let (end, received) = sent(stream(&["one", "2", "three"]), filters(), REQUEST, 4096);
+        assert!(matches!(end, End::Error));
+        assert!(received.ends_with("\r\n\r\n3\r\none\r\n"), "{received}");
+    }
+
+    fn stream(pieces: &[&str]) -> Body {
+        let pieces = pieces.iter().map(|&piece| piece.to_owned());
+        Body::Stream {
+            stream: Box::new(Pieces {
+                pieces: pieces.collect(),
+                is_ready: true,
+            }),
+            length: Some(14),
+        }
+    }
+
+    /// A stream of pieces with a wait between them.
     #[derive(Debug)]
-    struct Pieces(std::collections::VecDeque<String>);
+    struct Pieces {
+        pieces: std::collections::VecDeque<String>,
+        is_ready: bool,
+    }
 
     impl BodyStream for Pieces {
         fn poll_piece(
             &mut self,
-            _: &mut std::task::Context<'_>,
-            _: crate::http::response::PieceLimits,
-        ) -> std::task::Poll<Result<Piece, crate::http::response::StreamError>> {
-            std::task::Poll::Ready(Ok(match self.0.pop_front() {
+            context: &mut std::task::Context<'_>,
+            _: PieceLimits,
+        ) -> Poll<Result<Piece, crate::http::response::StreamError>> {
+            if !mem::replace(&mut self.is_ready, true) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.is_ready = false;
+            Poll::Ready(Ok(match self.pieces.pop_front() {
                 Some(piece) => Piece::Data {
                     bytes: piece.into_bytes(),
                     is_last: false,

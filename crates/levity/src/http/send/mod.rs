@@ -26,6 +26,7 @@ use levity_wire::http1::{Method, Trailers};
 
 use self::file::Pace;
 use super::error::{error, from_io};
+use super::filter::FilterError;
 use super::request::Request;
 use super::request_body::ClientStream;
 use super::response::{Body, PartError, Response, StreamError, UpgradeError};
@@ -182,6 +183,14 @@ enum SendError {
     Rewritten,
     /// The source of the body failed.
     Source(StreamError),
+    /// A filter cannot transform the body.
+    Filter(FilterError),
+}
+
+impl From<FilterError> for SendError {
+    fn from(error: FilterError) -> Self {
+        Self::Filter(error)
+    }
 }
 
 impl From<PartError> for SendError {
@@ -214,14 +223,14 @@ pub async fn send<S: ResponseSink>(
     let head_only = request.head.method == Method::Head;
     let is_open_ended = response.is_open_ended();
     let mut body = mem::replace(&mut response.body, Body::None);
-    let mut filters = mem::take(&mut response.filters);
+    let filters = mem::take(&mut response.filters);
     let mut sender = Sender::new(sink, response, &body, is_open_ended);
     sender.has_body = !head_only;
     sender.update_server_timing(disk.trace);
     let outcome = match filters.is_empty() || head_only {
         true => sender.send_body(&mut body, head_only, disk).await,
         // Boxed: most bodies have no filters.
-        false => Box::pin(sender.send_filtered(&mut body, &mut filters, disk)).await,
+        false => Box::pin(sender.send_filtered(&mut body, filters, disk)).await,
     };
     match &outcome {
         Err(SendError::Unreadable(error)) => report_unreadable(sink.worker(), request, error),
@@ -233,6 +242,10 @@ pub async fn send<S: ResponseSink>(
             ));
         }
         Err(SendError::Source(failure)) => failure.report(!sender.is_committed(), disk.trace),
+        Err(SendError::Filter(FilterError(reason))) => {
+            let path = String::from_utf8_lossy(&request.path);
+            diagnostics::log(format_args!("cannot filter {path}: {reason}"));
+        }
         _ => {}
     }
     let reset = sender.is_committed() && sender.must_reset(&outcome);
@@ -351,7 +364,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Ok(()) => End::Complete,
             Err(SendError::Gone) => End::ClientAbort,
             Err(SendError::Timeout) => End::Timeout,
-            Err(SendError::Unreadable(_) | SendError::Rewritten) => End::Error,
+            Err(SendError::Unreadable(_) | SendError::Rewritten | SendError::Filter(_)) => {
+                End::Error
+            }
             Err(SendError::Source(failure)) => failure.end(),
         };
         // A truncated response ends when the failure is detected, later than its last byte.
@@ -363,6 +378,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             }
             Err(SendError::Unreadable(error)) if !self.is_committed() => Some(from_io(&error)),
             Err(SendError::Source(failure)) if !self.is_committed() => Some(failure.response()),
+            Err(SendError::Filter(_)) if !self.is_committed() => Some(error(502, "")),
             _ => None,
         };
         // Boxed: most responses are sent as they are.
@@ -387,9 +403,12 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         match outcome {
             Ok(()) | Err(SendError::Gone) => false,
             Err(SendError::Timeout) => true,
-            Err(SendError::Unreadable(_) | SendError::Rewritten | SendError::Source(_)) => {
-                !self.is_framed || self.sent_pages
-            }
+            Err(
+                SendError::Unreadable(_)
+                | SendError::Rewritten
+                | SendError::Source(_)
+                | SendError::Filter(_),
+            ) => !self.is_framed || self.sent_pages,
         }
     }
 
@@ -428,6 +447,13 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             upgrade: self.upgrade.as_deref(),
             close: self.response.close,
         }));
+    }
+
+    /// The length of the body turns out before the header is sent.
+    fn announce(&mut self, bytes: usize) {
+        self.length = Some(bytes as u64);
+        self.framing = self.sink.framing(false);
+        self.is_framed = true;
     }
 
     async fn send_body(

@@ -398,6 +398,7 @@ impl Delegated {
             coding: None,
             varies: false,
             etag: self.etag,
+            original: None,
         };
         let meta = opened.file.meta();
         let content = Content::File(opened.file.clone());

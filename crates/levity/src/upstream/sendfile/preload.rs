@@ -243,6 +243,7 @@ fn entry(preload: &Preload<'_>, path: &[u8], file: Arc<OpenFile>, etag: Etag) ->
         coding: None,
         varies: false,
         etag,
+        original: None,
     };
     let mut entry = entry::entry(form, file.meta(), false, Content::File(file));
     let by_name = mime::of(path).as_bytes();

@@ -185,7 +185,8 @@ impl Launch {
         }
     }
 
-    fn spawn(self) -> (Child, tempfile::TempDir) {
+    /// Starts it. The folder is its own, and is to be kept for as long as it runs.
+    pub fn spawn(self) -> (Child, tempfile::TempDir) {
         let mut command = self.command();
         command
             .stdin(Stdio::null())

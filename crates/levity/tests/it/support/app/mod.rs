@@ -87,6 +87,21 @@ impl App {
         Self(start(program::gunicorn))
     }
 
+    /// An Apache with `mod_deflate` and the files of `root`, which ends with the value.
+    pub fn apache(root: &Path) -> Self {
+        Self(start(|own| program::apache(own, root)))
+    }
+
+    /// FastCGI with more memory than [`App::php_fpm`] has, which ends with the value.
+    pub fn large_php_fpm() -> Self {
+        Self(start(program::php_fpm_large))
+    }
+
+    /// A database server on a Unix socket, which ends with the value.
+    pub fn mariadb() -> Self {
+        Self(start(program::mariadb))
+    }
+
     /// A document root with the PHP scripts.
     pub fn php() -> Tree {
         let tree = Tree::new();
@@ -134,7 +149,7 @@ impl Drop for Process {
 }
 
 /// Starts it as somebody without rights, and waits until it accepts connections.
-fn start(program: fn(&Path) -> Program) -> Arc<Process> {
+fn start(program: impl FnOnce(&Path) -> Program) -> Arc<Process> {
     let own = tempfile::tempdir().expect("a temporary folder").keep();
     fs::set_permissions(&own, Permissions::from_mode(0o777)).expect("chmod");
     let program = program(&own);
@@ -197,6 +212,7 @@ impl Process {
     fn address_now(&self, listens: &Listens) -> Option<String> {
         match listens {
             Listens::On(socket) => Some(format!("unix:{}", socket.display())),
+            Listens::At(address) => Some(address.to_string()),
             Listens::Saying(before) => self.said.iter().find_map(|said| {
                 let text = said.text();
                 let (_, rest) = text.split_once(before)?;

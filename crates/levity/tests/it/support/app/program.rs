@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,8 @@ pub enum Listens {
     On(PathBuf),
     /// On a port of loopback that it chooses and prints behind this text.
     Saying(&'static str),
+    /// On this address of loopback.
+    At(SocketAddr),
 }
 
 impl Program {
@@ -45,6 +48,10 @@ impl Program {
 /// A child that is asked to keep a connection has it for itself, hence as many children as tests may
 /// have idle connections.
 pub fn php_fpm(own: &Path) -> Program {
+    php_fpm_with(own, "32M")
+}
+
+fn php_fpm_with(own: &Path, memory: &str) -> Program {
     let config = "\
 [global]
 error_log = {own}/log
@@ -53,11 +60,13 @@ listen = {own}/socket
 pm = ondemand
 pm.max_children = 64
 php_admin_value[post_max_size] = 0
-php_admin_value[memory_limit] = 32M
+php_admin_value[memory_limit] = {memory}
 php_admin_value[include_path] = /usr/share/php
 php_admin_flag[log_errors] = on
 ";
-    let text = config.replace("{own}", utf8(own));
+    let text = config
+        .replace("{own}", utf8(own))
+        .replace("{memory}", memory);
     fs::write(own.join("fpm.conf"), text).expect("write");
     // Debian has the version in the name.
     let fpm = newest("/usr/sbin", "php-fpm");
@@ -148,6 +157,62 @@ pub fn tomcat(own: &Path) -> Program {
     .words(&["-Dcatalina.home=/usr/share/tomcat10", "-classpath"])
     .words(&["/usr/share/tomcat10/bin/bootstrap.jar:/usr/share/tomcat10/bin/tomcat-juli.jar"])
     .words(&["org.apache.catalina.startup.Bootstrap", "start"])
+}
+
+/// The same with the memory that WordPress needs.
+pub fn php_fpm_large(own: &Path) -> Program {
+    php_fpm_with(own, "128M")
+}
+
+/// With an empty database `wordpress` that everybody may write to.
+pub fn mariadb(own: &Path) -> Program {
+    fs::write(
+        own.join("init.sql"),
+        "CREATE DATABASE IF NOT EXISTS wordpress;\n",
+    )
+    .expect("write");
+    let script = "mariadb-install-db --no-defaults --datadir=\"$PWD/data\" --skip-test-db >&2 && \
+                  exec /usr/sbin/mariadbd --no-defaults --datadir=\"$PWD/data\" --socket=\"$PWD/socket\" \
+                  --pid-file=\"$PWD/pid\" --init-file=\"$PWD/init.sql\" --skip-networking --skip-grant-tables";
+    Program::new(&["sh", "-c", script], Listens::On(own.join("socket")))
+}
+
+/// Serves the files of `root`, compressed with gzip. It cannot choose a port itself, so it gets one that is free now,
+/// of an address that nothing else uses.
+pub fn apache(own: &Path, root: &Path) -> Program {
+    let free = TcpListener::bind("127.0.0.80:0").expect("bind");
+    let address = free.local_addr().expect("an address");
+    let config = "\
+ServerName localhost
+Listen {address}
+PidFile {own}/pid
+ErrorLog {own}/log
+Mutex pthread
+LoadModule mpm_event_module modules/mod_mpm_event.so
+LoadModule authz_core_module modules/mod_authz_core.so
+LoadModule mime_module modules/mod_mime.so
+LoadModule filter_module modules/mod_filter.so
+LoadModule deflate_module modules/mod_deflate.so
+DocumentRoot {root}
+TypesConfig /dev/null
+AddType text/html .html
+AddType image/png .png
+AddOutputFilterByType DEFLATE text/html text/plain
+";
+    let config = config
+        .replace("{address}", &address.to_string())
+        .replace("{own}", utf8(own))
+        .replace("{root}", utf8(root));
+    fs::write(own.join("apache.conf"), config).expect("write");
+    let file = own.join("apache.conf");
+    let words = [
+        "/usr/sbin/apache2",
+        "-d",
+        "/usr/lib/apache2",
+        "-f",
+        utf8(&file),
+    ];
+    Program::new(&words, Listens::At(address)).words(&["-DFOREGROUND"])
 }
 
 /// The last by name of the programs that start so.

@@ -1,0 +1,220 @@
+//! Computing off the event loop: the pool of threads, and the memory that computations may take.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use levity_compute::{Class, Job, Pool, Work};
+use levity_telemetry::stats::{Compressions, ComputeFigures};
+use tokio::sync::oneshot;
+use tokio::time;
+
+/// The interval at which a job for a full queue is submitted again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The client number of what is only dropped, which no connection has.
+const DISCARD_STREAM: u64 = u64::MAX - 1;
+
+/// What all event loops compute with.
+#[derive(Debug)]
+pub struct Compute {
+    /// The threads.
+    pub pool: Pool,
+    /// Responses that could be compressed, by outcome.
+    pub compressions: Compressions,
+    encoder_bytes: AtomicUsize,
+    encoder_bytes_max: AtomicUsize,
+}
+
+/// The result of a computation, and how long it took.
+#[derive(Debug)]
+pub struct Computed<T> {
+    /// The result.
+    pub value: T,
+    /// From the submission to the start.
+    pub queued: Duration,
+    /// From the start to the end.
+    pub ran: Duration,
+}
+
+/// A computation panicked. The panic has been reported.
+#[derive(Debug)]
+pub struct Panicked;
+
+impl Compute {
+    /// Computations in `pool`, with at most `encoder_bytes_max` of memory for all encoders.
+    pub fn new(pool: Pool, encoder_bytes_max: usize) -> Self {
+        Self {
+            pool,
+            compressions: Compressions::default(),
+            encoder_bytes: AtomicUsize::new(0),
+            encoder_bytes_max: AtomicUsize::new(encoder_bytes_max),
+        }
+    }
+
+    /// Replaces the maximum of memory for encoders. Those that exist keep theirs.
+    pub fn set_encoder_bytes_max(&self, bytes_max: usize) {
+        self.encoder_bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// Computes `work` in the threads of `class`, for the client `stream`. `cost` is the estimated processor time. Waits while the
+    /// queue is full. Dropping the future cancels the work unless it has started.
+    ///
+    /// # Errors
+    /// When `work` panics.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        class: Class,
+        stream: u64,
+        cost: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Computed<T>, Panicked> {
+        let (requester, result) = oneshot::channel();
+        let submitted_at = Instant::now();
+        let work = Box::new(Requested {
+            requester,
+            submitted_at,
+            work,
+        });
+        let mut job = Job { stream, cost, work };
+        while let Err(refused) = self.pool.submit(class, job) {
+            job = refused;
+            time::sleep(RETRY_INTERVAL).await;
+        }
+        result.await.map_err(|_| Panicked)
+    }
+
+    /// Drops `value` in the pool: to unmap megabytes takes milliseconds, and a library in C may wait for the lock of a
+    /// heap.
+    pub fn discard(&self, value: impl Send + 'static) {
+        let job = Job {
+            stream: DISCARD_STREAM,
+            cost: Duration::ZERO,
+            work: Box::new(Discarded(Some(value))),
+        };
+        // If the queue is full, it is dropped here.
+        let _ = self.pool.submit(Class::Response, job);
+    }
+
+    /// Reserves memory for an encoder, up to the maximum for all of them; `None` beyond.
+    /// One that `may_stay` for hours, as that of an event stream, gets no more than half of the memory: otherwise idle
+    /// streams would keep all other responses from compression.
+    pub fn reserve_encoder(
+        self: &Arc<Self>,
+        bytes: usize,
+        may_stay: bool,
+    ) -> Option<EncoderMemory> {
+        let bytes_max = self.encoder_bytes_max.load(Ordering::Relaxed);
+        let bytes_max = if may_stay { bytes_max / 2 } else { bytes_max };
+        let more = |used: usize| used.checked_add(bytes).filter(|&used| used <= bytes_max);
+        let reserved = self
+            .encoder_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        reserved.ok().map(|_| EncoderMemory {
+            compute: self.clone(),
+            bytes,
+        })
+    }
+
+    /// The figures at this moment. Does not block.
+    pub fn figures(&self) -> ComputeFigures {
+        ComputeFigures {
+            response: self.pool.stats(Class::Response),
+            idle: self.pool.stats(Class::Idle),
+            encoder_bytes: self.encoder_bytes.load(Ordering::Relaxed),
+            encoder_bytes_max: self.encoder_bytes_max.load(Ordering::Relaxed),
+            compressions: self.compressions.figures(),
+        }
+    }
+}
+
+/// Memory reserved for an encoder, until it is dropped.
+pub struct EncoderMemory {
+    compute: Arc<Compute>,
+    bytes: usize,
+}
+
+impl fmt::Debug for EncoderMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EncoderMemory({} bytes)", self.bytes)
+    }
+}
+
+impl Drop for EncoderMemory {
+    fn drop(&mut self) {
+        let used = &self.compute.encoder_bytes;
+        used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A value to be dropped.
+struct Discarded<T>(Option<T>);
+
+impl<T: Send> Work for Discarded<T> {
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
+    fn run(mut self: Box<Self>) {
+        self.0 = None;
+    }
+}
+
+/// Work whose result a task of an event loop waits for.
+struct Requested<T, W> {
+    requester: oneshot::Sender<Computed<T>>,
+    submitted_at: Instant,
+    work: W,
+}
+
+impl<T: Send, W: FnOnce() -> T + Send> Work for Requested<T, W> {
+    fn is_awaited(&self) -> bool {
+        !self.requester.is_closed()
+    }
+
+    fn run(self: Box<Self>) {
+        let started_at = Instant::now();
+        let computed = Computed {
+            value: (self.work)(),
+            queued: started_at - self.submitted_at,
+            ran: started_at.elapsed(),
+        };
+        // An error means that the client has gone.
+        let _ = self.requester.send(computed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levity_compute::Settings;
+
+    use super::*;
+
+    #[test]
+    fn encoders_share_their_memory() {
+        let settings = Settings {
+            threads: 1,
+            queue_max: 1,
+        };
+        let pool = Pool::start(settings).expect("threads");
+        let compute = Arc::new(Compute::new(pool, 100));
+        let bytes = || {
+            let figures = compute.figures();
+            (figures.encoder_bytes, figures.encoder_bytes_max)
+        };
+        let first = compute.reserve_encoder(60, false).expect("memory");
+        assert!(compute.reserve_encoder(41, false).is_none());
+        let second = compute.reserve_encoder(40, false).expect("memory");
+        assert_eq!(bytes(), (100, 100));
+        compute.set_encoder_bytes_max(50);
+        drop(second);
+        assert_eq!(bytes(), (60, 50));
+        assert!(compute.reserve_encoder(0, false).is_none());
+        drop(first);
+        assert!(compute.reserve_encoder(50, false).is_some());
+        assert!(compute.reserve_encoder(26, true).is_none());
+        assert!(compute.reserve_encoder(25, true).is_some());
+        assert_eq!(bytes(), (0, 50));
+    }
+}

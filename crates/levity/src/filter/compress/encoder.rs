@@ -1,0 +1,492 @@
+//! Encoders of the content codings. They compute: never run them on a loop.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::mem;
+
+use brotli::CompressorWriter;
+use brotli::enc::BrotliEncoderParams;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use levity_wire::encoding::Coding;
+use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, get_error_name};
+
+/// The binary logarithms of the windows of Brotli, in bytes: a small one for streams, which a client may keep open for
+/// hours, and a large one at the highest levels, where it hardly adds to the memory.
+const BROTLI_WINDOW_LOG: u32 = 18;
+const BROTLI_WINDOW_LOG_MAX: u32 = 22;
+
+/// The smallest window that a stream of Brotli can have, as binary logarithm (RFC 7932, 9.1).
+const BROTLI_WINDOW_LOG_MIN: u32 = 10;
+
+/// What a window of Brotli lacks of a power of two, in bytes (RFC 7932, 9.1).
+const BROTLI_WINDOW_GAP: u64 = 16;
+
+/// The binary logarithm of the blocks of Brotli in a stream, in bytes. A whole block is compressed at once: with the
+/// default of the highest levels, 256 KiB, that takes a thread for 0.3 s.
+const BROTLI_BLOCK_LOG: i32 = 16;
+
+/// The tables of zstd for streams, as binary logarithms. Those of the library are made for large files: level 19 takes
+/// 90 MiB.
+struct ZstdTables {
+    window: u32,
+    hash: u32,
+    chain: u32,
+}
+
+impl ZstdTables {
+    fn of(level: u8) -> Self {
+        let (window, hash, chain) = match level {
+            ..=2 => (15, 13, 13),
+            3 => (17, 15, 15),
+            _ => (17, 17, 17),
+        };
+        Self {
+            window,
+            hash,
+            chain,
+        }
+    }
+}
+
+/// The size of the pieces in which an encoder appends its output, in bytes.
+const OUTPUT_BYTES: usize = 16 * 1024;
+
+/// How an encoder compresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// The coding.
+    pub coding: Coding,
+    /// The level, in the range of the coding.
+    pub level: u8,
+    /// The length of the content in bytes; `None` if it is unknown.
+    pub length: Option<u64>,
+    /// Whether memory is ample: windows and tables then suit the length, and the ratio is better. zstd uses windows of
+    /// 8 MiB at most also then, the limit for content codings (RFC 9659).
+    pub ample: bool,
+}
+
+impl Settings {
+    /// The memory of the encoder in bytes, measured, and rounded up.
+    pub fn memory_bytes(&self) -> usize {
+        let kib = match (self.coding, self.level) {
+            (Coding::Gzip, _) => 416,
+            (Coding::Zstd, _) if self.ample => 92 * 1024,
+            (Coding::Brotli, _) if self.ample => 48 * 1024,
+            (Coding::Zstd, ..=2) => 320,
+            (Coding::Zstd, 3) => 1216,
+            (Coding::Zstd, _) => 2816,
+            (Coding::Brotli, ..=1) => 512,
+            (Coding::Brotli, ..=4) => 2048,
+            (Coding::Brotli, ..=9) => 3072,
+            (Coding::Brotli, _) => 48 * 1024,
+        };
+        kib * 1024
+    }
+
+    /// The processor time per byte of content in nanoseconds, estimated.
+    pub fn ns_per_byte(&self) -> u32 {
+        match (self.coding, self.level) {
+            (Coding::Gzip, ..=2) => 6,
+            (Coding::Gzip, ..=4) => 12,
+            (Coding::Gzip, ..=6) => 18,
+            (Coding::Gzip, _) => 32,
+            (Coding::Zstd, ..=2) => 3,
+            (Coding::Zstd, ..=4) => 5,
+            (Coding::Zstd, ..=9) => 20,
+            (Coding::Zstd, ..=15) => 80,
+            (Coding::Zstd, _) => 300,
+            (Coding::Brotli, ..=1) => 7,
+            (Coding::Brotli, ..=4) => 17,
+            (Coding::Brotli, ..=9) => 45,
+            (Coding::Brotli, _) => 1200,
+        }
+    }
+}
+
+/// An encoder with its state.
+pub enum Encoder {
+    /// RFC 8878.
+    Zstd(CCtx<'static>),
+    /// RFC 7932.
+    Brotli(Box<CompressorWriter<Vec<u8>>>),
+    /// RFC 1952.
+    Gzip(Box<GzEncoder<Vec<u8>>>),
+}
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Zstd(_) => "Zstd",
+            Self::Brotli(_) => "Brotli",
+            Self::Gzip(_) => "Gzip",
+        })
+    }
+}
+
+impl Encoder {
+    /// An encoder at the start of the content. Allocates its memory.
+    ///
+    /// # Errors
+    /// When the library refuses the settings.
+    pub fn new(settings: Settings) -> io::Result<Self> {
+        let level = u32::from(settings.level);
+        Ok(match settings.coding {
+            Coding::Zstd => Self::Zstd(zstd(settings)?),
+            Coding::Brotli => {
+                let parameters = brotli(settings);
+                let writer = CompressorWriter::with_params(Vec::new(), OUTPUT_BYTES, &parameters);
+                Self::Brotli(Box::new(writer))
+            }
+            Coding::Gzip => {
+                let level = Compression::new(level);
+                Self::Gzip(Box::new(GzEncoder::new(Vec::new(), level)))
+            }
+        })
+    }
+
+    /// Consumes `input`, and appends what is ready to `out`.
+    ///
+    /// # Errors
+    /// When the library fails, which is a defect.
+    pub fn push(&mut self, input: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Zstd(context) => {
+                let input = &mut InBuffer::around(input);
+                while input.pos() < input.src.len() {
+                    compress(context, out, input, ZSTD_EndDirective::ZSTD_e_continue)?;
+                }
+                Ok(())
+            }
+            Self::Brotli(writer) => {
+                let _ = mem::replace(writer.get_mut(), mem::take(out));
+                let written = writer.write_all(input);
+                *out = mem::take(writer.get_mut());
+                written
+            }
+            Self::Gzip(writer) => {
+                let _ = mem::replace(writer.get_mut(), mem::take(out));
+                let written = writer.write_all(input);
+                *out = mem::take(writer.get_mut());
+                written
+            }
+        }
+    }
+
+    /// Appends all that a decoder needs to decode the content so far.
+    ///
+    /// # Errors
+    /// As for `push`.
+    pub fn flush(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Zstd(context) => drain(context, out, ZSTD_EndDirective::ZSTD_e_flush),
+            Self::Brotli(writer) => {
+                let _ = mem::replace(writer.get_mut(), mem::take(out));
+                let flushed = writer.flush();
+                *out = mem::take(writer.get_mut());
+                flushed
+            }
+            Self::Gzip(writer) => {
+                let _ = mem::replace(writer.get_mut(), mem::take(out));
+                let flushed = writer.flush();
+                *out = mem::take(writer.get_mut());
+                flushed
+            }
+        }
+    }
+
+    /// Appends the end of the content.
+    ///
+    /// # Errors
+    /// As for `push`.
+    pub fn finish(self, out: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Zstd(mut context) => drain(&mut context, out, ZSTD_EndDirective::ZSTD_e_end),
+            Self::Brotli(mut writer) => {
+                let _ = mem::replace(writer.get_mut(), mem::take(out));
+                *out = writer.into_inner();
+                Ok(())
+            }
+            Self::Gzip(mut writer) => {
+                let _ = mem::replace(writer.get_mut(), mem::take(out));
+                *out = writer.finish()?;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn brotli(settings: Settings) -> BrotliEncoderParams {
+    let mut parameters = BrotliEncoderParams {
+        quality: i32::from(settings.level),
+        lgwin: brotli_window_log(settings) as i32,
+        ..BrotliEncoderParams::default()
+    };
+    if !settings.ample {
+        parameters.lgblock = BROTLI_BLOCK_LOG;
+    }
+    parameters
+}
+
+fn brotli_window_log(settings: Settings) -> u32 {
+    match settings.length {
+        // Tables have the size of the window, and to clear large ones takes longer than to compress a small content.
+        Some(length) if settings.ample => {
+            let window = length.saturating_add(BROTLI_WINDOW_GAP);
+            let log = u64::BITS - (window - 1).leading_zeros();
+            log.clamp(BROTLI_WINDOW_LOG_MIN, BROTLI_WINDOW_LOG_MAX)
+        }
+        _ if settings.ample || settings.level >= 10 => BROTLI_WINDOW_LOG_MAX,
+        _ => BROTLI_WINDOW_LOG,
+    }
+}
+
+fn zstd(settings: Settings) -> io::Result<CCtx<'static>> {
+    let mut context = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
+    let level = i32::from(settings.level);
+    let mut set = |parameter| context.set_parameter(parameter).map_err(error);
+    set(CParameter::CompressionLevel(level))?;
+    if !settings.ample {
+        let tables = ZstdTables::of(settings.level);
+        set(CParameter::WindowLog(tables.window))?;
+        set(CParameter::HashLog(tables.hash))?;
+        set(CParameter::ChainLog(tables.chain))?;
+    }
+    // A frame that announces its length is shorter, and a small content gets small tables.
+    let length = settings.length;
+    context.set_pledged_src_size(length).map_err(error)?;
+    Ok(context)
+}
+
+/// Repeats `directive` until the library has nothing left to append.
+fn drain(
+    context: &mut CCtx<'static>,
+    out: &mut Vec<u8>,
+    directive: ZSTD_EndDirective,
+) -> io::Result<()> {
+    while compress(context, out, &mut InBuffer::around(&[]), directive)? > 0 {}
+    Ok(())
+}
+
+/// Returns a hint of how many bytes are left to append.
+fn compress(
+    context: &mut CCtx<'static>,
+    out: &mut Vec<u8>,
+    input: &mut InBuffer<'_>,
+    directive: ZSTD_EndDirective,
+) -> io::Result<usize> {
+    out.reserve(OUTPUT_BYTES);
+    let written = out.len();
+    let mut out = OutBuffer::around_pos(out, written);
+    let left = context.compress_stream2(&mut out, input, directive);
+    left.map_err(error)
+}
+
+fn error(code: usize) -> io::Error {
+    io::Error::other(get_error_name(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use levity_config::levels;
+
+    use super::*;
+
+    /// A pseudorandom number below `max`.
+    fn below(seed: &mut u64, max: usize) -> usize {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        (*seed % max as u64) as usize
+    }
+
+    fn text(bytes: usize) -> Vec<u8> {
+        let words = [
+            "the ",
+            "loop ",
+            "never ",
+            "waits ",
+            "for a disk.\n",
+            "\u{e4}",
+        ];
+        let mut seed = 7;
+        let mut text = Vec::new();
+        while text.len() < bytes {
+            text.extend_from_slice(words[below(&mut seed, words.len())].as_bytes());
+        }
+        text.truncate(bytes);
+        text
+    }
+
+    fn decoded(coding: Coding, mut bytes: &[u8]) -> Vec<u8> {
+        let mut content = Vec::new();
+        match coding {
+            Coding::Zstd => zstd::stream::copy_decode(bytes, &mut content),
+            Coding::Brotli => brotli::BrotliDecompress(&mut bytes, &mut content),
+            Coding::Gzip => {
+                let mut decoder = flate2::read::GzDecoder::new(bytes);
+                decoder.read_to_end(&mut content).map(drop)
+            }
+        }
+        .expect("a complete stream");
+        content
+    }
+
+    fn every_level() -> impl Iterator<Item = (Coding, u8)> {
+        Coding::ALL.into_iter().flat_map(|coding| {
+            let (lowest, highest) = levels(coding);
+            (lowest..=highest).map(move |level| (coding, level))
+        })
+    }
+
+    #[test]
+    fn every_level_decodes_to_the_same_bytes() {
+        let text = text(100_000);
+        for (coding, level) in every_level() {
+            let length = Some(text.len() as u64);
+            for (length, ample) in [(None, false), (length, false), (None, true), (length, true)] {
+                let settings = Settings {
+                    coding,
+                    level,
+                    length,
+                    ample,
+                };
+                let mut encoder = Encoder::new(settings).expect("valid settings");
+                let mut out = Vec::new();
+                encoder.push(&text, &mut out).expect("no defect");
+                encoder.finish(&mut out).expect("no defect");
+                assert!(decoded(coding, &out) == text, "{settings:?}");
+                assert!(out.len() < text.len() / 2, "{settings:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_cuts_and_flushes_decode_to_the_same_bytes() {
+        let mut seed = 1;
+        for coding in Coding::ALL {
+            for _ in 0..100 {
+                let text = text(below(&mut seed, 5000));
+                let settings = Settings {
+                    coding,
+                    level: 1,
+                    length: None,
+                    ample: false,
+                };
+                let mut encoder = Encoder::new(settings).expect("valid settings");
+                let mut out = Vec::new();
+                let mut rest = &text[..];
+                while !rest.is_empty() {
+                    let (piece, after) = rest.split_at(1 + below(&mut seed, rest.len()));
+                    encoder.push(piece, &mut out).expect("no defect");
+                    if below(&mut seed, 2) == 0 {
+                        encoder.flush(&mut out).expect("no defect");
+                    }
+                    rest = after;
+                }
+                encoder.finish(&mut out).expect("no defect");
+                assert!(decoded(coding, &out) == text, "{coding:?}");
+            }
+        }
+    }
+
+    /// Decodes what a client has received so far, of a stream that goes on.
+    fn decoded_so_far(coding: Coding, bytes: &[u8]) -> Vec<u8> {
+        let mut content = vec![0; 4096];
+        let mut filled = 0;
+        let mut reader: Box<dyn Read> = match coding {
+            Coding::Zstd => Box::new(zstd::stream::read::Decoder::new(bytes).expect("memory")),
+            Coding::Brotli => Box::new(brotli::Decompressor::new(bytes, 4096)),
+            Coding::Gzip => Box::new(flate2::read::GzDecoder::new(bytes)),
+        };
+        // Ends with an error, because the stream is incomplete.
+        while let Ok(count @ 1..) = reader.read(&mut content[filled..]) {
+            filled += count;
+        }
+        content.truncate(filled);
+        content
+    }
+
+    #[test]
+    fn a_flush_makes_everything_decodable() {
+        for coding in Coding::ALL {
+            let settings = Settings {
+                coding,
+                level: levels(coding).1,
+                length: None,
+                ample: false,
+            };
+            let mut encoder = Encoder::new(settings).expect("valid settings");
+            let (mut out, mut events) = (Vec::new(), String::new());
+            for number in 0..20 {
+                let event = format!("data: event {number}\n\n");
+                encoder.push(event.as_bytes(), &mut out).expect("no defect");
+                encoder.flush(&mut out).expect("no defect");
+                events.push_str(&event);
+                let so_far = decoded_so_far(coding, &out);
+                assert!(so_far == events.as_bytes(), "{coding:?} {number}");
+            }
+        }
+    }
+
+    /// zstd can tell its memory. What it keeps of a long content is what it allocates for an unknown length.
+    #[test]
+    fn the_memory_of_zstd_is_within_its_bound() {
+        let text = text(1 << 20);
+        let every = (1..=levels(Coding::Zstd).1).flat_map(|level| [(level, false), (level, true)]);
+        for (level, ample) in every {
+            let settings = Settings {
+                coding: Coding::Zstd,
+                level,
+                length: None,
+                ample,
+            };
+            let mut encoder = Encoder::new(settings).expect("valid settings");
+            encoder.push(&text, &mut Vec::new()).expect("no defect");
+            let Encoder::Zstd(context) = &encoder else {
+                unreachable!("it is asked for zstd")
+            };
+            let (bytes, bound) = (context.sizeof(), settings.memory_bytes());
+            assert!(bytes <= bound, "{settings:?} has {bytes} of {bound} bytes");
+        }
+    }
+
+    /// RFC 9659: a decoder may refuse windows over 8 MiB. RFC 8878, 3.1.1.1: without a single segment, the byte after
+    /// the descriptor has the window.
+    #[test]
+    fn ample_windows_of_zstd_are_those_that_clients_accept() {
+        let settings = Settings {
+            coding: Coding::Zstd,
+            level: levels(Coding::Zstd).1,
+            length: None,
+            ample: true,
+        };
+        let (mut encoder, mut out) = (Encoder::new(settings).expect("valid settings"), Vec::new());
+        encoder.push(b"text", &mut out).expect("no defect");
+        encoder.finish(&mut out).expect("no defect");
+        assert_eq!(out[4] & 0x20, 0, "a single segment");
+        assert_eq!(1_u64 << (10 + (out[5] >> 3)), 8 << 20);
+        assert_eq!(out[5] & 7, 0);
+    }
+
+    #[test]
+    fn ample_windows_of_brotli_hold_the_content() {
+        let log = |length, ample| {
+            brotli_window_log(Settings {
+                coding: Coding::Brotli,
+                level: 5,
+                length,
+                ample,
+            })
+        };
+        assert_eq!(log(Some(0), true), 10);
+        assert_eq!(log(Some(1024 - 16), true), 10);
+        assert_eq!(log(Some(1024 - 15), true), 11);
+        assert_eq!(log(Some((1 << 22) - 16), true), 22);
+        assert_eq!(log(Some(u64::MAX), true), 22);
+        assert_eq!((log(None, true), log(Some(1), false)), (22, 18));
+    }
+}

@@ -1,0 +1,136 @@
+//! Compression of responses on their way.
+
+mod apache;
+mod backends;
+mod bounds;
+mod clients;
+mod conditions;
+mod files;
+mod wordpress;
+
+use std::io::Read;
+
+use crate::support::scripted::Scripted;
+use crate::support::{Answer, Client, Launch, assert_same};
+
+const KEYS: &str = "compress = true";
+
+/// The codings, in the order of the server.
+const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
+
+/// What a browser sends.
+const BROWSER: &str = "gzip, deflate, br, zstd";
+
+/// Text of `len` bytes that compresses to a part of its size, and differs from that of any other `seed`.
+fn text(seed: usize, len: usize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(len + 64);
+    let mut number = seed;
+    while text.len() < len {
+        number = number.wrapping_mul(1_103_515_245).wrapping_add(12_345) & 0x7fff_ffff;
+        text.extend(format!("The loop {number:x} never waits for a disk.\n").bytes());
+    }
+    text.truncate(len);
+    text
+}
+
+/// The content of `bytes`, which must be complete.
+#[track_caller]
+fn decoded(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    decoder(coding, bytes)
+        .read_to_end(&mut content)
+        .expect("a complete stream");
+    content
+}
+
+/// What a client can decode of `bytes`, the start of a stream.
+fn decoded_so_far(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    let mut decoder = decoder(coding, bytes);
+    let mut piece = [0; 4096];
+    // Ends with an error, because the stream is incomplete.
+    while let Ok(count @ 1..) = decoder.read(&mut piece) {
+        content.extend_from_slice(&piece[..count]);
+    }
+    content
+}
+
+fn decoder<'b>(coding: &str, bytes: &'b [u8]) -> Box<dyn Read + 'b> {
+    match coding {
+        "zstd" => Box::new(zstd::stream::read::Decoder::new(bytes).expect("memory")),
+        "br" => Box::new(brotli::Decompressor::new(bytes, 4096)),
+        "gzip" => Box::new(flate2::read::GzDecoder::new(bytes)),
+        _ => panic!("no decoder for {coding:?}"),
+    }
+}
+
+#[track_caller]
+fn accepting(client: &mut Client, path: &str, codings: &str) -> Answer {
+    client.get_with(path, &[("Accept-Encoding", codings)])
+}
+
+/// Expects `content` in `coding`, and shorter.
+#[track_caller]
+fn assert_compressed(answer: &Answer, coding: &str, content: &[u8]) {
+    assert_coded(answer, coding, content);
+    assert!(answer.body.len() < content.len(), "{answer:?}");
+}
+
+/// Expects `content` in `coding`.
+#[track_caller]
+fn assert_coded(answer: &Answer, coding: &str, content: &[u8]) {
+    assert_eq!(
+        answer.header("content-encoding"),
+        Some(coding),
+        "{answer:?}"
+    );
+    assert_eq!(answer.field("vary"), "Accept-Encoding");
+    assert_eq!(answer.header("accept-ranges"), None);
+    assert_same(&decoded(coding, &answer.body), content);
+}
+
+/// Expects `content` as it is, which could have been compressed.
+#[track_caller]
+fn assert_identity(answer: &Answer, content: &[u8]) {
+    assert_eq!(answer.header("content-encoding"), None, "{answer:?}");
+    assert_eq!(answer.field("vary"), "Accept-Encoding", "{answer:?}");
+    assert_same(&answer.body, content);
+}
+
+/// Expects `content` as it is for every client.
+#[track_caller]
+fn assert_untouched(answer: &Answer, content: &[u8]) {
+    assert_eq!(answer.header("vary"), None, "{answer:?}");
+    assert_same(&answer.body, content);
+}
+
+/// The ETag of the content with `etag`, in `coding`.
+fn coded_etag(etag: &str, coding: &str) -> String {
+    let text = etag.trim_start_matches("W/").trim_matches('"');
+    format!("W/\"{text}-{coding}\"")
+}
+
+/// A server of one worker in front of a backend, with these further tables and keys of the site.
+fn in_front_of(backend: &Scripted, tables: &str, keys: &str) -> Launch {
+    let to = backend.address();
+    Launch::run(&format!(
+        "{tables}\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"app\"\nto = [\"{to}\"]\n\
+         [[site]]\nproxy = \"app\"\n{KEYS}\n{keys}\n"
+    ))
+    .workers(1)
+}
+
+/// A backend that answers each request with these header lines and this body.
+fn answering(lines: &'static str, body: Vec<u8>) -> Scripted {
+    Scripted::tcp(move |conn| {
+        while let Some(request) = conn.read_request() {
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{lines}\r\n\r\n");
+            let sent: &[u8] = match &*request.method {
+                "HEAD" => &[],
+                _ => &body,
+            };
+            conn.send([head.as_bytes(), sent].concat());
+        }
+    })
+}

@@ -1,0 +1,255 @@
+//! Compressed forms of popular files: when they are made, and what clients get.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::{Launch, Server, Tree, age, per_engine, wait_until, wait_within};
+
+const BROTLI: (&str, &str) = ("Accept-Encoding", "br");
+
+/// How long idle work may take while other tests use all processors.
+const IDLE_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Requests that make a file popular.
+const REQUESTS: usize = 4;
+
+fn page() -> String {
+    "<p>The loop never waits for a disk.</p>\n".repeat(50)
+}
+
+/// A folder in which the server may create files.
+fn store() -> Tree {
+    let store = Tree::new();
+    store.chmod(".", 0o777);
+    store
+}
+
+/// A server with a store of variants in `folder`.
+fn launch(tree: &Tree, folder: &Path, engine: &str) -> Server {
+    let disk = format!("[disk]\nvariants = \"{}\"\n", folder.display());
+    let launch = Launch::site(tree.path(), &disk, "compress = true");
+    launch.engine(engine).start()
+}
+
+fn decoded(mut body: &[u8]) -> String {
+    let mut page = Vec::new();
+    brotli::BrotliDecompress(&mut body, &mut page).expect("br");
+    String::from_utf8(page).expect("text")
+}
+
+/// The number of variants in the folder.
+fn variants(folder: &Path) -> usize {
+    let names = fs::read_dir(folder).expect("the folder");
+    names.filter(|name| name.is_ok()).count()
+}
+
+/// Requests the file until its variant is sent.
+fn make(server: &Server, path: &str) {
+    let mut client = server.client();
+    let is_kept = || {
+        let response = client.get_with(path, &[BROTLI]);
+        response.field("etag").starts_with('"')
+    };
+    wait_within(IDLE_WAIT_MAX, "the variant is sent", is_kept);
+}
+
+per_engine! {
+    fn a_popular_file_is_kept(engine) {
+        let (tree, store) = (Tree::new(), store());
+        age(&tree.file("page.html", page()), Duration::from_secs(100));
+        let server = launch(&tree, store.path(), engine);
+        let mut client = server.client();
+        let on_the_way = client.get_with("/page.html", &[BROTLI]);
+        assert!(on_the_way.field("etag").ends_with("-br\""));
+        assert_eq!(decoded(&on_the_way.body), page());
+        for _ in 0..REQUESTS {
+            client.get_with("/page.html", &[BROTLI]);
+        }
+        make(&server, "/page.html");
+        let kept = client.get_with("/page.html", &[BROTLI]);
+        assert_eq!(decoded(&kept.body), page());
+        assert_eq!(kept.length(), Some(kept.body.len()));
+        for (name, value) in [
+            ("content-encoding", "br"),
+            ("content-type", "text/html; charset=utf-8"),
+            ("vary", "Accept-Encoding"),
+            ("accept-ranges", "bytes"),
+            ("last-modified", on_the_way.field("last-modified")),
+        ] {
+            assert_eq!(kept.field(name), value, "{name}");
+        }
+        // What clients have by now stays valid.
+        for etag in [on_the_way.field("etag"), kept.field("etag")] {
+            let known = client.get_with("/page.html", &[BROTLI, ("If-None-Match", etag)]);
+            assert_eq!((known.status, known.field("etag")), (304, etag));
+        }
+        let plain = client.get("/page.html");
+        assert_eq!(plain.header("content-encoding"), None);
+        assert_eq!(plain.text(), page());
+    }
+}
+
+#[test]
+fn ranges_are_of_one_form() {
+    let (tree, store) = (Tree::new(), store());
+    age(&tree.file("page.html", page()), Duration::from_secs(100));
+    let server = launch(&tree, store.path(), "auto");
+    make(&server, "/page.html");
+    let mut client = server.client();
+    let kept = client.get_with("/page.html", &[BROTLI]);
+    let plain = client.get("/page.html");
+    let mut range = |if_range: Option<&str>| {
+        let mut headers = vec![BROTLI, ("Range", "bytes=1-9")];
+        headers.extend(if_range.map(|etag| ("If-Range", etag)));
+        client.get_with("/page.html", &headers)
+    };
+    let of_kept = range(Some(kept.field("etag")));
+    assert_eq!(
+        (of_kept.status, &of_kept.body[..]),
+        (206, &kept.body[1..10])
+    );
+    assert_eq!(of_kept.field("content-encoding"), "br");
+    for if_range in [None, Some(plain.field("etag"))] {
+        let of_plain = range(if_range);
+        assert_eq!(
+            (of_plain.status, &of_plain.body[..]),
+            (206, &plain.body[1..10])
+        );
+        assert_eq!(of_plain.header("content-encoding"), None);
+    }
+    let other = range(Some("\"other\""));
+    assert_eq!((other.status, decoded(&other.body)), (200, page()));
+}
+
+#[test]
+fn a_changed_file_has_no_variant() {
+    let (tree, store) = (Tree::new(), store());
+    age(&tree.file("page.html", page()), Duration::from_secs(100));
+    let server = launch(&tree, store.path(), "auto");
+    make(&server, "/page.html");
+    let changed = page().replace("loop", "pool");
+    age(&tree.file("page.html", &changed), Duration::from_secs(100));
+    let is_changed = || {
+        let response = server.client().get_with("/page.html", &[BROTLI]);
+        decoded(&response.body) == changed
+    };
+    wait_until("the change is seen", is_changed);
+    assert_eq!(variants(store.path()), 1);
+    make(&server, "/page.html");
+    let kept = server.client().get_with("/page.html", &[BROTLI]);
+    assert_eq!(decoded(&kept.body), changed);
+    assert_eq!(variants(store.path()), 2);
+}
+
+#[test]
+fn each_name_of_a_file_has_its_media_type() {
+    let (tree, store) = (Tree::new(), store());
+    let file = tree.file("page.html", page());
+    age(&file, Duration::from_secs(100));
+    fs::hard_link(&file, tree.path().join("page.txt")).expect("a link");
+    let server = launch(&tree, store.path(), "auto");
+    make(&server, "/page.html");
+    make(&server, "/page.txt");
+    let mut client = server.client();
+    for (path, content_type) in [
+        ("/page.txt", "text/plain; charset=utf-8"),
+        ("/page.html", "text/html; charset=utf-8"),
+    ] {
+        let kept = client.get_with(path, &[BROTLI]);
+        assert_eq!(kept.field("content-type"), content_type);
+    }
+    assert_eq!(variants(store.path()), 1);
+}
+
+#[test]
+fn methods_and_conditions_agree() {
+    let (tree, store) = (Tree::new(), store());
+    age(&tree.file("page.html", page()), Duration::from_secs(100));
+    let server = launch(&tree, store.path(), "auto");
+    let plain = server.get("/page.html");
+    make(&server, "/page.html");
+    let mut client = server.client();
+    let kept = client.get_with("/page.html", &[BROTLI]);
+    let head = client.request("HEAD", "/page.html", &[BROTLI]);
+    assert_eq!(head.field("etag"), kept.field("etag"));
+    assert_eq!(head.length(), kept.length());
+    let matching = client.get_with("/page.html", &[BROTLI, ("If-Match", plain.field("etag"))]);
+    assert_eq!(matching.status, 200);
+    let date = plain.field("last-modified");
+    let known = client.get_with("/page.html", &[BROTLI, ("If-Modified-Since", date)]);
+    assert_eq!(known.status, 304);
+    for absent in ["etag", "accept-ranges"] {
+        assert_eq!(known.header(absent), None, "{absent}");
+    }
+}
+
+#[test]
+fn variants_survive_a_restart() {
+    let (tree, store) = (Tree::new(), store());
+    age(&tree.file("page.html", page()), Duration::from_secs(100));
+    let server = launch(&tree, store.path(), "auto");
+    make(&server, "/page.html");
+    drop(server);
+    let server = launch(&tree, store.path(), "auto");
+    let kept = server.client().get_with("/page.html", &[BROTLI]);
+    assert!(kept.field("etag").starts_with('"'));
+    assert_eq!(decoded(&kept.body), page());
+}
+
+#[test]
+fn a_variant_that_is_removed_is_made_again() {
+    let (tree, store) = (Tree::new(), store());
+    age(&tree.file("page.html", page()), Duration::from_secs(100));
+    let server = launch(&tree, store.path(), "auto");
+    make(&server, "/page.html");
+    for file in fs::read_dir(store.path()).expect("the folder") {
+        fs::remove_file(file.expect("a file").path()).expect("it goes");
+    }
+    let is_missed = || {
+        let response = server.client().get_with("/page.html", &[BROTLI]);
+        assert_eq!(decoded(&response.body), page());
+        response.field("etag").starts_with("W/")
+    };
+    wait_until("the variant is missed", is_missed);
+    make(&server, "/page.html");
+}
+
+#[test]
+fn nothing_is_kept_of_what_must_not_be_transformed_or_is_rewritten() {
+    let (tree, store) = (Tree::new(), store());
+    for name in [
+        "page.html",
+        "fixed/page.html",
+        "text/page.html",
+        "small.html",
+    ] {
+        age(&tree.file(name, page()), Duration::from_secs(100));
+    }
+    age(&tree.file("small.html", "small"), Duration::from_secs(100));
+    let disk = format!("[disk]\nvariants = \"{}\"\n", store.path().display());
+    let keys = "compress = true\n\
+                [[site.route]]\npath = \"/fixed/*\"\n\
+                headers = { set = { \"Cache-Control\" = \"no-transform\" } }\n\
+                [[site.route]]\npath = \"/text/*\"\nsubstitute = { loop = \"pool\" }\n";
+    let server = Launch::site(tree.path(), &disk, keys).start();
+    let mut client = server.client();
+    for path in ["/fixed/page.html", "/text/page.html", "/small.html"] {
+        for _ in 0..2 * REQUESTS {
+            client.get_with(path, &[BROTLI]);
+        }
+    }
+    // Made after the others would have been.
+    make(&server, "/page.html");
+    assert_eq!(variants(store.path()), 1);
+}
+
+#[test]
+fn a_folder_that_cannot_be_opened_is_named() {
+    let tree = Tree::new();
+    let absent = tree.path().join("absent");
+    let disk = format!("[disk]\nvariants = \"{}\"\n", absent.display());
+    let ran = Launch::site(tree.path(), &disk, "compress = true").ran();
+    assert!(ran.stderr.contains("variants"), "{}", ran.stderr);
+    assert_ne!(ran.status, 0);
+}
