@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+mod corpus;
 pub mod failure;
 pub mod load;
 pub mod machine;
 pub mod metrics;
 pub mod peer;
+mod random;
 pub mod report;
 pub mod rig;
 pub mod scenario;

@@ -1,5 +1,6 @@
 //! The circumstances of a run: date, machine and commit.
 
+use crate::failure::{Context, Failure, Result};
 use crate::rig::Rig;
 use crate::rig::device::Device;
 use crate::rig::journal::run_quietly;
@@ -108,6 +109,26 @@ pub fn load_average() -> String {
         .to_owned()
 }
 
+/// Idle CPU seconds of all processors since the start of the machine, to a tick of 10 ms.
+///
+/// # Errors
+/// `/proc/stat` cannot be read.
+pub fn idle_seconds() -> Result<f64> {
+    let text = fs::read_to_string("/proc/stat").context(|| "read /proc/stat".into())?;
+    idle_seconds_in(&text).ok_or_else(|| Failure::new("no idle time in /proc/stat"))
+}
+
+/// Of all processors: idle, and idle while a disk is awaited.
+fn idle_seconds_in(stat: &str) -> Option<f64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields: Vec<f64> = line
+        .split_whitespace()
+        .map(|field| field.parse().ok())
+        .collect::<Option<_>>()?;
+    // After user, nice and system time. The unit is that of user space, which is 100 everywhere but on Alpha and IA-64.
+    Some((fields.get(3)? + fields.get(4)?) / 100.0)
+}
+
 fn commit() -> String {
     let described = output_of(Command::new("git").args([
         "describe",
@@ -190,4 +211,17 @@ fn output_of(command: &mut Command) -> String {
         .unwrap_or_default()
         .trim_end()
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_includes_the_wait_for_disks() {
+        let stat = "cpu  100 0 50 900 100 0 0 7 0 0\ncpu0 50 0 25 450 50 0 0 3 0 0\n";
+        assert_eq!(idle_seconds_in(stat), Some(10.0));
+        assert_eq!(idle_seconds_in("cpu  100 0 50\n"), None);
+        assert!(idle_seconds().unwrap() > 0.0);
+    }
 }

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use levity_bench::Result;
 use levity_bench::backend::command::Backend;
 use levity_bench::load::command::Load;
+use levity_bench::load::sip::Sip;
 use levity_bench::rig::journal;
 use levity_bench::scenario::Run;
 use levity_bench::walk::Walk;
@@ -23,6 +24,8 @@ enum Command {
     Run(Box<Run>),
     /// Generate load and print a JSON report.
     Load(Load),
+    /// Read responses slowly on many connections until standard input ends.
+    Sip(Sip),
     /// Run the application behind a proxy until it is killed.
     Backend(Backend),
     /// Read files and print a JSON report.
@@ -38,6 +41,7 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Run(run) => run.execute(),
         Command::Load(load) => load.run(),
+        Command::Sip(sip) => sip.run(),
         Command::Backend(backend) => backend.run(),
         Command::Walk(walk) => walk.run(),
         Command::Reap { dir } => journal::reap(&dir),

@@ -1,6 +1,7 @@
 //! The servers that are compared: Levity with each engine, and the peers. A row of a table is one
 //! server with one configuration; the configurations are the files in `bench/peers`.
 
+pub mod compression;
 pub mod proxy;
 
 use crate::failure::{Context, Failure, Result};
@@ -46,8 +47,12 @@ pub struct Row {
     program: Program,
     template: &'static str,
     workers: usize,
+    /// Whether the scheduler places it, also if it has one event loop.
+    is_unpinned: bool,
     /// A quota of CPU time, in CPU seconds per second.
     processors_max: Option<f64>,
+    /// The memory limit in MiB; None for that of the rig.
+    memory_mib: Option<u64>,
     /// Additional lines of Levity's configuration; empty for a peer.
     settings: String,
     /// Additional placeholders of the template, with their values.
@@ -60,6 +65,7 @@ enum Program {
     Nginx,
     Haproxy,
     Lighttpd,
+    Caddy,
 }
 
 impl Row {
@@ -76,15 +82,21 @@ impl Row {
         } else {
             Program::Nginx
         };
-        Ok(Self {
+        Ok(Self::new(name, program, template))
+    }
+
+    fn new(name: &str, program: Program, template: &'static str) -> Self {
+        Self {
             name: name.into(),
             program,
             template,
             workers: 1,
+            is_unpinned: false,
             processors_max: None,
+            memory_mib: None,
             settings: String::new(),
             blanks: Vec::new(),
-        })
+        }
     }
 
     /// Levity with this engine.
@@ -94,15 +106,7 @@ impl Row {
             binary: binary.into(),
             engine: engine.into(),
         };
-        Self {
-            name: format!("levity {engine}"),
-            program,
-            template: LEVITY,
-            workers: 1,
-            processors_max: None,
-            settings: String::new(),
-            blanks: Vec::new(),
-        }
+        Self::new(&format!("levity {engine}"), program, LEVITY)
     }
 
     /// The same with this many event loops. Several event loops are not pinned.
@@ -119,6 +123,24 @@ impl Row {
     pub fn with_processors_max(&self, processors: f64) -> Self {
         Self {
             processors_max: Some(processors),
+            ..self.clone()
+        }
+    }
+
+    /// The same, placed by the scheduler.
+    #[must_use]
+    pub fn unpinned(&self) -> Self {
+        Self {
+            is_unpinned: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same with this memory limit in MiB, page cache included.
+    #[must_use]
+    pub fn with_memory_mib(&self, mib: u64) -> Self {
+        Self {
+            memory_mib: Some(mib),
             ..self.clone()
         }
     }
@@ -151,7 +173,8 @@ impl Row {
     }
 
     fn cpu(&self, rig: &Rig) -> Option<usize> {
-        rig.server_cpu().filter(|_| self.workers == 1)
+        let is_pinned = self.workers == 1 && !self.is_unpinned;
+        rig.server_cpu().filter(|_| is_pinned)
     }
 
     fn command_line(&self, dir: &Path, configuration: &Path) -> Vec<String> {
@@ -168,6 +191,14 @@ impl Row {
             ],
             Program::Haproxy => vec!["/usr/sbin/haproxy", "-db", "-f", &configuration],
             Program::Lighttpd => vec!["/usr/sbin/lighttpd", "-D", "-f", &configuration],
+            Program::Caddy => vec![
+                "/usr/bin/caddy",
+                "run",
+                "--config",
+                &configuration,
+                "--adapter",
+                "caddyfile",
+            ],
             Program::Levity { binary, engine } => {
                 let binary = binary.to_str().unwrap_or_default();
                 vec![binary, "run", "-c", &configuration, "--engine", engine]
@@ -231,7 +262,7 @@ impl Server {
         let text = fill_in(row, &dir, &rig.docroot, address, admin);
         fs::write(&configuration, text).context(|| format!("write {}", configuration.display()))?;
         let limits = Limits {
-            memory_bytes_max: rig.memory_mib() << 20,
+            memory_bytes_max: row.memory_mib.unwrap_or(rig.memory_mib()) << 20,
             processors_max: row.processors_max,
         };
         let group = Group::create(rig.journal(), "server", limits)?;
@@ -378,6 +409,10 @@ fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: Socke
         })
         .replace("{workers}", &workers.to_string())
         .replace("{settings}", &row.settings)
+        // Blanks without a value.
+        .replace("{compression}", "")
+        .replace("{modules}", "")
+        .replace("{limits}", "")
         .replace("{dir}", &dir.to_string_lossy())
         .replace("{root}", &root.to_string_lossy())
         .replace("{address}", &address.to_string())

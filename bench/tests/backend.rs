@@ -40,6 +40,7 @@ impl Backend {
             body_bytes: None,
             missing_ok: false,
             discard: false,
+            coding: None,
         };
         let mut client = Client::connect(target, connections).unwrap();
         let mut plan = EachOnce::new(requests);

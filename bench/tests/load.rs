@@ -68,6 +68,7 @@ fn target(address: SocketAddr, paths: &[&str]) -> Target {
         body_bytes: Some(5),
         missing_ok: false,
         discard: false,
+        coding: None,
     }
 }
 
@@ -126,7 +127,7 @@ fn a_server_that_stands_still_is_charged_for_every_request_that_was_due() {
         std::thread::park_timeout(AMPLE);
         None
     });
-    let mut plan = Open::new(1000, Instant::now());
+    let mut plan = Open::new(1000, 1, Instant::now());
     let report = client(address, 4)
         .run(&mut plan, NO_WARM_UP, BRIEF)
         .unwrap();
@@ -203,4 +204,29 @@ fn numbered_requests_that_fail_are_named() {
     let report = client.run(once(4).as_mut(), NO_WARM_UP, AMPLE).unwrap();
     let failed = [(1, Some(503)), (2, None)].map(|(number, status)| Failed { number, status });
     assert_eq!((report.requests, &report.failed[..]), (2, &failed[..]));
+}
+
+#[test]
+fn a_client_accepts_the_coding_that_it_is_given() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+        let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        stream.write_all(ok("hello").unwrap().as_bytes()).unwrap();
+        head
+    });
+    let target = Target {
+        coding: Some("zstd".into()),
+        ..target(address, &["/a"])
+    };
+    let mut client = Client::connect(target, 1).unwrap();
+    client.run(once(1).as_mut(), NO_WARM_UP, AMPLE).unwrap();
+    assert!(
+        server
+            .join()
+            .unwrap()
+            .contains(&"Accept-Encoding: zstd".to_owned())
+    );
 }

@@ -2,6 +2,7 @@
 
 use super::command::Backend;
 use super::{Protocol, fastcgi, http};
+use crate::corpus;
 use crate::failure::{Context, Failure, Result};
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -26,7 +27,7 @@ struct Files {
 pub(super) struct Answers {
     protocol: Protocol,
     known: HashMap<String, Bytes>,
-    bodies: HashMap<usize, Rc<Vec<u8>>>,
+    bodies: HashMap<(usize, bool), Rc<Vec<u8>>>,
     files: Option<Files>,
 }
 
@@ -34,6 +35,7 @@ pub(super) struct Answers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     bytes: usize,
+    is_json: bool,
     is_chunked: bool,
     is_file: bool,
 }
@@ -43,12 +45,14 @@ impl Form {
         let (_, query) = target.split_once('?').unwrap_or_default();
         let mut form = Self {
             bytes: 0,
+            is_json: false,
             is_chunked: false,
             is_file: false,
         };
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=').unwrap_or((part, "")) {
                 ("bytes", number) => form.bytes = number.parse().context(|| target.into())?,
+                ("json", _) => form.is_json = true,
                 ("chunked", _) => form.is_chunked = true,
                 ("file", _) => form.is_file = true,
                 _ => return Err(Failure::new(format!("{target}: what is {part}?"))),
@@ -92,14 +96,15 @@ impl Answers {
             return Ok((Rc::clone(known), id));
         }
         let asked = Form::of(form)?;
-        let body = self.body(asked.bytes);
+        let body = self.body(asked);
         if asked.is_file {
             return Ok((self.in_a_file(&body)?, id));
         }
+        let media_type = if asked.is_json { JSON } else { TYPE };
         let answer: Bytes = match self.protocol {
-            Protocol::Http => http::answer(TYPE, &body, asked.is_chunked),
+            Protocol::Http => http::answer(media_type, &body, asked.is_chunked),
             Protocol::Fastcgi => {
-                let length = format!("{TYPE}Content-Length: {}\r\n", body.len());
+                let length = format!("{media_type}Content-Length: {}\r\n", body.len());
                 fastcgi::answer(&length, &body)
             }
         }
@@ -110,9 +115,14 @@ impl Answers {
 
     /// Not zeros: the pages of a new allocation are one shared zero page, which is always in the
     /// processor's cache.
-    fn body(&mut self, bytes: usize) -> Rc<Vec<u8>> {
-        let body = self.bodies.entry(bytes);
-        Rc::clone(body.or_insert_with(|| Rc::new(vec![b'x'; bytes])))
+    fn body(&mut self, form: Form) -> Rc<Vec<u8>> {
+        let body = self.bodies.entry((form.bytes, form.is_json));
+        Rc::clone(body.or_insert_with(|| {
+            Rc::new(match form.is_json {
+                true => corpus::json(form.bytes),
+                false => vec![b'x'; form.bytes],
+            })
+        }))
     }
 
     fn in_a_file(&mut self, body: &[u8]) -> Result<Bytes> {
@@ -128,6 +138,7 @@ impl Answers {
 }
 
 const TYPE: &str = "Content-Type: application/octet-stream\r\n";
+const JSON: &str = "Content-Type: application/json\r\n";
 
 impl Files {
     /// Writes the file and returns the header that names it. Each file has a name of its own, because one
@@ -168,6 +179,8 @@ mod tests {
         assert_eq!(id.as_deref(), Some("g1"));
         assert!(first.ends_with(b"Content-Length: 5\r\n\r\nxxxxx"));
         assert!(Rc::ptr_eq(&first, &answers.to("/?bytes=5").unwrap().0));
+        let (json, _) = answers.to("/?bytes=5&json").unwrap();
+        assert!(json.ends_with(b"\r\n\r\n[{\"id"));
     }
 
     #[test]

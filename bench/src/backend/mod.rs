@@ -1,7 +1,7 @@
 //! The application behind a proxy: one thread with an epoll. Responses are made once and reused, so that it needs
 //! far less CPU time than any proxy in front of it.
 //!
-//! The query describes the response: `bytes=N`, then `&chunked` or `&file`, then `&id=TEXT`. The application runs
+//! The query describes the response: `bytes=N`, then `&json`, `&chunked` or `&file`, then `&id=TEXT`. The application runs
 //! as a separate process ([`command`]), so that it can be pinned and killed.
 
 mod answer;

@@ -44,6 +44,8 @@ pub struct Target {
     pub missing_ok: bool,
     /// Whether the kernel discards bodies instead of copying them. Only for TCP.
     pub discard: bool,
+    /// The coding that the client accepts; without one there is no Accept-Encoding.
+    pub coding: Option<String>,
 }
 
 impl Target {
@@ -55,7 +57,11 @@ impl Target {
             "POST" => "Content-Length: 4\r\n\r\nbody",
             _ => "\r\n",
         };
-        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: levity-bench\r\n{body}")
+        let coding = self.coding.as_ref();
+        let accepts = coding.map_or(String::new(), |coding| {
+            format!("Accept-Encoding: {coding}\r\n")
+        });
+        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: levity-bench\r\n{accepts}{body}")
             .into_bytes()
     }
 

@@ -47,7 +47,11 @@ pub struct Load {
     /// Append a number to the path of each request, from 0, and report which requests failed.
     #[arg(long)]
     pub numbered: bool,
-    /// Requests per second at fixed times (open loop); by default the loop is closed.
+    /// The coding in Accept-Encoding; by default the header is missing.
+    #[arg(long)]
+    pub coding: Option<String>,
+    /// Requests per second at fixed times (open loop), of the list again and again if there is one; by default the loop
+    /// is closed.
     #[arg(long)]
     pub rate: Option<u32>,
     /// The expected body length.
@@ -83,6 +87,7 @@ impl Load {
             list: None,
             repeat: false,
             numbered: false,
+            coding: None,
             rate: None,
             body_bytes: None,
             missing_ok: false,
@@ -128,6 +133,7 @@ impl Load {
             body_bytes: self.body_bytes,
             missing_ok: self.missing_ok,
             discard: self.discard,
+            coding: self.coding.clone(),
         })
     }
 
@@ -146,8 +152,10 @@ impl Load {
         Ok(match self.rate {
             _ if self.numbered => Box::new(EachOnce::new(usize::MAX)),
             _ if self.repeat => Box::new(Rounds::new(self.paths()?.len())),
-            _ if self.hold || self.list.is_some() => Box::new(EachOnce::new(self.paths()?.len())),
-            Some(rate) => Box::new(Open::new(rate, Instant::now())),
+            Some(rate) => Box::new(Open::new(rate, self.paths()?.len(), Instant::now())),
+            None if self.hold || self.list.is_some() => {
+                Box::new(EachOnce::new(self.paths()?.len()))
+            }
             None => Box::new(Closed),
         })
     }
@@ -171,6 +179,11 @@ impl Load {
             self.socket
                 .iter()
                 .map(|socket| format!("--socket={}", socket.display())),
+        );
+        arguments.extend(
+            self.coding
+                .iter()
+                .map(|coding| format!("--coding={coding}")),
         );
         arguments.extend(self.rate.map(|rate| format!("--rate={rate}")));
         arguments.extend(self.body_bytes.map(|bytes| format!("--body-bytes={bytes}")));
@@ -270,7 +283,7 @@ impl Drop for RunningLoad {
 }
 
 /// Ten thousand connections need more descriptors than a login shell gives.
-fn raise_descriptor_limit(needed: u64) -> Result<()> {
+pub(super) fn raise_descriptor_limit(needed: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {

@@ -8,6 +8,7 @@ pub mod command;
 pub mod latency;
 pub mod plan;
 pub mod response;
+pub mod sip;
 
 use latency::Latency;
 use serde::{Deserialize, Serialize};

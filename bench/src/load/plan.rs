@@ -50,15 +50,17 @@ impl Plan for Closed {
 pub struct Open {
     interval: Duration,
     due: Instant,
+    requests: Rounds,
 }
 
 impl Open {
-    /// `rate` requests per second, the first at `start`.
+    /// `rate` requests per second, the first at `start`: 0 to `count` - 1, again and again.
     #[must_use]
-    pub fn new(rate: u32, start: Instant) -> Self {
+    pub fn new(rate: u32, count: usize, start: Instant) -> Self {
         Self {
             interval: Duration::from_secs(1) / rate.max(1),
             due: start,
+            requests: Rounds::new(count),
         }
     }
 }
@@ -70,7 +72,7 @@ impl Plan for Open {
         }
         let intended = self.due;
         self.due += self.interval;
-        Next::Send(Request { index: 0, intended })
+        self.requests.next(intended)
     }
 
     fn overdue(&mut self, now: Instant) -> Option<Request> {
@@ -143,15 +145,14 @@ mod tests {
     #[test]
     fn open_loop_catches_up_with_the_intended_times() {
         let start = Instant::now();
-        let mut plan = Open::new(1000, start);
+        let mut plan = Open::new(1000, 2, start);
         let late = start + Duration::from_micros(2500);
-        let intended: Vec<_> = std::iter::from_fn(|| plan.overdue(late))
-            .map(|request| request.intended)
-            .collect();
-        assert_eq!(
-            intended,
-            [0, 1, 2].map(|ms| start + Duration::from_millis(ms))
-        );
+        let overdue: Vec<_> = std::iter::from_fn(|| plan.overdue(late)).collect();
+        let request = |index, ms| Request {
+            index,
+            intended: start + Duration::from_millis(ms),
+        };
+        assert_eq!(overdue, [request(0, 0), request(1, 1), request(0, 2)]);
         assert_eq!(
             plan.next(late),
             Next::WaitUntil(start + Duration::from_millis(3))

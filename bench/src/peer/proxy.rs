@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const NGINX: &str = include_str!("../../peers/proxy/nginx.conf");
 const HAPROXY: &str = include_str!("../../peers/proxy/haproxy.cfg");
 const LIGHTTPD: &str = include_str!("../../peers/proxy/lighttpd.conf");
+const CADDY: &str = include_str!("../../peers/proxy/caddy.conf");
 const LEVITY: &str = include_str!("../../peers/proxy/levity.toml");
 
 /// The peers as proxies, by their names on the command line.
@@ -77,15 +78,7 @@ impl Row {
                 return Err(Failure::new(format!("unknown proxy {name}: {known}")));
             }
         };
-        Ok(Self {
-            name: name.into(),
-            program,
-            template: "",
-            workers: 1,
-            processors_max: None,
-            settings: String::new(),
-            blanks: Vec::new(),
-        })
+        Ok(Self::new(name, program, ""))
     }
 
     /// The same as a proxy in front of this application.
@@ -95,11 +88,15 @@ impl Row {
             Program::Nginx => NGINX,
             Program::Haproxy => HAPROXY,
             Program::Lighttpd => LIGHTTPD,
+            Program::Caddy => CADDY,
             Program::Levity { .. } => LEVITY,
         };
+        let mut blanks = self.blanks(upstream);
+        // Of a row that was before another application, the newer values count: they come first.
+        blanks.extend(self.blanks.iter().cloned());
         Self {
             template,
-            blanks: self.blanks(upstream),
+            blanks,
             ..self.clone()
         }
     }
@@ -107,7 +104,7 @@ impl Row {
     /// Whether it is a proxy in front of an application.
     #[must_use]
     pub fn is_proxy(&self) -> bool {
-        !self.blanks.is_empty()
+        self.blanks.iter().any(|(blank, _)| *blank == "{backends}")
     }
 
     /// The same under another name.
@@ -126,6 +123,7 @@ impl Row {
             Program::Levity { binary, engine } => Some(Self::levity(binary, engine)),
             Program::Lighttpd => Self::peer("lighttpd").ok(),
             Program::Nginx => Self::peer("nginx-sendfile").ok(),
+            Program::Caddy => Self::compressor("caddy").ok(),
             Program::Haproxy => None,
         }
     }
@@ -133,7 +131,7 @@ impl Row {
     /// Whether it supports X-Sendfile or an equivalent.
     #[must_use]
     pub fn sends_files(&self) -> bool {
-        !matches!(self.program, Program::Haproxy)
+        !matches!(self.program, Program::Haproxy | Program::Caddy)
     }
 
     /// How the application names temporary files to it.
@@ -150,7 +148,7 @@ impl Row {
                 prefix: Some(NGINX_FILES),
                 removes: false,
             },
-            Program::Lighttpd | Program::Haproxy => Naming {
+            Program::Lighttpd | Program::Haproxy | Program::Caddy => Naming {
                 field: "X-Sendfile",
                 prefix: None,
                 removes: false,
@@ -166,6 +164,7 @@ impl Row {
         let separator = match self.program {
             Program::Levity { .. } => ", ",
             Program::Lighttpd => ",\n",
+            Program::Caddy => " ",
             Program::Nginx | Program::Haproxy => "\n",
         };
         let protocol = match upstream.protocol {
@@ -191,6 +190,7 @@ impl Row {
         let (path, connections) = (socket.display(), upstream.connections);
         match self.program {
             Program::Levity { .. } => format!("\"unix:{path}\""),
+            Program::Caddy => format!("unix/{path}"),
             // With max_fails both would be ejected for seconds once both have failed.
             Program::Nginx => format!("        server unix:{path} max_fails=0;"),
             Program::Haproxy => format!(

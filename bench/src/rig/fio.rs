@@ -52,6 +52,36 @@ fn stream_arguments(files: &[PathBuf], chunk: usize, seconds: f64) -> Vec<String
     arguments
 }
 
+/// Writes of 4 KiB per second, one after another at the end of a new file, with `fdatasync` after each `group`.
+///
+/// # Errors
+/// fio is missing or fails.
+pub fn durable_appends(file: &Path, group: usize, seconds: f64) -> Result<f64> {
+    let mut fio = tool(None, "fio");
+    fio.args(append_arguments(file, group, seconds));
+    let report: Value =
+        serde_json::from_str(&run_quietly(&mut fio)?).context(|| "read fio's report".into())?;
+    report["jobs"][0]["write"]["iops"]
+        .as_f64()
+        .ok_or_else(|| Failure::new("fio reports no writes"))
+}
+
+/// Blocks are not reserved before: the file grows, as one that is appended to.
+fn append_arguments(file: &Path, group: usize, seconds: f64) -> Vec<String> {
+    vec![
+        "--name=appends".to_owned(),
+        "--rw=write".into(),
+        "--bs=4k".into(),
+        "--ioengine=psync".into(),
+        "--fallocate=none".into(),
+        "--size=4g".into(),
+        format!("--fdatasync={group}"),
+        format!("--runtime={}ms", (seconds * 1000.0).round()),
+        format!("--filename={}", file.display()),
+        "--output-format=json".into(),
+    ]
+}
+
 fn run(arguments: &[String], cpu: Option<usize>) -> Result<Value> {
     let mut fio = tool(cpu, "fio");
     fio.args(["--readonly", "--direct=1", "--time_based"]);
@@ -85,6 +115,23 @@ mod tests {
                 "--name=stream1",
                 "--filename=/b"
             ]
+        );
+    }
+
+    #[test]
+    fn appends_are_synced_in_groups_and_end_with_the_time() {
+        let arguments = append_arguments(Path::new("/f"), 32, 0.5);
+        for word in [
+            "--fdatasync=32",
+            "--runtime=500ms",
+            "--fallocate=none",
+            "--filename=/f",
+        ] {
+            assert!(arguments.contains(&word.to_owned()), "{arguments:?}");
+        }
+        assert!(
+            !arguments.contains(&"--time_based".to_owned()),
+            "it would overwrite"
         );
     }
 

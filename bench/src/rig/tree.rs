@@ -1,6 +1,8 @@
 //! The document tree: a few hot files, and sets of cold files of equal size.
 
+use crate::corpus;
 use crate::failure::{Context, Result};
+use crate::random::Random;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -74,6 +76,26 @@ pub const LONG_STREAMS: ColdSet = ColdSet {
 pub const MIXED_SETS: [ColdSet; 5] = [TINY, BLOCKS, MEGABYTES, STREAMS, LONG_STREAMS];
 /// From one block to a short stream, for a fast disk.
 pub const SIZE_SETS: [ColdSet; 4] = [BLOCKS, FAST_SETS[0], MEGABYTES, STREAMS];
+
+/// Text files of one size; together 100 MB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextSet {
+    /// The number of files.
+    pub files: usize,
+    /// The size of each, in bytes.
+    pub bytes: usize,
+}
+
+/// Files that take long to compress.
+pub const LARGE_TEXTS: TextSet = TextSet {
+    files: 100,
+    bytes: 1_000_000,
+};
+/// Many files.
+pub const TEXTS: TextSet = TextSet {
+    files: 1000,
+    bytes: 100_000,
+};
 
 /// Writes `hot/SIZE.bin` for each hot size, unless it exists.
 ///
@@ -172,30 +194,36 @@ fn file(index: usize) -> PathBuf {
     directory(index).join(format!("{index:06}.bin"))
 }
 
+impl TextSet {
+    /// Writes the set below the document root unless it exists, and reads it into the page cache.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn prepare(&self, docroot: &Path) -> Result<()> {
+        let dir = docroot.join(format!("text/{}", self.bytes));
+        fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
+        for index in 0..self.files {
+            let path = docroot.join(self.path(index).trim_start_matches('/'));
+            let exists = fs::read(&path).is_ok_and(|content| content.len() == self.bytes);
+            if !exists {
+                write_settled(&path, &corpus::text(self.bytes, index as u64))
+                    .context(|| format!("write {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The URL path of one file.
+    #[must_use]
+    pub fn path(&self, index: usize) -> String {
+        format!("/text/{}/{index:04}.txt", self.bytes)
+    }
+}
+
 /// Incompressible bytes.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut random = Random::new(bytes as u64);
     (0..bytes).map(|_| random.next().to_le_bytes()[7]).collect()
-}
-
-/// xorshift64*: repeatable, and random enough to defeat the I/O scheduler.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
 }
 
 #[cfg(test)]
@@ -218,6 +246,23 @@ mod tests {
             let file = docroot.path().join(path.trim_start_matches('/'));
             assert_eq!(fs::metadata(file).unwrap().len(), 100);
         }
+    }
+
+    #[test]
+    fn texts_are_written_once() {
+        let docroot = tempfile::tempdir().unwrap();
+        let set = TextSet {
+            files: 2,
+            bytes: 1000,
+        };
+        set.prepare(docroot.path()).unwrap();
+        let file = docroot.path().join("text/1000/0001.txt");
+        let written = fs::metadata(&file).unwrap().modified().unwrap();
+        set.prepare(docroot.path()).unwrap();
+        let file = fs::metadata(&file).unwrap();
+        assert_eq!((file.len(), file.modified().unwrap()), (1000, written));
+        assert_eq!(LARGE_TEXTS.files * LARGE_TEXTS.bytes, 100_000_000);
+        assert_eq!(TEXTS.files * TEXTS.bytes, 100_000_000);
     }
 
     #[test]

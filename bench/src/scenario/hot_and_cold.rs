@@ -38,18 +38,23 @@ pub struct Loads<'a> {
     pub set: ColdSet,
 }
 
+/// The load on the hot file, for the seconds of a measurement.
+#[must_use]
+pub fn hot(run: &Run, server: &Server, kind: Loop) -> Load {
+    let mut load = Load::new(server.address, HOT_PATH, CLOSED_CONNECTIONS, run.seconds);
+    load.body_bytes = Some(HOT_BYTES);
+    if let Loop::Open = kind {
+        load.connections = OPEN_CONNECTIONS;
+        load.rate = Some(run.rate);
+    }
+    load
+}
+
 impl Loads<'_> {
-    /// The load on the hot file, for the seconds of a measurement.
+    /// As [`hot`].
     #[must_use]
     pub fn hot(&self, server: &Server, kind: Loop) -> Load {
-        let seconds = self.run.seconds;
-        let mut load = Load::new(server.address, HOT_PATH, CLOSED_CONNECTIONS, seconds);
-        load.body_bytes = Some(HOT_BYTES);
-        if let Loop::Open = kind {
-            load.connections = OPEN_CONNECTIONS;
-            load.rate = Some(self.run.rate);
-        }
-        load
+        hot(self.run, server, kind)
     }
 
     /// The load on the cold files, each once, for the seconds of a measurement.

@@ -1,5 +1,9 @@
 //! The workloads. Each measures the rows on the rig and returns an outcome.
 
+pub mod c1;
+pub mod c2;
+pub mod c3;
+pub mod c4;
 mod cold;
 pub mod cores;
 mod cost;
@@ -30,6 +34,8 @@ pub mod w9;
 use crate::backend::Protocol;
 use crate::failure::{Context, Failure, Result};
 use crate::machine::{self, Machine};
+use crate::metrics::Metrics;
+use crate::peer::compression::COMPRESSORS;
 use crate::peer::proxy::PROXIES;
 use crate::peer::{PEERS, Row, Server, engines_of};
 use crate::report::Outcome;
@@ -95,6 +101,14 @@ pub enum Scenario {
     P4,
     /// Cold files with an application that opens them first.
     P5,
+    /// A small hot file while text is compressed at high levels.
+    C1,
+    /// CPU time and size of compressed responses of an application.
+    C2,
+    /// Slow clients of compressed streams beside others.
+    C3,
+    /// Durable appends compared with fio.
+    C4,
     /// huc and huc-n, and one picture of both.
     Picture,
     /// All of them.
@@ -131,6 +145,9 @@ pub struct Run {
     /// Peers of the workloads with proxies; empty for none.
     #[arg(long, value_delimiter = ',', default_values_t = PROXIES.map(str::to_owned))]
     pub proxies: Vec<String>,
+    /// Peers of the workloads with compression; empty for none.
+    #[arg(long, value_delimiter = ',', default_values_t = COMPRESSORS.map(str::to_owned))]
+    pub compressors: Vec<String>,
     /// Levity's binary.
     #[arg(long, default_value = "target/release/levity")]
     pub levity: PathBuf,
@@ -143,6 +160,19 @@ pub struct Run {
     /// The settings of the rig.
     #[command(flatten)]
     pub setup: Setup,
+}
+
+/// The servers that a workload compares.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    /// With files, each engine.
+    Files,
+    /// As proxies.
+    Proxies,
+    /// With compression.
+    Compressors,
+    /// No server.
+    None,
 }
 
 /// The part of [`Run`] that belongs to a result.
@@ -213,17 +243,31 @@ impl Run {
     ) -> Result<()> {
         let machine = Machine::of(rig, load_average);
         eprintln!("levity-bench: {}", machine.sentence());
-        let (proxied, served): (Vec<_>, Vec<_>) = scenarios
-            .iter()
-            .copied()
-            .partition(|scenario| scenario.is_proxied());
-        if !served.is_empty() {
-            self.each(rig, &served, self.rows(rig)?, &machine, panels)?;
-        }
-        if !proxied.is_empty() {
-            self.each(rig, &proxied, self.proxies(rig)?, &machine, panels)?;
+        for field in [
+            Field::Files,
+            Field::Proxies,
+            Field::Compressors,
+            Field::None,
+        ] {
+            let compared: Vec<Scenario> = scenarios
+                .iter()
+                .copied()
+                .filter(|scenario| scenario.field() == field)
+                .collect();
+            if !compared.is_empty() {
+                self.each(rig, &compared, self.rows_of(field, rig)?, &machine, panels)?;
+            }
         }
         Ok(())
+    }
+
+    fn rows_of(&self, field: Field, rig: &Rig) -> Result<Vec<Row>> {
+        match field {
+            Field::Files => self.rows(rig),
+            Field::Proxies => self.proxies(rig),
+            Field::Compressors => self.compressors(rig),
+            Field::None => Ok(Vec::new()),
+        }
     }
 
     fn each(
@@ -301,6 +345,10 @@ impl Run {
             Scenario::P3 => p3::run(rig, rows, self),
             Scenario::P4 => p4::run(rig, rows, self),
             Scenario::P5 => p5::run(rig, rows, self),
+            Scenario::C1 => c1::run(rig, rows, self),
+            Scenario::C2 => c2::run(rig, rows, self),
+            Scenario::C3 => c3::run(rig, rows, self),
+            Scenario::C4 => c4::run(rig, self),
             Scenario::Picture | Scenario::All => Err(Failure::new("not a single workload")),
         }
     }
@@ -326,14 +374,29 @@ impl Run {
         }
     }
 
-    /// Levity and the peers as proxies. What the engine does matters to few of these workloads, so that
-    /// it is the one that Levity would choose unless others are asked for.
-    fn proxies(&self, rig: &Rig) -> Result<Vec<Row>> {
+    /// Levity with the engine that it would choose, unless others are asked for: what the engine does matters to few
+    /// workloads of proxies and of compression.
+    fn own_choice(&self, rig: &Rig) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for engine in self.engines.iter().filter(|engine| !engine.is_empty()) {
             let engine = if engine == "all" { "auto" } else { engine };
             rows.push(Row::levity(&rig.copy_of(&self.levity)?, engine));
         }
+        Ok(rows)
+    }
+
+    /// Levity and the peers that compress, without compression.
+    fn compressors(&self, rig: &Rig) -> Result<Vec<Row>> {
+        let mut rows = self.own_choice(rig)?;
+        for name in self.compressors.iter().filter(|name| !name.is_empty()) {
+            rows.push(Row::compressor(name)?);
+        }
+        Ok(rows)
+    }
+
+    /// Levity and the peers as proxies.
+    fn proxies(&self, rig: &Rig) -> Result<Vec<Row>> {
+        let mut rows = self.own_choice(rig)?;
         for proxy in self.proxies.iter().filter(|proxy| !proxy.is_empty()) {
             rows.push(Row::proxy(proxy)?);
         }
@@ -371,9 +434,13 @@ impl Scenario {
         }
     }
 
-    /// Whether servers are compared as proxies.
-    fn is_proxied(self) -> bool {
-        matches!(self, Self::P1 | Self::P2 | Self::P3 | Self::P4 | Self::P5)
+    fn field(self) -> Field {
+        match self {
+            Self::P1 | Self::P2 | Self::P3 | Self::P4 | Self::P5 => Field::Proxies,
+            Self::C1 | Self::C2 | Self::C3 => Field::Compressors,
+            Self::C4 => Field::None,
+            _ => Field::Files,
+        }
     }
 
     fn sets(self) -> &'static [ColdSet] {
@@ -382,6 +449,7 @@ impl Scenario {
             Self::Engines => &SIZE_SETS,
             Self::W1 | Self::W2 | Self::Cores => &[],
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
+            Self::C1 | Self::C2 | Self::C3 | Self::C4 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
             _ => &COLD_SETS,
         }
@@ -407,6 +475,7 @@ fn variant(disk: Disk, spindles: u32) -> String {
 /// Starts each server once, so that a server that cannot run is known before the measurements.
 fn startable(rig: &Rig, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>)> {
     let (mut startable, mut left_out) = (Vec::new(), Vec::new());
+    let needs_a_server = !rows.is_empty();
     for row in rows {
         match Server::start(rig, &row) {
             Ok(_) => startable.push(row),
@@ -416,7 +485,7 @@ fn startable(rig: &Rig, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>)> {
             }
         }
     }
-    if startable.is_empty() {
+    if startable.is_empty() && needs_a_server {
         Err(Failure::new("no server starts"))
     } else {
         Ok((startable, left_out))
@@ -513,6 +582,13 @@ fn lowest_of_peers<P>(
 ) -> Option<f64> {
     let best = best_peer(rows, measured, &figure)?;
     Some(best.spread(figure).median)
+}
+
+/// The share of the compressed responses of Levity whose level is that of the configuration, and not a lower one or none
+/// because of the load; NaN if there were none.
+fn at_level(after: &Metrics, before: &Metrics) -> f64 {
+    let grown = |label: &str| after.growth_since(before, "levity_compressions_total", label);
+    grown("outcome=\"usual\"") / grown("")
 }
 
 fn percent(share: f64) -> String {

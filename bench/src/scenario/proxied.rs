@@ -15,6 +15,8 @@ use std::path::PathBuf;
 
 /// Clients, each with one connection that is kept.
 pub(super) const CLIENTS: usize = 64;
+/// A usual response of an application, in bytes.
+pub(super) const JSON_BYTES: usize = 37_000;
 pub(super) const WARM_UP_SECONDS: f64 = 0.3;
 
 /// The placement of the processes, for the captions.
@@ -35,6 +37,11 @@ pub(super) fn upstream(
         connections,
         handover: Handover::Nothing,
     }
+}
+
+/// The path of the JSON.
+pub(super) fn json_path() -> String {
+    format!("/?bytes={JSON_BYTES}&json")
 }
 
 /// The folder for sockets and logs of applications.
