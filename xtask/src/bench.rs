@@ -15,6 +15,19 @@ const TOOLS: &[Tool] = &[
         program: "lighttpd",
         package: "lighttpd",
     },
+    // The modules of nginx and lighttpd that compress are found like programs.
+    Tool {
+        program: "/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so",
+        package: "libnginx-mod-http-brotli-filter",
+    },
+    Tool {
+        program: "/usr/lib/lighttpd/mod_deflate.so",
+        package: "lighttpd-mod-deflate",
+    },
+    Tool {
+        program: "caddy",
+        package: "caddy",
+    },
     Tool {
         program: "haproxy",
         package: "haproxy",
@@ -70,6 +83,16 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
+/// Builds what c4 measures.
+const DURABLE_APPEND: [&str; 6] = [
+    "build",
+    "--release",
+    "--package",
+    "levity-disk",
+    "--example",
+    "durable_append",
+];
+
 /// Runs `levity-bench run` with these words: `SCENARIO [OPTIONS]`.
 pub fn run(words: &[&str]) -> Result<()> {
     let help = words.is_empty() || words.iter().any(|word| ["-h", "--help"].contains(word));
@@ -82,6 +105,10 @@ pub fn run(words: &[&str]) -> Result<()> {
         packages.extend(["--package", "levity"]);
     }
     run::run(&mut cargo(&packages))?;
+    if !help {
+        // Cargo builds either the programs of packages or an example.
+        run::run(&mut cargo(&DURABLE_APPEND))?;
+    }
     let metadata = run::metadata()?;
     let target = metadata["target_directory"].as_str().unwrap_or("target");
     let words = if help { &["--help"] } else { words };

@@ -23,6 +23,14 @@ const TOOLS: &[Tool] = &[
         package: "strace",
     },
     Tool {
+        program: "zstd",
+        package: "zstd",
+    },
+    Tool {
+        program: "brotli",
+        package: "brotli",
+    },
+    Tool {
         program: "chromium",
         package: "chromium",
     },
@@ -94,13 +102,53 @@ const TOOLS: &[Tool] = &[
         program: "/usr/share/rubygems-integration/all/specifications/rack-2*",
         package: "ruby-rack",
     },
+    Tool {
+        program: "apache2",
+        package: "apache2-bin",
+    },
+    Tool {
+        program: "/usr/lib/python3/dist-packages/brotli.py",
+        package: "python3-brotli",
+    },
+    Tool {
+        program: "/usr/lib/python3/dist-packages/zstandard/__init__.py",
+        package: "python3-zstandard",
+    },
 ];
 
 /// Additional tools of the slow tests.
 const TOOLS_FULL: &[Tool] = &[
     Tool {
-        program: "java",
-        package: "default-jre-headless",
+        program: "javac",
+        package: "default-jdk-headless",
+    },
+    Tool {
+        program: "/usr/share/java/zstd-jni.jar",
+        package: "libzstd-jni-java",
+    },
+    Tool {
+        program: "go",
+        package: "golang-go",
+    },
+    Tool {
+        program: "/usr/share/gocode/src/github.com/andybalholm/brotli/reader.go",
+        package: "golang-github-andybalholm-brotli-dev",
+    },
+    Tool {
+        program: "/usr/share/gocode/src/github.com/klauspost/compress/zstd/decoder.go",
+        package: "golang-github-klauspost-compress-dev",
+    },
+    Tool {
+        program: "mariadbd",
+        package: "mariadb-server-core",
+    },
+    Tool {
+        program: "/usr/share/wordpress/wp-load.php",
+        package: "wordpress",
+    },
+    Tool {
+        program: "/usr/share/wordpress/wp-content/themes/twentytwentythree/style.css",
+        package: "wordpress-theme-twentytwentythree",
     },
     Tool {
         program: "/usr/share/tomcat10/bin/bootstrap.jar",
