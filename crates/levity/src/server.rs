@@ -24,7 +24,7 @@ use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
 use levity_telemetry::outage;
 use levity_telemetry::stall::Watchdog;
-use levity_telemetry::stats::{DiskFigures, Sources, Stats, WorkerStats};
+use levity_telemetry::stats::{DiskFigures, Sources, Stats, VariantFigures, WorkerStats};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -678,6 +678,7 @@ fn sources(
     log_unwritten: &Arc<AtomicU64>,
 ) -> Sources {
     let (disk, compute) = (parts.disk.clone(), parts.compute.clone());
+    let variants = parts.variants.clone();
     let upstreams = upstreams.clone();
     let states = move || {
         let upstreams = upstreams.load();
@@ -686,9 +687,19 @@ fn sources(
     Sources {
         disk: Some(Box::new(move || DiskFigures::of(&disk))),
         compute: Some(Box::new(move || compute.figures())),
+        variants: variants.map(|store| Box::new(move || variant_figures(&store)) as _),
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
         upstreams: Some(Box::new(states)),
         log_unwritten: log_unwritten.clone(),
+    }
+}
+
+fn variant_figures(store: &VariantStore) -> VariantFigures {
+    let (kept, bytes) = store.size();
+    VariantFigures {
+        kept,
+        bytes,
+        bytes_max: store.bytes_max(),
     }
 }
 

@@ -12,6 +12,7 @@ use super::compute::ComputeFigures;
 use super::disk::{DiskFigures, device_number};
 use super::text::{Kind, Samples};
 use super::upstream::{BackendFigures, BackendState, OUTCOMES, UpstreamFigures, UpstreamState};
+use super::variants::VariantFigures;
 use super::worker::WorkerStats;
 use crate::cells::{Counter, Histogram, HistogramFigures};
 use crate::step::Step;
@@ -47,6 +48,8 @@ enum Figure {
     Compute(fn(&levity_compute::Stats) -> u64),
     /// Of each class of the pool of threads that compute.
     ComputeHistogram(fn(&levity_compute::Stats) -> &levity_disk::stats::Histogram),
+    /// Of the store of compressed files.
+    Variants(fn(&VariantFigures) -> u64),
     /// Of the watcher.
     Watch(fn(&WatchStats) -> u64),
     /// Of each upstream.
@@ -78,7 +81,7 @@ impl Metric {
 
     pub(super) fn labels(&self) -> &'static [&'static str] {
         match self.figure {
-            Total(_) | TotalHistogram(_) | Watch(_) => &[],
+            Total(_) | TotalHistogram(_) | Variants(_) | Watch(_) => &[],
             WorkerTime(_) | WorkerHistogram(_) => &["worker"],
             Device(_) => &["device"],
             Engine(_) | EngineHistogram(_) => &["engine"],
@@ -113,6 +116,10 @@ impl Metric {
             ComputeHistogram(of) => {
                 scrape.each_class(|class, labels| samples.histogram(labels, &of(class).into()))
             }
+            Variants(of) => scrape
+                .variants
+                .iter()
+                .for_each(|variants| samples.value(&[], of(variants))),
             Watch(of) => scrape
                 .watch
                 .iter()
@@ -139,6 +146,7 @@ pub(super) struct Scrape<'a> {
     pub(super) diagnostics_dropped: u64,
     pub(super) disk: Option<DiskFigures>,
     pub(super) compute: Option<ComputeFigures>,
+    pub(super) variants: Option<VariantFigures>,
     pub(super) watch: Option<WatchStats>,
     pub(super) upstreams: Vec<(UpstreamState, UpstreamFigures)>,
 }
@@ -565,6 +573,21 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// The configuration was changed.
     Gauge("levity_compression_memory_limit_bytes", "bytes", Computed(&[], encoder_bytes_max));
+    /// Compressed forms of popular files that `disk.variants` keeps.
+    ///
+    /// Files became popular. It falls when the store is full, and when files disappear from its folder. Those of files
+    /// that changed stay until they are displaced.
+    Gauge("levity_variants", "files", Variants(|variants| variants.kept as u64));
+    /// The size of these files.
+    ///
+    /// Near levity_variants_limit_bytes, a new variant displaces those that were not used for the longest time. If
+    /// levity_compute_run_seconds of class `idle` keeps growing meanwhile, popular files displace each other: raise
+    /// `disk.variants_bytes`.
+    Gauge("levity_variants_bytes", "bytes", Variants(|variants| variants.bytes));
+    /// The maximum of levity_variants_bytes: `disk.variants_bytes`.
+    ///
+    /// The configuration was changed.
+    Gauge("levity_variants_limit_bytes", "bytes", Variants(|variants| variants.bytes_max));
     /// Threads that compute off the event loops, by class: response (a client waits) and idle (nobody waits; they run
     /// while a processor is idle).
     ///

@@ -6,6 +6,7 @@ mod docs;
 mod metrics;
 mod text;
 pub mod upstream;
+mod variants;
 mod worker;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use levity_disk::WatchStats;
 pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
+pub use variants::VariantFigures;
 pub use worker::{Ahead, WorkerStats};
 
 use crate::diagnostics;
@@ -38,6 +40,8 @@ pub struct Sources {
     pub disk: Option<Box<dyn Fn() -> DiskFigures + Send + Sync>>,
     /// Reads the values of the pool of threads that compute; without it there are no metrics of it. Must not block.
     pub compute: Option<Box<dyn Fn() -> ComputeFigures + Send + Sync>>,
+    /// Reads the values of the store of compressed files; without it there are no metrics of it. Must not block.
+    pub variants: Option<Box<dyn Fn() -> VariantFigures + Send + Sync>>,
     /// Reads the values of the watcher.
     pub watch: Option<Box<dyn Fn() -> WatchStats + Send + Sync>>,
     /// Lists the upstreams of the configuration; must not block.
@@ -83,6 +87,11 @@ impl Stats {
         self.sources.compute.as_ref().map(|compute| compute())
     }
 
+    /// The values of the store of compressed files; `None` without one. Does not block.
+    pub fn variants(&self) -> Option<VariantFigures> {
+        self.sources.variants.as_ref().map(|variants| variants())
+    }
+
     /// Lines of the access log that were dropped by workers or not written.
     pub fn access_log_dropped(&self) -> u64 {
         let dropped = self.workers.iter().map(|worker| worker.log_dropped.get());
@@ -99,6 +108,7 @@ impl Stats {
             diagnostics_dropped: diagnostics::dropped(),
             disk: self.disk(),
             compute: self.compute(),
+            variants: self.variants(),
             watch: self.sources.watch.as_ref().map(|watch| watch()),
             upstreams: self.upstream_figures(),
         };
@@ -282,6 +292,11 @@ mod tests {
         let sources = Sources {
             disk: Some(Box::new(disk)),
             compute: Some(Box::new(compute)),
+            variants: Some(Box::new(|| VariantFigures {
+                kept: 12,
+                bytes: 3_000,
+                bytes_max: 8_000,
+            })),
             watch: Some(Box::new(watch)),
             upstreams: Some(Box::new(|| vec![upstream_state()])),
             log_unwritten: Arc::new(3.into()),
@@ -372,6 +387,9 @@ mod tests {
             "levity_compression_memory_limit_bytes 4096",
             "levity_compressions_total{coding=\"br\",outcome=\"fast\"} 1",
             "levity_compressions_total{coding=\"gzip\",outcome=\"memory_full\"} 0",
+            "levity_variants 12",
+            "levity_variants_bytes 3000",
+            "levity_variants_limit_bytes 8000",
             "levity_requests_total{code=\"other\"} 1",
             "levity_responses_by_source_total{source=\"memory\"} 2",
             "levity_responses_by_source_total{source=\"-\"} 2",

@@ -27,7 +27,7 @@ use levity_telemetry::cells::HistogramFigures;
 use levity_telemetry::diagnostics;
 use levity_telemetry::escape::escaped;
 use levity_telemetry::mounts::Mounts;
-use levity_telemetry::stats::{DiskFigures, Stats, WorkerStats, device_number};
+use levity_telemetry::stats::{DiskFigures, Stats, VariantFigures, WorkerStats, device_number};
 
 pub use history::INTERVAL;
 pub use page::page;
@@ -121,6 +121,7 @@ impl Status {
             "upstreams": self.upstreams(),
             "devices": disk.map(|disk| self.devices(&disk.stats.devices, &history)),
             "compute": self.compute(&history),
+            "variants": self.stats.variants().map(variants),
             "workers": workers.iter().map(|one| worker(one)).collect::<Vec<_>>(),
             "files": files,
             "log": {
@@ -303,6 +304,14 @@ fn io(disk: &DiskFigures, workers: &[Arc<WorkerStats>]) -> Value {
         "canceled": disk.stats.canceled,
         "full": disk.stats.full,
         "engines": disk.stats.engines.iter().map(engine).collect::<Vec<_>>(),
+    })
+}
+
+fn variants(store: VariantFigures) -> Value {
+    json!({
+        "kept": store.kept,
+        "bytes": store.bytes,
+        "bytes_max": store.bytes_max,
     })
 }
 

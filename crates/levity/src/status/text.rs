@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// Parts of the whole, in the order in which a person reads them.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "version",
     "start_time_seconds",
     "time_seconds",
@@ -17,6 +17,7 @@ const PARTS: [&str; 12] = [
     "io",
     "devices",
     "compute",
+    "variants",
     "workers",
 ];
 
@@ -90,6 +91,7 @@ mod tests {
             "io": { "engine": "threads", "engines": [{ "engine": "threads", "async_read": 1261 }] },
             "devices": [{ "device": "8:1", "mount": null, "history": [1, 2] }],
             "compute": { "encoder_bytes": 9, "response": { "queued": 4, "busy_percent": null } },
+            "variants": { "kept": 5, "bytes_max": 6 },
             "workers": [{ "worker": 0, "open": 2 }],
             "files": { "by_requests": [{ "file": "h/a" }] },
         });
@@ -112,6 +114,8 @@ mod tests {
              server.compute.encoder-bytes: 9\n\
              server.compute.response.busy-percent: -\n\
              server.compute.response.queued: 4\n\
+             server.variants.bytes-max: 6\n\
+             server.variants.kept: 5\n\
              server.workers.0.open: 2\n\
              server.workers.0.worker: 0\n\
              server.files.by-requests.1.file: h/a\n"

@@ -328,7 +328,9 @@ fn every_key_is_documented_and_exists() {
     let tree = Tree::new();
     file(&tree);
     let upstream = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:9\"]\n";
-    let server = Launch::site(tree.path(), &format!("{TABLES}{upstream}"), "")
+    let store = Tree::new();
+    let disk = format!("[disk]\nvariants = \"{}\"\n", store.path().display());
+    let server = Launch::site(tree.path(), &format!("{TABLES}{disk}{upstream}"), "")
         .engine("threads")
         .start();
     work(&tree, &server);

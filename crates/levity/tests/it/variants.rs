@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Launch, Server, Tree, age, per_engine, wait_until, wait_within};
+use crate::support::{Client, Launch, Server, Tree, age, per_engine, wait_until, wait_within};
 
 const BROTLI: (&str, &str) = ("Accept-Encoding", "br");
 
@@ -242,6 +242,32 @@ fn nothing_is_kept_of_what_must_not_be_transformed_or_is_rewritten() {
     // Made after the others would have been.
     make(&server, "/page.html");
     assert_eq!(variants(store.path()), 1);
+}
+
+#[test]
+fn kept_variants_are_counted() {
+    let (tree, store) = (Tree::new(), store());
+    age(&tree.file("page.html", page()), Duration::from_secs(100));
+    let tables = format!(
+        "[admin]\nlisten = \"unix:{{own}}/admin\"\n[disk]\nvariants = \"{}\"\nvariants_bytes = \"1MiB\"\n",
+        store.path().display()
+    );
+    let server = Launch::site(tree.path(), &tables, "compress = true").start();
+    let socket = server.own("admin");
+    let figures = || {
+        let metrics = server.metrics(&socket);
+        let exported = ["", "_bytes", "_limit_bytes"]
+            .map(|unit| metrics.sum(&format!("levity_variants{unit}")) as u64);
+        let status = Client::unix(&socket).get("/status.json");
+        let status: serde_json::Value = serde_json::from_slice(&status.body).expect("JSON");
+        let shown = ["kept", "bytes", "bytes_max"].map(|key| status["variants"][key].as_u64());
+        assert_eq!(shown, exported.map(Some));
+        exported
+    };
+    assert_eq!(figures(), [0, 0, 1 << 20]);
+    make(&server, "/page.html");
+    let kept = server.client().get_with("/page.html", &[BROTLI]);
+    assert_eq!(figures(), [1, kept.body.len() as u64, 1 << 20]);
 }
 
 #[test]
