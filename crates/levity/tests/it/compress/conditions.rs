@@ -190,12 +190,16 @@ fn a_backend_recognises_its_own_etag() {
         let other = [accept, ("If-Match", "\"other\"")];
         client.get_with("/", &other).assert_status(412);
     }
-    // Of a coding that is not one of the server's.
-    let own = [
-        ("Accept-Encoding", "zstd"),
-        ("If-None-Match", "W/\"v1-deflate\""),
-    ];
-    assert_compressed(&client.get_with("/", &own), "zstd", &text(1, LENGTH));
+    // A coding that the server has not, and a tag of a backend that compresses by itself.
+    for own in ["W/\"v1~deflate\"", "W/\"v1-zstd\""] {
+        let headers = [("Accept-Encoding", "zstd"), ("If-None-Match", own)];
+        assert_compressed(&client.get_with("/", &headers), "zstd", &text(1, LENGTH));
+        let requests = backend.requests();
+        let sent = requests
+            .last()
+            .and_then(|request| request.field("if-none-match"));
+        assert_eq!(sent, Some(own));
+    }
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn assert_untouched(answer: &Answer, content: &[u8]) {
 /// The ETag of the content with `etag`, in `coding`.
 fn coded_etag(etag: &str, coding: &str) -> String {
     let text = etag.trim_start_matches("W/").trim_matches('"');
-    format!("W/\"{text}-{coding}\"")
+    format!("W/\"{text}~{coding}\"")
 }
 
 /// A server of one worker in front of a backend, with these further tables and keys of the site.
