@@ -38,6 +38,7 @@ use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
 use crate::route::{Service, ServiceParts};
 use crate::serve::serve;
+use crate::variant_store::store::VariantStore;
 use crate::worker::{Worker, WorkerParts, ZeroCopy};
 
 const CONNECTIONS_MAX: usize = 64;
@@ -63,6 +64,10 @@ impl Rig {
     /// A worker with one site. `config` follows the site's root: lines of `[[site]]`, and further tables;
     /// `{root}` stands for the folder.
     pub fn new(config: &str) -> Self {
+        Self::build(config, None)
+    }
+
+    fn build(config: &str, variants: Option<Arc<VariantStore>>) -> Self {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().display().to_string();
         let config = config.replace("{root}", &path);
@@ -84,7 +89,7 @@ impl Rig {
         let service_parts = ServiceParts {
             disk: disk.clone(),
             compute: compute.clone(),
-            variants: None,
+            variants,
             kept_files_max: 16,
         };
         let service = Service::new(config, &service_parts, None).expect("a folder that opens");
@@ -120,9 +125,17 @@ impl Rig {
     /// A worker whose site has these files, by name. The files are settled: a tick of the kernel's clock has
     /// passed since they were written.
     pub fn with_files(config: &str, files: &[(&str, &str)]) -> Self {
-        let rig = Self::new(config);
+        Self::new(config).filled(files)
+    }
+
+    /// The same with a store of variants.
+    pub fn with_store(config: &str, files: &[(&str, &str)], store: &Arc<VariantStore>) -> Self {
+        Self::build(config, Some(store.clone())).filled(files)
+    }
+
+    fn filled(self, files: &[(&str, &str)]) -> Self {
         for (name, content) in files {
-            let path = rig.root.path().join(name);
+            let path = self.root.path().join(name);
             std::fs::write(&path, content).expect("a file");
             let file = File::options().write(true).open(&path).expect("the file");
             let then = SystemTime::now() - Duration::from_secs(60);
@@ -132,7 +145,7 @@ impl Rig {
         while written.elapsed().is_ok_and(|age| age <= TICK) {
             std::thread::yield_now();
         }
-        rig
+        self
     }
 
     /// A worker whose upstream `app` answers `/app`, and the one backend of that upstream. `keys` are further

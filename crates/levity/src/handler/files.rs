@@ -71,7 +71,8 @@ impl<'a> Handling<'a> {
         cached: Rc<EntryRef>,
         ready: Option<(u64, Ready)>,
     ) -> Response {
-        if let Some(variants) = &files.variants
+        // The cache trusts a variant on a file system that may block, even after its read has failed.
+        if let Some(variants) = files.variants.as_ref().filter(|_| !self.is_replacing)
             && let Some((variant, ready)) = self.variant(request, variants, &cached).await
         {
             return respond::file::file(request, variant, ready);

@@ -49,6 +49,8 @@ pub struct Handling<'a> {
     delegated_by: Option<Box<Delegated>>,
     /// What follows the response that the handlers have decided on.
     hooks: Vec<Box<dyn CompletionHook>>,
+    /// An earlier response failed before its first byte was sent.
+    is_replacing: bool,
 }
 
 /// The result of a handler.
@@ -103,6 +105,7 @@ impl<'a> Handling<'a> {
             script: None,
             delegated_by: None,
             hooks: Vec::new(),
+            is_replacing: false,
         }
     }
 
@@ -125,6 +128,7 @@ impl<'a> Handling<'a> {
 
     /// The response failed before its first byte was sent, and another replaces it.
     pub fn replaced(&mut self) {
+        self.is_replacing = true;
         self.hooks.iter_mut().for_each(|hook| hook.replaced());
     }
 

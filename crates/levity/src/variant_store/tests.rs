@@ -1,19 +1,23 @@
 //! Tests of the store, with files on the simulated disk.
 
+use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use levity_config::Etag;
 use levity_disk::engine::crash::Recording;
-use levity_disk::{Class, Done, Lookup, Op, Open, ReadOptions, TEMPORARY_PREFIX, Variants};
+use levity_disk::{
+    Change, Class, Done, Lookup, Meta, NewFile, Op, Open, ReadOptions, TEMPORARY_PREFIX, Variants,
+};
 use levity_wire::encoding::Coding;
 use tokio::time;
 
 use super::index::Index;
 use super::name::Name;
 use super::store::VariantStore;
+use crate::cache::EntryVariants;
 use crate::disk_client::submit_when_free;
 use crate::entry::{self, Content, Entry, Form};
 use crate::rig::Rig;
@@ -43,7 +47,7 @@ async fn entry(rig: &Rig, name: &str) -> Entry {
     let files = location.files.as_ref().expect("it has files");
     let open = Op::Open(Open {
         root: files.root.last(),
-        path: std::ffi::CString::new(name).expect("a name"),
+        path: CString::new(name).expect("a name"),
         first: None,
         variants: Box::new(Variants::default()),
         lookup: Lookup::Fresh,
@@ -100,6 +104,78 @@ fn no_crash_leaves_a_torn_variant() {
         assert!(variant.is_some() || step < steps);
     });
     assert!(states > steps);
+}
+
+/// The entry of the file at `path`, on which no call is known not to block. It is trusted without a look at the file.
+async fn trusted(rig: &Rig, store: &VariantStore, path: &Path, content: &[u8]) -> Entry {
+    let name = path.file_name().expect("a name").as_encoded_bytes();
+    let create = Op::Change(Change::Create(NewFile::Named {
+        root: store.root.clone(),
+        path: CString::new(name).expect("a name"),
+        mode: 0o600,
+    }));
+    let created = submit_when_free(
+        &rig.worker.disk,
+        create,
+        Class::First,
+        ReadOptions::default(),
+    )
+    .await;
+    let Ok(Done::Created(file)) = created else {
+        panic!("it is created: {created:?}");
+    };
+    assert!(file.inline().is_none());
+    fs::write(path, content).expect("content");
+    let meta = Meta::from(rustix::fs::stat(path).expect("a file"));
+    let form = Form {
+        name,
+        coding: Some(Coding::Brotli),
+        varies: true,
+        etag: Etag::File,
+        original: None,
+    };
+    entry::entry(form, meta, true, Content::File(file))
+}
+
+/// Only the read shows that it is another file, and does so again in a second attempt.
+#[test]
+fn a_variant_that_was_overwritten_is_not_sent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let rig = Rig::with_store("compress = true\n", &[("page.html", &text())], &store);
+    let request = "GET /page.html HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\r\n";
+    rig.run(async {
+        let original = entry(&rig, "page.html").await;
+        let name = Name::of(&original.meta, Coding::Brotli);
+        let path = folder.path().join(name.file_name(Coding::Brotli));
+        let kept = vec![b'1'; 100_000];
+        let file = trusted(&rig, &store, &path, &kept).await;
+        store.index.add(name, Coding::Brotli, Some(file.meta.size));
+        let (key, variants) = (
+            name.cache_key(b"text/html; charset=utf-8"),
+            EntryVariants {
+                file: Arc::new(file),
+                variants: Vec::new(),
+                watched: None,
+            },
+        );
+        rig.worker
+            .cache
+            .keep(&key, Arc::new(variants), Instant::now());
+        let ask = async || {
+            let mut client = rig.client(1 << 20);
+            client.send(request).await;
+            let header = client.until("\r\n\r\n").await;
+            client.break_off().await;
+            header
+        };
+        let header = ask().await;
+        assert!(header.contains("Content-Length: 100000\r\n"), "{header}");
+        fs::write(&path, "overwritten").expect("it is overwritten");
+        let header = ask().await;
+        assert!(header.starts_with("HTTP/1.1 200 "), "{header}");
+        assert!(header.contains("~br\""), "{header}");
+    });
 }
 
 #[test]
