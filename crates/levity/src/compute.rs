@@ -187,9 +187,43 @@ impl<T: Send, W: FnOnce() -> T + Send> Work for Requested<T, W> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc;
+    use std::task::{Context, Waker};
+    use std::thread;
+
     use levity_compute::Settings;
 
     use super::*;
+
+    /// A client that leaves costs no time of the pool.
+    #[test]
+    fn work_of_a_dropped_future_does_not_start() {
+        let settings = Settings {
+            threads: 1,
+            queue_max: 2,
+        };
+        let compute = Compute::new(Pool::start(settings).expect("threads"), 0);
+        let ((start, started), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
+        let (ran, runs) = mpsc::channel::<()>();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = pin!(compute.run(Class::Response, 1, Duration::ZERO, move || {
+            start.send(()).expect("the test listens");
+            released.recv()
+        }));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        started.recv().expect("the first one starts");
+        let second = compute.run(Class::Response, 2, Duration::ZERO, move || ran.send(()));
+        let mut second = Box::pin(second);
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        drop(second);
+        release.send(()).expect("the first one runs");
+        // It ends when the work is dropped.
+        assert!(runs.recv().is_err());
+        while compute.pool.stats(Class::Response).canceled == 0 {
+            thread::yield_now();
+        }
+    }
 
     #[test]
     fn encoders_share_their_memory() {

@@ -398,6 +398,8 @@ impl FilterJob {
 mod tests {
     use std::cell::Cell;
     use std::rc::Rc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
     use std::time::Instant;
 
     use levity_telemetry::access_log::End;
@@ -598,13 +600,134 @@ mod tests {
         assert!(received.ends_with("\r\n\r\n3\r\none\r\n"), "{received}");
     }
 
+    /// A filter that stays in the pool until the test lets it go.
+    #[derive(Debug)]
+    struct Held {
+        started: Arc<AtomicBool>,
+        release: mpsc::Receiver<()>,
+    }
+
+    impl Held {
+        /// The filter, the sign that it runs, and what lets it go.
+        fn new() -> (Self, Arc<AtomicBool>, mpsc::Sender<()>) {
+            let started = Arc::new(AtomicBool::new(false));
+            let (released, release) = mpsc::channel();
+            let held = Self {
+                started: started.clone(),
+                release,
+            };
+            (held, started, released)
+        }
+    }
+
+    impl BodyFilter for Held {
+        fn push(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
+            self.started.store(true, Ordering::Relaxed);
+            out.extend(input);
+            let released = self.release.recv();
+            released.map_err(|_| FilterError("it was given up".to_owned()))
+        }
+
+        fn flush(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
+            Ok(())
+        }
+
+        fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
+            Ok(())
+        }
+
+        fn ns_per_byte(&self) -> u32 {
+            1
+        }
+    }
+
+    /// A stream of one piece, whose upload goes on only as it is polled.
+    #[derive(Debug)]
+    struct Uploading {
+        pieces: Pieces,
+        is_filtered: Arc<AtomicBool>,
+        uploaded: mpsc::Sender<()>,
+    }
+
+    impl BodyStream for Uploading {
+        fn poll_piece(
+            &mut self,
+            context: &mut std::task::Context<'_>,
+            limits: PieceLimits,
+        ) -> Poll<Result<Piece, crate::http::response::StreamError>> {
+            self.pieces.poll_piece(context, limits)
+        }
+
+        fn poll_upload(
+            &mut self,
+            context: &mut std::task::Context<'_>,
+        ) -> Result<(), crate::http::response::StreamError> {
+            if self.is_filtered.load(Ordering::Relaxed) {
+                // The filter has gone when the response has ended.
+                let _ = self.uploaded.send(());
+            }
+            context.waker().wake_by_ref();
+            Ok(())
+        }
+
+        fn discard(self: Box<Self>) {}
+    }
+
+    /// Otherwise a backend that wants all of the request before it sends more, and a client that sends it, would wait
+    /// for each other.
+    #[test]
+    fn an_upload_continues_while_a_piece_is_filtered() {
+        let (held, is_filtered, uploaded) = Held::new();
+        let uploading = Uploading {
+            pieces: Pieces::new(&["one"]),
+            is_filtered,
+            uploaded,
+        };
+        let body = Body::Stream {
+            stream: Box::new(uploading),
+            length: None,
+        };
+        let (end, received) = sent(body, vec![Box::new(held)], REQUEST, 4096);
+        assert!(matches!(end, End::Complete));
+        assert!(
+            received.ends_with("\r\n\r\n3\r\none\r\n0\r\n\r\n"),
+            "{received}"
+        );
+    }
+
+    /// It does not wait for the pool.
+    #[test]
+    fn a_client_that_leaves_ends_the_response_at_once() {
+        let rig = Rig::new("");
+        // After the rig: its drop waits for the job if the test fails.
+        let (held, is_filtered, release) = Held::new();
+        let (client, conn) = rig.conn(4096);
+        rig.run(async {
+            let sending = async {
+                let request = Request::parsed(REQUEST, &Default::default()).expect("a request");
+                let mut response = Response::new(200);
+                response.body = Body::Text(b"one".to_vec());
+                response.filters = vec![Box::new(held)];
+                let (service, lookups) = (rig.worker.service(), Cell::default());
+                let mut trace = Trace::new(Instant::now(), None);
+                let mut disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
+                let sent = send::<Conn>(&conn, &request, &mut response, &mut disk).await;
+                assert!(matches!(sent.end, End::ClientAbort), "{:?}", sent.end);
+            };
+            let leaving = async {
+                while !is_filtered.load(Ordering::Relaxed) {
+                    tokio::task::yield_now().await;
+                }
+                client.break_off();
+            };
+            tokio::join!(sending, leaving);
+        });
+        release.send(()).expect("it is still in the pool");
+    }
+
     fn stream(pieces: &[&str]) -> Body {
-        let pieces = pieces.iter().map(|&piece| piece.to_owned());
         Body::Stream {
-            stream: Box::new(Pieces {
-                pieces: pieces.collect(),
-                is_ready: true,
-            }),
+            stream: Box::new(Pieces::new(pieces)),
             length: Some(14),
         }
     }
@@ -614,6 +737,16 @@ mod tests {
     struct Pieces {
         pieces: std::collections::VecDeque<String>,
         is_ready: bool,
+    }
+
+    impl Pieces {
+        fn new(pieces: &[&str]) -> Self {
+            let pieces = pieces.iter().map(|&piece| piece.to_owned());
+            Self {
+                pieces: pieces.collect(),
+                is_ready: true,
+            }
+        }
     }
 
     impl BodyStream for Pieces {

@@ -1,13 +1,18 @@
 //! Responses of applications.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::TcpListener;
+use std::thread;
 
 use super::{
     BROWSER, CODINGS, KEYS, accepting, answering, assert_coded, assert_compressed, assert_identity,
     assert_untouched, in_front_of, text,
 };
 use crate::support::scripted::{Conn, Scripted, fastcgi};
-use crate::support::{App, Cut, Launch, Tree, per_engine, started_in_front_of};
+use crate::support::{
+    self, App, Cut, Launch, Tree, content, head, per_engine, started_in_front_of,
+};
 
 const LENGTH: usize = 100_000;
 
@@ -98,6 +103,42 @@ fn chunked_with_trailers() {
         }
         assert_eq!(backend.connections(), 1);
     }
+}
+
+/// The backend answers while it reads the request, and the client reads only after it has sent the whole request.
+#[test]
+fn an_upload_continues_while_the_response_is_compressed() {
+    const BYTES: usize = 24 << 20;
+    // Random bytes do not become shorter: the response does not fit into the buffers on its way.
+    let content = content(1, BYTES);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("an address").to_string();
+    let body = content.clone();
+    let backend = thread::spawn(move || {
+        let (mut upload, _) = listener.accept().expect("accept");
+        let mut answer = upload.try_clone().expect("clone");
+        let answering = thread::spawn(move || {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {BYTES}\r\n\r\n"
+            );
+            answer.write_all(head.as_bytes()).expect("write");
+            answer.write_all(&body).expect("write");
+        });
+        let (mut piece, mut bytes) = (vec![0; 64 << 10], 0);
+        while bytes < BYTES {
+            bytes += upload.read(&mut piece).expect("read");
+        }
+        answering.join().expect("it has answered");
+    });
+    let keys = format!("{KEYS}\nbody_bytes = \"64MiB\"");
+    let server = support::in_front_of(&[&address], "http", "", &Tree::new(), &keys).start();
+    let mut client = server.client();
+    let length = BYTES.to_string();
+    let headers = [("Content-Length", &*length), ("Accept-Encoding", "zstd")];
+    client.send(head("POST", "/", &headers));
+    client.send(vec![b'u'; BYTES]);
+    assert_coded(&client.receive(), "zstd", &content);
+    backend.join().expect("it is done");
 }
 
 #[test]
