@@ -3,6 +3,7 @@
 //! Event loops push jobs to a queue without a lock. A thread that looks for work moves them to the fair queue, whose
 //! lock only these threads take: one that loses its processor while it holds the lock holds up no loop.
 
+use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,21 @@ use crate::{Job, Settings, Stats};
 /// How long idle work waits for more of the CPU quota.
 const QUOTA_PAUSE: Duration = Duration::from_millis(10);
 
+/// A bound on the processor time of the process.
+pub(crate) trait Quota: fmt::Debug + Send + Sync {
+    /// Whether no time is left at present. May block.
+    fn is_used_up(&self) -> bool;
+}
+
+impl Quota for CpuQuota {
+    /// Reads files below `/proc` and `/sys/fs/cgroup` now and then.
+    fn is_used_up(&self) -> bool {
+        self.refresh();
+        self.look();
+        CpuQuota::is_used_up(self)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Lane {
     arriving: ArrayQueue<QueuedJob>,
@@ -27,7 +43,7 @@ pub(crate) struct Lane {
     parkers: Box<[Parker]>,
     queue_max: usize,
     /// For idle work, which must not use up what event loops need: a group over its quota stops as a whole.
-    quota: Option<CpuQuota>,
+    quota: Option<Box<dyn Quota>>,
     /// The fair queue is not empty.
     has_fair: AtomicBool,
     /// Jobs in both queues, and on their way there.
@@ -48,7 +64,7 @@ struct QueuedJob {
 }
 
 impl Lane {
-    pub(crate) fn new(settings: Settings, quota: Option<CpuQuota>) -> Lane {
+    pub(crate) fn new(settings: Settings, quota: Option<Box<dyn Quota>>) -> Lane {
         let queue_max = settings.queue_max.max(1);
         Lane {
             arriving: ArrayQueue::new(queue_max),
@@ -109,13 +125,8 @@ impl Lane {
         }
     }
 
-    /// Reads files below `/proc` and `/sys/fs/cgroup` now and then.
     fn is_quota_used_up(&self) -> bool {
-        self.quota.as_ref().is_some_and(|quota| {
-            quota.refresh();
-            quota.look();
-            quota.is_used_up()
-        })
+        self.quota.as_ref().is_some_and(|quota| quota.is_used_up())
     }
 
     /// A job is counted in `queued` before it arrives.

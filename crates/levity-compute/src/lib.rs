@@ -81,7 +81,7 @@ impl Pool {
     /// Those of starting a thread: EAGAIN at a limit on threads.
     pub fn start(settings: Settings) -> io::Result<Pool> {
         let for_responses = Lane::new(settings, None);
-        let for_idle_work = Lane::new(settings, Some(CpuQuota::of_process()));
+        let for_idle_work = Lane::new(settings, Some(Box::new(CpuQuota::of_process())));
         let mut pool = Pool {
             lanes: [Arc::new(for_responses), Arc::new(for_idle_work)],
             threads: Vec::new(),

@@ -1,10 +1,11 @@
 //! Tests of the pool.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::lane::Quota;
 
 const ONE: Settings = Settings {
     threads: 1,
@@ -159,6 +160,43 @@ fn idle_work_does_not_take_the_threads_of_responses() {
     assert_eq!(bench.next(), 1);
     bench.release();
     bench.release();
+}
+
+/// A quota that the test sets, and how often a thread has looked at it.
+#[derive(Debug, Default)]
+struct TestQuota {
+    is_used_up: AtomicBool,
+    looks: AtomicUsize,
+}
+
+impl Quota for Arc<TestQuota> {
+    fn is_used_up(&self) -> bool {
+        let is_used_up = self.is_used_up.load(Ordering::Relaxed);
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        is_used_up
+    }
+}
+
+#[test]
+fn idle_work_waits_while_the_quota_is_used_up() {
+    let quota = Arc::new(TestQuota::default());
+    quota.is_used_up.store(true, Ordering::Relaxed);
+    let lane = Arc::new(Lane::new(ONE, Some(Box::new(quota.clone()))));
+    let bench = Bench::new(ONE);
+    let served = lane.clone();
+    let thread = thread::spawn(move || served.serve(0));
+    lane.submit(bench.job(1, MS)).expect("room");
+    // A job that the first look did not hold back would start before the third.
+    while quota.looks.load(Ordering::Relaxed) < 3 {
+        assert!(bench.started.try_recv().is_err());
+        thread::yield_now();
+    }
+    assert_eq!(lane.stats().queued, 1);
+    quota.is_used_up.store(false, Ordering::Relaxed);
+    assert_eq!(bench.next(), 1);
+    bench.release();
+    lane.close();
+    thread.join().expect("it ends");
 }
 
 /// Its `run` panics.
