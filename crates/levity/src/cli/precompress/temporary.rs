@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use levity_disk::Meta;
 use rustix::fs::{
     AtFlags, FlockOperation, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
-    fchmod, fchown, flock, futimens, openat, renameat, unlinkat,
+    XattrFlags, fchmod, fchown, fgetxattr, flock, fremovexattr, fsetxattr, fstat, futimens, openat,
+    renameat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -17,6 +18,13 @@ use super::folder::Folder;
 
 /// The start of the names of temporary files. They are hidden, so that no server sends one.
 const PREFIX: &[u8] = b".levity-precompress-";
+
+/// The attribute that holds an access control list (acl(5)). The group bits of a mode are then its mask: without the
+/// list, a copy would let the group read what the list withholds from it.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+/// The maximum size of an attribute in bytes (`XATTR_SIZE_MAX`).
+const ACCESS_LIST_BYTES_MAX: usize = 64 * 1024;
 
 /// Whether it is the name of a temporary file.
 pub(super) fn is_temporary(name: &CStr) -> bool {
@@ -64,14 +72,14 @@ impl<'f> Temporary<'f> {
                 Err(Errno::EXIST) => continue,
                 Err(error) => return Err(error.into()),
             };
-            // Some remote file systems refuse locks. There no file is taken for one that was left behind.
-            let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-            return Ok(Self {
-                folder,
-                name,
-                file,
-                is_renamed: false,
-            });
+            if is_own(&file)? {
+                return Ok(Self {
+                    folder,
+                    name,
+                    file,
+                    is_renamed: false,
+                });
+            }
         }
     }
 
@@ -83,17 +91,22 @@ impl<'f> Temporary<'f> {
         self.file.write_all(bytes)
     }
 
-    /// Gives the file the owner, mode and time of modification of `original`, and waits until the disk has it.
+    /// Gives the file the owner, permissions and time of modification that `original` had when `stat` was read, and
+    /// waits until the disk has it.
     ///
     /// # Errors
-    /// Those of `fchmod`, `futimens` and `fsync`. An owner that this process may not set is no error.
-    pub fn complete(&self, original: &Stat) -> io::Result<()> {
-        let user = Some(Uid::from_raw(original.st_uid));
-        let group = Some(Gid::from_raw(original.st_gid));
+    /// Those of `fchmod`, `futimens` and `fsync`, and of reading and writing an access control list. An owner that this
+    /// process may not set is no error.
+    pub fn complete(&self, original: &File, stat: &Stat) -> io::Result<()> {
+        let user = Some(Uid::from_raw(stat.st_uid));
+        let group = Some(Gid::from_raw(stat.st_gid));
         let has_group =
             fchown(&self.file, user, group).is_ok() || fchown(&self.file, None, group).is_ok();
-        fchmod(&self.file, mode(original.st_mode, has_group))?;
-        let meta = Meta::from(*original);
+        // One of another group would name the wrong one.
+        let list = access_list(original)?.filter(|_| has_group);
+        set_access_list(&self.file, list.as_deref())?;
+        fchmod(&self.file, mode(stat.st_mode, has_group))?;
+        let meta = Meta::from(*stat);
         let times = Timestamps {
             last_access: Timespec {
                 tv_sec: 0,
@@ -127,6 +140,40 @@ impl Drop for Temporary<'_> {
     }
 }
 
+/// Locks a new file, so that no other run takes it for one that was left behind. Returns whether it still has its name:
+/// another run may have removed it before it was locked.
+fn is_own(file: &File) -> io::Result<bool> {
+    // Some remote file systems refuse locks. There no file is taken for one that was left behind. Elsewhere this waits
+    // for a run that is about to remove the file.
+    while let Err(Errno::INTR) = flock(file, FlockOperation::LockExclusive) {}
+    Ok(fstat(file)?.st_nlink > 0)
+}
+
+/// The access control list of a file, in the form of the kernel; `None` if the mode says everything.
+fn access_list(file: &File) -> io::Result<Option<Vec<u8>>> {
+    let mut list = vec![0; ACCESS_LIST_BYTES_MAX];
+    match fgetxattr(file, ACCESS_LIST, &mut list[..]) {
+        Ok(length) => {
+            list.truncate(length);
+            Ok(Some(list))
+        }
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Replaces the access control list of a file, which it may have from its folder.
+fn set_access_list(file: &File, list: Option<&[u8]>) -> io::Result<()> {
+    let set = match list {
+        Some(list) => fsetxattr(file, ACCESS_LIST, list, XattrFlags::empty()),
+        None => fremovexattr(file, ACCESS_LIST),
+    };
+    match set {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) if list.is_none() => Ok(()),
+        set => Ok(set?),
+    }
+}
+
 /// The permissions of a copy of a file with `mode`. Without its group, the group gets only what everybody gets: it may
 /// have other members.
 fn mode(mode: u32, has_group: bool) -> Mode {
@@ -142,8 +189,6 @@ fn mode(mode: u32, has_group: bool) -> Mode {
 mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-
-    use rustix::fs::fstat;
 
     use super::*;
 
@@ -175,6 +220,61 @@ mod tests {
         assert_eq!(count(), 1);
     }
 
+    /// Another run removes the file while it holds the lock.
+    #[test]
+    fn a_file_that_was_removed_before_it_was_locked_is_not_own() {
+        let path = tempfile::tempdir().expect("a folder");
+        let path = path.path().join("file");
+        let own = File::create(&path).expect("create");
+        assert!(is_own(&own).expect("a lock"));
+        drop(own);
+        let own = File::create(&path).expect("create");
+        let other = File::open(&path).expect("open");
+        flock(&other, FlockOperation::NonBlockingLockExclusive).expect("a lock");
+        let waiting = std::thread::spawn(move || is_own(&own));
+        fs::remove_file(&path).expect("remove");
+        drop(other);
+        assert!(!waiting.join().expect("no panic").expect("a lock"));
+    }
+
+    /// The list of acl(5): the owner reads and writes, user 7 reads, nobody else does.
+    fn list() -> Vec<u8> {
+        let entry = |tag: u16, permissions: u16, id: u32| {
+            let bytes = [tag.to_le_bytes(), permissions.to_le_bytes()].concat();
+            [bytes, id.to_le_bytes().to_vec()].concat()
+        };
+        let (version, any) = (2_u32.to_le_bytes().to_vec(), u32::MAX);
+        let entries = [
+            entry(0x01, 6, any),
+            entry(0x02, 4, 7),
+            entry(0x04, 0, any),
+            entry(0x10, 4, any),
+            entry(0x20, 0, any),
+        ];
+        [version, entries.concat()].concat()
+    }
+
+    #[test]
+    fn has_the_access_control_list_of_the_original_and_not_that_of_its_folder() {
+        let path = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(path.path()).expect("open");
+        let inherited = "system.posix_acl_default";
+        match fsetxattr(&folder.fd, inherited, &list(), XattrFlags::empty()) {
+            // Not every file system has them.
+            Err(Errno::OPNOTSUPP) => return,
+            set => set.expect("a list"),
+        }
+        for list in [Some(list()), None] {
+            let original = File::create(path.path().join("original")).expect("create");
+            set_access_list(&original, list.as_deref()).expect("a list");
+            let stat = fstat(&original).expect("fstat");
+            let copy = Temporary::create(&folder).expect("create");
+            copy.complete(&original, &stat).expect("complete");
+            assert_eq!(access_list(&copy.file).expect("its list"), list);
+            assert_eq!(fstat(&copy.file).expect("fstat").st_mode, stat.st_mode);
+        }
+    }
+
     #[test]
     fn has_the_owner_mode_and_time_of_the_original() {
         let path = tempfile::tempdir().expect("a folder");
@@ -189,7 +289,7 @@ mod tests {
         opened.set_modified(modified).expect("utimes");
         let folder = Folder::open(path.path()).expect("open");
         let copy = Temporary::create(&folder).expect("create");
-        copy.complete(&fstat(&opened).expect("fstat"))
+        copy.complete(&opened, &fstat(&opened).expect("fstat"))
             .expect("complete");
         copy.rename(c"copy").expect("rename");
         let of = |name: &str| {

@@ -183,7 +183,9 @@ impl Variant {
         let Some(after) = after else {
             return Ok(None);
         };
-        target.complete(&stat).map_err(Failure::Write)?;
+        target
+            .complete(&source.file, &stat)
+            .map_err(Failure::Write)?;
         // Another file may have taken the name, which the open one does not show.
         let now = self.meta(&self.original.name).map_err(Failure::Read)?;
         if !now.is_some_and(|now| now.same_version(&source.meta)) {
