@@ -347,34 +347,30 @@ impl Log {
 
     /// How many steps are durable as far as they changed names in `folder`.
     fn folder_synced(&self, folder: &Path, made: usize) -> usize {
-        let through = |step: &Step| match step {
+        self.durable(made, |step| match step {
             Step::FolderSynced {
                 folder: synced,
                 through,
             } if synced == folder => Some(*through),
             _ => None,
-        };
-        self.steps[..made]
-            .iter()
-            .filter_map(through)
-            .max()
-            .unwrap_or(0)
+        })
     }
 
     /// How many steps are durable as far as they wrote to `file`.
     fn file_synced(&self, file: FileId, made: usize) -> usize {
-        let through = |step: &Step| match step {
+        self.durable(made, |step| match step {
             Step::FileSynced {
                 file: synced,
                 through,
             } if *synced == file => Some(*through),
             _ => None,
-        };
-        self.steps[..made]
-            .iter()
-            .filter_map(through)
-            .max()
-            .unwrap_or(0)
+        })
+    }
+
+    /// The most steps that one of the first `made` steps has made durable. `through` tells how many a step has.
+    fn durable(&self, made: usize, through: impl Fn(&Step) -> Option<usize>) -> usize {
+        let durable = self.steps[..made].iter().filter_map(through);
+        durable.max().unwrap_or(0)
     }
 
     /// Calls `check` with the contents that the files called `names` may have.
