@@ -1,6 +1,7 @@
 //! The traits of filters: a filter changes the header of a response, and may transform the body as it is sent.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::fields::Fields;
 use super::request::Request;
@@ -14,6 +15,17 @@ pub trait Filter: Send + Sync {
     /// without content, nor for a part of a representation (RFC 9110, 14.4).
     fn body(&self, _: &Request, _: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
         None
+    }
+}
+
+/// A filter that other parts of its location use too.
+impl<F: Filter> Filter for Arc<F> {
+    fn header(&self, request: &Request, head: FilteredHead<'_>) {
+        (**self).header(request, head);
+    }
+
+    fn body(&self, request: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
+        (**self).body(request, head)
     }
 }
 

@@ -226,16 +226,17 @@ fn location(
     resources: &mut Resources<'_>,
 ) -> io::Result<Location> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let files = files(site, route, resources)?.map(Arc::new);
-    let proxy = proxy(site, route, files.as_deref(), resources)?;
     let options = options(site, route);
+    let compress = Compress::new(options, resources.compute).map(Arc::new);
+    let files = files(site, route, compress.as_ref(), resources)?.map(Arc::new);
+    let proxy = proxy(site, route, files.as_deref(), resources)?;
     Ok(Location {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         handlers: handlers(files.as_ref(), proxy.as_ref()),
         proxy,
         files,
         internal: route.is_some_and(|route| route.internal),
-        filters: filters(route, options, resources),
+        filters: filters(route, options, compress),
         compress: compressed_codings(options),
         server_timing: options.server_timing,
         has_logged_ambiguous: AtomicBool::new(false),
@@ -253,19 +254,14 @@ fn options<'c>(
 fn filters(
     route: Option<&levity_config::Route>,
     options: &LocationOptions,
-    resources: &Resources<'_>,
+    compress: Option<Arc<Compress>>,
 ) -> Vec<Box<dyn Filter>> {
     let list = [
         header_rules(route),
         substitute(options),
-        compress(options, resources),
+        compress.map(|compress| Box::new(compress) as _),
     ];
     list.into_iter().flatten().collect()
-}
-
-fn compress(options: &LocationOptions, resources: &Resources<'_>) -> Option<Box<dyn Filter>> {
-    let compress = Compress::new(options, resources.compute)?;
-    Some(Box::new(compress))
 }
 
 /// The store for compressed forms of the location's files: not where a filter has to read them, or a route forbids
@@ -273,6 +269,7 @@ fn compress(options: &LocationOptions, resources: &Resources<'_>) -> Option<Box<
 fn variants(
     route: Option<&levity_config::Route>,
     options: &LocationOptions,
+    compress: Option<&Arc<Compress>>,
     resources: &Resources<'_>,
 ) -> Option<FileVariants> {
     let changes_caching = |route: &levity_config::Route| {
@@ -287,7 +284,7 @@ fn variants(
     }
     Some(FileVariants {
         store: resources.variants?.clone(),
-        compress: Compress::new(options, resources.compute)?,
+        compress: compress?.clone(),
     })
 }
 
@@ -389,6 +386,7 @@ fn prefix(route: Option<&levity_config::Route>) -> &[u8] {
 fn files(
     site: &levity_config::Site,
     route: Option<&levity_config::Route>,
+    compress: Option<&Arc<Compress>>,
     resources: &mut Resources<'_>,
 ) -> io::Result<Option<Files>> {
     let root = route.and_then(|route| route.root.as_ref());
@@ -418,6 +416,6 @@ fn files(
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         read_options: resources.read_options(&reading)?,
         chunk_bytes: reading.chunk_bytes,
-        variants: variants(route, options, resources),
+        variants: variants(route, options, compress, resources),
     }))
 }

@@ -134,7 +134,7 @@ pub struct FileVariants {
     /// The store.
     pub store: Arc<VariantStore>,
     /// The compression of the location.
-    pub compress: Compress,
+    pub compress: Arc<Compress>,
 }
 
 impl Files {
