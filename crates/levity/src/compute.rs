@@ -10,8 +10,15 @@ use levity_telemetry::stats::{Compressions, ComputeFigures};
 use tokio::sync::oneshot;
 use tokio::time;
 
-/// The interval at which a job for a full queue is submitted again.
-const RETRY_INTERVAL: Duration = Duration::from_millis(1);
+/// The minimum interval at which a job for a full queue is submitted again, and the maximum.
+///
+/// A wake-up when there is room would need a list of those that wait, and so a lock that event loops share with threads
+/// of lower priority: one of these that loses its processor while it holds the lock would hold up a loop.
+const RETRY_INTERVAL: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
+
+/// The interval is this part of the time that the jobs in the queue take. So the queue does not run empty meanwhile, and
+/// thousands of waiting tasks take little of the loop's time.
+const RETRY_DIVISOR: u32 = 8;
 
 /// The client number of what is only dropped, which no connection has.
 const DISCARD_STREAM: u64 = u64::MAX - 1;
@@ -80,7 +87,7 @@ impl Compute {
         let mut job = Job { stream, cost, work };
         while let Err(refused) = self.pool.submit(class, job) {
             job = refused;
-            time::sleep(RETRY_INTERVAL).await;
+            time::sleep(retry_interval(self.pool.wait_estimate(class))).await;
         }
         result.await.map_err(|_| Panicked)
     }
@@ -127,6 +134,12 @@ impl Compute {
             compressions: self.compressions.figures(),
         }
     }
+}
+
+/// The time after which a job is submitted again to a full queue whose jobs take `queued`.
+fn retry_interval(queued: Duration) -> Duration {
+    let [min, max] = RETRY_INTERVAL;
+    (queued / RETRY_DIVISOR).clamp(min, max)
 }
 
 /// Memory reserved for an encoder, until it is dropped.
@@ -195,6 +208,15 @@ mod tests {
     use levity_compute::Settings;
 
     use super::*;
+
+    #[test]
+    fn a_long_queue_is_asked_less_often() {
+        for (queued_ms, interval_ms) in [(0, 1), (7, 1), (80, 10), (800, 100), (90_000, 100)] {
+            let queued = Duration::from_millis(queued_ms);
+            let interval = Duration::from_millis(interval_ms);
+            assert_eq!(retry_interval(queued), interval);
+        }
+    }
 
     /// A client that leaves costs no time of the pool.
     #[test]

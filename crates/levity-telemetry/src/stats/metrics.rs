@@ -603,8 +603,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// Clients leave while they wait: see levity_compute_queue_seconds.
     Counter("levity_compute_canceled_total", "jobs", Compute(|class| class.canceled));
-    /// Jobs refused because the queue of the class was full. A job of a response is submitted again each millisecond, and
-    /// may be refused many times.
+    /// Jobs refused because the queue of the class was full. A job is submitted again after 1 to 100 ms, depending on
+    /// the work in the queue, and may be refused many times.
     ///
     /// Far more clients wait for filters than the processors can serve: lower the levels of `compress_codings`, or add
     /// processors.
