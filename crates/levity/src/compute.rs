@@ -174,6 +174,31 @@ impl<T: Send> Work for Discarded<T> {
     }
 }
 
+/// A value that takes milliseconds to drop, such as an encoder: the pool does that.
+pub struct DroppedInPool<T: Send + 'static> {
+    /// The value; `None` before it is made, and while a job has it.
+    pub value: Option<T>,
+    compute: Arc<Compute>,
+}
+
+impl<T: Send + 'static> DroppedInPool<T> {
+    /// A value that is dropped in the pool of `compute`.
+    pub fn new(value: Option<T>, compute: &Arc<Compute>) -> Self {
+        Self {
+            value,
+            compute: compute.clone(),
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for DroppedInPool<T> {
+    fn drop(&mut self) {
+        if let Some(value) = self.value.take() {
+            self.compute.discard(value);
+        }
+    }
+}
+
 /// Work whose result a task of an event loop waits for.
 struct Requested<T, W> {
     requester: oneshot::Sender<Computed<T>>,
@@ -208,6 +233,27 @@ mod tests {
     use levity_compute::Settings;
 
     use super::*;
+
+    #[test]
+    fn a_value_is_dropped_by_another_thread() {
+        struct Reports(mpsc::Sender<thread::ThreadId>);
+        impl Drop for Reports {
+            fn drop(&mut self) {
+                self.0
+                    .send(thread::current().id())
+                    .expect("the test listens");
+            }
+        }
+        let settings = Settings {
+            threads: 1,
+            queue_max: 1,
+        };
+        let compute = Arc::new(Compute::new(Pool::start(settings).expect("threads"), 0));
+        let (report, dropped_by) = mpsc::channel();
+        drop(DroppedInPool::new(Some(Reports(report)), &compute));
+        let other = dropped_by.recv().expect("it is dropped");
+        assert_ne!(other, thread::current().id());
+    }
 
     #[test]
     fn a_long_queue_is_asked_less_often() {

@@ -1,7 +1,6 @@
 //! Sends a body through filters, which run in the pool of threads that compute.
 
 use std::future::poll_fn;
-use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,7 +14,7 @@ use tokio::time::{self, Instant};
 
 use super::file::HOLD_MAX;
 use super::{ResponseSink, SendError, Sender};
-use crate::compute::{Compute, Panicked};
+use crate::compute::{Compute, DroppedInPool, Panicked};
 use crate::disk_client::DiskClient;
 use crate::entry::Content;
 use crate::http::filter::{BodyFilter, FilterError, JOB_BYTES};
@@ -26,8 +25,8 @@ const JOB_TIME: Duration = Duration::from_micros(10);
 
 /// The filters of a body.
 struct Filters {
-    /// Empty while they are in the pool.
-    list: Vec<Box<dyn BodyFilter>>,
+    /// `None` while they are in the pool, and once they have finished.
+    list: DroppedInPool<Vec<Box<dyn BodyFilter>>>,
     compute: Arc<Compute>,
     /// The maximum of bytes that one job filters.
     job_bytes: usize,
@@ -38,17 +37,8 @@ impl Filters {
         let job_bytes = list.iter().map(|filter| filter.job_bytes()).min();
         Self {
             job_bytes: job_bytes.unwrap_or(JOB_BYTES),
-            list,
+            list: DroppedInPool::new(Some(list), compute),
             compute: compute.clone(),
-        }
-    }
-}
-
-impl Drop for Filters {
-    /// To free the memory of an encoder takes milliseconds.
-    fn drop(&mut self) {
-        if !self.list.is_empty() {
-            self.compute.discard(mem::take(&mut self.list));
         }
     }
 }
@@ -105,7 +95,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             Body::None | Body::Upgrade { .. } => unreachable!("it has no content to filter"),
         }
         // They have freed what they held.
-        filters.list.clear();
+        filters.list.value = None;
         self.finish(&trailers).await
     }
 
@@ -316,12 +306,13 @@ impl<S: ResponseSink> Sender<'_, S> {
         then: Then,
         trace: &mut Trace,
     ) -> Result<Vec<u8>, SendError> {
-        let ns_per_byte: u32 = filters.list.iter().map(|filter| filter.ns_per_byte()).sum();
+        let list = filters.list.value.take().unwrap_or_default();
+        let ns_per_byte: u32 = list.iter().map(|filter| filter.ns_per_byte()).sum();
         let cost_ns = input.len() as u64 * u64::from(ns_per_byte);
         let cost = JOB_TIME + Duration::from_nanos(cost_ns);
         let bytes_in = input.len();
         let job = FilterJob {
-            filters: mem::take(&mut filters.list),
+            filters: list,
             input,
             then,
         };
@@ -345,7 +336,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         });
         let computed = computed.await?;
         let Filtered { job, out } = computed.value;
-        filters.list = job.filters;
+        filters.list.value = Some(job.filters);
         sink.worker().return_piece(job.input);
         let out = out?;
         trace.filtered(computed.queued, computed.ran, bytes_in, out.len());
@@ -397,6 +388,7 @@ impl FilterJob {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::mem;
     use std::rc::Rc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
