@@ -27,7 +27,6 @@ use levity_telemetry::stall::Watchdog;
 use levity_telemetry::stats::{DiskFigures, Sources, Stats, VariantFigures, WorkerStats};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle};
 use tokio::time;
@@ -299,28 +298,6 @@ fn start_disk(settings: &levity_config::Disk, descriptors: &Descriptors) -> io::
     Ok(disk)
 }
 
-type Channels = (
-    Vec<UnboundedSender<Message>>,
-    Vec<UnboundedReceiver<Message>>,
-);
-
-fn worker_channels(count: usize) -> Channels {
-    (0..count).map(|_| mpsc::unbounded_channel()).unzip()
-}
-
-fn service_parts(
-    config: &Config,
-    disk: &Arc<Disk>,
-    descriptors: &Descriptors,
-) -> io::Result<ServiceParts> {
-    Ok(ServiceParts {
-        disk: disk.clone(),
-        compute: start_compute(&config.limits)?,
-        variants: open_variants(&config.disk)?,
-        kept_files_max: descriptors.kept_max,
-    })
-}
-
 fn open_variants(settings: &levity_config::Disk) -> io::Result<Option<Arc<VariantStore>>> {
     let Some(folder) = &settings.variants else {
         return Ok(None);
@@ -341,15 +318,65 @@ fn start_compute(limits: &levity_config::Limits) -> io::Result<Arc<Compute>> {
     Ok(Arc::new(Compute::new(pool, limits.compression_memory)))
 }
 
-/// The writer of the access log, if there is one, and the count of lines that it loses.
-fn start_log(settings: &levity_config::Log) -> io::Result<(Option<Writer>, Arc<AtomicU64>)> {
-    let unwritten = Arc::default();
-    Ok((log_writer(settings, &unwritten)?, unwritten))
+/// What all workers have in common.
+struct Shared {
+    service: Arc<Service>,
+    parts: ServiceParts,
+    cache: Arc<SharedCache>,
+    watcher: Option<Arc<Watcher>>,
+    log: Option<Writer>,
+    log_unwritten: Arc<AtomicU64>,
+    descriptors: Descriptors,
+    /// The number of workers.
+    workers: usize,
 }
 
-fn with_roots(status: Status, service: &Service) -> Arc<Status> {
-    status.set_roots(devices_of(service));
-    Arc::new(status)
+impl Shared {
+    /// Opens everything that the configuration names except addresses. Blocks.
+    fn start(config: &Config) -> io::Result<Self> {
+        let workers = config.server.workers.unwrap_or_else(cores);
+        let descriptors = Descriptors::share(config.limits.connections);
+        let parts = ServiceParts {
+            disk: start_disk(&config.disk, &descriptors)?,
+            compute: start_compute(&config.limits)?,
+            variants: open_variants(&config.disk)?,
+            kept_files_max: descriptors.kept_max,
+        };
+        let log_unwritten = Arc::default();
+        Ok(Self {
+            service: Arc::new(Service::new(config.clone(), &parts, None)?),
+            parts,
+            cache: shared_cache(&config.disk, &descriptors, workers),
+            watcher: start_watcher(config.disk.watch)?,
+            log: log_writer(&config.log, &log_unwritten)?,
+            log_unwritten,
+            descriptors,
+            workers,
+        })
+    }
+
+    /// The maximum of connections of one worker.
+    fn connections_max(&self) -> usize {
+        self.descriptors.connections_max.div_ceil(self.workers)
+    }
+
+    /// The parts of a worker that counts into `stats`. May block.
+    fn worker(&self, stats: Arc<WorkerStats>) -> io::Result<WorkerParts> {
+        let share = |max: usize| max.div_ceil(self.workers);
+        Ok(WorkerParts {
+            service: self.service.clone(),
+            disk: self.parts.disk.clone(),
+            compute: self.parts.compute.clone(),
+            cache: self.cache.clone(),
+            watcher: self.watcher.clone(),
+            zero_copy: ZeroCopy::start(share(self.descriptors.transfers_max))?,
+            stats,
+            log: self.log.as_ref().map(Writer::log),
+            connections_max: self.connections_max(),
+            workers: self.workers,
+            pipes_max: share(self.descriptors.pipes_max),
+        })
+    }
 }
 
 struct Admin {
@@ -361,42 +388,24 @@ struct Admin {
 impl Server {
     fn start(plan: Plan) -> io::Result<Self> {
         let config = &plan.config;
-        let count = config.server.workers.unwrap_or_else(cores);
-        let descriptors = Descriptors::share(config.limits.connections);
-        let disk = start_disk(&config.disk, &descriptors)?;
-        let parts = service_parts(config, &disk, &descriptors)?;
-        let service = Service::new(config.clone(), &parts, None)?;
-        let service = Arc::new(service);
-        let cache = shared_cache(&config.disk, &descriptors, count);
-        let watcher = start_watcher(config.disk.watch)?;
-        let (log, unwritten) = start_log(&config.log)?;
+        let shared = Shared::start(config)?;
+        let count = shared.workers;
         let mut bound = bind_all(config, count)?;
         let worker_stats = worker_stats(count);
-        let upstreams = Arc::new(Upstreams::from_pointee(service.upstreams.clone()));
-        let sources = sources(&parts, watcher.clone(), &upstreams, &unwritten);
-        let stats = Arc::new(Stats::new(worker_stats.clone(), sources));
+        let upstreams = Arc::new(Upstreams::from_pointee(shared.service.upstreams.clone()));
+        let stats = Stats::new(worker_stats.clone(), sources(&shared, &upstreams));
         let watchdog = start_watchdog(&worker_stats)?;
-        let (workers, messages) = worker_channels(count);
-        let connections_max = descriptors.connections_max.div_ceil(count);
-        let status = Status::new(stats, upstreams, workers.clone(), connections_max * count);
-        let status = with_roots(status, &service);
+        let (workers, messages): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+        let connections_max = shared.connections_max() * count;
+        let status = Status::new(Arc::new(stats), upstreams, workers.clone(), connections_max);
+        status.set_roots(devices_of(&shared.service));
+        let status = Arc::new(status);
         let admin = start_admin(config.admin.as_ref(), &status)?;
         let (end, ended) = mpsc::channel(count);
         for (number, (stats, messages)) in worker_stats.into_iter().zip(messages).enumerate() {
             let parts = Parts {
-                worker: WorkerParts {
-                    service: service.clone(),
-                    disk: disk.clone(),
-                    compute: parts.compute.clone(),
-                    cache: cache.clone(),
-                    watcher: watcher.clone(),
-                    zero_copy: ZeroCopy::start(descriptors.transfers_max.div_ceil(count))?,
-                    stats,
-                    log: log.as_ref().map(Writer::log),
-                    connections_max,
-                    workers: count,
-                    pipes_max: descriptors.pipes_max.div_ceil(count),
-                },
+                worker: shared.worker(stats)?,
                 listen: take_sockets(&mut bound),
                 messages,
                 guard: plan.guard,
@@ -404,18 +413,18 @@ impl Server {
             start_worker(number, parts, end.clone())?;
         }
         Ok(Self {
-            checks: check::start(&service.upstreams),
+            checks: check::start(&shared.service.upstreams),
             plan,
-            service,
-            parts,
-            disk,
-            watcher,
+            service: shared.service,
+            disk: shared.parts.disk.clone(),
+            parts: shared.parts,
+            watcher: shared.watcher,
             status,
             workers,
             ended,
             listening: bound,
-            log,
-            unwritten,
+            log: shared.log,
+            unwritten: shared.log_unwritten,
             admin,
             _watchdog: watchdog,
         })
@@ -671,14 +680,14 @@ fn start_watcher(watch: levity_config::Watch) -> io::Result<Option<Arc<Watcher>>
 }
 
 /// The sources of `/metrics`.
-fn sources(
-    parts: &ServiceParts,
-    watcher: Option<Arc<Watcher>>,
-    upstreams: &Arc<Upstreams>,
-    log_unwritten: &Arc<AtomicU64>,
-) -> Sources {
-    let (disk, compute) = (parts.disk.clone(), parts.compute.clone());
-    let variants = parts.variants.clone();
+fn sources(shared: &Shared, upstreams: &Arc<Upstreams>) -> Sources {
+    let ServiceParts {
+        disk,
+        compute,
+        variants,
+        ..
+    } = shared.parts.clone();
+    let watcher = shared.watcher.clone();
     let upstreams = upstreams.clone();
     let states = move || {
         let upstreams = upstreams.load();
@@ -690,7 +699,7 @@ fn sources(
         variants: variants.map(|store| Box::new(move || variant_figures(&store)) as _),
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
         upstreams: Some(Box::new(states)),
-        log_unwritten: log_unwritten.clone(),
+        log_unwritten: shared.log_unwritten.clone(),
     }
 }
 
