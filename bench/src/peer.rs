@@ -11,7 +11,7 @@ use crate::rig::Rig;
 use crate::rig::cgroup::{Group, Limits};
 use crate::rig::confine;
 use crate::rig::slow_disk::create_dir_for_nobody;
-use crate::rig::tree::ColdSet;
+use crate::rig::tree::FileSet;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -323,7 +323,7 @@ impl Server {
     ///
     /// # Errors
     /// The load generator fails.
-    pub fn fill_cache_of_open_files(&self, rig: &Rig, set: &ColdSet) -> Result<()> {
+    pub fn fill_cache_of_open_files(&self, rig: &Rig, set: &FileSet) -> Result<()> {
         let mut load = Load::new(self.address, "", 64, FILL_SECONDS_MAX);
         load.method = "HEAD".into();
         load.list = Some(rig.list(set, 0, set.files)?);

@@ -3,14 +3,14 @@
 use super::Rig;
 use super::journal::{Guard, Step, run_quietly};
 use super::slow_disk::{attach_loop, create_dir, mount_as};
-use super::tree::{ColdSet, write_hot};
+use super::tree::{FileSet, write_hot};
 use crate::failure::{Context, Result};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What each of them also holds.
-pub const COLD: ColdSet = ColdSet {
+pub const COLD: FileSet = FileSet {
     files: 300,
     bytes: 100_000,
 };

@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tree::ColdSet;
+use tree::FileSet;
 
 /// The server's memory limit unless the command line or the workload has another.
 const MEMORY_MIB: u64 = 512;
@@ -90,7 +90,7 @@ impl Rig {
     ///
     /// # Errors
     /// Not root, a tool is missing, or another benchmark is running.
-    pub fn set_up(setup: Setup, sets: &[ColdSet], spindles: u32) -> Result<Self> {
+    pub fn set_up(setup: Setup, sets: &[FileSet], spindles: u32) -> Result<Self> {
         require_root()?;
         let docroot = setup.dir.join("docroot");
         for dir in [docroot.join("cold"), setup.dir.join("lists")] {
@@ -173,7 +173,7 @@ impl Rig {
     ///
     /// # Errors
     /// The list cannot be written.
-    pub fn list(&self, set: &ColdSet, seed: u64, count: usize) -> Result<PathBuf> {
+    pub fn list(&self, set: &FileSet, seed: u64, count: usize) -> Result<PathBuf> {
         self.list_of(&format!("{}-{seed}", set.bytes), &set.shuffled(seed, count))
     }
 
@@ -217,7 +217,7 @@ impl Rig {
 fn mount_slow(
     journal: &Rc<Journal>,
     setup: &Setup,
-    sets: &[ColdSet],
+    sets: &[FileSet],
     spindles: u32,
     docroot: &Path,
 ) -> Result<(Cold, Device)> {
@@ -240,7 +240,7 @@ fn mount_slow(
     Ok((Cold::Slow(Box::new(disk)), device))
 }
 
-fn fill_native(journal: &Rc<Journal>, sets: &[ColdSet], docroot: &Path) -> Result<(Cold, Device)> {
+fn fill_native(journal: &Rc<Journal>, sets: &[FileSet], docroot: &Path) -> Result<(Cold, Device)> {
     let cold = docroot.join("cold");
     sets.iter().try_for_each(|set| set.fill(&cold))?;
     let device = Device::holding(&cold)?;

@@ -9,7 +9,7 @@ use super::confine::{NOBODY, tool};
 use super::device::Device;
 use super::fio;
 use super::journal::{Guard, Journal, Step, run_quietly};
-use super::tree::ColdSet;
+use super::tree::FileSet;
 use crate::failure::{Context, Failure, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -97,7 +97,7 @@ impl SlowDisk {
     pub fn mount(
         journal: &Rc<Journal>,
         dir: &Path,
-        sets: &[ColdSet],
+        sets: &[FileSet],
         mount_point: &Path,
         slowness: Slowness,
         cpu: Option<usize>,
@@ -155,7 +155,7 @@ fn calibrate_at(device: &Device, depth: u32, cpu: Option<usize>) -> Result<Calib
 }
 
 /// The file system image with all cold files, made on the first run and kept.
-fn image(journal: &Rc<Journal>, dir: &Path, sets: &[ColdSet]) -> Result<PathBuf> {
+fn image(journal: &Rc<Journal>, dir: &Path, sets: &[FileSet]) -> Result<PathBuf> {
     let names: Vec<_> = sets
         .iter()
         .map(|set| format!("{}x{}", set.files, set.bytes))
@@ -171,7 +171,7 @@ fn image(journal: &Rc<Journal>, dir: &Path, sets: &[ColdSet]) -> Result<PathBuf>
 }
 
 /// Fills the image before it is slow, at the speed of the disk below it.
-fn make_image(journal: &Rc<Journal>, dir: &Path, sets: &[ColdSet], image: &Path) -> Result<()> {
+fn make_image(journal: &Rc<Journal>, dir: &Path, sets: &[FileSet], image: &Path) -> Result<()> {
     eprintln!("levity-bench: filling the image of the slow disk (once)");
     let file = File::create(image).context(|| format!("create {}", image.display()))?;
     file.set_len(image_bytes(sets))
@@ -189,8 +189,8 @@ fn make_image(journal: &Rc<Journal>, dir: &Path, sets: &[ColdSet], image: &Path)
 }
 
 /// The files, rounded up to blocks, and a quarter more for the file system.
-fn image_bytes(sets: &[ColdSet]) -> u64 {
-    let set_bytes = |set: &ColdSet| (set.bytes as u64).next_multiple_of(4096) * set.files as u64;
+fn image_bytes(sets: &[FileSet]) -> u64 {
+    let set_bytes = |set: &FileSet| (set.bytes as u64).next_multiple_of(4096) * set.files as u64;
     sets.iter().map(set_bytes).sum::<u64>() / 4 * 5
 }
 

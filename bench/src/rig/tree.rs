@@ -21,7 +21,7 @@ const FILES_PER_DIRECTORY: usize = 32;
 
 /// Files of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColdSet {
+pub struct FileSet {
     /// The number of files.
     pub files: usize,
     /// The size of each, in bytes.
@@ -30,69 +30,60 @@ pub struct ColdSet {
 
 /// 100 KB, the size that the published comparisons use, and one byte more than that, because a
 /// server that reads in blocks or with O_DIRECT must get odd tails right at the same speed.
-pub const COLD_SETS: [ColdSet; 2] = [
-    ColdSet {
+pub const COLD_SETS: [FileSet; 2] = [
+    FileSet {
         files: 12_000,
         bytes: 100_000,
     },
-    ColdSet {
+    FileSet {
         files: 4_000,
         bytes: 100_001,
     },
 ];
 
 /// Enough files for a few seconds of a fast disk.
-pub const FAST_SETS: [ColdSet; 1] = [ColdSet {
+pub const FAST_SETS: [FileSet; 1] = [FileSet {
     files: 39_000,
     bytes: 102_400,
 }];
 
 /// Files whose metadata costs more than their content.
-pub const TINY: ColdSet = ColdSet {
+pub const TINY: FileSet = FileSet {
     files: 100_000,
     bytes: 1000,
 };
 /// One block each.
-pub const BLOCKS: ColdSet = ColdSet {
+pub const BLOCKS: FileSet = FileSet {
     files: 20_000,
     bytes: 4096,
 };
 /// A few chunks each.
-pub const MEGABYTES: ColdSet = ColdSet {
+pub const MEGABYTES: FileSet = FileSet {
     files: 1000,
     bytes: 1_000_000,
 };
 /// Short streams.
-pub const STREAMS: ColdSet = ColdSet {
+pub const STREAMS: FileSet = FileSet {
     files: 200,
     bytes: 10_000_000,
 };
 /// Long streams: together larger than the server's memory.
-pub const LONG_STREAMS: ColdSet = ColdSet {
+pub const LONG_STREAMS: FileSet = FileSet {
     files: 10,
     bytes: 100_000_000,
 };
 /// The files of workloads that do not use [`COLD_SETS`]: 4.5 GB.
-pub const MIXED_SETS: [ColdSet; 5] = [TINY, BLOCKS, MEGABYTES, STREAMS, LONG_STREAMS];
+pub const MIXED_SETS: [FileSet; 5] = [TINY, BLOCKS, MEGABYTES, STREAMS, LONG_STREAMS];
 /// From one block to a short stream, for a fast disk.
-pub const SIZE_SETS: [ColdSet; 4] = [BLOCKS, FAST_SETS[0], MEGABYTES, STREAMS];
+pub const SIZE_SETS: [FileSet; 4] = [BLOCKS, FAST_SETS[0], MEGABYTES, STREAMS];
 
-/// Text files of one size; together 100 MB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextSet {
-    /// The number of files.
-    pub files: usize,
-    /// The size of each, in bytes.
-    pub bytes: usize,
-}
-
-/// Files that take long to compress.
-pub const LARGE_TEXTS: TextSet = TextSet {
+/// Text files that take long to compress: 100 MB.
+pub const LARGE_TEXTS: FileSet = FileSet {
     files: 100,
     bytes: 1_000_000,
 };
-/// Many files.
-pub const TEXTS: TextSet = TextSet {
+/// Many text files: 100 MB.
+pub const TEXTS: FileSet = FileSet {
     files: 1000,
     bytes: 100_000,
 };
@@ -135,9 +126,9 @@ pub fn read_hot(docroot: &Path, bytes: usize) -> Result<()> {
         .map(drop)
 }
 
-impl ColdSet {
-    /// Writes the set below `cold` unless it exists. Its directory is renamed last, so that an interrupted fill does not
-    /// look complete.
+impl FileSet {
+    /// Writes the set as incompressible files below `cold` unless it exists. Its directory is renamed last, so that an
+    /// interrupted fill does not look complete.
     ///
     /// # Errors
     /// The disk is full or read-only.
@@ -167,9 +158,9 @@ impl ColdSet {
         Ok(())
     }
 
-    /// The URL path of one file.
+    /// The URL path of one of its cold files.
     #[must_use]
-    pub fn path(&self, index: usize) -> String {
+    pub fn cold_path(&self, index: usize) -> String {
         format!("/cold/{}/{}", self.bytes, file(index).display())
     }
 
@@ -182,28 +173,21 @@ impl ColdSet {
             order.swap(last, random.below(last + 1));
         }
         order.truncate(count);
-        order.into_iter().map(|index| self.path(index)).collect()
+        order
+            .into_iter()
+            .map(|index| self.cold_path(index))
+            .collect()
     }
-}
 
-fn directory(index: usize) -> PathBuf {
-    format!("{:04}", index / FILES_PER_DIRECTORY).into()
-}
-
-fn file(index: usize) -> PathBuf {
-    directory(index).join(format!("{index:06}.bin"))
-}
-
-impl TextSet {
-    /// Writes the set below the document root unless it exists, and reads it into the page cache.
+    /// Writes the set as text below the document root unless it exists, and reads it into the page cache.
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub fn prepare(&self, docroot: &Path) -> Result<()> {
+    pub fn prepare_texts(&self, docroot: &Path) -> Result<()> {
         let dir = docroot.join(format!("text/{}", self.bytes));
         fs::create_dir_all(&dir).context(|| format!("create {}", dir.display()))?;
         for index in 0..self.files {
-            let path = docroot.join(self.path(index).trim_start_matches('/'));
+            let path = docroot.join(self.text_path(index).trim_start_matches('/'));
             let exists = fs::read(&path).is_ok_and(|content| content.len() == self.bytes);
             if !exists {
                 write_settled(&path, &corpus::text(self.bytes, index as u64))
@@ -213,11 +197,19 @@ impl TextSet {
         Ok(())
     }
 
-    /// The URL path of one file.
+    /// The URL path of one of its texts.
     #[must_use]
-    pub fn path(&self, index: usize) -> String {
+    pub fn text_path(&self, index: usize) -> String {
         format!("/text/{}/{index:04}.txt", self.bytes)
     }
+}
+
+fn directory(index: usize) -> PathBuf {
+    format!("{:04}", index / FILES_PER_DIRECTORY).into()
+}
+
+fn file(index: usize) -> PathBuf {
+    directory(index).join(format!("{index:06}.bin"))
 }
 
 /// Incompressible bytes.
@@ -231,7 +223,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const SET: ColdSet = ColdSet {
+    const SET: FileSet = FileSet {
         files: 70,
         bytes: 100,
     };
@@ -251,14 +243,14 @@ mod tests {
     #[test]
     fn texts_are_written_once() {
         let docroot = tempfile::tempdir().unwrap();
-        let set = TextSet {
+        let set = FileSet {
             files: 2,
             bytes: 1000,
         };
-        set.prepare(docroot.path()).unwrap();
+        set.prepare_texts(docroot.path()).unwrap();
         let file = docroot.path().join("text/1000/0001.txt");
         let written = fs::metadata(&file).unwrap().modified().unwrap();
-        set.prepare(docroot.path()).unwrap();
+        set.prepare_texts(docroot.path()).unwrap();
         let file = fs::metadata(&file).unwrap();
         assert_eq!((file.len(), file.modified().unwrap()), (1000, written));
         assert_eq!(LARGE_TEXTS.files * LARGE_TEXTS.bytes, 100_000_000);

@@ -107,8 +107,8 @@ struct Subject {
 /// # Errors
 /// The rig or a server fails.
 pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
-    LARGE_TEXTS.prepare(&rig.docroot)?;
-    TEXTS.prepare(&rig.docroot)?;
+    LARGE_TEXTS.prepare_texts(&rig.docroot)?;
+    TEXTS.prepare_texts(&rig.docroot)?;
     let folder = rig.setup.dir.join("variants");
     let _remove = rig.journal().note(Step::RemoveDirectory(folder.clone()))?;
     create_dir_for_nobody(&folder)?;
@@ -272,13 +272,13 @@ impl Bench<'_> {
         load.abandon = true;
         if self.subject.makes_variants {
             let paths: Vec<String> = (0..TEXTS.files)
-                .flat_map(|index| vec![TEXTS.path(index); POPULAR_IN_A_ROW])
+                .flat_map(|index| vec![TEXTS.text_path(index); POPULAR_IN_A_ROW])
                 .collect();
             load.list = Some(self.rig.list_of("popular", &paths)?);
             load.rate = Some(POPULAR_PER_SECOND);
         } else {
             let paths: Vec<String> = (0..LARGE_TEXTS.files)
-                .map(|index| LARGE_TEXTS.path(index))
+                .map(|index| LARGE_TEXTS.text_path(index))
                 .collect();
             load.list = Some(self.rig.list_of("texts", &paths)?);
             load.rate = Some(DOWNLOADS_PER_SECOND);

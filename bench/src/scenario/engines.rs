@@ -9,7 +9,7 @@ use crate::report::Outcome;
 use crate::report::bar::{is_above, is_below, verdict};
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
-use crate::rig::tree::{ColdSet, SIZE_SETS, STREAMS};
+use crate::rig::tree::{FileSet, SIZE_SETS, STREAMS};
 use serde::Serialize;
 
 const CLIENTS: usize = 64;
@@ -93,7 +93,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     })
 }
 
-fn clients(set: ColdSet) -> usize {
+fn clients(set: FileSet) -> usize {
     if set == STREAMS {
         STREAM_CLIENTS
     } else {
@@ -101,7 +101,7 @@ fn clients(set: ColdSet) -> usize {
     }
 }
 
-fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64) -> Result<Pass> {
+fn measure(rig: &Rig, row: &Row, set: FileSet, pass: u64) -> Result<Pass> {
     let server = Server::start(rig, row)?;
     let mut load = Load::new(server.address, "", clients(set), SECONDS_MAX);
     load.list = Some(rig.list(&set, pass, set.files)?);
@@ -118,7 +118,7 @@ fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64) -> Result<Pass> {
     })
 }
 
-fn cells(row: &Measured<Pass>, all: &[Measured<Pass>], set: ColdSet) -> Vec<String> {
+fn cells(row: &Measured<Pass>, all: &[Measured<Pass>], set: FileSet) -> Vec<String> {
     let figure = |figure: fn(&Pass) -> f64| row.spread(figure).show(number);
     vec![
         row.server.clone(),

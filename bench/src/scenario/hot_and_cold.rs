@@ -5,7 +5,7 @@ use crate::failure::Result;
 use crate::load::command::Load;
 use crate::peer::Server;
 use crate::rig::Rig;
-use crate::rig::tree::ColdSet;
+use crate::rig::tree::FileSet;
 use std::path::PathBuf;
 
 const HOT_PATH: &str = "/hot/4096.bin";
@@ -35,7 +35,7 @@ pub struct Loads<'a> {
     /// The pass.
     pub pass: u64,
     /// The cold files.
-    pub set: ColdSet,
+    pub set: FileSet,
 }
 
 /// The load on the hot file, for the seconds of a measurement.

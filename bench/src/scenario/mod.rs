@@ -41,7 +41,7 @@ use crate::peer::{PEERS, Row, Server, engines_of};
 use crate::report::Outcome;
 use crate::report::kept::{self, Panel};
 use crate::report::spread::Spread;
-use crate::rig::tree::{COLD_SETS, ColdSet, FAST_SETS, MIXED_SETS, SIZE_SETS};
+use crate::rig::tree::{COLD_SETS, FAST_SETS, FileSet, MIXED_SETS, SIZE_SETS};
 use crate::rig::{Disk, Rig, Setup};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -52,7 +52,7 @@ use std::path::PathBuf;
 const HUC_N_MEMORY_MIB: u64 = 256;
 
 /// The cold files of the workloads.
-const SETS: [&[ColdSet]; 5] = [&COLD_SETS, &MIXED_SETS, &FAST_SETS, &SIZE_SETS, &[]];
+const SETS: [&[FileSet]; 5] = [&COLD_SETS, &MIXED_SETS, &FAST_SETS, &SIZE_SETS, &[]];
 
 /// A workload by its name in `benchmarks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -416,7 +416,7 @@ impl Run {
 
 impl Scenario {
     /// The selected workloads that read these cold files.
-    fn each_on(self, sets: &[ColdSet]) -> Vec<Self> {
+    fn each_on(self, sets: &[FileSet]) -> Vec<Self> {
         let all = Self::value_variants()
             .iter()
             .filter(|scenario| !matches!(scenario, Self::Picture | Self::All));
@@ -443,7 +443,7 @@ impl Scenario {
         }
     }
 
-    fn sets(self) -> &'static [ColdSet] {
+    fn sets(self) -> &'static [FileSet] {
         match self {
             Self::HucN => &FAST_SETS,
             Self::Engines => &SIZE_SETS,
@@ -458,7 +458,7 @@ impl Scenario {
 
 /// Whether the disk of these files can be chosen. Workloads without cold files and those for a fast disk have the
 /// machine's.
-fn may_be_slow(sets: &[ColdSet]) -> bool {
+fn may_be_slow(sets: &[FileSet]) -> bool {
     ![&[], &FAST_SETS[..], &SIZE_SETS].contains(&sets)
 }
 

@@ -13,14 +13,14 @@ use crate::report::Outcome;
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use crate::rig::slow_disk::create_dir_for_nobody;
-use crate::rig::tree::{COLD_SETS, ColdSet};
+use crate::rig::tree::{COLD_SETS, FileSet};
 use serde::Serialize;
 
 const PROGRAM: &str = "fcgi-stat-accel";
 const CLIENTS: usize = 200;
 /// Of the application, and connections to it.
 const THREADS: usize = 20;
-const SET: ColdSet = COLD_SETS[0];
+const SET: FileSet = COLD_SETS[0];
 /// Reads per second of the slow disk.
 const FILES_PER_SECOND: f64 = 260.0;
 

@@ -10,7 +10,7 @@ use crate::report::bar::{is_above, verdict};
 use crate::report::picture::{self, Pair};
 use crate::report::table::{Table, number};
 use crate::rig::Rig;
-use crate::rig::tree::{ColdSet, LONG_STREAMS, MEGABYTES, STREAMS};
+use crate::rig::tree::{FileSet, LONG_STREAMS, MEGABYTES, STREAMS};
 use crate::walk::Walk;
 use serde::Serialize;
 
@@ -99,8 +99,8 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     })
 }
 
-fn herds(quick: bool) -> &'static [(ColdSet, usize)] {
-    const HERDS: [(ColdSet, usize); 3] = [
+fn herds(quick: bool) -> &'static [(FileSet, usize)] {
+    const HERDS: [(FileSet, usize); 3] = [
         (MEGABYTES, CLIENTS),
         (STREAMS, CLIENTS),
         (LONG_STREAMS, CLIENTS_OF_A_LONG_STREAM),
@@ -108,7 +108,7 @@ fn herds(quick: bool) -> &'static [(ColdSet, usize)] {
     if quick { &HERDS[..2] } else { &HERDS }
 }
 
-fn measure(rig: &Rig, row: &Row, (set, clients): (ColdSet, usize), pass: u64) -> Result<Pass> {
+fn measure(rig: &Rig, row: &Row, (set, clients): (FileSet, usize), pass: u64) -> Result<Pass> {
     let server = Server::start(rig, row)?;
     let files = set.shuffled(pass, 2);
     let ask = |path: &String, clients: usize| {
@@ -128,7 +128,7 @@ fn measure(rig: &Rig, row: &Row, (set, clients): (ColdSet, usize), pass: u64) ->
     })
 }
 
-fn cells(row: &Measured<Pass>, set: ColdSet, clients: usize) -> Vec<String> {
+fn cells(row: &Measured<Pass>, set: FileSet, clients: usize) -> Vec<String> {
     let reads = row.spread(Pass::reads);
     let errors = row.total(|pass| pass.one.report.errors + pass.herd.report.errors);
     vec![
@@ -145,7 +145,7 @@ fn cells(row: &Measured<Pass>, set: ColdSet, clients: usize) -> Vec<String> {
     ]
 }
 
-fn pair(row: &Measured<Pass>, set: ColdSet) -> Pair {
+fn pair(row: &Measured<Pass>, set: FileSet) -> Pair {
     Pair {
         name: format!("{}, {} MB", row.server, set.bytes / 1_000_000),
         limit: set.bytes as f64 / 1e3,

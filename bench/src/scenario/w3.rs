@@ -7,7 +7,7 @@ use crate::peer::{Row, Server};
 use crate::report::Outcome;
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
-use crate::rig::tree::{COLD_SETS, ColdSet};
+use crate::rig::tree::{COLD_SETS, FileSet};
 use serde::Serialize;
 
 const CLIENTS: usize = 64;
@@ -65,7 +65,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     })
 }
 
-fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Result<Pass> {
+fn measure(rig: &Rig, row: &Row, set: FileSet, pass: u64, seconds: f64) -> Result<Pass> {
     let count = files_of_a_pass(rig, set, seconds);
     let list = rig.list(&set, pass, count)?;
     let start = || {
@@ -82,14 +82,14 @@ fn measure(rig: &Rig, row: &Row, set: ColdSet, pass: u64, seconds: f64) -> Resul
 }
 
 /// On a real disk the whole set, which takes about a second.
-fn files_of_a_pass(rig: &Rig, set: ColdSet, seconds: f64) -> usize {
+fn files_of_a_pass(rig: &Rig, set: FileSet, seconds: f64) -> usize {
     if !rig.is_slow() {
         return set.files;
     }
     ((seconds * FILES_PER_SECOND) as usize).clamp(CLIENTS, set.files)
 }
 
-fn cells(row: &Measured<Pass>, set: ColdSet) -> Vec<String> {
+fn cells(row: &Measured<Pass>, set: FileSet) -> Vec<String> {
     let e = row.spread(|pass| pass.sides.e());
     let errors: u64 = row
         .passes

@@ -9,7 +9,7 @@ use crate::report::bar::{is_below, verdict};
 use crate::report::picture::{self, Pair};
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
-use crate::rig::tree::{BLOCKS, ColdSet, MEGABYTES};
+use crate::rig::tree::{BLOCKS, FileSet, MEGABYTES};
 use serde::Serialize;
 
 const CONNECTIONS: usize = 1000;
@@ -90,7 +90,7 @@ fn caption(rig: &Rig, run: &Run) -> String {
 fn measure(
     rig: &Rig,
     row: &Row,
-    (set, workers): (ColdSet, usize),
+    (set, workers): (FileSet, usize),
     pass: u64,
     run: &Run,
 ) -> Result<Pass> {
@@ -105,7 +105,7 @@ fn measure(
 }
 
 /// On a real disk the whole set, on an emulated one as much as it can read during a pass.
-fn files_of_a_pass(is_slow: bool, set: ColdSet, seconds: f64) -> usize {
+fn files_of_a_pass(is_slow: bool, set: FileSet, seconds: f64) -> usize {
     if !is_slow {
         return set.files;
     }
@@ -113,7 +113,7 @@ fn files_of_a_pass(is_slow: bool, set: ColdSet, seconds: f64) -> usize {
     ((seconds / seconds_of_a_file) as usize).clamp(1, set.files)
 }
 
-fn cells(row: &Measured<Pass>, set: ColdSet, workers: usize) -> Vec<String> {
+fn cells(row: &Measured<Pass>, set: FileSet, workers: usize) -> Vec<String> {
     let e = row.spread(|pass| pass.sides.e());
     let errors = row.total(|pass| pass.sides.server.report.errors);
     vec![
@@ -137,7 +137,7 @@ fn cells(row: &Measured<Pass>, set: ColdSet, workers: usize) -> Vec<String> {
     ]
 }
 
-fn pair(row: &Measured<Pass>, set: ColdSet, workers: usize) -> Pair {
+fn pair(row: &Measured<Pass>, set: FileSet, workers: usize) -> Pair {
     let kilobytes = |side: fn(&Pass) -> &Side| {
         row.spread(|pass| side(pass).report.bytes_per_second() / 1e3)
             .median

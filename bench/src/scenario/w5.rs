@@ -9,7 +9,7 @@ use crate::report::Outcome;
 use crate::report::bar::{is_below, verdict};
 use crate::report::picture::{self, Pair};
 use crate::report::table::{Table, number};
-use crate::rig::tree::{ColdSet, LONG_STREAMS, STREAMS};
+use crate::rig::tree::{FileSet, LONG_STREAMS, STREAMS};
 use crate::rig::{Rig, fio};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -99,7 +99,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
 
 /// Steps by number, then by chunk size.
 fn steps(quick: bool) -> Vec<Step> {
-    let step = |set: ColdSet, streams, chunk_bytes| Step {
+    let step = |set: FileSet, streams, chunk_bytes| Step {
         file_bytes: set.bytes,
         streams,
         chunk_bytes,
@@ -161,7 +161,7 @@ impl Bench<'_> {
         }
         let set = set_of(step);
         let files: Vec<PathBuf> = (0..step.streams)
-            .map(|stream| self.file(&set.path(stream % set.files)))
+            .map(|stream| self.file(&set.cold_path(stream % set.files)))
             .collect();
         let chunk = step.chunk_bytes.unwrap_or(CHUNK_OF_ITS_OWN);
         self.rig.drop_caches()?;
@@ -175,7 +175,7 @@ impl Bench<'_> {
     }
 }
 
-fn set_of(step: Step) -> ColdSet {
+fn set_of(step: Step) -> FileSet {
     if step.file_bytes == LONG_STREAMS.bytes {
         LONG_STREAMS
     } else {

@@ -153,7 +153,9 @@ impl Bench<'_> {
     }
 
     fn under_streams(&self, server: &Server) -> Result<(Report, Report, Activity)> {
-        let paths: Vec<String> = (0..STREAMS).map(|index| LONG_STREAMS.path(index)).collect();
+        let paths: Vec<String> = (0..STREAMS)
+            .map(|index| LONG_STREAMS.cold_path(index))
+            .collect();
         let seconds = self.run.seconds + WARM_UP;
         let mut streams = Load::new(server.address, "", STREAMS, seconds);
         streams.list = Some(self.rig.list_of("streams", &paths)?);
