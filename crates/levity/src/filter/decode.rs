@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use brotli::enc::StandardAlloc;
-use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use flate2::{Decompress, FlushDecompress, Status};
 use levity_wire::encoding::Coding;
+use mbrotli::{
+    DecodeFailure, DecodeOperation, DecodeStreamConfig, DecoderConfig, DecoderSessionOwned,
+    DecoderStatus, Decompressor, WindowLimit,
+};
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation};
 
 use crate::http::filter::FilterError;
@@ -22,6 +24,9 @@ const RATIO_MAX: u64 = 1000;
 
 /// The largest window of zstd as a content coding, 8 MiB (RFC 9659), as a power of two.
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
+
+/// The largest window of br, 16 MiB (RFC 7932, 9.1), as a power of two.
+const BROTLI_WINDOW_BITS_MAX: u8 = 24;
 
 /// The largest window of gzip, 32 KiB (RFC 1951), as a power of two.
 const GZIP_WINDOW_BITS: u8 = 15;
@@ -41,7 +46,7 @@ pub struct Decoder {
 
 enum State {
     Gzip(Decompress),
-    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    Brotli(Box<DecoderSessionOwned>),
     Zstd(ZstdDecoder<'static>),
 }
 
@@ -55,13 +60,9 @@ struct Step {
 impl Decoder {
     /// A decoder at the start of a body.
     pub fn new(coding: Coding) -> Self {
-        let alloc = StandardAlloc::default;
         let state = match coding {
             Coding::Gzip => State::Gzip(Decompress::new_gzip(GZIP_WINDOW_BITS)),
-            // The other constructor takes windows of up to 1 GiB, which RFC 7932 does not have.
-            Coding::Brotli => {
-                State::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())))
-            }
+            Coding::Brotli => State::Brotli(Box::new(brotli())),
             Coding::Zstd => {
                 let mut decoder = ZstdDecoder::new().expect("there is memory");
                 let set = decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_BITS_MAX));
@@ -139,7 +140,9 @@ impl State {
                 }
                 gzip_step(inflate, input, output).map_err(|error| error.to_string())
             }
-            Self::Brotli(state) => brotli_step(state, input, output),
+            Self::Brotli(session) => {
+                brotli_step(session, input, output).map_err(|failure| failure.to_string())
+            }
             Self::Zstd(decoder) => match decoder.run_on_buffers(input, output) {
                 Ok(status) => Ok(Step {
                     read: status.bytes_read,
@@ -182,31 +185,26 @@ fn gzip_step(
     })
 }
 
+fn brotli() -> DecoderSessionOwned {
+    let limit = WindowLimit::standard(BROTLI_WINDOW_BITS_MAX).expect("br has such a window");
+    // Without the limit, the library takes windows of RFC 9841 too, which are no part of the content coding.
+    let config = DecoderConfig::new().with_window_limit(limit);
+    let decoder = Decompressor::new(config).expect("the limit is valid");
+    let session = decoder.into_session(DecodeStreamConfig::default());
+    session.expect("the decoder is new")
+}
+
 fn brotli_step(
-    state: &mut BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
+    session: &mut DecoderSessionOwned,
     input: &[u8],
     output: &mut [u8],
-) -> Result<Step, String> {
-    let (mut read, mut written, mut total) = (0, 0, 0);
-    let (mut input_left, mut output_left) = (input.len(), output.len());
-    let result = BrotliDecompressStream(
-        &mut input_left,
-        &mut read,
-        input,
-        &mut output_left,
-        &mut written,
-        output,
-        &mut total,
-        state,
-    );
-    match result {
-        BrotliResult::ResultFailure => Err("it is not of this coding".to_owned()),
-        result => Ok(Step {
-            read,
-            written,
-            may_end: matches!(result, BrotliResult::ResultSuccess),
-        }),
-    }
+) -> Result<Step, DecodeFailure> {
+    let progress = session.process(input, output, DecodeOperation::Process)?;
+    Ok(Step {
+        read: progress.consumed,
+        written: progress.produced,
+        may_end: progress.status == DecoderStatus::Finished,
+    })
 }
 
 impl fmt::Debug for State {

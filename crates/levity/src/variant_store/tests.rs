@@ -1,10 +1,10 @@
 //! Tests of the store, with files on the simulated disk.
 
 use std::ffi::CString;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use levity_config::Etag;
 use levity_disk::engine::crash::Recording;
@@ -12,6 +12,7 @@ use levity_disk::{
     Change, Class, Done, Lookup, Meta, NewFile, Op, Open, ReadOptions, TEMPORARY_PREFIX, Variants,
 };
 use levity_wire::encoding::Coding;
+use mbrotli::{DecodeError, DecoderConfig, Decompressor};
 use tokio::time;
 
 use super::index::Index;
@@ -31,9 +32,9 @@ fn text() -> String {
     "The loop never waits for a disk. ".repeat(100)
 }
 
-fn decoded(mut variant: &[u8]) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    brotli::BrotliDecompress(&mut variant, &mut content).map(|()| content)
+fn decoded(variant: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut decoder = Decompressor::new(DecoderConfig::new()).expect("valid settings");
+    decoder.decompress(variant)
 }
 
 fn open(folder: &Path) -> Arc<VariantStore> {

@@ -1,12 +1,9 @@
 //! Text that is replaced in responses.
 
-use std::io::Write;
-
-use flate2::Compression;
-use flate2::write::GzEncoder;
-
 use crate::support::scripted::Scripted;
-use crate::support::{Answer, Launch, Server, Tree, assert_same, per_engine};
+use crate::support::{
+    Answer, CODINGS, Launch, Server, Tree, assert_same, decoded, encoded, per_engine,
+};
 
 const KEYS: &str = "substitute = { \"http://a.internal/\" = \"/\", \"cat\" = \"tiger\" }";
 
@@ -90,7 +87,7 @@ per_engine! {
     fn a_precompressed_file_is_decoded(engine) {
         let tree = Tree::new();
         tree.file("a.html", "not this one");
-        tree.file("a.html.gz", gzip(PAGE.as_bytes()));
+        tree.file("a.html.gz", encoded("gzip", PAGE.as_bytes()));
         let keys = format!("precompressed = [\"gzip\"]\n{KEYS}");
         let server = Launch::site(tree.path(), "", &keys).engine(engine).start();
         let answer = server.get_with("/a.html", &[("Accept-Encoding", "gzip")]);
@@ -175,22 +172,6 @@ fn answering(lines: &'static str, body: Vec<u8>) -> Scripted {
     })
 }
 
-fn gzip(content: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(content).expect("memory");
-    encoder.finish().expect("memory")
-}
-
-fn brotli(content: &[u8]) -> Vec<u8> {
-    let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 5, 22);
-    encoder.write_all(content).expect("memory");
-    encoder.into_inner()
-}
-
-fn zstd(content: &[u8]) -> Vec<u8> {
-    zstd::encode_all(content, 3).expect("memory")
-}
-
 #[test]
 fn replaced_text_is_compressed() {
     let tree = Tree::new();
@@ -203,23 +184,10 @@ fn replaced_text_is_compressed() {
         ("/small.html", REPLACED.repeat(10)),
         ("/large.html", large(REPLACED)),
     ] {
-        for coding in ["zstd", "br", "gzip"] {
+        for coding in CODINGS {
             let response = client.get_with(path, &[("Accept-Encoding", coding)]);
             assert_eq!(response.field("content-encoding"), coding);
-            let mut decoded = Vec::new();
-            let mut body = &response.body[..];
-            match coding {
-                "zstd" => zstd::stream::copy_decode(body, &mut decoded).expect(coding),
-                "br" => brotli::BrotliDecompress(&mut body, &mut decoded).expect(coding),
-                _ => drop(
-                    std::io::Read::read_to_end(
-                        &mut flate2::read::GzDecoder::new(body),
-                        &mut decoded,
-                    )
-                    .expect(coding),
-                ),
-            }
-            assert_same(&decoded, expected.as_bytes());
+            assert_same(&decoded(coding, &response.body), expected.as_bytes());
         }
     }
 }
@@ -274,16 +242,13 @@ fn an_event_is_not_held_back() {
 #[test]
 fn what_a_backend_compressed_is_decoded() {
     let page = large(PAGE);
-    for (lines, body) in [
-        ("Content-Encoding: gzip", gzip(page.as_bytes())),
-        ("Content-Encoding: br", brotli(page.as_bytes())),
-        ("Content-Encoding: zstd", zstd(page.as_bytes())),
-    ] {
+    for coding in CODINGS {
         let lines: &'static str = format!(
-            "{lines}\r\nContent-Type: text/html; charset=utf-8\r\nVary: Accept-Encoding\r\nETag: \"1\""
+            "Content-Encoding: {coding}\r\nContent-Type: text/html; charset=utf-8\r\n\
+             Vary: Accept-Encoding\r\nETag: \"1\""
         )
         .leak();
-        let backend = answering(lines, body);
+        let backend = answering(lines, encoded(coding, page.as_bytes()));
         let server = in_front_of(&backend, KEYS);
         let mut client = server.client();
         let answer = client.get_with("/", &[("Accept-Encoding", "gzip, br, zstd")]);
@@ -363,13 +328,11 @@ fn a_body_that_is_not_of_its_coding_gets_502() {
 #[test]
 fn a_body_that_ends_within_its_coding_is_cut_short() {
     let page = large(PAGE);
-    for (lines, mut body) in [
-        ("Content-Encoding: gzip", gzip(page.as_bytes())),
-        ("Content-Encoding: br", brotli(page.as_bytes())),
-        ("Content-Encoding: zstd", zstd(page.as_bytes())),
-    ] {
+    for coding in CODINGS {
+        let mut body = encoded(coding, page.as_bytes());
         body.pop();
-        let lines: &'static str = format!("{lines}\r\nContent-Type: text/html").leak();
+        let lines: &'static str =
+            format!("Content-Encoding: {coding}\r\nContent-Type: text/html").leak();
         let backend = answering(lines, body);
         let server = in_front_of(&backend, KEYS);
         server.client().assert_cut_short();
@@ -385,11 +348,11 @@ fn a_bomb_is_refused_within_bounded_memory() {
     for (lines, body) in [
         (
             "Content-Type: text/html\r\nContent-Encoding: br",
-            brotli(&zeros),
+            encoded("br", &zeros),
         ),
         (
             "Content-Type: text/html\r\nContent-Encoding: zstd",
-            zstd(&zeros),
+            encoded("zstd", &zeros),
         ),
     ] {
         assert!(body.len() < 100_000);

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Client, Launch, Server, Tree, age, per_engine, wait_until, wait_within};
+use crate::support::{
+    self, Client, Launch, Server, Tree, age, per_engine, wait_until, wait_within,
+};
 
 const BROTLI: (&str, &str) = ("Accept-Encoding", "br");
 
@@ -32,10 +34,8 @@ fn launch(tree: &Tree, folder: &Path, engine: &str) -> Server {
     launch.engine(engine).start()
 }
 
-fn decoded(mut body: &[u8]) -> String {
-    let mut page = Vec::new();
-    brotli::BrotliDecompress(&mut body, &mut page).expect("br");
-    String::from_utf8(page).expect("text")
+fn decoded(body: &[u8]) -> String {
+    String::from_utf8(support::decoded("br", body)).expect("text")
 }
 
 /// The number of variants in the folder.

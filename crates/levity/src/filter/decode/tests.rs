@@ -2,6 +2,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use mbrotli::{Compressor, EncoderConfig, StreamConfig};
 
 use super::*;
 
@@ -14,8 +15,8 @@ fn encoded(coding: Coding, content: &[u8]) -> Vec<u8> {
             encoder.finish().expect("memory");
         }
         Coding::Brotli => {
-            let mut encoder = brotli::CompressorWriter::new(&mut out, 4096, 5, 22);
-            encoder.write_all(content).expect("memory");
+            let mut encoder = Compressor::new(EncoderConfig::new()).expect("a level");
+            out = encoder.compress(content).expect("memory");
         }
         Coding::Zstd => out = zstd::encode_all(content, 3).expect("memory"),
     }
@@ -116,7 +117,9 @@ fn what_is_flushed_is_decoded_at_once() {
                 encoder.get_ref().len()
             }
             Coding::Brotli => {
-                let mut encoder = brotli::CompressorWriter::new(&mut written, 4096, 5, 22);
+                let mut encoder = Compressor::new(EncoderConfig::new()).expect("a level");
+                let encoder = encoder.writer(&mut written, StreamConfig::default());
+                let mut encoder = encoder.expect("a new encoder");
                 encoder.write_all(b"data: 1\n\n").expect("memory");
                 encoder.flush().expect("memory");
                 encoder.get_ref().len()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{KEYS, text};
-use crate::support::{Answer, App, Client, Launch, Tree};
+use crate::support::{Answer, App, Client, Launch, Tree, decoded_so_far};
 
 /// The method, the request (`*` for each), the fact, and the reason.
 type Difference = (&'static str, &'static str, &'static str, &'static str);
@@ -92,7 +92,7 @@ fn facts(answer: &Answer, content: &[u8]) -> Vec<(&'static str, String)> {
     let header = |name: &str| answer.header(name).unwrap_or("none").to_owned();
     let has = |name: &str| answer.header(name).is_some().to_string();
     let body = match answer.header("content-encoding") {
-        Some(coding) => super::decoded_so_far(coding, &answer.body),
+        Some(coding) => decoded_so_far(coding, &answer.body),
         None => answer.body.clone(),
     };
     let expected = match answer.status {

@@ -6,12 +6,12 @@ use std::net::TcpListener;
 use std::thread;
 
 use super::{
-    BROWSER, CODINGS, KEYS, accepting, answering, assert_coded, assert_compressed, assert_identity,
+    BROWSER, KEYS, accepting, answering, assert_coded, assert_compressed, assert_identity,
     assert_untouched, in_front_of, text,
 };
 use crate::support::scripted::{Conn, Scripted, fastcgi};
 use crate::support::{
-    self, App, Cut, Launch, Tree, content, head, per_engine, started_in_front_of,
+    self, App, CODINGS, Cut, Launch, Tree, content, head, per_engine, started_in_front_of,
 };
 
 const LENGTH: usize = 100_000;

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::{
-    BROWSER, CODINGS, KEYS, accepting, assert_compressed, assert_identity, decoded, decoded_so_far,
-    in_front_of, text,
-};
+use super::{BROWSER, KEYS, accepting, assert_compressed, assert_identity, in_front_of, text};
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{Client, Launch, Tree, assert_same, content, head, pass, wait_until};
+use crate::support::{
+    CODINGS, Client, Launch, Tree, assert_same, content, decoded, decoded_so_far, head, pass,
+    wait_until,
+};
 
 /// The memory of one encoder of gzip.
 const ONE_GZIP: &str = "[limits]\ncompression_memory = \"416KiB\"";
@@ -163,7 +163,7 @@ fn without_memory_nothing_is_compressed() {
         ("319KiB", [None, None, None]),
         ("320KiB", [Some("zstd"), None, None]),
         ("416KiB", [Some("zstd"), None, Some("gzip")]),
-        ("512KiB", [Some("zstd"), Some("br"), Some("gzip")]),
+        ("1600KiB", [Some("zstd"), Some("br"), Some("gzip")]),
     ] {
         let limits = format!("[limits]\ncompression_memory = \"{memory}\"");
         let server = Launch::site(tree.path(), &limits, KEYS).start();

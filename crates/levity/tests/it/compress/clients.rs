@@ -7,10 +7,9 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::CODINGS;
 use crate::clients::{chromium, run, url};
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{Server, Tree, WAIT_MAX, assert_same};
+use crate::support::{CODINGS, Server, Tree, WAIT_MAX, assert_same};
 
 /// Responses per client and coding; the second is for the slow test.
 const SOME: usize = 100;

@@ -1,8 +1,8 @@
 //! Conditions and ranges: a coding has an ETag of its own, and ranges are those of the content without one.
 
-use super::{BROWSER, CODINGS, KEYS, accepting, assert_compressed, coded_etag, in_front_of, text};
+use super::{BROWSER, KEYS, accepting, assert_compressed, coded_etag, in_front_of, text};
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{Answer, Client, Launch, Server, Tree, per_engine};
+use crate::support::{Answer, CODINGS, Client, Launch, Server, Tree, per_engine};
 
 #[track_caller]
 fn assert_known(answer: &Answer, etag: &str) {

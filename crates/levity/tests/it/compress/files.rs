@@ -1,10 +1,10 @@
 //! Files, listings and error pages.
 
 use super::{
-    BROWSER, CODINGS, KEYS, accepting, assert_coded, assert_compressed, assert_identity,
-    assert_untouched, text,
+    BROWSER, KEYS, accepting, assert_coded, assert_compressed, assert_identity, assert_untouched,
+    text,
 };
-use crate::support::{Answer, Client, Launch, Tree, per_engine};
+use crate::support::{Answer, CODINGS, Client, Launch, Tree, decoded, per_engine};
 
 /// In memory and in one job of a filter, in some of its jobs, and in several chunks of the disk.
 const SIZES: [usize; 3] = [5_000, 200_000, 3_000_000];
@@ -149,7 +149,7 @@ fn http_1_0() {
             assert!(!head.contains("Transfer-Encoding"), "{head}");
             assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
             assert!(head.contains(&format!("\r\nContent-Encoding: {coding}\r\n")));
-            assert!(super::decoded(coding, &body) == content);
+            assert!(decoded(coding, &body) == content);
         }
     }
 }

@@ -8,15 +8,10 @@ mod conditions;
 mod files;
 mod wordpress;
 
-use std::io::Read;
-
 use crate::support::scripted::Scripted;
-use crate::support::{Answer, Client, Launch, assert_same};
+use crate::support::{Answer, Client, Launch, assert_same, decoded};
 
 const KEYS: &str = "compress = true";
-
-/// The codings, in the order of the server.
-const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
 
 /// What a browser sends.
 const BROWSER: &str = "gzip, deflate, br, zstd";
@@ -31,37 +26,6 @@ fn text(seed: usize, len: usize) -> Vec<u8> {
     }
     text.truncate(len);
     text
-}
-
-/// The content of `bytes`, which must be complete.
-#[track_caller]
-fn decoded(coding: &str, bytes: &[u8]) -> Vec<u8> {
-    let mut content = Vec::new();
-    decoder(coding, bytes)
-        .read_to_end(&mut content)
-        .expect("a complete stream");
-    content
-}
-
-/// What a client can decode of `bytes`, the start of a stream.
-fn decoded_so_far(coding: &str, bytes: &[u8]) -> Vec<u8> {
-    let mut content = Vec::new();
-    let mut decoder = decoder(coding, bytes);
-    let mut piece = [0; 4096];
-    // Ends with an error, because the stream is incomplete.
-    while let Ok(count @ 1..) = decoder.read(&mut piece) {
-        content.extend_from_slice(&piece[..count]);
-    }
-    content
-}
-
-fn decoder<'b>(coding: &str, bytes: &'b [u8]) -> Box<dyn Read + 'b> {
-    match coding {
-        "zstd" => Box::new(zstd::stream::read::Decoder::new(bytes).expect("memory")),
-        "br" => Box::new(brotli::Decompressor::new(bytes, 4096)),
-        "gzip" => Box::new(flate2::read::GzDecoder::new(bytes)),
-        _ => panic!("no decoder for {coding:?}"),
-    }
 }
 
 #[track_caller]

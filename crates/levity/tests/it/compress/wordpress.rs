@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::{CODINGS, KEYS, accepting, assert_coded, assert_identity};
-use crate::support::{App, Server, Tree, in_front_of};
+use super::{KEYS, accepting, assert_coded, assert_identity};
+use crate::support::{App, CODINGS, Server, Tree, in_front_of};
 
 const SOURCES: &str = "/usr/share/wordpress";
 
