@@ -16,8 +16,8 @@ pub struct CompressCoding {
 /// The lowest and the highest level of an encoder.
 pub fn levels(coding: Coding) -> (u8, u8) {
     match coding {
-        Coding::Zstd => (1, 19),
-        Coding::Brotli => (0, 11),
+        Coding::Zstd | Coding::Dcz => (1, 19),
+        Coding::Brotli | Coding::Dcb => (0, 11),
         Coding::Gzip => (1, 9),
     }
 }

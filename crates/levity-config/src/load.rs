@@ -11,6 +11,7 @@ use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
 use crate::section::Section;
+use crate::site::Around;
 use crate::upstream::read::Upstreams;
 use crate::{disk, limits, listen, log, recognise, site};
 
@@ -73,12 +74,17 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     reader.syntax(document.get_ref(), errors);
     let root = Section::root(&reader, document.get_ref());
     let upstreams = Upstreams::read(&root);
-    let sites = site::sites(&root, &upstreams);
+    let config = config(&root);
+    let around = Around {
+        upstreams: &upstreams,
+        keeps_variants: config.disk.variants.is_some(),
+    };
+    let sites = site::sites(&root, around);
     upstreams.note_unused(&reader);
     let mut config = Config {
         sites,
         upstreams: upstreams.into_list(),
-        ..config(&root)
+        ..config
     };
     config.notes = reader.take_notes();
     let problems = reader.into_problems();

@@ -15,7 +15,15 @@ use crate::section::Section;
 use crate::upstream::Try;
 use crate::upstream::read::Upstreams;
 
-pub(crate) fn sites(root: &Section<'_>, upstreams: &Upstreams) -> Vec<Site> {
+/// What sites refer to elsewhere in the file.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) upstreams: &'a Upstreams,
+    /// Whether `disk.variants` names a folder.
+    pub(crate) keeps_variants: bool,
+}
+
+pub(crate) fn sites(root: &Section<'_>, around: Around<'_>) -> Vec<Site> {
     let mut names = Names::default();
     let tables = root.children("site");
     if tables.is_empty() && !root.has("site") {
@@ -25,18 +33,19 @@ pub(crate) fn sites(root: &Section<'_>, upstreams: &Upstreams) -> Vec<Site> {
     }
     tables
         .iter()
-        .map(|section| site(section, &mut names, upstreams))
+        .map(|section| site(section, &mut names, around))
         .collect()
 }
 
-fn site(section: &Section<'_>, names: &mut Names, upstreams: &Upstreams) -> Site {
-    let (proxying, reach) = proxying::read(section, upstreams, Reach::default());
+fn site(section: &Section<'_>, names: &mut Names, around: Around<'_>) -> Site {
+    let (proxying, reach) = proxying::read(section, around.upstreams, Reach::default());
     if !reach.has_proxy && !section.has_misspelt("proxy") {
         section.require("root");
     }
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, &LocationOptions::default());
-    let routes = routes(section, upstreams, reach, &options);
+    check_dictionaries(section, &options, around);
+    let routes = routes(section, around, reach, &options);
     let of_files = routes.iter().filter(|route| has_files(route));
     proxying::note_unasked_files(section, reach, |key| match key {
         "root" => of_files.clone().any(|route| route.root.is_none()),
@@ -50,6 +59,23 @@ fn site(section: &Section<'_>, names: &mut Names, upstreams: &Upstreams) -> Site
         only: None,
         routes,
     }
+}
+
+/// Reports a `compress_dictionaries` that could do nothing.
+fn check_dictionaries(section: &Section<'_>, options: &LocationOptions, around: Around<'_>) {
+    const KEY: &str = "compress_dictionaries";
+    if !section.has(KEY) || !options.compress_dictionaries {
+        return;
+    }
+    let lacking = if !options.compress {
+        "`compress = true` here"
+    } else if !around.keeps_variants {
+        "`variants`, a folder, in `[disk]`"
+    } else {
+        return;
+    };
+    let help = format!("it needs {lacking}");
+    section.report(KEY, "there are no dictionaries", Some(help));
 }
 
 // ---- hosts ----
@@ -98,14 +124,14 @@ fn hosts(section: &Section<'_>, names: &mut Names) -> Vec<String> {
 
 fn routes(
     site: &Section<'_>,
-    upstreams: &Upstreams,
+    around: Around<'_>,
     reach: Reach,
     options: &LocationOptions,
 ) -> Vec<Route> {
     let mut seen: Vec<(Pattern, usize)> = Vec::new();
     let mut routes = Vec::new();
     for section in site.children("route") {
-        let Some(route) = route(&section, upstreams, reach, options) else {
+        let Some(route) = route(&section, around, reach, options) else {
             continue;
         };
         if let Some((earlier, line)) = seen.iter().find(|(earlier, _)| earlier.covers(&route.path))
@@ -135,7 +161,7 @@ fn has_files(route: &Route) -> bool {
 /// Reads every key even if the path is wrong, so that their problems are reported too.
 fn route(
     section: &Section<'_>,
-    upstreams: &Upstreams,
+    around: Around<'_>,
     above: Reach,
     of_site: &LocationOptions,
 ) -> Option<Route> {
@@ -143,10 +169,11 @@ fn route(
     let path = pattern(section);
     let strip_prefix = strip_prefix(section, path.as_ref());
     let root = section.folder("root");
-    let (proxying, reach) = proxying::read(section, upstreams, above);
+    let (proxying, reach) = proxying::read(section, around.upstreams, above);
     let internal = section.boolean_or_default("internal");
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, of_site);
+    check_dictionaries(section, &options, around);
     let headers = headers::of_responses(&section.child("headers"));
     let request_headers = headers::of_requests(&section.child("request_headers"));
     let rewrite = headers::rewrite(&section.child("rewrite"));

@@ -267,6 +267,7 @@ compress = true
 compress_codings = [\"br:5\"]
 compress_types = [\"text/*\"]
 compress_min_bytes = 0
+compress_dictionaries = true
 substitute = { \"b\" = \"\", \"A\" = \"1\" }
 substitute_types = [\"text/CSS\", \"text/*\"]
 headers = { set = { \"X-B\" = \"1\", \"X-A\" = \"2\" }, remove = [\"ETag\"] }
@@ -345,6 +346,7 @@ root = \"/srv/b\"
             }],
             compress_types: vec!["text/*".parse().unwrap()],
             compress_min_bytes: 0,
+            compress_dictionaries: true,
             substitute: vec![pair("b", ""), pair("A", "1")],
             substitute_types: ["text/CSS", "text/*"]
                 .map(|text| text.parse().unwrap())

@@ -11,11 +11,27 @@ pub enum Coding {
     Brotli,
     /// gzip (RFC 1952).
     Gzip,
+    /// Zstandard with a dictionary that the client has (RFC 9842, 5).
+    Dcz,
+    /// Brotli with a dictionary that the client has (RFC 9842, 4).
+    Dcb,
 }
 
 impl Coding {
-    /// All codings, ordered by typical compression ratio, the best first.
+    /// The codings that need nothing but the content, ordered by typical compression ratio, the best first.
     pub const ALL: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+
+    /// The codings that need a dictionary. Only a client that names one accepts it, not one with `*`.
+    pub const WITH_DICTIONARY: [Coding; 2] = [Coding::Dcz, Coding::Dcb];
+
+    /// All of them, in the order of the enum.
+    const KNOWN: [Coding; 5] = [
+        Coding::Zstd,
+        Coding::Brotli,
+        Coding::Gzip,
+        Coding::Dcz,
+        Coding::Dcb,
+    ];
 
     /// As in `Content-Encoding`.
     pub fn name(self) -> &'static str {
@@ -23,6 +39,17 @@ impl Coding {
             Coding::Zstd => "zstd",
             Coding::Brotli => "br",
             Coding::Gzip => "gzip",
+            Coding::Dcz => "dcz",
+            Coding::Dcb => "dcb",
+        }
+    }
+
+    /// The coding that compresses in the same way with a dictionary, if there is one.
+    pub fn with_dictionary(self) -> Option<Coding> {
+        match self {
+            Coding::Zstd | Coding::Dcz => Some(Coding::Dcz),
+            Coding::Brotli | Coding::Dcb => Some(Coding::Dcb),
+            Coding::Gzip => None,
         }
     }
 }
@@ -33,7 +60,7 @@ const WEIGHT_MAX: u16 = 1000;
 /// The weight of each coding; `None` for a coding that the client does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Accepted {
-    codings: [Option<u16>; Coding::ALL.len()],
+    codings: [Option<u16>; Coding::KNOWN.len()],
     identity: Option<u16>,
     any: Option<u16>,
 }
@@ -71,14 +98,15 @@ impl Accepted {
             name => name,
         };
         let is_named = |coding: &Coding| name.eq_ignore_ascii_case(coding.name().as_bytes());
-        let number = Coding::ALL.iter().position(is_named)?;
+        let number = Coding::KNOWN.iter().position(is_named)?;
         Some(&mut self.codings[number])
     }
 
     /// In thousandths; 0 is "not acceptable".
     pub fn weight(&self, coding: Coding) -> u16 {
         let named = self.codings[coding as usize];
-        named.or(self.any).unwrap_or(0)
+        let any = self.any.filter(|_| Coding::ALL.contains(&coding));
+        named.or(any).unwrap_or(0)
     }
 
     /// The weight of content without a coding: unless listed, it is acceptable, but has a lower
@@ -220,6 +248,18 @@ mod tests {
         let any = Accepted::parse([&b"*"[..]]);
         assert_eq!(any.choices(&[Gzip, Zstd]), [Gzip, Zstd]);
         assert_eq!(any.choices(&[]), []);
+    }
+
+    #[test]
+    fn codings_with_a_dictionary_have_to_be_named() {
+        let choices = |value: &str| {
+            let accepted = Accepted::parse([value.as_bytes()]);
+            accepted.choices(&Coding::WITH_DICTIONARY)
+        };
+        assert_eq!(choices("*"), []);
+        assert_eq!(choices("dcb, *"), [Coding::Dcb]);
+        assert_eq!(choices("gzip, dcb, dcz"), Coding::WITH_DICTIONARY);
+        assert_eq!(choices("dcb, dcz;q=0"), [Coding::Dcb]);
     }
 
     #[test]

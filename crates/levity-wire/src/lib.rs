@@ -12,6 +12,7 @@ pub mod coded_etag;
 pub mod condition;
 pub mod date;
 pub mod decimal;
+pub mod dictionary;
 pub mod encoding;
 pub mod fastcgi;
 pub mod forwarded;

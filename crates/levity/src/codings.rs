@@ -58,5 +58,7 @@ pub fn suffix(coding: Coding) -> &'static [u8] {
         Coding::Zstd => b".zst",
         Coding::Brotli => b".br",
         Coding::Gzip => b".gz",
+        Coding::Dcz => b".dcz",
+        Coding::Dcb => b".dcb",
     }
 }

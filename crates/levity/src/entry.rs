@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use levity_disk::{Meta, OpenFile, Pages};
 use levity_wire::encoding::Coding;
-use levity_wire::{date, mime};
+use levity_wire::{coded_etag, date, mime};
 
 use crate::http::fields::Fields;
 use levity_config::Etag;
@@ -148,10 +148,15 @@ pub struct Form<'a> {
 /// `settled` means that the content is of one version, and was last written long enough ago that another
 /// write would have changed its times. Only then is the ETag strong.
 pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Entry {
+    let differs = form.original.filter(|_| is_difference(form.coding));
     // The tag of a variant is then that of the original, whatever version of an encoder made its bytes.
-    let has_foreign_tag = form.original.is_some() && form.etag == Etag::MtimeSize;
+    let has_foreign_tag =
+        form.original.is_some() && (form.etag == Etag::MtimeSize || differs.is_some());
     let settled = settled && !has_foreign_tag;
-    let etag = etag(&meta, form, settled);
+    let etag = match differs {
+        Some(original) => etag_of_difference(original, form.coding),
+        None => etag(&meta, form, settled),
+    };
     let mut fields = Fields::default();
     let content_type = form
         .original
@@ -179,6 +184,18 @@ pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Ent
         varies: form.varies,
         content,
     }
+}
+
+fn is_difference(coding: Option<Coding>) -> bool {
+    coding.is_some_and(|coding| Coding::WITH_DICTIONARY.contains(&coding))
+}
+
+/// The ETag of the difference of `original` from a dictionary: weak, because it is the same for all dictionaries. The
+/// client's next request names another one, and its copy is still current.
+fn etag_of_difference(original: &Entry, coding: Option<Coding>) -> String {
+    let coded = coding.and_then(|coding| coded_etag::coded(original.etag.as_bytes(), coding));
+    let coded = coded.expect("an entry has a valid tag");
+    String::from_utf8(coded).expect("the tag of an entry is text")
 }
 
 /// The ETag: modification time and size in hexadecimal, and by default a hash of what else distinguishes

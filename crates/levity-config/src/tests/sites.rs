@@ -147,6 +147,35 @@ fn what_is_no_compression() {
 }
 
 #[test]
+fn dictionaries_need_compression_and_a_folder() {
+    let keys = "compress_dictionaries = true\n";
+    let disk = "[disk]\nvariants = \"/srv/variants\"\n";
+    let on = format!("{SITE}compress = true\n{keys}");
+    let site = parse(&format!("{on}{disk}")).unwrap().sites[0].clone();
+    assert!(site.options.compress_dictionaries);
+    assert_problems(
+        &on,
+        &[
+            "4:25 `compress_dictionaries`: there are no dictionaries [it needs `variants`, a folder, in `[disk]`]",
+        ],
+    );
+    assert_problems(
+        &format!("{SITE}{keys}{disk}"),
+        &[
+            "3:25 `compress_dictionaries`: there are no dictionaries [it needs `compress = true` here]",
+        ],
+    );
+    let off = "[[site.route]]\npath = \"/a\"\ncompress = false\n";
+    parse(&format!("{on}{off}{disk}")).unwrap();
+    assert_problems(
+        &format!("{on}{off}{keys}{disk}"),
+        &[
+            "8:25 `compress_dictionaries`: there are no dictionaries [it needs `compress = true` here]",
+        ],
+    );
+}
+
+#[test]
 fn what_is_no_coding() {
     assert_problems(
         &format!("{SITE}precompressed = [\"gzip\", \"deflate\", \"gzip\"]"),

@@ -62,8 +62,9 @@ impl Decoder {
     pub fn new(coding: Coding) -> Self {
         let state = match coding {
             Coding::Gzip => State::Gzip(Decompress::new_gzip(GZIP_WINDOW_BITS)),
-            Coding::Brotli => State::Brotli(Box::new(brotli())),
-            Coding::Zstd => {
+            // `Coding::ALL` has no coding with a dictionary: its content cannot be decoded without.
+            Coding::Brotli | Coding::Dcb => State::Brotli(Box::new(brotli())),
+            Coding::Zstd | Coding::Dcz => {
                 let mut decoder = ZstdDecoder::new().expect("there is memory");
                 let set = decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_BITS_MAX));
                 set.expect("zstd has larger windows");

@@ -72,12 +72,13 @@ impl<'a> Handling<'a> {
         ready: Option<(u64, Ready)>,
     ) -> Response {
         // The cache trusts a variant on a file system that may block, even after its read has failed.
-        if let Some(variants) = files.variants.as_ref().filter(|_| !self.is_replacing)
-            && let Some((variant, ready)) = self.variant(request, variants, &cached).await
-        {
-            return respond::file::file(request, variant, ready);
+        match files.variants.as_ref().filter(|_| !self.is_replacing) {
+            Some(variants) => {
+                self.in_kept_form(request, files, variants, (cached, ready))
+                    .await
+            }
+            None => respond::file::file(request, cached, ready),
         }
-        respond::file::file(request, cached, ready)
     }
 
     async fn resolve(&mut self, request: &Request, files: &Files) -> io::Result<Found> {

@@ -1,47 +1,186 @@
-//! Serves files in a compressed form that a store keeps.
+//! Serves files in a form that a store keeps: compressed, or as the difference from what the client has.
 
 use std::rc::Rc;
 
 use levity_disk::Ready;
 use levity_wire::condition;
+use levity_wire::dictionary::{self, Digest};
+use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::Method;
 
 use super::Handling;
 use crate::cache::EntryRef;
+use crate::entry::Entry;
 use crate::http::request::Request;
+use crate::http::response::Response;
 use crate::resolve::Found;
 use crate::respond;
-use crate::route::FileVariants;
+use crate::route::{FileVariants, Files};
+use crate::variant_store::{DICTIONARY_BYTES_MAX, Name, Resource, Wanted};
+
+/// The request headers that select the form of a file where dictionaries are on (RFC 9842, 6.2).
+const VARY: &[u8] = b"Accept-Encoding, Available-Dictionary";
+
+/// A file with the bytes of it that were read already, and their offset.
+type WithBytes = (Rc<EntryRef>, Option<(u64, Ready)>);
+
+/// How a response can use dictionaries.
+struct Dictionaries {
+    resource: Resource,
+    /// The coding that the client prefers.
+    coding: Coding,
+    /// The dictionary that the client has.
+    available: Option<Digest>,
+}
 
 impl Handling<'_> {
-    /// The variant to send in place of `cached`, the file found for `request`. If there is none, but the client would
-    /// take one, the request counts towards making one.
-    pub(super) async fn variant(
+    /// The response of `cached`, the file found for `request`, in the best form that is kept.
+    pub(super) async fn in_kept_form(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        variants: &FileVariants,
+        (cached, ready): WithBytes,
+    ) -> Response {
+        let dictionaries = dictionaries(request, files, variants, &cached.entry);
+        let kept = self.kept_form(request, variants, &cached, dictionaries.as_ref());
+        let mut response = match kept.await {
+            Some((variant, ready)) => respond::file::file(request, variant, ready),
+            None => respond::file::file(request, cached.clone(), ready),
+        };
+        if let Some(dictionaries) = dictionaries {
+            self.announce(
+                request,
+                variants,
+                &cached.entry,
+                dictionaries,
+                &mut response,
+            );
+        }
+        response
+    }
+
+    /// The form to send in place of `cached`. If there is none, but the client would take one, the request counts
+    /// towards making one.
+    async fn kept_form(
         &mut self,
         request: &Request,
         variants: &FileVariants,
         cached: &EntryRef,
-    ) -> Option<(Rc<EntryRef>, Option<(u64, Ready)>)> {
+        dictionaries: Option<&Dictionaries>,
+    ) -> Option<WithBytes> {
         let original = &cached.entry;
-        let coding = variants.compress.coding_of_file(request, original)?;
         // The client may have the file as it was compressed on its way, or as it is.
         let names_original = request.header("if-match").is_some();
-        if names_original || respond::file::is_current(request, original) {
+        if !variants.compress.applies_to_file(original)
+            || names_original
+            || respond::file::is_current(request, original)
+        {
             return None;
         }
+        if let Some(dictionaries) = dictionaries
+            && let Some(digest) = dictionaries.available
+        {
+            let coding = dictionaries.coding;
+            let name = Name::of_delta(&original.meta, coding, digest);
+            let delta = self.find(request, variants, original, coding, name).await;
+            if delta.is_some() {
+                return delta;
+            }
+            let store = &variants.store;
+            if let Some(dictionary) = store.dictionary(dictionaries.resource, digest) {
+                let wanted = Wanted::Delta(coding, digest, dictionary);
+                self.want(request, variants, original, wanted);
+            }
+        }
+        let coding = variants.compress.coding(request)?;
+        let name = Name::of(&original.meta, coding);
+        let variant = self.find(request, variants, original, coding, name).await;
+        if variant.is_none() {
+            self.want(request, variants, original, Wanted::Variant(coding));
+        }
+        variant
+    }
+
+    /// A file of the store, if it is there, and the request does not ask for a range of another one.
+    async fn find(
+        &mut self,
+        request: &Request,
+        variants: &FileVariants,
+        original: &Entry,
+        coding: Coding,
+        name: Name,
+    ) -> Option<WithBytes> {
         let store = &variants.store;
-        let found = store.find(self.worker, original, coding, &mut self.disk);
+        let found = store.find(self.worker, original, coding, name, &mut self.disk);
         match Box::pin(found).await {
             Some(Found::File(variant, ready)) => {
                 is_wanted(request, &variant).then_some((variant, ready))
             }
-            _ if request.head.method != Method::Get => None,
-            _ => {
-                store.requested(self.worker, original, coding);
-                None
-            }
+            _ => None,
         }
     }
+
+    /// Counts the request towards making what it could have been answered with.
+    fn want(&self, request: &Request, variants: &FileVariants, original: &Entry, wanted: Wanted) {
+        if request.head.method == Method::Get {
+            variants.store.requested(self.worker, original, wanted);
+        }
+    }
+
+    /// Tells the client that it may use the content as a dictionary, if the store can use it too.
+    fn announce(
+        &self,
+        request: &Request,
+        variants: &FileVariants,
+        original: &Entry,
+        dictionaries: Dictionaries,
+        response: &mut Response,
+    ) {
+        let Dictionaries { resource, .. } = dictionaries;
+        if !matches!(response.status, 200 | 304) {
+            return;
+        }
+        response.merge_base();
+        let fields = &mut response.fields;
+        fields.remove("vary");
+        fields.add("Vary", VARY);
+        if response.status == 304 {
+            return;
+        }
+        let store = &variants.store;
+        if !store.is_dictionary(original, resource) {
+            self.want(request, variants, original, Wanted::Dictionary(resource));
+        } else if let Some(value) = dictionary::use_as(request.raw_path()) {
+            fields.add("Use-As-Dictionary", &value);
+        }
+    }
+}
+
+/// `None` where dictionaries are off, the client knows none, or the file is not compressed or too large.
+fn dictionaries(
+    request: &Request,
+    files: &Files,
+    variants: &FileVariants,
+    original: &Entry,
+) -> Option<Dictionaries> {
+    let offered = &variants.with_dictionary;
+    let may_use = !offered.is_empty()
+        && original.meta.size <= DICTIONARY_BYTES_MAX
+        && variants.compress.applies_to_file(original);
+    if !may_use {
+        return None;
+    }
+    let accepted = Accepted::parse(request.headers_named("accept-encoding"));
+    let coding = *accepted.choices(offered).first()?;
+    let root = files.root.last();
+    let root = root.named().as_os_str().as_encoded_bytes();
+    let available = request.header("available-dictionary");
+    Some(Dictionaries {
+        resource: Resource::of(root, files.beneath(&request.path)),
+        coding,
+        available: available.and_then(dictionary::available),
+    })
 }
 
 /// Whether a range is meant to be one of `variant`: only if the client names it. Without If-Range it may be the

@@ -285,14 +285,24 @@ fn variants(
     Some(FileVariants {
         store: resources.variants?.clone(),
         compress: compress?.clone(),
+        with_dictionary: with_dictionary(options),
     })
 }
 
-/// The codings that responses of the location may get on their way.
+/// The codings that responses of the location may get.
 fn compressed_codings(options: &LocationOptions) -> Vec<Coding> {
     let codings = options.compress_codings.iter();
     let codings = codings.filter(|_| options.compress);
-    codings.map(|own| own.coding).collect()
+    let codings = codings.map(|own| own.coding);
+    codings.chain(with_dictionary(options)).collect()
+}
+
+fn with_dictionary(options: &LocationOptions) -> Vec<Coding> {
+    let is_on = options.compress && options.compress_dictionaries;
+    let codings = options.compress_codings.iter().filter(|_| is_on);
+    codings
+        .filter_map(|own| own.coding.with_dictionary())
+        .collect()
 }
 
 fn header_rules(route: Option<&levity_config::Route>) -> Option<Box<dyn Filter>> {

@@ -135,6 +135,8 @@ pub struct FileVariants {
     pub store: Arc<VariantStore>,
     /// The compression of the location.
     pub compress: Arc<Compress>,
+    /// The codings with a dictionary that its files may get, best first.
+    pub with_dictionary: Vec<Coding>,
 }
 
 impl Files {

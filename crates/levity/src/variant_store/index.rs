@@ -1,4 +1,4 @@
-//! Which variants the folder has. Event loops read it without a lock.
+//! Which files the folder has. Event loops read it without a lock.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,25 +10,29 @@ use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use levity_disk::TEMPORARY_PREFIX;
-use levity_wire::encoding::Coding;
 
-use super::name::Name;
+use super::name::{Kind, Name, Stored};
 
-/// The maximum number of variants. A change copies the index, which takes about 30 ns per variant.
-const VARIANTS_MAX: usize = 4096;
-
-type Variants = HashMap<Name, Arc<Variant>>;
+/// The maximum number of files. A change copies the index, which takes about 30 ns per file.
+const FILES_MAX: usize = 4096;
 
 /// The index.
 pub struct Index {
-    variants: ArcSwap<Variants>,
+    files: ArcSwap<Files>,
     bytes_max: u64,
     started: Instant,
 }
 
-struct Variant {
-    coding: Coding,
-    /// `None` for an original that is hardly smaller when compressed: it has no file.
+#[derive(Clone, Default)]
+struct Files {
+    by_name: HashMap<Name, Arc<File>>,
+    /// The names of dictionaries by that of their digest.
+    dictionaries: HashMap<Name, Name>,
+}
+
+struct File {
+    kind: Kind,
+    /// `None` for what is hardly smaller than the original: it has no file.
     bytes: Option<u64>,
     /// The time of the last use, in seconds since the start of the index, and [`BEFORE_START`] more.
     used_s: AtomicU64,
@@ -37,15 +41,39 @@ struct Variant {
 /// Added to the times of use: those before the start are smaller.
 const BEFORE_START: u64 = 1 << 40;
 
+impl Files {
+    fn insert(&mut self, name: Name, file: Arc<File>) {
+        if let Kind::Dictionary(digest) = file.kind {
+            self.dictionaries.insert(digest, name);
+        }
+        self.by_name.insert(name, file);
+    }
+
+    fn remove(&mut self, name: Name) -> Option<Arc<File>> {
+        let file = self.by_name.remove(&name)?;
+        if let Kind::Dictionary(digest) = file.kind
+            && self.dictionaries.get(&digest) == Some(&name)
+        {
+            self.dictionaries.remove(&digest);
+        }
+        Some(file)
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = self.by_name.values().filter_map(|file| file.bytes);
+        bytes.sum()
+    }
+}
+
 impl Index {
-    /// Reads the folder; removes temporary files, and the variants beyond the bounds that were made first. Blocks.
+    /// Reads the folder; removes temporary files, and the files beyond the bounds that were made first. Blocks.
     pub fn read(folder: &Path, bytes_max: u64) -> io::Result<Self> {
         let index = Self {
-            variants: ArcSwap::default(),
+            files: ArcSwap::default(),
             bytes_max,
             started: Instant::now(),
         };
-        let mut variants = Variants::new();
+        let mut files = Files::default();
         for file in fs::read_dir(folder)? {
             let file = file?;
             let file_name = file.file_name();
@@ -58,107 +86,114 @@ impl Index {
             {
                 remove(&file.path())?;
             }
-            let (Some((name, coding)), Ok(meta)) = (Name::parse(file_name), file.metadata()) else {
+            let (Some(stored), Ok(meta)) = (Stored::parse(file_name), file.metadata()) else {
                 continue;
             };
             let made = meta.modified()?.duration_since(SystemTime::UNIX_EPOCH);
             let made = made.map_or(0, |since| since.as_secs());
-            let variant = Variant {
-                coding,
+            let file = File {
+                kind: stored.kind,
                 bytes: Some(meta.len()),
                 used_s: AtomicU64::new(made.min(BEFORE_START)),
             };
-            variants.insert(name, Arc::new(variant));
+            files.insert(stored.name, Arc::new(file));
         }
-        for (name, coding) in index.displace(&mut variants) {
-            remove(&folder.join(name.file_name(coding)))?;
+        for stored in index.displace(&mut files) {
+            remove(&folder.join(stored.file_name()))?;
         }
-        index.variants.store(Arc::new(variants));
+        index.files.store(Arc::new(files));
         Ok(index)
     }
 
-    /// Whether the folder has the variant; records that it is used.
+    /// Whether the folder has the file; records that it is used.
     pub fn touch(&self, name: Name) -> bool {
-        let variants = self.variants.load();
-        let variant = variants
-            .get(&name)
-            .filter(|variant| variant.bytes.is_some());
-        if let Some(variant) = variant {
-            variant.used_s.store(self.now_s(), Ordering::Relaxed);
+        let files = self.files.load();
+        let file = files.by_name.get(&name).filter(|file| file.bytes.is_some());
+        if let Some(file) = file {
+            file.used_s.store(self.now_s(), Ordering::Relaxed);
         }
-        variant.is_some()
+        file.is_some()
     }
 
-    /// Whether the variant exists, or is not worth to be made.
+    /// The dictionary with this [`Name::of_digest`]; records that it is used.
+    pub fn dictionary(&self, digest: Name) -> Option<Stored> {
+        let name = *self.files.load().dictionaries.get(&digest)?;
+        self.touch(name).then_some(Stored {
+            name,
+            kind: Kind::Dictionary(digest),
+        })
+    }
+
+    /// Whether the file exists, or is not worth to be made.
     pub fn knows(&self, name: Name) -> bool {
-        self.variants.load().contains_key(&name)
+        self.files.load().by_name.contains_key(&name)
     }
 
-    /// Adds a variant of so many bytes, or the knowledge that there is none. Returns the variants whose files are to be
-    /// removed instead: those that were not used for the longest time.
-    pub fn add(&self, name: Name, coding: Coding, bytes: Option<u64>) -> Vec<(Name, Coding)> {
-        let variant = Arc::new(Variant {
-            coding,
+    /// Adds a file of so many bytes, or the knowledge that there is none. Returns the files that are to be removed
+    /// instead: those that were not used for the longest time.
+    pub fn add(&self, stored: Stored, bytes: Option<u64>) -> Vec<Stored> {
+        let file = Arc::new(File {
+            kind: stored.kind,
             bytes,
             used_s: AtomicU64::new(self.now_s()),
         });
         let mut displaced = Vec::new();
-        self.variants.rcu(|variants| {
-            let mut variants = Variants::clone(variants);
-            variants.insert(name, variant.clone());
-            displaced = self.displace(&mut variants);
-            variants
+        self.files.rcu(|files| {
+            let mut files = Files::clone(files);
+            files.insert(stored.name, file.clone());
+            displaced = self.displace(&mut files);
+            files
         });
         displaced
     }
 
-    /// Removes a variant whose file is gone.
+    /// Removes a file that is gone.
     pub fn remove(&self, name: Name) {
-        self.variants.rcu(|variants| {
-            let mut variants = Variants::clone(variants);
-            variants.remove(&name);
-            variants
+        self.files.rcu(|files| {
+            let mut files = Files::clone(files);
+            files.remove(name);
+            files
         });
     }
 
-    /// The number of variants, and their bytes.
+    /// The number of files, and their bytes.
     pub fn size(&self) -> (usize, u64) {
-        let variants = self.variants.load();
-        let bytes = variants.values().filter_map(|variant| variant.bytes);
-        (bytes.clone().count(), bytes.sum())
+        let files = self.files.load();
+        let exist = files.by_name.values().filter(|file| file.bytes.is_some());
+        (exist.count(), files.bytes())
     }
 
-    /// Makes variants older than all others.
+    /// Makes files older than all others.
     #[cfg(test)]
     pub fn age(&self, names: &[Name]) {
         for name in names {
-            self.variants.load()[name]
+            self.files.load().by_name[name]
                 .used_s
                 .store(0, Ordering::Relaxed);
         }
     }
 
-    /// Takes variants out until the rest is within the bounds. Returns those that have files.
-    fn displace(&self, variants: &mut Variants) -> Vec<(Name, Coding)> {
-        let bytes = variants.values().filter_map(|variant| variant.bytes);
-        let mut bytes: u64 = bytes.sum();
-        if bytes <= self.bytes_max && variants.len() <= VARIANTS_MAX {
+    /// Takes files out until the rest is within the bounds. Returns those that exist.
+    fn displace(&self, files: &mut Files) -> Vec<Stored> {
+        let mut bytes = files.bytes();
+        if bytes <= self.bytes_max && files.by_name.len() <= FILES_MAX {
             return Vec::new();
         }
-        let mut by_use: Vec<(u64, Name)> = variants
-            .iter()
-            .map(|(name, variant)| (variant.used_s.load(Ordering::Relaxed), *name))
-            .collect();
+        let used_s = |file: &File| file.used_s.load(Ordering::Relaxed);
+        let by_name = files.by_name.iter();
+        let mut by_use: Vec<(u64, Name)> =
+            by_name.map(|(name, file)| (used_s(file), *name)).collect();
         by_use.sort_unstable_by_key(|(used_s, _)| *used_s);
         let mut displaced = Vec::new();
         for (_, name) in by_use {
-            if bytes <= self.bytes_max && variants.len() <= VARIANTS_MAX {
+            if bytes <= self.bytes_max && files.by_name.len() <= FILES_MAX {
                 break;
             }
-            let variant = variants.remove(&name).expect("it was listed");
-            if let Some(freed) = variant.bytes {
+            let file = files.remove(name).expect("it was listed");
+            if let Some(freed) = file.bytes {
                 bytes -= freed;
-                displaced.push((name, variant.coding));
+                let kind = file.kind;
+                displaced.push(Stored { name, kind });
             }
         }
         displaced

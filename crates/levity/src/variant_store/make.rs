@@ -1,4 +1,4 @@
-//! Makes variants: reads the original, compresses it while a processor is idle, and writes the variant.
+//! Makes the files of the store: reads the original, computes while a processor is idle, and writes the result.
 
 use std::io;
 use std::mem;
@@ -8,48 +8,81 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use levity_compute::Class;
-use levity_disk::{
-    Change, Class as DiskClass, Done, EngineId, Lookup, Meta, NewFile, Op, Open, OpenFile,
-    ReadOptions, Variants,
-};
+use levity_disk::{Meta, OpenFile};
 use levity_telemetry::diagnostics;
+use levity_wire::dictionary::{self, Digest};
 use levity_wire::encoding::Coding;
+use sha2::{Digest as _, Sha256};
 use tokio::task;
 
-use super::name::Name;
+use super::name::{Kind, Name, Resource, Stored};
+use super::storage::Storage;
 use super::store::{MAKING_MAX, PAUSE, STORE_SHARE, VariantStore, lock};
-use crate::compute::Compute;
-use crate::disk_client::submit_when_free;
+use crate::compute::DroppedInPool;
 use crate::entry::{Content, Entry};
 use crate::filter::compress::{Encoder, Settings};
 use crate::worker::Worker;
 
-/// The size of a read from the original in bytes.
+/// The size of a read in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
 /// The maximum of bytes that one job compresses.
 const JOB_BYTES: usize = 16 * 1024;
 
-/// The size of a write to the variant in bytes.
+/// The size of a write in bytes.
 const WRITE_BYTES: usize = 128 * 1024;
 
-/// A variant is kept if it is at most this share of the original, in percent.
+/// The maximum size in bytes of a file that becomes a dictionary, and of one whose difference is made: to prepare such
+/// a dictionary is one job of 60 ms.
+pub const DICTIONARY_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Content in a coding is kept if it is at most this share of the original, in percent.
 const SIZE_PERCENT_MAX: u64 = 95;
 
-/// Free space that the store leaves on its file system, in bytes.
-const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
-
-/// The permissions of a variant: it may be of a file that not everybody may read.
-const MODE: u32 = 0o600;
+/// The processor time for a digest, in nanoseconds per byte, without instructions for it.
+const DIGEST_NS_PER_BYTE: u32 = 5;
 
 /// The client number of all idle work, which no connection has.
 const IDLE_STREAM: u64 = u64::MAX;
 
-/// The coding and level of variants for clients that accept `coding`.
+/// What to make of an original.
+#[derive(Debug, Clone, Copy)]
+pub enum Wanted {
+    /// The content in a coding.
+    Variant(Coding),
+    /// Its difference from a dictionary of the store, which has this digest.
+    Delta(Coding, Digest, Stored),
+    /// The content as it is, as a dictionary for later versions.
+    Dictionary(Resource),
+}
+
+impl Wanted {
+    /// The name of the result.
+    pub fn name(self, original: &Meta) -> Name {
+        match self {
+            Self::Variant(coding) => Name::of(original, coding),
+            Self::Delta(coding, digest, _) => Name::of_delta(original, coding, digest),
+            Self::Dictionary(resource) => Name::of_dictionary(original, resource),
+        }
+    }
+
+    /// The maximum size of the original in bytes.
+    fn original_bytes_max(self, store: &VariantStore) -> u64 {
+        let share = store.bytes_max() / STORE_SHARE;
+        match self {
+            Self::Variant(_) => share,
+            Self::Delta(..) | Self::Dictionary(_) => share.min(DICTIONARY_BYTES_MAX),
+        }
+    }
+}
+
+/// The settings of the encoder. With a dictionary, higher levels of zstd find hardly more and take ten times as long to
+/// prepare it.
 fn settings(coding: Coding, length: u64) -> Settings {
     let level = match coding {
         Coding::Zstd => 19,
-        Coding::Brotli => 11,
+        Coding::Dcz => 12,
+        Coding::Brotli | Coding::Dcb => 11,
         Coding::Gzip => 9,
     };
     Settings {
@@ -60,7 +93,7 @@ fn settings(coding: Coding, length: u64) -> Settings {
     }
 }
 
-/// Why no variant was made.
+/// Why nothing was made.
 enum Failure {
     /// The disk of the original or of the store.
     Disk(io::Error),
@@ -74,7 +107,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A variant that is being made. Dropped also when its task is.
+/// A file that is being made. Dropped also when its task is.
 struct Making {
     store: Arc<VariantStore>,
     name: Name,
@@ -87,12 +120,12 @@ impl Drop for Making {
 }
 
 impl VariantStore {
-    /// Counts a request that is answered with `original`, compressed on its way, and begins to make a variant if there
-    /// are many. Does not wait.
-    pub fn requested(self: &Arc<Self>, worker: &Rc<Worker>, original: &Entry, coding: Coding) {
-        let name = Name::of(&original.meta, coding);
+    /// Counts a request that would have been answered with what is `wanted` of `original`, and begins to make it if
+    /// there are many. Does not wait.
+    pub fn requested(self: &Arc<Self>, worker: &Rc<Worker>, original: &Entry, wanted: Wanted) {
+        let name = wanted.name(&original.meta);
         let is_wanted = original.strong
-            && original.meta.size <= self.bytes_max() / STORE_SHARE
+            && original.meta.size <= wanted.original_bytes_max(self)
             && !self.index.knows(name)
             && worker.candidates.borrow_mut().count(name, Instant::now())
             && !self.is_paused();
@@ -105,15 +138,18 @@ impl VariantStore {
         let (Content::File(file) | Content::Memory(_, file)) = &original.content;
         let (worker, file, meta) = (worker.clone(), file.clone(), original.meta);
         task::spawn_local(async move {
-            let task = Task {
+            let store = &making.store;
+            let storage = Storage {
                 worker: &worker,
-                store: &making.store,
+                store,
+            };
+            let task = Task {
+                storage,
                 file,
                 meta,
-                settings: settings(coding, meta.size),
             };
-            if let Err(Failure::Disk(error)) = task.run(name).await {
-                making.store.pause(&error);
+            if let Err(Failure::Disk(error)) = task.run(wanted).await {
+                store.pause(&error);
             }
         });
     }
@@ -145,240 +181,186 @@ impl VariantStore {
     }
 }
 
-/// One variant on its way.
+/// One file on its way.
 struct Task<'t> {
-    worker: &'t Rc<Worker>,
-    store: &'t Arc<VariantStore>,
+    storage: Storage<'t>,
     /// The original.
     file: Arc<OpenFile>,
     /// Its metadata; the content must stay of this version.
     meta: Meta,
-    settings: Settings,
-}
-
-/// An encoder that is never freed on an event loop: that takes milliseconds.
-struct OwnedEncoder {
-    encoder: Option<Encoder>,
-    compute: Arc<Compute>,
-}
-
-impl OwnedEncoder {
-    fn take(mut self) -> Option<Encoder> {
-        self.encoder.take()
-    }
-}
-
-impl Drop for OwnedEncoder {
-    fn drop(&mut self) {
-        if let Some(encoder) = self.encoder.take() {
-            self.compute.discard(encoder);
-        }
-    }
 }
 
 impl Task<'_> {
-    fn no_encoder(&self) -> OwnedEncoder {
-        OwnedEncoder {
-            encoder: None,
-            compute: self.worker.compute.clone(),
-        }
+    async fn run(&self, wanted: Wanted) -> Result<(), Failure> {
+        let name = wanted.name(&self.meta);
+        self.storage.check_space(self.meta.size).await?;
+        let file = self.storage.create().await?;
+        let (kind, bytes) = match wanted {
+            Wanted::Variant(coding) => {
+                let settings = settings(coding, self.meta.size);
+                let encoder = self.encoder(settings, Vec::new()).await?;
+                let bytes = self.compress(settings, encoder, Vec::new(), &file).await?;
+                (Kind::Coded(coding), bytes)
+            }
+            Wanted::Delta(coding, digest, dictionary) => {
+                let settings = settings(coding, self.meta.size);
+                let dictionary = self.dictionary(dictionary, digest).await?;
+                let encoder = self.encoder(settings, dictionary).await?;
+                let prefix = dictionary::prefix(coding, digest);
+                let bytes = self.compress(settings, encoder, prefix, &file).await?;
+                (Kind::Coded(coding), bytes)
+            }
+            Wanted::Dictionary(resource) => {
+                let digest = self.copy(&file).await?;
+                let digest = Name::of_digest(resource, digest);
+                (Kind::Dictionary(digest), self.meta.size)
+            }
+        };
+        self.keep(file, Stored { name, kind }, bytes).await
     }
 
-    async fn run(&self, name: Name) -> Result<(), Failure> {
-        let coding = self.settings.coding;
-        self.check_space().await?;
-        let variant = self.created().await?;
-        let bytes = self.compress(&variant).await?;
-        let is_useful = bytes * 100 <= self.meta.size * SIZE_PERCENT_MAX;
+    /// Publishes `file` of so many bytes, if it is useful, and removes what has to give way.
+    async fn keep(&self, file: Arc<OpenFile>, stored: Stored, bytes: u64) -> Result<(), Failure> {
+        let is_useful = matches!(stored.kind, Kind::Dictionary(_))
+            || bytes * 100 <= self.meta.size * SIZE_PERCENT_MAX;
         if is_useful {
-            self.publish(variant, name).await?;
+            self.storage.publish(file, stored).await?;
         }
         // From here on its file counts, whatever fails.
-        let displaced = self
-            .store
-            .index
-            .add(name, coding, is_useful.then_some(bytes));
+        let index = &self.storage.store.index;
+        let displaced = index.add(stored, is_useful.then_some(bytes));
         let mut outcome = match is_useful {
-            true => self.sync_folder().await,
+            true => self.storage.sync_folder().await,
             false => Ok(()),
         };
-        for (name, coding) in displaced {
-            let removed = self.change(Change::Unlink {
-                root: self.store.root.clone(),
-                path: name.path(coding),
-                file: None,
-            });
-            match removed.await {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => outcome = Err(error),
-                _ => {}
-            }
+        for stored in displaced {
+            outcome = self.storage.remove(stored).await.and(outcome);
         }
         outcome.map_err(Failure::Disk)
     }
 
-    async fn sync_folder(&self) -> io::Result<()> {
-        let folder = self.folder().await?;
-        self.change(Change::Sync { file: folder }).await.map(drop)
-    }
-
-    async fn check_space(&self) -> io::Result<()> {
-        let root = self.store.root.clone();
-        match self.operate(Op::FreeSpace { root }).await? {
-            Done::FreeSpace(bytes) if bytes < FREE_BYTES_MIN + self.meta.size => {
-                Err(io::ErrorKind::StorageFull.into())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    async fn created(&self) -> io::Result<Arc<OpenFile>> {
-        let created = self.change(Change::Create(NewFile::Nameless {
-            root: self.store.root.clone(),
-            folder: c".".to_owned(),
-            mode: MODE,
-        }));
-        match created.await? {
-            Done::Created(file) => Ok(file),
-            other => unreachable!("a file was to be created: {other:?}"),
-        }
-    }
-
-    /// Compresses the original to `variant`. Returns the size of the variant.
-    async fn compress(&self, variant: &Arc<OpenFile>) -> Result<u64, Failure> {
-        let (mut encoder, mut pending, mut written) = (self.no_encoder(), Vec::new(), 0);
-        let mut offset = 0;
-        while offset < self.meta.size {
-            let bytes = self.read(offset).await?;
-            offset += bytes.len() as u64;
-            for input in bytes.chunks(JOB_BYTES) {
-                (encoder, pending) = self.push(encoder, input, pending).await?;
-                if pending.len() >= WRITE_BYTES {
-                    written += self.append(variant, mem::take(&mut pending)).await?;
-                }
-            }
-        }
-        let finished = self.compute(JOB_BYTES, move || {
-            if let Some(encoder) = encoder.take() {
-                encoder.finish(&mut pending)?;
-            }
-            Ok(pending)
-        });
-        written += self.append(variant, finished.await?).await?;
-        Ok(written)
-    }
-
-    /// Compresses `input`, and appends what is ready to `pending`. The first call makes the encoder.
-    async fn push(
+    /// An encoder that refers to `dictionary`, which may be empty.
+    async fn encoder(
         &self,
-        mut encoder: OwnedEncoder,
-        input: &[u8],
-        mut pending: Vec<u8>,
-    ) -> Result<(OwnedEncoder, Vec<u8>), Failure> {
-        let (settings, input) = (self.settings, input.to_vec());
-        self.compute(input.len(), move || {
-            if encoder.encoder.is_none() {
-                encoder.encoder = Some(Encoder::new(settings)?);
-            }
-            if let Some(encoder) = &mut encoder.encoder {
-                encoder.push(&input, &mut pending)?;
-            }
-            Ok((encoder, pending))
+        settings: Settings,
+        dictionary: Vec<u8>,
+    ) -> Result<DroppedInPool<Encoder>, Failure> {
+        let compute = self.storage.worker.compute.clone();
+        let bytes = dictionary.len();
+        self.compute(bytes, settings.ns_per_byte(), move || {
+            let encoder = Encoder::with_dictionary(settings, dictionary)?;
+            Ok(DroppedInPool::new(Some(encoder), &compute))
         })
         .await
     }
 
-    /// Gives the variant its name, once its content is on the disk.
-    async fn publish(&self, variant: Arc<OpenFile>, name: Name) -> io::Result<()> {
-        self.change(Change::Sync {
-            file: variant.clone(),
-        })
-        .await?;
-        let link = Change::Link {
-            file: variant,
-            root: self.store.root.clone(),
-            path: name.path(self.settings.coding),
-        };
-        match self.change(link).await {
-            // Made by another process, or before a variant was forgotten.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            linked => drop(linked?),
-        }
-        Ok(())
-    }
-
-    /// The open folder.
-    async fn folder(&self) -> io::Result<Arc<OpenFile>> {
-        let open = Op::Open(Open {
-            root: self.store.root.clone(),
-            path: c".".to_owned(),
-            first: None,
-            variants: Box::new(Variants::default()),
-            lookup: Lookup::Fresh,
-        });
-        match self.operate(open).await? {
-            Done::Opened(opened) => Ok(opened.file),
-            other => unreachable!("a folder was to be opened: {other:?}"),
-        }
-    }
-
-    /// The next bytes of the original.
-    async fn read(&self, offset: u64) -> Result<Vec<u8>, Failure> {
-        let left = usize::try_from(self.meta.size - offset).unwrap_or(usize::MAX);
-        let read = Op::Read {
-            file: self.file.clone(),
-            offset,
-            len: left.min(READ_BYTES),
-        };
-        // Another engine may leave the bytes in the page cache.
-        let engine = self.worker.service().memory_engine;
-        match self.operate_in(engine, read).await? {
-            Done::Read(ready, now) if !ready.is_empty() && now.same_version(&self.meta) => {
-                let bytes = ready.into_bytes(self.worker.disk.budget())?;
-                // Idle work may wait for long: it must not hold a buffer of the disk.
-                Ok(bytes.to_vec())
+    /// Compresses the original to `out`, after the bytes in `pending`. Returns the size of the result.
+    async fn compress(
+        &self,
+        settings: Settings,
+        mut encoder: DroppedInPool<Encoder>,
+        mut pending: Vec<u8>,
+        out: &Arc<OpenFile>,
+    ) -> Result<u64, Failure> {
+        let ns_per_byte = settings.ns_per_byte();
+        let (mut offset, mut written) = (0, 0);
+        while offset < self.meta.size {
+            let bytes = self.read(&self.file, &self.meta, offset).await?;
+            offset += bytes.len() as u64;
+            for input in bytes.chunks(JOB_BYTES) {
+                let input = input.to_vec();
+                let pushed = self.compute(input.len(), ns_per_byte, move || {
+                    let value = encoder.value.as_mut().expect("only the end takes it");
+                    value.push(&input, &mut pending)?;
+                    Ok((encoder, pending))
+                });
+                (encoder, pending) = pushed.await?;
+                if pending.len() >= WRITE_BYTES {
+                    written += self.storage.append(out, mem::take(&mut pending)).await?;
+                }
             }
-            _ => Err(Failure::GivenUp),
         }
+        let finished = self.compute(JOB_BYTES, ns_per_byte, move || {
+            let encoder = encoder.value.take().expect("it is taken once");
+            encoder.finish(&mut pending)?;
+            Ok(pending)
+        });
+        written += self.storage.append(out, finished.await?).await?;
+        Ok(written)
     }
 
-    async fn append(&self, variant: &Arc<OpenFile>, bytes: Vec<u8>) -> io::Result<u64> {
-        let count = bytes.len() as u64;
-        let append = Change::Append {
-            file: variant.clone(),
-            bytes: Arc::new(bytes),
+    /// Copies the original to `out`. Returns its digest.
+    async fn copy(&self, out: &Arc<OpenFile>) -> Result<Digest, Failure> {
+        let mut hasher = Sha256::new();
+        let mut offset = 0;
+        while offset < self.meta.size {
+            let bytes = self.read(&self.file, &self.meta, offset).await?;
+            let bytes = self.hash(&mut hasher, bytes).await?;
+            offset += self.storage.append(out, bytes).await?;
+        }
+        Ok(Digest(hasher.finalize().into()))
+    }
+
+    /// The content of a dictionary, which must have `digest`: from another one, clients would make wrong content.
+    async fn dictionary(&self, stored: Stored, digest: Digest) -> Result<Vec<u8>, Failure> {
+        let index = &self.storage.store.index;
+        let file = match self.storage.open(stored.path()).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                index.remove(stored.name);
+                return Err(Failure::GivenUp);
+            }
+            opened => opened?,
         };
-        self.change(append).await.map(|_| count)
+        let meta = file.meta();
+        let (mut hasher, mut content) = (Sha256::new(), Vec::new());
+        while (content.len() as u64) < meta.size.min(DICTIONARY_BYTES_MAX) {
+            let bytes = self.read(&file, &meta, content.len() as u64).await?;
+            let bytes = self.hash(&mut hasher, bytes).await?;
+            content.extend_from_slice(&bytes);
+        }
+        if hasher.finalize()[..] == digest.0 {
+            return Ok(content);
+        }
+        index.remove(stored.name);
+        self.storage.remove(stored).await?;
+        Err(Failure::GivenUp)
+    }
+
+    async fn read(
+        &self,
+        file: &Arc<OpenFile>,
+        meta: &Meta,
+        offset: u64,
+    ) -> Result<Vec<u8>, Failure> {
+        let read = self.storage.read(file, meta, offset, READ_BYTES).await?;
+        read.ok_or(Failure::GivenUp)
+    }
+
+    /// Continues a digest with `bytes`. Returns them.
+    async fn hash(&self, hasher: &mut Sha256, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let mut continued = mem::take(hasher);
+        let hashed = self.compute(bytes.len(), DIGEST_NS_PER_BYTE, move || {
+            continued.update(&bytes);
+            Ok((continued, bytes))
+        });
+        let (continued, bytes) = hashed.await?;
+        *hasher = continued;
+        Ok(bytes)
     }
 
     /// Computes `work`, about so many bytes, when a processor is idle.
     async fn compute<T: Send + 'static>(
         &self,
         bytes: usize,
+        ns_per_byte: u32,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<T, Failure> {
-        let cost_ns = bytes as u64 * u64::from(self.settings.ns_per_byte());
-        let cost = Duration::from_nanos(cost_ns);
-        let compute = &self.worker.compute;
+        let cost = Duration::from_nanos(bytes as u64 * u64::from(ns_per_byte));
+        let compute = &self.storage.worker.compute;
         let computed = compute.run(Class::Idle, IDLE_STREAM, cost, work).await;
         match computed.map(|computed| computed.value) {
             Ok(Ok(value)) => Ok(value),
             _ => Err(Failure::GivenUp),
         }
-    }
-
-    async fn change(&self, change: Change) -> io::Result<Done> {
-        self.operate(Op::Change(change)).await
-    }
-
-    async fn operate(&self, op: Op) -> io::Result<Done> {
-        self.operate_in(None, op).await
-    }
-
-    async fn operate_in(&self, engine: Option<EngineId>, op: Op) -> io::Result<Done> {
-        let options = ReadOptions {
-            engine,
-            ..ReadOptions::default()
-        };
-        submit_when_free(&self.worker.disk, op, DiskClass::Later, options).await
     }
 }

@@ -4,13 +4,21 @@
 //! has another name, so an outdated variant is never found. The name appears when the content is on the disk, so a
 //! crash leaves no torn variant.
 //!
-//! Event loops look variants up in an immutable index, which is replaced when a variant comes or goes.
+//! Dictionaries are kept in the same way: the content of versions that clients may still have, from which later versions
+//! are told as a difference.
+//!
+//! Event loops look files up in an immutable index, which is replaced when a file comes or goes.
 
 pub mod candidates;
 mod find;
 mod index;
 mod make;
 mod name;
+mod storage;
 pub mod store;
+
+pub use self::make::{DICTIONARY_BYTES_MAX, Wanted};
+pub use self::name::{Name, Resource};
+
 #[cfg(test)]
 mod tests;

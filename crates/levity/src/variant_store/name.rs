@@ -1,60 +1,60 @@
-//! The names of variants.
+//! The names of the files in the store.
 
 use std::ffi::CString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use levity_disk::Meta;
+use levity_wire::dictionary::Digest;
 use levity_wire::encoding::Coding;
 
 /// Part of each name. To be changed with the settings of the encoders, so that older variants are not found.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Starts the cache keys of variants. The number of a location is never this one.
 const KEY_PREFIX: [u8; 8] = [0xff; 8];
 
-/// A name: 128 bits that depend on the version of the original and on the coding.
+/// The end of the file names of dictionaries.
+const DICTIONARY_SUFFIX: &str = "dict";
+
+/// 128 bits that depend on what a file was made from and on its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name(u128);
 
+/// A path of a site, whatever version of a file is there: 128 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Resource(u128);
+
+impl Resource {
+    /// The file at `path` beneath the folder `root`.
+    pub fn of(root: &[u8], path: &[u8]) -> Self {
+        Self(hash(&("resource", root, path)))
+    }
+}
+
 impl Name {
-    /// The name of a variant of the file with this metadata. The inode, and the change time that no program can set,
-    /// distinguish versions of the same size and modification time.
+    /// The name of a variant of the file with this metadata.
     pub fn of(original: &Meta, coding: Coding) -> Self {
-        let half = |seed: u32| {
-            let mut hasher = DefaultHasher::new();
-            (FORMAT, seed, coding.name()).hash(&mut hasher);
-            (original.device, original.inode, original.size).hash(&mut hasher);
-            (original.mtime_s, original.mtime_ns).hash(&mut hasher);
-            (original.ctime_s, original.ctime_ns).hash(&mut hasher);
-            u128::from(hasher.finish())
-        };
-        Self(half(0) << 64 | half(1))
+        Self(hash(&(coding.name(), version(original))))
+    }
+
+    /// The name of the difference of a file from `dictionary`.
+    pub fn of_delta(original: &Meta, coding: Coding, dictionary: Digest) -> Self {
+        Self(hash(&(coding.name(), version(original), dictionary)))
+    }
+
+    /// The name of the content of a file as a dictionary for later versions of `resource`.
+    pub fn of_dictionary(original: &Meta, resource: Resource) -> Self {
+        Self(hash(&(DICTIONARY_SUFFIX, version(original), resource)))
+    }
+
+    /// The other name of the same dictionary, which tells its content.
+    pub fn of_digest(resource: Resource, dictionary: Digest) -> Self {
+        Self(hash(&("digest", resource, dictionary)))
     }
 
     #[cfg(test)]
     pub fn for_test(number: u128) -> Self {
         Self(number)
-    }
-
-    /// The name in the folder: 32 hexadecimal digits, a dot, and the coding.
-    pub fn file_name(self, coding: Coding) -> String {
-        format!("{:032x}.{}", self.0, coding.name())
-    }
-
-    /// The same as a path.
-    pub fn path(self, coding: Coding) -> CString {
-        CString::new(self.file_name(coding)).expect("no zero byte in it")
-    }
-
-    /// The name and coding of a file in the folder; `None` if it is no variant.
-    pub fn parse(file_name: &str) -> Option<(Self, Coding)> {
-        let (digits, coding) = file_name.split_once('.')?;
-        let coding = Coding::ALL
-            .into_iter()
-            .find(|known| known.name() == coding)?;
-        let number = u128::from_str_radix(digits, 16).ok()?;
-        let name = Self(number);
-        (name.file_name(coding) == file_name).then_some((name, coding))
     }
 
     /// The key in the cache of files. An original may have several names, and so several media types.
@@ -63,14 +63,88 @@ impl Name {
     }
 }
 
+/// What distinguishes versions of a file: the inode, and the change time that no program can set, differ between
+/// versions of the same size and modification time.
+fn version(meta: &Meta) -> impl Hash {
+    (
+        (meta.device, meta.inode, meta.size),
+        (meta.mtime_s, meta.mtime_ns),
+        (meta.ctime_s, meta.ctime_ns),
+    )
+}
+
+fn hash(value: &impl Hash) -> u128 {
+    let half = |seed: u32| {
+        let mut hasher = DefaultHasher::new();
+        (FORMAT, seed, value).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
+}
+
+/// A file of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Its name.
+    pub name: Name,
+    /// What is in it.
+    pub kind: Kind,
+}
+
+/// What a file of the store has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Content in a coding.
+    Coded(Coding),
+    /// Content as it is, for differences of later versions from it. Here is its [`Name::of_digest`].
+    Dictionary(Name),
+}
+
+impl Stored {
+    /// The name in the folder: 32 hexadecimal digits, a dot, and the coding; for a dictionary both of its names.
+    pub fn file_name(self) -> String {
+        let Self { name, kind } = self;
+        match kind {
+            Kind::Coded(coding) => format!("{:032x}.{}", name.0, coding.name()),
+            Kind::Dictionary(digest) => {
+                format!("{:032x}-{:032x}.{DICTIONARY_SUFFIX}", name.0, digest.0)
+            }
+        }
+    }
+
+    /// The same as a path.
+    pub fn path(self) -> CString {
+        CString::new(self.file_name()).expect("no zero byte in it")
+    }
+
+    /// The file that is called `file_name` in the folder; `None` if it is not of the store.
+    pub fn parse(file_name: &str) -> Option<Self> {
+        let number = |digits| u128::from_str_radix(digits, 16).ok().map(Name);
+        let (digits, suffix) = file_name.split_once('.')?;
+        let (digits, kind) = match digits.split_once('-') {
+            Some((digits, digest)) => (digits, Kind::Dictionary(number(digest)?)),
+            None => {
+                let mut codings = Coding::ALL.into_iter().chain(Coding::WITH_DICTIONARY);
+                let coding = codings.find(|coding| coding.name() == suffix)?;
+                (digits, Kind::Coded(coding))
+            }
+        };
+        let name = number(digits)?;
+        let stored = Self { name, kind };
+        (stored.file_name() == file_name).then_some(stored)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use levity_disk::Kind;
+    use std::collections::HashSet;
+
+    use levity_disk::Kind as FileKind;
 
     use super::*;
 
     const META: Meta = Meta {
-        kind: Kind::Regular,
+        kind: FileKind::Regular,
         device: 1,
         inode: 2,
         size: 3,
@@ -107,13 +181,41 @@ mod tests {
     }
 
     #[test]
+    fn each_dictionary_has_names() {
+        let (resource, other) = (Resource::of(b"/a", b"b"), Resource::of(b"/a", b"c"));
+        assert_ne!(resource, Resource::of(b"/ab", b""));
+        let digests = [Digest([1; 32]), Digest([2; 32])];
+        let names = [
+            Name::of(&META, Coding::Dcz),
+            Name::of_delta(&META, Coding::Dcz, digests[0]),
+            Name::of_delta(&META, Coding::Dcz, digests[1]),
+            Name::of_delta(&META, Coding::Dcb, digests[0]),
+            Name::of_dictionary(&META, resource),
+            Name::of_dictionary(&META, other),
+            Name::of_digest(resource, digests[0]),
+            Name::of_digest(resource, digests[1]),
+            Name::of_digest(other, digests[0]),
+        ];
+        let distinct: HashSet<Name> = names.into_iter().collect();
+        assert_eq!(distinct.len(), names.len());
+    }
+
+    #[test]
     fn names_are_read_back_and_others_are_not() {
-        for coding in Coding::ALL {
-            let name = Name::of(&META, coding);
-            assert_eq!(Name::parse(&name.file_name(coding)), Some((name, coding)));
+        let codings = Coding::ALL.into_iter().chain(Coding::WITH_DICTIONARY);
+        for kind in codings
+            .map(Kind::Coded)
+            .chain([Kind::Dictionary(Name(u128::MAX))])
+        {
+            let stored = Stored {
+                name: Name::of(&META, Coding::Brotli),
+                kind,
+            };
+            assert_eq!(Stored::parse(&stored.file_name()), Some(stored));
         }
         let digits = "0123456789abcdef".repeat(2);
-        assert!(Name::parse(&format!("{digits}.br")).is_some());
+        assert!(Stored::parse(&format!("{digits}.br")).is_some());
+        assert!(Stored::parse(&format!("{digits}-{digits}.dict")).is_some());
         for other in [
             "",
             ".br",
@@ -122,11 +224,16 @@ mod tests {
             &format!("{digits}."),
             &format!("{digits}.txt"),
             &format!("{digits}.br.br"),
+            &format!("{digits}.dict"),
+            &format!("{digits}-{digits}.br"),
+            &format!("{digits}-{digits}-{digits}.dict"),
+            &format!("{digits}-.dict"),
+            &format!("-{digits}.dict"),
             &format!("0{digits}.br"),
             &format!("+{}.br", &digits[1..]),
             &format!("{}.br", digits.to_uppercase()),
         ] {
-            assert_eq!(Name::parse(other), None, "{other}");
+            assert_eq!(Stored::parse(other), None, "{other}");
         }
     }
 }

@@ -16,7 +16,8 @@ use mbrotli::{DecodeError, DecoderConfig, Decompressor};
 use tokio::time;
 
 use super::index::Index;
-use super::name::Name;
+use super::make::Wanted;
+use super::name::{Kind, Name, Resource, Stored};
 use super::store::VariantStore;
 use crate::cache::EntryVariants;
 use crate::disk_client::submit_when_free;
@@ -24,6 +25,13 @@ use crate::entry::{self, Content, Entry, Form};
 use crate::rig::Rig;
 
 const BYTES_MAX: u64 = 1 << 20;
+
+const VARIANT: Wanted = Wanted::Variant(Coding::Brotli);
+
+fn coded(name: Name, coding: Coding) -> Stored {
+    let kind = Kind::Coded(coding);
+    Stored { name, kind }
+}
 
 /// Requests that make a file popular.
 const REQUESTS: usize = 4;
@@ -72,11 +80,16 @@ async fn entry(rig: &Rig, name: &str) -> Entry {
 /// Requests the file often, and waits until `is_done`.
 async fn make(rig: &Rig, store: &Arc<VariantStore>, entry: &Entry, is_done: impl Fn() -> bool) {
     for _ in 0..REQUESTS {
-        store.requested(&rig.worker, entry, Coding::Brotli);
+        store.requested(&rig.worker, entry, VARIANT);
     }
     while !is_done() {
         time::sleep(Duration::from_millis(1)).await;
     }
+}
+
+/// Whether the only file is made. It is found before its name is durable: the task ends after that.
+fn is_made(store: &VariantStore) -> bool {
+    store.size().0 == 1 && super::store::lock(&store.making).is_empty()
 }
 
 /// A variant that was made before a crash is complete or is not there, and is there once it is found.
@@ -88,12 +101,10 @@ fn no_crash_leaves_a_torn_variant() {
     let recording = Recording::start(folder.path()).expect("a recording");
     let name = rig.run(async {
         let entry = entry(&rig, "page.html").await;
-        // A variant is found before its name is durable: the task ends after that.
-        let is_made = || store.size().0 == 1 && super::store::lock(&store.making).is_empty();
-        make(&rig, &store, &entry, is_made).await;
+        make(&rig, &store, &entry, || is_made(&store)).await;
         Name::of(&entry.meta, Coding::Brotli)
     });
-    let file_name = name.file_name(Coding::Brotli);
+    let file_name = coded(name, Coding::Brotli).file_name();
     let (mut states, steps) = (0, recording.steps());
     recording.each_crash(|step, files| {
         states += 1;
@@ -148,10 +159,12 @@ fn a_variant_that_was_overwritten_is_not_sent() {
     rig.run(async {
         let original = entry(&rig, "page.html").await;
         let name = Name::of(&original.meta, Coding::Brotli);
-        let path = folder.path().join(name.file_name(Coding::Brotli));
+        let path = folder.path().join(coded(name, Coding::Brotli).file_name());
         let kept = vec![b'1'; 100_000];
         let file = trusted(&rig, &store, &path, &kept).await;
-        store.index.add(name, Coding::Brotli, Some(file.meta.size));
+        store
+            .index
+            .add(coded(name, Coding::Brotli), Some(file.meta.size));
         let (key, variants) = (
             name.cache_key(b"text/html; charset=utf-8"),
             EntryVariants {
@@ -239,17 +252,69 @@ fn variants_that_were_used_last_stay() {
     let index = Index::read(folder.path(), 100).expect("a folder");
     let names = [1, 2, 3, 4].map(Name::for_test);
     for name in &names[..3] {
-        assert_eq!(index.add(*name, Coding::Gzip, Some(30)), []);
+        assert_eq!(index.add(coded(*name, Coding::Gzip), Some(30)), []);
     }
     assert_eq!(index.size(), (3, 90));
     index.age(&names[1..2]);
     assert!(index.touch(names[0]) && index.touch(names[2]));
-    let displaced = index.add(names[3], Coding::Zstd, Some(40));
-    assert_eq!(displaced, [(names[1], Coding::Gzip)]);
+    let displaced = index.add(coded(names[3], Coding::Zstd), Some(40));
+    assert_eq!(displaced, [coded(names[1], Coding::Gzip)]);
     assert_eq!(index.size(), (3, 100));
     assert!(!index.touch(names[1]) && !index.knows(names[1]));
     index.remove(names[3]);
     assert_eq!(index.size(), (2, 60));
+}
+
+#[test]
+fn a_dictionary_is_found_by_its_digest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let index = Index::read(folder.path(), 100).expect("a folder");
+    let [first, second, digest] = [1, 2, 3].map(Name::for_test);
+    let dictionary = |name| Stored {
+        name,
+        kind: Kind::Dictionary(digest),
+    };
+    assert_eq!(index.dictionary(digest), None);
+    index.add(dictionary(first), Some(60));
+    assert_eq!(index.dictionary(digest), Some(dictionary(first)));
+    // The same content in another version of the file.
+    index.age(&[first]);
+    assert_eq!(index.add(dictionary(second), Some(60)), [dictionary(first)]);
+    assert_eq!(index.dictionary(digest), Some(dictionary(second)));
+    index.remove(second);
+    assert_eq!(index.dictionary(digest), None);
+}
+
+#[test]
+fn no_crash_leaves_a_torn_dictionary() {
+    let rig = Rig::with_files("", &[("page.html", &text())]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let recording = Recording::start(folder.path()).expect("a recording");
+    let resource = Resource::of(b"/srv", b"page.html");
+    rig.run(async {
+        let entry = entry(&rig, "page.html").await;
+        for _ in 0..REQUESTS {
+            store.requested(&rig.worker, &entry, Wanted::Dictionary(resource));
+        }
+        while !is_made(&store) {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let (mut found, steps) = (0, recording.steps());
+    recording.each_crash(|step, files| {
+        let mut names = files.iter().filter_map(|(path, content)| {
+            let stored = Stored::parse(path.to_str()?)?;
+            matches!(stored.kind, Kind::Dictionary(_)).then_some(content)
+        });
+        if let Some(content) = names.next() {
+            found += 1;
+            assert!(content == text().as_bytes(), "after {step} changes");
+        } else {
+            assert!(step < steps);
+        }
+    });
+    assert!(found > 0);
 }
 
 #[test]
@@ -258,7 +323,7 @@ fn a_smaller_store_drops_the_oldest_at_the_start() {
     for number in 0..4 {
         let path = folder
             .path()
-            .join(Name::for_test(number).file_name(Coding::Gzip));
+            .join(coded(Name::for_test(number), Coding::Gzip).file_name());
         fs::write(&path, [0; 30]).expect("a file");
         let made = std::time::UNIX_EPOCH + Duration::from_secs(1000 + number as u64);
         let file = fs::File::options().write(true).open(&path).expect("it");

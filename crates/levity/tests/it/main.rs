@@ -15,6 +15,7 @@ mod clients;
 mod compress;
 mod conditional;
 mod config;
+mod dictionaries;
 mod docs;
 mod engines;
 mod fastcgi;

@@ -68,18 +68,17 @@ impl Compress {
             && !forbids_transform(fields)
     }
 
-    /// The coding in which a client prefers the file of `entry`; `None` for the file as it is.
-    pub fn coding_of_file(&self, request: &Request, entry: &Entry) -> Option<Coding> {
+    /// Whether the file of `entry` is compressed for clients that accept it.
+    pub fn applies_to_file(&self, entry: &Entry) -> bool {
         let content_type = || entry.fields.value("content-type").unwrap_or_default();
-        let may_be_coded = entry.coding.is_none()
+        entry.coding.is_none()
             && entry.strong
             && entry.meta.size >= self.bytes_min
-            && self.types.iter().any(|types| types.include(content_type()));
-        may_be_coded.then(|| self.coding(request))?
+            && self.types.iter().any(|types| types.include(content_type()))
     }
 
     /// The coding that the client of `request` prefers, if any.
-    fn coding(&self, request: &Request) -> Option<Coding> {
+    pub fn coding(&self, request: &Request) -> Option<Coding> {
         self.choices(request).first().copied()
     }
 
@@ -139,15 +138,15 @@ impl Compress {
 /// The level without a configured one: the ratio of the next one costs half as much time again.
 fn default_level(coding: Coding) -> u8 {
     match coding {
-        Coding::Zstd => 3,
-        Coding::Brotli | Coding::Gzip => 4,
+        Coding::Zstd | Coding::Dcz => 3,
+        Coding::Brotli | Coding::Dcb | Coding::Gzip => 4,
     }
 }
 
 /// The level while there is much to do. Level 1 of gzip saves little time, and compresses a third less.
 fn fast_level(coding: Coding) -> u8 {
     match coding {
-        Coding::Zstd | Coding::Brotli => 1,
+        Coding::Zstd | Coding::Dcz | Coding::Brotli | Coding::Dcb => 1,
         Coding::Gzip => 2,
     }
 }
@@ -195,7 +194,10 @@ impl Compress {
             return;
         }
         fields.edit("etag", |etag| {
-            self.choices(request).into_iter().find_map(|coding| {
+            let codings = self.choices(request).into_iter();
+            // The filter for conditions has let those through whose coding the client accepts.
+            let mut codings = codings.chain(Coding::WITH_DICTIONARY);
+            codings.find_map(|coding| {
                 let coded = coded_etag::coded(etag, coding)?;
                 condition::lists(&request.coded_etags, &coded).then_some(coded)
             })

@@ -19,6 +19,7 @@ fn encoded(coding: Coding, content: &[u8]) -> Vec<u8> {
             out = encoder.compress(content).expect("memory");
         }
         Coding::Zstd => out = zstd::encode_all(content, 3).expect("memory"),
+        Coding::Dcz | Coding::Dcb => unreachable!("not one of all"),
     }
     out
 }
@@ -124,6 +125,7 @@ fn what_is_flushed_is_decoded_at_once() {
                 encoder.flush().expect("memory");
                 encoder.get_ref().len()
             }
+            Coding::Dcz | Coding::Dcb => unreachable!("not one of all"),
             Coding::Zstd => {
                 let encoder = zstd::stream::write::Encoder::new(&mut written, 3);
                 let mut encoder = encoder.expect("memory");

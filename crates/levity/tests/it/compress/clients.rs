@@ -96,7 +96,8 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/decoders")
 }
 
-fn send_page(conn: &mut Conn, name: &str) {
+/// Answers with a page of `apps/decoders`.
+pub fn send_page(conn: &mut Conn, name: &str) {
     let page = fs::read(sources().join(name)).expect("a page");
     let length = page.len();
     let head =

@@ -3,7 +3,7 @@
 mod apache;
 mod backends;
 mod bounds;
-mod clients;
+pub mod clients;
 mod conditions;
 mod files;
 mod wordpress;
