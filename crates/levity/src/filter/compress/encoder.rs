@@ -255,8 +255,8 @@ fn brotli_window_log(settings: Settings) -> u8 {
         // A client may keep a stream open for hours. With larger windows than 64 KiB, levels 5 to 9 use other tables:
         // level 9 takes 55 MiB, to compress JSON by 2 % more.
         _ => match settings.level {
-            ..=4 => 17,
-            ..=9 => 16,
+            0..=4 => 17,
+            5..=9 => 16,
             _ => 18,
         },
     }
