@@ -2,7 +2,7 @@
 //! are compiled.
 
 pub mod compress;
-mod decode;
+pub mod decode;
 mod directives;
 pub mod header_rules;
 pub mod substitute;

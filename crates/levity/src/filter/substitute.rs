@@ -66,6 +66,15 @@ impl Substitute {
             types: types.to_vec(),
         }
     }
+
+    /// The filter of one body, which has `coding` and is decoded.
+    pub fn content(&self, coding: Option<Coding>) -> Box<dyn BodyFilter> {
+        Box::new(SubstituteBody {
+            coding,
+            decoder: None,
+            replacer: Replacer::new(self.texts.clone()),
+        })
+    }
 }
 
 impl Filter for Substitute {
@@ -99,11 +108,7 @@ impl Filter for Substitute {
             fields.remove(name);
         }
         fields.edit("etag", |etag| Some(weakened(etag)));
-        Some(Box::new(SubstituteBody {
-            coding,
-            decoder: None,
-            replacer: Replacer::new(self.texts.clone()),
-        }))
+        Some(self.content(coding))
     }
 }
 
