@@ -27,10 +27,9 @@ type WithBytes = (Rc<EntryRef>, Option<(u64, Ready)>);
 /// How a response can use dictionaries.
 struct Dictionaries {
     resource: Resource,
-    /// The coding that the client prefers.
-    coding: Coding,
-    /// The dictionary that the client has.
-    available: Option<Digest>,
+    /// The dictionary that the client has, and the coding that it prefers. A browser accepts such codings only in a request
+    /// for which it has a dictionary.
+    available: Option<(Digest, Coding)>,
 }
 
 impl Handling<'_> {
@@ -53,7 +52,7 @@ impl Handling<'_> {
                 request,
                 variants,
                 &cached.entry,
-                dictionaries,
+                &dictionaries,
                 &mut response,
             );
         }
@@ -79,9 +78,8 @@ impl Handling<'_> {
             return None;
         }
         if let Some(dictionaries) = dictionaries
-            && let Some(digest) = dictionaries.available
+            && let Some((digest, coding)) = dictionaries.available
         {
-            let coding = dictionaries.coding;
             let name = Name::of_delta(&original.meta, coding, digest);
             let delta = self.find(request, variants, original, coding, name).await;
             if delta.is_some() {
@@ -134,10 +132,10 @@ impl Handling<'_> {
         request: &Request,
         variants: &FileVariants,
         original: &Entry,
-        dictionaries: Dictionaries,
+        dictionaries: &Dictionaries,
         response: &mut Response,
     ) {
-        let Dictionaries { resource, .. } = dictionaries;
+        let resource = dictionaries.resource;
         if !matches!(response.status, 200 | 304) {
             return;
         }
@@ -157,7 +155,7 @@ impl Handling<'_> {
     }
 }
 
-/// `None` where dictionaries are off, the client knows none, or the file is not compressed or too large.
+/// `None` where dictionaries are off, and for a file that is not compressed or too large.
 fn dictionaries(
     request: &Request,
     files: &Files,
@@ -171,16 +169,19 @@ fn dictionaries(
     if !may_use {
         return None;
     }
-    let accepted = Accepted::parse(request.headers_named("accept-encoding"));
-    let coding = *accepted.choices(offered).first()?;
     let root = files.root.last();
     let root = root.named().as_os_str().as_encoded_bytes();
-    let available = request.header("available-dictionary");
     Some(Dictionaries {
         resource: Resource::of(root, files.beneath(&request.path)),
-        coding,
-        available: available.and_then(dictionary::available),
+        available: available(request, offered),
     })
+}
+
+fn available(request: &Request, offered: &[Coding]) -> Option<(Digest, Coding)> {
+    let digest = dictionary::available(request.header("available-dictionary")?)?;
+    let accepted = Accepted::parse(request.headers_named("accept-encoding"));
+    let coding = *accepted.choices(offered).first()?;
+    Some((digest, coding))
 }
 
 /// Whether a range is meant to be one of `variant`: only if the client names it. Without If-Range it may be the
