@@ -136,7 +136,7 @@ impl Row {
                 compression.name()
             )),
             Program::Nginx => nginx(compression),
-            Program::Lighttpd => Some(lighttpd(compression)),
+            Program::Lighttpd => lighttpd(compression),
             Program::Caddy => caddy(compression),
             Program::Haproxy => None,
         }
@@ -155,8 +155,12 @@ fn nginx(compression: Compression) -> Option<String> {
     ))
 }
 
-/// It compresses only what it has as a whole, and so must wait for the end of an application's response.
-fn lighttpd(compression: Compression) -> String {
+/// It compresses only what it has as a whole, and so must wait for the end of an application's response. Levels 0 and 1 of
+/// br crash it: it ends a stream with a null pointer, which the library reads there.
+fn lighttpd(compression: Compression) -> Option<String> {
+    if compression.coding == Coding::Br && compression.level.is_some_and(|level| level <= 1) {
+        return None;
+    }
     let level = |parameter: &str| {
         let level = compression.level;
         level.map_or(String::new(), |level| {
@@ -174,12 +178,12 @@ fn lighttpd(compression: Compression) -> String {
         Coding::Zstd => level("ZSTD_c_compressionLevel"),
     };
     let types = TYPES.map(|name| format!("\"{name}\"")).join(", ");
-    format!(
+    Some(format!(
         "server.modules += ( \"mod_deflate\" )\nserver.stream-response-body := 0\n\
          deflate.allowed-encodings = ( \"{coding}\" )\ndeflate.mimetypes = ( {types} )\n\
          deflate.min-compress-size = {LENGTH_MIN}\n{level}",
         coding = compression.coding.word(),
-    )
+    ))
 }
 
 /// The level of zstd cannot be chosen in the version of Debian.

@@ -59,8 +59,9 @@ limits! {
     /// Part of a request body that is kept in memory where `buffer_requests` is on; the rest goes to a file in
     /// `disk.spool`.
     body_memory: usize = count(Size, "64KiB", "0B".."1GiB"),
-    /// Memory of all encoders that compress a response at present: 320 KiB to 3 MiB each, and 12 MiB at levels 10
-    /// and 11 of br. Responses beyond it are compressed less, then sent without compression.
+    /// Memory of all encoders that are in the middle of a response: 320 KiB to 3 MiB each, and 12 MiB at levels 10
+    /// and 11 of br. Responses beyond it are compressed less, then sent without compression. Those of up to 64 KiB are
+    /// compressed at once, and do not count.
     compression_memory: usize = count(Size, "64MiB", "0B".."1TiB"),
     /// Open client connections of the process. `"auto"` is what `RLIMIT_NOFILE` leaves after the files that the
     /// server itself keeps open.

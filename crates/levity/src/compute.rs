@@ -104,23 +104,26 @@ impl Compute {
         let _ = self.pool.submit(Class::Response, job);
     }
 
-    /// Reserves memory for an encoder, up to the maximum for all of them; `None` beyond.
-    /// One that `may_stay` for hours, as that of an event stream, gets no more than half of the memory: otherwise idle
-    /// streams would keep all other responses from compression.
+    /// Reserves memory for an encoder that is kept `for_time`, up to the maximum for all of them; `None` beyond.
     pub fn reserve_encoder(
         self: &Arc<Self>,
         bytes: usize,
-        may_stay: bool,
+        for_time: Kept,
     ) -> Option<EncoderMemory> {
         let bytes_max = self.encoder_bytes_max.load(Ordering::Relaxed);
-        let bytes_max = if may_stay { bytes_max / 2 } else { bytes_max };
-        let more = |used: usize| used.checked_add(bytes).filter(|&used| used <= bytes_max);
-        let reserved = self
+        let (reserved, bytes_max) = match for_time {
+            Kept::Job if bytes > bytes_max => return None,
+            Kept::Job => (0, usize::MAX),
+            Kept::Body => (bytes, bytes_max),
+            Kept::Stream => (bytes, bytes_max / 2),
+        };
+        let more = |used: usize| used.checked_add(reserved).filter(|&used| used <= bytes_max);
+        let updated = self
             .encoder_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        reserved.ok().map(|_| EncoderMemory {
+        updated.ok().map(|_| EncoderMemory {
             compute: self.clone(),
-            bytes,
+            bytes: reserved,
         })
     }
 
@@ -140,6 +143,18 @@ impl Compute {
 fn retry_interval(queued: Duration) -> Duration {
     let [min, max] = RETRY_INTERVAL;
     (queued / RETRY_DIVISOR).clamp(min, max)
+}
+
+/// How long an encoder has its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// For one job. As many encoders as threads exist at a time, so none of the memory is reserved.
+    Job,
+    /// Until the end of a body, which waits for the client and the source between jobs.
+    Body,
+    /// Perhaps for hours, as for an event stream. Such encoders get no more than half of the memory: otherwise idle
+    /// streams would keep all other responses from compression.
+    Stream,
 }
 
 /// Memory reserved for an encoder, until it is dropped.
@@ -305,18 +320,22 @@ mod tests {
             let figures = compute.figures();
             (figures.encoder_bytes, figures.encoder_bytes_max)
         };
-        let first = compute.reserve_encoder(60, false).expect("memory");
-        assert!(compute.reserve_encoder(41, false).is_none());
-        let second = compute.reserve_encoder(40, false).expect("memory");
+        let first = compute.reserve_encoder(60, Kept::Body).expect("memory");
+        assert!(compute.reserve_encoder(41, Kept::Body).is_none());
+        let second = compute.reserve_encoder(40, Kept::Body).expect("memory");
+        assert_eq!(bytes(), (100, 100));
+        // For a moment each thread has one, however many responses wait for it.
+        assert!(compute.reserve_encoder(100, Kept::Job).is_some());
+        assert!(compute.reserve_encoder(101, Kept::Job).is_none());
         assert_eq!(bytes(), (100, 100));
         compute.set_encoder_bytes_max(50);
         drop(second);
         assert_eq!(bytes(), (60, 50));
-        assert!(compute.reserve_encoder(0, false).is_none());
+        assert!(compute.reserve_encoder(0, Kept::Body).is_none());
         drop(first);
-        assert!(compute.reserve_encoder(50, false).is_some());
-        assert!(compute.reserve_encoder(26, true).is_none());
-        assert!(compute.reserve_encoder(25, true).is_some());
+        assert!(compute.reserve_encoder(50, Kept::Body).is_some());
+        assert!(compute.reserve_encoder(26, Kept::Stream).is_none());
+        assert!(compute.reserve_encoder(25, Kept::Stream).is_some());
         assert_eq!(bytes(), (0, 50));
     }
 }

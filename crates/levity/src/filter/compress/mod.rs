@@ -13,7 +13,7 @@ use levity_wire::{coded_etag, condition};
 
 pub use self::encoder::{Encoder, Settings};
 use super::directives::{elements, forbids_transform};
-use crate::compute::{Compute, EncoderMemory};
+use crate::compute::{Compute, EncoderMemory, Kept};
 use crate::entry::{Entry, VARY};
 use crate::http::fields::Fields;
 use crate::http::filter::{BodyFilter, Filter, FilterError, FilteredHead, JOB_BYTES};
@@ -118,10 +118,14 @@ impl Compress {
         usual: Settings,
         fast: Settings,
     ) -> Result<(Settings, EncoderMemory), Compression> {
+        let kept = match usual.length {
+            None => Kept::Stream,
+            Some(length) if length <= JOB_BYTES as u64 => Kept::Job,
+            Some(_) => Kept::Body,
+        };
         let reserve = |settings: Settings| {
-            let memory = self
-                .compute
-                .reserve_encoder(settings.memory_bytes(), settings.length.is_none())?;
+            let bytes = settings.memory_bytes();
+            let memory = self.compute.reserve_encoder(bytes, kept)?;
             Some((settings, memory))
         };
         let wait = self.compute.pool.wait_estimate(Class::Response);

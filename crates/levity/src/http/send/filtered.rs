@@ -1,6 +1,7 @@
 //! Sends a body through filters, which run in the pool of threads that compute.
 
 use std::future::poll_fn;
+use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -30,16 +31,37 @@ struct Filters {
     compute: Arc<Compute>,
     /// The maximum of bytes that one job filters.
     job_bytes: usize,
+    /// The input so far of a body that is short enough for one job: its filters then hold no memory while a backend or
+    /// a client is slow. `None` for other bodies.
+    gathered: Option<Vec<u8>>,
 }
 
 impl Filters {
-    fn new(list: Vec<Box<dyn BodyFilter>>, compute: &Arc<Compute>) -> Self {
+    /// Filters for a body of `length` bytes, if that is known.
+    fn new(list: Vec<Box<dyn BodyFilter>>, length: Option<u64>, compute: &Arc<Compute>) -> Self {
         let job_bytes = list.iter().map(|filter| filter.job_bytes()).min();
+        let job_bytes = job_bytes.unwrap_or(JOB_BYTES);
+        let is_one_job = length.is_some_and(|length| length <= job_bytes as u64);
         Self {
-            job_bytes: job_bytes.unwrap_or(JOB_BYTES),
+            job_bytes,
+            gathered: is_one_job.then(Vec::new),
             list: DroppedInPool::new(Some(list), compute),
             compute: compute.clone(),
         }
+    }
+
+    /// The input to filter now: `input`, or all that was gathered and `input`. `None` if more is to be gathered.
+    fn gather(&mut self, input: Vec<u8>, then: Then) -> Option<Vec<u8>> {
+        let Some(gathered) = &mut self.gathered else {
+            return Some(input);
+        };
+        // Most such bodies come at once.
+        if gathered.is_empty() {
+            *gathered = input;
+        } else {
+            gathered.extend_from_slice(&input);
+        }
+        (then == Then::Finish).then(|| mem::take(gathered))
     }
 }
 
@@ -62,7 +84,8 @@ impl<S: ResponseSink> Sender<'_, S> {
         filters: Vec<Box<dyn BodyFilter>>,
         disk: &mut DiskClient<'_>,
     ) -> Result<(), SendError> {
-        let filters = &mut Filters::new(filters, &self.sink.worker().compute);
+        let compute = &self.sink.worker().compute;
+        let filters = &mut Filters::new(filters, body.length(), compute);
         let mut trailers = Trailers::default();
         match body {
             Body::Text(text) => self.filter_bytes(filters, text, disk.trace).await?,
@@ -306,6 +329,9 @@ impl<S: ResponseSink> Sender<'_, S> {
         then: Then,
         trace: &mut Trace,
     ) -> Result<Vec<u8>, SendError> {
+        let Some(input) = filters.gather(input, then) else {
+            return Ok(Vec::new());
+        };
         let list = filters.list.value.take().unwrap_or_default();
         let ns_per_byte: u32 = list.iter().map(|filter| filter.ns_per_byte()).sum();
         let cost_ns = input.len() as u64 * u64::from(ns_per_byte);
@@ -388,7 +414,6 @@ impl FilterJob {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::mem;
     use std::rc::Rc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
@@ -569,9 +594,20 @@ mod tests {
     #[test]
     fn a_stream_is_flushed_with_each_piece() {
         let pieces = ["one\ntw", "o", "\nthree"];
-        let received = filtered(stream(&pieces), REQUEST, 4096);
+        let received = filtered(stream(&pieces, None), REQUEST, 4096);
         let end = "\r\n\r\n6\r\nONE\nTW\r\n1\r\nO\r\n6\r\n\nTHREE\r\n0\r\n\r\n";
         assert!(received.ends_with(end), "{received}");
+    }
+
+    #[test]
+    fn a_short_body_is_one_job() {
+        let pieces = ["one\ntw", "o", "\nthree"];
+        let received = filtered(stream(&pieces, Some(13)), REQUEST, 4096);
+        let end = "\r\n\r\nd\r\nONE\nTWO\nTHREE\r\n0\r\n\r\n";
+        assert!(received.ends_with(end), "{received}");
+        let long = JOB_BYTES as u64 + 1;
+        let received = filtered(stream(&pieces, Some(long)), REQUEST, 4096);
+        assert!(received.contains("\r\n1\r\nO\r\n"), "{received}");
     }
 
     #[test]
@@ -584,10 +620,15 @@ mod tests {
     #[test]
     fn a_body_that_a_filter_refuses_is_replaced_or_cut_short() {
         let filters = || vec![Box::new(NoDigits) as _];
-        let (end, received) = sent(stream(&["2", "two"]), filters(), REQUEST, 4096);
+        let (end, received) = sent(stream(&["2", "two"], None), filters(), REQUEST, 4096);
         assert!(matches!(end, End::Error));
         assert_eq!(received, "");
-        let (end, received) = sent(stream(&["one", "2", "three"]), filters(), REQUEST, 4096);
+        let (end, received) = sent(
+            stream(&["one", "2", "three"], None),
+            filters(),
+            REQUEST,
+            4096,
+        );
         assert!(matches!(end, End::Error));
         assert!(received.ends_with("\r\n\r\n3\r\none\r\n"), "{received}");
     }
@@ -717,10 +758,10 @@ mod tests {
         release.send(()).expect("it is still in the pool");
     }
 
-    fn stream(pieces: &[&str]) -> Body {
+    fn stream(pieces: &[&str], length: Option<u64>) -> Body {
         Body::Stream {
             stream: Box::new(Pieces::new(pieces)),
-            length: Some(14),
+            length,
         }
     }
 
