@@ -74,7 +74,7 @@ fn compresses(pieces: &[Piece], settings: Settings) {
         assert!(!piece.is_flushed || decoded == content, "{settings:?}");
     }
     let mut out = Vec::new();
-    encoder.finish(&mut out).expect("no defect");
+    encoder.finish(&[], &mut out).expect("no defect");
     assert!(decode(&out, &mut decoded), "{settings:?} is incomplete");
     assert!(decoded == content, "{settings:?}");
 }
@@ -111,7 +111,7 @@ fn replaces(pieces: &[Piece]) {
             body.flush(&mut out).expect("a flush");
         }
     }
-    body.finish(&mut out).expect("the end");
+    body.finish(&[], &mut out).expect("the end");
     assert!(out == replaced(&content));
 }
 

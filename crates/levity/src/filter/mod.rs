@@ -76,7 +76,7 @@ mod tests {
             Ok(())
         }
 
-        fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
+        fn finish(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<(), FilterError> {
             Ok(())
         }
 

@@ -166,7 +166,8 @@ impl BodyFilter for SubstituteBody {
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), FilterError> {
+    fn finish(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
+        self.push(input, out)?;
         if let Some(decoder) = &self.decoder {
             decoder.finish()?;
         }

@@ -56,11 +56,11 @@ pub trait BodyFilter: fmt::Debug + Send {
     /// As for `push`.
     fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), FilterError>;
 
-    /// Appends the rest to `out`. No more input follows.
+    /// Consumes `input`, the last of the content, and appends the rest of the output to `out`.
     ///
     /// # Errors
     /// As for `push`; also when the content is incomplete.
-    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), FilterError>;
+    fn finish(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError>;
 
     /// The processor time per byte of input in nanoseconds, estimated.
     fn ns_per_byte(&self) -> u32;

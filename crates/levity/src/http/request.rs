@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use levity_wire::coded_etag::{self, Deltas, Suffixes};
 use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::{self, EndToEnd, Framing, Limits, Reject, RequestHead, Target, write};
-use levity_wire::{coded_etag, path};
+use levity_wire::{dictionary, path};
 
 /// A request, with the bytes that it was parsed from. The worker recycles its memory.
 #[derive(Default)]
@@ -18,8 +19,7 @@ pub struct Request {
     pub has_encoded_slash: bool,
     /// The cache key: location and path. Empty until the request is routed.
     pub key: Vec<u8>,
-    /// The entity tags of If-None-Match before [`adapt_conditions`](Self::adapt_conditions) changed them; empty if
-    /// it has not.
+    /// The entity tags of If-None-Match that [`adapt_conditions`](Self::adapt_conditions) changed, as they were.
     pub coded_etags: Vec<u8>,
 }
 
@@ -38,19 +38,34 @@ impl Request {
         // A cache may ask for this client with the tags of what it keeps for others.
         let accepted = Accepted::parse(self.headers_named("accept-encoding"));
         let accepted = accepted.choices(codings);
+        let has_deltas = codings
+            .iter()
+            .any(|coding| Coding::WITH_DICTIONARY.contains(coding));
+        let any = if has_deltas {
+            Deltas::Any
+        } else {
+            Deltas::None
+        };
+        let deltas = match self.header("available-dictionary") {
+            // A browser names a dictionary, and accepts deltas, only while that is fresh. Without one it may still hold
+            // the content that it made from a delta.
+            None => any,
+            Some(value) if has_deltas => {
+                dictionary::available(value).map_or(Deltas::None, Deltas::From)
+            }
+            Some(_) => Deltas::None,
+        };
         let mut coded = Vec::new();
         let headers = &mut self.head.headers;
         headers.edit(&mut self.bytes, "if-none-match", |value| {
-            let before = value.to_vec();
-            let length = coded_etag::uncode(value, &accepted, false);
-            if length != before.len() {
-                coded.extend_from_slice(&before);
-                coded.push(b',');
-            }
-            length
+            let codings = &accepted;
+            let uncoded = coded_etag::uncode(value, Suffixes { codings, deltas }, false);
+            coded.extend(uncoded.coded);
+            uncoded.length
         });
         headers.edit(&mut self.bytes, "if-match", |value| {
-            coded_etag::uncode(value, codings, true)
+            let deltas = any;
+            coded_etag::uncode(value, Suffixes { codings, deltas }, true).length
         });
         if !accepted.is_empty() {
             headers.edit(&mut self.bytes, "if-range", without_date);

@@ -250,7 +250,7 @@ impl Variant {
         if unread > 0 {
             return Err(Failure::Changed);
         }
-        encoder.finish(&mut out).map_err(Failure::Defect)?;
+        encoder.finish(&[], &mut out).map_err(Failure::Defect)?;
         let written = pass_on(&mut out)?;
         Ok((written <= useful_bytes_max(length)).then_some(written))
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use levity_compute::Class;
 use levity_config::{CompressCoding, LocationOptions, MediaTypes};
 use levity_telemetry::stats::Compression;
+use levity_wire::coded_etag;
 use levity_wire::encoding::{Accepted, Coding};
-use levity_wire::{coded_etag, condition};
 
 pub use self::encoder::{Encoder, Settings};
 use super::directives::{elements, forbids_transform};
@@ -194,18 +194,11 @@ impl Compress {
             fields.remove("etag");
             fields.remove("accept-ranges");
         }
-        if request.coded_etags.is_empty() {
-            return;
+        if !request.coded_etags.is_empty() {
+            fields.edit("etag", |etag| {
+                coded_etag::restored(&request.coded_etags, etag)
+            });
         }
-        fields.edit("etag", |etag| {
-            let codings = self.choices(request).into_iter();
-            // The filter for conditions has let those through whose coding the client accepts.
-            let mut codings = codings.chain(Coding::WITH_DICTIONARY);
-            codings.find_map(|coding| {
-                let coded = coded_etag::coded(etag, coding)?;
-                condition::lists(&request.coded_etags, &coded).then_some(coded)
-            })
-        });
     }
 }
 
@@ -252,10 +245,10 @@ impl BodyFilter for Compressing {
         self.encoder()?.flush(out).map_err(defect)
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), FilterError> {
+    fn finish(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
         self.encoder()?;
         let encoder = self.encoder.take().expect("it exists");
-        let finished = encoder.finish(out).map_err(defect);
+        let finished = encoder.finish(input, out).map_err(defect);
         self.memory = None;
         finished
     }

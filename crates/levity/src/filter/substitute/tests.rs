@@ -26,7 +26,7 @@ fn replaced<'p>(pairs: &[(String, String)], pieces: impl Iterator<Item = &'p [u8
         body.push(piece, &mut out).expect("a short piece");
         body.flush(&mut out).expect("a flush");
     }
-    body.finish(&mut out).expect("the end");
+    body.finish(&[], &mut out).expect("the end");
     out
 }
 
@@ -75,7 +75,7 @@ fn check(pairs: &[(String, String)], text: &[u8]) {
             text[..=end].escape_ascii()
         );
     }
-    body.finish(&mut out).expect("the end");
+    body.finish(&[], &mut out).expect("the end");
     let whole = expected(pairs, text, true);
     assert_eq!(out, whole, "{pairs:?} in {}", text.escape_ascii());
     for cut in 0..=text.len() {
@@ -196,7 +196,7 @@ fn no_more_than_the_longest_text_is_held_back() {
         assert!(body.replacer.held.len() < long.len());
     }
     body.push(b"b", &mut out).expect("a byte");
-    body.finish(&mut out).expect("the end");
+    body.finish(&[], &mut out).expect("the end");
     let expected = format!("{}y", "x".repeat(text.len() - 1000));
     assert!(out == expected.as_bytes());
 }
@@ -241,7 +241,7 @@ fn coded_content_is_decoded_in_bounded_pieces() {
         body.push(piece, &mut out).expect("a bounded piece");
         bytes += out.len();
     }
-    body.finish(&mut Vec::new()).expect("a complete body");
+    body.finish(&[], &mut Vec::new()).expect("a complete body");
     assert_eq!(bytes, text.len());
 }
 

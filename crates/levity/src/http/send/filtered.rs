@@ -399,11 +399,13 @@ impl FilterJob {
         for filter in &mut self.filters {
             let input = filtered.as_ref().unwrap_or(&self.input);
             let mut out = Vec::new();
-            filter.push(input, &mut out)?;
             match self.then {
-                Then::More => {}
-                Then::Flush => filter.flush(&mut out)?,
-                Then::Finish => filter.finish(&mut out)?,
+                Then::More => filter.push(input, &mut out)?,
+                Then::Flush => {
+                    filter.push(input, &mut out)?;
+                    filter.flush(&mut out)?;
+                }
+                Then::Finish => filter.finish(input, &mut out)?,
             }
             filtered = Some(out);
         }
@@ -445,8 +447,8 @@ mod tests {
             Ok(())
         }
 
-        fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
-            Ok(())
+        fn finish(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
+            self.push(input, out)
         }
 
         fn ns_per_byte(&self) -> u32 {
@@ -471,7 +473,8 @@ mod tests {
             Ok(())
         }
 
-        fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), FilterError> {
+        fn finish(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
+            self.push(input, out)?;
             self.flush(out)
         }
 
@@ -497,8 +500,8 @@ mod tests {
             Ok(())
         }
 
-        fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
-            Ok(())
+        fn finish(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
+            self.push(input, out)
         }
 
         fn ns_per_byte(&self) -> u32 {
@@ -665,8 +668,8 @@ mod tests {
             Ok(())
         }
 
-        fn finish(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
-            Ok(())
+        fn finish(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
+            self.push(input, out)
         }
 
         fn ns_per_byte(&self) -> u32 {
