@@ -77,8 +77,9 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Folder for request bodies that do not fit into memory; see `limits.body_memory`.
         key("spool", PATH, Some("/var/tmp"));
         /// Folder in which compressed forms of popular files are kept, where `compress` is on: made at the highest
-        /// level while processors are idle. Without it, files are compressed anew for each client. It must exist and
-        /// belong to the server alone; only a restart changes it.
+        /// level while processors are idle. Without it, files are compressed anew for each client. With
+        /// `compress_dictionaries` it also has copies of them. It must exist and belong to the server alone; only a
+        /// restart changes it.
         key("variants", PATH, None);
         /// The size of all files in `variants`; those that were not used for the longest time give way.
         key("variants_bytes", Kind::Size("1MiB", "1024TiB"), Some("256MiB"));

@@ -11,7 +11,7 @@ use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
 use crate::section::Section;
-use crate::site::Around;
+use crate::site::References;
 use crate::upstream::read::Upstreams;
 use crate::{disk, limits, listen, log, recognise, site};
 
@@ -75,11 +75,11 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let root = Section::root(&reader, document.get_ref());
     let upstreams = Upstreams::read(&root);
     let config = config(&root);
-    let around = Around {
+    let references = References {
         upstreams: &upstreams,
         keeps_variants: config.disk.variants.is_some(),
     };
-    let sites = site::sites(&root, around);
+    let sites = site::sites(&root, references);
     upstreams.note_unused(&reader);
     let mut config = Config {
         sites,

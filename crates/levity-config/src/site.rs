@@ -17,13 +17,13 @@ use crate::upstream::read::Upstreams;
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
-pub(crate) struct Around<'a> {
+pub(crate) struct References<'a> {
     pub(crate) upstreams: &'a Upstreams,
     /// Whether `disk.variants` names a folder.
     pub(crate) keeps_variants: bool,
 }
 
-pub(crate) fn sites(root: &Section<'_>, around: Around<'_>) -> Vec<Site> {
+pub(crate) fn sites(root: &Section<'_>, references: References<'_>) -> Vec<Site> {
     let mut names = Names::default();
     let tables = root.children("site");
     if tables.is_empty() && !root.has("site") {
@@ -33,19 +33,19 @@ pub(crate) fn sites(root: &Section<'_>, around: Around<'_>) -> Vec<Site> {
     }
     tables
         .iter()
-        .map(|section| site(section, &mut names, around))
+        .map(|section| site(section, &mut names, references))
         .collect()
 }
 
-fn site(section: &Section<'_>, names: &mut Names, around: Around<'_>) -> Site {
-    let (proxying, reach) = proxying::read(section, around.upstreams, Reach::default());
+fn site(section: &Section<'_>, names: &mut Names, references: References<'_>) -> Site {
+    let (proxying, reach) = proxying::read(section, references.upstreams, Reach::default());
     if !reach.has_proxy && !section.has_misspelt("proxy") {
         section.require("root");
     }
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, &LocationOptions::default());
-    check_dictionaries(section, &options, around);
-    let routes = routes(section, around, reach, &options);
+    let routes = routes(section, references, reach, &options);
+    check_dictionaries(section, &options, references, !routes.is_empty());
     let of_files = routes.iter().filter(|route| has_files(route));
     proxying::note_unasked_files(section, reach, |key| match key {
         "root" => of_files.clone().any(|route| route.root.is_none()),
@@ -61,20 +61,31 @@ fn site(section: &Section<'_>, names: &mut Names, around: Around<'_>) -> Site {
     }
 }
 
-/// Reports a `compress_dictionaries` that could do nothing.
-fn check_dictionaries(section: &Section<'_>, options: &LocationOptions, around: Around<'_>) {
+/// Reports a `compress_dictionaries` that could do nothing; in a site with routes it may be meant `for_routes`.
+fn check_dictionaries(
+    section: &Section<'_>,
+    options: &LocationOptions,
+    references: References<'_>,
+    for_routes: bool,
+) {
     const KEY: &str = "compress_dictionaries";
     if !section.has(KEY) || !options.compress_dictionaries {
         return;
     }
-    let lacking = if !options.compress {
-        "`compress = true` here"
-    } else if !around.keeps_variants {
+    let mut codings = options.compress_codings.iter();
+    let has_coding = codings.any(|own| own.coding.with_dictionary().is_some());
+    let lacking = if !references.keeps_variants {
         "`variants`, a folder, in `[disk]`"
+    } else if !options.compress && !for_routes {
+        "`compress = true` here"
+    } else if !has_coding && !for_routes {
+        "`zstd` or `br` in `compress_codings`"
+    } else if !options.substitute.is_empty() && !for_routes {
+        "content that `substitute` does not change"
     } else {
         return;
     };
-    let help = format!("it needs {lacking}");
+    let help = format!("they need {lacking}");
     section.report(KEY, "there are no dictionaries", Some(help));
 }
 
@@ -124,14 +135,14 @@ fn hosts(section: &Section<'_>, names: &mut Names) -> Vec<String> {
 
 fn routes(
     site: &Section<'_>,
-    around: Around<'_>,
+    references: References<'_>,
     reach: Reach,
     options: &LocationOptions,
 ) -> Vec<Route> {
     let mut seen: Vec<(Pattern, usize)> = Vec::new();
     let mut routes = Vec::new();
     for section in site.children("route") {
-        let Some(route) = route(&section, around, reach, options) else {
+        let Some(route) = route(&section, references, reach, options) else {
             continue;
         };
         if let Some((earlier, line)) = seen.iter().find(|(earlier, _)| earlier.covers(&route.path))
@@ -161,7 +172,7 @@ fn has_files(route: &Route) -> bool {
 /// Reads every key even if the path is wrong, so that their problems are reported too.
 fn route(
     section: &Section<'_>,
-    around: Around<'_>,
+    references: References<'_>,
     above: Reach,
     of_site: &LocationOptions,
 ) -> Option<Route> {
@@ -169,11 +180,11 @@ fn route(
     let path = pattern(section);
     let strip_prefix = strip_prefix(section, path.as_ref());
     let root = section.folder("root");
-    let (proxying, reach) = proxying::read(section, around.upstreams, above);
+    let (proxying, reach) = proxying::read(section, references.upstreams, above);
     let internal = section.boolean_or_default("internal");
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, of_site);
-    check_dictionaries(section, &options, around);
+    check_dictionaries(section, &options, references, false);
     let headers = headers::of_responses(&section.child("headers"));
     let request_headers = headers::of_requests(&section.child("request_headers"));
     let rewrite = headers::rewrite(&section.child("rewrite"));

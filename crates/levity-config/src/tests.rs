@@ -253,6 +253,7 @@ listing = true
 index = []
 symlinks = \"follow\"
 server_timing = true
+compress_dictionaries = true
 [[site.route]]
 path = \"/static/*\"
 root = \"/srv/static\"
@@ -267,7 +268,7 @@ compress = true
 compress_codings = [\"br:5\"]
 compress_types = [\"text/*\"]
 compress_min_bytes = 0
-compress_dictionaries = true
+compress_dictionaries = false
 substitute = { \"b\" = \"\", \"A\" = \"1\" }
 substitute_types = [\"text/CSS\", \"text/*\"]
 headers = { set = { \"X-B\" = \"1\", \"X-A\" = \"2\" }, remove = [\"ETag\"] }
@@ -346,7 +347,7 @@ root = \"/srv/b\"
             }],
             compress_types: vec!["text/*".parse().unwrap()],
             compress_min_bytes: 0,
-            compress_dictionaries: true,
+            compress_dictionaries: false,
             substitute: vec![pair("b", ""), pair("A", "1")],
             substitute_types: ["text/CSS", "text/*"]
                 .map(|text| text.parse().unwrap())
@@ -368,6 +369,7 @@ root = \"/srv/b\"
     assert_eq!(first.routes, [expected]);
     assert_eq!(first.routes[0].path, Pattern::Prefix("/static/".to_owned()));
     assert!(first.options.server_timing && !second.options.server_timing);
+    assert!(first.options.compress_dictionaries && !second.options.compress_dictionaries);
     assert_eq!(second.root.as_deref(), Some(Path::new("/srv/b")));
 }
 

@@ -1,5 +1,4 @@
-//! Compression dictionaries: content that the client has, from which the content of a response is told as a difference
-//! (RFC 9842).
+//! Compression dictionaries: content that the client has, so that a response can be the delta from it (RFC 9842).
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 
@@ -20,10 +19,16 @@ pub fn available(value: &[u8]) -> Option<Digest> {
 /// The value of Use-As-Dictionary for the content at `path`, the path of the URL as sent: the client may use the content
 /// as dictionary for later responses of this path, with any query (RFC 9842, 2.1).
 ///
-/// `None` for a path that such a header cannot express: not in ASCII.
+/// The pattern is relative to the URL, because a proxy may have removed the start of its path. `None` for a path that such
+/// a header cannot express: not in ASCII.
 pub fn use_as(path: &[u8]) -> Option<Vec<u8>> {
+    let slash = path.iter().rposition(|&byte| byte == b'/');
+    let pattern = match slash {
+        Some(at) if at + 1 < path.len() => &path[at + 1..],
+        _ => path,
+    };
     let mut value = b"match=\"".to_vec();
-    for &byte in path {
+    for &byte in pattern {
         if !(b' '..=b'~').contains(&byte) {
             return None;
         }
@@ -80,12 +85,14 @@ mod tests {
     #[test]
     fn paths_are_patterns_that_match_only_themselves() {
         for (path, expected) in [
-            ("/app.js", r#"match="/app.js""#),
+            ("/app.js", r#"match="app.js""#),
+            ("/a/b/app.js", r#"match="app.js""#),
+            ("/a/", r#"match="/a/""#),
             ("/", r#"match="/""#),
-            ("/a%20b-c_d~!$&',;=@", r#"match="/a%20b-c_d~!$&',;=@""#),
-            ("/a*(b)", r#"match="/a\\*\\(b\\)""#),
-            ("/:x{1}+", r#"match="/\\:x\\{1\\}\\+""#),
-            ("/\"\\", r#"match="/\"\\\\""#),
+            ("/a%20b-c_d~!$&',;=@", r#"match="a%20b-c_d~!$&',;=@""#),
+            ("/a*(b)", r#"match="a\\*\\(b\\)""#),
+            ("/:x{1}+", r#"match="\\:x\\{1\\}\\+""#),
+            ("/\"\\", r#"match="\"\\\\""#),
         ] {
             let value = use_as(path.as_bytes()).expect("it is in ASCII");
             assert_eq!(String::from_utf8_lossy(&value), expected);

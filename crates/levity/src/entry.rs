@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use levity_disk::{Meta, OpenFile, Pages};
+use levity_wire::dictionary::Digest;
 use levity_wire::encoding::Coding;
 use levity_wire::{coded_etag, date, mime};
 
@@ -140,7 +141,29 @@ pub struct Form<'a> {
     /// The source of the ETag.
     pub etag: Etag,
     /// The original, for a variant that a store made later and gave another name.
-    pub original: Option<&'a Entry>,
+    pub original: Option<Original<'a>>,
+}
+
+/// The original of a variant in a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Original<'a> {
+    /// Its entry.
+    pub entry: &'a Entry,
+    /// The coding of the variant.
+    pub coding: Coding,
+    /// The dictionary, if the variant is a delta.
+    pub dictionary: Option<Digest>,
+}
+
+impl Original<'_> {
+    /// The ETag of the variant if it is a delta. It is weak, because the tag that the client sends with its next request,
+    /// without this dictionary, must come back to the original.
+    fn etag_of_delta(&self) -> Option<String> {
+        let etag = self.entry.etag.as_bytes();
+        let coded = coded_etag::of_delta(etag, self.coding, self.dictionary?);
+        let coded = coded.expect("an entry has a valid tag");
+        Some(String::from_utf8(coded).expect("the tag of an entry is text"))
+    }
 }
 
 /// The entry of a file that was just opened.
@@ -148,22 +171,19 @@ pub struct Form<'a> {
 /// `settled` means that the content is of one version, and was last written long enough ago that another
 /// write would have changed its times. Only then is the ETag strong.
 pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Entry {
-    let differs = form.original.filter(|_| is_difference(form.coding));
+    let of_delta = form.original.and_then(|original| original.etag_of_delta());
     // The tag of a variant is then that of the original, whatever version of an encoder made its bytes.
     let has_foreign_tag =
-        form.original.is_some() && (form.etag == Etag::MtimeSize || differs.is_some());
+        of_delta.is_some() || form.original.is_some() && form.etag == Etag::MtimeSize;
     let settled = settled && !has_foreign_tag;
-    let etag = match differs {
-        Some(original) => etag_of_difference(original, form.coding),
-        None => etag(&meta, form, settled),
-    };
+    let etag = of_delta.unwrap_or_else(|| etag(&meta, form, settled));
     let mut fields = Fields::default();
     let content_type = form
         .original
-        .and_then(|original| original.fields.value("content-type"));
+        .and_then(|original| original.entry.fields.value("content-type"));
     let content_type = content_type.unwrap_or_else(|| mime::of(form.name).as_bytes());
     fields.add("Content-Type", content_type);
-    let modified = modified(form.original.map_or(&meta, |original| &original.meta));
+    let modified = modified(form.original.map_or(&meta, |original| &original.entry.meta));
     if let Some(seconds) = modified {
         fields.add("Last-Modified", &date::format(seconds));
     }
@@ -186,18 +206,6 @@ pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Ent
     }
 }
 
-fn is_difference(coding: Option<Coding>) -> bool {
-    coding.is_some_and(|coding| Coding::WITH_DICTIONARY.contains(&coding))
-}
-
-/// The ETag of the difference of `original` from a dictionary: weak, because it is the same for all dictionaries. The
-/// client's next request names another one, and its copy is still current.
-fn etag_of_difference(original: &Entry, coding: Option<Coding>) -> String {
-    let coded = coding.and_then(|coding| coded_etag::coded(original.etag.as_bytes(), coding));
-    let coded = coded.expect("an entry has a valid tag");
-    String::from_utf8(coded).expect("the tag of an entry is text")
-}
-
 /// The ETag: modification time and size in hexadecimal, and by default a hash of what else distinguishes
 /// versions: the inode, which changes when a new file replaces the old one; the change time, which programs
 /// cannot set; and the device, because images of file systems repeat inodes and times. It is hashed so that
@@ -209,7 +217,7 @@ fn etag(meta: &Meta, form: Form<'_>, strong: bool) -> String {
     let weak = if strong { "" } else { "W/" };
     // Copies of a file on several servers have variants of their own, with other times.
     let original = form.original.filter(|_| form.etag == Etag::MtimeSize);
-    let meta = original.map_or(meta, |original| &original.meta);
+    let meta = original.map_or(meta, |original| &original.entry.meta);
     let time = i128::from(meta.mtime_s) * 1_000_000_000 + i128::from(meta.mtime_ns);
     let mut etag = format!("{weak}\"{time:x}-{:x}", meta.size);
     if form.etag == Etag::File {

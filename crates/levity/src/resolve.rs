@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Selection, Watched};
 use crate::codings::Codings;
 use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
-use crate::entry::{self, BODY_BYTES_MAX, Bytes, Content, Entry, Form};
+use crate::entry::{self, BODY_BYTES_MAX, Bytes, Content, Entry, Form, Original};
 use crate::http::request::Request;
 use crate::route::Files;
 use crate::worker::Worker;
@@ -106,15 +106,6 @@ pub async fn is_file(
         Err(error) if is_missing(&error) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// The original of a variant in a store.
-#[derive(Debug, Clone, Copy)]
-pub struct Original<'a> {
-    /// Its entry.
-    pub entry: &'a Entry,
-    /// The coding of the variant.
-    pub coding: Coding,
 }
 
 /// Finds the variant of `original` at `path` beneath `root`. The result is cached under `key`.
@@ -475,7 +466,7 @@ impl Search<'_> {
                 .map_or(coding, |original| Some(original.coding)),
             varies,
             etag: self.worker.service().config.server.etag,
-            original: self.original.map(|original| original.entry),
+            original: self.original,
         }
     }
 

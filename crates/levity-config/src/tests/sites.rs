@@ -153,26 +153,38 @@ fn dictionaries_need_compression_and_a_folder() {
     let on = format!("{SITE}compress = true\n{keys}");
     let site = parse(&format!("{on}{disk}")).unwrap().sites[0].clone();
     assert!(site.options.compress_dictionaries);
-    assert_problems(
-        &on,
-        &[
-            "4:25 `compress_dictionaries`: there are no dictionaries [it needs `variants`, a folder, in `[disk]`]",
-        ],
-    );
-    assert_problems(
-        &format!("{SITE}{keys}{disk}"),
-        &[
-            "3:25 `compress_dictionaries`: there are no dictionaries [it needs `compress = true` here]",
-        ],
-    );
+    let problem = |line, lacking| {
+        format!(
+            "{line}:25 `compress_dictionaries`: there are no dictionaries [they need {lacking}]"
+        )
+    };
+    for (text, line, lacking) in [
+        (on.clone(), 4, "`variants`, a folder, in `[disk]`"),
+        (format!("{SITE}{keys}{disk}"), 3, "`compress = true` here"),
+        (
+            format!("{on}compress_codings = [\"gzip\"]\n{disk}"),
+            4,
+            "`zstd` or `br` in `compress_codings`",
+        ),
+        (
+            format!("{on}substitute = {{ a = \"b\" }}\n{disk}"),
+            4,
+            "content that `substitute` does not change",
+        ),
+        (
+            format!("{SITE}[[site.route]]\npath = \"/a\"\n{keys}{disk}"),
+            5,
+            "`compress = true` here",
+        ),
+    ] {
+        assert_problems(&text, &[&problem(line, lacking)]);
+    }
+    // For the routes of a site.
+    let route = "[[site.route]]\npath = \"/a\"\ncompress = true\n";
+    let site = parse(&format!("{SITE}{keys}{route}{disk}")).unwrap().sites[0].clone();
+    assert!(site.routes[0].options.compress_dictionaries);
     let off = "[[site.route]]\npath = \"/a\"\ncompress = false\n";
     parse(&format!("{on}{off}{disk}")).unwrap();
-    assert_problems(
-        &format!("{on}{off}{keys}{disk}"),
-        &[
-            "8:25 `compress_dictionaries`: there are no dictionaries [it needs `compress = true` here]",
-        ],
-    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use levity_wire::coded_etag;
+use levity_wire::coded_etag::{self, Deltas, Suffixes};
 use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::forwarded::{self, Element, Node};
@@ -549,9 +549,14 @@ fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
 pub fn coded_etag(bytes: &[u8]) {
     let uncoded = |bytes: &[u8], strongly| {
         let mut value = bytes.to_vec();
-        let length = coded_etag::uncode(&mut value, &Coding::ALL, strongly);
-        assert!(length <= value.len());
-        value.truncate(length);
+        let suffixes = Suffixes {
+            codings: &Coding::ALL,
+            deltas: Deltas::Any,
+        };
+        let uncoded = coded_etag::uncode(&mut value, suffixes, strongly);
+        assert!(uncoded.length <= value.len());
+        assert!(uncoded.coded.len() <= bytes.len() + 1);
+        value.truncate(uncoded.length);
         value
     };
     let weakly = uncoded(bytes, false);

@@ -1,4 +1,4 @@
-//! Serves files in a form that a store keeps: compressed, or as the difference from what the client has.
+//! Serves files in a form that a store keeps: compressed, or as the delta from what the client has.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use levity_wire::http1::Method;
 
 use super::Handling;
 use crate::cache::EntryRef;
-use crate::entry::Entry;
+use crate::entry::{Entry, Original};
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::resolve::Found;
@@ -77,27 +77,54 @@ impl Handling<'_> {
         {
             return None;
         }
-        if let Some(dictionaries) = dictionaries
-            && let Some((digest, coding)) = dictionaries.available
-        {
-            let name = Name::of_delta(&original.meta, coding, digest);
-            let delta = self.find(request, variants, original, coding, name).await;
-            if delta.is_some() {
-                return delta;
+        let coding = variants.compress.coding(request);
+        let variant = match coding {
+            Some(coding) => {
+                let original = as_original(original, coding, None);
+                let name = Name::of(&original.entry.meta, coding);
+                self.find(request, variants, original, name).await
             }
-            let store = &variants.store;
-            if let Some(dictionary) = store.dictionary(dictionaries.resource, digest) {
-                let wanted = Wanted::Delta(coding, digest, dictionary);
-                self.want(request, variants, original, wanted);
-            }
+            None => None,
+        };
+        // What the client has goes before what it could get.
+        let is_current =
+            |(variant, _): &WithBytes| respond::file::is_current(request, &variant.entry);
+        if variant.as_ref().is_some_and(is_current) {
+            return variant;
         }
-        let coding = variants.compress.coding(request)?;
-        let name = Name::of(&original.meta, coding);
-        let variant = self.find(request, variants, original, coding, name).await;
+        if let Some(dictionaries) = dictionaries
+            && let Some(delta) = self.delta(request, variants, original, dictionaries).await
+        {
+            return Some(delta);
+        }
         if variant.is_none() {
-            self.want(request, variants, original, Wanted::Variant(coding));
+            self.want(request, variants, original, Wanted::Variant(coding?));
         }
         variant
+    }
+
+    /// The delta of `original` from the dictionary that the client has.
+    async fn delta(
+        &mut self,
+        request: &Request,
+        variants: &FileVariants,
+        original: &Entry,
+        dictionaries: &Dictionaries,
+    ) -> Option<WithBytes> {
+        let resource = dictionaries.resource;
+        let (digest, coding) = dictionaries.available?;
+        let dictionary = variants.store.dictionary(resource, digest);
+        let name = Name::of_delta(&original.meta, coding, digest);
+        let as_delta = as_original(original, coding, Some(digest));
+        let delta = self.find(request, variants, as_delta, name).await;
+        if let Some(dictionary) = dictionary
+            && delta.is_none()
+            && dictionary.name != Name::of_dictionary(&original.meta, resource)
+        {
+            let wanted = Wanted::Delta(coding, digest, dictionary);
+            self.want(request, variants, original, wanted);
+        }
+        delta
     }
 
     /// A file of the store, if it is there, and the request does not ask for a range of another one.
@@ -105,12 +132,11 @@ impl Handling<'_> {
         &mut self,
         request: &Request,
         variants: &FileVariants,
-        original: &Entry,
-        coding: Coding,
+        original: Original<'_>,
         name: Name,
     ) -> Option<WithBytes> {
         let store = &variants.store;
-        let found = store.find(self.worker, original, coding, name, &mut self.disk);
+        let found = store.find(self.worker, original, name, &mut self.disk);
         match Box::pin(found).await {
             Some(Found::File(variant, ready)) => {
                 is_wanted(request, &variant).then_some((variant, ready))
@@ -152,6 +178,14 @@ impl Handling<'_> {
         } else if let Some(value) = dictionary::use_as(request.raw_path()) {
             fields.add("Use-As-Dictionary", &value);
         }
+    }
+}
+
+fn as_original(entry: &Entry, coding: Coding, dictionary: Option<Digest>) -> Original<'_> {
+    Original {
+        entry,
+        coding,
+        dictionary,
     }
 }
 

@@ -3,38 +3,33 @@
 use std::io;
 
 use levity_wire::dictionary::Digest;
-use levity_wire::encoding::Coding;
 
 use super::name::{Kind, Name, Resource, Stored};
 use super::store::VariantStore;
 use crate::disk_client::DiskClient;
-use crate::entry::Entry;
-use crate::resolve::{self, Found, Original};
+use crate::entry::{Entry, Original};
+use crate::resolve::{self, Found};
 use crate::worker::Worker;
 
 impl VariantStore {
-    /// The content of `original` in `coding`, called `name`, with bytes that were read already and their offset. `None`
-    /// if there is none; one that has been removed from the folder is forgotten.
+    /// The variant called `name`, with bytes that were read already and their offset. `None` if there is none; one that
+    /// has been removed from the folder is forgotten.
     pub async fn find(
         &self,
         worker: &Worker,
-        original: &Entry,
-        coding: Coding,
+        original: Original<'_>,
         name: Name,
         disk: &mut DiskClient<'_>,
     ) -> Option<Found> {
         if !self.index.touch(name) {
             return None;
         }
-        let content_type = original.fields.value("content-type").unwrap_or_default();
-        let as_variant = Original {
-            entry: original,
-            coding,
-        };
-        let kind = Kind::Coded(coding);
+        let content_type = original.entry.fields.value("content-type");
+        let cache_key = name.cache_key(content_type.unwrap_or_default());
+        let kind = Kind::Coded(original.coding);
         let path = Stored { name, kind }.file_name();
-        let (path, cache_key) = (path.as_bytes(), name.cache_key(content_type));
-        let found = resolve::variant(worker, &self.root, &cache_key, path, as_variant, disk).await;
+        let path = path.as_bytes();
+        let found = resolve::variant(worker, &self.root, &cache_key, path, original, disk).await;
         match found {
             Ok(found @ Found::File(..)) => Some(found),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -38,6 +38,12 @@ struct File {
     used_s: AtomicU64,
 }
 
+impl File {
+    fn is_dictionary(&self) -> bool {
+        matches!(self.kind, Kind::Dictionary(_))
+    }
+}
+
 /// Added to the times of use: those before the start are smaller.
 const BEFORE_START: u64 = 1 << 40;
 
@@ -55,6 +61,13 @@ impl Files {
             && self.dictionaries.get(&digest) == Some(&name)
         {
             self.dictionaries.remove(&digest);
+            // Another version may have had the same content.
+            let has_digest =
+                |file: &File| matches!(file.kind, Kind::Dictionary(own) if own == digest);
+            let other = self.by_name.iter().find(|(_, file)| has_digest(file));
+            if let Some((&other, _)) = other {
+                self.dictionaries.insert(digest, other);
+            }
         }
         Some(file)
     }
@@ -62,6 +75,12 @@ impl Files {
     fn bytes(&self) -> u64 {
         let bytes = self.by_name.values().filter_map(|file| file.bytes);
         bytes.sum()
+    }
+
+    fn dictionary_bytes(&self) -> u64 {
+        let files = self.by_name.values();
+        let dictionaries = files.filter(|file| file.is_dictionary());
+        dictionaries.filter_map(|file| file.bytes).sum()
     }
 }
 
@@ -173,10 +192,15 @@ impl Index {
         }
     }
 
-    /// Takes files out until the rest is within the bounds. Returns those that exist.
+    /// Takes files out until the rest is within the bounds, of which dictionaries may fill a half: a copy takes more room
+    /// than what is compressed. Returns those that exist.
     fn displace(&self, files: &mut Files) -> Vec<Stored> {
         let mut bytes = files.bytes();
-        if bytes <= self.bytes_max && files.by_name.len() <= FILES_MAX {
+        let mut dictionary_bytes = files.dictionary_bytes();
+        let is_full =
+            |bytes, files: &Files| bytes > self.bytes_max || files.by_name.len() > FILES_MAX;
+        let has_too_many = |dictionary_bytes| dictionary_bytes > self.bytes_max / 2;
+        if !is_full(bytes, files) && !has_too_many(dictionary_bytes) {
             return Vec::new();
         }
         let used_s = |file: &File| file.used_s.load(Ordering::Relaxed);
@@ -186,15 +210,20 @@ impl Index {
         by_use.sort_unstable_by_key(|(used_s, _)| *used_s);
         let mut displaced = Vec::new();
         for (_, name) in by_use {
-            if bytes <= self.bytes_max && files.by_name.len() <= FILES_MAX {
-                break;
+            let is_dictionary = files.by_name[&name].is_dictionary();
+            if !is_full(bytes, files) && !(is_dictionary && has_too_many(dictionary_bytes)) {
+                continue;
             }
             let file = files.remove(name).expect("it was listed");
-            if let Some(freed) = file.bytes {
-                bytes -= freed;
-                let kind = file.kind;
-                displaced.push(Stored { name, kind });
+            let Some(freed) = file.bytes else {
+                continue;
+            };
+            bytes -= freed;
+            if is_dictionary {
+                dictionary_bytes -= freed;
             }
+            let kind = file.kind;
+            displaced.push(Stored { name, kind });
         }
         displaced
     }

@@ -5,7 +5,7 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use levity_compute::Class;
 use levity_disk::{Meta, OpenFile};
@@ -38,6 +38,17 @@ pub const DICTIONARY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Content in a coding is kept if it is at most this share of the original, in percent.
 const SIZE_PERCENT_MAX: u64 = 95;
+
+/// The maximum of bytes that are copied as dictionaries in [`COPY_TIME`]: a client that requests many files must not keep
+/// the disk busy.
+const COPY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// See [`COPY_BYTES_MAX`].
+const COPY_TIME: Duration = Duration::from_secs(60);
+
+/// A file that was modified later becomes no dictionary: it may be written anew all the time, and its versions would fill
+/// the store.
+const AGE_MIN: Duration = Duration::from_secs(60);
 
 /// The processor time for a digest, in nanoseconds per byte, without instructions for it.
 const DIGEST_NS_PER_BYTE: u32 = 5;
@@ -97,8 +108,10 @@ fn settings(coding: Coding, length: u64) -> Settings {
 enum Failure {
     /// The disk of the original or of the store.
     Disk(io::Error),
-    /// The original changed, or the encoder failed: nothing is to be done about it.
+    /// The original changed: nothing is to be done about it.
     GivenUp,
+    /// There is no encoder for these settings and this dictionary.
+    Encoder,
 }
 
 impl From<io::Error> for Failure {
@@ -128,7 +141,8 @@ impl VariantStore {
             && original.meta.size <= wanted.original_bytes_max(self)
             && !self.index.knows(name)
             && worker.candidates.borrow_mut().count(name, Instant::now())
-            && !self.is_paused();
+            && !self.is_paused()
+            && (!matches!(wanted, Wanted::Dictionary(_)) || self.may_copy(&original.meta));
         if !is_wanted {
             return;
         }
@@ -163,6 +177,23 @@ impl VariantStore {
         })
     }
 
+    /// Whether a file may be copied, which then counts as done.
+    fn may_copy(&self, original: &Meta) -> bool {
+        let seconds = u64::try_from(original.mtime_s).unwrap_or(0);
+        let modified = UNIX_EPOCH + Duration::from_secs(seconds);
+        let age = SystemTime::now().duration_since(modified);
+        let (since, bytes) = &mut *lock(&self.copied);
+        if since.elapsed() > COPY_TIME {
+            (*since, *bytes) = (Instant::now(), 0);
+        }
+        let may_copy =
+            age.is_ok_and(|age| age >= AGE_MIN) && *bytes + original.size <= COPY_BYTES_MAX;
+        if may_copy {
+            *bytes += original.size;
+        }
+        may_copy
+    }
+
     /// Whether a failure was too short ago.
     pub(super) fn is_paused(&self) -> bool {
         let until = Duration::from_millis(self.paused_until_ms.load(Ordering::Relaxed));
@@ -195,73 +226,89 @@ impl Task<'_> {
         let name = wanted.name(&self.meta);
         self.storage.check_space(self.meta.size).await?;
         let file = self.storage.create().await?;
-        let (kind, bytes) = match wanted {
+        let (kind, made) = match wanted {
             Wanted::Variant(coding) => {
-                let settings = settings(coding, self.meta.size);
-                let encoder = self.encoder(settings, Vec::new()).await?;
-                let bytes = self.compress(settings, encoder, Vec::new(), &file).await?;
-                (Kind::Coded(coding), bytes)
+                let compressed = self.compress(coding, None, &file);
+                (Kind::Coded(coding), compressed.await)
             }
             Wanted::Delta(coding, digest, dictionary) => {
-                let settings = settings(coding, self.meta.size);
-                let dictionary = self.dictionary(dictionary, digest).await?;
-                let encoder = self.encoder(settings, dictionary).await?;
-                let prefix = dictionary::prefix(coding, digest);
-                let bytes = self.compress(settings, encoder, prefix, &file).await?;
-                (Kind::Coded(coding), bytes)
+                let content = self.dictionary(dictionary, digest).await?;
+                let compressed = self.compress(coding, Some((digest, content)), &file);
+                (Kind::Coded(coding), compressed.await)
             }
             Wanted::Dictionary(resource) => {
                 let digest = self.copy(&file).await?;
                 let digest = Name::of_digest(resource, digest);
-                (Kind::Dictionary(digest), self.meta.size)
+                (Kind::Dictionary(digest), Ok(self.meta.size))
             }
         };
-        self.keep(file, Stored { name, kind }, bytes).await
+        let stored = Stored { name, kind };
+        match made {
+            // It would fail again.
+            Err(Failure::Encoder) => self.forget(stored).await,
+            made => self.keep(file, stored, made?).await,
+        }
+    }
+
+    /// Records that there is no use in making this file.
+    async fn forget(&self, stored: Stored) -> Result<(), Failure> {
+        let displaced = self.storage.store.index.add(stored, None);
+        self.remove(displaced).await.map_err(Failure::Disk)
+    }
+
+    async fn remove(&self, displaced: Vec<Stored>) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for stored in displaced {
+            outcome = self.storage.remove(stored).await.and(outcome);
+        }
+        outcome
     }
 
     /// Publishes `file` of so many bytes, if it is useful, and removes what has to give way.
     async fn keep(&self, file: Arc<OpenFile>, stored: Stored, bytes: u64) -> Result<(), Failure> {
         let is_useful = matches!(stored.kind, Kind::Dictionary(_))
             || bytes * 100 <= self.meta.size * SIZE_PERCENT_MAX;
-        if is_useful {
-            self.storage.publish(file, stored).await?;
+        if !is_useful {
+            return self.forget(stored).await;
         }
+        self.storage.publish(file, stored).await?;
         // From here on its file counts, whatever fails.
-        let index = &self.storage.store.index;
-        let displaced = index.add(stored, is_useful.then_some(bytes));
-        let mut outcome = match is_useful {
-            true => self.storage.sync_folder().await,
-            false => Ok(()),
-        };
-        for stored in displaced {
-            outcome = self.storage.remove(stored).await.and(outcome);
-        }
-        outcome.map_err(Failure::Disk)
+        let displaced = self.storage.store.index.add(stored, Some(bytes));
+        let synced = self.storage.sync_folder().await;
+        let removed = self.remove(displaced).await;
+        synced.and(removed).map_err(Failure::Disk)
     }
 
     /// An encoder that refers to `dictionary`, which may be empty.
     async fn encoder(
         &self,
         settings: Settings,
-        dictionary: Vec<u8>,
+        dictionary: DroppedInPool<Vec<u8>>,
     ) -> Result<DroppedInPool<Encoder>, Failure> {
         let compute = self.storage.worker.compute.clone();
-        let bytes = dictionary.len();
-        self.compute(bytes, settings.ns_per_byte(), move || {
+        let mut dictionary = dictionary;
+        let bytes = dictionary.value.as_ref().map_or(0, Vec::len);
+        let made = self.compute(bytes, settings.ns_per_byte(), move || {
+            let dictionary = dictionary.value.take().unwrap_or_default();
             let encoder = Encoder::with_dictionary(settings, dictionary)?;
             Ok(DroppedInPool::new(Some(encoder), &compute))
-        })
-        .await
+        });
+        made.await.map_err(|_| Failure::Encoder)
     }
 
-    /// Compresses the original to `out`, after the bytes in `pending`. Returns the size of the result.
+    /// Compresses the original to `out`. Returns the size of the result.
     async fn compress(
         &self,
-        settings: Settings,
-        mut encoder: DroppedInPool<Encoder>,
-        mut pending: Vec<u8>,
+        coding: Coding,
+        dictionary: Option<(Digest, DroppedInPool<Vec<u8>>)>,
         out: &Arc<OpenFile>,
     ) -> Result<u64, Failure> {
+        let settings = settings(coding, self.meta.size);
+        let (mut pending, dictionary) = match dictionary {
+            Some((digest, dictionary)) => (dictionary::prefix(coding, digest), dictionary),
+            None => (Vec::new(), self.no_bytes()),
+        };
+        let mut encoder = self.encoder(settings, dictionary).await?;
         let ns_per_byte = settings.ns_per_byte();
         let (mut offset, mut written) = (0, 0);
         while offset < self.meta.size {
@@ -282,7 +329,7 @@ impl Task<'_> {
         }
         let finished = self.compute(JOB_BYTES, ns_per_byte, move || {
             let encoder = encoder.value.take().expect("it is taken once");
-            encoder.finish(&mut pending)?;
+            encoder.finish(&[], &mut pending)?;
             Ok(pending)
         });
         written += self.storage.append(out, finished.await?).await?;
@@ -295,14 +342,23 @@ impl Task<'_> {
         let mut offset = 0;
         while offset < self.meta.size {
             let bytes = self.read(&self.file, &self.meta, offset).await?;
-            let bytes = self.hash(&mut hasher, bytes).await?;
+            let hashed = self.compute(bytes.len(), DIGEST_NS_PER_BYTE, move || {
+                hasher.update(&bytes);
+                Ok((hasher, bytes))
+            });
+            let bytes;
+            (hasher, bytes) = hashed.await?;
             offset += self.storage.append(out, bytes).await?;
         }
         Ok(Digest(hasher.finalize().into()))
     }
 
     /// The content of a dictionary, which must have `digest`: from another one, clients would make wrong content.
-    async fn dictionary(&self, stored: Stored, digest: Digest) -> Result<Vec<u8>, Failure> {
+    async fn dictionary(
+        &self,
+        stored: Stored,
+        digest: Digest,
+    ) -> Result<DroppedInPool<Vec<u8>>, Failure> {
         let index = &self.storage.store.index;
         let file = match self.storage.open(stored.path()).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -312,11 +368,20 @@ impl Task<'_> {
             opened => opened?,
         };
         let meta = file.meta();
-        let (mut hasher, mut content) = (Sha256::new(), Vec::new());
-        while (content.len() as u64) < meta.size.min(DICTIONARY_BYTES_MAX) {
-            let bytes = self.read(&file, &meta, content.len() as u64).await?;
-            let bytes = self.hash(&mut hasher, bytes).await?;
-            content.extend_from_slice(&bytes);
+        let bytes = meta.size.min(DICTIONARY_BYTES_MAX);
+        let (mut hasher, mut content) = (Sha256::new(), self.no_bytes());
+        let mut offset = 0;
+        while offset < bytes {
+            let piece = self.read(&file, &meta, offset).await?;
+            offset += piece.len() as u64;
+            let hashed = self.compute(piece.len(), DIGEST_NS_PER_BYTE, move || {
+                hasher.update(&piece);
+                let content_so_far = content.value.get_or_insert_default();
+                content_so_far.reserve_exact(bytes as usize - content_so_far.len());
+                content_so_far.extend_from_slice(&piece);
+                Ok((hasher, content))
+            });
+            (hasher, content) = hashed.await?;
         }
         if hasher.finalize()[..] == digest.0 {
             return Ok(content);
@@ -324,6 +389,10 @@ impl Task<'_> {
         index.remove(stored.name);
         self.storage.remove(stored).await?;
         Err(Failure::GivenUp)
+    }
+
+    fn no_bytes(&self) -> DroppedInPool<Vec<u8>> {
+        DroppedInPool::new(None, &self.storage.worker.compute)
     }
 
     async fn read(
@@ -334,18 +403,6 @@ impl Task<'_> {
     ) -> Result<Vec<u8>, Failure> {
         let read = self.storage.read(file, meta, offset, READ_BYTES).await?;
         read.ok_or(Failure::GivenUp)
-    }
-
-    /// Continues a digest with `bytes`. Returns them.
-    async fn hash(&self, hasher: &mut Sha256, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let mut continued = mem::take(hasher);
-        let hashed = self.compute(bytes.len(), DIGEST_NS_PER_BYTE, move || {
-            continued.update(&bytes);
-            Ok((continued, bytes))
-        });
-        let (continued, bytes) = hashed.await?;
-        *hasher = continued;
-        Ok(bytes)
     }
 
     /// Computes `work`, about so many bytes, when a processor is idle.

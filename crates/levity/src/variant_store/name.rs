@@ -1,14 +1,15 @@
 //! The names of the files in the store.
 
 use std::ffi::CString;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use levity_disk::Meta;
 use levity_wire::dictionary::Digest;
 use levity_wire::encoding::Coding;
+use sha2::{Digest as _, Sha256};
 
-/// Part of each name. To be changed with the settings of the encoders, so that older variants are not found.
-const FORMAT: u32 = 2;
+/// Part of the names of coded content. To be changed with the settings of the encoders, so that older variants are not
+/// found.
+const FORMAT: &[u8] = b"2";
 
 /// Starts the cache keys of variants. The number of a location is never this one.
 const KEY_PREFIX: [u8; 8] = [0xff; 8];
@@ -27,29 +28,33 @@ pub struct Resource(u128);
 impl Resource {
     /// The file at `path` beneath the folder `root`.
     pub fn of(root: &[u8], path: &[u8]) -> Self {
-        Self(hash(&("resource", root, path)))
+        Self(hash(&[b"resource", root, path]))
     }
 }
 
 impl Name {
     /// The name of a variant of the file with this metadata.
     pub fn of(original: &Meta, coding: Coding) -> Self {
-        Self(hash(&(coding.name(), version(original))))
+        let coding = coding.name().as_bytes();
+        Self(hash(&[FORMAT, coding, &version(original)]))
     }
 
     /// The name of the difference of a file from `dictionary`.
     pub fn of_delta(original: &Meta, coding: Coding, dictionary: Digest) -> Self {
-        Self(hash(&(coding.name(), version(original), dictionary)))
+        let coding = coding.name().as_bytes();
+        Self(hash(&[FORMAT, coding, &version(original), &dictionary.0]))
     }
 
     /// The name of the content of a file as a dictionary for later versions of `resource`.
     pub fn of_dictionary(original: &Meta, resource: Resource) -> Self {
-        Self(hash(&(DICTIONARY_SUFFIX, version(original), resource)))
+        let resource = resource.0.to_le_bytes();
+        Self(hash(&[b"dictionary", &version(original), &resource]))
     }
 
     /// The other name of the same dictionary, which tells its content.
     pub fn of_digest(resource: Resource, dictionary: Digest) -> Self {
-        Self(hash(&("digest", resource, dictionary)))
+        let resource = resource.0.to_le_bytes();
+        Self(hash(&[b"digest", &resource, &dictionary.0]))
     }
 
     #[cfg(test)]
@@ -65,21 +70,34 @@ impl Name {
 
 /// What distinguishes versions of a file: the inode, and the change time that no program can set, differ between
 /// versions of the same size and modification time.
-fn version(meta: &Meta) -> impl Hash {
-    (
-        (meta.device, meta.inode, meta.size),
-        (meta.mtime_s, meta.mtime_ns),
-        (meta.ctime_s, meta.ctime_ns),
-    )
+fn version(meta: &Meta) -> [u8; 48] {
+    let mut version = [0; 48];
+    let times = [meta.mtime_s, meta.ctime_s].map(|seconds| seconds as u64);
+    let nanoseconds = u64::from(meta.mtime_ns) << 32 | u64::from(meta.ctime_ns);
+    let words = [
+        meta.device,
+        meta.inode,
+        meta.size,
+        times[0],
+        times[1],
+        nanoseconds,
+    ];
+    for (bytes, word) in version.chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    version
 }
 
-fn hash(value: &impl Hash) -> u128 {
-    let half = |seed: u32| {
-        let mut hasher = DefaultHasher::new();
-        (FORMAT, seed, value).hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
-    half(0) << 64 | half(1)
+/// The same in every version of the program and of its compiler: a dictionary cannot be made again.
+fn hash(parts: &[&[u8]]) -> u128 {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let digest: [u8; 32] = hasher.finalize().into();
+    let (start, _) = digest.split_at(16);
+    u128::from_le_bytes(start.try_into().expect("16 bytes"))
 }
 
 /// A file of the store.

@@ -29,6 +29,8 @@ pub struct VariantStore {
     pub(super) index: Index,
     /// Variants that are being made. Taken when one begins or ends, which is rare.
     pub(super) making: Mutex<HashSet<Name>>,
+    /// The start of the present minute of copying, and the bytes copied in it. Taken when a copy begins, which is rare.
+    pub(super) copied: Mutex<(Instant, u64)>,
     pub(super) started: Instant,
     /// When variants may be made again, in milliseconds since `started`.
     pub(super) paused_until_ms: AtomicU64,
@@ -46,6 +48,7 @@ impl VariantStore {
             root,
             bytes_max,
             making: Mutex::default(),
+            copied: Mutex::new((Instant::now(), 0)),
             started: Instant::now(),
             paused_until_ms: AtomicU64::new(0),
         })

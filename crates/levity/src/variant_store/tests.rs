@@ -275,11 +275,11 @@ fn a_dictionary_is_found_by_its_digest() {
         kind: Kind::Dictionary(digest),
     };
     assert_eq!(index.dictionary(digest), None);
-    index.add(dictionary(first), Some(60));
+    index.add(dictionary(first), Some(40));
     assert_eq!(index.dictionary(digest), Some(dictionary(first)));
     // The same content in another version of the file.
     index.age(&[first]);
-    assert_eq!(index.add(dictionary(second), Some(60)), [dictionary(first)]);
+    assert_eq!(index.add(dictionary(second), Some(40)), [dictionary(first)]);
     assert_eq!(index.dictionary(digest), Some(dictionary(second)));
     index.remove(second);
     assert_eq!(index.dictionary(digest), None);

@@ -102,10 +102,15 @@ impl<'f> Temporary<'f> {
         let group = Some(Gid::from_raw(stat.st_gid));
         let has_group =
             fchown(&self.file, user, group).is_ok() || fchown(&self.file, None, group).is_ok();
-        // One of another group would name the wrong one.
-        let list = access_list(original)?.filter(|_| has_group);
+        let list = access_list(original)?;
+        let mode = match list.is_some() && !has_group {
+            // Its list would name the wrong group, and without it others could get more than it allows.
+            true => Mode::from_raw_mode(stat.st_mode & 0o700),
+            false => mode(stat.st_mode, has_group),
+        };
+        let list = list.filter(|_| has_group);
         set_access_list(&self.file, list.as_deref())?;
-        fchmod(&self.file, mode(stat.st_mode, has_group))?;
+        fchmod(&self.file, mode)?;
         let meta = Meta::from(*stat);
         let times = Timestamps {
             last_access: Timespec {
