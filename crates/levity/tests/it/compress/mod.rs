@@ -6,7 +6,11 @@ mod bounds;
 pub mod clients;
 mod conditions;
 mod files;
+mod property;
 mod wordpress;
+
+use std::fs;
+use std::path::Path;
 
 use crate::support::scripted::Scripted;
 use crate::support::{Answer, Client, Launch, assert_same, decoded};
@@ -97,4 +101,31 @@ fn answering(lines: &'static str, body: Vec<u8>) -> Scripted {
             conn.send([head.as_bytes(), sent].concat());
         }
     })
+}
+
+/// Bodies of the fuzzer, and as many that are made here.
+#[test]
+fn bodies_may_be_cut_and_flushed_anywhere() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/body_filter");
+    let files = fs::read_dir(corpus).expect("the corpus");
+    let kept = files.map(|file| fs::read(file.expect("a file").path()).expect("it is readable"));
+    let mut seed = 1_u64;
+    let mut byte = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 56) as u8
+    };
+    // Few values, so that texts are found.
+    let made = (0..100).map(|_| {
+        let bytes = (0..500).map(|at| {
+            if at % 7 < 2 {
+                byte()
+            } else {
+                b'a' + byte() % 4
+            }
+        });
+        bytes.collect()
+    });
+    for bytes in kept.chain(made.collect::<Vec<Vec<u8>>>()) {
+        property::body_filter(&bytes);
+    }
 }
