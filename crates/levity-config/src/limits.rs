@@ -61,7 +61,8 @@ limits! {
     body_memory: usize = count(Size, "64KiB", "0B".."1GiB"),
     /// Memory of all encoders that are in the middle of a response: 320 KiB to 3 MiB each, and 12 MiB at levels 10
     /// and 11 of br. Responses beyond it are compressed less, then sent without compression. Those of up to 64 KiB are
-    /// compressed at once, and do not count.
+    /// compressed at once, and do not count. Decoders of responses whose text is replaced (`substitute`) may keep as much
+    /// again, 16 MiB each at most; responses beyond it fail.
     compression_memory: usize = count(Size, "64MiB", "0B".."1TiB"),
     /// Open client connections of the process. `"auto"` is what `RLIMIT_NOFILE` leaves after the files that the
     /// server itself keeps open.

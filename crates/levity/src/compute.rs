@@ -1,14 +1,16 @@
 //! Computing off the event loop: the pool of threads, and the memory that computations may take.
 
-use std::fmt;
+pub mod memory;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use levity_compute::{Class, Job, Pool, Work};
 use levity_telemetry::stats::{Compressions, ComputeFigures};
 use tokio::sync::oneshot;
 use tokio::time;
+
+use self::memory::{Budget, Reserved};
 
 /// The minimum interval at which a job for a full queue is submitted again, and the maximum.
 ///
@@ -30,8 +32,10 @@ pub struct Compute {
     pub pool: Pool,
     /// Responses that could be compressed, by outcome.
     pub compressions: Compressions,
-    encoder_bytes: AtomicUsize,
-    encoder_bytes_max: AtomicUsize,
+    /// Memory of decoders. They have as much as encoders, but of their own: a response that cannot be compressed is sent
+    /// as it is, one that cannot be decoded fails.
+    pub decoders: Arc<Budget>,
+    encoders: Arc<Budget>,
 }
 
 /// The result of a computation, and how long it took.
@@ -50,19 +54,20 @@ pub struct Computed<T> {
 pub struct Panicked;
 
 impl Compute {
-    /// Computations in `pool`, with at most `encoder_bytes_max` of memory for all encoders.
-    pub fn new(pool: Pool, encoder_bytes_max: usize) -> Self {
+    /// Computations in `pool`, with at most `coder_bytes_max` of memory for all encoders, and for all decoders.
+    pub fn new(pool: Pool, coder_bytes_max: usize) -> Self {
         Self {
             pool,
             compressions: Compressions::default(),
-            encoder_bytes: AtomicUsize::new(0),
-            encoder_bytes_max: AtomicUsize::new(encoder_bytes_max),
+            decoders: Budget::new(coder_bytes_max),
+            encoders: Budget::new(coder_bytes_max),
         }
     }
 
-    /// Replaces the maximum of memory for encoders. Those that exist keep theirs.
-    pub fn set_encoder_bytes_max(&self, bytes_max: usize) {
-        self.encoder_bytes_max.store(bytes_max, Ordering::Relaxed);
+    /// Replaces the maximum of memory for encoders, and that for decoders. Those that exist keep theirs.
+    pub fn set_coder_bytes_max(&self, bytes_max: usize) {
+        self.encoders.set_bytes_max(bytes_max);
+        self.decoders.set_bytes_max(bytes_max);
     }
 
     /// Computes `work` in the threads of `class`, for the client `stream`. `cost` is the estimated processor time. Waits while the
@@ -105,26 +110,13 @@ impl Compute {
     }
 
     /// Reserves memory for an encoder that is kept `for_time`, up to the maximum for all of them; `None` beyond.
-    pub fn reserve_encoder(
-        self: &Arc<Self>,
-        bytes: usize,
-        for_time: Kept,
-    ) -> Option<EncoderMemory> {
-        let bytes_max = self.encoder_bytes_max.load(Ordering::Relaxed);
-        let (reserved, bytes_max) = match for_time {
-            Kept::Job if bytes > bytes_max => return None,
-            Kept::Job => (0, usize::MAX),
-            Kept::Body => (bytes, bytes_max),
-            Kept::Stream => (bytes, bytes_max / 2),
-        };
-        let more = |used: usize| used.checked_add(reserved).filter(|&used| used <= bytes_max);
-        let updated = self
-            .encoder_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        updated.ok().map(|_| EncoderMemory {
-            compute: self.clone(),
-            bytes: reserved,
-        })
+    pub fn reserve_encoder(&self, bytes: usize, for_time: Kept) -> Option<Reserved> {
+        let bytes_max = self.encoders.bytes_max();
+        match for_time {
+            Kept::Job => (bytes <= bytes_max).then(|| self.encoders.nothing()),
+            Kept::Body => self.encoders.reserve(bytes, bytes_max),
+            Kept::Stream => self.encoders.reserve(bytes, bytes_max / 2),
+        }
     }
 
     /// The figures at this moment. Does not block.
@@ -132,8 +124,9 @@ impl Compute {
         ComputeFigures {
             response: self.pool.stats(Class::Response),
             idle: self.pool.stats(Class::Idle),
-            encoder_bytes: self.encoder_bytes.load(Ordering::Relaxed),
-            encoder_bytes_max: self.encoder_bytes_max.load(Ordering::Relaxed),
+            encoder_bytes: self.encoders.used(),
+            decoder_bytes: self.decoders.used(),
+            coder_bytes_max: self.encoders.bytes_max(),
             compressions: self.compressions.figures(),
         }
     }
@@ -155,25 +148,6 @@ pub enum Kept {
     /// Perhaps for hours, as for an event stream. Such encoders get no more than half of the memory: otherwise idle
     /// streams would keep all other responses from compression.
     Stream,
-}
-
-/// Memory reserved for an encoder, until it is dropped.
-pub struct EncoderMemory {
-    compute: Arc<Compute>,
-    bytes: usize,
-}
-
-impl fmt::Debug for EncoderMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EncoderMemory({} bytes)", self.bytes)
-    }
-}
-
-impl Drop for EncoderMemory {
-    fn drop(&mut self) {
-        let used = &self.compute.encoder_bytes;
-        used.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
 }
 
 /// A value to be dropped.
@@ -318,7 +292,7 @@ mod tests {
         let compute = Arc::new(Compute::new(pool, 100));
         let bytes = || {
             let figures = compute.figures();
-            (figures.encoder_bytes, figures.encoder_bytes_max)
+            (figures.encoder_bytes, figures.coder_bytes_max)
         };
         let first = compute.reserve_encoder(60, Kept::Body).expect("memory");
         assert!(compute.reserve_encoder(41, Kept::Body).is_none());
@@ -328,7 +302,7 @@ mod tests {
         assert!(compute.reserve_encoder(100, Kept::Job).is_some());
         assert!(compute.reserve_encoder(101, Kept::Job).is_none());
         assert_eq!(bytes(), (100, 100));
-        compute.set_encoder_bytes_max(50);
+        compute.set_coder_bytes_max(50);
         drop(second);
         assert_eq!(bytes(), (60, 50));
         assert!(compute.reserve_encoder(0, Kept::Body).is_none());

@@ -6,25 +6,20 @@
 
 mod accept;
 pub mod admin;
-
 pub mod cache;
 pub mod cli;
-
 pub mod codings;
 mod completions;
-mod compute;
-
+pub mod compute;
 pub mod disk_client;
 pub mod entry;
 pub mod event_loop;
 pub mod exchange;
 pub mod failed_lookups;
-
 pub mod filter;
 pub mod handler;
 pub mod http;
 mod introduce;
-
 mod limit;
 pub mod pipes;
 pub mod resolve;
@@ -35,7 +30,6 @@ pub mod root;
 pub mod route;
 pub mod script_search;
 pub mod scripts;
-
 pub mod serve;
 pub mod server;
 pub mod status;

@@ -586,8 +586,8 @@ impl Server {
 
         // Nothing fails from here on: a failed reload changes nothing.
         self.disk.set_open_age_max(config.disk.entry_ttl);
-        let encoder_bytes_max = config.limits.compression_memory;
-        self.parts.compute.set_encoder_bytes_max(encoder_bytes_max);
+        let coder_bytes_max = config.limits.compression_memory;
+        self.parts.compute.set_coder_bytes_max(coder_bytes_max);
         let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
         let service = Arc::new(service);

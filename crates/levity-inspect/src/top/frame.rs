@@ -118,7 +118,7 @@ impl View<'_> {
             text(&pool["queued"]),
             percent(&pool["busy_percent"]),
             memory("encoder_bytes"),
-            memory("encoder_bytes_max"),
+            memory("coder_bytes_max"),
         );
         let mut lines = vec![
             strong(title),
@@ -414,7 +414,7 @@ mod tests {
                 "in_flight": 16, "depth": 16, "oldest_seconds": 31.2,
                 "recent": { "service_p50_seconds": 0.005, "service_p99_seconds": null,
                             "queue_p99_seconds": 0.0005, "read_bytes_per_second": 3e6 } }],
-            "compute": { "encoder_bytes": 1536, "encoder_bytes_max": 67_108_864,
+            "compute": { "encoder_bytes": 1536, "coder_bytes_max": 67_108_864,
                 "response": { "queued": 3, "busy_percent": 40 } },
             "workers": [{ "worker": 0, "open": 3, "busy": 1, "requests": requests, "sent_bytes": 0,
                 "stall_count": 0, "stall_max_seconds": 0.0, "hog_count": 0,

@@ -15,8 +15,10 @@ pub struct ComputeFigures {
     pub idle: Stats,
     /// Memory reserved for encoders at present, in bytes.
     pub encoder_bytes: usize,
-    /// The maximum of that memory, in bytes.
-    pub encoder_bytes_max: usize,
+    /// Memory reserved for decoders at present, in bytes.
+    pub decoder_bytes: usize,
+    /// The maximum of each of the two, in bytes.
+    pub coder_bytes_max: usize,
     /// Responses that could be compressed.
     pub compressions: Vec<CompressionFigure>,
 }

@@ -317,15 +317,16 @@ fn compressions(scrape: &Scrape, samples: &mut Samples) {
     }
 }
 
-fn encoder_bytes(scrape: &Scrape, samples: &mut Samples) {
+fn coder_bytes(scrape: &Scrape, samples: &mut Samples) {
     if let Some(compute) = &scrape.compute {
-        samples.value(&[], compute.encoder_bytes);
+        samples.value(&[("coder", "encoder")], compute.encoder_bytes);
+        samples.value(&[("coder", "decoder")], compute.decoder_bytes);
     }
 }
 
-fn encoder_bytes_max(scrape: &Scrape, samples: &mut Samples) {
+fn coder_bytes_max(scrape: &Scrape, samples: &mut Samples) {
     if let Some(compute) = &scrape.compute {
-        samples.value(&[], compute.encoder_bytes_max);
+        samples.value(&[], compute.coder_bytes_max);
     }
 }
 
@@ -557,23 +558,24 @@ pub(super) const METRICS: &[Metric] = metrics! {
     Counter("levity_filter_output_bytes_total", "bytes", Total(|worker| &worker.filter_output_bytes));
     /// Responses that could be compressed, for clients that accept a coding, by that coding and outcome: usual (at the
     /// level of the configuration), fast (at a lower level), and two that were sent without compression: pool_busy (jobs
-    /// wait in the pool for more than 50 ms) and memory_full (encoders use all of `limits.compression_memory`).
+    /// would wait in the pool for more than 100 ms) and memory_full (encoders use all of `limits.compression_memory`).
     ///
     /// `usual` is load. `pool_busy`: the processors do not suffice. Lower the levels of `compress_codings`, or keep
     /// compressed variants beside the files (`precompressed`). `memory_full`: raise `limits.compression_memory`; many
     /// clients may be slow. `fast` has either cause: levity_compute_queue_seconds and levity_compression_memory_bytes
     /// show which.
     Counter("levity_compressions_total", "responses", Computed(&["coding", "outcome"], compressions));
-    /// Memory reserved for the encoders that compress a response at present.
+    /// Memory reserved at present, by coder: encoder (they compress a response) and decoder (they decode one, for
+    /// `substitute`).
     ///
     /// Near levity_compression_memory_limit_bytes, responses are compressed less, then not at all: see
-    /// levity_compressions_total.
-    Gauge("levity_compression_memory_bytes", "bytes", Computed(&[], encoder_bytes));
-    /// The maximum of levity_compression_memory_bytes: `limits.compression_memory`.
+    /// levity_compressions_total. Responses that would have to be decoded fail, and standard error names them.
+    Gauge("levity_compression_memory_bytes", "bytes", Computed(&["coder"], coder_bytes));
+    /// The maximum of levity_compression_memory_bytes, for each coder: `limits.compression_memory`.
     ///
     /// The configuration was changed.
-    Gauge("levity_compression_memory_limit_bytes", "bytes", Computed(&[], encoder_bytes_max));
-    /// Compressed forms of popular files that `disk.variants` keeps.
+    Gauge("levity_compression_memory_limit_bytes", "bytes", Computed(&[], coder_bytes_max));
+    /// Compressed files, deltas and dictionaries that `disk.variants` keeps.
     ///
     /// Files became popular. It falls when the store is full, and when files disappear from its folder. Those of files
     /// that changed stay until they are displaced.

@@ -215,7 +215,8 @@ mod tests {
                 ..levity_compute::Stats::default()
             },
             encoder_bytes: 1_024,
-            encoder_bytes_max: 4_096,
+            decoder_bytes: 512,
+            coder_bytes_max: 4_096,
             compressions: compressions.figures(),
         }
     }
@@ -383,7 +384,8 @@ mod tests {
             "levity_compute_queue_seconds_bucket{class=\"response\",le=\"0.00025\"} 6",
             "levity_compute_queue_seconds_count{class=\"response\"} 8",
             "levity_compute_run_seconds_count{class=\"idle\"} 0",
-            "levity_compression_memory_bytes 1024",
+            "levity_compression_memory_bytes{coder=\"encoder\"} 1024",
+            "levity_compression_memory_bytes{coder=\"decoder\"} 512",
             "levity_compression_memory_limit_bytes 4096",
             "levity_compressions_total{coding=\"br\",outcome=\"fast\"} 1",
             "levity_compressions_total{coding=\"gzip\",outcome=\"memory_full\"} 0",

@@ -23,7 +23,7 @@ const FREE_BYTES: u64 = 1024 * 1024;
 const RATIO_MAX: u64 = 1000;
 
 /// The largest window of zstd as a content coding, 8 MiB (RFC 9659), as a power of two.
-const ZSTD_WINDOW_BITS_MAX: u32 = 23;
+const ZSTD_WINDOW_BITS_MAX: u8 = 23;
 
 /// The largest window of br, 16 MiB (RFC 7932, 9.1), as a power of two.
 const BROTLI_WINDOW_BITS_MAX: u8 = 24;
@@ -57,6 +57,16 @@ struct Step {
     may_end: bool,
 }
 
+/// The largest window of `coding` in bytes: what a decoder keeps of the content at most.
+pub fn window_bytes_max(coding: Coding) -> usize {
+    let bits = match coding {
+        Coding::Gzip => GZIP_WINDOW_BITS,
+        Coding::Brotli | Coding::Dcb => BROTLI_WINDOW_BITS_MAX,
+        Coding::Zstd | Coding::Dcz => ZSTD_WINDOW_BITS_MAX,
+    };
+    1 << bits
+}
+
 impl Decoder {
     /// A decoder at the start of a body.
     pub fn new(coding: Coding) -> Self {
@@ -66,7 +76,8 @@ impl Decoder {
             Coding::Brotli | Coding::Dcb => State::Brotli(Box::new(brotli())),
             Coding::Zstd | Coding::Dcz => {
                 let mut decoder = ZstdDecoder::new().expect("there is memory");
-                let set = decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_BITS_MAX));
+                let set =
+                    decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_BITS_MAX.into()));
                 set.expect("zstd has larger windows");
                 State::Zstd(decoder)
             }

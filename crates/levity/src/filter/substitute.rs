@@ -19,8 +19,9 @@ use levity_config::MediaTypes;
 use levity_wire::encoding::Coding;
 use memchr::memmem;
 
-use super::decode::Decoder;
+use super::decode::{Decoder, window_bytes_max};
 use super::directives::{elements, forbids_transform};
+use crate::compute::memory::{Budget, Reserved};
 use crate::http::fields::Fields;
 use crate::http::filter::{BodyFilter, Filter, FilterError, FilteredHead, JOB_BYTES};
 use crate::http::request::Request;
@@ -37,6 +38,9 @@ const REPLACING_NS_PER_BYTE: u32 = 4;
 
 /// The processor time to decode what one byte of coded content stands for, in nanoseconds, estimated.
 const DECODING_NS_PER_BYTE: u32 = 20;
+
+const NO_MEMORY: &str =
+    "decoders use all the memory that they may, as much as `limits.compression_memory`";
 
 /// Headers about the bytes of the content, which no longer hold when it is changed. A range of the original must not be
 /// joined with what we send, and a client may do that on account of Accept-Ranges and of an old Last-Modified, which
@@ -55,15 +59,18 @@ pub struct Substitute {
     texts: Arc<Texts>,
     /// Media types to which it applies.
     types: Vec<MediaTypes>,
+    /// Memory of decoders.
+    decoders: Arc<Budget>,
 }
 
 impl Substitute {
     /// A filter that replaces the first text of each of `pairs`, of which none is empty, by the second. It applies to
-    /// `types`.
-    pub fn new(pairs: &[(String, String)], types: &[MediaTypes]) -> Self {
+    /// `types`. Decoders have the memory of `decoders`.
+    pub fn new(pairs: &[(String, String)], types: &[MediaTypes], decoders: Arc<Budget>) -> Self {
         Self {
             texts: Arc::new(Texts::new(pairs)),
             types: types.to_vec(),
+            decoders,
         }
     }
 
@@ -72,6 +79,7 @@ impl Substitute {
         Box::new(SubstituteBody {
             coding,
             decoder: None,
+            memory: self.decoders.nothing(),
             replacer: Replacer::new(self.texts.clone()),
         })
     }
@@ -145,21 +153,25 @@ struct SubstituteBody {
     coding: Option<Coding>,
     /// Made where it computes, by the first call.
     decoder: Option<Decoder>,
+    /// What the decoder keeps.
+    memory: Reserved,
     replacer: Replacer,
 }
 
 impl BodyFilter for SubstituteBody {
     fn push(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
         let out_max = out.len() + PIECE_BYTES_MAX;
-        if self.decoder.is_none() {
-            self.decoder = self.coding.map(Decoder::new);
-        }
-        match &mut self.decoder {
-            Some(decoder) => {
-                decoder.push(input, |decoded| self.replacer.push(decoded, out, out_max))
+        let Some(coding) = self.coding else {
+            return self.replacer.push(input, out, out_max);
+        };
+        let decoder = self.decoder.get_or_insert_with(|| Decoder::new(coding));
+        decoder.push(input, |decoded| {
+            let more = (window_bytes_max(coding) - self.memory.bytes()).min(decoded.len());
+            if more > 0 && !self.memory.try_grow(more) {
+                return Err(FilterError(NO_MEMORY.to_owned()));
             }
-            None => self.replacer.push(input, out, out_max),
-        }
+            self.replacer.push(decoded, out, out_max)
+        })
     }
 
     fn flush(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {

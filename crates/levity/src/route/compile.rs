@@ -16,6 +16,7 @@ use levity_wire::http1;
 use super::location::{FileVariants, Files, Handler, Location, Proxy, SpoolFolder};
 use super::{Service, ServiceParts, Site};
 use crate::compute::Compute;
+use crate::compute::memory::Budget;
 use crate::filter::compress::Compress;
 use crate::filter::header_rules::HeaderRules;
 use crate::filter::substitute::Substitute;
@@ -236,7 +237,7 @@ fn location(
         proxy,
         files,
         internal: route.is_some_and(|route| route.internal),
-        filters: filters(route, options, compress),
+        filters: filters(route, options, compress, &resources.compute.decoders),
         compress: compressed_codings(options),
         server_timing: options.server_timing,
         has_logged_ambiguous: AtomicBool::new(false),
@@ -255,10 +256,11 @@ fn filters(
     route: Option<&levity_config::Route>,
     options: &LocationOptions,
     compress: Option<Arc<Compress>>,
+    decoders: &Arc<Budget>,
 ) -> Vec<Box<dyn Filter>> {
     let list = [
         header_rules(route),
-        substitute(options),
+        substitute(options, decoders),
         compress.map(|compress| Box::new(compress) as _),
     ];
     list.into_iter().flatten().collect()
@@ -311,9 +313,10 @@ fn header_rules(route: Option<&levity_config::Route>) -> Option<Box<dyn Filter>>
     has_rules.then(|| Box::new(HeaderRules(rules.clone())) as _)
 }
 
-fn substitute(options: &LocationOptions) -> Option<Box<dyn Filter>> {
+fn substitute(options: &LocationOptions, decoders: &Arc<Budget>) -> Option<Box<dyn Filter>> {
     let (pairs, types) = (&options.substitute, &options.substitute_types);
-    (!pairs.is_empty()).then(|| Box::new(Substitute::new(pairs, types)) as _)
+    let filter = || Substitute::new(pairs, types, decoders.clone());
+    (!pairs.is_empty()).then(|| Box::new(filter()) as _)
 }
 
 /// The handlers of a location, in order.

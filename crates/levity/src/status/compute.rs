@@ -15,7 +15,8 @@ pub fn compute(now: &ComputeFigures, before: Option<(Duration, &ComputeFigures)>
     };
     json!({
         "encoder_bytes": now.encoder_bytes,
-        "encoder_bytes_max": now.encoder_bytes_max,
+        "decoder_bytes": now.decoder_bytes,
+        "coder_bytes_max": now.coder_bytes_max,
         "response": class(&now.response, before_of(|figures| &figures.response)),
         "idle": class(&now.idle, before_of(|figures| &figures.idle)),
     })

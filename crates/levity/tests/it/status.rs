@@ -109,7 +109,7 @@ per_engine! {
             (&format!("server.io.{engine}.cached-read"), &of_engine("cached_read")),
             ("server.io.reason", "/io/reason"),
             ("server.compute.response.threads", "/compute/response/threads"),
-            ("server.compute.encoder-bytes-max", "/compute/encoder_bytes_max"),
+            ("server.compute.coder-bytes-max", "/compute/coder_bytes_max"),
         ] {
             let value = json.pointer(pointer).expect(pointer);
             let value = value.as_str().map_or(value.to_string(), str::to_owned);
@@ -510,7 +510,8 @@ fn the_pool_that_computes_is_shown() {
     assert!(response["run_seconds"].as_f64() > Some(0.0), "{compute}");
     assert!(response["busy_percent"].as_u64() <= Some(100), "{compute}");
     assert_eq!(compute["encoder_bytes"], 0);
-    assert_eq!(compute["encoder_bytes_max"], 64 << 20);
+    assert_eq!(compute["decoder_bytes"], 0);
+    assert_eq!(compute["coder_bytes_max"], 64 << 20);
     let address = format!("unix:{}", server.own("admin").display());
     let frame = top(&address).stdout;
     let row = frame.lines().find(|line| line.starts_with("compute  "));

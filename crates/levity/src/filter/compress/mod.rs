@@ -13,7 +13,8 @@ use levity_wire::encoding::{Accepted, Coding};
 
 pub use self::encoder::{Encoder, Settings};
 use super::directives::{elements, forbids_transform};
-use crate::compute::{Compute, EncoderMemory, Kept};
+use crate::compute::memory::Reserved;
+use crate::compute::{Compute, Kept};
 use crate::entry::{Entry, VARY};
 use crate::http::fields::Fields;
 use crate::http::filter::{BodyFilter, Filter, FilterError, FilteredHead, JOB_BYTES};
@@ -91,7 +92,7 @@ impl Compress {
 
     /// The coding and level for a client, and the memory of the encoder; `None` if the client prefers none, or if the
     /// pool or the memory has no room.
-    fn choose(&self, request: &Request, length: Option<u64>) -> Option<(Settings, EncoderMemory)> {
+    fn choose(&self, request: &Request, length: Option<u64>) -> Option<(Settings, Reserved)> {
         let coding = self.coding(request)?;
         let own = self.codings.iter().find(|own| own.coding == coding)?;
         let level = own.level.unwrap_or(default_level(coding));
@@ -117,7 +118,7 @@ impl Compress {
         &self,
         usual: Settings,
         fast: Settings,
-    ) -> Result<(Settings, EncoderMemory), Compression> {
+    ) -> Result<(Settings, Reserved), Compression> {
         let kept = match usual.length {
             None => Kept::Stream,
             Some(length) if length <= JOB_BYTES as u64 => Kept::Job,
@@ -224,7 +225,7 @@ struct Compressing {
     /// Made where it computes, by the first call.
     encoder: Option<Encoder>,
     /// `None` once the last byte is compressed, which the client may receive much later.
-    memory: Option<EncoderMemory>,
+    memory: Option<Reserved>,
 }
 
 impl Compressing {

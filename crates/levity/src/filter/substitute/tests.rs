@@ -14,6 +14,7 @@ fn body(pairs: &[(String, String)]) -> SubstituteBody {
     SubstituteBody {
         coding: None,
         decoder: None,
+        memory: Budget::new(0).nothing(),
         replacer: Replacer::new(Arc::new(Texts::new(pairs))),
     }
 }
@@ -228,6 +229,7 @@ fn coded_content_is_decoded_in_bounded_pieces() {
     let coded_body = || SubstituteBody {
         coding: Some(Coding::Gzip),
         decoder: None,
+        memory: Budget::new(usize::MAX).nothing(),
         replacer: Replacer::new(texts.clone()),
     };
     let mut out = Vec::new();
@@ -245,13 +247,40 @@ fn coded_content_is_decoded_in_bounded_pieces() {
     assert_eq!(bytes, text.len());
 }
 
+/// A body takes what its decoder may keep, and gives it back.
+#[test]
+fn decoders_share_their_memory() {
+    const WINDOW: usize = 32 * 1024;
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&vec![b' '; 2 * WINDOW]).expect("memory");
+    let coded = encoder.finish().expect("memory");
+    let decoders = Budget::new(2 * WINDOW);
+    let filter = Substitute::new(&owned(&[("a", "b")]), &[], decoders.clone());
+    let decode = || {
+        let mut body = filter.content(Some(Coding::Gzip));
+        let result = body.push(&coded, &mut Vec::new());
+        result.map(|()| body)
+    };
+    let (first, second) = (decode().expect("memory"), decode().expect("memory"));
+    assert_eq!(decoders.used(), 2 * WINDOW);
+    let refused = decode().expect_err("no memory");
+    assert!(
+        refused.0.contains("limits.compression_memory"),
+        "{refused:?}"
+    );
+    drop(first);
+    let third = decode().expect("memory");
+    drop((second, third));
+    assert_eq!(decoders.used(), 0);
+}
+
 /// The header of a response of `status` with `fields`, and whether its body is filtered.
 fn filtered(types: &[&str], status: u16, request: &str, fields: &str) -> (bool, String) {
     let types = types
         .iter()
         .map(|types| types.parse().expect("media types"));
     let types: Vec<_> = types.collect();
-    let filter = Substitute::new(&owned(&[("a", "b")]), &types);
+    let filter = Substitute::new(&owned(&[("a", "b")]), &types, Budget::new(0));
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{request}\r\n");
     let request = Request::parsed(request.as_bytes(), &Default::default()).expect("a request");
     let mut kept = Fields::default();
