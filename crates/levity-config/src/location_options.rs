@@ -65,9 +65,9 @@ options! {
         "[\"text/*\", \"application/json\", \"application/*+json\", \"application/javascript\", \"application/xml\", \"application/*+xml\", \"application/wasm\", \"application/x-ndjson\", \"application/vnd.ms-fontobject\", \"image/svg+xml\", \"image/bmp\", \"image/x-icon\", \"font/ttf\", \"font/otf\"]";
     /// Shorter responses are not compressed; a response of unknown length is.
     compress_min_bytes: usize = Section::optional_count, Kind::Size("0B", "1GiB"), "256B";
-    /// Whether a browser that has an earlier version of a file gets only the difference from it, where `compress` is on
-    /// and `[disk]` has `variants`. The difference takes the codings `dcz` and `dcb` (RFC 9842) of those in
-    /// `compress_codings`, and is made of popular files of up to 4 MiB while processors are idle.
+    /// Whether a browser that has an earlier version of a file gets only the delta from it, where `compress` is on and
+    /// `[disk]` has `variants`. The delta has one of the codings `dcz` and `dcb` (RFC 9842), by those in
+    /// `compress_codings`. Deltas are made of popular files of up to 4 MiB while processors are idle.
     /// [How](tasks.md#sending-only-what-changed) it works with caches.
     compress_dictionaries: bool = Section::boolean, Kind::Boolean, "false";
     /// Symbolic links that are followed: only those that stay beneath the root, or all.

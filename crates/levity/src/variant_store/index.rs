@@ -211,7 +211,9 @@ impl Index {
         let mut displaced = Vec::new();
         for (_, name) in by_use {
             let is_dictionary = files.by_name[&name].is_dictionary();
-            if !is_full(bytes, files) && !(is_dictionary && has_too_many(dictionary_bytes)) {
+            let must_go =
+                is_full(bytes, files) || (is_dictionary && has_too_many(dictionary_bytes));
+            if !must_go {
                 continue;
             }
             let file = files.remove(name).expect("it was listed");

@@ -32,7 +32,7 @@ const JOB_BYTES: usize = 16 * 1024;
 /// The size of a write in bytes.
 const WRITE_BYTES: usize = 128 * 1024;
 
-/// The maximum size in bytes of a file that becomes a dictionary, and of one whose difference is made: to prepare such
+/// The maximum size in bytes of a file that becomes a dictionary, and of one whose delta is made: to prepare such
 /// a dictionary is one job of 60 ms.
 pub const DICTIONARY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
@@ -61,7 +61,7 @@ const IDLE_STREAM: u64 = u64::MAX;
 pub enum Wanted {
     /// The content in a coding.
     Variant(Coding),
-    /// Its difference from a dictionary of the store, which has this digest.
+    /// Its delta from a dictionary of the store, which has this digest.
     Delta(Coding, Digest, Stored),
     /// The content as it is, as a dictionary for later versions.
     Dictionary(Resource),

@@ -4,8 +4,8 @@
 //! has another name, so an outdated variant is never found. The name appears when the content is on the disk, so a
 //! crash leaves no torn variant.
 //!
-//! Dictionaries are kept in the same way: the content of versions that clients may still have, from which later versions
-//! are told as a difference.
+//! Dictionaries are kept in the same way: the content of versions that clients may still have, from which deltas
+//! of later versions are made.
 //!
 //! Event loops look files up in an immutable index, which is replaced when a file comes or goes.
 

@@ -39,7 +39,7 @@ impl Name {
         Self(hash(&[FORMAT, coding, &version(original)]))
     }
 
-    /// The name of the difference of a file from `dictionary`.
+    /// The name of the delta of a file from `dictionary`.
     pub fn of_delta(original: &Meta, coding: Coding, dictionary: Digest) -> Self {
         let coding = coding.name().as_bytes();
         Self(hash(&[FORMAT, coding, &version(original), &dictionary.0]))
@@ -57,6 +57,7 @@ impl Name {
         Self(hash(&[b"digest", &resource, &dictionary.0]))
     }
 
+    /// A name of no file.
     #[cfg(test)]
     pub fn for_test(number: u128) -> Self {
         Self(number)
@@ -114,7 +115,7 @@ pub struct Stored {
 pub enum Kind {
     /// Content in a coding.
     Coded(Coding),
-    /// Content as it is, for differences of later versions from it. Here is its [`Name::of_digest`].
+    /// Content as it is, for deltas of later versions. Here is its [`Name::of_digest`].
     Dictionary(Name),
 }
 

@@ -1,4 +1,4 @@
-//! The difference of a file from the version that the client has (RFC 9842).
+//! The delta of a file from the version that the client has (RFC 9842).
 
 use std::fs;
 use std::path::Path;
@@ -97,8 +97,8 @@ fn wait_for_dictionary(server: &Server) -> Answer {
     last.expect("a response")
 }
 
-/// Requests the file with a dictionary until the difference is sent.
-fn wait_for_difference(server: &Server, coding: &str, dictionary: &str) -> Answer {
+/// Requests the file with a dictionary until the delta is sent.
+fn wait_for_delta(server: &Server, coding: &str, dictionary: &str) -> Answer {
     let mut client = server.client();
     let available = available(dictionary);
     let headers = [
@@ -106,11 +106,11 @@ fn wait_for_difference(server: &Server, coding: &str, dictionary: &str) -> Answe
         ("Available-Dictionary", &available),
     ];
     let mut last = None;
-    wait_within(IDLE_WAIT_MAX, "the difference is sent", || {
+    wait_within(IDLE_WAIT_MAX, "the delta is sent", || {
         let response = client.get_with("/app.js", &headers);
-        let is_difference = response.header("content-encoding") == Some(coding);
+        let is_delta = response.header("content-encoding") == Some(coding);
         last = Some(response);
-        is_difference
+        is_delta
     });
     last.expect("a response")
 }
@@ -143,7 +143,7 @@ fn decoded(coding: &str, body: &[u8], dictionary: &str) -> String {
 }
 
 per_engine! {
-    fn a_later_version_is_sent_as_a_difference(engine) {
+    fn a_later_version_is_sent_as_a_delta(engine) {
         for (coding, _) in CODINGS {
             let site = Site::new("");
             let server = site.launch(engine);
@@ -151,7 +151,7 @@ per_engine! {
             assert_eq!(first.text(), script(1));
             assert_eq!(first.field("use-as-dictionary"), "match=\"app.js\"");
             site.change(2);
-            let second = wait_for_difference(&server, coding, &script(1));
+            let second = wait_for_delta(&server, coding, &script(1));
             assert_eq!(decoded(coding, &second.body, &script(1)), script(2));
             assert!(second.body.len() < 200, "{} bytes", second.body.len());
             assert_eq!(second.length(), Some(second.body.len()));
@@ -171,7 +171,7 @@ fn conditions_and_ranges_are_of_the_file() {
     let server = site.launch("auto");
     wait_for_dictionary(&server);
     site.change(2);
-    let second = wait_for_difference(&server, coding, &script(1));
+    let second = wait_for_delta(&server, coding, &script(1));
     let etag = second.field("etag");
     assert!(etag.starts_with("W/") && etag.contains("~dcz."), "{etag}");
     let mut client = server.client();
@@ -213,7 +213,7 @@ fn conditions_and_ranges_are_of_the_file() {
 }
 
 #[test]
-fn differences_survive_a_restart() {
+fn deltas_survive_a_restart() {
     let (coding, _) = CODINGS[1];
     let site = Site::new("");
     let server = site.launch("auto");
@@ -221,7 +221,7 @@ fn differences_survive_a_restart() {
     drop(server);
     site.change(2);
     let server = site.launch("auto");
-    wait_for_difference(&server, coding, &script(1));
+    wait_for_delta(&server, coding, &script(1));
     drop(server);
     let server = site.launch("auto");
     let available = available(&script(1));
@@ -239,7 +239,7 @@ fn others_get_the_whole_file() {
     let server = site.launch("auto");
     wait_for_dictionary(&server);
     site.change(2);
-    wait_for_difference(&server, "dcz", &script(1));
+    wait_for_delta(&server, "dcz", &script(1));
     let mut client = server.client();
     let own = available(&script(1));
     let other = available("something else");
@@ -319,13 +319,13 @@ fn each_path_has_its_own_dictionaries() {
     }
     // Made after the other would have been.
     site.change(2);
-    wait_for_difference(&server, coding, &script(1));
+    wait_for_delta(&server, coding, &script(1));
     let response = client.get_with("/other.js", &headers);
     assert_ne!(response.header("content-encoding"), Some(coding));
 }
 
 #[test]
-fn chromium_decodes_differences() {
+fn chromium_decodes_deltas() {
     for (coding, configured) in CODINGS {
         let mut site = Site::new(&format!(
             "compress_codings = [\"{configured}\"]\n\
