@@ -78,28 +78,29 @@ pub struct Uncoded {
 /// those tags become strong, because the client holds a coding of exactly that representation.
 pub fn uncode(value: &mut [u8], suffixes: Suffixes<'_>, is_compared_strongly: bool) -> Uncoded {
     let weak: &[u8] = if is_compared_strongly { b"" } else { b"W/" };
+    let suffixes = suffixes.for_list(value);
     let mut coded = Vec::new();
-    let tags = condition::tags(value).map(|tag| {
-        let text = split(tag).filter(|(_, suffix)| suffixes.include(suffix));
-        match text {
+    // What is between the tags stays: tags may adjoin, and a separator more would make the value longer.
+    let (mut list, mut listed) = (Vec::with_capacity(value.len()), 0);
+    for tag in condition::tags(value) {
+        let start = tag.as_ptr().addr() - value.as_ptr().addr();
+        list.extend_from_slice(&value[listed..start]);
+        listed = start + tag.len();
+        match split(tag).filter(|(_, suffix)| suffixes.include(suffix)) {
             Some((text, _)) => {
                 coded.extend_from_slice(tag);
                 coded.push(b',');
-                [weak, b"\"", text, b"\""].concat()
+                list.extend([weak, b"\"", text, b"\""].concat());
             }
-            None => tag.to_vec(),
+            None => list.extend_from_slice(tag),
         }
-    });
-    // Tags are at least one byte apart.
-    let list = tags.collect::<Vec<_>>().join(&b","[..]);
-    let length = match coded.is_empty() {
-        true => value.len(),
-        false => list.len(),
-    };
-    if !coded.is_empty() {
-        value[..length].copy_from_slice(&list);
     }
-    Uncoded { length, coded }
+    list.extend_from_slice(&value[listed..]);
+    value[..list.len()].copy_from_slice(&list);
+    Uncoded {
+        length: list.len(),
+        coded,
+    }
 }
 
 /// The tag in the list `coded` that was `etag` with a suffix.
@@ -118,6 +119,19 @@ fn split(tag: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl Suffixes<'_> {
+    /// The suffixes to remove from the tags in `value`. A browser without a dictionary may hold content that it made from
+    /// a delta, and names one tag. Several are those of a shared cache, which must not be told that a delta is good for
+    /// a client without the dictionary.
+    fn for_list(self, value: &[u8]) -> Self {
+        match self.deltas {
+            Deltas::Any if condition::tags(value).nth(1).is_some() => Self {
+                deltas: Deltas::None,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     fn include(&self, suffix: &[u8]) -> bool {
         let is = |coding: &Coding| suffix == coding.name().as_bytes();
         let is_delta = || match self.deltas {
@@ -182,6 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn deltas_stay_in_the_list_of_a_shared_cache() {
+        let list = b"W/\"a~dcz.abababababababab\", W/\"a~zstd\"";
+        for (deltas, expected) in [
+            (Deltas::Any, &b"W/\"a~dcz.abababababababab\", W/\"a\""[..]),
+            (Deltas::From(Digest([0xab; 32])), b"W/\"a\", W/\"a\""),
+        ] {
+            let mut value = list.to_vec();
+            let suffixes = Suffixes { deltas, ..SUFFIXES };
+            let length = uncode(&mut value, suffixes, false).length;
+            assert_eq!(&value[..length], expected);
+        }
+    }
+
+    #[test]
     fn a_coded_tag_is_weak_and_has_a_suffix() {
         let coded = |etag: &str| coded(etag.as_bytes(), Coding::Brotli);
         assert_eq!(coded("\"a\"").as_deref(), Some(&b"W/\"a~br\""[..]));
@@ -196,7 +224,14 @@ mod tests {
     fn suffixes_are_removed_from_lists() {
         for (value, weakly, strongly) in [
             ("W/\"a~zstd\"", "W/\"a\"", "\"a\""),
-            ("W/\"a~gzip\" , \"b\"", "W/\"a\",\"b\"", "\"a\",\"b\""),
+            ("W/\"a~gzip\" , \"b\"", "W/\"a\" , \"b\"", "\"a\" , \"b\""),
+            // Without separators, and with what is no tag behind them.
+            (
+                "W/\"a~zstd\"\"b\"\"c\"\"d\"",
+                "W/\"a\"\"b\"\"c\"\"d\"",
+                "\"a\"\"b\"\"c\"\"d\"",
+            ),
+            ("W/\"a~zstd\", b", "W/\"a\", b", "\"a\", b"),
             ("\"b\",W/\"~zstd\"", "\"b\",W/\"\"", "\"b\",\"\""),
             ("W/\"a~zstd~zstd\"", "W/\"a~zstd\"", "\"a~zstd\""),
             // Not of these codings, strong, or no tags.
