@@ -10,7 +10,7 @@ use levity_telemetry::stats::{Compressions, ComputeFigures};
 use tokio::sync::oneshot;
 use tokio::time;
 
-use self::memory::{Budget, Reserved};
+use self::memory::{Budget, Reserved, Share};
 
 /// The minimum interval at which a job for a full queue is submitted again, and the maximum.
 ///
@@ -111,11 +111,11 @@ impl Compute {
 
     /// Reserves memory for an encoder that is kept `for_time`, up to the maximum for all of them; `None` beyond.
     pub fn reserve_encoder(&self, bytes: usize, for_time: Kept) -> Option<Reserved> {
-        let bytes_max = self.encoders.bytes_max();
+        let encoders = &self.encoders;
         match for_time {
-            Kept::Job => (bytes <= bytes_max).then(|| self.encoders.nothing()),
-            Kept::Body => self.encoders.reserve(bytes, bytes_max),
-            Kept::Stream => self.encoders.reserve(bytes, bytes_max / 2),
+            Kept::Job => (bytes <= encoders.bytes_max()).then(|| encoders.nothing(Share::Whole)),
+            Kept::Body => encoders.reserve(bytes, Share::Whole),
+            Kept::Stream => encoders.reserve(bytes, Share::Half),
         }
     }
 

@@ -11,9 +11,19 @@ pub struct Budget {
     bytes_max: AtomicUsize,
 }
 
+/// How much of a budget may be used when memory is reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// All.
+    Whole,
+    /// A half, for what is kept for hours: otherwise idle streams would leave nothing for other responses.
+    Half,
+}
+
 /// Memory of a budget, until it is dropped.
 pub struct Reserved {
     budget: Arc<Budget>,
+    share: Share,
     bytes: usize,
 }
 
@@ -41,16 +51,17 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Reserves `bytes`, unless more than `bytes_max` are used then.
-    pub fn reserve(self: &Arc<Self>, bytes: usize, bytes_max: usize) -> Option<Reserved> {
-        let mut reserved = self.nothing();
-        reserved.try_add(bytes, bytes_max).then_some(reserved)
+    /// Reserves `bytes`, unless more than `share` is used then.
+    pub fn reserve(self: &Arc<Self>, bytes: usize, share: Share) -> Option<Reserved> {
+        let mut reserved = self.nothing(share);
+        reserved.try_grow(bytes).then_some(reserved)
     }
 
     /// No memory at first.
-    pub fn nothing(self: &Arc<Self>) -> Reserved {
+    pub fn nothing(self: &Arc<Self>, share: Share) -> Reserved {
         Reserved {
             budget: self.clone(),
+            share,
             bytes: 0,
         }
     }
@@ -62,12 +73,12 @@ impl Reserved {
         self.bytes
     }
 
-    /// Reserves `bytes` more, up to the maximum of the budget. Returns whether they are there.
+    /// Reserves `bytes` more, unless more than its share of the budget is used then. Returns whether they are there.
     pub fn try_grow(&mut self, bytes: usize) -> bool {
-        self.try_add(bytes, self.budget.bytes_max())
-    }
-
-    fn try_add(&mut self, bytes: usize, bytes_max: usize) -> bool {
+        let bytes_max = match self.share {
+            Share::Whole => self.budget.bytes_max(),
+            Share::Half => self.budget.bytes_max() / 2,
+        };
         let more = |used: usize| used.checked_add(bytes).filter(|&used| used <= bytes_max);
         let used = &self.budget.used;
         let is_there = used

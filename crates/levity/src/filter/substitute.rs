@@ -21,7 +21,7 @@ use memchr::memmem;
 
 use super::decode::{Decoder, window_bytes_max};
 use super::directives::{elements, forbids_transform};
-use crate::compute::memory::{Budget, Reserved};
+use crate::compute::memory::{Budget, Reserved, Share};
 use crate::http::fields::Fields;
 use crate::http::filter::{BodyFilter, Filter, FilterError, FilteredHead, JOB_BYTES};
 use crate::http::request::Request;
@@ -74,12 +74,12 @@ impl Substitute {
         }
     }
 
-    /// The filter of one body, which has `coding` and is decoded.
-    pub fn content(&self, coding: Option<Coding>) -> Box<dyn BodyFilter> {
+    /// The filter of one body, which has `coding` and is decoded, with memory from `share` of that for decoders.
+    pub fn content(&self, coding: Option<Coding>, share: Share) -> Box<dyn BodyFilter> {
         Box::new(SubstituteBody {
             coding,
             decoder: None,
-            memory: self.decoders.nothing(),
+            memory: Some(self.decoders.nothing(share)),
             replacer: Replacer::new(self.texts.clone()),
         })
     }
@@ -104,7 +104,7 @@ impl Filter for Substitute {
     }
 
     fn body(&self, _: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
-        let fields = head.fields;
+        let (fields, length) = (head.fields, head.length);
         let content_type = fields.value("content-type")?;
         let applies = self.types.iter().any(|types| types.include(content_type));
         if !applies || forbids_transform(fields) {
@@ -116,7 +116,11 @@ impl Filter for Substitute {
             fields.remove(name);
         }
         fields.edit("etag", |etag| Some(weakened(etag)));
-        Some(self.content(coding))
+        let share = match length {
+            Some(_) => Share::Whole,
+            None => Share::Half,
+        };
+        Some(self.content(coding, share))
     }
 }
 
@@ -153,8 +157,8 @@ struct SubstituteBody {
     coding: Option<Coding>,
     /// Made where it computes, by the first call.
     decoder: Option<Decoder>,
-    /// What the decoder keeps.
-    memory: Reserved,
+    /// For what the decoder keeps; `None` once the last byte is decoded, which the client may receive much later.
+    memory: Option<Reserved>,
     replacer: Replacer,
 }
 
@@ -165,9 +169,10 @@ impl BodyFilter for SubstituteBody {
             return self.replacer.push(input, out, out_max);
         };
         let decoder = self.decoder.get_or_insert_with(|| Decoder::new(coding));
+        let memory = self.memory.as_mut().expect("the body has not ended");
         decoder.push(input, |decoded| {
-            let more = (window_bytes_max(coding) - self.memory.bytes()).min(decoded.len());
-            if more > 0 && !self.memory.try_grow(more) {
+            let more = (window_bytes_max(coding) - memory.bytes()).min(decoded.len());
+            if more > 0 && !memory.try_grow(more) {
                 return Err(FilterError(NO_MEMORY.to_owned()));
             }
             self.replacer.push(decoded, out, out_max)
@@ -180,11 +185,11 @@ impl BodyFilter for SubstituteBody {
 
     fn finish(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
         self.push(input, out)?;
-        if let Some(decoder) = &self.decoder {
+        if let Some(decoder) = self.decoder.take() {
             decoder.finish()?;
         }
-        self.replacer.finish(out);
-        Ok(())
+        self.memory = None;
+        self.replacer.finish(out, out.len() + PIECE_BYTES_MAX)
     }
 
     /// Measured with pages; texts that match often cost ten times as much.
@@ -365,25 +370,22 @@ impl Replacer {
             };
             if plain_bytes == 0 {
                 self.step(byte);
-                self.release(out);
+                self.release(out, out_max)?;
                 rest = after;
             } else {
                 let plain;
                 (plain, rest) = rest.split_at(plain_bytes);
                 out.extend_from_slice(plain);
             }
-            if out.len() > out_max {
-                let reason = format!("a piece of it becomes longer than {PIECE_BYTES_MAX} bytes");
-                return Err(FilterError(reason));
-            }
+            check_length(out, out_max)?;
         }
         Ok(())
     }
 
-    /// Appends the rest to `out`.
-    fn finish(&mut self, out: &mut Vec<u8>) {
+    /// Appends the rest to `out`. Fails as `push`.
+    fn finish(&mut self, out: &mut Vec<u8>, out_max: usize) -> Result<(), FilterError> {
         self.state = self.texts.start;
-        self.release(out);
+        self.release(out, out_max)
     }
 
     /// Reads `byte`, and notes the texts that end with it.
@@ -401,8 +403,8 @@ impl Replacer {
         }
     }
 
-    /// Appends to `out` all bytes before those that may still begin a longer match.
-    fn release(&mut self, out: &mut Vec<u8>) {
+    /// Appends to `out` all bytes before those that may still begin a longer match. Fails as `push`.
+    fn release(&mut self, out: &mut Vec<u8>, out_max: usize) -> Result<(), FilterError> {
         loop {
             let state = self.texts.state(self.state);
             // At the end of a text, the same bytes lead on from its fallback. A state with more bytes than are held began
@@ -412,19 +414,30 @@ impl Replacer {
                 continue;
             }
             if state.depth == self.held.len() {
-                return;
+                return Ok(());
             }
             let Some(first) = self.held.pop_front() else {
-                return;
+                return Ok(());
             };
             match first.found {
                 Some(number) => {
                     let text = self.texts.text(number);
                     out.extend_from_slice(&text.replacement);
                     self.held.drain(..text.length - 1);
+                    check_length(out, out_max)?;
                 }
                 None => out.push(first.byte),
             }
+        }
+    }
+}
+
+fn check_length(out: &[u8], out_max: usize) -> Result<(), FilterError> {
+    match out.len() <= out_max {
+        true => Ok(()),
+        false => {
+            let reason = format!("a piece of it becomes longer than {PIECE_BYTES_MAX} bytes");
+            Err(FilterError(reason))
         }
     }
 }

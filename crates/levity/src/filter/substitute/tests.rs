@@ -14,7 +14,7 @@ fn body(pairs: &[(String, String)]) -> SubstituteBody {
     SubstituteBody {
         coding: None,
         decoder: None,
-        memory: Budget::new(0).nothing(),
+        memory: None,
         replacer: Replacer::new(Arc::new(Texts::new(pairs))),
     }
 }
@@ -219,6 +219,25 @@ fn a_piece_does_not_become_too_large() {
     assert!(reason.contains("2097152 bytes"), "{reason}");
 }
 
+/// Bytes that are held back have many replacements at once.
+#[test]
+fn what_is_released_at_once_does_not_become_too_large() {
+    let long = format!("{}b", "a".repeat(1000));
+    let pairs = owned(&[("a", &"x".repeat(16 * 1024)), (&long, "")]);
+    let held = "a".repeat(1000);
+    for end in [Some("c"), None] {
+        let mut body = body(&pairs);
+        let mut out = Vec::new();
+        body.push(held.as_bytes(), &mut out).expect("held back");
+        let released = match end {
+            Some(end) => body.push(end.as_bytes(), &mut out),
+            None => body.finish(&[], &mut out),
+        };
+        released.expect_err("more than 2 MiB");
+        assert!(out.len() < PIECE_BYTES_MAX + 100_000);
+    }
+}
+
 #[test]
 fn coded_content_is_decoded_in_bounded_pieces() {
     let text = vec![b' '; 17 << 20];
@@ -229,7 +248,7 @@ fn coded_content_is_decoded_in_bounded_pieces() {
     let coded_body = || SubstituteBody {
         coding: Some(Coding::Gzip),
         decoder: None,
-        memory: Budget::new(usize::MAX).nothing(),
+        memory: Some(Budget::new(usize::MAX).nothing(Share::Whole)),
         replacer: Replacer::new(texts.clone()),
     };
     let mut out = Vec::new();
@@ -256,11 +275,13 @@ fn decoders_share_their_memory() {
     let coded = encoder.finish().expect("memory");
     let decoders = Budget::new(2 * WINDOW);
     let filter = Substitute::new(&owned(&[("a", "b")]), &[], decoders.clone());
-    let decode = || {
-        let mut body = filter.content(Some(Coding::Gzip));
+    let decode_with = |share| {
+        let mut body = filter.content(Some(Coding::Gzip), share);
         let result = body.push(&coded, &mut Vec::new());
         result.map(|()| body)
     };
+    let decode = || decode_with(Share::Whole);
+    let stream = || decode_with(Share::Half);
     let (first, second) = (decode().expect("memory"), decode().expect("memory"));
     assert_eq!(decoders.used(), 2 * WINDOW);
     let refused = decode().expect_err("no memory");
@@ -269,8 +290,13 @@ fn decoders_share_their_memory() {
         "{refused:?}"
     );
     drop(first);
+    stream().expect_err("more than a half");
     let third = decode().expect("memory");
     drop((second, third));
+    assert_eq!(decoders.used(), 0);
+    // A client may take long to receive what is decoded.
+    let mut last = stream().expect("memory");
+    last.finish(&[], &mut Vec::new()).expect("a complete body");
     assert_eq!(decoders.used(), 0);
 }
 
