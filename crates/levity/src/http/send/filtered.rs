@@ -10,7 +10,7 @@ use std::time::Duration;
 use levity_compute::Class;
 use levity_disk::{Buffer, Ready};
 use levity_telemetry::trace::Trace;
-use levity_wire::http1::Trailers;
+use levity_wire::http1::{Trailers, is_one_of};
 use tokio::time::{self, Instant};
 
 use super::file::HOLD_MAX;
@@ -23,6 +23,15 @@ use crate::http::response::{Body, BodyStream, FileBody, Piece, PieceLimits};
 
 /// The processor time of a job without its bytes: that of passing it to another thread.
 const JOB_TIME: Duration = Duration::from_micros(10);
+
+/// Trailers about the bytes that the filters change.
+const VALIDATORS: &[&str] = &[
+    "content-digest",
+    "repr-digest",
+    "digest",
+    "content-md5",
+    "etag",
+];
 
 /// The filters of a body.
 struct Filters {
@@ -228,7 +237,8 @@ impl<S: ResponseSink> Sender<'_, S> {
                     };
                     (bytes, then)
                 }
-                Piece::End(trailers) => {
+                Piece::End(mut trailers) => {
+                    trailers.retain(|name| !is_one_of(name, VALIDATORS));
                     // A header that announces the length announces no trailers.
                     self.encode_header();
                     let input = self.input(&[]);
@@ -332,18 +342,20 @@ impl<S: ResponseSink> Sender<'_, S> {
         let Some(input) = filters.gather(input, then) else {
             return Ok(Vec::new());
         };
-        let list = filters.list.value.take().unwrap_or_default();
-        let ns_per_byte: u32 = list.iter().map(|filter| filter.ns_per_byte()).sum();
+        let compute = filters.compute.clone();
+        let list = mem::replace(&mut filters.list, DroppedInPool::new(None, &compute));
+        let each = list.value.iter().flatten();
+        let ns_per_byte: u32 = each.map(|filter| filter.ns_per_byte()).sum();
         let cost_ns = input.len() as u64 * u64::from(ns_per_byte);
         let cost = JOB_TIME + Duration::from_nanos(cost_ns);
         let bytes_in = input.len();
+        *self.filtered_bytes.get_or_insert(0) += bytes_in as u64;
         let job = FilterJob {
             filters: list,
             input,
             then,
         };
         let (sink, client) = (self.sink, self.sink.number());
-        let compute = filters.compute.clone();
         let run = compute.run(Class::Response, client, cost, || job.run());
         let mut run = pin!(run);
         let computed = poll_fn(|context| {
@@ -362,7 +374,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         });
         let computed = computed.await?;
         let Filtered { job, out } = computed.value;
-        filters.list.value = Some(job.filters);
+        filters.list = job.filters;
         sink.worker().return_piece(job.input);
         let out = out?;
         trace.filtered(computed.queued, computed.ran, bytes_in, out.len());
@@ -377,7 +389,7 @@ fn panicked() -> FilterError {
 
 /// A piece of a body and its filters, on their way through the pool.
 struct FilterJob {
-    filters: Vec<Box<dyn BodyFilter>>,
+    filters: DroppedInPool<Vec<Box<dyn BodyFilter>>>,
     input: Vec<u8>,
     then: Then,
 }
@@ -396,7 +408,7 @@ impl FilterJob {
 
     fn output(&mut self) -> Result<Vec<u8>, FilterError> {
         let mut filtered: Option<Vec<u8>> = None;
-        for filter in &mut self.filters {
+        for filter in self.filters.value.iter_mut().flatten() {
             let input = filtered.as_ref().unwrap_or(&self.input);
             let mut out = Vec::new();
             match self.then {

@@ -154,6 +154,8 @@ pub struct Sent {
     pub status: u16,
     /// Bytes of the body that were sent, without framing.
     pub bytes: u64,
+    /// Bytes of the content that they were made of; the same number without filters.
+    pub content_bytes: u64,
     /// When the first byte was sent.
     pub first_byte: Option<Instant>,
     /// When the response ended.
@@ -320,6 +322,8 @@ struct Sender<'s, S: ResponseSink> {
     header: Option<S::Header>,
     has_header: bool,
     body_bytes: u64,
+    /// Bytes that filters got; `None` without filters.
+    filtered_bytes: Option<u64>,
     /// An orderly close of the connection suffices for the client to detect a truncated body (RFC 9112, 8). Not so if
     /// the close ends the body, if the connection continues, or after an upgrade.
     is_framed: bool,
@@ -353,6 +357,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             header: None,
             has_header: false,
             body_bytes: 0,
+            filtered_bytes: None,
             first_byte: None,
             last_byte: None,
             pace: Pace::new(),
@@ -386,6 +391,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         Sent {
             status: self.response.status,
             bytes: self.body_bytes,
+            content_bytes: self.filtered_bytes.unwrap_or(self.body_bytes),
             first_byte: self.first_byte,
             ended: ended.unwrap_or_else(Instant::now),
             source,

@@ -80,7 +80,7 @@ impl CompletionHook for RemoveWhenSent {
     }
 
     fn completed(self: Box<Self>, worker: &Rc<Worker>, _: &Arc<Service>, sent: &Sent) {
-        let is_whole = sent.end == End::Complete && sent.bytes >= self.file.meta().size;
+        let is_whole = sent.end == End::Complete && sent.content_bytes >= self.file.meta().size;
         if is_whole && !self.is_replaced {
             self.beneath.remove(worker, self.file);
         }

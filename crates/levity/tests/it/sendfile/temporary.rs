@@ -89,6 +89,23 @@ per_engine! {
         assert_same(&client.read_exactly(LARGE_BYTES), &bytes);
     }
 
+    /// The client receives fewer bytes than the file has.
+    fn removed_when_it_was_sent_compressed(engine) {
+        let tree = shared(&std::env::temp_dir());
+        let app = App::http();
+        let keys = roots("temporary_roots", tree.path()) + "temporary_removal = \"sent\"";
+        let server = app.launch(&keys, "compress = true").engine(engine).start();
+        let mut client = server.client();
+        for length in [1000, LARGE_BYTES] {
+            let path = tree.fresh("large.json", vec![b' '; length]);
+            let line = format!("X-Sendfile-Temporary: {}", path.display());
+            let answer = ask_with(&mut client, "GET", &[&line], &[("Accept-Encoding", "gzip")]);
+            assert_eq!(answer.field("content-encoding"), "gzip");
+            assert!(answer.body.len() < length);
+            gone(&path);
+        }
+    }
+
     fn removed_when_a_client_has_received_it(engine) {
         for parent in [std::env::temp_dir(), "/dev/shm".into()] {
             let tree = shared(&parent);
