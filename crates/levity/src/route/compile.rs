@@ -266,22 +266,29 @@ fn filters(
     list.into_iter().flatten().collect()
 }
 
-/// The store for compressed forms of the location's files: not where a filter has to read them, or a route forbids
-/// the compression of responses.
+/// Headers that decide whether, or in which form, content is compressed. The store does not see those that a route
+/// changes.
+const HEADERS_OF_FORMS: &[&str] = &[
+    "content-encoding",
+    "content-type",
+    "etag",
+    "vary",
+    "cache-control",
+    "content-digest",
+    "repr-digest",
+    "digest",
+    "content-md5",
+];
+
+/// The store for compressed forms of the location's files: not where a filter has to read them, or a route changes
+/// headers of them.
 fn variants(
     route: Option<&levity_config::Route>,
     options: &LocationOptions,
     compress: Option<&Arc<Compress>>,
     resources: &Resources<'_>,
 ) -> Option<FileVariants> {
-    let changes_caching = |route: &levity_config::Route| {
-        let mut names = route.headers.set.iter().chain(&route.headers.add);
-        names.any(|(name, value)| {
-            let is_directive = name.eq_ignore_ascii_case("cache-control");
-            is_directive && value.to_ascii_lowercase().contains("no-transform")
-        })
-    };
-    if !options.substitute.is_empty() || route.is_some_and(changes_caching) {
+    if !options.substitute.is_empty() || route.is_some_and(|route| changes_form(&route.headers)) {
         return None;
     }
     Some(FileVariants {
@@ -289,6 +296,18 @@ fn variants(
         compress: compress?.clone(),
         with_dictionary: with_dictionary(options),
     })
+}
+
+fn changes_form(rules: &levity_config::Headers) -> bool {
+    let mut written = rules.set.iter().chain(&rules.add);
+    // Only this directive forbids the compression.
+    let is_harmless = |name: &str, value: &str| {
+        name.eq_ignore_ascii_case("cache-control")
+            && !value.to_ascii_lowercase().contains("no-transform")
+    };
+    let is_one = |name: &str| http1::is_one_of(name.as_bytes(), HEADERS_OF_FORMS);
+    written.any(|(name, value)| is_one(name) && !is_harmless(name, value))
+        || rules.remove.iter().any(|name| is_one(name))
 }
 
 /// The codings that responses of the location may get.
@@ -431,4 +450,32 @@ fn files(
         chunk_bytes: reading.chunk_bytes,
         variants: variants(route, options, compress, resources),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_about_the_form_of_content_forbid_kept_forms() {
+        let changes = |set: &[(&str, &str)], removed: &[&str]| {
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            changes_form(&levity_config::Headers {
+                set: set.iter().map(owned).collect(),
+                remove: removed.iter().map(|name| (*name).to_owned()).collect(),
+                ..Default::default()
+            })
+        };
+        assert!(!changes(
+            &[("X-A", "1"), ("Cache-Control", "max-age=9")],
+            &["Server"]
+        ));
+        assert!(changes(
+            &[("cache-control", "max-age=9, No-Transform")],
+            &[]
+        ));
+        assert!(changes(&[("Content-Encoding", "identity")], &[]));
+        assert!(changes(&[], &["etag"]));
+        assert!(changes(&[("Content-Digest", "x")], &[]));
+    }
 }
