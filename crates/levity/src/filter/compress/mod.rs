@@ -177,7 +177,15 @@ impl Filter for Compress {
         fields.add("Content-Encoding", coding.name().as_bytes());
         // A range of the compressed content could not be made from that of another response.
         fields.remove("accept-ranges");
-        fields.edit("etag", |etag| coded_etag::coded(etag, coding));
+        match fields
+            .value("etag")
+            .map(|etag| coded_etag::coded(etag, coding))
+        {
+            Some(Some(coded)) => fields.set("ETag", &coded),
+            // What is no ETag cannot get the coding: it would name both forms.
+            Some(None) => fields.remove("etag"),
+            None => {}
+        }
         Some(Box::new(Compressing {
             settings,
             encoder: None,

@@ -81,7 +81,8 @@ fn send_chunked(conn: &mut Conn, content: &[u8], sizes: &[usize]) {
         conn.send(chunk);
         rest = after;
     }
-    conn.send("0\r\nX-Sum: 1\r\nX-Other: two words\r\n\r\n");
+    // The digest is that of other bytes than the client gets.
+    conn.send("0\r\nX-Sum: 1\r\nContent-Digest: sha-256=:AA==:\r\nX-Other: two words\r\n\r\n");
 }
 
 #[test]
@@ -284,6 +285,21 @@ fn vary_of_an_application_is_kept() {
             }
             assert_eq!(vary, expected, "{own}");
         }
+    }
+}
+
+/// An ETag of the original must not name the compressed content too.
+#[test]
+fn a_value_that_is_no_etag_goes() {
+    for (etag, expected) in [("\"a\"", Some("W/\"a~gzip\"")), ("a", None)] {
+        let lines = format!("Content-Type: text/html\r\nETag: {etag}");
+        let backend = answering(lines.leak(), text(1, LENGTH));
+        let server = in_front_of(&backend, "", "").start();
+        let answer = accepting(&mut server.client(), "/", "gzip");
+        assert_coded(&answer, "gzip", &text(1, LENGTH));
+        assert_eq!(answer.header("etag"), expected);
+        let answer = accepting(&mut server.client(), "/", "identity");
+        assert_eq!(answer.header("etag"), Some(etag));
     }
 }
 
