@@ -162,14 +162,11 @@ impl Handling<'_> {
         response: &mut Response,
     ) {
         let resource = dictionaries.resource;
-        if !matches!(response.status, 200 | 304) {
-            return;
-        }
         response.merge_base();
         let fields = &mut response.fields;
         fields.remove("vary");
         fields.add("Vary", VARY);
-        if response.status == 304 {
+        if response.status != 200 {
             return;
         }
         let store = &variants.store;

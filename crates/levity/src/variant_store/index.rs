@@ -26,8 +26,8 @@ pub struct Index {
 #[derive(Clone, Default)]
 struct Files {
     by_name: HashMap<Name, Arc<File>>,
-    /// The names of dictionaries by that of their digest.
-    dictionaries: HashMap<Name, Name>,
+    /// The names of dictionaries by that of their digest: several versions may have the same content.
+    dictionaries: HashMap<Name, Vec<Name>>,
 }
 
 struct File {
@@ -50,7 +50,9 @@ const BEFORE_START: u64 = 1 << 40;
 impl Files {
     fn insert(&mut self, name: Name, file: Arc<File>) {
         if let Kind::Dictionary(digest) = file.kind {
-            self.dictionaries.insert(digest, name);
+            let names = self.dictionaries.entry(digest).or_default();
+            names.retain(|other| *other != name);
+            names.push(name);
         }
         self.by_name.insert(name, file);
     }
@@ -58,15 +60,11 @@ impl Files {
     fn remove(&mut self, name: Name) -> Option<Arc<File>> {
         let file = self.by_name.remove(&name)?;
         if let Kind::Dictionary(digest) = file.kind
-            && self.dictionaries.get(&digest) == Some(&name)
+            && let Some(names) = self.dictionaries.get_mut(&digest)
         {
-            self.dictionaries.remove(&digest);
-            // Another version may have had the same content.
-            let has_digest =
-                |file: &File| matches!(file.kind, Kind::Dictionary(own) if own == digest);
-            let other = self.by_name.iter().find(|(_, file)| has_digest(file));
-            if let Some((&other, _)) = other {
-                self.dictionaries.insert(digest, other);
+            names.retain(|other| *other != name);
+            if names.is_empty() {
+                self.dictionaries.remove(&digest);
             }
         }
         Some(file)
@@ -136,7 +134,7 @@ impl Index {
 
     /// The dictionary with this [`Name::of_digest`]; records that it is used.
     pub fn dictionary(&self, digest: Name) -> Option<Stored> {
-        let name = *self.files.load().dictionaries.get(&digest)?;
+        let name = *self.files.load().dictionaries.get(&digest)?.last()?;
         self.touch(name).then_some(Stored {
             name,
             kind: Kind::Dictionary(digest),

@@ -141,14 +141,16 @@ impl VariantStore {
             && original.meta.size <= wanted.original_bytes_max(self)
             && !self.index.knows(name)
             && worker.candidates.borrow_mut().count(name, Instant::now())
-            && !self.is_paused()
-            && (!matches!(wanted, Wanted::Dictionary(_)) || self.may_copy(&original.meta));
+            && !self.is_paused();
         if !is_wanted {
             return;
         }
         let Some(making) = self.begin(name) else {
             return;
         };
+        if matches!(wanted, Wanted::Dictionary(_)) && !self.may_copy(&original.meta) {
+            return;
+        }
         let (Content::File(file) | Content::Memory(_, file)) = &original.content;
         let (worker, file, meta) = (worker.clone(), file.clone(), original.meta);
         task::spawn_local(async move {
@@ -206,7 +208,7 @@ impl VariantStore {
             .store(until.as_millis() as u64, Ordering::Relaxed);
         let folder = self.folder().display();
         diagnostics::log(format_args!(
-            "cannot keep a compressed file in {folder}: {error}; the next attempt is in {} s",
+            "cannot keep a compressed file in {folder} (`disk.variants`): {error}; the next attempt is in {} s",
             PAUSE.as_secs()
         ));
     }

@@ -203,6 +203,10 @@ fn conditions_and_ranges_are_of_the_file() {
         headers.extend(if_range.map(|etag| ("If-Range", etag)));
         let response = client.get_with("/app.js", &headers);
         assert_eq!(response.header("content-encoding"), None);
+        assert_eq!(
+            response.field("vary"),
+            "Accept-Encoding, Available-Dictionary"
+        );
         let part = &script(2)[3..10];
         match if_range {
             None => assert_eq!((response.status, &*response.text()), (206, part)),
