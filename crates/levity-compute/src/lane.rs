@@ -137,7 +137,8 @@ impl Lane {
     fn next(&self) -> Option<QueuedJob> {
         let mut fair = self.lock();
         // As many as there are now: loops may push faster than this thread takes.
-        for _ in 0..self.arriving.len() {
+        let arrived = self.arriving.len();
+        for _ in 0..arrived {
             let Some(queued) = self.arriving.pop() else {
                 break;
             };
@@ -145,7 +146,13 @@ impl Lane {
             fair.push(queued.job.stream, cost, queued);
         }
         let next = fair.pop();
-        self.has_fair.store(!fair.is_empty(), Ordering::Relaxed);
+        let has_fair = !fair.is_empty();
+        self.has_fair.store(has_fair, Ordering::Relaxed);
+        drop(fair);
+        if arrived > 0 && has_fair {
+            // Between the queues a job is in neither, and a thread that looked for work then has gone to sleep.
+            self.parkers.iter().any(Parker::unpark);
+        }
         let next = next?;
         self.queued.fetch_sub(1, Ordering::Relaxed);
         Some(next)
