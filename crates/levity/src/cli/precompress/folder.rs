@@ -64,6 +64,15 @@ impl Folder {
         }
     }
 
+    /// The permissions of a file that exists, in bits such as 0o644. Blocks.
+    ///
+    /// # Errors
+    /// Those of `fstatat`.
+    pub fn permissions(&self, name: &CStr) -> io::Result<u32> {
+        let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(stat.st_mode & 0o777)
+    }
+
     /// All names in this folder, sorted.
     ///
     /// # Errors

@@ -132,7 +132,8 @@ impl Variant {
                 return Err(Failure::Occupied);
             }
             let is_useful = existing.size <= useful_bytes_max(original.size);
-            let is_current = existing.may_stand_in_for(&original);
+            let is_current = existing.may_stand_in_for(&original)
+                && !self.grants_more().map_err(Failure::Read)?;
             if is_current && !rules.force && (is_useful || !rules.prune) {
                 return Ok(Outcome::Kept);
             }
@@ -157,6 +158,13 @@ impl Variant {
             (None, _) if is_short => Ok(Outcome::Skipped),
             (None, _) => Ok(Outcome::Useless),
         }
+    }
+
+    /// Whether the variant may be used by someone who may not use the original, whose permissions have changed: that
+    /// changes no time of modification.
+    fn grants_more(&self) -> io::Result<bool> {
+        let of = |name: &CStr| self.folder().permissions(name);
+        Ok(of(&self.name)? & !of(&self.original.name)? != 0)
     }
 
     fn meta(&self, name: &CStr) -> io::Result<Option<Meta>> {
@@ -299,7 +307,8 @@ fn outlast(mtime_s: i64) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::Path;
     use std::sync::Arc;
 
@@ -396,6 +405,27 @@ mod tests {
             assert!(!variant.path().exists());
             assert_eq!(variant.update(&prune).expect("none"), Outcome::Useless);
         }
+    }
+
+    /// Others could read the content in the variant.
+    #[test]
+    fn a_file_that_becomes_private_gets_a_private_variant() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let paths = ["a.txt", "a.txt.gz"].map(|name| folder.path().join(name));
+        let mode = || fs::metadata(&paths[1]).expect("metadata").mode() & 0o777;
+        let set_mode = |mode| fs::set_permissions(&paths[0], Permissions::from_mode(mode));
+        write(&paths[0], &[b'x'; 1000]);
+        set_mode(0o644).expect("chmod");
+        update(folder.path(), Coding::Gzip, RULES).expect("no failure");
+        assert_eq!(mode(), 0o644);
+        set_mode(0o600).expect("chmod");
+        let updated = update(folder.path(), Coding::Gzip, RULES).expect("no failure");
+        assert!(matches!(updated, Outcome::Written { .. }), "{updated:?}");
+        assert_eq!(mode(), 0o600);
+        // More is granted when the file changes.
+        set_mode(0o644).expect("chmod");
+        let updated = update(folder.path(), Coding::Gzip, RULES).expect("no failure");
+        assert_eq!((updated, mode()), (Outcome::Kept, 0o600));
     }
 
     #[test]
