@@ -3,6 +3,7 @@
 use levity_wire::encoding::Coding;
 
 use crate::section::{Section, Text};
+use crate::suggest::nearest;
 
 /// A coding that responses may get, and how much work goes into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +43,14 @@ fn coding(given: &Text<'_>) -> Option<CompressCoding> {
         Some((name, level)) => (name, Some(level)),
         None => (given.text, None),
     };
-    let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.name() == name) else {
-        let names = Coding::ALL.map(|coding| format!("\"{}\"", coding.name()));
-        let help = format!("one of {}, with a level as in \"br:5\"", names.join(", "));
+    let Some(coding) = named(name) else {
+        let help = match meant(name) {
+            Some(meant) => {
+                let text = given.text.replacen(name, meant.name(), 1);
+                format!("did you mean \"{text}\"?")
+            }
+            None => format!("{}, with a level as in \"br:5\"", one_of_all()),
+        };
         given.refuse_with(format!("`{name}` is not a coding"), help);
         return None;
     };
@@ -60,4 +66,53 @@ fn coding(given: &Text<'_>) -> Option<CompressCoding> {
         coding,
         level: number.flatten(),
     })
+}
+
+/// `precompressed`
+pub(crate) fn precompressed(section: &Section<'_>, name: &str) -> Option<Vec<Coding>> {
+    let mut codings = Vec::new();
+    for given in section.names(name)? {
+        let text = given.text;
+        let Some(coding) = named(text) else {
+            given.refuse_with(format!("`{text}` is not a coding"), help_on_file(text));
+            continue;
+        };
+        if codings.contains(&coding) {
+            given.refuse(format!("`{text}` is given twice"));
+        }
+        codings.push(coding);
+    }
+    Some(codings)
+}
+
+/// What to write in place of `text` as the coding of a precompressed file.
+fn help_on_file(text: &str) -> String {
+    let name = text.split_once(':').map(|(name, _)| name);
+    if let Some(coding) = name.and_then(named) {
+        let name = coding.name();
+        return format!("write \"{name}\": it has no level, `levity precompress` makes the files");
+    }
+    match meant(text) {
+        Some(coding) => format!("did you mean \"{}\"?", coding.name()),
+        None => one_of_all(),
+    }
+}
+
+fn named(name: &str) -> Option<Coding> {
+    Coding::ALL.into_iter().find(|coding| coding.name() == name)
+}
+
+/// The coding that another name stands for: that of its program or its files, or a misspelt one.
+fn meant(name: &str) -> Option<Coding> {
+    match name.to_ascii_lowercase().as_str() {
+        "brotli" => Some(Coding::Brotli),
+        "gz" => Some(Coding::Gzip),
+        "zstandard" => Some(Coding::Zstd),
+        _ => named(nearest(name, Coding::ALL.map(Coding::name))?),
+    }
+}
+
+fn one_of_all() -> String {
+    let names = Coding::ALL.map(|coding| format!("\"{}\"", coding.name()));
+    format!("one of {}", names.join(", "))
 }

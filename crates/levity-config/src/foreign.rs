@@ -199,9 +199,9 @@ const KEYS: &[Foreign] = &[
         "`Server` never contains the version; `headers = { remove = [\"Server\"] }` of a `[[site.route]]` removes it"),
     Foreign(&["gzip_types", "brotli_types", "zstd_types", "compression_types"], LOCATIONS, "compress_types",
         "`compress_types = [\"text/*\"]`"),
-    Foreign(&["gzip_min_length", "brotli_min_length", "zstd_min_length"], LOCATIONS, "compress_min_bytes",
+    Foreign(&["gzip_min_length", "brotli_min_length", "zstd_min_length", "compress_min_length", "compress_min_size"], LOCATIONS, "compress_min_bytes",
         "`compress_min_bytes`"),
-    Foreign(&["gzip_comp_level", "brotli_comp_level", "zstd_comp_level"], LOCATIONS, "compress_codings",
+    Foreign(&["gzip_comp_level", "brotli_comp_level", "zstd_comp_level", "compress_level", "compression_level"], LOCATIONS, "compress_codings",
         "`compress_codings = [\"zstd:3\", \"br:4\", \"gzip:4\"]`, each with its level"),
     Foreign(&["gzip_static", "brotli_static", "zstd_static"], LOCATIONS, "precompressed",
         "`precompressed = [\"zstd\", \"br\", \"gzip\"]`"),
@@ -303,6 +303,25 @@ const WORDS: &[(&str, &str, &str)] = &[
 const NO_FALLBACK: &str = "there is no fallback page yet; an application can serve it: \
                            `try = [\"file\", \"proxy\"]`";
 
+/// Values of another TOML type: the key, that type, and what to write instead, where `VALUE` stands for the value.
+const TYPES: &[(&str, &str, &str)] = &[
+    (
+        "compress",
+        "array",
+        "write `compress = true` and `compress_codings = VALUE`",
+    ),
+    (
+        "compress",
+        "string",
+        "write `compress = true` and `compress_codings = [VALUE]`",
+    ),
+    (
+        "precompressed",
+        "boolean",
+        "write [\"zstd\", \"br\", \"gzip\"], or [] for none",
+    ),
+];
+
 /// Our key for the foreign key `name` in the table `path`, empty when there is none, and what to write instead.
 pub(crate) fn key(path: &str, name: &str) -> Option<(&'static str, &'static str)> {
     let is_meant = |Foreign(theirs, tables, ..): &&Foreign| {
@@ -326,6 +345,13 @@ pub(crate) fn word(name: &str, word: &str) -> Option<&'static str> {
     let mut words = WORDS.iter();
     let (.., help) = words.find(|(key, theirs, _)| *key == name && is_called(word, theirs))?;
     Some(help)
+}
+
+/// What to write in place of `value`, which has a wrong TOML type, as the value of `name`.
+pub(crate) fn of_type(name: &str, toml_type: &str, value: &str) -> Option<String> {
+    let mut types = TYPES.iter();
+    let (.., help) = types.find(|(key, theirs, _)| *key == name && *theirs == toml_type)?;
+    Some(help.replace("VALUE", value))
 }
 
 /// What to write in place of an array of tables `path` that is none here.
@@ -352,7 +378,7 @@ mod tests {
                 }
             }
         }
-        for (key, ..) in WORDS {
+        for (key, ..) in WORDS.iter().chain(TYPES) {
             let mut keys = TABLES.iter().flat_map(|table| table.keys);
             assert!(keys.any(|known| known.name == *key), "{key}");
         }

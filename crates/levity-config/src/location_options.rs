@@ -50,17 +50,18 @@ options! {
     listing: bool = Section::boolean, Kind::Boolean, "false";
     /// Names of index files; the first one that exists in a folder is served. An empty list turns index files off.
     index: Vec<String> = file_names, Kind::Names, "[\"index.html\"]";
-    /// Codings in which a compressed variant may lie beside a file, in order of preference: `"zstd"` is NAME.zst,
-    /// `"br"` NAME.br, `"gzip"` NAME.gz. A variant is sent to clients that accept its coding, unless it was modified
-    /// in an earlier second than the file. The file itself must exist.
-    precompressed: Vec<Coding> = codings, Kind::Names, "[]";
+    /// Codings in which a precompressed file may lie beside a file, in order of preference: `"zstd"` is NAME.zst, `"br"`
+    /// NAME.br, `"gzip"` NAME.gz. It is sent to clients that accept its coding, unless it was modified in an earlier
+    /// second than the file. The file itself must exist. `levity precompress` makes such files.
+    precompressed: Vec<Coding> = compress::precompressed, Kind::Names, "[]";
     /// Whether responses are compressed on their way: files, listings, responses of applications, error pages. Not those
     /// that have a coding already, have no media type of `compress_types`, or say `no-transform`; nor ranges.
     compress: bool = Section::boolean, Kind::Boolean, "false";
     /// The codings that responses may get, in order of preference, each with a level if its default is not wanted:
     /// `"br:5"`. zstd has levels 1 to 19 (3), br 0 to 11 (4), gzip 1 to 9 (4). High levels cost much time.
     compress_codings: Vec<CompressCoding> = compress::codings, Kind::Names, "[\"zstd\", \"br\", \"gzip\"]";
-    /// The media types that are compressed. A `*` at the start or end of a subtype stands for any text.
+    /// The media types that are compressed. A `*` at the start or end of a subtype stands for any text, and `"*/*"` for
+    /// every type. Content without a type is not compressed.
     compress_types: Vec<MediaTypes> = media_types::list, Kind::Names,
         "[\"text/*\", \"application/json\", \"application/*+json\", \"application/javascript\", \"application/xml\", \"application/*+xml\", \"application/wasm\", \"application/x-ndjson\", \"application/vnd.ms-fontobject\", \"image/svg+xml\", \"image/bmp\", \"image/x-icon\", \"font/ttf\", \"font/otf\"]";
     /// Shorter responses are not compressed; a response of unknown length is.
@@ -159,22 +160,4 @@ fn file_names(section: &Section<'_>, name: &str) -> Option<Vec<String>> {
         files.push(text.to_owned());
     }
     Some(files)
-}
-
-fn codings(section: &Section<'_>, name: &str) -> Option<Vec<Coding>> {
-    let mut codings = Vec::new();
-    for given in section.names(name)? {
-        let text = given.text;
-        let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.name() == text) else {
-            let names = Coding::ALL.map(|coding| format!("\"{}\"", coding.name()));
-            let help = format!("one of {}", names.join(", "));
-            given.refuse_with(format!("`{text}` is not a coding"), help);
-            continue;
-        };
-        if codings.contains(&coding) {
-            given.refuse(format!("`{text}` is given twice"));
-        }
-        codings.push(coding);
-    }
-    Some(codings)
 }

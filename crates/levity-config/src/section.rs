@@ -362,6 +362,7 @@ impl<'r> Section<'r> {
             _ => None,
         };
         let help = meant.map(|meant| format!("write {meant}"));
+        let help = help.or_else(|| self.help_on_type(name, value));
         self.report_kind(value, self.table.key(name).kind.expected(), help);
         None
     }
@@ -405,6 +406,10 @@ impl<'r> Section<'r> {
             span: value.span(),
             reader: self.reader,
         })
+    }
+
+    fn help_on_type(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
+        foreign::of_type(name, value.get_ref().type_str(), self.source_of(value))
     }
 
     /// The value as it is written in the file.
@@ -505,6 +510,7 @@ impl<'r> Section<'r> {
         let DeValue::Array(elements) = value.get_ref() else {
             let is_single = matches!(value.get_ref(), DeValue::String(_));
             let help = is_single.then(|| format!("write [{}]", self.source_of(value)));
+            let help = help.or_else(|| self.help_on_type(name, value));
             self.report_kind(value, expected, help);
             return None;
         };

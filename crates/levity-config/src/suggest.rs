@@ -13,7 +13,9 @@ fn edits_max(chars: usize) -> usize {
     match chars {
         0..=2 => 0,
         3..=7 => 1,
-        _ => 2,
+        8..=15 => 2,
+        // `compress_memory` for `compression_memory`.
+        _ => 3,
     }
 }
 
@@ -82,7 +84,7 @@ mod tests {
         }
     }
 
-    /// One edit in three characters to seven, two in more, none in fewer.
+    /// None in one or two characters, one in up to seven, two in up to fifteen, three in more.
     #[test]
     fn nearest_at_its_edges() {
         for (candidate, near, far) in [
@@ -91,6 +93,9 @@ mod tests {
             ("workers", "workres", "wrokres"),
             ("balancer", "balnacre", "blanacre"),
             ("connections", "konnektions", "konnektionz"),
+            ("abcdefghijklmno", "abcdefghijklm", "abcdefghijkl"),
+            ("abcdefghijklmnop", "abcdefghijklm", "abcdefghijkl"),
+            ("compression_memory", "compress_memory", "compres_memory"),
         ] {
             assert_eq!(nearest(near, [candidate]), Some(candidate), "{near}");
             assert_eq!(nearest(far, [candidate]), None, "{far}");

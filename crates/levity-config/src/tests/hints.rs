@@ -150,6 +150,11 @@ fn keys_that_are_often_tried() {
         ("[limits]\n", "limit_conn = 1", "no limit on requests"),
         ("[log]\n", "error_log = \"a\"", "standard error"),
         ("[log]\n", "log_format = \"a\"", "`format`"),
+        (
+            "[limits]\n",
+            "compress_memory = \"1MiB\"",
+            "did you mean `compression_memory`?",
+        ),
         (UPSTREAM, "server = \"a\"", "`to`, an array"),
         (
             UPSTREAM,
@@ -230,6 +235,12 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("add_header = \"A: 1\"", "`headers"),
         ("gzip = true", "`compress = true`"),
         ("gzip_comp_level = 6", "`compress_codings"),
+        ("compress_level = 6", "`compress_codings = ["),
+        ("compress_min_length = 20", "`compress_min_bytes`"),
+        (
+            "compress_dictionary = true",
+            "did you mean `compress_dictionaries`?",
+        ),
         ("gzip_types = \"text/css\"", "`compress_types"),
         ("brotli_static = true", "`precompressed"),
         ("tls = true", "there is no TLS yet"),
@@ -282,6 +293,26 @@ fn values_that_are_nearly_right() {
             "listing = \"maybe\"",
             "expected `true` or `false`, found string",
             "",
+        ),
+        (
+            "compress = [\"gzip\"]",
+            "expected `true` or `false`, found array",
+            "write `compress = true` and `compress_codings = [\"gzip\"]`",
+        ),
+        (
+            "compress = \"br\"",
+            "expected `true` or `false`, found string",
+            "write `compress = true` and `compress_codings = [\"br\"]`",
+        ),
+        (
+            "compress = \"on\"",
+            "expected `true` or `false`, found string",
+            "write true",
+        ),
+        (
+            "precompressed = true",
+            "expected an array of strings, found boolean",
+            "write [\"zstd\", \"br\", \"gzip\"], or [] for none",
         ),
         (
             "hosts = [\"_\"]",

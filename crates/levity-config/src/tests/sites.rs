@@ -188,6 +188,34 @@ fn dictionaries_need_compression_and_a_folder() {
 }
 
 #[test]
+fn other_names_of_codings() {
+    for (name, coding) in [
+        ("zst", "zstd"),
+        ("zstandard", "zstd"),
+        ("ZSTD", "zstd"),
+        ("brotli", "br"),
+        ("gz", "gzip"),
+        ("gzp", "gzip"),
+    ] {
+        for (key, column) in [("compress_codings", 21), ("precompressed", 18)] {
+            let problem =
+                format!("3:{column} `{name}` is not a coding [did you mean \"{coding}\"?]");
+            assert_problems(&format!("{SITE}{key} = [\"{name}\"]"), &[&problem]);
+        }
+    }
+    assert_problems(
+        &format!("{SITE}compress_codings = [\"brotli:5\"]"),
+        &["3:21 `brotli` is not a coding [did you mean \"br:5\"?]"],
+    );
+    assert_problems(
+        &format!("{SITE}precompressed = [\"br:5\"]"),
+        &[
+            "3:18 `br:5` is not a coding [write \"br\": it has no level, `levity precompress` makes the files]",
+        ],
+    );
+}
+
+#[test]
 fn what_is_no_coding() {
     assert_problems(
         &format!("{SITE}precompressed = [\"gzip\", \"deflate\", \"gzip\"]"),
