@@ -78,10 +78,12 @@ pub(crate) const TABLES: &[Table] = documented! {
         key("spool", PATH, Some("/var/tmp"));
         /// Folder in which compressed forms of popular files are kept, where `compress` is on: made at the highest
         /// level while processors are idle. Without it, files are compressed anew for each client. With
-        /// `compress_dictionaries` it also has copies of them. It must exist and belong to the server alone; only a
-        /// restart changes it.
+        /// `compress_dictionaries` it also has copies of them. It must exist and belong to the server alone. It must
+        /// neither lie in a `root` nor contain one: `check` compares the paths, without regard to links. Only a restart
+        /// changes this key.
         key("variants", PATH, None);
-        /// The size of all files in `variants`; those that were not used for the longest time give way.
+        /// The size of all files in `variants`; those that were not used for the longest time give way. Only a restart
+        /// changes this key.
         key("variants_bytes", Kind::Size("1MiB", "1024TiB"), Some("256MiB"));
     });
     /// The access log. Messages about the server itself go to stderr.

@@ -77,7 +77,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let config = config(&root);
     let references = References {
         upstreams: &upstreams,
-        keeps_variants: config.disk.variants.is_some(),
+        variants: config.disk.variants.as_deref(),
     };
     let sites = site::sites(&root, references);
     upstreams.note_unused(&reader);

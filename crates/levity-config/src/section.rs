@@ -412,6 +412,12 @@ impl<'r> Section<'r> {
         foreign::of_type(name, value.get_ref().type_str(), self.source_of(value))
     }
 
+    /// Whether the value of `name` is `[]`. False also for an array whose elements are wrong.
+    pub(crate) fn is_empty_array(&self, name: &str) -> bool {
+        let value = self.value(name).map(Spanned::get_ref);
+        matches!(value, Some(DeValue::Array(elements)) if elements.is_empty())
+    }
+
     /// The value as it is written in the file.
     fn source_of(&self, value: &Spanned<DeValue<'_>>) -> &'r str {
         self.reader.source.slice(&value.span())

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
 
 use crate::disk::location_disk;
 use crate::headers;
@@ -19,8 +20,8 @@ use crate::upstream::read::Upstreams;
 #[derive(Clone, Copy)]
 pub(crate) struct References<'a> {
     pub(crate) upstreams: &'a Upstreams,
-    /// Whether `disk.variants` names a folder.
-    pub(crate) keeps_variants: bool,
+    /// `disk.variants`
+    pub(crate) variants: Option<&'a Path>,
 }
 
 pub(crate) fn sites(root: &Section<'_>, references: References<'_>) -> Vec<Site> {
@@ -45,6 +46,8 @@ fn site(section: &Section<'_>, names: &mut Names, references: References<'_>) ->
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, &LocationOptions::default());
     let routes = routes(section, references, reach, &options);
+    let root = root(section, references);
+    check_lists(section, &options);
     check_dictionaries(section, &options, references, !routes.is_empty());
     let of_files = routes.iter().filter(|route| has_files(route));
     proxying::note_unasked_files(section, reach, |key| match key {
@@ -53,7 +56,7 @@ fn site(section: &Section<'_>, names: &mut Names, references: References<'_>) ->
     });
     Site {
         hosts: hosts(section, names),
-        root: section.folder("root"),
+        root,
         proxying,
         options,
         only: None,
@@ -74,7 +77,7 @@ fn check_dictionaries(
     }
     let mut codings = options.compress_codings.iter();
     let has_coding = codings.any(|own| own.coding.with_dictionary().is_some());
-    let lacking = if !references.keeps_variants {
+    let lacking = if references.variants.is_none() {
         "`variants`, a folder, in `[disk]`"
     } else if !options.compress && !for_routes {
         "`compress = true` here"
@@ -85,8 +88,62 @@ fn check_dictionaries(
     } else {
         return;
     };
-    let help = format!("they need {lacking}");
-    section.report(KEY, "there are no dictionaries", Some(help));
+    section.report(KEY, format_args!("it needs {lacking}"), None);
+}
+
+/// Reports a list of the section that is empty, so that its `compress` does nothing.
+fn check_lists(section: &Section<'_>, options: &LocationOptions) {
+    for key in ["compress_codings", "compress_types"] {
+        if options.compress && section.is_empty_array(key) {
+            let help = "leave it out, or write `compress = false`".to_owned();
+            section.report(key, "nothing can be compressed", Some(help));
+        }
+    }
+}
+
+// ---- roots ----
+
+/// Reads `root`. Reports a folder that has files in common with `disk.variants`: clients could get them under their
+/// names, and what else lies in that folder would be taken for variants.
+fn root(section: &Section<'_>, references: References<'_>) -> Option<PathBuf> {
+    const KEY: &str = "root";
+    let root = section.folder(KEY)?;
+    // Only the paths of a text without a file are relative.
+    let variants = references
+        .variants
+        .filter(|variants| variants.is_absolute());
+    let Some(variants) = variants.filter(|_| root.is_absolute()) else {
+        return Some(root);
+    };
+    let (own, theirs) = (root.display(), variants.display());
+    let (normal, kept) = (normal(&root), normal(variants));
+    let message = if normal == kept {
+        format!("{own} is also `disk.variants`")
+    } else if kept.starts_with(&normal) {
+        format!("`disk.variants`, {theirs}, lies in {own}")
+    } else if normal.starts_with(&kept) {
+        format!("{own} lies in `disk.variants`, {theirs}")
+    } else {
+        return Some(root);
+    };
+    let help = "keep variants in a folder that is not served".to_owned();
+    section.report(KEY, message, Some(help));
+    Some(root)
+}
+
+/// An absolute path without `.` and `..`. Links are not resolved: two names of one folder may stay different.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            _ => normal.push(component),
+        }
+    }
+    normal
 }
 
 // ---- hosts ----
@@ -179,11 +236,12 @@ fn route(
     section.require("path");
     let path = pattern(section);
     let strip_prefix = strip_prefix(section, path.as_ref());
-    let root = section.folder("root");
+    let root = root(section, references);
     let (proxying, reach) = proxying::read(section, references.upstreams, above);
     let internal = section.boolean_or_default("internal");
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, of_site);
+    check_lists(section, &options);
     check_dictionaries(section, &options, references, false);
     let headers = headers::of_responses(&section.child("headers"));
     let request_headers = headers::of_requests(&section.child("request_headers"));

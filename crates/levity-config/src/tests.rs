@@ -226,7 +226,7 @@ dead_after = \"10s\"
 entry_ttl = \"0s\"
 watch = \"inotify\"
 spool = \"/srv/spool\"
-variants = \"/srv/variants\"
+variants = \"/var/cache/levity\"
 variants_bytes = \"1GiB\"
 [log]
 access = \"./access.log\"
@@ -301,7 +301,7 @@ root = \"/srv/b\"
         entry_ttl: Duration::ZERO,
         watch: Watch::Inotify,
         spool: "/srv/spool".into(),
-        variants: Some("/srv/variants".into()),
+        variants: Some("/var/cache/levity".into()),
         variants_bytes: 1 << 30,
     };
     assert_eq!(config.disk, expected);

@@ -149,15 +149,11 @@ fn what_is_no_compression() {
 #[test]
 fn dictionaries_need_compression_and_a_folder() {
     let keys = "compress_dictionaries = true\n";
-    let disk = "[disk]\nvariants = \"/srv/variants\"\n";
+    let disk = "[disk]\nvariants = \"/var/cache/levity\"\n";
     let on = format!("{SITE}compress = true\n{keys}");
     let site = parse(&format!("{on}{disk}")).unwrap().sites[0].clone();
     assert!(site.options.compress_dictionaries);
-    let problem = |line, lacking| {
-        format!(
-            "{line}:25 `compress_dictionaries`: there are no dictionaries [they need {lacking}]"
-        )
-    };
+    let problem = |line, lacking| format!("{line}:25 `compress_dictionaries`: it needs {lacking}");
     for (text, line, lacking) in [
         (on.clone(), 4, "`variants`, a folder, in `[disk]`"),
         (format!("{SITE}{keys}{disk}"), 3, "`compress = true` here"),
@@ -185,6 +181,62 @@ fn dictionaries_need_compression_and_a_folder() {
     assert!(site.routes[0].options.compress_dictionaries);
     let off = "[[site.route]]\npath = \"/a\"\ncompress = false\n";
     parse(&format!("{on}{off}{disk}")).unwrap();
+}
+
+#[test]
+fn variants_are_not_served() {
+    let with = |variants: &str, root: &str| {
+        format!("[disk]\nvariants = \"{variants}\"\n[[site]]\nroot = \"{root}\"\n")
+    };
+    let help = "[keep variants in a folder that is not served]";
+    for (variants, root, message) in [
+        ("/srv", "/srv/", "/srv/ is also `disk.variants`"),
+        (
+            "/srv/../srv/./b",
+            "/srv/b",
+            "/srv/b is also `disk.variants`",
+        ),
+        ("/srv/b", "/srv", "`disk.variants`, /srv/b, lies in /srv"),
+        ("/srv/b/c", "/", "`disk.variants`, /srv/b/c, lies in /"),
+        ("/srv", "/srv/b/c", "/srv/b/c lies in `disk.variants`, /srv"),
+    ] {
+        let problem = format!("4:8 `root`: {message} {help}");
+        assert_problems(&with(variants, root), &[&problem]);
+    }
+    for (variants, root) in [
+        ("/srv/bc", "/srv/b"),
+        ("/srv/b", "/srv/bc"),
+        ("/srv/a/../b", "/srv/a"),
+    ] {
+        parse(&with(variants, root)).unwrap();
+    }
+    let route = "[[site.route]]\npath = \"/a\"\nroot = \"/var/cache\"\n";
+    let message = "`root`: `disk.variants`, /var/cache/levity, lies in /var/cache";
+    assert_problems(
+        &(with("/var/cache/levity", "/srv") + route),
+        &[&format!("7:8 {message} {help}")],
+    );
+}
+
+#[test]
+fn compression_of_nothing() {
+    for key in ["compress_codings", "compress_types"] {
+        let column = key.len() + 4;
+        let problem = |line| {
+            let help = "leave it out, or write `compress = false`";
+            format!("{line}:{column} `{key}`: nothing can be compressed [{help}]")
+        };
+        let empty = format!("{key} = []\n");
+        let on = format!("{SITE}compress = true\n");
+        assert_problems(&format!("{on}{empty}"), &[&problem(4)]);
+        let route = "[[site.route]]\npath = \"/a\"\n";
+        assert_problems(&format!("{on}{route}{empty}"), &[&problem(6)]);
+        parse(&format!("{SITE}{empty}")).unwrap();
+        parse(&format!("{on}{route}compress = false\n{empty}")).unwrap();
+        // An element that is wrong is a problem of its own.
+        let wrong = format!("{on}{key} = [\"a\"]\n");
+        assert_eq!(messages(&wrong).len(), 1, "{wrong}");
+    }
 }
 
 #[test]
