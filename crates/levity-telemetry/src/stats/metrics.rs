@@ -560,10 +560,9 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// level of the configuration), fast (at a lower level), and two that were sent without compression: pool_busy (jobs
     /// would wait in the pool for more than 100 ms) and memory_full (encoders use all of `limits.compression_memory`).
     ///
-    /// `usual` is load. `pool_busy`: the processors do not suffice. Lower the levels of `compress_codings`, or keep
-    /// compressed variants beside the files (`precompressed`). `memory_full`: raise `limits.compression_memory`; many
-    /// clients may be slow. `fast` has either cause: levity_compute_queue_seconds and levity_compression_memory_bytes
-    /// show which.
+    /// `usual` is load. `pool_busy`: the processors do not suffice. Lower the levels of `compress_codings`, or serve
+    /// precompressed files (`precompressed`). `memory_full`: raise `limits.compression_memory`; many clients may be
+    /// slow. `fast` has either cause: levity_compute_queue_seconds and levity_compression_memory_bytes show which.
     Counter("levity_compressions_total", "responses", Computed(&["coding", "outcome"], compressions));
     /// Memory reserved at present, by coder: encoder (they compress a response) and decoder (they decode one, for
     /// `substitute`).
@@ -575,14 +574,15 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// The configuration was changed.
     Gauge("levity_compression_memory_limit_bytes", "bytes", Computed(&[], coder_bytes_max));
-    /// Compressed files, deltas and dictionaries that `disk.variants` keeps.
+    /// Kept variants: compressed files, deltas and dictionaries in the folder `disk.variants`. Precompressed files
+    /// beside their originals do not count.
     ///
     /// Files became popular. It falls when the store is full, and when files disappear from its folder. Those of files
     /// that changed stay until they are displaced.
     Gauge("levity_variants", "files", Variants(|variants| variants.kept as u64));
     /// The size of these files.
     ///
-    /// Near levity_variants_limit_bytes, a new variant displaces those that were not used for the longest time. If
+    /// Near levity_variants_limit_bytes, a new kept variant displaces those that were not used for the longest time. If
     /// levity_compute_run_seconds of class `idle` keeps growing meanwhile, popular files displace each other: raise
     /// `disk.variants_bytes`.
     Gauge("levity_variants_bytes", "bytes", Variants(|variants| variants.bytes));
