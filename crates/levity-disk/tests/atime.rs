@@ -2,7 +2,8 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use levity_disk::{
@@ -24,9 +25,22 @@ fn tree() -> (TempDir, Arc<Root>) {
     }
     chown(tree.path().join("ours"), Some(OTHER), None).unwrap();
     let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
-    // The probe of the root reads a file: files written afterwards are unread.
-    fs::write(tree.path().join("theirs"), [7; 100]).unwrap();
+    // The probe of the root reads a file: files written afterwards are unread. The time of a write may be that of the last
+    // timer tick, and so before that of a read which came first.
+    let theirs = tree.path().join("theirs");
+    fs::write(&theirs, [7; 100]).unwrap();
+    while is_read(&theirs) {
+        fs::write(&theirs, [7; 100]).unwrap();
+    }
     (tree, root)
+}
+
+/// Whether the access time is after the last change.
+fn is_read(path: &Path) -> bool {
+    let meta = fs::metadata(path).unwrap();
+    let content = (meta.mtime(), meta.mtime_nsec());
+    let inode = (meta.ctime(), meta.ctime_nsec());
+    (meta.atime(), meta.atime_nsec()) > content.max(inode)
 }
 
 /// Drops the privileges of the calling thread only.
