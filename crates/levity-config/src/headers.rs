@@ -58,25 +58,44 @@ pub(crate) fn of_requests(section: &Section<'_>) -> Headers {
     headers
 }
 
-fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
-    let mut seen: HashSet<String> = HashSet::new();
-    let mut field = |name: &Text<'_>| {
-        let lower = name.text.to_ascii_lowercase();
-        let reason = if !is_token(name.text) {
-            "is not a header name"
-        } else if OF_CONNECTIONS
-            .iter()
-            .chain(reserved)
-            .any(|name| *name == lower)
-        {
-            "is set by the server itself"
-        } else if !seen.insert(lower) {
-            "is given twice"
-        } else {
-            return;
-        };
-        name.refuse(format!("`{}` {reason}", name.text));
+/// The headers of a fixed response: pairs of names and values.
+pub(crate) fn of_answer(section: &Section<'_>, key: &str) -> Vec<(String, String)> {
+    let pairs = section.pairs(key);
+    let mut seen = HashSet::new();
+    for (name, value) in &pairs {
+        check_name(name, RESERVED_IN_RESPONSES, &mut seen);
+        check_value(name, value);
+    }
+    owned(&pairs)
+}
+
+fn check_name(name: &Text<'_>, reserved: &[&str], seen: &mut HashSet<String>) {
+    let lower = name.text.to_ascii_lowercase();
+    let reason = if !is_token(name.text) {
+        "is not a header name"
+    } else if OF_CONNECTIONS
+        .iter()
+        .chain(reserved)
+        .any(|name| *name == lower)
+    {
+        "is set by the server itself"
+    } else if !seen.insert(lower) {
+        "is given twice"
+    } else {
+        return;
     };
+    name.refuse(format!("`{}` {reason}", name.text));
+}
+
+fn check_value(name: &Text<'_>, value: &Text<'_>) {
+    if !is_field_value(value.text) {
+        let message = format!("the value of `{}` is not valid in a header", name.text);
+        value.refuse_with(message, FIELD_VALUE);
+    }
+}
+
+fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
+    let mut seen = HashSet::new();
     let set = section.pairs("set");
     let add = section.pairs("add");
     let removed = section.names("remove").unwrap_or_default();
@@ -85,13 +104,8 @@ fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
         .clone()
         .map(|(name, _)| name)
         .chain(&removed)
-        .for_each(&mut field);
-    for (name, value) in written {
-        if !is_field_value(value.text) {
-            let message = format!("the value of `{}` is not valid in a header", name.text);
-            value.refuse_with(message, FIELD_VALUE);
-        }
-    }
+        .for_each(|name| check_name(name, reserved, &mut seen));
+    written.for_each(|(name, value)| check_value(name, value));
     Headers {
         set: owned(&set),
         add: owned(&add),

@@ -130,6 +130,11 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// leading dot are not served, except `.well-known`. Required where there is no `proxy`.
         key("root", PATH, None);
     }, upstream::PROXYING, location_options::KEYS));
+    /// Answers all requests of the site above with another URL; those of a route with `root`, `proxy`, `try` or an answer
+    /// of its own are left to that.
+    table("site.redirect", REDIRECT);
+    /// Answers all requests of the site above with a fixed response, as `redirect` does.
+    table("site.respond", RESPOND);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// Other rules for some paths of the site above. The first route that matches wins; a key that is absent is
@@ -150,6 +155,10 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// whole segments only.
         key("strip_prefix", Kind::Text("a path"), None);
     }, upstream::PROXYING, &location_options::INHERITED_KEYS));
+    /// Answers all requests of the route above with another URL.
+    table("site.route.redirect", REDIRECT);
+    /// Answers all requests of the route above with a fixed response.
+    table("site.route.respond", RESPOND);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// Changes to the headers of the route's responses, also of those of an upstream, but not of errors (400 and
@@ -185,6 +194,28 @@ const LOCATION_DISK: &[Key] = documented! {
     /// Bytes per read, a multiple of 4KiB, at most `disk.buffer_bytes`.
     key("chunk", CHUNK, None);
     DIRECT;
+};
+
+/// `[site.redirect]` and `[site.route.redirect]`
+const REDIRECT: &[Key] = documented! {
+    /// The URL, or a path on this server that begins with one `/`. `{scheme}`, `{host}` (without port), `{path}` and
+    /// `{query}` stand for those of the request, `{rest}` for what `*` matches in the `path` of the route. The query of
+    /// the request is kept unless the URL has one of its own. What follows the scheme up to the next `/` is text and
+    /// `{host}`, so that no request leads to a foreign server. Required.
+    key("to", Kind::Text("a URL or a path"), None);
+    /// 301 and 308 are permanent: clients keep them. 302, 303 and 307 are not. 307 and 308 keep the method and the body
+    /// of the request; after 303 a client sends GET.
+    key("status", Kind::Count("301", "308"), Some("302"));
+};
+
+/// `[site.respond]` and `[site.route.respond]`
+const RESPOND: &[Key] = documented! {
+    /// The status.
+    key("status", Kind::Count("200", "599"), Some("200"));
+    /// The content, up to 64 KiB. Without it the content is the status and its name, in one line, for 400 and above.
+    key("body", Kind::Text("a text"), None);
+    /// Headers, name = "value". `Content-Type` is `text/plain; charset=utf-8` unless it is among them.
+    key("headers", Kind::Pairs, None);
 };
 
 /// `[site.route.headers]` and `[site.route.request_headers]`

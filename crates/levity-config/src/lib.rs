@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod answer;
 mod compress;
 mod disk;
 mod foreign;
@@ -33,6 +34,7 @@ mod site;
 mod substitute;
 mod suggest;
 mod syntax;
+mod template;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -40,6 +42,7 @@ mod unknown;
 pub mod upstream;
 mod value;
 
+pub use answer::{Answer, Fixed, Redirect};
 pub use compress::{CompressCoding, levels};
 pub use host::host;
 pub use keys::{engine, workers};
@@ -56,4 +59,5 @@ pub use own_names::OwnNames;
 pub use pattern::Pattern;
 pub use problem::{Errors, Problem};
 pub use reference::reference;
+pub use template::{Part, Template};
 pub use upstream::{Proxying, Rewrite, Upstream};

@@ -8,6 +8,7 @@ use levity_disk::Direct;
 use strum::{EnumString, VariantNames};
 
 use crate::address::Address;
+use crate::answer::Answer;
 use crate::limits::Limits;
 use crate::location_options::LocationOptions;
 use crate::network::TrustedProxies;
@@ -205,11 +206,13 @@ pub struct Site {
     /// Lower case, without port and final dot, each at most once in a file; `*.example.org` stands
     /// for every name beneath. Empty answers any host.
     pub hosts: Vec<String>,
-    /// The folder that is served; absolute when it comes from [`load`](crate::load()). Only a site with `proxy` may have
-    /// none.
+    /// The folder that is served; absolute when it comes from [`load`](crate::load()). A site with `proxy` or an answer
+    /// may have none.
     pub root: Option<PathBuf>,
     /// How requests are handed to an upstream.
     pub proxying: Proxying,
+    /// The response to all requests, except those of routes with a handler.
+    pub answer: Option<Answer>,
     /// The keys that routes inherit.
     pub options: LocationOptions,
     /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
@@ -233,6 +236,8 @@ pub struct Route {
     pub options: LocationOptions,
     /// How requests are handed to an upstream.
     pub proxying: Proxying,
+    /// The response to all its requests.
+    pub answer: Option<Answer>,
     /// Whether the route is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
     /// Changes to the headers of responses.
@@ -243,7 +248,24 @@ pub struct Route {
     pub rewrite: Rewrite,
 }
 
+impl Site {
+    /// The response that the site gives at a route, or, for `None`, where no route matches; `None` where handlers of
+    /// files or of an upstream answer.
+    #[must_use]
+    pub fn answer_at<'a>(&'a self, route: Option<&'a Route>) -> Option<&'a Answer> {
+        let own = route.and_then(|route| route.answer.as_ref());
+        let inherits = route.is_none_or(|route| !route.has_handlers());
+        own.or_else(|| self.answer.as_ref().filter(|_| inherits))
+    }
+}
+
 impl Route {
+    /// Whether its own keys select files or an upstream.
+    fn has_handlers(&self) -> bool {
+        let proxying = &self.proxying;
+        self.root.is_some() || self.internal || proxying.proxy.is_some() || proxying.tries.is_some()
+    }
+
     /// Whether the route serves files only, whatever its site does: it has a folder of its own or is internal,
     /// and has neither `proxy` nor `try`.
     pub fn serves_only_its_own_files(&self) -> bool {

@@ -215,6 +215,13 @@ impl<'r> Section<'r> {
         })
     }
 
+    /// Whether the file has the table `name` beneath this one. Another kind of value is reported by
+    /// [`child`](Self::child).
+    pub(crate) fn has_table(&self, name: &str) -> bool {
+        let value = self.value(name).map(Spanned::get_ref);
+        matches!(value, Some(DeValue::Table(_)))
+    }
+
     /// The table `name` beneath this one.
     pub(crate) fn child(&self, name: &str) -> Section<'r> {
         let table = self.path_of(name);

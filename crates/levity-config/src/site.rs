@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
+use crate::answer;
 use crate::disk::location_disk;
 use crate::headers;
 use crate::host::host_or_report;
@@ -40,12 +41,15 @@ pub(crate) fn sites(root: &Section<'_>, references: References<'_>) -> Vec<Site>
 
 fn site(section: &Section<'_>, names: &mut Names, references: References<'_>) -> Site {
     let (proxying, reach) = proxying::read(section, references.upstreams, Reach::default());
-    if !reach.has_proxy && !section.has_misspelt("proxy") {
+    let route_sections = section.children("route");
+    let answer = answer::read(section, None, route_sections.is_empty());
+    let names_answer = section.has("redirect") || section.has("respond");
+    if !reach.has_proxy && !names_answer && !section.has_misspelt("proxy") {
         section.require("root");
     }
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, &LocationOptions::default());
-    let routes = routes(section, references, reach, &options);
+    let routes = routes(&route_sections, references, reach, &options);
     let root = root(section, references);
     check_lists(section, &options);
     check_dictionaries(section, &options, references, !routes.is_empty());
@@ -54,13 +58,32 @@ fn site(section: &Section<'_>, names: &mut Names, references: References<'_>) ->
         "root" => of_files.clone().any(|route| route.root.is_none()),
         _ => of_files.clone().next().is_some(),
     });
-    Site {
+    let site = Site {
         hosts: hosts(section, names),
         root,
         proxying,
+        answer,
         options,
         only: None,
         routes,
+    };
+    check_loops(section, &route_sections, &site);
+    site
+}
+
+/// Reports redirects that lead to themselves.
+fn check_loops(section: &Section<'_>, routes: &[Section<'_>], site: &Site) {
+    // Those with errors are missing from the site.
+    if routes.len() != site.routes.len() {
+        return;
+    }
+    let of_routes = routes.iter().enumerate();
+    let of_routes = of_routes.map(|(number, section)| (section, Some(number)));
+    for (section, at) in of_routes.chain([(section, None)]) {
+        if section.has("redirect") && answer::finds_loop(site, at) {
+            let help = "a client would be redirected until it gives up".to_owned();
+            section.report("redirect", "it leads to itself", Some(help));
+        }
     }
 }
 
@@ -191,15 +214,15 @@ fn hosts(section: &Section<'_>, names: &mut Names) -> Vec<String> {
 // ---- routes ----
 
 fn routes(
-    site: &Section<'_>,
+    sections: &[Section<'_>],
     references: References<'_>,
     reach: Reach,
     options: &LocationOptions,
 ) -> Vec<Route> {
     let mut seen: Vec<(Pattern, usize)> = Vec::new();
     let mut routes = Vec::new();
-    for section in site.children("route") {
-        let Some(route) = route(&section, references, reach, options) else {
+    for section in sections {
+        let Some(route) = route(section, references, reach, options) else {
             continue;
         };
         if let Some((earlier, line)) = seen.iter().find(|(earlier, _)| earlier.covers(&route.path))
@@ -238,6 +261,7 @@ fn route(
     let strip_prefix = strip_prefix(section, path.as_ref());
     let root = root(section, references);
     let (proxying, reach) = proxying::read(section, references.upstreams, above);
+    let answer = answer::read(section, path.as_ref(), true);
     let internal = section.boolean_or_default("internal");
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, of_site);
@@ -261,6 +285,7 @@ fn route(
         strip_prefix,
         options,
         proxying,
+        answer,
         internal,
         headers,
         request_headers,

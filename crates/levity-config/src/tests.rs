@@ -1,3 +1,4 @@
+mod answers;
 mod files;
 mod hints;
 mod proxying;
@@ -14,6 +15,7 @@ use levity_wire::encoding::Coding;
 use crate::address::Address;
 use crate::keys::TABLES;
 use crate::load::FILE_BYTES_MAX;
+use crate::schema::Table;
 use crate::*;
 
 const SITE: &str = "[[site]]\nroot = \"/srv\"\n";
@@ -136,7 +138,9 @@ fn defaults() {
 #[test]
 fn defaults_in_the_table_are_those_of_the_code() {
     let (mut bare, mut given) = (String::new(), String::new());
-    for table in TABLES.iter().filter(|table| !table.path.is_empty()) {
+    // The file itself has no heading, and a redirect leaves no room for a response.
+    let is_tested = |table: &&Table| !table.path.is_empty() && !table.path.ends_with(".redirect");
+    for table in TABLES.iter().filter(is_tested) {
         let lines: Vec<String> = table
             .keys
             .iter()

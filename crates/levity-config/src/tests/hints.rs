@@ -226,8 +226,7 @@ fn keys_of_other_servers_in_sites_and_routes() {
         "[[site]]\nroot = \"/\"\n[[site.route]]\npath = \"/a\"\n",
     ];
     for (line, help) in [
-        ("redirect = \"/\"", "no redirects"),
-        ("return = 301", "no redirects"),
+        ("return = 301", "`redirect = { to = "),
         ("try_files = \"$uri\"", "`try = [\"file\", \"proxy\"]`"),
         ("autoindex = \"on\"", "`listing`"),
         ("upstream = \"a\"", "`proxy` takes the name"),

@@ -3,6 +3,8 @@
 
 mod files;
 mod proxy;
+mod redirect;
+mod respond;
 mod script;
 mod variants;
 
@@ -146,6 +148,10 @@ impl<'a> Handling<'a> {
             // more than parsing a request.
             let outcome = match handler {
                 Handler::Files(files) => return self.files(request, files).await,
+                Handler::Redirect(to) => {
+                    Outcome::Response(redirect::response(to, request, self.client))
+                }
+                Handler::Respond(fixed) => Outcome::Response(respond::response(fixed)),
                 Handler::Proxy(proxy) => return Box::pin(self.proxy(request, proxy)).await,
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,
                 Handler::ExistingFile => Box::pin(self.existing_file(request, location)).await,

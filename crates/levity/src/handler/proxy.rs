@@ -11,7 +11,7 @@ use levity_wire::http1::{Limits, Method};
 use levity_wire::path;
 use levity_wire::sendfile_header::{self, Delegation};
 
-use super::{Handling, Outcome, ReproxyTarget, Reroute, Target};
+use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, redirect, respond};
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::route::{Files, Handler, Location, Proxy};
@@ -232,6 +232,8 @@ impl<'a> Handling<'a> {
                         None => continue,
                     }
                 }
+                Handler::Redirect(to) => Ok(redirect::response(to, request, self.client)),
+                Handler::Respond(fixed) => Ok(respond::response(fixed)),
                 Handler::IndexScript | Handler::Script | Handler::Proxy(_) => {
                     return self
                         .internal_upstream(delegated_by, request, location)

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
-use levity_config::{Config, LocationDisk, LocationOptions, Symlinks};
+use levity_config::{Answer, Config, LocationDisk, LocationOptions, Pattern, Symlinks};
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
-use super::location::{FileVariants, Files, Handler, Location, Proxy, SpoolFolder};
+use super::location::{FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder};
 use super::{Service, ServiceParts, Site};
 use crate::compute::Compute;
 use crate::compute::memory::Budget;
@@ -229,11 +229,21 @@ fn location(
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let options = options(site, route);
     let compress = Compress::new(options, resources.compute).map(Arc::new);
-    let files = files(site, route, compress.as_ref(), resources)?.map(Arc::new);
-    let proxy = proxy(site, route, files.as_deref(), resources)?;
+    let answer = answer(site, route);
+    let (files, proxy) = match answer {
+        Some(_) => (None, None),
+        None => {
+            let files = files(site, route, compress.as_ref(), resources)?.map(Arc::new);
+            let proxy = proxy(site, route, files.as_deref(), resources)?;
+            (files, proxy)
+        }
+    };
     Ok(Location {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        handlers: handlers(files.as_ref(), proxy.as_ref()),
+        handlers: match answer {
+            Some(answer) => vec![answer],
+            None => handlers(files.as_ref(), proxy.as_ref()),
+        },
         proxy,
         files,
         internal: route.is_some_and(|route| route.internal),
@@ -336,6 +346,23 @@ fn substitute(options: &LocationOptions, decoders: &Arc<Budget>) -> Option<Box<d
     let (pairs, types) = (&options.substitute, &options.substitute_types);
     let filter = || Substitute::new(pairs, types, decoders.clone());
     (!pairs.is_empty()).then(|| Box::new(filter()) as _)
+}
+
+/// The handler of a location that is a redirect or a fixed response.
+fn answer(site: &levity_config::Site, route: Option<&levity_config::Route>) -> Option<Handler> {
+    Some(match site.answer_at(route)? {
+        Answer::Redirect(redirect) => {
+            let prefix = match route.map(|route| &route.path) {
+                Some(Pattern::Prefix(prefix)) => prefix.as_bytes(),
+                _ => b"",
+            };
+            Handler::Redirect(RedirectTo {
+                redirect: redirect.clone(),
+                prefix: prefix.to_vec(),
+            })
+        }
+        Answer::Fixed(fixed) => Handler::Respond(fixed.clone()),
+    })
 }
 
 /// The handlers of a location, in order.

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use levity_config::{Fixed, Redirect};
 use levity_disk::{ReadOptions, Spool};
 use levity_wire::encoding::Coding;
 
@@ -51,6 +52,10 @@ impl Location {
 pub enum Handler {
     /// Serves files; the last handler.
     Files(Arc<Files>),
+    /// Redirects every request; the last handler.
+    Redirect(RedirectTo),
+    /// Gives every request the same response; the last handler.
+    Respond(Fixed),
     /// Finds the script of a directory whose index names list scripts before files.
     IndexScript,
     /// Serves a file if it exists.
@@ -59,6 +64,14 @@ pub enum Handler {
     Script,
     /// Proxies to the upstream; the last handler.
     Proxy(Arc<Proxy>),
+}
+
+/// How a location redirects requests.
+pub struct RedirectTo {
+    /// The target and the status.
+    pub redirect: Redirect,
+    /// What `*` follows in the path of the route; empty elsewhere.
+    pub prefix: Vec<u8>,
 }
 
 /// How a location proxies requests.

@@ -21,7 +21,9 @@ use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
 use crate::variant_store::store::VariantStore;
 
-pub use self::location::{FileVariants, Files, Handler, Location, Proxy, SpoolFolder, is_hidden};
+pub use self::location::{
+    FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder, is_hidden,
+};
 
 struct Site {
     routes: Vec<(Pattern, Location)>,

@@ -32,6 +32,7 @@ mod processor;
 mod proxy;
 mod proxy_protocol;
 mod range;
+mod redirect;
 mod refused;
 mod rewrite;
 mod root;

@@ -1,0 +1,159 @@
+//! Responses that a site or route makes itself: `redirect` and `respond`.
+
+use crate::headers;
+use crate::model::{Route, Site};
+use crate::pattern::Pattern;
+use crate::section::Section;
+use crate::template::{Part, Template};
+
+/// The response to every request of a location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Another URL.
+    Redirect(Redirect),
+    /// A fixed response.
+    Fixed(Fixed),
+}
+
+/// `redirect`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// The URL, or the path on this server.
+    pub to: Template,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+/// `respond`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixed {
+    /// 200 to 599.
+    pub status: u16,
+    /// The content; empty for a status that has none.
+    pub body: String,
+    /// Names and values, in the order of the file.
+    pub headers: Vec<(String, String)>,
+}
+
+/// The keys that an answer makes useless beside it.
+const OTHER_HANDLERS: &[&str] = &[
+    "root",
+    "proxy",
+    "try",
+    "script_suffix",
+    "script_index",
+    "listing",
+    "index",
+    "precompressed",
+];
+
+const STATUSES: &[usize] = &[301, 302, 303, 307, 308];
+
+/// The maximum of bytes in the body of a fixed response: it is copied for each request.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Reads `redirect` and `respond` of one table. `path` is that of a route. `is_alone` is whether other handlers
+/// beside an answer have no effect; in a site they may be meant for its routes.
+pub(crate) fn read(
+    section: &Section<'_>,
+    path: Option<&Pattern>,
+    is_alone: bool,
+) -> Option<Answer> {
+    let key = ["redirect", "respond"]
+        .into_iter()
+        .find(|key| section.has(key))?;
+    if key == "redirect" && section.has("respond") {
+        section.report("respond", "`redirect` answers every request here", None);
+    }
+    for other in OTHER_HANDLERS {
+        if is_alone && section.has(other) {
+            let message = format!("`{key}` answers every request here");
+            section.report(other, message, None);
+        }
+    }
+    let table = section.child(key);
+    match key {
+        _ if !section.has_table(key) => None,
+        "redirect" => redirect(&table, path).map(Answer::Redirect),
+        _ => Some(Answer::Fixed(fixed(&table))),
+    }
+}
+
+fn redirect(section: &Section<'_>, path: Option<&Pattern>) -> Option<Redirect> {
+    section.require("to");
+    let status = section.count("status");
+    if !STATUSES.contains(&status) {
+        let message = format!("{status} is not the status of a redirect");
+        let help =
+            "301 and 308 are permanent, 302, 303 and 307 are not; 307 and 308 keep the method";
+        section.report("status", message, Some(help.to_owned()));
+    }
+    let given = section.text("to")?;
+    let to = Template::parse(given.text);
+    let to = to.map_err(|help| {
+        given.refuse_with(format!("`{}` is no target of a redirect", given.text), help);
+    });
+    let to = to.ok()?;
+    let has_rest = to.0.contains(&Part::Rest);
+    if has_rest && !matches!(path, Some(Pattern::Prefix(_))) {
+        given.refuse_with(
+            "there is no rest of the path here",
+            "`{rest}` stands for what `*` matches in the `path` of a route, such as `/old/*`",
+        );
+    }
+    Some(Redirect {
+        to,
+        status: u16::try_from(status).unwrap_or_default(),
+    })
+}
+
+fn fixed(section: &Section<'_>) -> Fixed {
+    let status = section.count("status");
+    let body = section.text("body").map_or("", |given| given.text);
+    if body.len() > BODY_BYTES_MAX {
+        let message = format!("{} bytes are more than {BODY_BYTES_MAX}", body.len());
+        section.report("body", message, Some("a file can be longer".to_owned()));
+    }
+    if !body.is_empty() && matches!(status, 204 | 304) {
+        let message = format!("a response of status {status} has no content");
+        section.report("body", message, None);
+    }
+    Fixed {
+        status: u16::try_from(status).unwrap_or_default(),
+        body: body.to_owned(),
+        headers: headers::of_answer(section, "headers"),
+    }
+}
+
+/// The redirect of a route, or of the site for `None`, that leads to itself in the end. `site` has no errors so far.
+pub(crate) fn finds_loop(site: &Site, start: Option<usize>) -> bool {
+    let mut at = start;
+    let mut path = match start {
+        Some(number) => sample(&site.routes[number].path),
+        None => "/levity-sample".to_owned(),
+    };
+    for _ in 0..=site.routes.len() + 1 {
+        let route = at.map(|number| &site.routes[number]);
+        let Some(Answer::Redirect(redirect)) = site.answer_at(route) else {
+            return false;
+        };
+        let Some(next) = redirect.to.path_from(&path, route.map(|route| &route.path)) else {
+            return false;
+        };
+        path = next;
+        let of_path = |route: &Route| route.path.matches(path.as_bytes());
+        at = site.routes.iter().position(of_path);
+        if at == start {
+            return true;
+        }
+    }
+    false
+}
+
+/// A path that the pattern matches.
+fn sample(pattern: &Pattern) -> String {
+    match pattern {
+        Pattern::Exact(path) => path.clone(),
+        Pattern::Prefix(prefix) => format!("{prefix}levity-sample"),
+    }
+}

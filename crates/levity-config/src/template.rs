@@ -1,0 +1,242 @@
+//! URLs with placeholders.
+
+use crate::pattern::Pattern;
+
+/// A URL, or a path on this server, made from a request. It begins with a slash and not with two, or with `{path}`, or
+/// with a scheme and a host, which take nothing from the request but its own scheme and host: so a request cannot
+/// lead elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template(pub Vec<Part>);
+
+/// A part of a [`Template`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Text as it is.
+    Text(String),
+    /// `{scheme}`: `http` or `https`.
+    Scheme,
+    /// `{host}`: the host of the request, without port.
+    Host,
+    /// `{path}`: the path of the request, which begins with one slash.
+    Path,
+    /// `{rest}`: what `*` in the path of the route matches.
+    Rest,
+    /// `{query}`: the query of the request, without `?`.
+    Query,
+}
+
+const PLACEHOLDERS: &[(&str, Part)] = &[
+    ("scheme", Part::Scheme),
+    ("host", Part::Host),
+    ("path", Part::Path),
+    ("rest", Part::Rest),
+    ("query", Part::Query),
+];
+
+impl Template {
+    /// Reads text with placeholders in braces.
+    ///
+    /// # Errors
+    ///
+    /// A phrase that says what to write.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(wrong) = text.chars().find(|c| !c.is_ascii_graphic() || *c == '\\') {
+            return Err(format!("a URL has no `{}`", wrong.escape_debug()));
+        }
+        let parts = parts(text)?;
+        let has_host = match parts.first() {
+            Some(Part::Path) => false,
+            Some(Part::Text(start)) if start.starts_with('/') => {
+                let is_host = start.starts_with("//");
+                let may_become_host =
+                    start == "/" && parts.get(1).is_some_and(|part| *part != Part::Rest);
+                if is_host || may_become_host {
+                    return Err("begin with a scheme, or with one `/` and a name".to_owned());
+                }
+                false
+            }
+            Some(Part::Scheme | Part::Text(_)) => true,
+            _ => {
+                return Err(
+                    "begin with `/`, `{path}`, `https://`, `http://` or `{scheme}://`".to_owned(),
+                );
+            }
+        };
+        if has_host {
+            check_host(&parts)?;
+        }
+        Ok(Self(parts))
+    }
+
+    /// Whether it has a query of its own. Otherwise that of the request is kept.
+    #[must_use]
+    pub fn has_query(&self) -> bool {
+        let has = |part: &Part| match part {
+            Part::Text(text) => text.contains('?'),
+            part => *part == Part::Query,
+        };
+        self.0.iter().any(has)
+    }
+
+    /// The path on this server that a request for `path` is sent to; `None` for a URL with a host. `pattern` is that of
+    /// the route.
+    pub(crate) fn path_from(&self, path: &str, pattern: Option<&Pattern>) -> Option<String> {
+        let mut target = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => target.push_str(text),
+                Part::Path => target.push_str(path),
+                Part::Rest => {
+                    if let Some(Pattern::Prefix(prefix)) = pattern {
+                        target.push_str(path.strip_prefix(prefix.as_str()).unwrap_or_default());
+                    }
+                }
+                Part::Query => {}
+                Part::Scheme | Part::Host => return None,
+            }
+        }
+        let end = target.find(['?', '#']).unwrap_or(target.len());
+        target.truncate(end);
+        target.starts_with('/').then_some(target)
+    }
+}
+
+fn parts(text: &str) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(open) = rest.find(['{', '}']) {
+        let (before, after) = rest.split_at(open);
+        if !before.is_empty() {
+            parts.push(Part::Text(before.to_owned()));
+        }
+        let name = after
+            .strip_prefix('{')
+            .and_then(|after| after.split_once('}'));
+        let Some((name, after)) = name else {
+            return Err("a placeholder is a name in braces, such as `{path}`".to_owned());
+        };
+        let known = PLACEHOLDERS.iter().find(|(known, _)| *known == name);
+        let Some((_, part)) = known else {
+            let names: Vec<_> = PLACEHOLDERS
+                .iter()
+                .map(|(name, _)| format!("`{{{name}}}`"))
+                .collect();
+            return Err(format!("`{{{name}}}` is none of {}", names.join(", ")));
+        };
+        parts.push(part.clone());
+        rest = after;
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Text(rest.to_owned()));
+    }
+    Ok(parts)
+}
+
+/// Checks a URL that begins with a scheme: its host is text and `{host}`, up to a slash, `{path}`, a query or the end.
+fn check_host(parts: &[Part]) -> Result<(), String> {
+    let begin =
+        || Err("begin with `/`, `{path}`, `https://`, `http://` or `{scheme}://`".to_owned());
+    let mut parts = parts.iter();
+    let first = parts.next();
+    let after_scheme = match first {
+        Some(Part::Scheme) => match parts.next() {
+            Some(Part::Text(text)) => text.strip_prefix("://"),
+            _ => None,
+        },
+        Some(Part::Text(text)) => text
+            .strip_prefix("https://")
+            .or_else(|| text.strip_prefix("http://")),
+        _ => None,
+    };
+    let Some(mut host) = after_scheme else {
+        return begin();
+    };
+    let mut is_empty = true;
+    loop {
+        if let Some(end) = host.find(['/', '?', '#']) {
+            return match is_empty && end == 0 {
+                true => Err("there is no host behind the scheme".to_owned()),
+                false => Ok(()),
+            };
+        }
+        is_empty &= host.is_empty();
+        match parts.next() {
+            Some(Part::Text(text)) => host = text,
+            Some(Part::Host) => (host, is_empty) = ("", false),
+            Some(Part::Path) | None if !is_empty => return Ok(()),
+            Some(Part::Path) | None => return Err("there is no host behind the scheme".to_owned()),
+            Some(Part::Scheme | Part::Rest | Part::Query) => {
+                return Err("put a `/` behind the host".to_owned());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        for text in [
+            "/",
+            "/new",
+            "/new/{rest}",
+            "/{rest}",
+            "{path}/",
+            "https://{host}{path}",
+            "{scheme}://www.{host}{path}",
+            "http://a.example:8080",
+            "https://a.example?x={query}",
+            "https://a.example/{rest}?{query}",
+        ] {
+            let template = Template::parse(text);
+            assert!(template.is_ok(), "{text}: {template:?}");
+        }
+        for text in [
+            "",
+            "new",
+            "//a.example/",
+            "/{path}",
+            "/{query}",
+            "/{host}",
+            "{rest}",
+            "{host}/a",
+            "https:/a",
+            "https://",
+            "https:///a",
+            "https://{path}",
+            "https://{rest}",
+            "https://a.example{rest}",
+            "https://a.{query}/",
+            "{scheme}{host}",
+            "javascript:alert(1)",
+            "ftp://a.example/",
+            "/a b",
+            "/\\a",
+            "/\u{e9}",
+            "/{nothing}",
+            "/{path",
+            "/path}",
+        ] {
+            let template = Template::parse(text);
+            assert!(template.is_err(), "{text}: {template:?}");
+        }
+    }
+
+    #[test]
+    fn the_own_query() {
+        for (text, expected) in [
+            ("/a", false),
+            ("{path}", false),
+            ("/a?b=1", true),
+            ("/{rest}/{query}", true),
+        ] {
+            assert_eq!(
+                Template::parse(text).unwrap().has_query(),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}

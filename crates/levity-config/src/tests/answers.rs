@@ -1,0 +1,139 @@
+//! `redirect` and `respond`.
+
+use super::*;
+
+fn first_route(lines: &str) -> Route {
+    let text = format!("{SITE}[[site.route]]\n{lines}");
+    parse(&text).expect(&text).sites[0].routes[0].clone()
+}
+
+#[test]
+fn answers_of_routes() {
+    let route = first_route("path = \"/a/*\"\nredirect = { to = \"/b/{rest}\", status = 308 }");
+    let to = Template(vec![Part::Text("/b/".to_owned()), Part::Rest]);
+    assert_eq!(
+        route.answer,
+        Some(Answer::Redirect(Redirect { to, status: 308 }))
+    );
+    let route =
+        first_route("path = \"/a\"\nrespond = { body = \"ok\", headers = { X-A = \"1\" } }");
+    let expected = Fixed {
+        status: 200,
+        body: "ok".to_owned(),
+        headers: vec![("X-A".to_owned(), "1".to_owned())],
+    };
+    assert_eq!(route.answer, Some(Answer::Fixed(expected)));
+}
+
+/// Routes with handlers of their own are left to these.
+#[test]
+fn a_site_may_answer_by_itself() {
+    let text = "[[site]]\nredirect = { to = \"https://{host}{path}\" }\n\
+        [[site.route]]\npath = \"/own/*\"\nroot = \"/srv\"\n\
+        [[site.route]]\npath = \"/plain\"\n\
+        [[site.route]]\npath = \"/gone\"\nrespond = { status = 410 }\n";
+    let site = parse(text).expect("a site").sites.remove(0);
+    let answers = site.routes.iter().map(|route| site.answer_at(Some(route)));
+    let answers: Vec<_> = answers.collect();
+    assert_eq!(answers[..2], [None, site.answer.as_ref()]);
+    assert!(matches!(
+        answers[2],
+        Some(Answer::Fixed(Fixed { status: 410, .. }))
+    ));
+    assert!(matches!(site.answer_at(None), Some(Answer::Redirect(_))));
+}
+
+#[test]
+fn what_cannot_be() {
+    for (line, expected) in [
+        ("redirect = {}", "`to` is missing"),
+        ("redirect = \"/b\"", "expected a table, found string"),
+        (
+            "redirect = { to = \"b\" }",
+            "`b` is no target of a redirect",
+        ),
+        (
+            "redirect = { to = \"/{rest}\" }",
+            "there is no rest of the path here",
+        ),
+        (
+            "redirect = { to = \"/b\", status = 304 }",
+            "`status`: 304 is not the status of a redirect",
+        ),
+        (
+            "redirect = { to = \"/b\", status = 200 }",
+            "`status` must be from 301 to 308",
+        ),
+        (
+            "redirect = { to = \"/b\" }\nrespond = {}",
+            "`respond`: `redirect` answers every request here",
+        ),
+        (
+            "redirect = { to = \"/b\" }\nroot = \"/\"",
+            "`root`: `redirect` answers every request here",
+        ),
+        (
+            "respond = {}\nlisting = true",
+            "`listing`: `respond` answers every request here",
+        ),
+        (
+            "respond = { status = 204, body = \"a\" }",
+            "`body`: a response of status 204 has no content",
+        ),
+        (
+            "respond = { headers = { Date = \"1\" } }",
+            "`Date` is set by the server itself",
+        ),
+        (
+            "respond = { headers = { A = \"\\u0007\" } }",
+            "the value of `A` is not valid in a header",
+        ),
+    ] {
+        let text = format!("{SITE}[[site.route]]\npath = \"/a\"\n{line}");
+        assert_eq!(messages(&text), [expected], "{line}");
+    }
+    let long = "a".repeat(64 * 1024);
+    first_route(&format!("path = \"/a\"\nrespond = {{ body = \"{long}\" }}"));
+    let text = format!("{SITE}[[site.route]]\npath = \"/a\"\nrespond = {{ body = \"{long}a\" }}");
+    assert_eq!(messages(&text), ["`body`: 65537 bytes are more than 65536"]);
+}
+
+#[test]
+fn redirects_that_lead_to_themselves() {
+    let loops = |routes: &str| match parse(&format!("{SITE}{routes}")) {
+        Ok(_) => 0,
+        Err(errors) => errors
+            .iter()
+            .filter(|problem| problem.message == "`redirect`: it leads to itself")
+            .count(),
+    };
+    let route = |path: &str, to: &str| {
+        format!("[[site.route]]\npath = \"{path}\"\nredirect = {{ to = \"{to}\" }}\n")
+    };
+    for (first, second, expected) in [
+        (("/a", "/a"), None, 1),
+        (("/a", "{path}"), None, 1),
+        (("/a", "/a?b=1"), None, 1),
+        (("/a", "/a/"), None, 0),
+        (("/a", "https://a.example/a"), None, 0),
+        (("/a/*", "/a/b/{rest}"), None, 1),
+        (("/a/*", "{path}/"), None, 1),
+        (("/a/*", "/b/{rest}"), None, 0),
+        (("/a/*", "/{rest}"), None, 0),
+        (("/*", "/start"), None, 1),
+        (("/a", "/b"), Some(("/b", "/c")), 0),
+        (("/a", "/b"), Some(("/b", "/a")), 2),
+        (("/a/*", "/b/{rest}"), Some(("/b/*", "/a/{rest}")), 2),
+        (("/a", "/a/b"), Some(("/a/*", "/a/c")), 1),
+    ] {
+        let second = second.map(|(path, to)| route(path, to));
+        let text = route(first.0, first.1) + &second.unwrap_or_default();
+        assert_eq!(loops(&text), expected, "{text}");
+    }
+    let site = "[[site]]\nredirect = { to = \"/start\" }\n";
+    assert_eq!(messages(site), ["`redirect`: it leads to itself"]);
+    parse(&format!(
+        "{site}[[site.route]]\npath = \"/start\"\nroot = \"/\"\n"
+    ))
+    .expect("an end");
+}

@@ -1,0 +1,78 @@
+//! The handler that redirects every request of a location.
+
+use levity_config::Part;
+use levity_wire::{Reject, http1, path};
+
+use crate::http::client::Client;
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::route::RedirectTo;
+
+/// The redirect of `request`, or the response to one that cannot be redirected.
+pub fn response(to: &RedirectTo, request: &Request, client: &Client) -> Response {
+    match location(to, request, client) {
+        Ok(location) => {
+            let mut response = error(to.redirect.status, "");
+            response.fields.add("Location", &location);
+            response
+        }
+        Err(reject) => error(reject.status, reject.reason),
+    }
+}
+
+fn location(to: &RedirectTo, request: &Request, client: &Client) -> Result<Vec<u8>, Reject> {
+    let template = &to.redirect.to;
+    let mut location = Vec::new();
+    for part in &template.0 {
+        match part {
+            Part::Text(text) => location.extend_from_slice(text.as_bytes()),
+            Part::Scheme => location.extend_from_slice(client.scheme.as_bytes()),
+            Part::Host => location.extend_from_slice(host(request)?.as_bytes()),
+            // Two slashes at the start would name a host.
+            Part::Path => {
+                let path = path::forwarded(request.raw_path())?;
+                location.extend_from_slice(path::one_leading_slash(&path));
+            }
+            Part::Rest => push_rest(&to.prefix, request, &mut location)?,
+            Part::Query => location.extend_from_slice(&query(request)),
+        }
+    }
+    if !template.has_query() && request.query().is_some() {
+        // The query goes before a fragment.
+        let end = location.iter().position(|&byte| byte == b'#');
+        let fragment = location.split_off(end.unwrap_or(location.len()));
+        location.push(b'?');
+        location.extend_from_slice(&query(request));
+        location.extend_from_slice(&fragment);
+    }
+    Ok(location)
+}
+
+/// Appends what `*` matches behind `prefix`, in the decoded path: there may be an escape in the part before.
+fn push_rest(prefix: &[u8], request: &Request, location: &mut Vec<u8>) -> Result<(), Reject> {
+    if request.has_encoded_slash {
+        return Err(Reject {
+            status: 400,
+            reason: "escaped slash in the path",
+        });
+    }
+    let rest = request.path.strip_prefix(prefix);
+    path::encode(rest.unwrap_or_default(), location);
+    Ok(())
+}
+
+/// The host of the request without its port.
+fn host(request: &Request) -> Result<String, Reject> {
+    let name = http1::host_name(request.host()).ok();
+    let name = name.filter(|name| !name.is_empty()).ok_or(Reject {
+        status: 400,
+        reason: "a redirect needs the host",
+    })?;
+    Ok(name.into_owned())
+}
+
+fn query(request: &Request) -> Vec<u8> {
+    let query = request.query().unwrap_or_default();
+    path::forwarded_query(query).into_owned()
+}
