@@ -3,12 +3,14 @@
 use std::cell::Cell;
 use std::fs::{self, File, Permissions};
 use std::io::{Seek, SeekFrom, Write};
+use std::net::UdpSocket;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{Advice, CWD, Dev, FileType, Mode, fadvise, mknodat};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::{content, wait_until};
 
@@ -97,17 +99,34 @@ impl Tree {
     }
 
     /// Drops a file's pages from the page cache. A journal that is being written holds some of them for
-    /// a moment, so it is asked again until none is left.
+    /// a moment, and so does the network, so it is asked again until none is left.
     #[track_caller]
     pub fn evict(&self, name: impl AsRef<Path>) {
         let path = self.at(name);
         let file = File::open(&path).expect("open");
         wait_until("the page cache lets go of it", || {
             file.sync_all().expect("fsync");
+            free_received();
             fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
             pages_cached(&path) == 0
         });
     }
+}
+
+/// Makes each processor free the packets that were sent from there and have been received: with `sendfile` they refer to
+/// pages of the file. The kernel leaves up to 32 of them to the next packet on that processor (`skb_defer_max`, Linux 6.0).
+fn free_received() {
+    let allowed = sched_getaffinity(None).expect("sched_getaffinity");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let own = socket.local_addr().expect("an address");
+    for number in (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number)) {
+        let mut one = CpuSet::new();
+        one.set(number);
+        sched_setaffinity(None, &one).expect("a processor that this process may use");
+        socket.send_to(b"packet", own).expect("send");
+        socket.recv(&mut [0; 8]).expect("receive");
+    }
+    sched_setaffinity(None, &allowed).expect("the processors that it had");
 }
 
 /// As util-linux counts them.
