@@ -107,8 +107,8 @@ per_engine! {
         let (backend, root) = (Scripted::unix(name_script), Tree::new());
         let source = "<?php $password = 'source';";
         for name in [
-            "index.php", "a.php", "a.php.gz", "B.PHP", "dir/index.php", "dir/a.css.gz", "up/c.php",
-            "d.php/file.css", "dir/a.css", "home/home.php",
+            "index.php", "a.php", "a.php.gz", "B.PHP", "dir/index.php", "dir/a.css", "dir/a.css.gz",
+            "up/c.php", "d.php/file.css", "home/home.php",
         ] {
             root.file(name, source);
         }
