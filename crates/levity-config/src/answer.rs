@@ -1,39 +1,10 @@
 //! Responses that a site or route makes itself: `redirect` and `respond`.
 
 use crate::headers;
-use crate::model::{Route, Site};
+use crate::model::{Answer, Fixed, Redirect, Route, Site};
 use crate::pattern::Pattern;
 use crate::section::Section;
 use crate::template::{Part, Template};
-
-/// The response to every request of a location.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// Another URL.
-    Redirect(Redirect),
-    /// A fixed response.
-    Fixed(Fixed),
-}
-
-/// `redirect`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Redirect {
-    /// The URL, or the path on this server.
-    pub to: Template,
-    /// 301, 302, 303, 307 or 308.
-    pub status: u16,
-}
-
-/// `respond`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fixed {
-    /// 200 to 599.
-    pub status: u16,
-    /// The content; empty for a status that has none.
-    pub body: String,
-    /// Names and values, in the order of the file.
-    pub headers: Vec<(String, String)>,
-}
 
 /// The keys that an answer makes useless beside it.
 const OTHER_HANDLERS: &[&str] = &[

@@ -42,7 +42,6 @@ mod unknown;
 pub mod upstream;
 mod value;
 
-pub use answer::{Answer, Fixed, Redirect};
 pub use compress::{CompressCoding, levels};
 pub use host::host;
 pub use keys::{engine, workers};
@@ -51,8 +50,8 @@ pub use load::{load, parse};
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use media_types::MediaTypes;
 pub use model::{
-    AccessLog, Admin, Config, Disk, Etag, Headers, Listen, Log, LogFormat, LogTiming, Route,
-    Server, Site, Watch,
+    AccessLog, Admin, Answer, Config, Disk, Etag, Fixed, Headers, Listen, Log, LogFormat,
+    LogTiming, Redirect, Route, Server, Site, Watch,
 };
 pub use network::{Network, TrustedProxies};
 pub use own_names::OwnNames;

@@ -8,12 +8,12 @@ use levity_disk::Direct;
 use strum::{EnumString, VariantNames};
 
 use crate::address::Address;
-use crate::answer::Answer;
 use crate::limits::Limits;
 use crate::location_options::LocationOptions;
 use crate::network::TrustedProxies;
 use crate::own_names::OwnNames;
 use crate::pattern::Pattern;
+use crate::template::Template;
 use crate::upstream::{Proxying, Rewrite, Upstream};
 
 /// A configuration. [`Config::default`] is that of an empty file: no site, listening on `127.0.0.1:8080`.
@@ -272,6 +272,35 @@ impl Route {
         let has_handlers = self.proxying.proxy.is_some() || self.proxying.tries.is_some();
         (self.root.is_some() || self.internal) && !has_handlers
     }
+}
+
+/// The response to every request of a location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Another URL.
+    Redirect(Redirect),
+    /// A fixed response.
+    Fixed(Fixed),
+}
+
+/// `redirect`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// The URL, or the path on this server.
+    pub to: Template,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+/// `respond`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixed {
+    /// 200 to 599.
+    pub status: u16,
+    /// The content; empty for a status that has none.
+    pub body: String,
+    /// Names and values, in the order of the file.
+    pub headers: Vec<(String, String)>,
 }
 
 /// Changes to headers. Names are valid tokens and unique, without regard to case; none of them frames the
