@@ -168,9 +168,9 @@ const KEYS: &[Foreign] = &[
     Foreign(&["templates", "template"], ANYWHERE, "",
         "there are no templates: files are sent as they are"),
     Foreign(&["try_files"], LOCATIONS, "try",
-        "`try = [\"file\", \"proxy\"]`: the file if there is one, else the upstream"),
-    Foreign(&["spa", "single_page", "fallback", "not_found"], LOCATIONS, "",
-        "there is no fallback page yet; an application can serve it: `try = [\"file\", \"proxy\"]`"),
+        "`try = [\"file\", \"directory\", \"proxy\"]` is `$uri $uri/ @app`"),
+    Foreign(&["spa", "single_page", "fallback"], LOCATIONS, "try",
+        "`try = [\"file\", \"/index.html\"]`: the file if there is one, else that page"),
     Foreign(&["autoindex", "autoindex_*", "browse", "directory_listing", "dirlisting", "dir_listing", "list"], LOCATIONS, "listing",
         "`listing`, which is `true` or `false`"),
     Foreign(&["follow_symlinks", "disable_symlinks"], LOCATIONS, "symlinks",
@@ -295,15 +295,20 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("balance", "least_conn", "did you mean \"least-connections\"?"),
     ("balance", "ip_hash", "`sticky = \"cookie:NAME\"` binds a client to a backend"),
     ("protocol", "fcgi", "did you mean \"fastcgi\"?"),
-    ("try", "$uri*", "\"file\" is the file that the path names, or the index of the folder"),
-    ("try", "=*", "leave it out: if nothing matches, the response is 404"),
+    ("try", "$uri", "write \"file\""),
+    ("try", "{path}", "write \"file\""),
+    ("try", "$uri/", "write \"directory\""),
+    ("try", "{path}/", "write \"directory\""),
+    ("try", "$uri.html", "write \"file.html\""),
+    ("try", "{path}.html", "write \"file.html\""),
+    ("try", "folder", "write \"directory\""),
+    ("try", "=*", "write the number, without quotes, such as 404"),
+    ("try", "4*", "write the number, without quotes, such as 404"),
+    ("try", "5*", "write the number, without quotes, such as 404"),
     ("try", "@*", "\"proxy\" is the upstream that `proxy` names"),
-    ("try", "/*", NO_FALLBACK),
-    ("try", "index.html", NO_FALLBACK),
+    ("try", "upstream", "\"proxy\" is the upstream that `proxy` names"),
+    ("try", "index.html", "write \"/index.html\": a path beneath `root`"),
 ];
-
-const NO_FALLBACK: &str = "there is no fallback page yet; an application can serve it: \
-                           `try = [\"file\", \"proxy\"]`";
 
 /// Values of another TOML type: the key, that type, and what to write instead, where `VALUE` stands for the value.
 const TYPES: &[(&str, &str, &str)] = &[

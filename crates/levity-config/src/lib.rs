@@ -38,6 +38,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod token;
+mod tries;
 mod unknown;
 pub mod upstream;
 mod value;
@@ -59,4 +60,5 @@ pub use pattern::Pattern;
 pub use problem::{Errors, Problem};
 pub use reference::reference;
 pub use template::{Part, Template};
+pub use tries::Try;
 pub use upstream::{Proxying, Rewrite, Upstream};

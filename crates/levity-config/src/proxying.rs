@@ -1,12 +1,9 @@
 //! Reads how sites and routes use an upstream.
 
-use strum::VariantNames as _;
-
 use crate::section::Section;
+use crate::tries::{self, Given, Try};
 use crate::upstream::read::Upstreams;
-use crate::upstream::{Protocol, Proxying, Try};
-
-const PROXY_HELP: &str = "add proxy = \"NAME\", the name of an [[upstream]]";
+use crate::upstream::{Protocol, Proxying};
 
 /// Which handlers a site or route has, of its own or inherited.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,7 +14,7 @@ pub(crate) struct Reach {
     pub(crate) is_files_only: bool,
     /// The protocol of the upstream; `None` without an upstream, and when it is not known because of an error.
     protocol: Option<Protocol>,
-    /// `try` lists files, then the upstream.
+    /// `try` lists files before the upstream.
     is_file_first: bool,
     /// `script_suffix` or `script_index` is given.
     has_scripts: bool,
@@ -47,10 +44,14 @@ pub(crate) fn read(
             || section.has("script_suffix")
             || section.has("script_index"),
     };
-    let tries = tries(section, reach);
+    let has = Given {
+        root: reach.has_root,
+        proxy: reach.has_proxy,
+    };
+    let tries = tries::read(section, has);
     if let Some(tries) = tries.as_ref().filter(|tries| !tries.is_empty()) {
         reach.is_files_only = !tries.contains(&Try::Proxy);
-        reach.is_file_first = tries.as_slice() == [Try::File, Try::Proxy];
+        reach.is_file_first = !reach.is_files_only && tries.iter().any(Try::asks_files);
     }
     if own || tries.is_some() {
         note_unsent_scripts(section, reach);
@@ -64,33 +65,6 @@ pub(crate) fn read(
         ambiguous_paths: section.word("ambiguous_paths"),
     };
     (proxying, reach)
-}
-
-fn tries(section: &Section<'_>, reach: Reach) -> Option<Vec<Try>> {
-    let given = section.names("try")?;
-    if given.is_empty() {
-        section.report("try", "it is empty", None);
-    }
-    let mut tries = Vec::new();
-    for given in given {
-        let Some(one) = given.word("try", Try::VARIANTS) else {
-            continue;
-        };
-        if tries.contains(&one) {
-            given.refuse(format!("`{}` is given twice", given.text));
-        } else if one == Try::File && tries.contains(&Try::Proxy) {
-            given.refuse("`file` must come before `proxy`");
-        } else if one == Try::File && !reach.has_root {
-            given.refuse("`file` needs a `root`, and there is none");
-        } else if one == Try::Proxy && !reach.has_proxy {
-            given.refuse_with(
-                "`try` needs an upstream, and no `proxy` names one",
-                PROXY_HELP,
-            );
-        }
-        tries.push(one);
-    }
-    Some(tries)
 }
 
 /// Notes an upstream for PHP behind `file` without a key that says which files are scripts.

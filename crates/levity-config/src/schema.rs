@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Text(&'static str),
     /// An array of strings.
     Names,
+    /// An array of strings and whole numbers.
+    NamesAndNumbers,
     /// A table of names and values that are both free.
     Pairs,
 }
@@ -247,7 +249,7 @@ impl Key {
     pub(crate) fn written_default(&self) -> Option<String> {
         let text = self.default?;
         let bare = match self.kind {
-            Kind::Boolean | Kind::Names | Kind::Pairs => true,
+            Kind::Boolean | Kind::Names | Kind::NamesAndNumbers | Kind::Pairs => true,
             Kind::Count(..) => !self.is_auto(),
             _ => false,
         };
@@ -293,6 +295,7 @@ impl Kind {
             Kind::Boolean => "`true` or `false`",
             Kind::Word(_) | Kind::Text(_) => "a string",
             Kind::Names => "an array of strings",
+            Kind::NamesAndNumbers => "an array of strings and numbers",
             Kind::Pairs => "a table of strings",
         }
     }

@@ -32,11 +32,6 @@ impl<'r> Text<'r> {
         self.reader.report(&self.span, message, Some(help.into()));
     }
 
-    /// The variant that it stands for, as a value of the key `name`. Reports a word that is none of `words`.
-    pub(crate) fn word<W: FromStr>(&self, name: &str, words: &[&str]) -> Option<W> {
-        self.one_of(name, words)?.parse().ok()
-    }
-
     fn one_of(&self, name: &str, words: &[&str]) -> Option<&'r str> {
         let text = self.text;
         if words.contains(&text) {
@@ -52,6 +47,13 @@ impl<'r> Text<'r> {
         self.refuse_with(format!("`{text}` is not a value of `{name}`"), help);
         None
     }
+}
+
+/// An element of an array.
+pub(crate) enum Element<'r> {
+    Text(Text<'r>),
+    /// A whole number, as it is written.
+    Number(Text<'r>),
 }
 
 /// One table of the file.
@@ -518,6 +520,24 @@ impl<'r> Section<'r> {
 
     /// Strings of an array; `None` when the key is absent or wrong.
     pub(crate) fn names(&self, name: &str) -> Option<Vec<Text<'r>>> {
+        let elements = self.array(name)?.iter();
+        Some(elements.filter_map(|one| self.element(one)).collect())
+    }
+
+    /// Strings and whole numbers of an array; `None` when the key is absent or wrong.
+    pub(crate) fn names_and_numbers(&self, name: &str) -> Option<Vec<Element<'r>>> {
+        let element = |value: &'r Spanned<DeValue<'r>>| match value.get_ref() {
+            DeValue::Integer(_) => Some(Element::Number(Text {
+                text: self.source_of(value),
+                span: value.span(),
+                reader: self.reader,
+            })),
+            _ => self.element(value).map(Element::Text),
+        };
+        Some(self.array(name)?.iter().filter_map(element).collect())
+    }
+
+    fn array(&self, name: &str) -> Option<&'r [Spanned<DeValue<'r>>]> {
         let value = self.value(name)?;
         let expected = self.table.key(name).kind.expected();
         let DeValue::Array(elements) = value.get_ref() else {
@@ -527,12 +547,7 @@ impl<'r> Section<'r> {
             self.report_kind(value, expected, help);
             return None;
         };
-        Some(
-            elements
-                .iter()
-                .filter_map(|one| self.element(one))
-                .collect(),
-        )
+        Some(elements)
     }
 
     /// Names and strings of a free table, in the order of the file.

@@ -14,7 +14,7 @@ use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
 use crate::reader::Reader;
 use crate::section::Section;
-use crate::upstream::Try;
+use crate::tries::Try;
 use crate::upstream::read::Upstreams;
 
 /// What sites refer to elsewhere in the file.
@@ -244,7 +244,7 @@ fn has_files(route: &Route) -> bool {
     let said = &route.proxying;
     let tries = said.tries.as_ref();
     route.serves_only_its_own_files()
-        || tries.is_some_and(|tries| tries.contains(&Try::File))
+        || tries.is_some_and(|tries| tries.iter().any(Try::asks_files))
         || said.script_suffix.is_some()
         || said.script_index.is_some()
 }

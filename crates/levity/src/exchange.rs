@@ -136,7 +136,7 @@ async fn send_replacement<'a, S: ResponseSink>(
         let is_outdated = sent.outdated && handling.disk.trace.upstream().is_none();
         let mut replacement = match location.filter(|_| is_outdated && mem::take(&mut may_retry)) {
             Some(location) => {
-                handling.worker.cache.forget(&request.key);
+                handling.forget(request);
                 handling.respond(request, location).await
             }
             None => *failure,

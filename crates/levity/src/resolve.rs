@@ -33,7 +33,16 @@ pub enum Found {
     Directory(Arc<OpenFile>),
 }
 
-/// Finds the file or directory for `request` in `files`.
+/// A path in the files of a location.
+#[derive(Clone, Copy)]
+pub struct Named<'a> {
+    /// Its key in the cache.
+    pub key: &'a [u8],
+    /// Relative to the root.
+    pub path: &'a [u8],
+}
+
+/// Finds the file or directory that `request` gets for `named`.
 ///
 /// # Errors
 /// As open, `fstat` and read; `TimedOut` when the disk does not respond; `ECANCELED` when its queue is full.
@@ -41,6 +50,7 @@ pub async fn resolve(
     worker: &Worker,
     files: &Files,
     request: &Request,
+    named: Named<'_>,
     now: Instant,
     disk: &mut DiskClient<'_>,
 ) -> io::Result<Found> {
@@ -49,14 +59,14 @@ pub async fn resolve(
         choices: codings.choices(),
         body: request.head.method == Method::Get,
     };
-    if let Some(cached) = cached(worker, &request.key, selection, now) {
+    if let Some(cached) = cached(worker, named.key, selection, now) {
         return cached;
     }
     let search = Search {
         worker,
         index: &files.index,
         root: files.root.current()?,
-        key: &request.key,
+        key: named.key,
         now,
         codings,
         original: None,
@@ -64,7 +74,7 @@ pub async fn resolve(
         first: first_bytes(files, request),
     };
     // Boxed: a cache hit does not need it.
-    Box::pin(search.run(files.beneath(&request.path), disk)).await
+    Box::pin(search.run(named.path, disk)).await
 }
 
 /// Whether there is a regular file at `path` below the root of `files`. Its content is not read. The result

@@ -58,7 +58,7 @@ fn keys_that_are_often_tried() {
         ("brotli = true", "`compress = true`"),
         ("gzip_types = []", "`compress_types"),
         ("cors = true", "Access-Control-Allow-Origin"),
-        ("spa = true", "no fallback page yet"),
+        ("spa = true", "`try = [\"file\", \"/index.html\"]`"),
         ("proxy_cache = \"a\"", "not cached yet"),
         ("user = \"a\"", "`User=`"),
         ("include = \"a\"", "a single file"),
@@ -181,14 +181,15 @@ fn a_server_of_nginx_is_a_site() {
 #[test]
 fn ways_to_try() {
     for (word, help) in [
-        ("/index.html", "no fallback page yet"),
-        ("index.html", "no fallback page yet"),
-        ("$uri", "the file that the path names"),
-        ("$uri/", "the file that the path names"),
-        ("=404", "response is 404"),
+        ("index.html", "write \"/index.html\""),
+        ("$uri", "write \"file\""),
+        ("$uri/", "write \"directory\""),
+        ("{path}.html", "write \"file.html\""),
+        ("=404", "write the number"),
+        ("404", "write the number"),
         ("@app", "\"proxy\" is the upstream"),
         ("files", "did you mean \"file\"?"),
-        ("nothing", "one of `file`, `proxy`"),
+        ("nothing", "one of \"file\", \"file.html\""),
     ] {
         let (message, reports) = only(&format!("{SITE}try = [\"file\", \"{word}\"]"));
         assert_eq!(message, format!("`{word}` is not a value of `try`"));
@@ -227,7 +228,10 @@ fn keys_of_other_servers_in_sites_and_routes() {
     ];
     for (line, help) in [
         ("return = 301", "`redirect = { to = "),
-        ("try_files = \"$uri\"", "`try = [\"file\", \"proxy\"]`"),
+        (
+            "try_files = \"$uri\"",
+            "`try = [\"file\", \"directory\", \"proxy\"]`",
+        ),
         ("autoindex = \"on\"", "`listing`"),
         ("upstream = \"a\"", "`proxy` takes the name"),
         ("reverse_proxy = \"a\"", "`proxy` takes the name"),

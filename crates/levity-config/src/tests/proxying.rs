@@ -2,7 +2,7 @@
 
 use super::upstream::{PHP, UPSTREAM};
 use super::*;
-use crate::upstream::{AmbiguousPaths, Try};
+use crate::upstream::AmbiguousPaths;
 
 /// A site behind two upstreams, which begins on line 8.
 fn site_text(lines: &str) -> String {
@@ -122,6 +122,18 @@ fn upstreams_that_are_not_there() {
 
 #[test]
 fn what_is_tried() {
+    let tries = site(
+        "root = \"/srv\"\nproxy = \"app\"\ntry = [\"file\", \"file.html\", \"file.tar.gz\", \"directory\", \"/a/index.html\", 404]",
+    );
+    let expected = [
+        Try::File,
+        Try::FileWith(".html".to_owned()),
+        Try::FileWith(".tar.gz".to_owned()),
+        Try::Directory,
+        Try::Path("/a/index.html".to_owned()),
+        Try::Status(404),
+    ];
+    assert_eq!(tries.proxying.tries.as_deref(), Some(&expected[..]));
     assert_site_problems(
         "root = \"/\"\ntry = [\"proxy\"]",
         &[
@@ -129,22 +141,71 @@ fn what_is_tried() {
         ],
     );
     assert_site_problems(
-        "proxy = \"app\"\nroot = \"/\"\ntry = [\"proxy\", \"file\"]",
-        &["11:17 `file` must come before `proxy`"],
-    );
-    assert_site_problems(
-        "proxy = \"app\"\ntry = [\"file\", \"proxy\"]\n[[site.route]]\npath = \"/a\"\nroot = \"/\"\ntry = [\"file\"]",
-        &["10:8 `file` needs a `root`, and there is none"],
-    );
-    assert_site_problems(
-        "proxy = \"app\"\nroot = \"/\"\ntry = []\n[[site.route]]\npath = \"/a\"\ntry = [\"files\", \"none\", \"proxy\", \"proxy\"]",
+        "proxy = \"app\"\ntry = [\"file\", \"/a\", \"proxy\"]\n[[site.route]]\npath = \"/a\"\nroot = \"/\"\ntry = [\"file\"]",
         &[
-            "11:7 `try`: it is empty",
-            "14:8 `files` is not a value of `try` [did you mean \"file\"?]",
-            "14:17 `none` is not a value of `try` [one of `file`, `proxy`]",
-            "14:34 `proxy` is given twice",
+            "10:8 `file` needs a `root`, and there is none",
+            "10:16 `/a` needs a `root`, and there is none",
         ],
     );
+    assert_site_problems(
+        "proxy = \"app\"\nroot = \"/\"\ntry = []\n[[site.route]]\npath = \"/a\"\ntry = \"file\"",
+        &[
+            "11:7 `try`: it is empty",
+            "14:7 expected an array of strings and numbers, found string [write [\"file\"]]",
+        ],
+    );
+}
+
+#[test]
+fn the_order_of_what_is_tried() {
+    for (steps, expected) in [
+        (
+            "\"proxy\", \"file\"",
+            "11:17 `file` must come before `proxy`",
+        ),
+        ("404, \"proxy\"", "11:13 `proxy` must come before `404`"),
+        ("\"/a\", 410, 404", "11:19 `404` must come before `410`"),
+        ("\"file\", \"file\"", "11:16 `file` is given twice"),
+    ] {
+        let lines = format!("proxy = \"app\"\nroot = \"/\"\ntry = [{steps}]");
+        assert_site_problems(&lines, &[expected]);
+    }
+}
+
+#[test]
+fn what_cannot_be_tried() {
+    let of_files = "is not the path of a file";
+    let unknown = "is not a value of `try`";
+    let script = "a file is sent as it is, without a query; `script_index` runs a script";
+    for (step, problem, help) in [
+        ("files", unknown, "did you mean \"file\"?"),
+        (
+            "none",
+            unknown,
+            "one of \"file\", \"file.html\", \"directory\", \"/index.html\", \"proxy\", 404",
+        ),
+        ("file.", unknown, "did you mean \"file\"?"),
+        ("/", of_files, "name the file, such as \"/index.html\""),
+        ("/a/", of_files, "name the file, such as \"/index.html\""),
+        ("/a//b", of_files, "a path without `//`, `.` and `..`"),
+        ("/../b", of_files, "a path without `//`, `.` and `..`"),
+        (
+            "/.git/config",
+            of_files,
+            "names with a leading dot are not served",
+        ),
+        ("/index.php", of_files, script),
+        ("/index.php?$args", of_files, script),
+    ] {
+        let expected = format!("10:8 `{step}` {problem} [{help}]");
+        assert_site_problems(&format!("root = \"/\"\ntry = [\"{step}\"]"), &[&expected]);
+    }
+    for status in ["399", "600", "-1", "0x190", "99999999999"] {
+        let expected = format!(
+            "10:8 `{status}` {unknown} [a number is the status of an error, 400 to 599; `respond` gives others]"
+        );
+        assert_site_problems(&format!("root = \"/\"\ntry = [{status}]"), &[&expected]);
+    }
 }
 
 #[test]

@@ -110,11 +110,14 @@ pub(crate) const CHECK: &[Key] = documented! {
 pub(crate) const PROXYING: &[Key] = documented! {
     /// Name of the `[[upstream]]` that answers.
     key("proxy", Kind::Text("a name"), None);
-    /// What answers, in this order: `"file"`, which passes a request on when there is no such file, and `"proxy"`. Other
-    /// methods than GET and HEAD, and folders without an index file, count as no such file: there are no listings.
-    /// Without `try` the upstream answers everything, where there is one. `["file"]` serves files only, whatever
-    /// `proxy` says.
-    key("try", Kind::Names, None);
+    /// What answers: the first of these that can. `"file"` is the file that the path names, or the index file of a
+    /// folder; `"file.html"` the file with this or another suffix behind the path; `"directory"` a folder, with its index
+    /// file or as a list where `listing` is on (`"file"` then leaves folders to it); `"/index.html"` this or another file
+    /// of `root`, whatever the path; `"proxy"` the upstream; a number from 400 to 599 an error of that status. All but
+    /// `"proxy"` and numbers are for GET and HEAD, and pass on what does not exist. At the end there is a 404. Without
+    /// `try` the upstream answers everything, where there is one, and files otherwise. A list without `"proxy"` leaves
+    /// the upstream out. [How](tasks.md#trying-one-thing-after-another) it is used.
+    key("try", Kind::NamesAndNumbers, None);
     /// Suffix of the names of scripts: the upstream answers requests for such files, and the rest of the path after
     /// the script is its `PATH_INFO`. Needs `root`, and an upstream of protocol fastcgi or scgi.
     key("script_suffix", Kind::Text("a suffix such as `.php`"), None);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use strum::{EnumMessage, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::address::Address;
+use crate::tries::Try;
 
 /// `[[upstream]]`: a named set of backends that speak one protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,16 +208,6 @@ pub enum ProxyProtocol {
     V1,
     /// Binary
     V2,
-}
-
-/// Who answers the requests of a site or route, tried in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Try {
-    /// The file that the path names; without one the next handler answers.
-    File,
-    /// The upstream.
-    Proxy,
 }
 
 /// How a site or route uses an upstream. `None` means the inherited value.

@@ -56,20 +56,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Serve a folder or a single file, without configuration
-    Serve {
-        /// The folder or file
-        #[arg(value_name = "DIR", default_value = ".")]
-        what: PathBuf,
-        /// A further host name to answer to, besides localhost and IP addresses; may be repeated. Without it,
-        /// every name is answered if other machines can connect
-        #[arg(long, value_name = "NAME", value_parser = levity_config::host)]
-        host: Vec<String>,
-        /// The port of each `--listen` without one; without `--listen`, the port of 127.0.0.1
-        #[arg(short, long, value_name = "PORT")]
-        port: Option<u16>,
-        #[command(flatten)]
-        flags: Flags,
-    },
+    Serve(serve::Options),
     /// Serve the sites of a configuration file
     Run {
         #[command(flatten)]
@@ -148,12 +135,7 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
         Err(error) => return usage(&error, streams),
     };
     match arguments.command {
-        Some(Command::Serve {
-            what,
-            host,
-            port,
-            flags,
-        }) => serve::serve(&what, host, port, &flags, streams),
+        Some(Command::Serve(options)) => serve::serve(options, streams),
         Some(Command::Run { file, flags }) => serve::run(file.into_path(), &flags, streams),
         Some(Command::Check { file, json }) => {
             Step::Exit(check::check(&file.into_path(), json, streams))

@@ -9,10 +9,29 @@ use clap::Args;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
-use levity_config::{Config, LocationOptions, OwnNames, Site, Symlinks};
+use levity_config::{Config, LocationOptions, OwnNames, Site, Symlinks, Try};
 use levity_disk::engine::NAMES;
 
 // A comment of documentation would become the text of `--help`.
+#[derive(Args)]
+pub(super) struct Options {
+    /// The folder or file
+    #[arg(value_name = "DIR", default_value = ".")]
+    what: PathBuf,
+    /// Serve a single-page application: paths that name no file get /index.html, and folders are not listed
+    #[arg(long)]
+    spa: bool,
+    /// A further host name to answer to, besides localhost and IP addresses; may be repeated. Without it,
+    /// every name is answered if other machines can connect
+    #[arg(long, value_name = "NAME", value_parser = levity_config::host)]
+    host: Vec<String>,
+    /// The port of each `--listen` without one; without `--listen`, the port of 127.0.0.1
+    #[arg(short, long, value_name = "PORT")]
+    port: Option<u16>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
 #[derive(Args)]
 pub(super) struct Flags {
     /// The address for clients: PORT, :PORT, ADDRESS, ADDRESS:PORT, [IPv6]:PORT or unix:PATH; may be repeated.
@@ -107,19 +126,21 @@ fn duplicate(addresses: &[Address]) -> Option<&Address> {
     Some(seen.find(twice)?.1)
 }
 
-/// A plan for a folder or a single file, without configuration. `hosts` are names to answer to.
-pub(super) fn serve(
-    what: &Path,
-    hosts: Vec<String>,
-    port: Option<u16>,
-    flags: &Flags,
-    streams: &mut Streams<'_>,
-) -> Step {
+/// A plan for a folder or a single file, without configuration.
+pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
+    let Options {
+        what,
+        spa,
+        host,
+        port,
+        flags,
+    } = options;
     let listen = match flags.listen(port) {
         Ok(listen) => listen,
         Err(reason) => return misused(&reason, streams),
     };
-    match site(what) {
+    let site = site(&what).and_then(|site| if spa { single_page(site) } else { Ok(site) });
+    match site {
         Ok(site) => {
             let mut config = Config {
                 sites: vec![site],
@@ -128,7 +149,7 @@ pub(super) fn serve(
             // A saved file is visible at once.
             config.disk.entry_ttl = Duration::ZERO;
             let mut plan = flags.plan(config, None, listen);
-            plan.config.own_names = own_names(&plan.config, hosts);
+            plan.config.own_names = own_names(&plan.config, host);
             Step::Serve(Box::new(plan))
         }
         Err(reason) => {
@@ -139,6 +160,19 @@ pub(super) fn serve(
             Step::Exit(EXIT_FAILURE)
         }
     }
+}
+
+/// The folder of `site` as a single-page application.
+fn single_page(mut site: Site) -> Result<Site, String> {
+    const PAGE: &str = "index.html";
+    let root = site.root.as_deref().filter(|_| site.only.is_none());
+    let root = root.ok_or("`--spa` is for a folder")?;
+    if !root.join(PAGE).is_file() {
+        return Err(format!("it has no {PAGE}, which `--spa` serves"));
+    }
+    site.options.listing = false;
+    site.proxying.tries = Some(vec![Try::File, Try::Path(format!("/{PAGE}"))]);
+    Ok(site)
 }
 
 /// The host names to answer to; `None` is any. Where only this machine can connect, any other name could be that of a
@@ -250,6 +284,19 @@ mod tests {
         assert_eq!(site.root.as_deref(), Some(Path::new(folder.path())));
         assert_eq!(site.only.as_deref(), Some("a b.txt".as_ref()));
         assert!(!site.options.listing && site.options.symlinks == Symlinks::Follow);
+    }
+
+    #[test]
+    fn serve_a_single_page_application() {
+        let folder = Folder::new();
+        levity(&["serve", "--spa", folder.path()]).exits(EXIT_FAILURE);
+        let page = folder.write("index.html", "x");
+        let plan = levity(&["serve", "--spa", folder.path()]).plan();
+        let site = &plan.config.sites[0];
+        let steps = [Try::File, Try::Path("/index.html".to_owned())];
+        assert_eq!(site.proxying.tries.as_deref(), Some(&steps[..]));
+        assert!(!site.options.listing);
+        levity(&["serve", "--spa", &page]).exits(EXIT_FAILURE);
     }
 
     #[test]

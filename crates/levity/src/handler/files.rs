@@ -2,8 +2,9 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use levity_disk::Ready;
+use levity_disk::{OpenFile, Ready};
 use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 use levity_wire::http1::Method;
@@ -13,9 +14,9 @@ use crate::cache::EntryRef;
 use crate::http::error::{self, error};
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::resolve::{self, Found};
+use crate::resolve::{self, Found, Named};
 use crate::respond;
-use crate::route::{Files, Location};
+use crate::route::{Candidate, FileStep, Files, Location};
 use crate::scripts::PathKind;
 use crate::worker::Worker;
 
@@ -41,25 +42,39 @@ impl<'a> Handling<'a> {
         if request.has_encoded_slash {
             return error(400, "escaped slash in the path");
         }
-        if !files.shows(files.beneath(&request.path)) {
+        let named = Named {
+            key: &request.key,
+            path: files.beneath(&request.path),
+        };
+        if !files.shows(named.path) {
             return error(404, "");
         }
-        match self.resolve(request, files).await {
+        match self.resolve(request, files, named).await {
             Ok(Found::File(cached, ready)) => {
-                self.file_response(request, files, cached, ready).await
+                self.file_response(request, files, named.path, (cached, ready))
+                    .await
             }
             Ok(Found::Directory(directory)) if !request.names_directory() => {
                 drop(directory);
                 respond::redirect::to_directory(request)
             }
             Ok(Found::Directory(directory)) if files.listing => {
-                let entries_max = self.service.config.limits.listing_entries;
-                match self.disk.list(directory, entries_max).await {
-                    Ok(listing) => respond::listing::listing(&request.path, listing).await,
-                    Err(error) => failed(self.worker, files, request, &error),
-                }
+                self.listing(request, files, directory).await
             }
             Ok(Found::Directory(_)) => error(403, "listing is off for this directory"),
+            Err(error) => failed(self.worker, files, request, &error),
+        }
+    }
+
+    async fn listing(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        directory: Arc<OpenFile>,
+    ) -> Response {
+        let entries_max = self.service.config.limits.listing_entries;
+        match self.disk.list(directory, entries_max).await {
+            Ok(listing) => respond::listing::listing(&request.path, listing).await,
             Err(error) => failed(self.worker, files, request, &error),
         }
     }
@@ -68,57 +83,109 @@ impl<'a> Handling<'a> {
         &mut self,
         request: &Request,
         files: &Files,
-        cached: Rc<EntryRef>,
-        ready: Option<(u64, Ready)>,
+        path: &[u8],
+        (cached, ready): (Rc<EntryRef>, Option<(u64, Ready)>),
     ) -> Response {
         // The cache trusts a variant on a file system that may block, even after its read has failed.
         match files.variants.as_ref().filter(|_| !self.is_replacing) {
             Some(variants) => {
-                self.in_kept_form(request, files, variants, (cached, ready))
+                self.in_kept_form(request, (files, path), variants, (cached, ready))
                     .await
             }
             None => respond::file::file(request, cached, ready),
         }
     }
 
-    async fn resolve(&mut self, request: &Request, files: &Files) -> io::Result<Found> {
+    async fn resolve(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        named: Named<'_>,
+    ) -> io::Result<Found> {
         let trace = &mut self.disk.trace;
         trace.enter(Step::Resolve);
         let now = trace.step_began();
         self.disk.use_options_of(files);
-        let found = resolve::resolve(self.worker, files, request, now, &mut self.disk).await;
+        let found = resolve::resolve(self.worker, files, request, named, now, &mut self.disk).await;
         self.disk.trace.enter(Step::Respond);
         found
     }
 
-    /// Serves a file if it exists; otherwise continues with the next handler.
+    /// Serves the file or folder of a step of `try` if it exists; otherwise continues with the next handler.
     pub(super) async fn existing_file(
         &mut self,
         request: &Request,
         location: &Location,
+        step: &FileStep,
     ) -> Outcome<'a> {
-        let Some(files) = location.files.as_ref().filter(|_| self.script.is_none()) else {
+        // An upstream may want the body.
+        let may_have_body = location.proxy.is_none();
+        let may_be_file = matches!(request.head.method, Method::Get | Method::Head)
+            && (may_have_body || !request.has_body());
+        let is_fixed = matches!(step.candidate, Candidate::At(_));
+        if self.script.is_some() || !may_be_file || (request.has_encoded_slash && !is_fixed) {
+            return Outcome::Next;
+        }
+        let Some(path) = step.candidate.path(&request.path) else {
             return Outcome::Next;
         };
-        let may_be_file = matches!(request.head.method, Method::Get | Method::Head)
-            && !request.has_body()
-            && !request.has_encoded_slash
-            && files.shows(files.beneath(&request.path));
-        if !may_be_file {
+        let key = request.key_of(&path);
+        let named = Named {
+            key: &key,
+            path: step.files.beneath(&path),
+        };
+        if !step.files.shows(named.path) {
             return Outcome::Next;
         }
-        match self.resolve(request, files).await {
+        let found = self.resolve(request, &step.files, named).await;
+        let outcome = self.outcome_of_step(request, step, named, found).await;
+        self.served_key = key;
+        outcome
+    }
+
+    async fn outcome_of_step(
+        &mut self,
+        request: &Request,
+        step: &FileStep,
+        named: Named<'_>,
+        found: io::Result<Found>,
+    ) -> Outcome<'a> {
+        let files = &*step.files;
+        let is_folder = matches!(step.candidate, Candidate::Folder);
+        let kind = match found {
+            Ok(Found::File(..)) if is_folder && !request.names_directory() => {
+                return Outcome::Response(respond::redirect::to_directory(request));
+            }
             Ok(Found::File(cached, ready)) => {
-                let response = self.file_response(request, files, cached, ready);
+                let response = self.file_response(request, files, named.path, (cached, ready));
                 return Outcome::Response(response.await);
             }
-            Ok(Found::Directory(_)) => self.path_kind = PathKind::Directory,
+            Ok(Found::Directory(_)) if is_folder && files.listing && !request.names_directory() => {
+                return Outcome::Response(respond::redirect::to_directory(request));
+            }
+            Ok(Found::Directory(directory)) if is_folder && files.listing => {
+                return Outcome::Response(self.listing(request, files, directory).await);
+            }
+            Ok(Found::Directory(_)) => PathKind::Directory,
             Err(error) => match failed(self.worker, files, request, &error) {
-                response if response.status == 404 => self.path_kind = PathKind::Missing,
+                response if response.status == 404 => PathKind::Missing,
                 response => return Outcome::Response(response),
             },
+        };
+        match step.candidate {
+            Candidate::File | Candidate::FileOrIndex => self.path_kind = kind,
+            Candidate::Folder if kind == PathKind::Directory => self.path_kind = kind,
+            _ => {}
         }
         Outcome::Next
+    }
+
+    /// Refuses what no file answers, at a location without upstream.
+    pub(super) fn refuse_unanswered(request: &Request, status: u16) -> Response {
+        match request.head.method {
+            Method::Options => respond::options(),
+            method => refused_method(method).unwrap_or_else(|| error(status, "")),
+        }
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Handling<'a> {
     pub disk: DiskClient<'a>,
     /// What an earlier handler has found out about the path.
     path_kind: PathKind,
+    /// The key in the cache of the last file that a step of `try` has looked for; empty without one.
+    served_key: Vec<u8>,
     /// The script that handles the request.
     script: Option<Script>,
     /// The application's response that rerouted the request here.
@@ -104,6 +106,7 @@ impl<'a> Handling<'a> {
             body,
             disk,
             path_kind: PathKind::Unknown,
+            served_key: Vec::new(),
             script: None,
             delegated_by: None,
             hooks: Vec::new(),
@@ -134,6 +137,13 @@ impl<'a> Handling<'a> {
         self.hooks.iter_mut().for_each(|hook| hook.replaced());
     }
 
+    /// Drops the file of the response from the cache, because it has changed.
+    pub fn forget(&self, request: &Request) {
+        let cache = &self.worker.cache;
+        cache.forget(&request.key);
+        cache.forget(&self.served_key);
+    }
+
     /// The response has ended.
     pub fn completed(&mut self, sent: &Sent) {
         for hook in self.hooks.drain(..) {
@@ -154,7 +164,12 @@ impl<'a> Handling<'a> {
                 Handler::Respond(fixed) => Outcome::Response(respond::response(fixed)),
                 Handler::Proxy(proxy) => return Box::pin(self.proxy(request, proxy)).await,
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,
-                Handler::ExistingFile => Box::pin(self.existing_file(request, location)).await,
+                Handler::ExistingFile(step) => {
+                    Box::pin(self.existing_file(request, location, step)).await
+                }
+                Handler::Refuse(status) => {
+                    Outcome::Response(Self::refuse_unanswered(request, *status))
+                }
                 Handler::Script => Box::pin(self.script(request, location)).await,
             };
             match outcome {

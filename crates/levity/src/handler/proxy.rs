@@ -14,7 +14,7 @@ use levity_wire::sendfile_header::{self, Delegation};
 use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, redirect, respond};
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
-use crate::route::{Files, Handler, Location, Proxy};
+use crate::route::{Handler, Location, Proxy};
 use crate::script_search::ScriptSearch;
 use crate::scripts::{PathKind, Script};
 use crate::upstream::failure::Failure;
@@ -225,15 +225,21 @@ impl<'a> Handling<'a> {
                     let disk = &mut self.disk;
                     delegated_by.internal_file(files, path, request, disk).await
                 }
-                Handler::ExistingFile => {
-                    let (files, disk) = (files_of(location), &mut self.disk);
-                    match delegated_by.file_before(files, path, request, disk).await {
+                Handler::ExistingFile(step) => {
+                    let Some(path) = step.candidate.path(path) else {
+                        continue;
+                    };
+                    let (files, disk) = (&step.files, &mut self.disk);
+                    match delegated_by.file_before(files, &path, request, disk).await {
                         Some(file) => file,
                         None => continue,
                     }
                 }
                 Handler::Redirect(to) => Ok(redirect::response(to, request, self.client)),
                 Handler::Respond(fixed) => Ok(respond::response(fixed)),
+                Handler::Refuse(status) => {
+                    Err(delegated_by.refuse(*status, "nothing in its `try` answers"))
+                }
                 Handler::IndexScript | Handler::Script | Handler::Proxy(_) => {
                     return self
                         .internal_upstream(delegated_by, request, location)
@@ -293,12 +299,6 @@ impl<'a> Handling<'a> {
         };
         Ok((request, script))
     }
-}
-
-/// The files of a location whose handlers look for one.
-fn files_of(location: &Location) -> &Files {
-    let files = location.files.as_deref();
-    files.expect("the location has files")
 }
 
 /// As in Perlbal: a success, or the result of a condition or range on one. So is an upgrade.

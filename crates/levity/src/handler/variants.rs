@@ -33,15 +33,15 @@ struct Dictionaries {
 }
 
 impl Handling<'_> {
-    /// The response of `cached`, the file found for `request`, in the best form that is kept.
+    /// The response of `cached`, the file found for `request` at a path in `files`, in the best form that is kept.
     pub(super) async fn in_kept_form(
         &mut self,
         request: &Request,
-        files: &Files,
+        (files, path): (&Files, &[u8]),
         variants: &FileVariants,
         (cached, ready): WithBytes,
     ) -> Response {
-        let dictionaries = dictionaries(request, files, variants, &cached.entry);
+        let dictionaries = dictionaries(request, (files, path), variants, &cached.entry);
         let kept = self.kept_form(request, variants, &cached, dictionaries.as_ref());
         let mut response = match kept.await {
             Some((variant, ready)) => respond::file::file(request, variant, ready),
@@ -189,7 +189,7 @@ fn as_original(entry: &Entry, coding: Coding, dictionary: Option<Digest>) -> Ori
 /// `None` where dictionaries are off, and for a file that is not compressed or too large.
 fn dictionaries(
     request: &Request,
-    files: &Files,
+    (files, path): (&Files, &[u8]),
     variants: &FileVariants,
     original: &Entry,
 ) -> Option<Dictionaries> {
@@ -203,7 +203,7 @@ fn dictionaries(
     let root = files.root.last();
     let root = root.named().as_os_str().as_encoded_bytes();
     Some(Dictionaries {
-        resource: Resource::of(root, files.beneath(&request.path)),
+        resource: Resource::of(root, path),
         available: available(request, offered),
     })
 }

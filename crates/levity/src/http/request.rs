@@ -136,6 +136,12 @@ impl Request {
         self.key.extend_from_slice(&self.path);
     }
 
+    /// The cache key of another path at the location of the request.
+    pub fn key_of(&self, path: &[u8]) -> Vec<u8> {
+        let location = self.key.len() - self.path.len();
+        [&self.key[..location], path].concat()
+    }
+
     /// The query as sent, without the question mark.
     pub fn query(&self) -> Option<&[u8]> {
         self.head.query.map(|span| span.of(&self.bytes))

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use levity_config::upstream::{AmbiguousPaths, Protocol, Try};
-use levity_config::{Answer, Config, LocationDisk, LocationOptions, Pattern, Symlinks};
+use levity_config::upstream::{AmbiguousPaths, Protocol};
+use levity_config::{Answer, Config, LocationDisk, LocationOptions, Pattern, Symlinks, Try};
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
-use super::location::{FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder};
+use super::location::{
+    Candidate, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder,
+};
 use super::{Service, ServiceParts, Site};
 use crate::compute::Compute;
 use crate::compute::memory::Budget;
@@ -242,7 +244,7 @@ fn location(
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         handlers: match answer {
             Some(answer) => vec![answer],
-            None => handlers(files.as_ref(), proxy.as_ref()),
+            None => handlers(tries(site, route), files.as_ref(), proxy.as_ref()),
         },
         proxy,
         files,
@@ -365,20 +367,70 @@ fn answer(site: &levity_config::Site, route: Option<&levity_config::Route>) -> O
     })
 }
 
+/// What is tried at a location; `None` without `try`.
+fn tries<'c>(
+    site: &'c levity_config::Site,
+    route: Option<&'c levity_config::Route>,
+) -> Option<&'c [Try]> {
+    if route.is_some_and(levity_config::Route::serves_only_its_own_files) {
+        return None;
+    }
+    let own = route.and_then(|route| route.proxying.tries.as_ref());
+    own.or(site.proxying.tries.as_ref()).map(Vec::as_slice)
+}
+
 /// The handlers of a location, in order.
-fn handlers(files: Option<&Arc<Files>>, proxy: Option<&Arc<Proxy>>) -> Vec<Handler> {
-    let files_first = proxy.is_some_and(|proxy| proxy.files_first);
+fn handlers(
+    tries: Option<&[Try]>,
+    files: Option<&Arc<Files>>,
+    proxy: Option<&Arc<Proxy>>,
+) -> Vec<Handler> {
     let scripts = |proxy: &Arc<Proxy>| proxy.scripts(files?);
     let runs_scripts = proxy.and_then(scripts).is_some();
-    let files_only = files.filter(|_| proxy.is_none());
-    let list = [
-        (files_first && runs_scripts).then_some(Handler::IndexScript),
-        (files_first && files.is_some()).then_some(Handler::ExistingFile),
-        runs_scripts.then_some(Handler::Script),
-        proxy.cloned().map(Handler::Proxy),
-        files_only.cloned().map(Handler::Files),
-    ];
-    list.into_iter().flatten().collect()
+    let to_proxy = || {
+        let script = runs_scripts.then_some(Handler::Script);
+        script.into_iter().chain(proxy.cloned().map(Handler::Proxy))
+    };
+    let tries = match (tries, files) {
+        (Some([Try::File]) | None, Some(files)) if proxy.is_none() => {
+            return vec![Handler::Files(files.clone())];
+        }
+        (None, _) => return to_proxy().collect(),
+        (Some(tries), _) => tries,
+    };
+    let mut handlers = Vec::new();
+    for one in tries {
+        match one {
+            Try::Proxy => handlers.extend(to_proxy()),
+            Try::Status(status) => handlers.push(Handler::Refuse(*status)),
+            of_files => {
+                let is_named = matches!(of_files, Try::File);
+                handlers.extend((is_named && runs_scripts).then_some(Handler::IndexScript));
+                let step = files.and_then(|files| file_step(files, of_files, tries));
+                handlers.extend(step.map(Handler::ExistingFile));
+            }
+        }
+    }
+    if !matches!(tries.last(), Some(Try::Proxy | Try::Status(_))) {
+        handlers.push(Handler::Refuse(404));
+    }
+    handlers
+}
+
+/// The search of `one` among `tries`; `None` for what is no search of files.
+fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
+    let candidate = match one {
+        Try::File if tries.contains(&Try::Directory) => Candidate::File,
+        Try::File => Candidate::FileOrIndex,
+        Try::FileWith(suffix) => Candidate::WithSuffix(suffix.clone().into_bytes()),
+        Try::Directory => Candidate::Folder,
+        Try::Path(path) => Candidate::At([&files.strip_prefix, path.as_bytes()].concat()),
+        Try::Proxy | Try::Status(_) => return None,
+    };
+    Some(FileStep {
+        files: files.clone(),
+        candidate,
+    })
 }
 
 fn proxy(
@@ -392,8 +444,7 @@ fn proxy(
     let Some(name) = here.proxy.as_ref().or(above.proxy.as_ref()) else {
         return Ok(None);
     };
-    let tries = here.tries.as_ref().or(above.tries.as_ref());
-    let tries = tries.map_or(&[Try::Proxy][..], Vec::as_slice);
+    let tries = tries(site, route).unwrap_or(&[Try::Proxy]);
     let upstream = resources.upstream(name);
     let body_bytes = here.body_bytes.or(above.body_bytes);
     let ambiguous = here.ambiguous_paths.or(above.ambiguous_paths);
@@ -409,7 +460,7 @@ fn proxy(
         temporary_roots: resources.sendfile_roots(&upstream.settings.temporary_roots)?,
         preloads: resources.preloads(&upstream),
         upstream,
-        files_first: tries.contains(&Try::File),
+        files_first: tries.iter().any(Try::asks_files),
         strip_prefix: prefix(route).to_vec(),
         passes_ambiguous: ambiguous == Some(AmbiguousPaths::Pass),
         document_root: files.map(|files| files.root.clone()),

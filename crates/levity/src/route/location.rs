@@ -1,5 +1,6 @@
 //! What a location is made of: its handlers, files, proxy and filters.
 
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -58,12 +59,51 @@ pub enum Handler {
     Respond(Fixed),
     /// Finds the script of a directory whose index names list scripts before files.
     IndexScript,
-    /// Serves a file if it exists.
-    ExistingFile,
+    /// Serves a file or folder if it exists.
+    ExistingFile(FileStep),
     /// Finds the script for the upstream; without one the response is 404.
     Script,
     /// Proxies to the upstream; the last handler.
     Proxy(Arc<Proxy>),
+    /// Refuses with an error of this status what no file answers; the last handler.
+    Refuse(u16),
+}
+
+/// One step of a search for a file.
+pub struct FileStep {
+    /// Where it searches.
+    pub files: Arc<Files>,
+    /// What it searches for.
+    pub candidate: Candidate,
+}
+
+/// What may lie beneath the root for a path.
+pub enum Candidate {
+    /// The file that the path names, or the index file of the folder.
+    FileOrIndex,
+    /// The file that the path names.
+    File,
+    /// The file whose name is the path with this suffix.
+    WithSuffix(Vec<u8>),
+    /// The folder that the path names, with its index file or as a list.
+    Folder,
+    /// The file of this path, whatever is requested. It begins with the prefix that is stripped from paths.
+    At(Vec<u8>),
+}
+
+impl Candidate {
+    /// The path of the candidate for the requested `path`; `None` if there can be none.
+    pub fn path<'a>(&'a self, path: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let names_folder = path.ends_with(b"/");
+        match self {
+            Self::FileOrIndex => Some(path.into()),
+            Self::File => (!names_folder).then_some(path.into()),
+            Self::WithSuffix(suffix) => (!names_folder).then(|| [path, suffix].concat().into()),
+            Self::Folder if names_folder => Some(path.into()),
+            Self::Folder => Some([path, b"/"].concat().into()),
+            Self::At(path) => Some(path.into()),
+        }
+    }
 }
 
 /// How a location redirects requests.
@@ -79,7 +119,7 @@ pub struct RedirectTo {
 pub struct Proxy {
     /// The upstream.
     pub upstream: Arc<Upstream>,
-    /// Existing files are served first.
+    /// Files beneath the root go before it.
     pub files_first: bool,
     /// The prefix that is stripped from the path, with its leading slash.
     pub strip_prefix: Vec<u8>,

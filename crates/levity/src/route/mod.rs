@@ -22,7 +22,8 @@ use crate::upstream::{self, Upstream};
 use crate::variant_store::store::VariantStore;
 
 pub use self::location::{
-    FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder, is_hidden,
+    Candidate, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder,
+    is_hidden,
 };
 
 struct Site {

@@ -45,5 +45,6 @@ mod status;
 mod substitute;
 mod timeouts;
 mod timing;
+mod try_steps;
 mod variants;
 mod watch;

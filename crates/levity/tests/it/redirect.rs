@@ -170,7 +170,7 @@ fn at_an_internal_location() {
     });
     let route = "[[site.route]]\npath = \"/in/*\"\ninternal = true\n\
         respond = { status = 403, body = \"no\" }\n";
-    let server = Launch::proxy(&backend.address().to_string(), route).start();
+    let server = Launch::proxy(backend.address(), route).start();
     let answer = server.get("/");
     assert_eq!((answer.status, &*answer.text()), (403, "no"));
     server.client().get("/in/a").assert_status(404);
