@@ -1,9 +1,10 @@
 //! Responses that a site or route makes itself: `redirect` and `respond`.
 
 use crate::headers;
+use crate::matcher::{Matcher, When};
 use crate::model::{Answer, Fixed, Redirect, Route, Site};
 use crate::pattern::Pattern;
-use crate::section::Section;
+use crate::section::{Section, Text};
 use crate::template::{Part, Template};
 
 /// The keys that an answer makes useless beside it.
@@ -65,6 +66,15 @@ fn redirect(section: &Section<'_>, path: Option<&Pattern>) -> Option<Redirect> {
         given.refuse_with(format!("`{}` is no target of a redirect", given.text), help);
     });
     let to = to.ok()?;
+    check_parts(&given, &to, path);
+    Some(Redirect {
+        to,
+        status: u16::try_from(status).unwrap_or_default(),
+    })
+}
+
+/// Reports placeholders for which the path of the route has no text.
+pub(crate) fn check_parts(given: &Text<'_>, to: &Template, path: Option<&Pattern>) {
     let has_rest = to.0.contains(&Part::Rest);
     if has_rest && !matches!(path, Some(Pattern::Prefix(_))) {
         given.refuse_with(
@@ -72,10 +82,19 @@ fn redirect(section: &Section<'_>, path: Option<&Pattern>) -> Option<Redirect> {
             "`{rest}` stands for what `*` matches in the `path` of a route, such as `/old/*`",
         );
     }
-    Some(Redirect {
-        to,
-        status: u16::try_from(status).unwrap_or_default(),
-    })
+    let groups = path.map_or(0, Pattern::groups);
+    let number = |part: &Part| match part {
+        Part::Group(number) => Some(*number),
+        _ => None,
+    };
+    if let Some(number) =
+        to.0.iter()
+            .filter_map(number)
+            .find(|number| *number > groups)
+    {
+        let help = "`{1}` stands for what the first star, braces or group matches, as in \"/*/old\"; `/a/*` has `{rest}`";
+        given.refuse_with(format!("there is no `{{{number}}}` here"), help);
+    }
 }
 
 fn fixed(section: &Section<'_>) -> Fixed {
@@ -96,23 +115,35 @@ fn fixed(section: &Section<'_>) -> Fixed {
     }
 }
 
-/// The redirect of a route, or of the site for `None`, that leads to itself in the end. `site` has no errors so far.
+/// Whether the redirect of a route, or of the site for `None`, leads to itself in the end. `site` has no errors so far.
+/// Patterns whose paths cannot be told are taken to lead elsewhere.
 pub(crate) fn finds_loop(site: &Site, start: Option<usize>) -> bool {
     let mut at = start;
-    let mut path = match start {
-        Some(number) => sample(&site.routes[number].path),
-        None => "/levity-sample".to_owned(),
+    let path = match start {
+        Some(number) => sample(&site.routes[number].matcher().path),
+        None => Some("/levity-sample".to_owned()),
+    };
+    let Some(mut path) = path else {
+        return false;
     };
     for _ in 0..=site.routes.len() + 1 {
         let route = at.map(|number| &site.routes[number]);
-        let Some(Answer::Redirect(redirect)) = site.answer_at(route) else {
+        let location = route.map_or(&site.location, |route| &route.location);
+        if route.is_some_and(|route| route.matcher().when != When::default()) {
+            return false;
+        }
+        let Some(Answer::Redirect(redirect)) = &location.answer else {
             return false;
         };
-        let Some(next) = redirect.to.path_from(&path, route.map(|route| &route.path)) else {
+        let Some(next) = redirect
+            .to
+            .path_from(&path, route.map(|route| &route.matcher().path))
+        else {
             return false;
         };
         path = next;
-        let of_path = |route: &Route| route.path.matches(path.as_bytes());
+        let matches = |matcher: &Matcher| matcher.path.matches(path.as_bytes());
+        let of_path = |route: &Route| route.matchers.iter().all(matches);
         at = site.routes.iter().position(of_path);
         if at == start {
             return true;
@@ -122,9 +153,10 @@ pub(crate) fn finds_loop(site: &Site, start: Option<usize>) -> bool {
 }
 
 /// A path that the pattern matches.
-fn sample(pattern: &Pattern) -> String {
+fn sample(pattern: &Pattern) -> Option<String> {
     match pattern {
-        Pattern::Exact(path) => path.clone(),
-        Pattern::Prefix(prefix) => format!("{prefix}levity-sample"),
+        Pattern::Exact(path) => Some(path.clone()),
+        Pattern::Prefix(prefix) => Some(format!("{prefix}levity-sample")),
+        Pattern::Glob(_) | Pattern::Regex(_) => None,
     }
 }

@@ -36,18 +36,26 @@ const RESERVED_IN_REQUESTS: &[&str] = &[
     "x-sendfile-type",
 ];
 
-/// `[site.route.headers]`
-pub(crate) fn of_responses(section: &Section<'_>) -> Headers {
-    read(section, RESERVED_IN_RESPONSES)
+/// `[site.headers]` and its like: the rules of the tables around come first.
+pub(crate) fn of_responses(section: &Section<'_>, above: &[Headers]) -> Vec<Headers> {
+    let own = read(section, RESERVED_IN_RESPONSES);
+    let own = Headers {
+        always: section.boolean("always") == Some(true),
+        ..own
+    };
+    let resets = resets(section);
+    let above = above.iter().filter(|_| !resets).cloned();
+    let has_own = own != Headers::default();
+    above.chain(has_own.then_some(own)).collect()
 }
 
-/// `[site.route.request_headers]`
-pub(crate) fn of_requests(section: &Section<'_>) -> Headers {
-    let headers = read(section, RESERVED_IN_REQUESTS);
-    let added = headers.add.iter().map(|(name, _)| name);
+/// `[site.request_headers]` and its like, merged with the rules of the table around it.
+pub(crate) fn of_requests(section: &Section<'_>, above: &Headers) -> Headers {
+    let own = read(section, RESERVED_IN_REQUESTS);
+    let added = own.add.iter().map(|(name, _)| name);
     for (key, mut names) in [
         ("add", added.collect::<Vec<_>>()),
-        ("remove", headers.remove.iter().collect()),
+        ("remove", own.remove.iter().collect()),
     ] {
         names.retain(|name| name.eq_ignore_ascii_case("host"));
         // A request has exactly one (RFC 9112 section 3.2).
@@ -55,7 +63,34 @@ pub(crate) fn of_requests(section: &Section<'_>) -> Headers {
             section.report(key, "`Host` can only be `set`", None);
         }
     }
-    headers
+    match resets(section) {
+        true => own,
+        false => merged(above.clone(), own),
+    }
+}
+
+fn resets(section: &Section<'_>) -> bool {
+    section.boolean("reset") == Some(true)
+}
+
+/// The rules of `above`, without those about names that `own` sets or removes, and then those of `own`.
+fn merged(mut above: Headers, own: Headers) -> Headers {
+    let set = own.set.iter().map(|(name, _)| name);
+    let replaced: Vec<_> = set.chain(&own.remove).collect();
+    let is_kept = |name: &str| {
+        !replaced
+            .iter()
+            .any(|other| other.eq_ignore_ascii_case(name))
+    };
+    above.set.retain(|(name, _)| is_kept(name));
+    above.add.retain(|(name, _)| is_kept(name));
+    above.remove.retain(|name| is_kept(name));
+    Headers {
+        set: [above.set, own.set].concat(),
+        add: [above.add, own.add].concat(),
+        remove: [above.remove, own.remove].concat(),
+        always: false,
+    }
 }
 
 /// The headers of a fixed response: pairs of names and values.
@@ -110,11 +145,12 @@ fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
         set: owned(&set),
         add: owned(&add),
         remove: removed.iter().map(|name| name.text.to_owned()).collect(),
+        always: false,
     }
 }
 
-/// `[site.route.rewrite]`
-pub(crate) fn rewrite(section: &Section<'_>) -> Rewrite {
+/// `[site.rewrite]` and its like. The pairs of the table come before those of the one around it.
+pub(crate) fn rewrite(section: &Section<'_>, above: Rewrite) -> Rewrite {
     const LOCATION: &str = "no space, no control character, and text to replace";
     const PATH: &str = "a path starts with `/` and has no `;`";
     const DOMAIN: &str = "a host name, which may have a dot before it";
@@ -123,9 +159,21 @@ pub(crate) fn rewrite(section: &Section<'_>) -> Rewrite {
     let path = |text: &str| text.starts_with('/') && location(text) && !text.contains(';');
     let domain = |text: &str| is_host_name(text.strip_prefix('.').unwrap_or(text));
     Rewrite {
-        location: replacements(section, "location", replaced, location, LOCATION),
-        cookie_path: replacements(section, "cookie_path", path, path, PATH),
-        cookie_domain: replacements(section, "cookie_domain", domain, domain, DOMAIN),
+        location: [
+            replacements(section, "location", replaced, location, LOCATION),
+            above.location,
+        ]
+        .concat(),
+        cookie_path: [
+            replacements(section, "cookie_path", path, path, PATH),
+            above.cookie_path,
+        ]
+        .concat(),
+        cookie_domain: [
+            replacements(section, "cookie_domain", domain, domain, DOMAIN),
+            above.cookie_domain,
+        ]
+        .concat(),
     }
 }
 

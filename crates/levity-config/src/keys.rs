@@ -37,6 +37,8 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// no file is replaced by another one of the same size and modification time.
         key("etag", Kind::Word(Etag::VARIANTS), Some("file"));
     });
+    /// Changes to the headers of responses in every site. Each name occurs in one of `set`, `add` and `remove`.
+    table("server.headers", RESPONSE_HEADERS);
     /// How files are read.
     table("disk", documented! {
         ENGINE.with_default(Some("auto"));
@@ -137,14 +139,27 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.respond", RESPOND);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
-    /// Other rules for some paths of the site above. The first route that matches wins; a key that is absent is
-    /// inherited from the site.
+    /// Changes to the headers of the site's responses, after those of `[server.headers]`.
+    table("site.headers", RESPONSE_HEADERS);
+    /// Changes to the headers of the site's requests on their way to the upstream. Each name occurs in one of the three
+    /// keys; `Host` can only be set.
+    table("site.request_headers", REQUEST_HEADERS);
+    /// Changes to the URLs and cookies in the upstream's responses, each found = "replacement"; the first match in
+    /// the order of the file is used.
+    table("site.rewrite", REWRITE);
+    /// Other rules for some requests to the site above. The first route that matches wins; a key that is absent is
+    /// inherited from the site. A route may have routes within it, `[[site.route.route]]`, with the same keys and tables:
+    /// they inherit from it, need its conditions too, and go before it. Their paths are written in full.
     array("site.route", joined!(documented! {
         /// `/a` matches that path only; so does `/a/`, which is another path. `/a/*` matches everything beneath,
-        /// `/a/` included but not `/a`. `/*` matches everything: put it last, for example for the `headers` of a
-        /// whole site; requests that match an earlier route do not get them. Compared with the decoded path.
-        /// Required.
+        /// `/a/` included but not `/a`; `/*` matches everything. Elsewhere `*` is any part of a name, `**` any text
+        /// with slashes, and `{png,jpg}` one of these words; `*.png` is `/**/*.png`. Compared with the decoded path.
+        /// Required where there is neither `regex` nor `when`.
         key("path", Kind::Text("a path such as `/a` or `/a/*`"), None);
+        /// A regular expression in place of `path`, in the syntax of Rust's `regex`, without Unicode classes. It matches
+        /// any part of the decoded path unless it has `^` and `$`. Its compiled form is bounded, so that no path takes
+        /// more than 1 ms.
+        key("regex", Kind::Text("a regular expression"), None);
         /// Another folder for this route. With neither `proxy` nor `try` beside it the route serves files only,
         /// whatever the site says.
         key("root", PATH, None);
@@ -154,32 +169,38 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Removed from the start of the request path before the file is looked up or the upstream is asked;
         /// whole segments only.
         key("strip_prefix", Kind::Text("a path"), None);
-    }, upstream::PROXYING, &location_options::INHERITED_KEYS));
+    }, upstream::PROXYING, &location_options::INHERITED_KEYS)).recursive();
     /// Answers all requests of the route above with another URL.
     table("site.route.redirect", REDIRECT);
     /// Answers all requests of the route above with a fixed response.
     table("site.route.respond", RESPOND);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
-    /// Changes to the headers of the route's responses, also of those of an upstream, but not of errors (400 and
-    /// above). Each name occurs in one of the three keys.
-    table("site.route.headers", HEADERS);
-    /// Changes to the headers of the route's requests on their way to the upstream. Each name occurs in one of the
-    /// three keys; `Host` can only be set.
-    table("site.route.request_headers", HEADERS);
-    /// Changes to the URLs and cookies in the upstream's responses, each found = "replacement"; the first match in
-    /// the order of the file is used.
-    table("site.route.rewrite", documented! {
-        /// The start of `Location`, such as `"http://a.internal/app/" = "/"`, and of no other header. Where no
-        /// pair matches, a URL that begins with the address of a backend, or with the `Host` that the route sets,
-        /// becomes a path on this server, with `strip_prefix` put back: `"http://" = "http://"` leaves it as it
-        /// is.
-        key("location", Kind::Pairs, None);
-        /// The start of the `Path` of each `Set-Cookie`.
-        key("cookie_path", Kind::Pairs, None);
-        /// The whole `Domain` of each `Set-Cookie`, compared without regard to case and a leading dot.
-        key("cookie_domain", Kind::Pairs, None);
+    /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.
+    table("site.route.when", documented! {
+        /// Methods, such as `["POST", "PUT"]`.
+        key("method", Kind::Names, None);
+        /// Headers of the request, name = "value"; `*` in a value is any text. A header that occurs several times needs
+        /// one such value.
+        key("header", Kind::Pairs, None);
+        /// Parameters of the query, name = "value", as for `header`. Both are decoded before they are compared.
+        key("query", Kind::Pairs, None);
+        /// Networks of the client, such as `["10.0.0.0/8"]`. See `server.trusted_proxies` for clients behind a proxy. A
+        /// client on a Unix socket is in none.
+        key("client", Kind::Names, None);
+        /// Addresses of `[[listen]]` to which the client connected, as they are written there.
+        key("listen", Kind::Names, None);
+        /// Media types of a file with the name in the path, such as `["image/*"]`; it need not exist.
+        key("type", Kind::Names, None);
     });
+    /// Changes to the headers of the route's responses, after those of the site and of routes around it.
+    table("site.route.headers", RESPONSE_HEADERS);
+    /// Changes to the headers of the route's requests on their way to the upstream, after those of the site. Each name
+    /// occurs in one of the three keys; `Host` can only be set.
+    table("site.route.request_headers", REQUEST_HEADERS);
+    /// Changes to the URLs and cookies in the upstream's responses, each found = "replacement"; the first match in
+    /// the order of the file is used, and then one of the site.
+    table("site.route.rewrite", REWRITE);
     /// An application that answers requests: a named set of backends with one protocol. `proxy` of a site or route
     /// names it.
     array("upstream", upstream::UPSTREAM);
@@ -218,14 +239,46 @@ const RESPOND: &[Key] = documented! {
     key("headers", Kind::Pairs, None);
 };
 
-/// `[site.route.headers]` and `[site.route.request_headers]`
-const HEADERS: &[Key] = documented! {
+/// `[site.rewrite]` and `[site.route.rewrite]`
+const REWRITE: &[Key] = documented! {
+    /// The start of `Location`, such as `"http://a.internal/app/" = "/"`, and of no other header. Where no
+    /// pair matches, a URL that begins with the address of a backend, or with the `Host` that the route sets,
+    /// becomes a path on this server, with `strip_prefix` put back: `"http://" = "http://"` leaves it as it
+    /// is.
+    key("location", Kind::Pairs, None);
+    /// The start of the `Path` of each `Set-Cookie`.
+    key("cookie_path", Kind::Pairs, None);
+    /// The whole `Domain` of each `Set-Cookie`, compared without regard to case and a leading dot.
+    key("cookie_domain", Kind::Pairs, None);
+};
+
+documented! {
     /// Headers to write, name = "value"; a header of the same name is replaced.
-    key("set", Kind::Pairs, None);
+    const SET = key("set", Kind::Pairs, None);
     /// Headers to write in addition to those of the same name.
-    key("add", Kind::Pairs, None);
+    const ADD = key("add", Kind::Pairs, None);
     /// Names of headers to leave out.
-    key("remove", Kind::Names, None);
+    const REMOVE = key("remove", Kind::Names, None);
+    /// Whether the changes of the tables around are dropped. Without it, they are made first.
+    const RESET = key("reset", Kind::Boolean, Some("false"));
+}
+
+/// `[server.headers]`, `[site.headers]` and `[site.route.headers]`
+const RESPONSE_HEADERS: &[Key] = documented! {
+    SET;
+    ADD;
+    REMOVE;
+    /// Whether these changes are also made to errors, which have a status of 400 or above.
+    key("always", Kind::Boolean, Some("false"));
+    RESET;
+};
+
+/// `[site.request_headers]` and `[site.route.request_headers]`
+const REQUEST_HEADERS: &[Key] = documented! {
+    SET;
+    ADD;
+    REMOVE;
+    RESET;
 };
 
 documented! {

@@ -9,6 +9,7 @@ pub mod address;
 mod answer;
 mod compress;
 mod disk;
+mod expression;
 mod foreign;
 mod headers;
 mod host;
@@ -16,8 +17,10 @@ mod keys;
 mod limits;
 mod listen;
 mod load;
+mod location;
 mod location_options;
 mod log;
+mod matcher;
 mod media_types;
 mod model;
 mod network;
@@ -28,6 +31,8 @@ mod proxying;
 mod reader;
 mod recognise;
 mod reference;
+mod root;
+mod route;
 mod schema;
 mod section;
 mod site;
@@ -44,14 +49,16 @@ pub mod upstream;
 mod value;
 
 pub use compress::{CompressCoding, levels};
+pub use expression::Expression;
 pub use host::host;
 pub use keys::{engine, workers};
 pub use limits::Limits;
 pub use load::{load, parse};
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
+pub use matcher::{Matcher, When};
 pub use media_types::MediaTypes;
 pub use model::{
-    AccessLog, Admin, Answer, Config, Disk, Etag, Fixed, Headers, Listen, Log, LogFormat,
+    AccessLog, Admin, Answer, Config, Disk, Etag, Fixed, Headers, Listen, Location, Log, LogFormat,
     LogTiming, Redirect, Route, Server, Site, Watch,
 };
 pub use network::{Network, TrustedProxies};

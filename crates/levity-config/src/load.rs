@@ -6,14 +6,14 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use crate::keys::SCHEMA;
+use crate::location::References;
 use crate::model::{Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
 use crate::section::Section;
-use crate::site::References;
 use crate::upstream::read::Upstreams;
-use crate::{disk, limits, listen, log, recognise, site};
+use crate::{disk, headers, limits, listen, log, recognise, site};
 
 /// Maximum length of a configuration file. A longer one is most likely another file.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -75,11 +75,17 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let root = Section::root(&reader, document.get_ref());
     let upstreams = Upstreams::read(&root);
     let config = config(&root);
+    let listen: Vec<_> = config
+        .listen
+        .iter()
+        .map(|one| one.address.clone())
+        .collect();
     let references = References {
         upstreams: &upstreams,
         variants: config.disk.variants.as_deref(),
+        listen: &listen,
     };
-    let sites = site::sites(&root, references);
+    let sites = site::sites(&root, config.server.headers.clone(), references);
     upstreams.note_unused(&reader);
     let mut config = Config {
         sites,
@@ -127,6 +133,7 @@ fn server(section: &Section<'_>) -> Server {
         workers: section.optional_count("workers"),
         trusted_proxies: trusted_proxies(section),
         etag: section.word_or_default("etag"),
+        headers: headers::of_responses(&section.child("headers"), &[]),
     }
 }
 

@@ -10,9 +10,9 @@ use strum::{EnumString, VariantNames};
 use crate::address::Address;
 use crate::limits::Limits;
 use crate::location_options::LocationOptions;
+use crate::matcher::Matcher;
 use crate::network::TrustedProxies;
 use crate::own_names::OwnNames;
-use crate::pattern::Pattern;
 use crate::template::Template;
 use crate::upstream::{Proxying, Rewrite, Upstream};
 
@@ -51,6 +51,8 @@ pub struct Server {
     pub trusted_proxies: TrustedProxies,
     /// Source of a file's ETag.
     pub etag: Etag,
+    /// Changes to the headers of responses, in every site that does not reset them.
+    pub headers: Vec<Headers>,
 }
 
 /// Source of a file's ETag.
@@ -206,71 +208,62 @@ pub struct Site {
     /// Lower case, without port and final dot, each at most once in a file; `*.example.org` stands
     /// for every name beneath. Empty answers any host.
     pub hosts: Vec<String>,
-    /// The folder that is served; absolute when it comes from [`load`](crate::load()). A site with `proxy` or an answer
-    /// may have none.
-    pub root: Option<PathBuf>,
-    /// How requests are handed to an upstream.
-    pub proxying: Proxying,
-    /// The response to all requests, except those of routes with a handler.
-    pub answer: Option<Answer>,
-    /// The keys that routes inherit.
-    pub options: LocationOptions,
-    /// Serves this one file of `root`, at `/` and under its own name, and nothing else. No key of the
+    /// Serves this one file of the root, at `/` and under its own name, and nothing else. No key of the
     /// file sets it; `levity serve FILE` does.
     pub only: Option<std::ffi::OsString>,
-    /// In the order of the file: the first that matches wins.
+    /// What answers where no route matches.
+    pub location: Location,
+    /// The first that matches wins. A route within a route comes before it.
     pub routes: Vec<Route>,
 }
 
-/// `[[site.route]]`: other rules for some paths. `None` means the value of the site.
+/// `[[site.route]]`: other rules for some requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// The paths that it matches.
-    pub path: Pattern,
-    /// The folder that is served; absolute when it comes from [`load`](crate::load()).
+    /// All of them match: those of the routes around it, and then its own. Never empty.
+    pub matchers: Vec<Matcher>,
+    /// What answers there.
+    pub location: Location,
+}
+
+/// The keys of a site or route, with those that it inherits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Location {
+    /// The folder that is served; absolute when it comes from [`load`](crate::load()). A location with `proxy` or an
+    /// answer may have none.
     pub root: Option<PathBuf>,
-    /// Starts with a slash and does not end with one; whole segments at the start of `path`. A path
+    /// Starts with a slash and does not end with one; whole segments at the start of the route's path. A path
     /// of which nothing is left is `/`.
     pub strip_prefix: Option<String>,
-    /// Its own values of these keys, or those of the site.
+    /// Keys with defaults.
     pub options: LocationOptions,
     /// How requests are handed to an upstream.
     pub proxying: Proxying,
-    /// The response to all its requests.
+    /// The response to all requests.
     pub answer: Option<Answer>,
-    /// Whether the route is reachable only through X-Accel-Redirect; clients get 404.
+    /// Whether it is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
-    /// Changes to the headers of responses.
-    pub headers: Headers,
+    /// Changes to the headers of responses: first those of the server, last its own.
+    pub headers: Vec<Headers>,
     /// Changes to the headers of requests on their way to an upstream.
     pub request_headers: Headers,
     /// Changes to URLs and cookies in an upstream's responses.
     pub rewrite: Rewrite,
 }
 
-impl Site {
-    /// The response that the site gives at a route, or, for `None`, where no route matches; `None` where handlers of
-    /// files or of an upstream answer.
+impl Route {
+    /// Its own matcher.
     #[must_use]
-    pub fn answer_at<'a>(&'a self, route: Option<&'a Route>) -> Option<&'a Answer> {
-        let own = route.and_then(|route| route.answer.as_ref());
-        let inherits = route.is_none_or(|route| !route.has_handlers());
-        own.or_else(|| self.answer.as_ref().filter(|_| inherits))
+    pub fn matcher(&self) -> &Matcher {
+        self.matchers.last().expect("a route has a matcher")
     }
 }
 
-impl Route {
-    /// Whether its own keys select files or an upstream.
-    fn has_handlers(&self) -> bool {
-        let proxying = &self.proxying;
-        self.root.is_some() || self.internal || proxying.proxy.is_some() || proxying.tries.is_some()
-    }
-
-    /// Whether the route serves files only, whatever its site does: it has a folder of its own or is internal,
-    /// and has neither `proxy` nor `try`.
-    pub fn serves_only_its_own_files(&self) -> bool {
-        let has_handlers = self.proxying.proxy.is_some() || self.proxying.tries.is_some();
-        (self.root.is_some() || self.internal) && !has_handlers
+impl Site {
+    /// What answers at its routes and elsewhere.
+    pub fn locations(&self) -> impl Iterator<Item = &Location> {
+        let routes = self.routes.iter().map(|route| &route.location);
+        routes.chain([&self.location])
     }
 }
 
@@ -313,6 +306,8 @@ pub struct Headers {
     pub add: Vec<(String, String)>,
     /// Names to leave out.
     pub remove: Vec<String>,
+    /// Whether responses of errors are changed too; of no use in requests.
+    pub always: bool,
 }
 
 impl Config {
@@ -331,14 +326,8 @@ impl Config {
 
     /// The engines that sites and routes name, each once.
     pub fn location_engines(&self) -> BTreeSet<&str> {
-        fn of_site(site: &Site) -> Vec<&str> {
-            let routes = site.routes.iter().map(|route| &route.options);
-            let named = routes.chain([&site.options]);
-            named
-                .filter_map(|options| options.disk.engine.as_deref())
-                .collect()
-        }
-        let named = self.sites.iter().flat_map(of_site);
+        let locations = self.sites.iter().flat_map(Site::locations);
+        let named = locations.filter_map(|location| location.options.disk.engine.as_deref());
         named
             .filter(|name| *name != levity_disk::engine::AUTO)
             .collect()

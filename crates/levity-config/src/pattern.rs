@@ -1,6 +1,9 @@
 //! Path patterns of routes.
 
 use std::fmt;
+use std::ops::Range;
+
+use crate::expression::Expression;
 
 /// The request paths that a route matches.
 ///
@@ -12,23 +15,44 @@ pub enum Pattern {
     /// Every path that starts with this text, which begins and ends with a slash: `/static/*` is
     /// `Prefix("/static/")`. It matches `/static/` but not `/static`.
     Prefix(String),
+    /// Paths that match a pattern with stars or braces.
+    Glob(Expression),
+    /// Paths in which a regular expression matches.
+    Regex(Expression),
 }
 
 impl Pattern {
-    /// Reads `/exact` or `/prefix/*`.
+    /// Reads `/exact`, `/prefix/*`, or a pattern with stars and braces elsewhere. `*.png` is `/**/*.png`.
     ///
     /// # Errors
     ///
-    /// A phrase that says what is wrong, when the text is not absolute, not normalised, or has a star
-    /// anywhere but as its last segment.
+    /// A phrase that says what is wrong, when the text is not absolute or not normalised.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let prefix = text.strip_suffix("/*").map(|start| format!("{start}/"));
-        let plain = prefix.as_deref().unwrap_or(text);
+        let anywhere = text.starts_with("*.").then(|| format!("/**/{text}"));
+        let text = anywhere.as_deref().unwrap_or(text);
+        let prefix = text.strip_suffix('*').filter(|start| start.ends_with('/'));
+        let plain = prefix.unwrap_or(text);
         refusal(plain).map_or(Ok(()), Err)?;
-        Ok(match prefix {
-            Some(prefix) => Pattern::Prefix(prefix),
-            None => Pattern::Exact(text.to_owned()),
+        Ok(if plain.contains(['*', '{', '}']) {
+            Pattern::Glob(Expression::glob(&match prefix {
+                Some(prefix) => format!("{prefix}**"),
+                None => text.to_owned(),
+            })?)
+        } else {
+            match prefix {
+                Some(prefix) => Pattern::Prefix(prefix.to_owned()),
+                None => Pattern::Exact(text.to_owned()),
+            }
         })
+    }
+
+    /// Reads a regular expression.
+    ///
+    /// # Errors
+    ///
+    /// A phrase that says what is wrong.
+    pub fn regex(text: &str) -> Result<Self, String> {
+        Expression::regex(text).map(Pattern::Regex)
     }
 
     /// Whether the route matches `path`, which is decoded and normalised.
@@ -37,30 +61,62 @@ impl Pattern {
         match self {
             Pattern::Exact(exact) => path == exact.as_bytes(),
             Pattern::Prefix(prefix) => path.starts_with(prefix.as_bytes()),
+            Pattern::Glob(expression) | Pattern::Regex(expression) => expression.matches(path),
         }
     }
 
-    /// Whether this pattern matches every path that `other` matches.
+    /// Whether this pattern certainly matches every path that `other` matches.
     #[must_use]
     pub fn covers(&self, other: &Pattern) -> bool {
-        match other {
-            Pattern::Exact(path) => self.matches(path.as_bytes()),
-            Pattern::Prefix(path) => match self {
-                Pattern::Exact(_) => false,
-                Pattern::Prefix(prefix) => path.starts_with(prefix.as_str()),
-            },
+        match (self, other) {
+            (_, Pattern::Exact(path)) => self.matches(path.as_bytes()),
+            (Pattern::Prefix(prefix), Pattern::Regex(_)) => prefix == "/",
+            (Pattern::Prefix(prefix), other) => other.start().starts_with(prefix.as_str()),
+            (ours, theirs) => ours == theirs,
+        }
+    }
+
+    /// Whether it is a single path.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        matches!(self, Pattern::Exact(_))
+    }
+
+    /// The text with which every path begins that it matches.
+    #[must_use]
+    pub fn start(&self) -> &str {
+        match self {
+            Pattern::Exact(text) | Pattern::Prefix(text) => text,
+            Pattern::Glob(glob) => {
+                let text = glob.as_str();
+                &text[..text.find(['*', '{']).unwrap_or(text.len())]
+            }
+            Pattern::Regex(_) => "",
+        }
+    }
+
+    /// Where the parts of `path` lie that a target can name by `{1}`, `{2}` and so on.
+    #[must_use]
+    pub fn captures(&self, path: &[u8]) -> Vec<Range<usize>> {
+        match self {
+            Pattern::Exact(_) | Pattern::Prefix(_) => Vec::new(),
+            Pattern::Glob(expression) | Pattern::Regex(expression) => expression.captures(path),
+        }
+    }
+
+    /// The number of parts of a path that a target can name by `{1}`, `{2}` and so on.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        match self {
+            Pattern::Exact(_) | Pattern::Prefix(_) => 0,
+            Pattern::Glob(expression) | Pattern::Regex(expression) => expression.groups(),
         }
     }
 }
 
 fn refusal(plain: &str) -> Option<String> {
-    let reason = if plain.starts_with("*.") || plain.contains("/*.") {
-        "`*` may only follow the last `/`, as in `/static/*`; for scripts set \
-         `script_suffix = \".php\"`"
-    } else if !plain.starts_with('/') {
-        "a path starts with `/`"
-    } else if plain.contains('*') {
-        "`*` may only follow the last `/`, as in `/static/*`"
+    let reason = if !plain.starts_with('/') {
+        "a path starts with `/`; `regex` takes a regular expression"
     } else if plain.contains(['?', '#']) {
         "a route is chosen by the path alone, without query or fragment"
     } else if has_percent_code(plain) {
@@ -86,6 +142,9 @@ impl fmt::Display for Pattern {
         match self {
             Pattern::Exact(path) => f.write_str(path),
             Pattern::Prefix(path) => write!(f, "{path}*"),
+            Pattern::Glob(expression) | Pattern::Regex(expression) => {
+                f.write_str(expression.as_str())
+            }
         }
     }
 }
@@ -111,6 +170,32 @@ mod tests {
     }
 
     #[test]
+    fn stars_and_braces() {
+        let anywhere = pattern("*.png");
+        assert!(
+            anywhere.matches(b"/a.png")
+                && anywhere.matches(b"/a/b.png")
+                && !anywhere.matches(b"/a.pngs")
+        );
+        let below = pattern("/*/img/*");
+        assert!(
+            below.matches(b"/a/img/b/c")
+                && below.matches(b"/a/img/")
+                && !below.matches(b"/a/b/img/c")
+        );
+        assert_eq!((below.groups(), pattern("/a/*").groups()), (2, 0));
+        assert_eq!(pattern("/a/b{c,d}").start(), "/a/b");
+    }
+
+    #[test]
+    fn regular_expressions() {
+        let digits = Pattern::regex("^/[0-9]+$").unwrap();
+        assert!(digits.matches(b"/12") && !digits.matches(b"/12/"));
+        assert!(pattern("/*").covers(&digits) && !pattern("/a/*").covers(&digits));
+        assert!(Pattern::regex("(").is_err());
+    }
+
+    #[test]
     fn covering() {
         for (first, second, covered) in [
             ("/*", "/a/*", true),
@@ -122,6 +207,12 @@ mod tests {
             ("/a/b/*", "/a/*", false),
             ("/a", "/a", true),
             ("/a/", "/a/*", false),
+            ("/a/*", "/a/b*.png", true),
+            ("/a/*", "/a*/b", false),
+            ("/*", "*.png", true),
+            ("*.png", "/a.png", true),
+            ("*.png", "*.png", true),
+            ("*.png", "*.{png,jpg}", false),
         ] {
             assert_eq!(
                 pattern(first).covers(&pattern(second)),
@@ -141,8 +232,8 @@ mod tests {
     #[test]
     fn refused() {
         for text in [
-            "", "*", "a", "/a*", "/*/b", "/*.css", "/a?b", "/a#b", "/a%20b", "/a//b", "/../x",
-            "/a/./*", "/a/\n",
+            "", "*", "a", "/a?b", "/a#b", "/a%20b", "/a//b", "/../x", "/a/./*", "/a/\n", "/{a",
+            "/{a{b}}",
         ] {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }

@@ -11,6 +11,8 @@ pub(crate) struct Table {
     pub(crate) path: &'static str,
     /// Whether it is an array of tables, `[[...]]`.
     pub(crate) repeated: bool,
+    /// Whether such tables may lie in one another, each with the same keys.
+    pub(crate) is_recursive: bool,
     /// Its documentation.
     pub(crate) doc: &'static str,
     /// The keys that it may have, in addition to the tables beneath it.
@@ -149,6 +151,7 @@ pub(crate) const fn table(path: &'static str, keys: &'static [Key]) -> Table {
     Table {
         path,
         repeated: false,
+        is_recursive: false,
         doc: "",
         keys,
     }
@@ -174,6 +177,15 @@ impl Schema {
         found.expect("a table of the schema")
     }
 
+    /// The table called `name` beneath `parent`.
+    pub(crate) fn child(self, parent: &'static Table, name: &str) -> &'static Table {
+        match parent.path {
+            "" => self.table(name),
+            _ if parent.is_recursive && parent.name() == name => parent,
+            path => self.table(&format!("{path}.{name}")),
+        }
+    }
+
     /// The names of the tables directly beneath `table`.
     pub(crate) fn children(self, table: &Table) -> impl Iterator<Item = &'static str> {
         let below = |other: &'static Table| {
@@ -181,7 +193,8 @@ impl Schema {
             (parent == table.path).then_some(name)
         };
         let named = self.0.iter().filter(|table| !table.path.is_empty());
-        named.filter_map(below)
+        let itself = table.is_recursive.then(|| table.name());
+        named.filter_map(below).chain(itself)
     }
 
     /// The names of all keys and tables that may stand in `table`.
@@ -192,6 +205,21 @@ impl Schema {
 }
 
 impl Table {
+    /// The table, which may lie in itself.
+    pub(crate) const fn recursive(self) -> Self {
+        Self {
+            is_recursive: true,
+            ..self
+        }
+    }
+
+    /// The last part of its path.
+    fn name(&self) -> &'static str {
+        self.path
+            .rsplit_once('.')
+            .map_or(self.path, |(_, name)| name)
+    }
+
     /// The table with the text of its documentation comment.
     pub(crate) const fn documented(self, comment: &'static str) -> Self {
         let doc = comment.trim_ascii();

@@ -208,15 +208,6 @@ impl<'r> Section<'r> {
 
     // ---- tables ----
 
-    fn path_of(&self, name: &str) -> &'static Table {
-        let path = self.table.path;
-        self.reader.schema.table(&if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        })
-    }
-
     /// Whether the file has the table `name` beneath this one. Another kind of value is reported by
     /// [`child`](Self::child).
     pub(crate) fn has_table(&self, name: &str) -> bool {
@@ -226,7 +217,7 @@ impl<'r> Section<'r> {
 
     /// The table `name` beneath this one.
     pub(crate) fn child(&self, name: &str) -> Section<'r> {
-        let table = self.path_of(name);
+        let table = self.reader.schema.child(self.table, name);
         match self.value(name).map(|value| (value, value.get_ref())) {
             Some((value, DeValue::Table(entries))) => {
                 Section::open(self.reader, table, entries, value.span())
@@ -245,7 +236,7 @@ impl<'r> Section<'r> {
 
     /// The tables of the array `name` beneath this one.
     pub(crate) fn children(&self, name: &str) -> Vec<Section<'r>> {
-        let table = self.path_of(name);
+        let table = self.reader.schema.child(self.table, name);
         let Some(value) = self.value(name) else {
             return Vec::new();
         };

@@ -21,6 +21,8 @@ pub enum Part {
     Path,
     /// `{rest}`: what `*` in the path of the route matches.
     Rest,
+    /// `{1}` to `{9}`: what a star, braces or a group matches in the `path` or `regex` of the route.
+    Group(usize),
     /// `{query}`: the query of the request, without `?`.
     Query,
 }
@@ -91,6 +93,7 @@ impl Template {
                         target.push_str(path.strip_prefix(prefix.as_str()).unwrap_or_default());
                     }
                 }
+                Part::Group(number) => target.push_str(&group(path, pattern, *number)),
                 Part::Query => {}
                 Part::Scheme | Part::Host => return None,
             }
@@ -99,6 +102,14 @@ impl Template {
         target.truncate(end);
         target.starts_with('/').then_some(target)
     }
+}
+
+fn group(path: &str, pattern: Option<&Pattern>, number: usize) -> String {
+    let groups = pattern.map_or_else(Vec::new, |pattern| pattern.captures(path.as_bytes()));
+    let group = groups
+        .get(number - 1)
+        .and_then(|range| path.get(range.clone()));
+    group.unwrap_or_default().to_owned()
 }
 
 fn parts(text: &str) -> Result<Vec<Part>, String> {
@@ -115,21 +126,29 @@ fn parts(text: &str) -> Result<Vec<Part>, String> {
         let Some((name, after)) = name else {
             return Err("a placeholder is a name in braces, such as `{path}`".to_owned());
         };
-        let known = PLACEHOLDERS.iter().find(|(known, _)| *known == name);
-        let Some((_, part)) = known else {
-            let names: Vec<_> = PLACEHOLDERS
-                .iter()
-                .map(|(name, _)| format!("`{{{name}}}`"))
-                .collect();
-            return Err(format!("`{{{name}}}` is none of {}", names.join(", ")));
-        };
-        parts.push(part.clone());
+        parts.push(placeholder(name)?);
         rest = after;
     }
     if !rest.is_empty() {
         parts.push(Part::Text(rest.to_owned()));
     }
     Ok(parts)
+}
+
+fn placeholder(name: &str) -> Result<Part, String> {
+    let known = PLACEHOLDERS.iter().find(|(known, _)| *known == name);
+    if let Some((_, part)) = known {
+        return Ok(part.clone());
+    }
+    if let [digit @ b'1'..=b'9'] = name.as_bytes() {
+        return Ok(Part::Group(usize::from(digit - b'0')));
+    }
+    let names = PLACEHOLDERS.iter().map(|(name, _)| format!("`{{{name}}}`"));
+    let names: Vec<_> = names.collect();
+    Err(format!(
+        "`{{{name}}}` is none of {}, `{{1}}` to `{{9}}`",
+        names.join(", ")
+    ))
 }
 
 /// Checks a URL that begins with a scheme: its host is text and `{host}`, up to a slash, `{path}`, a query or the end.
@@ -165,7 +184,7 @@ fn check_host(parts: &[Part]) -> Result<(), String> {
             Some(Part::Host) => (host, is_empty) = ("", false),
             Some(Part::Path) | None if !is_empty => return Ok(()),
             Some(Part::Path) | None => return Err("there is no host behind the scheme".to_owned()),
-            Some(Part::Scheme | Part::Rest | Part::Query) => {
+            Some(Part::Scheme | Part::Rest | Part::Group(_) | Part::Query) => {
                 return Err("put a `/` behind the host".to_owned());
             }
         }
@@ -189,6 +208,8 @@ mod tests {
             "http://a.example:8080",
             "https://a.example?x={query}",
             "https://a.example/{rest}?{query}",
+            "/a{1}/{2}",
+            "https://a.example/{1}",
         ] {
             let template = Template::parse(text);
             assert!(template.is_ok(), "{text}: {template:?}");
@@ -200,6 +221,10 @@ mod tests {
             "/{path}",
             "/{query}",
             "/{host}",
+            "/{1}",
+            "https://a.example{1}",
+            "/a{0}",
+            "/a{10}",
             "{rest}",
             "{host}/a",
             "https:/a",

@@ -1,6 +1,7 @@
 mod answers;
 mod files;
 mod hints;
+mod matching;
 mod proxying;
 mod sites;
 mod syntax;
@@ -61,21 +62,13 @@ fn all(tables: &str) -> Config {
     parse(&format!("{tables}\n{SITE}")).unwrap()
 }
 
-/// A route with `path` alone.
-fn route(path: &str) -> Route {
-    let config = all(&format!(
-        "{SITE}hosts = [\"a\"]\n[[site.route]]\npath = \"{path}\""
-    ));
-    config.sites[0].routes[0].clone()
-}
-
 #[test]
 fn a_site_is_enough() {
     let config = parse(SITE).unwrap();
     let site = &config.sites[0];
-    assert_eq!(site.root.as_deref(), Some(Path::new("/srv")));
-    assert_eq!(site.options, LocationOptions::default());
-    assert_eq!(site.options.index, ["index.html"]);
+    assert_eq!(site.location.root.as_deref(), Some(Path::new("/srv")));
+    assert_eq!(site.location.options, LocationOptions::default());
+    assert_eq!(site.location.options.index, ["index.html"]);
     assert!(site.hosts.is_empty() && site.routes.is_empty());
     assert_eq!(
         Config {
@@ -138,8 +131,10 @@ fn defaults() {
 #[test]
 fn defaults_in_the_table_are_those_of_the_code() {
     let (mut bare, mut given) = (String::new(), String::new());
-    // The file itself has no heading, and a redirect leaves no room for a response.
-    let is_tested = |table: &&Table| !table.path.is_empty() && !table.path.ends_with(".redirect");
+    // The file itself has no heading, a redirect leaves no room for a response, and changes of requests need an upstream.
+    let untested = [".redirect", ".request_headers"];
+    let is_untested = |table: &&Table| untested.iter().any(|end| table.path.ends_with(end));
+    let is_tested = |table: &&Table| !table.path.is_empty() && !is_untested(table);
     for table in TABLES.iter().filter(is_tested) {
         let lines: Vec<String> = table
             .keys
@@ -188,7 +183,7 @@ fn every_key_of_the_table_is_read() {
                 _ => format!("{}\n{line}\n{SITE}", table.heading()),
             };
             // A route has a path already.
-            let text = if line.starts_with("path ") {
+            let text = if line.starts_with("path ") || line.starts_with("regex ") {
                 text.replace("path = \"/a\"\n", "")
             } else {
                 text
@@ -287,6 +282,7 @@ root = \"/srv/b\"
             unix: true,
         },
         etag: Etag::MtimeSize,
+        headers: Vec::new(),
     };
     assert_eq!(config.server, server);
     let expected = Disk {
@@ -334,10 +330,10 @@ root = \"/srv/b\"
         panic!("two sites")
     };
     assert_eq!(first.hosts, ["example.org", "*.example.org"]);
-    let options = &first.options;
+    let options = &first.location.options;
     assert!(options.listing && options.index.is_empty() && options.symlinks == Symlinks::Follow);
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let expected = Route {
+    let expected = Location {
         root: Some("/srv/static".into()),
         strip_prefix: Some("/static".to_owned()),
         options: LocationOptions {
@@ -363,18 +359,22 @@ root = \"/srv/b\"
             },
             ..LocationOptions::default()
         },
-        headers: Headers {
+        headers: vec![Headers {
             set: vec![pair("X-B", "1"), pair("X-A", "2")],
             remove: vec!["ETag".to_owned()],
             ..Headers::default()
-        },
-        ..route("/static/*")
+        }],
+        ..Location::default()
     };
-    assert_eq!(first.routes, [expected]);
-    assert_eq!(first.routes[0].path, Pattern::Prefix("/static/".to_owned()));
-    assert!(first.options.server_timing && !second.options.server_timing);
-    assert!(first.options.compress_dictionaries && !second.options.compress_dictionaries);
-    assert_eq!(second.root.as_deref(), Some(Path::new("/srv/b")));
+    assert_eq!(first.routes[0].location, expected);
+    let matcher = first.routes[0].matcher();
+    assert_eq!(matcher.path, Pattern::Prefix("/static/".to_owned()));
+    assert!(first.location.options.server_timing && !second.location.options.server_timing);
+    assert!(
+        first.location.options.compress_dictionaries
+            && !second.location.options.compress_dictionaries
+    );
+    assert_eq!(second.location.root.as_deref(), Some(Path::new("/srv/b")));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! The other end of a connection, and the client that a proxy there names.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use levity_config::address::Address;
 
 /// The other end of a connection.
 #[derive(Debug, Clone)]
@@ -8,6 +11,8 @@ pub struct Peer {
     /// `None` on a Unix socket.
     socket: Option<SocketAddr>,
     client: PeerClient,
+    /// The listener that accepted the connection, as configured.
+    listener: Option<Arc<Address>>,
 }
 
 /// The client for which the other end sends requests.
@@ -36,7 +41,19 @@ impl Peer {
         Self {
             socket: socket.map(canonical),
             client: PeerClient::Itself,
+            listener: None,
         }
+    }
+
+    /// The listener that the connection came to.
+    pub fn set_listener(&mut self, listener: Arc<Address>) {
+        self.listener = Some(listener);
+    }
+
+    /// The listener that the connection came to, if known.
+    #[must_use]
+    pub fn listener(&self) -> Option<&Address> {
+        self.listener.as_deref()
     }
 
     /// The peer is a proxy for a client that it did not name.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use levity_config::address::Address;
@@ -34,7 +35,8 @@ impl Listeners {
             match Listener::new(socket) {
                 Ok(listener) => {
                     let (close, closed) = oneshot::channel();
-                    let accepting = accept(worker.clone(), address.clone(), listener, closed);
+                    let at = Arc::new(address.clone());
+                    let accepting = accept(worker.clone(), at, listener, closed);
                     self.open
                         .push((address, close, task::spawn_local(accepting)));
                 }
@@ -71,7 +73,7 @@ async fn end(listeners: Vec<(Address, oneshot::Sender<()>, JoinHandle<()>)>) {
 /// them.
 async fn accept(
     worker: Rc<Worker>,
-    address: Address,
+    address: Arc<Address>,
     listener: Listener,
     mut closed: oneshot::Receiver<()>,
 ) {
@@ -88,7 +90,7 @@ async fn accept(
 }
 
 /// Waits for a slot and then for a connection.
-async fn accept_one(worker: &Rc<Worker>, address: &Address, listener: &Listener) {
+async fn accept_one(worker: &Rc<Worker>, address: &Arc<Address>, listener: &Listener) {
     let slot = worker.slots.clone().acquire_owned().await;
     let slot = slot.expect("the slots are never closed");
     let accepted = listener.accept().await;
@@ -97,13 +99,14 @@ async fn accept_one(worker: &Rc<Worker>, address: &Address, listener: &Listener)
 
 async fn take(
     worker: &Rc<Worker>,
-    address: &Address,
+    address: &Arc<Address>,
     accepted: io::Result<(Transport, Peer)>,
     slot: OwnedSemaphorePermit,
 ) {
     Step::Accept.enter();
     match accepted {
-        Ok((transport, peer)) => {
+        Ok((transport, mut peer)) => {
+            peer.set_listener(address.clone());
             let conn = Conn::new(worker.clone(), transport, peer, slot);
             // Read each time, because a reload may have changed it.
             let has_proxy_header = worker.service().config.has_proxy_header(address);

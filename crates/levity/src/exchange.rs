@@ -101,7 +101,7 @@ async fn answer<'a>(
     if request.head.target == Target::Asterisk {
         return (None, Box::pin(handling.refuse(respond::options())).await);
     }
-    match route(handling.service, request) {
+    match route(handling, request) {
         Ok(location) => {
             let disk = &mut handling.disk;
             disk.trace.set_server_timing(location.server_timing);
@@ -192,21 +192,23 @@ fn check_own_name(service: &Service, request: &Request, client: &Client) -> Resu
 ///
 /// # Errors
 /// The response to a request that has no location.
-fn route<'a>(service: &'a Service, request: &mut Request) -> Result<&'a Location, Response> {
+fn route<'a>(handling: &Handling<'a>, request: &mut Request) -> Result<&'a Location, Response> {
     request
         .decode_path()
         .map_err(|reject| error(reject.status, reject.reason))?;
     if matches!(request.head.method, Method::Connect | Method::Trace) {
         return Err(error(405, ""));
     }
+    let service = handling.service;
+    let input = handling.route_input(request);
     let location = service
-        .route(request.host(), &request.path)
+        .route(request.host(), &request.path, input)
         .ok_or_else(|| error(421, "no site here has that name"))?;
     if location.internal {
         return Err(error(404, ""));
     }
     service
-        .check_readings(request, location)
+        .check_readings(input, location)
         .map_err(|reject| error(reject.status, reject.reason))?;
     Ok(location)
 }

@@ -13,8 +13,8 @@ use levity_disk::{Disk, Root};
 use crate::cli::Plan;
 use crate::route::Service;
 use crate::upstream;
-use levity_config::Site;
 use levity_config::address::Address;
+use levity_config::{Location, Site};
 use levity_telemetry::diagnostics;
 
 /// The maximum of lines of one kind.
@@ -106,7 +106,9 @@ fn what_is_served(sites: &[Site]) -> String {
     match sites {
         [
             Site {
-                root: Some(root),
+                location: Location {
+                    root: Some(root), ..
+                },
                 only,
                 ..
             },

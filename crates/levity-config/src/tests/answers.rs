@@ -12,7 +12,7 @@ fn answers_of_routes() {
     let route = first_route("path = \"/a/*\"\nredirect = { to = \"/b/{rest}\", status = 308 }");
     let to = Template(vec![Part::Text("/b/".to_owned()), Part::Rest]);
     assert_eq!(
-        route.answer,
+        route.location.answer,
         Some(Answer::Redirect(Redirect { to, status: 308 }))
     );
     let route =
@@ -22,7 +22,7 @@ fn answers_of_routes() {
         body: "ok".to_owned(),
         headers: vec![("X-A".to_owned(), "1".to_owned())],
     };
-    assert_eq!(route.answer, Some(Answer::Fixed(expected)));
+    assert_eq!(route.location.answer, Some(Answer::Fixed(expected)));
 }
 
 /// Routes with handlers of their own are left to these.
@@ -33,14 +33,17 @@ fn a_site_may_answer_by_itself() {
         [[site.route]]\npath = \"/plain\"\n\
         [[site.route]]\npath = \"/gone\"\nrespond = { status = 410 }\n";
     let site = parse(text).expect("a site").sites.remove(0);
-    let answers = site.routes.iter().map(|route| site.answer_at(Some(route)));
+    let answers = site
+        .routes
+        .iter()
+        .map(|route| route.location.answer.as_ref());
     let answers: Vec<_> = answers.collect();
-    assert_eq!(answers[..2], [None, site.answer.as_ref()]);
+    assert_eq!(answers[..2], [None, site.location.answer.as_ref()]);
     assert!(matches!(
         answers[2],
         Some(Answer::Fixed(Fixed { status: 410, .. }))
     ));
-    assert!(matches!(site.answer_at(None), Some(Answer::Redirect(_))));
+    assert!(matches!(site.location.answer, Some(Answer::Redirect(_))));
 }
 
 #[test]

@@ -42,9 +42,12 @@ fn paths_are_taken_from_the_folder_of_the_file() {
         config.listen,
         [Listen::from(Address::Unix(folder.path().join("clients")))]
     );
-    assert_eq!(config.sites[0].root, Some(folder.path().join("www")));
     assert_eq!(
-        config.sites[0].routes[0].root.as_deref(),
+        config.sites[0].location.root,
+        Some(folder.path().join("www"))
+    );
+    assert_eq!(
+        config.sites[0].routes[0].location.root.as_deref(),
         Some(Path::new("/"))
     );
 }

@@ -26,8 +26,9 @@ fn a_site_may_have_an_upstream_and_no_root() {
         body_bytes: Some(2 << 20),
         ..Proxying::default()
     };
-    assert_eq!((site.root, site.proxying), (None, proxying));
-    assert_eq!(site.routes[0].proxying, Proxying::default());
+    assert_eq!(site.location.root, None);
+    assert_eq!(site.location.proxying, proxying);
+    assert_eq!(site.routes[0].location.proxying, proxying);
     assert_site_problems("", &["8:1 `root` is missing"]);
     assert_site_problems(
         "proxi = \"app\"",
@@ -53,35 +54,39 @@ fn every_value_of_a_site_and_route_with_an_upstream() {
         body_bytes: None,
         ambiguous_paths: None,
     };
-    assert_eq!(site.proxying, expected);
+    assert_eq!(site.location.proxying, expected);
     let route = &site.routes[0];
     let expected = Proxying {
         proxy: Some("app".to_owned()),
         tries: Some(vec![Try::Proxy]),
         body_bytes: Some(0),
         ambiguous_paths: Some(AmbiguousPaths::Pass),
-        ..Proxying::default()
+        ..expected
     };
-    assert_eq!((&route.proxying, route.internal), (&expected, true));
+    assert_eq!(
+        (&route.location.proxying, route.location.internal),
+        (&expected, true)
+    );
     let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
         pairs
             .iter()
             .map(|&(a, b)| (a.to_owned(), b.to_owned()))
             .collect()
     };
-    assert_eq!(route.headers.add, pairs(&[("Link", "1")]));
+    assert_eq!(route.location.headers[0].add, pairs(&[("Link", "1")]));
     let expected = Headers {
         set: pairs(&[("Host", "b")]),
         add: pairs(&[("A", "1")]),
         remove: vec!["Cookie".to_owned()],
+        always: false,
     };
-    assert_eq!(route.request_headers, expected);
+    assert_eq!(route.location.request_headers, expected);
     let expected = Rewrite {
         location: pairs(&[("http://b/", "/"), ("/c", "")]),
         cookie_path: pairs(&[("/", "/app")]),
         cookie_domain: pairs(&[(".b", "example.org")]),
     };
-    assert_eq!(route.rewrite, expected);
+    assert_eq!(route.location.rewrite, expected);
 }
 
 #[test]
@@ -133,7 +138,10 @@ fn what_is_tried() {
         Try::Path("/a/index.html".to_owned()),
         Try::Status(404),
     ];
-    assert_eq!(tries.proxying.tries.as_deref(), Some(&expected[..]));
+    assert_eq!(
+        tries.location.proxying.tries.as_deref(),
+        Some(&expected[..])
+    );
     assert_site_problems(
         "root = \"/\"\ntry = [\"proxy\"]",
         &[
@@ -375,21 +383,10 @@ fn keys_of_other_servers_and_of_routes() {
             &format!("14:1 unknown key `client_max_body_size` [{size}]"),
         ],
     );
-    for table in ["headers", "request_headers", "rewrite"] {
-        let reports = format!(
-            "10:1 unknown key `{table}` [`{table}` belongs to `[[site.route]]`; for a whole site add a route with path `/*`, last]"
-        );
-        assert_site_problems(&format!("root = \"/\"\n{table} = {{}}"), &[&reports]);
-    }
-    for path in ["*.php", "/*.php", "/a/*.php"] {
-        let reports = format!(
-            "11:8 `{path}` is not the path of a route [`*` may only follow the last `/`, as in `/static/*`; for scripts set `script_suffix = \".php\"`]"
-        );
-        assert_site_problems(
-            &format!("root = \"/\"\n[[site.route]]\npath = \"{path}\""),
-            &[&reports],
-        );
-    }
+    assert_site_problems(
+        "root = \"/\"\nstrip_prefix = \"/a\"",
+        &["10:1 unknown key `strip_prefix` [`strip_prefix` is a key of `[[site.route]]`]"],
+    );
 }
 
 #[test]
@@ -414,6 +411,7 @@ fn what_is_no_script() {
 fn sizes_of_bodies() {
     let of = |size: &str| {
         site(&format!("proxy = \"app\"\nbody_bytes = {size}"))
+            .location
             .proxying
             .body_bytes
     };

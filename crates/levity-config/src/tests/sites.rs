@@ -34,7 +34,7 @@ fn routes() {
             "3:10 `a/b` is not a file name",
             "6:16 `strip_prefix`: the route's `path` does not start with it",
             "8:8 `path`: this route can never match [`/a/*` on line 5 matches first]",
-            "10:8 `b` is not the path of a route [a path starts with `/`]",
+            "10:8 `b` is not the path of a route [a path starts with `/`; `regex` takes a regular expression]",
             "11:11 expected `true` or `false`, found integer [write true]",
             "12:1 `path` is missing",
             "16:16 `/` takes no segment off a path [leave it out]",
@@ -58,6 +58,7 @@ fn a_prefix_may_end_with_a_slash() {
     let text = format!("{SITE}[[site.route]]\npath = \"/a/b/*\"\nstrip_prefix = \"/a/\"\n");
     assert_eq!(
         parse(&text).unwrap().sites[0].routes[0]
+            .location
             .strip_prefix
             .as_deref(),
         Some("/a")
@@ -88,15 +89,15 @@ fn codings_of_precompressed_files() {
     let route = "[[site.route]]\npath = \"/a\"\nprecompressed = []\n[[site.route]]\npath = \"/b\"";
     let text = format!("{SITE}precompressed = [\"br\", \"zstd\", \"gzip\"]\n{route}");
     let site = &parse(&text).unwrap().sites[0];
-    assert_eq!(site.options.precompressed, [Brotli, Zstd, Gzip]);
-    assert!(site.routes[0].options.precompressed.is_empty());
-    assert_eq!(site.routes[1].options, site.options);
+    assert_eq!(site.location.options.precompressed, [Brotli, Zstd, Gzip]);
+    assert!(site.routes[0].location.options.precompressed.is_empty());
+    assert_eq!(site.routes[1].location.options, site.location.options);
 }
 
 #[test]
 fn codings_and_types_of_compression() {
     let site = |keys: &str| parse(&format!("{SITE}{keys}")).unwrap().sites[0].clone();
-    let options = site("").options;
+    let options = site("").location.options;
     assert!(!options.compress);
     assert_eq!(options.compress_min_bytes, 256);
     let codings = |options: &LocationOptions| -> Vec<(&str, Option<u8>)> {
@@ -115,11 +116,14 @@ fn codings_and_types_of_compression() {
                 compress_types = [\"image/*\"]\ncompress_min_bytes = \"1KiB\"\n";
     let site = site(&format!("{keys}{route}"));
     let expected = [("gzip", Some(9)), ("br", Some(0)), ("zstd", Some(19))];
-    assert_eq!(codings(&site.options), expected);
-    assert!(included(&site.options, "image/png") && !included(&site.options, "text/html"));
-    assert_eq!(site.options.compress_min_bytes, 1024);
-    assert!(site.options.compress && !site.routes[0].options.compress);
-    assert_eq!(site.routes[1].options, site.options);
+    assert_eq!(codings(&site.location.options), expected);
+    assert!(
+        included(&site.location.options, "image/png")
+            && !included(&site.location.options, "text/html")
+    );
+    assert_eq!(site.location.options.compress_min_bytes, 1024);
+    assert!(site.location.options.compress && !site.routes[0].location.options.compress);
+    assert_eq!(site.routes[1].location.options, site.location.options);
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn dictionaries_need_compression_and_a_folder() {
     let disk = "[disk]\nvariants = \"/var/cache/levity\"\n";
     let on = format!("{SITE}compress = true\n{keys}");
     let site = parse(&format!("{on}{disk}")).unwrap().sites[0].clone();
-    assert!(site.options.compress_dictionaries);
+    assert!(site.location.options.compress_dictionaries);
     let problem = |line, lacking| format!("{line}:25 `compress_dictionaries`: it needs {lacking}");
     for (text, line, lacking) in [
         (on.clone(), 4, "`variants`, a folder, in `[disk]`"),
@@ -178,7 +182,7 @@ fn dictionaries_need_compression_and_a_folder() {
     // For the routes of a site.
     let route = "[[site.route]]\npath = \"/a\"\ncompress = true\n";
     let site = parse(&format!("{SITE}{keys}{route}{disk}")).unwrap().sites[0].clone();
-    assert!(site.routes[0].options.compress_dictionaries);
+    assert!(site.routes[0].location.options.compress_dictionaries);
     let off = "[[site.route]]\npath = \"/a\"\ncompress = false\n";
     parse(&format!("{on}{off}{disk}")).unwrap();
 }
@@ -294,10 +298,10 @@ fn text_to_replace_is_inherited_as_a_whole() {
     let text = format!("{SITE}[site.substitute]\na = \"b\"\n{own}{none}{absent}");
     let site = &parse(&text).unwrap().sites[0];
     let pair = |found: &str, put: &str| vec![(found.to_owned(), put.to_owned())];
-    let options = |route: usize| &site.routes[route].options;
-    assert_eq!(site.options.substitute, pair("a", "b"));
+    let options = |route: usize| &site.routes[route].location.options;
+    assert_eq!(site.location.options.substitute, pair("a", "b"));
     assert_eq!(
-        site.options.substitute_types,
+        site.location.options.substitute_types,
         ["text/html".parse().unwrap()]
     );
     assert_eq!(options(0).substitute, pair("c", "d"));

@@ -111,7 +111,7 @@ mod tests {
         let plan = levity(&["run", "--config", &file]).plan();
         assert_eq!(plan.config.server.workers, Some(7));
         assert_eq!(
-            plan.config.sites[0].root.as_deref(),
+            plan.config.sites[0].location.root.as_deref(),
             Some(Path::new(folder.path()))
         );
     }

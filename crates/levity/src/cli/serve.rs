@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
-use levity_config::{Config, LocationOptions, OwnNames, Site, Symlinks, Try};
+use levity_config::{Config, Location, LocationOptions, OwnNames, Site, Symlinks, Try};
 use levity_disk::engine::NAMES;
 
 // A comment of documentation would become the text of `--help`.
@@ -165,13 +165,17 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
 /// The folder of `site` as a single-page application.
 fn single_page(mut site: Site) -> Result<Site, String> {
     const PAGE: &str = "index.html";
-    let root = site.root.as_deref().filter(|_| site.only.is_none());
+    let root = site
+        .location
+        .root
+        .as_deref()
+        .filter(|_| site.only.is_none());
     let root = root.ok_or("`--spa` is for a folder")?;
     if !root.join(PAGE).is_file() {
         return Err(format!("it has no {PAGE}, which `--spa` serves"));
     }
-    site.options.listing = false;
-    site.proxying.tries = Some(vec![Try::File, Try::Path(format!("/{PAGE}"))]);
+    site.location.options.listing = false;
+    site.location.proxying.tries = Some(vec![Try::File, Try::Path(format!("/{PAGE}"))]);
     Ok(site)
 }
 
@@ -220,7 +224,7 @@ fn site(what: &Path) -> Result<Site, String> {
     } else {
         return Err("it is neither a folder nor a file".to_owned());
     };
-    Ok(Site {
+    let location = Location {
         root: Some(root),
         options: LocationOptions {
             listing: only.is_none(),
@@ -232,7 +236,11 @@ fn site(what: &Path) -> Result<Site, String> {
             },
             ..LocationOptions::default()
         },
+        ..Location::default()
+    };
+    Ok(Site {
         only,
+        location,
         ..Site::default()
     })
 }
@@ -257,8 +265,8 @@ mod tests {
         };
         assert_eq!(
             (
-                site.root.as_deref().unwrap(),
-                site.options.listing,
+                site.location.root.as_deref().unwrap(),
+                site.location.options.listing,
                 &site.only
             ),
             (Path::new(folder.path()), true, &None)
@@ -270,7 +278,7 @@ mod tests {
     fn serve_this_folder_by_default() {
         let plan = levity(&["serve"]).plan();
         assert_eq!(
-            plan.config.sites[0].root.as_deref(),
+            plan.config.sites[0].location.root.as_deref(),
             Some(std::env::current_dir().unwrap().as_ref())
         );
     }
@@ -281,9 +289,14 @@ mod tests {
         let file = folder.write("a b.txt", "x");
         let plan = levity(&["serve", &file]).plan();
         let site = &plan.config.sites[0];
-        assert_eq!(site.root.as_deref(), Some(Path::new(folder.path())));
+        assert_eq!(
+            site.location.root.as_deref(),
+            Some(Path::new(folder.path()))
+        );
         assert_eq!(site.only.as_deref(), Some("a b.txt".as_ref()));
-        assert!(!site.options.listing && site.options.symlinks == Symlinks::Follow);
+        assert!(
+            !site.location.options.listing && site.location.options.symlinks == Symlinks::Follow
+        );
     }
 
     #[test]
@@ -294,8 +307,8 @@ mod tests {
         let plan = levity(&["serve", "--spa", folder.path()]).plan();
         let site = &plan.config.sites[0];
         let steps = [Try::File, Try::Path("/index.html".to_owned())];
-        assert_eq!(site.proxying.tries.as_deref(), Some(&steps[..]));
-        assert!(!site.options.listing);
+        assert_eq!(site.location.proxying.tries.as_deref(), Some(&steps[..]));
+        assert!(!site.location.options.listing);
         levity(&["serve", "--spa", &page]).exits(EXIT_FAILURE);
     }
 

@@ -21,7 +21,7 @@ use crate::http::request::{Request, RequestError};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::http::send::Sent;
-use crate::route::{Handler, Location, Proxy, Service};
+use crate::route::{Handler, Location, Proxy, RouteInput, Service};
 use crate::scripts::{PathKind, Script};
 use crate::upstream::sendfile::Delegated;
 use crate::upstream::sendfile::completion::CompletionHook;
@@ -111,6 +111,15 @@ impl<'a> Handling<'a> {
             delegated_by: None,
             hooks: Vec::new(),
             is_replacing: false,
+        }
+    }
+
+    /// What routes look at in `request`.
+    pub fn route_input<'r>(&'r self, request: &'r Request) -> RouteInput<'r> {
+        RouteInput {
+            request,
+            client: Some(self.client),
+            listener: self.body.peer().listener(),
         }
     }
 

@@ -138,7 +138,8 @@ impl<'a> Handling<'a> {
         sendfile_header::internal_uri(delegated_by.value(), &mut path)
             .map_err(|reject| delegated_by.refuse(502, reject.reason))?;
         path.insert(0, b'/');
-        let location = self.service.route(request.host(), &path);
+        let input = self.route_input(request);
+        let location = self.service.route(request.host(), &path, input);
         match location.filter(|location| location.internal) {
             Some(location) => Ok(Target::Location(location, path)),
             None => Err(delegated_by.refuse(502, "no route with `internal = true` has that path")),
@@ -280,7 +281,10 @@ impl<'a> Handling<'a> {
         let Some(request) = derived(request, target, request.host(), &[], limits) else {
             return Err(delegated_by.refuse(502, "not a valid request target"));
         };
-        if let Err(reject) = self.service.check_readings(&request, location) {
+        if let Err(reject) = self
+            .service
+            .check_readings(self.route_input(&request), location)
+        {
             return Err(delegated_by.refuse(502, reject.reason));
         }
         let files = location.files.as_ref();

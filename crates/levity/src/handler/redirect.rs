@@ -1,6 +1,6 @@
 //! The handler that redirects every request of a location.
 
-use levity_config::Part;
+use levity_config::{Part, Pattern};
 use levity_wire::{Reject, http1, path};
 
 use crate::http::client::Client;
@@ -34,7 +34,10 @@ fn location(to: &RedirectTo, request: &Request, client: &Client) -> Result<Vec<u
                 let path = path::forwarded(request.raw_path())?;
                 location.extend_from_slice(path::one_leading_slash(&path));
             }
-            Part::Rest => push_rest(&to.prefix, request, &mut location)?,
+            Part::Rest => push_decoded(rest(to, request), request, &mut location)?,
+            Part::Group(number) => {
+                push_decoded(group(to, request, *number), request, &mut location)?
+            }
             Part::Query => location.extend_from_slice(&query(request)),
         }
     }
@@ -49,17 +52,32 @@ fn location(to: &RedirectTo, request: &Request, client: &Client) -> Result<Vec<u
     Ok(location)
 }
 
-/// Appends what `*` matches behind `prefix`, in the decoded path: there may be an escape in the part before.
-fn push_rest(prefix: &[u8], request: &Request, location: &mut Vec<u8>) -> Result<(), Reject> {
+/// Appends a part of the decoded path: there may be an escape in the part before.
+fn push_decoded(part: &[u8], request: &Request, location: &mut Vec<u8>) -> Result<(), Reject> {
     if request.has_encoded_slash {
         return Err(Reject {
             status: 400,
             reason: "escaped slash in the path",
         });
     }
-    let rest = request.path.strip_prefix(prefix);
-    path::encode(rest.unwrap_or_default(), location);
+    path::encode(part, location);
     Ok(())
+}
+
+/// What `*` matches at the end of the path of the route.
+fn rest<'r>(to: &RedirectTo, request: &'r Request) -> &'r [u8] {
+    let rest = match &to.path {
+        Some(Pattern::Prefix(prefix)) => request.path.strip_prefix(prefix.as_bytes()),
+        _ => None,
+    };
+    rest.unwrap_or_default()
+}
+
+/// What a group in the path of the route matches.
+fn group<'r>(to: &RedirectTo, request: &'r Request, number: usize) -> &'r [u8] {
+    let groups = to.path.as_ref().map(|path| path.captures(&request.path));
+    let group = groups.and_then(|groups| groups.get(number - 1).cloned());
+    group.map_or(b"", |group| &request.path[group])
 }
 
 /// The host of the request without its port.

@@ -16,7 +16,7 @@ use levity_wire::http1;
 use super::location::{
     Candidate, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder,
 };
-use super::{Service, ServiceParts, Site};
+use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
 use crate::compute::memory::Budget;
 use crate::filter::compress::Compress;
@@ -130,10 +130,8 @@ impl Resources<'_> {
     /// Whether a part of `site` is handled by an application that may be PHP. Its sources may then lie in
     /// other parts of the site, too.
     fn has_php(&self, site: &levity_config::Site) -> bool {
-        let of_routes = site.routes.iter().map(|route| &route.proxying);
-        let mut named = of_routes.chain([&site.proxying]);
-        named.any(|proxying| {
-            let name = proxying.proxy.as_deref();
+        site.locations().any(|location| {
+            let name = location.proxying.proxy.as_deref();
             let protocol = name.map(|name| self.upstream(name).settings.protocol);
             protocol == Some(Protocol::Fastcgi)
         })
@@ -212,67 +210,78 @@ pub(super) fn sites(
 }
 
 fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Result<Site> {
+    let parts = SiteParts {
+        only: site.only.as_ref().map(|name| name.clone().into_vec()),
+        has_php: resources.has_php(site),
+    };
     let routes = site.routes.iter().map(|route| {
-        let location = location(site, Some(route), resources)?;
-        Ok((route.path.clone(), location))
+        let path = Some(&route.matcher().path);
+        let location = location(&route.location, path, &parts, resources)?;
+        Ok(Route {
+            matchers: route.matchers.clone(),
+            location,
+        })
     });
     Ok(Site {
         routes: routes.collect::<io::Result<_>>()?,
-        rest: location(site, None, resources)?,
+        rest: location(&site.location, None, &parts, resources)?,
     })
 }
 
-/// The location of a route; options that the route does not set are those of its site.
+/// What the locations of a site share.
+struct SiteParts {
+    /// The name of the only file that is served.
+    only: Option<Vec<u8>>,
+    /// See [`Resources::has_php`].
+    has_php: bool,
+}
+
+/// Compiles a location; `path` is that of its route.
 fn location(
-    site: &levity_config::Site,
-    route: Option<&levity_config::Route>,
+    of: &levity_config::Location,
+    path: Option<&Pattern>,
+    site: &SiteParts,
     resources: &mut Resources<'_>,
 ) -> io::Result<Location> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let options = options(site, route);
+    let options = &of.options;
     let compress = Compress::new(options, resources.compute).map(Arc::new);
-    let answer = answer(site, route);
-    let (files, proxy) = match answer {
+    let (files, proxy) = match of.answer {
         Some(_) => (None, None),
         None => {
-            let files = files(site, route, compress.as_ref(), resources)?.map(Arc::new);
-            let proxy = proxy(site, route, files.as_deref(), resources)?;
+            let files = files(of, site, compress.as_ref(), resources)?.map(Arc::new);
+            let proxy = proxy(of, files.as_deref(), resources)?;
             (files, proxy)
         }
     };
     Ok(Location {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        handlers: match answer {
-            Some(answer) => vec![answer],
-            None => handlers(tries(site, route), files.as_ref(), proxy.as_ref()),
+        handlers: match &of.answer {
+            Some(answer) => vec![self::answer(answer, path)],
+            None => {
+                let tries = of.proxying.tries.as_deref();
+                handlers(tries, files.as_ref(), proxy.as_ref())
+            }
         },
         proxy,
         files,
-        internal: route.is_some_and(|route| route.internal),
-        filters: filters(route, options, compress, &resources.compute.decoders),
+        internal: of.internal,
+        filters: filters(of, compress, &resources.compute.decoders),
         compress: compressed_codings(options),
         server_timing: options.server_timing,
         has_logged_ambiguous: AtomicBool::new(false),
     })
 }
 
-fn options<'c>(
-    site: &'c levity_config::Site,
-    route: Option<&'c levity_config::Route>,
-) -> &'c LocationOptions {
-    route.map_or(&site.options, |route| &route.options)
-}
-
 /// The filters of a location, in order.
 fn filters(
-    route: Option<&levity_config::Route>,
-    options: &LocationOptions,
+    of: &levity_config::Location,
     compress: Option<Arc<Compress>>,
     decoders: &Arc<Budget>,
 ) -> Vec<Box<dyn Filter>> {
     let list = [
-        header_rules(route),
-        substitute(options, decoders),
+        header_rules(of),
+        substitute(&of.options, decoders),
         compress.map(|compress| Box::new(compress) as _),
     ];
     list.into_iter().flatten().collect()
@@ -295,18 +304,17 @@ const HEADERS_OF_FORMS: &[&str] = &[
 /// The store for compressed forms of the location's files: not where a filter has to read them, or a route changes
 /// headers of them.
 fn variants(
-    route: Option<&levity_config::Route>,
-    options: &LocationOptions,
+    of: &levity_config::Location,
     compress: Option<&Arc<Compress>>,
     resources: &Resources<'_>,
 ) -> Option<FileVariants> {
-    if !options.substitute.is_empty() || route.is_some_and(|route| changes_form(&route.headers)) {
+    if !of.options.substitute.is_empty() || of.headers.iter().any(changes_form) {
         return None;
     }
     Some(FileVariants {
         store: resources.variants?.clone(),
         compress: compress?.clone(),
-        with_dictionary: with_dictionary(options),
+        with_dictionary: with_dictionary(&of.options),
     })
 }
 
@@ -338,10 +346,9 @@ fn with_dictionary(options: &LocationOptions) -> Vec<Coding> {
         .collect()
 }
 
-fn header_rules(route: Option<&levity_config::Route>) -> Option<Box<dyn Filter>> {
-    let rules = &route?.headers;
-    let has_rules = *rules != levity_config::Headers::default();
-    has_rules.then(|| Box::new(HeaderRules(rules.clone())) as _)
+fn header_rules(of: &levity_config::Location) -> Option<Box<dyn Filter>> {
+    let rules = &of.headers;
+    (!rules.is_empty()).then(|| Box::new(HeaderRules(rules.clone())) as _)
 }
 
 fn substitute(options: &LocationOptions, decoders: &Arc<Budget>) -> Option<Box<dyn Filter>> {
@@ -351,32 +358,14 @@ fn substitute(options: &LocationOptions, decoders: &Arc<Budget>) -> Option<Box<d
 }
 
 /// The handler of a location that is a redirect or a fixed response.
-fn answer(site: &levity_config::Site, route: Option<&levity_config::Route>) -> Option<Handler> {
-    Some(match site.answer_at(route)? {
-        Answer::Redirect(redirect) => {
-            let prefix = match route.map(|route| &route.path) {
-                Some(Pattern::Prefix(prefix)) => prefix.as_bytes(),
-                _ => b"",
-            };
-            Handler::Redirect(RedirectTo {
-                redirect: redirect.clone(),
-                prefix: prefix.to_vec(),
-            })
-        }
+fn answer(answer: &Answer, path: Option<&Pattern>) -> Handler {
+    match answer {
+        Answer::Redirect(redirect) => Handler::Redirect(RedirectTo {
+            redirect: redirect.clone(),
+            path: path.cloned(),
+        }),
         Answer::Fixed(fixed) => Handler::Respond(fixed.clone()),
-    })
-}
-
-/// What is tried at a location; `None` without `try`.
-fn tries<'c>(
-    site: &'c levity_config::Site,
-    route: Option<&'c levity_config::Route>,
-) -> Option<&'c [Try]> {
-    if route.is_some_and(levity_config::Route::serves_only_its_own_files) {
-        return None;
     }
-    let own = route.and_then(|route| route.proxying.tries.as_ref());
-    own.or(site.proxying.tries.as_ref()).map(Vec::as_slice)
 }
 
 /// The handlers of a location, in order.
@@ -434,24 +423,21 @@ fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
 }
 
 fn proxy(
-    site: &levity_config::Site,
-    route: Option<&levity_config::Route>,
+    of: &levity_config::Location,
     files: Option<&Files>,
     resources: &mut Resources<'_>,
 ) -> io::Result<Option<Arc<Proxy>>> {
-    let of_route = route.map(|route| &route.proxying);
-    let (above, here) = (&site.proxying, of_route.unwrap_or(&site.proxying));
-    let Some(name) = here.proxy.as_ref().or(above.proxy.as_ref()) else {
+    let proxying = &of.proxying;
+    let Some(name) = &proxying.proxy else {
         return Ok(None);
     };
-    let tries = tries(site, route).unwrap_or(&[Try::Proxy]);
-    let upstream = resources.upstream(name);
-    let body_bytes = here.body_bytes.or(above.body_bytes);
-    let ambiguous = here.ambiguous_paths.or(above.ambiguous_paths);
-    let is_for_files = route.is_some_and(levity_config::Route::serves_only_its_own_files);
-    if !tries.contains(&Try::Proxy) || (is_for_files && files.is_some()) {
+    let tries = proxying.tries.as_deref().unwrap_or(&[Try::Proxy]);
+    if !tries.contains(&Try::Proxy) {
         return Ok(None);
     }
+    let upstream = resources.upstream(name);
+    let body_bytes = proxying.body_bytes;
+    let ambiguous = proxying.ambiguous_paths;
     let reproxy = upstream.settings.reproxy.iter();
     let reproxy = reproxy.map(|name| resources.delegation_target(name));
     Ok(Some(Arc::new(Proxy {
@@ -461,51 +447,39 @@ fn proxy(
         preloads: resources.preloads(&upstream),
         upstream,
         files_first: tries.iter().any(Try::asks_files),
-        strip_prefix: prefix(route).to_vec(),
+        strip_prefix: prefix(of).to_vec(),
         passes_ambiguous: ambiguous == Some(AmbiguousPaths::Pass),
         document_root: files.map(|files| files.root.clone()),
         body_bytes_max: body_bytes.unwrap_or(resources.body_bytes) as u64,
-        request_headers: route
-            .map(|route| route.request_headers.clone())
-            .unwrap_or_default(),
-        rewrite: route.map(|route| route.rewrite.clone()).unwrap_or_default(),
+        request_headers: of.request_headers.clone(),
+        rewrite: of.rewrite.clone(),
     })))
 }
 
-fn scripts(
-    site: &levity_config::Site,
-    route: Option<&levity_config::Route>,
-    index: &[String],
-) -> Option<Scripts> {
-    let of_route = route.map(|route| &route.proxying);
-    let (above, here) = (&site.proxying, of_route.unwrap_or(&site.proxying));
-    let suffix = here.script_suffix.as_ref().or(above.script_suffix.as_ref());
-    let script_index = here.script_index.as_ref().or(above.script_index.as_ref());
+fn scripts(of: &levity_config::Location) -> Option<Scripts> {
+    let proxying = &of.proxying;
     Scripts::new(
-        suffix.map(String::as_str),
-        script_index.map(String::as_str),
-        index,
+        proxying.script_suffix.as_deref(),
+        proxying.script_index.as_deref(),
+        &of.options.index,
     )
 }
 
-fn prefix(route: Option<&levity_config::Route>) -> &[u8] {
-    let prefix = route.and_then(|route| route.strip_prefix.as_deref());
-    prefix.unwrap_or_default().as_bytes()
+fn prefix(of: &levity_config::Location) -> &[u8] {
+    of.strip_prefix.as_deref().unwrap_or_default().as_bytes()
 }
 
 fn files(
-    site: &levity_config::Site,
-    route: Option<&levity_config::Route>,
+    of: &levity_config::Location,
+    site: &SiteParts,
     compress: Option<&Arc<Compress>>,
     resources: &mut Resources<'_>,
 ) -> io::Result<Option<Files>> {
-    let root = route.and_then(|route| route.root.as_ref());
-    let Some(root) = root.or(site.root.as_ref()) else {
+    let Some(root) = &of.root else {
         return Ok(None);
     };
-    let options = options(site, route);
-    let scripts = scripts(site, route, &options.index);
-    let scripts = scripts.or_else(|| resources.has_php(site).then(Scripts::guarded));
+    let options = &of.options;
+    let scripts = scripts(of).or_else(|| site.has_php.then(Scripts::guarded));
     let is_source = |name: &[u8]| {
         let scripts = scripts.as_ref();
         scripts.is_some_and(|scripts| scripts.is_source(name))
@@ -522,11 +496,11 @@ fn files(
         scripts,
         precompressed: options.precompressed.clone(),
         listing: options.listing,
-        strip_prefix: prefix(route).to_vec(),
-        only: site.only.as_ref().map(|name| name.clone().into_vec()),
+        strip_prefix: prefix(of).to_vec(),
+        only: site.only.clone(),
         read_options: resources.read_options(&reading)?,
         chunk_bytes: reading.chunk_bytes,
-        variants: variants(route, options, compress, resources),
+        variants: variants(of, compress, resources),
     }))
 }
 

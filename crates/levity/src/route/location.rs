@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use levity_config::{Fixed, Redirect};
+use levity_config::{Fixed, Pattern, Redirect};
 use levity_disk::{ReadOptions, Spool};
 use levity_wire::encoding::Coding;
 
@@ -110,8 +110,8 @@ impl Candidate {
 pub struct RedirectTo {
     /// The target and the status.
     pub redirect: Redirect,
-    /// What `*` follows in the path of the route; empty elsewhere.
-    pub prefix: Vec<u8>,
+    /// The path of the route, if it is one.
+    pub path: Option<Pattern>,
 }
 
 /// How a location proxies requests.

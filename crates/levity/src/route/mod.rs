@@ -2,6 +2,7 @@
 
 mod compile;
 mod location;
+mod matching;
 
 use std::collections::HashMap;
 use std::io;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use levity_config::{Config, Pattern};
+use levity_config::{Config, Matcher};
 use levity_disk::{Disk, EngineId, Root};
 use levity_telemetry::diagnostics;
 use levity_wire::{Reject, http1, path};
@@ -25,10 +26,16 @@ pub use self::location::{
     Candidate, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder,
     is_hidden,
 };
+pub use self::matching::RouteInput;
 
 struct Site {
-    routes: Vec<(Pattern, Location)>,
+    routes: Vec<Route>,
     rest: Location,
+}
+
+struct Route {
+    matchers: Vec<Matcher>,
+    location: Location,
 }
 
 /// What a configuration is compiled with. A reload does not change it.
@@ -138,23 +145,22 @@ impl Service {
         roots
     }
 
-    /// The first location that matches; `None` when no site matches `host`.
-    pub fn route(&self, host: &[u8], path: &[u8]) -> Option<&Location> {
+    /// The first location that matches `input` if it is for `path`; `None` when no site matches `host`.
+    pub fn route(&self, host: &[u8], path: &[u8], input: RouteInput<'_>) -> Option<&Location> {
         let site = &self.sites[self.site_of(host)?];
-        let location = site
-            .routes
-            .iter()
-            .find(|(pattern, _)| pattern.matches(path));
-        Some(location.map_or(&site.rest, |(_, location)| location))
+        let mut routes = site.routes.iter();
+        let route = routes.find(|route| input.matches(&route.matchers, path));
+        Some(route.map_or(&site.rest, |route| &route.location))
     }
 
-    /// Checks that an application at `location`, which was found for `request`, cannot read the path as one
+    /// Checks that an application at `location`, which was found for `input`, cannot read the path as one
     /// of another location: it would bypass the rules of that location.
     ///
     /// # Errors
     /// 400 for a path that some applications read as one of another location, unless `location` allows such
     /// paths; also for paths that [`path::forwarded`] refuses.
-    pub fn check_readings(&self, request: &Request, location: &Location) -> Result<(), Reject> {
+    pub fn check_readings(&self, input: RouteInput<'_>, location: &Location) -> Result<(), Reject> {
+        let request = input.request;
         let Some(proxy) = &location.proxy else {
             return Ok(());
         };
@@ -163,7 +169,7 @@ impl Service {
             return Ok(());
         }
         let is_here = |path: &Vec<u8>| {
-            let found = self.route(request.host(), path);
+            let found = self.route(request.host(), path, input);
             found.is_some_and(|found| std::ptr::eq(found, location))
         };
         if path::other_readings(&path).iter().all(is_here) {
@@ -185,10 +191,11 @@ impl Service {
         let path = String::from_utf8_lossy(request.raw_path());
         let host = String::from_utf8_lossy(request.host());
         let mut routes = self.sites.iter().flat_map(|site| &site.routes);
-        let route = routes.find(|(_, at)| std::ptr::eq(at, location));
-        let here = route.map_or_else(
+        let route = routes.find(|route| std::ptr::eq(&route.location, location));
+        let matcher = route.and_then(|route| route.matchers.last());
+        let here = matcher.map_or_else(
             || "its site".to_owned(),
-            |(pattern, _)| format!("its route `{pattern}`"),
+            |matcher| format!("its route `{}`", matcher.path),
         );
         diagnostics::log(format_args!(
             "refused {path} of {host}: applications may read the path as one of another route; \
@@ -226,7 +233,7 @@ impl Site {
     fn locations(&self) -> impl Iterator<Item = &Location> {
         self.routes
             .iter()
-            .map(|(_, location)| location)
+            .map(|route| &route.location)
             .chain(std::iter::once(&self.rest))
     }
 }

@@ -20,7 +20,7 @@ use super::upstream_request::{Length, UpstreamRequest};
 use crate::disk_client::DiskClient;
 use crate::http::client::Client;
 use crate::http::request::Request;
-use crate::route::{Proxy, Service};
+use crate::route::{Proxy, RouteInput, Service};
 use crate::script_search::ScriptSearch;
 use crate::scripts::{PathKind, Script};
 use crate::worker::Worker;
@@ -147,7 +147,8 @@ impl Subrequest<'_> {
         worker: &Rc<Worker>,
         service: &Arc<Service>,
     ) -> Result<Option<Script>, Failure> {
-        let Some(location) = service.route(&self.origin.host, &request.path) else {
+        let input = RouteInput::of(request);
+        let Some(location) = service.route(&self.origin.host, &request.path, input) else {
             return Ok(None);
         };
         let upstream = &self.proxy.upstream;

@@ -22,7 +22,9 @@ use super::store::VariantStore;
 use crate::cache::EntryVariants;
 use crate::disk_client::submit_when_free;
 use crate::entry::{self, Content, Entry, Form};
+use crate::http::request::Request;
 use crate::rig::Rig;
+use crate::route::RouteInput;
 
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -52,7 +54,9 @@ fn open(folder: &Path) -> Arc<VariantStore> {
 /// The entry of a file of the rig's site.
 async fn entry(rig: &Rig, name: &str) -> Entry {
     let service = rig.worker.service();
-    let location = service.route(b"a", b"/").expect("a location");
+    let location = service
+        .route(b"a", b"/", RouteInput::of(&Request::default()))
+        .expect("a location");
     let files = location.files.as_ref().expect("it has files");
     let open = Op::Open(Open {
         root: files.root.last(),

@@ -444,6 +444,7 @@ mod tests {
     use crate::http::response::Response;
     use crate::http::send::send;
     use crate::rig::{Rig, message};
+    use crate::route::RouteInput;
 
     /// A filter that transforms each byte.
     #[derive(Debug)]
@@ -592,7 +593,9 @@ mod tests {
                 let client = Client::new(conn.peer(), &request, &Default::default());
                 let body = RequestBody::new(conn.clone(), &service.config.limits);
                 let mut handling = Handling::new(&rig.worker, &service, &client, body, disk);
-                let location = service.route(b"a", b"/file").expect("a location");
+                let location = service
+                    .route(b"a", b"/file", RouteInput::of(&request))
+                    .expect("a location");
                 let mut response = handling.respond(&request, location).await;
                 assert!(matches!(response.body, Body::File(_)));
                 response.filters = filters();

@@ -1,0 +1,244 @@
+//! The keys that sites and routes have in common.
+
+use std::path::Path;
+
+use crate::address::Address;
+use crate::disk::location_disk;
+use crate::location_options::{self, LocationOptions};
+use crate::matcher::Matcher;
+use crate::model::{Answer, Location};
+use crate::pattern::Pattern;
+use crate::proxying::{self, Reach};
+use crate::section::Section;
+use crate::tries::Try;
+use crate::upstream::Proxying;
+use crate::upstream::read::Upstreams;
+use crate::{answer, headers, root};
+
+/// What sites refer to elsewhere in the file.
+#[derive(Clone, Copy)]
+pub(crate) struct References<'a> {
+    pub(crate) upstreams: &'a Upstreams,
+    /// `disk.variants`
+    pub(crate) variants: Option<&'a Path>,
+    /// Where clients connect.
+    pub(crate) listen: &'a [Address],
+}
+
+/// What a table inherits.
+#[derive(Clone, Copy)]
+pub(crate) struct Above<'a> {
+    pub(crate) location: &'a Location,
+    /// Those of the routes around it; empty for sites, and for routes of sites.
+    pub(crate) matchers: &'a [Matcher],
+    pub(crate) reach: Reach,
+}
+
+/// A table that was read.
+pub(crate) struct Own {
+    pub(crate) location: Location,
+    pub(crate) reach: Reach,
+    /// Which keys of the table around it are of use here.
+    pub(crate) used: Used,
+}
+
+/// Keys about files that a table uses.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Used {
+    pub(crate) files: bool,
+    /// The `root` of the table around it.
+    pub(crate) root: bool,
+}
+
+impl Used {
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            files: self.files || other.files,
+            root: self.root || other.root,
+        }
+    }
+}
+
+/// Reads one table. `path` is that of a route. `has_routes` is whether there are routes within it, which may be meant by
+/// keys that do nothing here.
+pub(crate) fn read(
+    section: &Section<'_>,
+    path: Option<&Pattern>,
+    above: Above<'_>,
+    has_routes: bool,
+    references: References<'_>,
+) -> Own {
+    let parent = above.location.clone();
+    let own_root = root::read(section, references.variants);
+    let (proxying, reach) = proxying::read(section, references.upstreams, above.reach);
+    let own_answer = answer::read(section, path, !has_routes);
+    let internal = section.boolean("internal") == Some(true);
+    let disk = location_disk(&section.child("disk"));
+    let options = location_options::read(section, disk, &parent.options);
+    check_lists(section, &options);
+    check_dictionaries(section, &options, references, has_routes);
+    let handlers = OwnHandlers {
+        root: section.has("root"),
+        proxy: proxying.proxy.is_some(),
+        tries: proxying.tries.is_some(),
+        internal,
+    };
+    let used = handlers.used(&proxying);
+    let root = own_root.or(parent.root);
+    let location = Location {
+        strip_prefix: strip_prefix(section, path).or(parent.strip_prefix),
+        options,
+        answer: handlers.answer(own_answer, parent.answer),
+        proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
+        root,
+        internal: internal || parent.internal,
+        headers: headers::of_responses(&section.child("headers"), &parent.headers),
+        request_headers: headers::of_requests(
+            &section.child("request_headers"),
+            &parent.request_headers,
+        ),
+        rewrite: headers::rewrite(&section.child("rewrite"), parent.rewrite),
+    };
+    check_proxying(section, reach, path.is_some(), has_routes);
+    Own {
+        location,
+        reach,
+        used,
+    }
+}
+
+/// The handlers that the keys of a table itself select.
+struct OwnHandlers {
+    root: bool,
+    proxy: bool,
+    tries: bool,
+    internal: bool,
+}
+
+impl OwnHandlers {
+    /// Whether the table serves files only, whatever is around it.
+    fn are_files_only(&self) -> bool {
+        (self.root || self.internal) && !self.proxy && !self.tries
+    }
+
+    /// A table with handlers does not inherit the answer of the one around it.
+    fn answer(&self, own: Option<Answer>, above: Option<Answer>) -> Option<Answer> {
+        let has_handlers = self.root || self.internal || self.proxy || self.tries;
+        own.or_else(|| above.filter(|_| !has_handlers))
+    }
+
+    fn proxying(&self, own: Proxying, above: Proxying, has_root: bool) -> Proxying {
+        let files_only = self.are_files_only();
+        Proxying {
+            proxy: own
+                .proxy
+                .or(above.proxy.filter(|_| !(files_only && has_root))),
+            tries: own.tries.or(above.tries.filter(|_| !files_only)),
+            script_suffix: own.script_suffix.or(above.script_suffix),
+            script_index: own.script_index.or(above.script_index),
+            body_bytes: own.body_bytes.or(above.body_bytes),
+            ambiguous_paths: own.ambiguous_paths.or(above.ambiguous_paths),
+        }
+    }
+
+    /// What a table of these handlers and `own` keys uses of the files around it.
+    fn used(&self, own: &Proxying) -> Used {
+        let mut tries = own.tries.iter().flatten();
+        let files = self.are_files_only()
+            || tries.any(Try::asks_files)
+            || own.script_suffix.is_some()
+            || own.script_index.is_some();
+        Used {
+            files,
+            root: files && !self.root,
+        }
+    }
+}
+
+/// Notes keys about files that have no effect in a table. `used` is what it, or a route within it, uses.
+pub(crate) fn note_unasked_files(section: &Section<'_>, reach: Reach, used: Used) {
+    proxying::note_unasked_files(section, reach, |key| match key {
+        "root" => used.root,
+        _ => used.files,
+    });
+}
+
+fn check_proxying(section: &Section<'_>, reach: Reach, is_route: bool, has_routes: bool) {
+    // They may be meant for the routes.
+    if has_routes {
+        return;
+    }
+    if is_route && section.has("proxy") && reach.is_files_only {
+        section.report("proxy", "`try` leaves it out", None);
+    }
+    for key in ["request_headers", "rewrite", "ambiguous_paths"] {
+        if section.has(key) && !reach.has_proxy {
+            section.report(key, "there is no `proxy` here", None);
+        }
+    }
+}
+
+/// Reports a `compress_dictionaries` that could do nothing; in a site with routes it may be meant `for_routes`.
+fn check_dictionaries(
+    section: &Section<'_>,
+    options: &LocationOptions,
+    references: References<'_>,
+    for_routes: bool,
+) {
+    const KEY: &str = "compress_dictionaries";
+    if !section.has(KEY) || !options.compress_dictionaries {
+        return;
+    }
+    let mut codings = options.compress_codings.iter();
+    let has_coding = codings.any(|own| own.coding.with_dictionary().is_some());
+    let lacking = if references.variants.is_none() {
+        "`variants`, a folder, in `[disk]`"
+    } else if !options.compress && !for_routes {
+        "`compress = true` here"
+    } else if !has_coding && !for_routes {
+        "`zstd` or `br` in `compress_codings`"
+    } else if !options.substitute.is_empty() && !for_routes {
+        "content that `substitute` does not change"
+    } else {
+        return;
+    };
+    section.report(KEY, format_args!("it needs {lacking}"), None);
+}
+
+/// Reports a list of the section that is empty, so that its `compress` does nothing.
+fn check_lists(section: &Section<'_>, options: &LocationOptions) {
+    for key in ["compress_codings", "compress_types"] {
+        if options.compress && section.is_empty_array(key) {
+            let help = "leave it out, or write `compress = false`".to_owned();
+            section.report(key, "nothing can be compressed", Some(help));
+        }
+    }
+}
+
+fn strip_prefix(section: &Section<'_>, path: Option<&Pattern>) -> Option<String> {
+    let given = section.text("strip_prefix")?;
+    let text = given.text;
+    let prefix = text.strip_suffix('/').unwrap_or(text);
+    if !prefix.starts_with('/') {
+        let help = if text == "/" {
+            "leave it out"
+        } else {
+            "a path starts with `/`"
+        };
+        given.refuse_with(format!("`{text}` takes no segment off a path"), help);
+        return None;
+    }
+    if path.is_some_and(|path| !starts_with_segments(path, prefix)) {
+        let message = "the route's `path` does not start with it";
+        section.report("strip_prefix", message, None);
+    }
+    Some(prefix.to_owned())
+}
+
+/// Whether every path of the pattern starts with the segments of `prefix`. Where a regular expression matches is not
+/// known: it is taken to be right.
+fn starts_with_segments(path: &Pattern, prefix: &str) -> bool {
+    let rest = path.start().strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        || matches!(path, Pattern::Regex(_))
+}
