@@ -104,6 +104,13 @@ pub(crate) fn of_answer(section: &Section<'_>, key: &str) -> Vec<(String, String
     owned(&pairs)
 }
 
+/// The name of a header that requests may have, in lower case; `None` when the key is absent.
+pub(crate) fn name(section: &Section<'_>, key: &str) -> Option<String> {
+    let given = section.text(key)?;
+    check_name(&given, RESERVED_IN_REQUESTS, &mut HashSet::new());
+    Some(given.text.to_ascii_lowercase())
+}
+
 fn check_name(name: &Text<'_>, reserved: &[&str], seen: &mut HashSet<String>) {
     let lower = name.text.to_ascii_lowercase();
     let reason = if !is_token(name.text) {

@@ -36,6 +36,9 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// several servers behind one balancer, each with a copy of the files, send the same tag. Use it only if
         /// no file is replaced by another one of the same size and modification time.
         key("etag", Kind::Word(Etag::VARIANTS), Some("file"));
+        /// Header with the id of a request, such as `"X-Request-Id"`: taken from trusted proxies, made for all other
+        /// requests, and sent to upstreams. Without this key ids are only made, for the JSON log and for error pages.
+        key("request_id", Kind::Text("the name of a header"), None);
     });
     /// Changes to the headers of responses in every site. Each name occurs in one of `set`, `add` and `remove`.
     table("server.headers", RESPONSE_HEADERS);

@@ -9,6 +9,7 @@ pub mod address;
 mod answer;
 mod compress;
 mod disk;
+mod error_pages;
 mod expression;
 mod foreign;
 mod headers;
@@ -49,6 +50,7 @@ pub mod upstream;
 mod value;
 
 pub use compress::{CompressCoding, levels};
+pub use error_pages::Statuses;
 pub use expression::Expression;
 pub use host::host;
 pub use keys::{engine, workers};

@@ -133,6 +133,7 @@ fn server(section: &Section<'_>) -> Server {
         workers: section.optional_count("workers"),
         trusted_proxies: trusted_proxies(section),
         etag: section.word_or_default("etag"),
+        request_id: headers::name(section, "request_id"),
         headers: headers::of_responses(&section.child("headers"), &[]),
     }
 }

@@ -100,6 +100,7 @@ pub(crate) fn read(
         rewrite: headers::rewrite(&section.child("rewrite"), parent.rewrite),
     };
     check_proxying(section, reach, path.is_some(), has_routes);
+    check_errors(section, reach, has_routes);
     Own {
         location,
         reach,
@@ -175,6 +176,19 @@ fn check_proxying(section: &Section<'_>, reach: Reach, is_route: bool, has_route
         if section.has(key) && !reach.has_proxy {
             section.report(key, "there is no `proxy` here", None);
         }
+    }
+}
+
+/// Reports keys about errors that have nothing to work on; in a table with routes they may be meant for these.
+fn check_errors(section: &Section<'_>, reach: Reach, has_routes: bool) {
+    if has_routes {
+        return;
+    }
+    if section.has("error_pages") && !reach.has_root {
+        section.report("error_pages", "there is no `root` for them", None);
+    }
+    if section.has("replace_errors") && !reach.has_proxy {
+        section.report("replace_errors", "there is no `proxy` here", None);
     }
 }
 

@@ -6,6 +6,7 @@ use strum::{EnumString, VariantNames};
 use toml::de::DeTable;
 
 use crate::compress::{self, CompressCoding};
+use crate::error_pages::{self, Statuses};
 use crate::media_types::{self, MediaTypes};
 use crate::reader::Reader;
 use crate::schema::{Key, Kind, Schema, documented, key, table, without_defaults};
@@ -71,6 +72,13 @@ options! {
     /// `compress_codings`. Deltas are made of popular files of up to 4 MiB while processors are idle.
     /// [How](tasks.md#sending-only-what-changed) it works with caches.
     compress_dictionaries: bool = Section::boolean, Kind::Boolean, "false";
+    /// Pages in place of the built-in ones, status = "path": `{ 404 = "/404.html", 5xx = "/sorry.html" }`. The first that
+    /// fits is sent, with the status of the error. A path is that of a file beneath `root`; if it cannot be sent, the
+    /// built-in page is. A route that has the key has none of the site's pages. A `respond` with a `body` is left alone.
+    error_pages: Vec<(Statuses, String)> = error_pages::pages, Kind::Pairs, "{}";
+    /// Errors of an upstream that are replaced too, such as `["404", "5xx"]`: by `error_pages`, or else by the built-in
+    /// page. Its headers are kept, except those about the content.
+    replace_errors: Vec<Statuses> = error_pages::list, Kind::Names, "[]";
     /// Symbolic links that are followed: only those that stay beneath the root, or all.
     symlinks: Symlinks = Section::word, Kind::Word(Symlinks::VARIANTS), "beneath";
     /// Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client

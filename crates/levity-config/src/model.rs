@@ -51,6 +51,8 @@ pub struct Server {
     pub trusted_proxies: TrustedProxies,
     /// Source of a file's ETag.
     pub etag: Etag,
+    /// The header with the id of a request, in lower case; `None` where ids are neither taken nor passed on.
+    pub request_id: Option<String>,
     /// Changes to the headers of responses, in every site that does not reset them.
     pub headers: Vec<Headers>,
 }

@@ -211,6 +211,7 @@ fn every_value() {
 workers = 2
 trusted_proxies = [\"10.0.0.0/8\", \"unix\", \"::1\"]
 etag = \"mtime-size\"
+request_id = \"X-Request-Id\"
 [disk]
 engine = \"io_uring\"
 threads = 64
@@ -282,6 +283,7 @@ root = \"/srv/b\"
             unix: true,
         },
         etag: Etag::MtimeSize,
+        request_id: Some("x-request-id".to_owned()),
         headers: Vec::new(),
     };
     assert_eq!(config.server, server);

@@ -13,6 +13,7 @@ pub mod escape;
 pub mod mounts;
 pub mod outage;
 pub mod popular;
+pub mod request_id;
 pub mod stall;
 pub mod stats;
 pub mod step;

@@ -55,7 +55,7 @@ impl Coding {
 }
 
 /// The largest weight; weights are counted in thousandths (RFC 9110, 12.4.2).
-const WEIGHT_MAX: u16 = 1000;
+pub(crate) const WEIGHT_MAX: u16 = 1000;
 
 /// The weight of each coding; `None` for a coding that the client does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -149,7 +149,7 @@ fn element_of(element: &[u8]) -> Option<(&[u8], u16)> {
 }
 
 /// `"q=" ( "0" [ "." 0*3DIGIT ] / "1" [ "." 0*3("0") ] )`, in thousandths.
-fn weight_of(text: &[u8]) -> Option<u16> {
+pub(crate) fn weight_of(text: &[u8]) -> Option<u16> {
     let (name, value) = text.split_at_checked(2)?;
     if !name.eq_ignore_ascii_case(b"q=") {
         return None;

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
+pub mod accept;
 pub mod ajp13;
 pub mod cgi;
 pub mod coded_etag;

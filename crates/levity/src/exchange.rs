@@ -66,11 +66,17 @@ pub async fn exchange<S: ResponseSink + 'static>(
     }
     let config = &service.config;
     let client = Client::new(sink.peer(), request, &config.server.trusted_proxies);
+    let id_header = config.server.request_id.as_deref();
+    request.identify(id_header.filter(|_| client.by_trusted));
     let (number, lookups) = (sink.number(), sink.failed_lookups());
     let disk = DiskClient::new(worker, &service, number, lookups, &mut trace);
     let body = RequestBody::new(stream.clone(), &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, mut response) = answer(&mut handling, request).await;
+    if response.status >= 400 {
+        // Boxed: otherwise the future of every request would contain this rare path.
+        response = Box::pin(handling.with_error_page(request, location, response)).await;
+    }
     prepare(sink, request, location, &mut response, &mut handling);
     let mut close = response.close;
     let mut sent = send::send(sink, request, &mut response, &mut handling.disk).await;
@@ -141,6 +147,11 @@ async fn send_replacement<'a, S: ResponseSink>(
             }
             None => *failure,
         };
+        if replacement.status >= 400 {
+            replacement = handling
+                .with_error_page(request, location, replacement)
+                .await;
+        }
         replacement.close |= close;
         prepare(stream, request, location, &mut replacement, handling);
         close = replacement.close;
@@ -267,6 +278,7 @@ fn record(
         peer,
         via: stream.peer().socket_ip(),
         arrived: worker.wall_time(arrived),
+        id: request.map(Request::id),
         host: request.map_or(b"", Request::host),
         method: request.map_or(b"", Request::method),
         target: request.map_or(b"", Request::target),

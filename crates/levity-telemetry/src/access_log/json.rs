@@ -1,10 +1,12 @@
 //! A line as one JSON object.
 
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use super::record::Record;
 use super::{escape, number};
+use crate::request_id::RequestId;
 use crate::trace::{Chunks, Filter, Trace, UpstreamTrace};
 use levity_wire::decimal;
 
@@ -26,6 +28,7 @@ pub(super) fn line(
         push_key(out, "via");
         push_peer(out, record.via);
     }
+    push_id(out, record.id);
     push_text(out, "host", record.host);
     push_text(out, "method", record.method);
     push_text(out, "target", record.target);
@@ -148,6 +151,17 @@ fn moments<const COUNT: usize>(out: &mut Vec<u8>, moments: Option<[u64; COUNT]>)
             None => out.extend_from_slice(b"null"),
         }
         out.push(b',');
+    }
+}
+
+fn push_id(out: &mut Vec<u8>, id: Option<RequestId<'_>>) {
+    match id {
+        Some(RequestId::Taken(id)) => push_text(out, "id", id.as_bytes()),
+        Some(RequestId::Made(id)) => {
+            // Writing to memory does not fail.
+            let _ = write!(out, ",\"id\":\"{}\"", RequestId::Made(id));
+        }
+        None => push_null(out, "id"),
     }
 }
 

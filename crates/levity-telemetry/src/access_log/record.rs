@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
+use crate::request_id::RequestId;
 use crate::trace::Trace;
 
 /// Where the bytes of a response came from.
@@ -61,6 +62,8 @@ pub struct Record<'a> {
     pub via: Option<IpAddr>,
     /// When the first byte of the request arrived.
     pub arrived: SystemTime,
+    /// Its id; `None` when it could not be parsed.
+    pub id: Option<RequestId<'a>>,
     /// The host of the request.
     pub host: &'a [u8],
     /// The method; empty when the request line could not be read.
@@ -103,6 +106,7 @@ pub(crate) mod samples {
             peer: Some(IpAddr::from([192, 0, 2, 7])),
             via: Some(IpAddr::from([192, 0, 2, 7])),
             arrived: UNIX_EPOCH + Duration::from_micros(1_795_203_727_000_042),
+            id: Some(RequestId::Made(0x2a)),
             host: b"mirror.example.org",
             method: b"GET",
             target: b"/debian/pool/main.deb?x=1",

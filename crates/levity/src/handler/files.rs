@@ -96,7 +96,7 @@ impl<'a> Handling<'a> {
         }
     }
 
-    async fn resolve(
+    pub(super) async fn resolve(
         &mut self,
         request: &Request,
         files: &Files,

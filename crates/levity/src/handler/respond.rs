@@ -15,7 +15,10 @@ pub fn response(fixed: &Fixed) -> Response {
         }
         // The status and its name tell what is wrong; below 400 there is nothing to tell.
         400.. if fixed.body.is_empty() => {}
-        _ => response.body = Body::Text(fixed.body.clone().into_bytes()),
+        _ => {
+            response.body = Body::Text(fixed.body.clone().into_bytes());
+            response.is_error_text = false;
+        }
     }
     for (name, value) in &fixed.headers {
         response.fields.set(name, value.as_bytes());

@@ -30,6 +30,7 @@ pub fn error(status: u16, detail: &str) -> Response {
         detail => format!("{status} {name}: {detail}\n"),
     };
     response.body = Body::Text(text.into_bytes());
+    response.is_error_text = status >= 400;
     response
 }
 

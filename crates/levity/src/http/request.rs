@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use levity_telemetry::request_id::{self, RequestId};
 use levity_wire::coded_etag::{self, Deltas, Suffixes};
 use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::{self, EndToEnd, Framing, Limits, Reject, RequestHead, Target, write};
@@ -19,6 +20,10 @@ pub struct Request {
     pub has_encoded_slash: bool,
     /// The cache key: location and path. Empty until the request is routed.
     pub key: Vec<u8>,
+    /// The number that identifies it, unless it has an id already.
+    number: u128,
+    /// The id that a proxy has given it; empty without one.
+    taken_id: String,
     /// The entity tags of If-None-Match that [`adapt_conditions`](Self::adapt_conditions) changed, as they were.
     pub coded_etags: Vec<u8>,
 }
@@ -134,6 +139,24 @@ impl Request {
         self.key.clear();
         self.key.extend_from_slice(&location);
         self.key.extend_from_slice(&self.path);
+    }
+
+    /// Gives it an id: that of the header called `name`, if that counts and is one, or a new one.
+    pub fn identify(&mut self, name: Option<&str>) {
+        self.number = request_id::next();
+        self.taken_id.clear();
+        let given = name.and_then(|name| self.head.headers.first(&self.bytes, name));
+        if let Some(RequestId::Taken(id)) = given.and_then(RequestId::taken) {
+            self.taken_id.push_str(id);
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> RequestId<'_> {
+        match self.taken_id.as_str() {
+            "" => RequestId::Made(self.number),
+            id => RequestId::Taken(id),
+        }
     }
 
     /// The cache key of another path at the location of the request.

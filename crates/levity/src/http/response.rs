@@ -224,6 +224,8 @@ pub struct Response {
     pub filters: Vec<Box<dyn BodyFilter>>,
     /// The connection closes after this response.
     pub close: bool,
+    /// The body is the text of an error of this server, for which a page may be sent.
+    pub is_error_text: bool,
 }
 
 // A response passes through a dozen functions by value. Beyond this size each of them calls `memmove`.
@@ -242,6 +244,7 @@ impl Response {
             body: Body::None,
             filters: Vec::new(),
             close: false,
+            is_error_text: false,
         }
     }
 

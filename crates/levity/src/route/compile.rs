@@ -14,7 +14,8 @@ use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
 use super::location::{
-    Candidate, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder,
+    Candidate, ErrorPages, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo,
+    SpoolFolder,
 };
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
@@ -113,6 +114,7 @@ struct Resources<'a> {
     body_bytes: usize,
     disk: &'a Disk,
     whole: &'a levity_config::Disk,
+    request_id: Option<String>,
     roots: Roots,
 }
 
@@ -151,6 +153,7 @@ impl Resources<'_> {
             strip_prefix: Vec::new(),
             passes_ambiguous: false,
             body_bytes_max: 0,
+            request_id: self.request_id.clone(),
             request_headers: levity_config::Headers::default(),
             rewrite: levity_config::Rewrite::default(),
             sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
@@ -202,6 +205,7 @@ pub(super) fn sites(
         preloads,
         body_bytes: config.limits.body_bytes,
         whole: &config.disk,
+        request_id: config.server.request_id.clone(),
         roots: Roots::default(),
     };
     let sites = config.sites.iter();
@@ -246,16 +250,19 @@ fn location(
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let options = &of.options;
     let compress = Compress::new(options, resources.compute).map(Arc::new);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let files = files(of, site, compress.as_ref(), resources)?.map(Arc::new);
+    let error_pages = error_pages(options, number, files.as_ref());
     let (files, proxy) = match of.answer {
         Some(_) => (None, None),
         None => {
-            let files = files(of, site, compress.as_ref(), resources)?.map(Arc::new);
             let proxy = proxy(of, files.as_deref(), resources)?;
             (files, proxy)
         }
     };
     Ok(Location {
-        number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        number,
+        error_pages,
         handlers: match &of.answer {
             Some(answer) => vec![self::answer(answer, path)],
             None => {
@@ -336,6 +343,26 @@ fn compressed_codings(options: &LocationOptions) -> Vec<Coding> {
     let codings = codings.filter(|_| options.compress);
     let codings = codings.map(|own| own.coding);
     codings.chain(with_dictionary(options)).collect()
+}
+
+fn error_pages(
+    options: &LocationOptions,
+    location: u32,
+    files: Option<&Arc<Files>>,
+) -> Option<ErrorPages> {
+    if options.error_pages.is_empty() && options.replace_errors.is_empty() {
+        return None;
+    }
+    let prefix = files.map_or(&[][..], |files| &files.strip_prefix);
+    let pages = options.error_pages.iter();
+    let pages = pages.map(|(statuses, path)| (*statuses, [prefix, path.as_bytes()].concat()));
+    Some(ErrorPages {
+        location,
+        pages: pages.collect(),
+        files: files.cloned(),
+        replaced: options.replace_errors.clone(),
+        has_logged: AtomicBool::new(false),
+    })
 }
 
 fn with_dictionary(options: &LocationOptions) -> Vec<Coding> {
@@ -451,6 +478,7 @@ fn proxy(
         passes_ambiguous: ambiguous == Some(AmbiguousPaths::Pass),
         document_root: files.map(|files| files.root.clone()),
         body_bytes_max: body_bytes.unwrap_or(resources.body_bytes) as u64,
+        request_id: resources.request_id.clone(),
         request_headers: of.request_headers.clone(),
         rewrite: of.rewrite.clone(),
     })))

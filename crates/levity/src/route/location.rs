@@ -1,12 +1,14 @@
 //! What a location is made of: its handlers, files, proxy and filters.
 
 use std::borrow::Cow;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use levity_config::{Fixed, Pattern, Redirect};
+use levity_config::{Fixed, Pattern, Redirect, Statuses};
 use levity_disk::{ReadOptions, Spool};
+use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 
 use crate::filter::compress::Compress;
@@ -33,6 +35,8 @@ pub struct Location {
     pub filters: Vec<Box<dyn Filter>>,
     /// The codings that its responses may get on their way.
     pub compress: Vec<Coding>,
+    /// Pages for its errors.
+    pub error_pages: Option<ErrorPages>,
     /// Whether responses have a Server-Timing header.
     pub server_timing: bool,
     /// A refusal of an ambiguous path has been logged.
@@ -43,9 +47,46 @@ impl Location {
     /// The prefix of the cache keys of its files. It changes with the root.
     pub fn key(&self) -> [u8; 8] {
         let root = self.files.as_ref().map(|files| &files.root);
-        let generation = root.map_or(0, |root| root.generation());
-        let key = u64::from(self.number) << 32 | u64::from(generation);
-        key.to_le_bytes()
+        key(self.number, root.map_or(0, |root| root.generation()))
+    }
+}
+
+/// The prefix of the cache keys of a location and a generation of its root.
+fn key(location: u32, generation: u32) -> [u8; 8] {
+    let key = u64::from(location) << 32 | u64::from(generation);
+    key.to_le_bytes()
+}
+
+/// How errors of a location are shown.
+pub struct ErrorPages {
+    /// The number of the location.
+    pub location: u32,
+    /// The files among which the pages are; `None` if there are none.
+    pub files: Option<Arc<Files>>,
+    /// Statuses and paths, as [`Candidate::At`] has them.
+    pub pages: Vec<(Statuses, Vec<u8>)>,
+    /// Errors of an upstream that are replaced.
+    pub replaced: Vec<Statuses>,
+    /// The failure to send a page has been logged.
+    pub(super) has_logged: AtomicBool,
+}
+
+impl ErrorPages {
+    /// The page for `status`: its path, and the files that contain it.
+    pub fn page(&self, status: u16) -> Option<(&Files, &[u8])> {
+        let mut pages = self.pages.iter();
+        let (_, path) = pages.find(|(statuses, _)| statuses.include(status))?;
+        Some((self.files.as_deref()?, path))
+    }
+
+    /// Logs why a page is not sent, once: a site may have many errors.
+    pub fn log_once(&self, path: &[u8], reason: &io::Error) {
+        if !self.has_logged.swap(true, Ordering::Relaxed) {
+            let path = String::from_utf8_lossy(path);
+            diagnostics::log(format_args!(
+                "cannot send the error page {path}: {reason}; the built-in page is sent (logged once)"
+            ));
+        }
     }
 }
 
@@ -129,6 +170,8 @@ pub struct Proxy {
     pub document_root: Option<Arc<LiveRoot>>,
     /// The maximum size of a request body in bytes.
     pub body_bytes_max: u64,
+    /// The header with the id of the request, in lower case, if it is sent.
+    pub request_id: Option<String>,
     /// Request headers to set, add and remove.
     pub request_headers: levity_config::Headers,
     /// Rewriting of Location and Set-Cookie.
@@ -203,6 +246,12 @@ impl Files {
             Some(name) if path.is_empty() => name,
             _ => path,
         }
+    }
+
+    /// The cache key of `path` at the location of that number.
+    pub fn key_of(&self, location: u32, path: &[u8]) -> Vec<u8> {
+        let key = key(location, self.root.generation());
+        [&key[..], path].concat()
     }
 
     /// Whether a path relative to the root may be served: it has no hidden name and is no script.

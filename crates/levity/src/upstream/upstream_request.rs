@@ -64,6 +64,8 @@ struct ForwardingHeaders {
     x_for: Vec<u8>,
     /// The prefix that was stripped from the path, by trusted proxies and here.
     x_prefix: Vec<u8>,
+    /// The id of the request, where it is passed on.
+    request_id: String,
     x_host: bool,
     x_proto: bool,
 }
@@ -150,7 +152,8 @@ impl<'a> UpstreamRequest<'a> {
         let rules = &self.proxy.request_headers;
         let set = rules.set.iter().map(|(name, _)| name);
         let spoof = (!self.client.by_trusted).then_some("x-real-ip");
-        set.chain(&rules.remove).map(String::as_str).chain(spoof)
+        let names = set.chain(&rules.remove).chain(&self.proxy.request_id);
+        names.map(String::as_str).chain(spoof)
     }
 
     /// Names of trailers that the client may not send: those [protected](Self::protected), and those listed
@@ -166,6 +169,9 @@ impl<'a> UpstreamRequest<'a> {
     fn add_forwarding_headers<'s>(&'s self, fields: &mut Vec<(&'s [u8], &'s [u8])>) {
         let headers = &self.forwarding;
         fields.push((b"Via", VIA));
+        if let Some(name) = &self.proxy.request_id {
+            fields.push((name.as_bytes(), headers.request_id.as_bytes()));
+        }
         if !headers.x_for.is_empty() {
             fields.push((b"X-Forwarded-For", &headers.x_for));
         }
@@ -264,6 +270,9 @@ fn names_trailers(te: &[u8]) -> bool {
 /// it does not matter which one the application reads.
 fn forwarding_headers(request: &Request, client: &Client, proxy: &Proxy) -> ForwardingHeaders {
     let mut headers = ForwardingHeaders::default();
+    if proxy.request_id.is_some() {
+        headers.request_id = request.id().to_string();
+    }
     let (forwarded, x_forwarded) = match proxy.upstream.settings.forwarded {
         Forwarded::Both => (true, true),
         Forwarded::Forwarded => (true, false),

@@ -18,6 +18,7 @@ mod config;
 mod dictionaries;
 mod docs;
 mod engines;
+mod error_pages;
 mod fastcgi;
 mod files;
 mod fresh;

@@ -222,7 +222,9 @@ fn hides_type(head: &FilteredHead<'_>) -> bool {
 fn add_vary(fields: &mut Fields) {
     let includes = |name: &[u8]| name == b"*" || name.eq_ignore_ascii_case(VARY);
     if !elements(fields, "vary").any(includes) {
-        fields.add("Vary", VARY);
+        let names: Vec<_> = elements(fields, "vary").chain([VARY]).collect();
+        let value = names.join(&b", "[..]);
+        fields.set("Vary", &value);
     }
 }
 

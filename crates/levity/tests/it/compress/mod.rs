@@ -52,7 +52,10 @@ fn assert_coded(answer: &Answer, coding: &str, content: &[u8]) {
         Some(coding),
         "{answer:?}"
     );
-    assert_eq!(answer.field("vary"), "Accept-Encoding");
+    assert!(
+        answer.field("vary").ends_with("Accept-Encoding"),
+        "{answer:?}"
+    );
     assert_eq!(answer.header("accept-ranges"), None);
     assert_same(&decoded(coding, &answer.body), content);
 }
@@ -61,7 +64,10 @@ fn assert_coded(answer: &Answer, coding: &str, content: &[u8]) {
 #[track_caller]
 fn assert_identity(answer: &Answer, content: &[u8]) {
     assert_eq!(answer.header("content-encoding"), None, "{answer:?}");
-    assert_eq!(answer.field("vary"), "Accept-Encoding", "{answer:?}");
+    assert!(
+        answer.field("vary").ends_with("Accept-Encoding"),
+        "{answer:?}"
+    );
     assert_same(&answer.body, content);
 }
 
