@@ -140,6 +140,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.redirect", REDIRECT);
     /// Answers all requests of the site above with a fixed response, as `redirect` does.
     table("site.respond", RESPOND);
+    /// What web pages of other origins may do at the site above; routes inherit it as a whole. Preflight requests are
+    /// answered here, before anything else is asked.
+    table("site.cors", CORS);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// Changes to the headers of the site's responses, after those of `[server.headers]`.
@@ -177,6 +180,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.route.redirect", REDIRECT);
     /// Answers all requests of the route above with a fixed response.
     table("site.route.respond", RESPOND);
+    /// What web pages of other origins may do at the route above. An empty list of origins permits nothing.
+    table("site.route.cors", CORS);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.
@@ -240,6 +245,23 @@ const RESPOND: &[Key] = documented! {
     key("body", Kind::Text("a text"), None);
     /// Headers, name = "value". `Content-Type` is `text/plain; charset=utf-8` unless it is among them.
     key("headers", Kind::Pairs, None);
+};
+
+/// `[site.cors]` and `[site.route.cors]`
+const CORS: &[Key] = documented! {
+    /// Origins of the pages, such as `"https://example.org"` or `"https://*.example.org"`; `["*"]` permits every page.
+    /// Required.
+    key("origins", Kind::Names, None);
+    /// Methods besides GET, HEAD and POST of a form, which need no permission.
+    key("methods", Kind::Names, Some("[\"GET\", \"HEAD\", \"POST\"]"));
+    /// Headers that scripts may send; `"*"` is any.
+    key("headers", Kind::Names, Some("[\"Range\", \"If-Range\", \"If-Match\", \"If-None-Match\", \"If-Modified-Since\", \"Content-Type\"]"));
+    /// Headers that scripts may read.
+    key("expose", Kind::Names, Some("[\"Accept-Ranges\", \"Content-Length\", \"Content-Range\", \"Content-Encoding\", \"ETag\", \"Last-Modified\", \"Date\"]"));
+    /// Whether requests may carry cookies and passwords of the user.
+    key("credentials", Kind::Boolean, Some("false"));
+    /// How long a browser may keep a permission.
+    key("max_age", Kind::Duration("0s", "1d"), Some("10m"));
 };
 
 /// `[site.rewrite]` and `[site.route.rewrite]`

@@ -7,7 +7,9 @@
 
 pub mod address;
 mod answer;
+mod cache_control;
 mod compress;
+mod cors;
 mod disk;
 mod error_pages;
 mod expression;
@@ -49,7 +51,9 @@ mod unknown;
 pub mod upstream;
 mod value;
 
+pub use cache_control::{CacheRule, Cached, is_hashed};
 pub use compress::{CompressCoding, levels};
+pub use cors::Cors;
 pub use error_pages::Statuses;
 pub use expression::Expression;
 pub use host::host;

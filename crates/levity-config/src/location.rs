@@ -13,7 +13,7 @@ use crate::section::Section;
 use crate::tries::Try;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, headers, root};
+use crate::{answer, cors, headers, root};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -92,6 +92,7 @@ pub(crate) fn read(
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         root,
         internal: internal || parent.internal,
+        cors: cors::read(section).or(parent.cors),
         headers: headers::of_responses(&section.child("headers"), &parent.headers),
         request_headers: headers::of_requests(
             &section.child("request_headers"),

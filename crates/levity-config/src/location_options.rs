@@ -5,6 +5,7 @@ use levity_wire::encoding::Coding;
 use strum::{EnumString, VariantNames};
 use toml::de::DeTable;
 
+use crate::cache_control::{self, CacheRule};
 use crate::compress::{self, CompressCoding};
 use crate::error_pages::{self, Statuses};
 use crate::media_types::{self, MediaTypes};
@@ -79,6 +80,16 @@ options! {
     /// Errors of an upstream that are replaced too, such as `["404", "5xx"]`: by `error_pages`, or else by the built-in
     /// page. Its headers are kept, except those about the content.
     replace_errors: Vec<Statuses> = error_pages::list, Kind::Names, "[]";
+    /// How long clients and caches may keep content: a value for everything, or what = "value", where the first that fits
+    /// counts: `{ hashed = "immutable", "text/html" = "no-cache", "image/*" = "30d" }`. A value is a duration, `"no-cache"`
+    /// (ask each time), `"no-store"`, `"immutable"` (a year, without asking again), `"off"`, or all of a `Cache-Control`.
+    /// `hashed` are names with a hash of the content, such as `app.3f2a9c1b.js` or `index-DiwrgTda.css`. Not for errors,
+    /// nor for responses of an upstream that have a `Cache-Control`.
+    cache: Vec<CacheRule> = cache_control::rules, Kind::TextOrPairs, "{}";
+    /// Whether responses have the headers that most sites want: `X-Content-Type-Options: nosniff`,
+    /// `Referrer-Policy: strict-origin-when-cross-origin` and `X-Frame-Options: SAMEORIGIN`. Those that an upstream has sent
+    /// stay.
+    security_headers: bool = Section::boolean, Kind::Boolean, "false";
     /// Symbolic links that are followed: only those that stay beneath the root, or all.
     symlinks: Symlinks = Section::word, Kind::Word(Symlinks::VARIANTS), "beneath";
     /// Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client

@@ -13,6 +13,14 @@ pub struct MediaTypes {
 }
 
 impl MediaTypes {
+    /// Every type.
+    pub(crate) fn any() -> Self {
+        Self {
+            kind: "*".to_owned(),
+            subtype: "*".to_owned(),
+        }
+    }
+
     /// Whether the media type of a Content-Type header is one of these. Parameters are ignored, and so is case.
     pub fn include(&self, content_type: &[u8]) -> bool {
         let essence = content_type.split(|&byte| byte == b';').next();

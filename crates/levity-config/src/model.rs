@@ -8,6 +8,7 @@ use levity_disk::Direct;
 use strum::{EnumString, VariantNames};
 
 use crate::address::Address;
+use crate::cors::Cors;
 use crate::limits::Limits;
 use crate::location_options::LocationOptions;
 use crate::matcher::Matcher;
@@ -245,6 +246,8 @@ pub struct Location {
     pub answer: Option<Answer>,
     /// Whether it is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
+    /// What pages of other origins may do.
+    pub cors: Option<Cors>,
     /// Changes to the headers of responses: first those of the server, last its own.
     pub headers: Vec<Headers>,
     /// Changes to the headers of requests on their way to an upstream.

@@ -72,6 +72,7 @@ fn value(key: &Key) -> String {
             .join(", "),
         Kind::Text(form) => form.to_owned(),
         Kind::Names => "array of strings".to_owned(),
+        Kind::TextOrPairs => "string, or table of strings".to_owned(),
         Kind::NamesAndNumbers => "array of strings and numbers".to_owned(),
         Kind::Pairs => "table of strings".to_owned(),
     }

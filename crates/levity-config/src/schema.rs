@@ -58,6 +58,8 @@ pub(crate) enum Kind {
     NamesAndNumbers,
     /// A table of names and values that are both free.
     Pairs,
+    /// A string, or such a table.
+    TextOrPairs,
 }
 
 /// A list of keys or tables, or constants that are keys. The documentation comment of each is its text in the
@@ -277,7 +279,11 @@ impl Key {
     pub(crate) fn written_default(&self) -> Option<String> {
         let text = self.default?;
         let bare = match self.kind {
-            Kind::Boolean | Kind::Names | Kind::NamesAndNumbers | Kind::Pairs => true,
+            Kind::Boolean
+            | Kind::Names
+            | Kind::NamesAndNumbers
+            | Kind::Pairs
+            | Kind::TextOrPairs => true,
             Kind::Count(..) => !self.is_auto(),
             _ => false,
         };
@@ -325,6 +331,7 @@ impl Kind {
             Kind::Names => "an array of strings",
             Kind::NamesAndNumbers => "an array of strings and numbers",
             Kind::Pairs => "a table of strings",
+            Kind::TextOrPairs => "a string or a table of strings",
         }
     }
 

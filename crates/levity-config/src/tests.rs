@@ -161,6 +161,7 @@ fn required(path: &str) -> &'static [&'static str] {
         "listen" => &["address = \"80\""],
         "site" => &["root = \"/srv\""],
         "site.route" => &["path = \"/a\""],
+        "site.cors" | "site.route.cors" => &["origins = []"],
         "upstream" => &["name = \"a\"", "to = [\"a:80\"]"],
         _ => &[],
     }

@@ -49,7 +49,7 @@ fn keys_that_are_often_tried() {
         ("keepAlive = 1", "`idle_timeout` of `[limits]`"),
         ("mime = {}", "Content-Type"),
         ("default_type = \"a\"", "Content-Type"),
-        ("expires = \"1h\"", "Cache-Control"),
+        ("expires = \"1h\"", "`cache = \"1h\"`"),
         ("access_log = \"/a\"", "`access` of `[log]`"),
         ("error_log = \"/a\"", "standard error"),
         ("limit_req = 1", "no limit on requests"),
@@ -57,7 +57,7 @@ fn keys_that_are_often_tried() {
         ("http2 = true", "no HTTP/2"),
         ("brotli = true", "`compress = true`"),
         ("gzip_types = []", "`compress_types"),
-        ("cors = true", "Access-Control-Allow-Origin"),
+        ("allow_origin = true", "`cors = {"),
         ("spa = true", "`try = [\"file\", \"/index.html\"]`"),
         ("proxy_cache = \"a\"", "not cached yet"),
         ("user = \"a\"", "`User=`"),
@@ -249,7 +249,7 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("tls = true", "there is no TLS yet"),
         ("deny = \"all\"", "by address yet"),
         ("auth_basic = \"a\"", "no authentication yet"),
-        ("error_page = \"/a\"", "no custom error pages"),
+        ("error_page = \"/a\"", "`error_pages = {"),
     ] {
         for before in both {
             let (message, reports) = only(&format!("{before}{line}"));

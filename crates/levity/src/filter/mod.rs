@@ -1,10 +1,13 @@
 //! Filters: changes of a location to its responses. A new filter is a file here, and one line where locations
 //! are compiled.
 
+pub mod cache_control;
 pub mod compress;
+pub mod cors;
 pub mod decode;
 mod directives;
 pub mod header_rules;
+pub mod security_headers;
 pub mod substitute;
 
 use levity_wire::http1::Method;

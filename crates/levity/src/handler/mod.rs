@@ -16,6 +16,7 @@ use levity_telemetry::step::Step;
 use levity_wire::Reject;
 
 use crate::disk_client::DiskClient;
+use crate::filter::cors;
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
@@ -168,6 +169,10 @@ impl<'a> Handling<'a> {
             // more than parsing a request.
             let outcome = match handler {
                 Handler::Files(files) => return self.files(request, files).await,
+                Handler::Preflight(cors) => match cors::preflight(cors, request) {
+                    Some(response) => Outcome::Response(response),
+                    None => Outcome::Next,
+                },
                 Handler::Redirect(to) => {
                     Outcome::Response(redirect::response(to, request, self.client))
                 }

@@ -236,6 +236,7 @@ impl<'a> Handling<'a> {
                         None => continue,
                     }
                 }
+                Handler::Preflight(_) => continue,
                 Handler::Redirect(to) => Ok(redirect::response(to, request, self.client)),
                 Handler::Respond(fixed) => Ok(respond::response(fixed)),
                 Handler::Refuse(status) => {

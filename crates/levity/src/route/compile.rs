@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol};
-use levity_config::{Answer, Config, LocationDisk, LocationOptions, Pattern, Symlinks, Try};
+use levity_config::{
+    Answer, CacheRule, Config, LocationDisk, LocationOptions, Pattern, Symlinks, Try,
+};
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
@@ -20,8 +22,11 @@ use super::location::{
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
 use crate::compute::memory::Budget;
+use crate::filter::cache_control::CacheControl;
 use crate::filter::compress::Compress;
+use crate::filter::cors::CorsHeaders;
 use crate::filter::header_rules::HeaderRules;
+use crate::filter::security_headers::SecurityHeaders;
 use crate::filter::substitute::Substitute;
 use crate::http::filter::Filter;
 use crate::root::{LiveRoot, SendfileRoot};
@@ -263,12 +268,16 @@ fn location(
     Ok(Location {
         number,
         error_pages,
-        handlers: match &of.answer {
-            Some(answer) => vec![self::answer(answer, path)],
-            None => {
-                let tries = of.proxying.tries.as_deref();
-                handlers(tries, files.as_ref(), proxy.as_ref())
-            }
+        handlers: {
+            let gates = gates(of);
+            let handlers = match &of.answer {
+                Some(answer) => vec![self::answer(answer, path)],
+                None => {
+                    let tries = of.proxying.tries.as_deref();
+                    handlers(tries, files.as_ref(), proxy.as_ref())
+                }
+            };
+            gates.into_iter().chain(handlers).collect()
         },
         proxy,
         files,
@@ -288,6 +297,11 @@ fn filters(
 ) -> Vec<Box<dyn Filter>> {
     let list = [
         header_rules(of),
+        cache_control(&of.options),
+        of.options
+            .security_headers
+            .then(|| Box::new(SecurityHeaders) as _),
+        of.cors.clone().map(|cors| Box::new(CorsHeaders(cors)) as _),
         substitute(&of.options, decoders),
         compress.map(|compress| Box::new(compress) as _),
     ];
@@ -315,7 +329,15 @@ fn variants(
     compress: Option<&Arc<Compress>>,
     resources: &Resources<'_>,
 ) -> Option<FileVariants> {
-    if !of.options.substitute.is_empty() || of.headers.iter().any(changes_form) {
+    let forbids = |rule: &CacheRule| {
+        let value = rule.value.as_deref().unwrap_or_default();
+        value.to_ascii_lowercase().contains("no-transform")
+    };
+    let options = &of.options;
+    if !options.substitute.is_empty()
+        || of.headers.iter().any(changes_form)
+        || options.cache.iter().any(forbids)
+    {
         return None;
     }
     Some(FileVariants {
@@ -378,10 +400,22 @@ fn header_rules(of: &levity_config::Location) -> Option<Box<dyn Filter>> {
     (!rules.is_empty()).then(|| Box::new(HeaderRules(rules.clone())) as _)
 }
 
+fn cache_control(options: &LocationOptions) -> Option<Box<dyn Filter>> {
+    let rules = &options.cache;
+    (!rules.is_empty()).then(|| Box::new(CacheControl(rules.clone())) as _)
+}
+
 fn substitute(options: &LocationOptions, decoders: &Arc<Budget>) -> Option<Box<dyn Filter>> {
     let (pairs, types) = (&options.substitute, &options.substitute_types);
     let filter = || Substitute::new(pairs, types, decoders.clone());
     (!pairs.is_empty()).then(|| Box::new(filter()) as _)
+}
+
+/// The handlers that come before all others.
+fn gates(of: &levity_config::Location) -> Vec<Handler> {
+    // A browser sends no credentials with a preflight.
+    let preflight = of.cors.clone().map(Handler::Preflight);
+    preflight.into_iter().collect()
 }
 
 /// The handler of a location that is a redirect or a fixed response.

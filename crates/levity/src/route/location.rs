@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use levity_config::{Fixed, Pattern, Redirect, Statuses};
+use levity_config::{Cors, Fixed, Pattern, Redirect, Statuses};
 use levity_disk::{ReadOptions, Spool};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
@@ -92,6 +92,8 @@ impl ErrorPages {
 
 /// A handler of a location; [`handler`](crate::handler) implements it.
 pub enum Handler {
+    /// Answers the preflight requests of other origins.
+    Preflight(Cors),
     /// Serves files; the last handler.
     Files(Arc<Files>),
     /// Redirects every request; the last handler.
