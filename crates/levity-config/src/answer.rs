@@ -1,4 +1,4 @@
-//! Responses that a site or route makes itself: `redirect` and `respond`.
+//! What a site or route answers itself: `redirect`, `reroute` and `respond`.
 
 use crate::headers;
 use crate::matcher::{Matcher, When};
@@ -19,36 +19,66 @@ const OTHER_HANDLERS: &[&str] = &[
     "precompressed",
 ];
 
+/// The keys of which a table may have one.
+const KEYS: &[&str] = &["redirect", "reroute", "respond"];
+
 const STATUSES: &[usize] = &[301, 302, 303, 307, 308];
 
 /// The maximum of bytes in the body of a fixed response: it is copied for each request.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Reads `redirect` and `respond` of one table. `path` is that of a route. `is_alone` is whether other handlers
+/// Whether a table has a key of an answer.
+pub(crate) fn is_named(section: &Section<'_>) -> bool {
+    KEYS.iter().any(|key| section.has(key))
+}
+
+/// Reads `redirect`, `reroute` and `respond` of one table. `path` is that of a route. `is_alone` is whether other handlers
 /// beside an answer have no effect; in a site they may be meant for its routes.
 pub(crate) fn read(
     section: &Section<'_>,
     path: Option<&Pattern>,
     is_alone: bool,
 ) -> Option<Answer> {
-    let key = ["redirect", "respond"]
-        .into_iter()
-        .find(|key| section.has(key))?;
-    if key == "redirect" && section.has("respond") {
-        section.report("respond", "`redirect` answers every request here", None);
-    }
-    for other in OTHER_HANDLERS {
-        if is_alone && section.has(other) {
-            let message = format!("`{key}` answers every request here");
-            section.report(other, message, None);
+    let key = KEYS.iter().find(|key| section.has(key))?;
+    for other in KEYS.iter().chain(OTHER_HANDLERS) {
+        let is_answer = KEYS.contains(other);
+        if other != key && (is_answer || is_alone) && section.has(other) {
+            section.report(
+                other,
+                format_args!("`{key}` answers every request here"),
+                None,
+            );
         }
     }
-    let table = section.child(key);
-    match key {
-        _ if !section.has_table(key) => None,
-        "redirect" => redirect(&table, path).map(Answer::Redirect),
-        _ => Some(Answer::Fixed(fixed(&table))),
+    match *key {
+        "redirect" => {
+            let table = section.child(key);
+            let is_table = section.has_table(key);
+            is_table
+                .then(|| redirect(&table, path))?
+                .map(Answer::Redirect)
+        }
+        "reroute" => reroute(section, path).map(Answer::Reroute),
+        _ => {
+            let table = section.child(key);
+            section.has_table(key).then(|| Answer::Fixed(fixed(&table)))
+        }
     }
+}
+
+/// Reads `reroute`, a path on this server.
+fn reroute(section: &Section<'_>, path: Option<&Pattern>) -> Option<Template> {
+    let given = section.text("reroute")?;
+    let text = given.text;
+    let refuse =
+        |help: String| given.refuse_with(format!("`{text}` is not a path to go on with"), help);
+    let to = Template::parse(text).map_err(refuse).ok()?;
+    if to.has_host() || text.contains('#') {
+        refuse("a path on this server; `redirect` sends clients elsewhere".to_owned());
+        return None;
+    }
+    check_parts(&given, &to, path);
+    Some(to)
 }
 
 fn redirect(section: &Section<'_>, path: Option<&Pattern>) -> Option<Redirect> {
@@ -115,7 +145,7 @@ fn fixed(section: &Section<'_>) -> Fixed {
     }
 }
 
-/// Whether the redirect of a route, or of the site for `None`, leads to itself in the end. `site` has no errors so far.
+/// Whether the redirect or the rewrite of a route, or of the site for `None`, leads to itself in the end. `site` has no errors so far.
 /// Patterns whose paths cannot be told are taken to lead elsewhere.
 pub(crate) fn finds_loop(site: &Site, start: Option<usize>) -> bool {
     let mut at = start;
@@ -132,13 +162,12 @@ pub(crate) fn finds_loop(site: &Site, start: Option<usize>) -> bool {
         if route.is_some_and(|route| route.matcher().when != When::default()) {
             return false;
         }
-        let Some(Answer::Redirect(redirect)) = &location.answer else {
-            return false;
+        let to = match &location.answer {
+            Some(Answer::Redirect(redirect)) => &redirect.to,
+            Some(Answer::Reroute(to)) => to,
+            _ => return false,
         };
-        let Some(next) = redirect
-            .to
-            .path_from(&path, route.map(|route| &route.matcher().path))
-        else {
+        let Some(next) = to.path_from(&path, route.map(|route| &route.matcher().path)) else {
             return false;
         };
         path = next;

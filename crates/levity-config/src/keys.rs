@@ -172,6 +172,10 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Whether the route is reachable only through `X-Accel-Redirect` of an upstream; clients get 404. With
         /// neither `proxy` nor `try` of its own it serves files only, where it or the site has a `root`.
         key("internal", Kind::Boolean, Some("false"));
+        /// Another path, with placeholders as in `redirect`: the request is routed again as if it were for that path, and gets
+        /// what is there. Its query is kept unless the path has one. At most ten times for a request; `check` reports
+        /// loops that it can find. A route with `internal` can be reached so.
+        key("reroute", Kind::Text("a path"), None);
         /// Removed from the start of the request path before the file is looked up or the upstream is asked;
         /// whole segments only.
         key("strip_prefix", Kind::Text("a path"), None);

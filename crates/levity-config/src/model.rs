@@ -277,6 +277,8 @@ impl Site {
 pub enum Answer {
     /// Another URL.
     Redirect(Redirect),
+    /// What the request would get if it were for this path.
+    Reroute(Template),
     /// A fixed response.
     Fixed(Fixed),
 }

@@ -51,7 +51,7 @@ fn site(
     let Own {
         location, reach, ..
     } = location::read(section, None, above, has_routes, references);
-    let names_answer = section.has("redirect") || section.has("respond");
+    let names_answer = answer::is_named(section);
     if !reach.has_proxy && !names_answer && !section.has_misspelt("proxy") {
         section.require("root");
     }
@@ -81,9 +81,15 @@ fn check_loops(section: &Section<'_>, routes: &[Section<'_>], site: &Site) {
     let of_routes = routes.iter().enumerate();
     let of_routes = of_routes.map(|(number, section)| (section, Some(number)));
     for (section, at) in of_routes.chain([(section, None)]) {
-        if section.has("redirect") && answer::finds_loop(site, at) {
-            let help = "a client would be redirected until it gives up".to_owned();
-            section.report("redirect", "it leads to itself", Some(help));
+        let key = ["redirect", "reroute"]
+            .into_iter()
+            .find(|key| section.has(key));
+        if let Some(key) = key.filter(|_| answer::finds_loop(site, at)) {
+            let help = match key {
+                "redirect" => "a client would be redirected until it gives up",
+                _ => "a request would be routed until it is refused",
+            };
+            section.report(key, "it leads to itself", Some(help.to_owned()));
         }
     }
 }

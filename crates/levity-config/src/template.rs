@@ -70,6 +70,14 @@ impl Template {
         Ok(Self(parts))
     }
 
+    /// Whether it names a host, so that it is no path on this server.
+    pub(crate) fn has_host(&self) -> bool {
+        match self.0.first() {
+            Some(Part::Text(text)) => !text.starts_with('/'),
+            first => first != Some(&Part::Path),
+        }
+    }
+
     /// Whether it has a query of its own. Otherwise that of the request is kept.
     #[must_use]
     pub fn has_query(&self) -> bool {

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use levity_telemetry::access_log::{End, Record};
+use levity_telemetry::diagnostics;
 use levity_telemetry::stall;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
@@ -18,7 +19,7 @@ use levity_wire::http1::{Method, Target};
 
 use crate::disk_client::DiskClient;
 use crate::filter;
-use crate::handler::Handling;
+use crate::handler::{Handled, Handling};
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::{Arrival, Request};
@@ -31,6 +32,9 @@ use crate::worker::Worker;
 
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
+
+/// The maximum of rewrites per request: it ends loops that no check of the configuration can find.
+const REWRITES_MAX: usize = 10;
 
 /// The result of an exchange, for the connection.
 pub struct Exchanged {
@@ -107,23 +111,54 @@ async fn answer<'a>(
     if request.head.target == Target::Asterisk {
         return (None, Box::pin(handling.refuse(respond::options())).await);
     }
-    match route(handling, request) {
-        Ok(location) => {
-            let disk = &mut handling.disk;
-            disk.trace.set_server_timing(location.server_timing);
-            if let Some(files) = &location.files {
-                let now = disk.trace.step_began();
-                disk.ensure_checked(&files.root, now).await;
-            }
-            request.set_key(location.key());
-            if request.head.conditional && !location.compress.is_empty() {
-                request.adapt_conditions(&location.compress);
-            }
-            (Some(location), handling.respond(request, location).await)
-        }
-        // Boxed: a rare path.
-        Err(refusal) => (None, Box::pin(handling.refuse(refusal)).await),
+    if let Err(reject) = request.decode_path() {
+        let refusal = error(reject.status, reject.reason);
+        return (None, Box::pin(handling.refuse(refusal)).await);
     }
+    for rewrites in 0..=REWRITES_MAX {
+        let location = match route(handling, request, rewrites > 0) {
+            Ok(location) => location,
+            // Boxed: a rare path.
+            Err(refusal) => return (None, Box::pin(handling.refuse(refusal)).await),
+        };
+        enter(handling, request, location).await;
+        let rewritten = match handling.respond(request, location).await {
+            Handled::Response(response) => return (Some(location), response),
+            Handled::Rewritten(target) => target,
+        };
+        if let Err(reject) = request.set_target(&rewritten) {
+            let refusal = error(reject.status, reject.reason);
+            return (Some(location), Box::pin(handling.refuse(refusal)).await);
+        }
+    }
+    let refusal = handling.refuse(too_many_rewrites(request));
+    (None, Box::pin(refusal).await)
+}
+
+/// Prepares `request` for the handlers of `location`.
+async fn enter<'a>(handling: &mut Handling<'a>, request: &mut Request, location: &'a Location) {
+    let disk = &mut handling.disk;
+    disk.trace.set_server_timing(location.server_timing);
+    if let Some(files) = &location.files {
+        let now = disk.trace.step_began();
+        disk.ensure_checked(&files.root, now).await;
+    }
+    request.set_key(location.key());
+    let may_be_coded = !location.compress.is_empty() && !location.is_rewritten();
+    if request.head.conditional && may_be_coded {
+        request.adapt_conditions(&location.compress);
+    }
+}
+
+/// The response to a request whose rewrites do not end.
+fn too_many_rewrites(request: &Request) -> Response {
+    let (host, target) = (request.host(), request.sent_target());
+    diagnostics::log(format_args!(
+        "{} of {} was rewritten more than {REWRITES_MAX} times: routes with `reroute` lead to each other",
+        target.escape_ascii(),
+        host.escape_ascii(),
+    ));
+    error(500, "the request was rewritten too often")
 }
 
 /// Replaces a response that failed before its first byte was sent. If its file was rewritten meanwhile, the location
@@ -143,7 +178,10 @@ async fn send_replacement<'a, S: ResponseSink>(
         let mut replacement = match location.filter(|_| is_outdated && mem::take(&mut may_retry)) {
             Some(location) => {
                 handling.forget(request);
-                handling.respond(request, location).await
+                match handling.respond(request, location).await {
+                    Handled::Response(response) => response,
+                    Handled::Rewritten(_) => *failure,
+                }
             }
             None => *failure,
         };
@@ -199,14 +237,15 @@ fn check_own_name(service: &Service, request: &Request, client: &Client) -> Resu
     }
 }
 
-/// Finds the location of `request`.
+/// Finds the location of `request`. A request that was rewritten may get to an internal one.
 ///
 /// # Errors
 /// The response to a request that has no location.
-fn route<'a>(handling: &Handling<'a>, request: &mut Request) -> Result<&'a Location, Response> {
-    request
-        .decode_path()
-        .map_err(|reject| error(reject.status, reject.reason))?;
+fn route<'a>(
+    handling: &Handling<'a>,
+    request: &Request,
+    is_rewritten: bool,
+) -> Result<&'a Location, Response> {
     if matches!(request.head.method, Method::Connect | Method::Trace) {
         return Err(error(405, ""));
     }
@@ -215,7 +254,7 @@ fn route<'a>(handling: &Handling<'a>, request: &mut Request) -> Result<&'a Locat
     let location = service
         .route(request.host(), &request.path, input)
         .ok_or_else(|| error(421, "no site here has that name"))?;
-    if location.internal {
+    if location.internal && !is_rewritten {
         return Err(error(404, ""));
     }
     service
@@ -281,7 +320,7 @@ fn record(
         id: request.map(Request::id),
         host: request.map_or(b"", Request::host),
         method: request.map_or(b"", Request::method),
-        target: request.map_or(b"", Request::target),
+        target: request.map_or(b"", Request::sent_target),
         version: request.map_or("", |_| stream.version()),
         status: sent.status,
         bytes: sent.bytes,

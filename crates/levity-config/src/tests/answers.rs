@@ -140,3 +140,37 @@ fn redirects_that_lead_to_themselves() {
     ))
     .expect("an end");
 }
+
+#[test]
+fn other_paths() {
+    let route = first_route("path = \"/a/*\"\nreroute = \"/b/{rest}\"");
+    let to = Template(vec![Part::Text("/b/".to_owned()), Part::Rest]);
+    assert_eq!(route.location.answer, Some(Answer::Reroute(to)));
+    for (line, expected) in [
+        (
+            "reroute = \"https://a.example/\"",
+            "is not a path to go on with",
+        ),
+        ("reroute = \"/b#x\"", "is not a path to go on with"),
+        ("reroute = \"b\"", "is not a path to go on with"),
+        (
+            "reroute = \"/b/{rest}\"",
+            "there is no rest of the path here",
+        ),
+        ("reroute = \"/a\"", "it leads to itself"),
+        (
+            "reroute = \"/b\"\nproxy = \"app\"",
+            "`reroute` answers every request here",
+        ),
+        (
+            "reroute = \"/b\"\nrespond = {}",
+            "`reroute` answers every request here",
+        ),
+    ] {
+        let text = format!(
+            "[[upstream]]\nname = \"app\"\nto = [\"a:1\"]\n{SITE}[[site.route]]\npath = \"/a\"\n{line}"
+        );
+        let found = messages(&text);
+        assert!(found[0].contains(expected), "{line}: {found:?}");
+    }
+}

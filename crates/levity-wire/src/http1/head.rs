@@ -286,6 +286,27 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
+    /// Changes the target to `target`, a path with or without a query (RFC 9112, 3.2.1). `bytes` are those of the header
+    /// section, and get the bytes of the target behind them.
+    ///
+    /// # Errors
+    /// 400 for bytes that are not allowed in a target, or a path that begins with no slash.
+    pub fn set_target(&mut self, bytes: &mut Vec<u8>, target: &[u8]) -> Result<(), Reject> {
+        let is_valid = |byte: &u8| byte.is_ascii_graphic() && *byte != b'#';
+        if !target.starts_with(b"/") || !target.iter().all(is_valid) {
+            return Err(Reject::bad("bad target of a rewrite"));
+        }
+        let start = bytes.len();
+        bytes.extend_from_slice(target);
+        let question = target.iter().position(|&byte| byte == b'?');
+        let path_end = start + question.unwrap_or(target.len());
+        self.target = Target::Origin;
+        self.target_span = Span::new(start, bytes.len());
+        self.path = Span::new(start, path_end);
+        self.query = question.map(|_| Span::new(path_end + 1, bytes.len()));
+        Ok(())
+    }
+
     /// Forgets the content and keeps the allocation.
     pub fn clear(&mut self) {
         *self = Self {

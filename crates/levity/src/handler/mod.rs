@@ -67,6 +67,16 @@ enum Outcome<'s> {
     Next,
     /// Continue elsewhere.
     Reroute(Reroute<'s>),
+    /// Route the request again, for this target.
+    Rewritten(Vec<u8>),
+}
+
+/// The result of all handlers of a location.
+pub enum Handled {
+    /// The response.
+    Response(Response),
+    /// The request is to be routed again, for this target: a path with or without a query.
+    Rewritten(Vec<u8>),
 }
 
 /// A request on its way to another target.
@@ -126,14 +136,15 @@ impl<'a> Handling<'a> {
     }
 
     /// Runs the handlers of `location`.
-    pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Response {
+    pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Handled {
         (self.path_kind, self.script) = (PathKind::Unknown, None);
-        match self.run(request, location).await {
+        Handled::Response(match self.run(request, location).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),
             // Boxed: few requests are rerouted, and the future of every request would grow.
             Outcome::Reroute(reroute) => Box::pin(self.follow(request, reroute)).await,
-        }
+            Outcome::Rewritten(target) => return Handled::Rewritten(target),
+        })
     }
 
     /// Drops the request body; returns `refusal`, or an error of the body.
@@ -176,6 +187,7 @@ impl<'a> Handling<'a> {
                 Handler::Redirect(to) => {
                     Outcome::Response(redirect::response(to, request, self.client))
                 }
+                Handler::Rewrite(to) => redirect::rewritten(to, request, self.client),
                 Handler::Respond(fixed) => Outcome::Response(respond::response(fixed)),
                 Handler::Proxy(proxy) => return Box::pin(self.proxy(request, proxy)).await,
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,
@@ -192,7 +204,7 @@ impl<'a> Handling<'a> {
                 Outcome::Response(response) => {
                     return Outcome::Response(Box::pin(self.refuse(response)).await);
                 }
-                reroute @ Outcome::Reroute(_) => return reroute,
+                elsewhere @ (Outcome::Reroute(_) | Outcome::Rewritten(_)) => return elsewhere,
             }
         }
         Outcome::Next
@@ -224,7 +236,8 @@ impl<'a> Handling<'a> {
             delegations.extend(self.delegated_by.take());
             match outcome {
                 Outcome::Response(response) => break response,
-                Outcome::Next => break error(404, ""),
+                // No handler of an internal location rewrites.
+                Outcome::Next | Outcome::Rewritten(_) => break error(404, ""),
                 Outcome::Reroute(next) => reroute = next,
             }
         };

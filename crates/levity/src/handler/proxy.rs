@@ -238,6 +238,9 @@ impl<'a> Handling<'a> {
                 }
                 Handler::Preflight(_) => continue,
                 Handler::Redirect(to) => Ok(redirect::response(to, request, self.client)),
+                Handler::Rewrite(_) => {
+                    Err(delegated_by.refuse(502, "an internal route with `reroute` has no content"))
+                }
                 Handler::Respond(fixed) => Ok(respond::response(fixed)),
                 Handler::Refuse(status) => {
                     Err(delegated_by.refuse(*status, "nothing in its `try` answers"))

@@ -1,19 +1,20 @@
-//! The handler that redirects every request of a location.
+//! The handlers that send every request of a location elsewhere: by a redirect, or by a rewrite of its target.
 
 use levity_config::{Part, Pattern};
 use levity_wire::{Reject, http1, path};
 
+use super::Outcome;
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::route::RedirectTo;
+use crate::route::{RedirectTo, TargetOf};
 
 /// The redirect of `request`, or the response to one that cannot be redirected.
 pub fn response(to: &RedirectTo, request: &Request, client: &Client) -> Response {
-    match location(to, request, client) {
+    match target(&to.target, request, client) {
         Ok(location) => {
-            let mut response = error(to.redirect.status, "");
+            let mut response = error(to.status, "");
             response.fields.add("Location", &location);
             response
         }
@@ -21,8 +22,16 @@ pub fn response(to: &RedirectTo, request: &Request, client: &Client) -> Response
     }
 }
 
-fn location(to: &RedirectTo, request: &Request, client: &Client) -> Result<Vec<u8>, Reject> {
-    let template = &to.redirect.to;
+/// The target to which a rewrite sends `request`, or the response to one that cannot be rewritten.
+pub(super) fn rewritten<'s>(to: &TargetOf, request: &Request, client: &Client) -> Outcome<'s> {
+    match target(to, request, client) {
+        Ok(target) => Outcome::Rewritten(target),
+        Err(reject) => Outcome::Response(error(reject.status, reject.reason)),
+    }
+}
+
+fn target(to: &TargetOf, request: &Request, client: &Client) -> Result<Vec<u8>, Reject> {
+    let template = &to.template;
     let mut location = Vec::new();
     for part in &template.0 {
         match part {
@@ -65,7 +74,7 @@ fn push_decoded(part: &[u8], request: &Request, location: &mut Vec<u8>) -> Resul
 }
 
 /// What `*` matches at the end of the path of the route.
-fn rest<'r>(to: &RedirectTo, request: &'r Request) -> &'r [u8] {
+fn rest<'r>(to: &TargetOf, request: &'r Request) -> &'r [u8] {
     let rest = match &to.path {
         Some(Pattern::Prefix(prefix)) => request.path.strip_prefix(prefix.as_bytes()),
         _ => None,
@@ -74,7 +83,7 @@ fn rest<'r>(to: &RedirectTo, request: &'r Request) -> &'r [u8] {
 }
 
 /// What a group in the path of the route matches.
-fn group<'r>(to: &RedirectTo, request: &'r Request, number: usize) -> &'r [u8] {
+fn group<'r>(to: &TargetOf, request: &'r Request, number: usize) -> &'r [u8] {
     let groups = to.path.as_ref().map(|path| path.captures(&request.path));
     let group = groups.and_then(|groups| groups.get(number - 1).cloned());
     group.map_or(b"", |group| &request.path[group])

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use levity_telemetry::request_id::{self, RequestId};
 use levity_wire::coded_etag::{self, Deltas, Suffixes};
 use levity_wire::encoding::{Accepted, Coding};
-use levity_wire::http1::{self, EndToEnd, Framing, Limits, Reject, RequestHead, Target, write};
+use levity_wire::http1::{
+    self, EndToEnd, Framing, Limits, Reject, RequestHead, Span, Target, write,
+};
 use levity_wire::{dictionary, path};
 
 /// A request, with the bytes that it was parsed from. The worker recycles its memory.
@@ -20,6 +22,8 @@ pub struct Request {
     pub has_encoded_slash: bool,
     /// The cache key: location and path. Empty until the request is routed.
     pub key: Vec<u8>,
+    /// The target as sent, if it was changed.
+    sent_target: Option<Span>,
     /// The number that identifies it, unless it has an id already.
     number: u128,
     /// The id that a proxy has given it; empty without one.
@@ -34,6 +38,7 @@ impl Request {
         self.bytes.clear();
         self.bytes.extend_from_slice(head);
         self.coded_etags.clear();
+        self.sent_target = None;
     }
 
     /// Adapts the conditions to responses that may have got one of `codings` on their way. The suffixes of their ETags
@@ -88,9 +93,25 @@ impl Request {
         self.head.framing != Framing::None
     }
 
-    /// The request target as sent.
+    /// The request target.
     pub fn target(&self) -> &[u8] {
         self.head.target_span.of(&self.bytes)
+    }
+
+    /// The request target as sent, for the log.
+    pub fn sent_target(&self) -> &[u8] {
+        let span = self.sent_target.unwrap_or(self.head.target_span);
+        span.of(&self.bytes)
+    }
+
+    /// Changes the target to a path with or without a query.
+    ///
+    /// # Errors
+    /// 400 for a target that no request may have, or whose path cannot be decoded.
+    pub fn set_target(&mut self, target: &[u8]) -> Result<(), Reject> {
+        self.sent_target.get_or_insert(self.head.target_span);
+        self.head.set_target(&mut self.bytes, target)?;
+        self.decode_path()
     }
 
     /// The method as sent.

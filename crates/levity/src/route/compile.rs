@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol};
 use levity_config::{
-    Answer, CacheRule, Config, LocationDisk, LocationOptions, Pattern, Symlinks, Try,
+    Answer, CacheRule, Config, LocationDisk, LocationOptions, Pattern, Symlinks, Template, Try,
 };
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
@@ -17,7 +17,7 @@ use levity_wire::http1;
 
 use super::location::{
     Candidate, ErrorPages, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo,
-    SpoolFolder,
+    SpoolFolder, TargetOf,
 };
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
@@ -420,11 +420,16 @@ fn gates(of: &levity_config::Location) -> Vec<Handler> {
 
 /// The handler of a location that is a redirect or a fixed response.
 fn answer(answer: &Answer, path: Option<&Pattern>) -> Handler {
+    let target = |template: &Template| TargetOf {
+        template: template.clone(),
+        path: path.cloned(),
+    };
     match answer {
         Answer::Redirect(redirect) => Handler::Redirect(RedirectTo {
-            redirect: redirect.clone(),
-            path: path.cloned(),
+            status: redirect.status,
+            target: target(&redirect.to),
         }),
+        Answer::Reroute(to) => Handler::Rewrite(target(to)),
         Answer::Fixed(fixed) => Handler::Respond(fixed.clone()),
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use levity_config::{Cors, Fixed, Pattern, Redirect, Statuses};
+use levity_config::{Cors, Fixed, Pattern, Statuses, Template};
 use levity_disk::{ReadOptions, Spool};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
@@ -48,6 +48,11 @@ impl Location {
     pub fn key(&self) -> [u8; 8] {
         let root = self.files.as_ref().map(|files| &files.root);
         key(self.number, root.map_or(0, |root| root.generation()))
+    }
+
+    /// Whether its requests are routed again.
+    pub fn is_rewritten(&self) -> bool {
+        matches!(self.handlers.last(), Some(Handler::Rewrite(_)))
     }
 }
 
@@ -98,6 +103,8 @@ pub enum Handler {
     Files(Arc<Files>),
     /// Redirects every request; the last handler.
     Redirect(RedirectTo),
+    /// Has every request routed again, for another target; the last handler.
+    Rewrite(TargetOf),
     /// Gives every request the same response; the last handler.
     Respond(Fixed),
     /// Finds the script of a directory whose index names list scripts before files.
@@ -151,8 +158,16 @@ impl Candidate {
 
 /// How a location redirects requests.
 pub struct RedirectTo {
-    /// The target and the status.
-    pub redirect: Redirect,
+    /// The status.
+    pub status: u16,
+    /// The target.
+    pub target: TargetOf,
+}
+
+/// A target that is made from a request.
+pub struct TargetOf {
+    /// Its text, with placeholders.
+    pub template: Template,
     /// The path of the route, if it is one.
     pub path: Option<Pattern>,
 }

@@ -24,7 +24,7 @@ use crate::variant_store::store::VariantStore;
 
 pub use self::location::{
     Candidate, ErrorPages, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo,
-    SpoolFolder, is_hidden,
+    SpoolFolder, TargetOf, is_hidden,
 };
 pub use self::matching::RouteInput;
 

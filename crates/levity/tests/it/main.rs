@@ -37,6 +37,7 @@ mod proxy_protocol;
 mod range;
 mod redirect;
 mod refused;
+mod reroute;
 mod rewrite;
 mod root;
 mod scgi;

@@ -436,6 +436,7 @@ mod tests {
     use levity_telemetry::access_log::End;
 
     use super::*;
+    use crate::handler::Handled;
     use crate::handler::Handling;
     use crate::http::client::Client;
     use crate::http::h1::conn::Conn;
@@ -596,7 +597,10 @@ mod tests {
                 let location = service
                     .route(b"a", b"/file", RouteInput::of(&request))
                     .expect("a location");
-                let mut response = handling.respond(&request, location).await;
+                let handled = handling.respond(&request, location).await;
+                let Handled::Response(mut response) = handled else {
+                    panic!("a response")
+                };
                 assert!(matches!(response.body, Body::File(_)));
                 response.filters = filters();
                 let sent = send::<Conn>(&conn, &request, &mut response, &mut handling.disk).await;
