@@ -8,6 +8,7 @@
 
 pub mod accept;
 pub mod ajp13;
+pub mod byteranges;
 pub mod cgi;
 pub mod coded_etag;
 pub mod condition;

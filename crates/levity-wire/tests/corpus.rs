@@ -107,7 +107,7 @@ fn range() {
         let (size, value) = properties::range_input(bytes);
         let status = match range::parse(value, size) {
             Range::Whole => 200,
-            Range::Part { .. } => 206,
+            Range::Part(_) | Range::Several(_) => 206,
             Range::Unsatisfiable => 416,
         };
         status.to_string()

@@ -232,12 +232,16 @@ fn first_bytes(files: &Files, request: &Request) -> Option<First> {
 /// before the open.
 fn likely_offset(request: &Request) -> u64 {
     let any_size = u64::MAX;
-    match request
-        .header("range")
-        .map(|value| range::parse(value, any_size))
-    {
-        Some(Range::Part { first, .. }) if i64::try_from(first).is_ok() => first,
+    let range = request.header("range");
+    let first = match range.map(|value| range::parse(value, any_size)) {
+        Some(Range::Part(part)) => part.first,
+        Some(Range::Several(parts)) => parts.first().map_or(0, |part| part.first),
         _ => 0,
+    };
+    if i64::try_from(first).is_ok() {
+        first
+    } else {
+        0
     }
 }
 

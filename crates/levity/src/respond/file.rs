@@ -6,7 +6,7 @@ use std::sync::Arc;
 use levity_disk::{OpenFile, Ready};
 use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::http1::Method;
-use levity_wire::range::{self, Range};
+use levity_wire::range::{self, Part, Range};
 
 use crate::cache::EntryRef;
 use crate::entry::{Content, Entry, VARY};
@@ -32,8 +32,8 @@ pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>
         }
     }
     match requested_range(request, entry) {
-        Range::Whole => whole(cached, ready),
-        Range::Part { first, last } => part(cached, ready, first, last),
+        Range::Whole | Range::Several(_) => whole(cached, ready),
+        Range::Part(Part { first, last }) => part(cached, ready, first, last),
         Range::Unsatisfiable => {
             let mut response = without_content(416, entry);
             let range = format!("bytes */{}", entry.meta.size);
