@@ -15,6 +15,14 @@ const TOOLS: &[Tool] = &[
         package: "wget",
     },
     Tool {
+        program: "aria2c",
+        package: "aria2",
+    },
+    Tool {
+        program: "zsync",
+        package: "zsync",
+    },
+    Tool {
         program: "ss",
         package: "iproute2",
     },

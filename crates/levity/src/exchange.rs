@@ -210,6 +210,7 @@ fn prepare<S: ResponseSink>(
     if let Some(location) = location {
         filter::apply(&location.filters, request, response);
     }
+    response.frame_parts();
     let ends_by_closing = stream.framing(response.is_open_ended()) == Framing::ByClosing;
     // Unread bytes of the body must not be parsed as the next request. A streamed response may still read them.
     let may_be_read = response.body.is_stream() && !handling.body.is_absent();

@@ -60,6 +60,20 @@ impl Fields {
         self.extend_except(&before, &[name]);
     }
 
+    /// Removes all lines whose names are in `names`, and returns them. Case is ignored.
+    pub fn take(&mut self, names: &[&str]) -> Self {
+        let before = mem::take(self);
+        let mut taken = Self::default();
+        for line in lines(&before.0) {
+            let lines = match is_one_of(line.name, names) {
+                true => &mut taken,
+                false => &mut *self,
+            };
+            lines.0.extend_from_slice(line.bytes);
+        }
+        taken
+    }
+
     /// The value of the first line called `name`. Case is ignored.
     pub fn value(&self, name: &str) -> Option<&[u8]> {
         let line = lines(&self.0).find(|line| line.is_called(name));
@@ -191,6 +205,17 @@ mod tests {
             });
             assert!(adding.is_err() || adding.is_ok_and(|fields| fields.as_bytes().is_empty()));
         }
+    }
+
+    #[test]
+    fn take_splits_the_lines() {
+        let mut fields = Fields::default();
+        for (name, value) in [("X-A", "1"), ("X-B", "2"), ("x-a", "3"), ("X-C", "4")] {
+            fields.add(name, value.as_bytes());
+        }
+        let taken = fields.take(&["x-a", "X-C", "X-D"]);
+        assert_eq!(taken.as_bytes(), b"X-A: 1\r\nx-a: 3\r\nX-C: 4\r\n");
+        assert_eq!(fields.as_bytes(), b"X-B: 2\r\n");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -12,13 +13,16 @@ use std::task::{Context, Poll};
 use levity_disk::{OpenFile, Ready};
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Trace;
+use levity_wire::byteranges::Byteranges;
 use levity_wire::http1::Trailers;
+use levity_wire::range::Part;
 
 use super::fields::Fields;
 use super::file_version::Version;
 use super::filter::BodyFilter;
 use crate::cache::EntryRef;
 use crate::disk_client::DiskClient;
+use crate::entry::Entry;
 use crate::pipes::PipeLease;
 
 /// The content of a response.
@@ -36,6 +40,8 @@ pub enum Body {
     File(Box<FileBody>),
     /// Ranges of several files, concatenated.
     Parts(Box<dyn FileParts>),
+    /// Parts of one file, each with a header.
+    Multipart(Box<Multipart>),
     /// Content that is received while it is sent.
     Stream {
         /// The source of the content.
@@ -182,6 +188,26 @@ pub struct FileBody {
     pub version: Version,
 }
 
+/// Parts of one file, as multipart/byteranges (RFC 9110, 14.6).
+#[derive(Debug)]
+pub struct Multipart {
+    /// The file.
+    pub source: PartSource,
+    /// Its parts, in the order in which they are sent. None is empty or overlaps another.
+    pub parts: Vec<Part>,
+    /// What is between them, and the length of all in bytes. `None` until [`Response::frame_parts`].
+    pub framing: Option<(Byteranges, u64)>,
+}
+
+/// Where the parts of a [`Multipart`] are.
+#[derive(Debug)]
+pub enum PartSource {
+    /// In the content of a file in the cache.
+    Memory(Rc<EntryRef>),
+    /// In a file. Its range is that of the current part.
+    File(Box<FileBody>),
+}
+
 impl Body {
     /// The length in bytes; `None` when unknown, and for bodies without a length.
     pub fn length(&self) -> Option<u64> {
@@ -192,6 +218,7 @@ impl Body {
             Self::Memory(_, range) => Some(range.len() as u64),
             Self::File(file) => Some(file.remaining),
             Self::Parts(parts) => Some(parts.length()),
+            Self::Multipart(body) => body.framing.as_ref().map(|(_, length)| *length),
             Self::Stream { length, .. } => *length,
         }
     }
@@ -201,6 +228,20 @@ impl Body {
         matches!(self, Self::Stream { .. } | Self::Upgrade { .. })
     }
 }
+
+impl PartSource {
+    /// The entry of the file.
+    pub fn entry(&self) -> &Entry {
+        match self {
+            Self::Memory(cached) => &cached.entry,
+            Self::File(file) => &file.cached.entry,
+        }
+    }
+}
+
+/// Headers that describe the bytes of a part, and not those of the multipart content around it. A response with the
+/// coding of a file would say that the multipart content has that coding.
+const PART_HEADERS: &[&str] = &["content-type", "content-encoding"];
 
 /// A response before it is sent.
 #[derive(Debug)]
@@ -255,6 +296,26 @@ impl Response {
             merged.extend(&self.fields);
             self.fields = merged;
         }
+    }
+
+    /// Gives each part of a [`Body::Multipart`] the headers of the response that describe the file. Called after the
+    /// filters, for which the response has the type of the file.
+    pub fn frame_parts(&mut self) {
+        if !matches!(self.body, Body::Multipart(_)) {
+            return;
+        }
+        self.merge_base();
+        let Body::Multipart(body) = &mut self.body else {
+            unreachable!("it was one");
+        };
+        let of_parts = self.fields.take(PART_HEADERS);
+        let size = body.source.entry().meta.size;
+        let boundary = RandomState::new().hash_one(size);
+        let framing = Byteranges::new(boundary, of_parts.as_bytes(), size);
+        self.fields
+            .add("Content-Type", framing.content_type().as_bytes());
+        let length = framing.length(&body.parts);
+        body.framing = Some((framing, length));
     }
 
     /// The length of the content in bytes, also for the response to a HEAD request; `None` if it is unknown, as behind a

@@ -14,7 +14,7 @@ use crate::http::error::error;
 use crate::http::fields::CONTENT_HEADERS;
 use crate::http::file_version::Version;
 use crate::http::request::Request;
-use crate::http::response::{Body, FileBody, Response};
+use crate::http::response::{Body, FileBody, Multipart, PartSource, Response};
 
 /// The response of `cached` to `request`. `ready` holds bytes that the lookup has read already, with their
 /// offset.
@@ -32,7 +32,8 @@ pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>
         }
     }
     match requested_range(request, entry) {
-        Range::Whole | Range::Several(_) => whole(cached, ready),
+        Range::Whole => whole(cached, ready),
+        Range::Several(parts) => several(cached, ready, parts),
         Range::Part(Part { first, last }) => part(cached, ready, first, last),
         Range::Unsatisfiable => {
             let mut response = without_content(416, entry);
@@ -116,6 +117,25 @@ fn part(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>, first: u64, last: u64
     let range = format!("bytes {first}-{last}/{}", cached.entry.meta.size);
     response.fields.add("Content-Range", range.as_bytes());
     response.body = body(cached, ready, first, last - first + 1);
+    response
+}
+
+fn several(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>, parts: Vec<Part>) -> Response {
+    let mut response = with_content(206, &cached);
+    let source = match &cached.entry.content {
+        Content::Memory(..) => PartSource::Memory(cached),
+        Content::File(file) => {
+            let file = file.clone();
+            let first = parts[0];
+            let range = first.first..first.first + first.len();
+            PartSource::File(part_of(cached, file, ready, range))
+        }
+    };
+    response.body = Body::Multipart(Box::new(Multipart {
+        source,
+        parts,
+        framing: None,
+    }));
     response
 }
 

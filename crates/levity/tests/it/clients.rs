@@ -82,11 +82,53 @@ per_engine! {
         let url = url(&server, "/file.bin");
         assert_same(&curl(&[&url], to.path()), &bytes);
         assert_same(&curl(&["--range", "1000-1999", &url], to.path()), &bytes[1000..2000]);
+        let parts = curl(&["--range", "1000-1999,2000000-2999999", "--include", &url], to.path());
+        assert!(memchr::memmem::find(&parts, b"Content-Type: multipart/byteranges; boundary=").is_some());
+        for part in [&bytes[1000..2000], &bytes[2_000_000..]] {
+            assert!(memchr::memmem::find(&parts, &[b"\r\n\r\n", part, b"\r\n--"].concat()).is_some());
+        }
         let head = String::from_utf8(curl(&["--head", &url], to.path())).expect("a head in UTF-8");
         assert!(head.contains("Content-Length: 3000000\r\n"), "{head}");
         to.file("part", &bytes[..1_234_567]);
         curl(&["--continue-at", "-", "--output", "part", &url], to.path());
         assert_same(&fs::read(to.at("part")).expect("read"), &bytes);
+    }
+}
+
+per_engine! {
+    fn aria2_downloads_with_16_connections(engine) {
+        let (tree, to) = (Tree::new(), Tree::new());
+        let bytes = tree.filled("file.bin", 40_000_000);
+        tree.evict("file.bin");
+        let server = Launch::serve(tree.path()).engine(engine).start();
+        let arguments = ["--max-connection-per-server=16", "--split=16", "--min-split-size=1M"];
+        let others = ["--no-conf", "--no-netrc", "--file-allocation=none", "--quiet"];
+        let url = url(&server, "/file.bin");
+        let output = run(TIME_MAX, "aria2c", &[&arguments[..], &others, &[&url]].concat(), to.path());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert_same(&fs::read(to.at("file.bin")).expect("read"), &bytes);
+    }
+
+    /// It asks for the blocks that the old file lacks, up to 20 ranges at a time.
+    fn zsync_downloads_what_has_changed(engine) {
+        let (tree, to) = (Tree::new(), Tree::new());
+        let mut bytes = tree.filled("old", 3_000_000);
+        to.file("old", &bytes);
+        for changed in 0..60 {
+            bytes[changed * 50_000..][..100].fill(changed as u8);
+        }
+        tree.file("new", &bytes);
+        let server = Launch::site(tree.path(), "[log]\naccess = \"stdout\"\n", "").engine(engine).start();
+        let url = url(&server, "/new");
+        let made = run(TIME_MAX, "zsyncmake", &["-u", &url, "-o", "new.zsync", "new"], tree.path());
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let output = run(TIME_MAX, "zsync", &["-q", "-i", "old", &format!("{url}.zsync")], to.path());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_same(&fs::read(to.at("new")).expect("read"), &bytes);
+        server.prints("\"GET /new HTTP/1.1\" 206");
+        let parts = server.stdout().matches("\" 206 ").count();
+        // Each answer has several parts.
+        assert!((1..20).contains(&parts), "{}", server.stdout());
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::{
-    self, Client, Launch, Server, Tree, age, per_engine, wait_until, wait_within,
+    self, Client, Launch, Server, Tree, age, multipart, per_engine, wait_until, wait_within,
 };
 
 const BROTLI: (&str, &str) = ("Accept-Encoding", "br");
@@ -120,6 +120,31 @@ fn ranges_are_of_one_form() {
     }
     let other = range(Some("\"other\""));
     assert_eq!((other.status, decoded(&other.body)), (200, page()));
+}
+
+#[test]
+fn several_ranges_are_of_one_form() {
+    let lines = (0..2000).map(|number| format!("<p>{:x}</p>\n", number * 7_919_u64.pow(3)));
+    let page: String = lines.collect();
+    let (tree, store) = (Tree::new(), store());
+    age(&tree.file("page.html", &page), Duration::from_secs(100));
+    let server = launch(&tree, store.path(), "auto");
+    make(&server, "/page.html");
+    let mut client = server.client();
+    let kept = client.get_with("/page.html", &[BROTLI]);
+    let mut parts = |if_range: Option<&str>| {
+        let mut headers = vec![BROTLI, ("Range", "bytes=1-9,1000-1999")];
+        headers.extend(if_range.map(|etag| ("If-Range", etag)));
+        multipart::parts(&client.get_with("/page.html", &headers))
+    };
+    for part in parts(Some(kept.field("etag"))) {
+        assert_eq!(part.header("content-encoding").as_deref(), Some("br"));
+        assert!(part.bytes == kept.body[part.first..=part.last]);
+    }
+    for part in parts(None) {
+        assert_eq!(part.header("content-encoding"), None);
+        assert!(part.bytes == page.as_bytes()[part.first..=part.last]);
+    }
 }
 
 #[test]

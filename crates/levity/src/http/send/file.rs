@@ -170,14 +170,12 @@ impl<S: ResponseSink> Sender<'_, S> {
                 probe = may_probe;
             }
         }
-        // All of them were of the announced version.
-        self.sent_pages = false;
         Ok(())
     }
 
     /// Whether to probe the page cache. A probe that misses makes the kernel start a read that bypasses the device
     /// queue, so probes are made only while the device has room or when a miss is unlikely.
-    fn may_probe(&self, file: &FileBody) -> bool {
+    pub(super) fn may_probe(&self, file: &FileBody) -> bool {
         file.cached.warm.get() || self.sink.worker().disk.has_room(file.file.meta().device)
     }
 
@@ -401,7 +399,7 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// Runs `send` for at most [`HOLD_MAX`], because its chunk takes memory or may be evicted from the page cache.
     /// Returns the number of bytes sent by then.
-    async fn with_hold_limit(
+    pub(super) async fn with_hold_limit(
         &mut self,
         send: impl AsyncFnOnce(&mut Self) -> Result<(), SendError>,
     ) -> Result<usize, SendError> {

@@ -124,7 +124,9 @@ impl<S: ResponseSink> Sender<'_, S> {
                     .filter_stream(filters, &mut **stream, disk.trace)
                     .await?;
             }
-            Body::None | Body::Upgrade { .. } => unreachable!("it has no content to filter"),
+            Body::None | Body::Upgrade { .. } | Body::Multipart(_) => {
+                unreachable!("filters get whole content only")
+            }
         }
         // They have freed what they held.
         filters.list.value = None;
@@ -349,7 +351,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let cost_ns = input.len() as u64 * u64::from(ns_per_byte);
         let cost = JOB_TIME + Duration::from_nanos(cost_ns);
         let bytes_in = input.len();
-        *self.filtered_bytes.get_or_insert(0) += bytes_in as u64;
+        *self.content_bytes.get_or_insert(0) += bytes_in as u64;
         let job = FilterJob {
             filters: list,
             input,

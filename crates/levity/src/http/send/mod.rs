@@ -6,6 +6,7 @@
 mod file;
 mod filtered;
 mod from_thread;
+mod multipart;
 mod stream;
 
 use std::future::poll_fn;
@@ -29,7 +30,7 @@ use super::error::{error, from_io};
 use super::filter::FilterError;
 use super::request::Request;
 use super::request_body::ClientStream;
-use super::response::{Body, PartError, Response, StreamError, UpgradeError};
+use super::response::{Body, PartError, PartSource, Response, StreamError, UpgradeError};
 use crate::disk_client::DiskClient;
 use crate::entry::{Bytes, Content, PAGES_BYTES_MIN};
 use crate::worker::Worker;
@@ -154,7 +155,7 @@ pub struct Sent {
     pub status: u16,
     /// Bytes of the body that were sent, without framing.
     pub bytes: u64,
-    /// Bytes of the content that they were made of; the same number without filters.
+    /// Bytes of the content that they were made of; the same number without filters, and but for the headers of parts.
     pub content_bytes: u64,
     /// When the first byte was sent.
     pub first_byte: Option<Instant>,
@@ -297,9 +298,14 @@ fn report_unreadable(worker: &Worker, request: &Request, error: &io::Error) {
 
 fn source(body: &Body, trace: &Trace) -> Source {
     match body {
-        Body::Memory(..) | Body::File(_) | Body::Parts(_) if trace.disk_trips() > 0 => Source::Disk,
+        Body::Memory(..) | Body::File(_) | Body::Parts(_) | Body::Multipart(_)
+            if trace.disk_trips() > 0 =>
+        {
+            Source::Disk
+        }
         Body::Memory(..) => Source::Memory,
-        Body::File(_) | Body::Parts(_) => Source::Cached,
+        Body::Multipart(body) if matches!(body.source, PartSource::Memory(_)) => Source::Memory,
+        Body::File(_) | Body::Parts(_) | Body::Multipart(_) => Source::Cached,
         Body::Stream { .. } | Body::Upgrade { .. } => Source::Upstream,
         // An application's response may have no body.
         Body::None if trace.upstream().is_some_and(UpstreamTrace::is_answered) => Source::Upstream,
@@ -322,8 +328,8 @@ struct Sender<'s, S: ResponseSink> {
     header: Option<S::Header>,
     has_header: bool,
     body_bytes: u64,
-    /// Bytes that filters got; `None` without filters.
-    filtered_bytes: Option<u64>,
+    /// Bytes of the content that the body is made of, if it has others: after a filter, or with headers of parts.
+    content_bytes: Option<u64>,
     /// An orderly close of the connection suffices for the client to detect a truncated body (RFC 9112, 8). Not so if
     /// the close ends the body, if the connection continues, or after an upgrade.
     is_framed: bool,
@@ -357,7 +363,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             header: None,
             has_header: false,
             body_bytes: 0,
-            filtered_bytes: None,
+            content_bytes: None,
             first_byte: None,
             last_byte: None,
             pace: Pace::new(),
@@ -391,7 +397,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         Sent {
             status: self.response.status,
             bytes: self.body_bytes,
-            content_bytes: self.filtered_bytes.unwrap_or(self.body_bytes),
+            content_bytes: self.content_bytes.unwrap_or(self.body_bytes),
             first_byte: self.first_byte,
             ended: ended.unwrap_or_else(Instant::now),
             source,
@@ -483,8 +489,11 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await? {
                     Box::pin(self.send_file(&mut part, disk)).await?;
+                    // The next file has other pages: whatever it becomes, these were of the announced version.
+                    self.sent_pages = false;
                 }
             }
+            Body::Multipart(body) => Box::pin(self.send_multipart(body, disk)).await?,
             Body::Stream { stream, .. } => {
                 return self.send_stream(&mut **stream, disk.trace).await;
             }

@@ -1,6 +1,7 @@
 //! Clients that read slowly, read nothing, or disconnect.
 
 use levity_telemetry::access_log::End as Ended;
+use rustix::fs::{Advice, fadvise};
 
 use crate::rig::{Rig, message, settle};
 
@@ -53,6 +54,128 @@ fn a_large_file_arrives_whole() {
         }
     });
     rig.assert_idle();
+}
+
+/// The boundary of a response is random.
+fn without_boundary(response: &str) -> String {
+    let (_, rest) = response.split_once("boundary=").expect("several parts");
+    let (boundary, _) = rest.split_once("\r\n").expect("a line");
+    response.replace(boundary, "B")
+}
+
+#[test]
+fn parts_may_be_read_a_few_bytes_at_a_time() {
+    let medium = (0..2000).map(|number| format!("{number:04}"));
+    let medium: String = medium.collect();
+    let large = "0123456789".repeat(LARGE_BYTES / 10);
+    let rig = Rig::with_files("", &[("medium", &medium), ("large", &large)]);
+    rig.run(async {
+        for (path, content, ranges) in [
+            ("/medium", &medium, "4000-4003,0-9,100-3000"),
+            ("/large", &large, "0-9,100000-299000,299995-"),
+            ("/large", &large, "299995-,0-9,200-299,500-599,1000-1009"),
+        ] {
+            let range = format!("Range: bytes={ranges}\r\nConnection");
+            let request = get(path).replace("Connection", &range);
+            let whole = without_boundary(&rig.ask(&request).await);
+            let mut expected = String::new();
+            for range in ranges.split(',') {
+                let (first, last) = range.split_once('-').expect("a range");
+                let first: usize = first.parse().expect("a number");
+                let last = last.parse().unwrap_or(content.len() - 1);
+                expected += &format!(
+                    "\r\n--B\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes {first}-{last}/{}\r\n\r\n{}",
+                    content.len(),
+                    &content[first..=last]
+                );
+            }
+            expected += "\r\n--B--\r\n";
+            let (head, body) = whole.split_once("\r\n\r\n").expect("a header");
+            assert!(head.starts_with("HTTP/1.1 206 Partial Content\r\n"));
+            assert!(body == expected, "{body}");
+            for bytes_max in [1, 7, head.len() + 3, head.len() + 25, 997, 4096] {
+                let mut client = rig.client(bytes_max);
+                client.send(&request).await;
+                let response = without_boundary(&client.rest().await);
+                assert!(response == whole, "{bytes_max} bytes at a time");
+                client.close().await;
+            }
+        }
+    });
+    rig.assert_idle();
+}
+
+#[test]
+fn a_client_may_disconnect_within_parts() {
+    let rig = rig();
+    rig.run(async {
+        let range = "Range: bytes=0-9,200-299,1000-250000,-9\r\nConnection";
+        let request = get("/large").replace("Connection", range);
+        for taken in (1..250_000).step_by(6000) {
+            let mut client = rig.client(4096);
+            client.send(&request).await;
+            let mut unread = taken;
+            while unread > 0 {
+                unread -= client.read(unread.min(4096)).await.expect("bytes").len();
+            }
+            client.close().await;
+        }
+    });
+    rig.assert_idle();
+    assert_eq!(rig.worker.stats.ended(Ended::ClientAbort), 42);
+}
+
+/// The header of a part leaves before its content is read, and each byte of it waits for the client.
+#[test]
+fn a_client_that_stalls_before_a_part_holds_no_memory() {
+    let rig = rig();
+    // Otherwise no memory of the disk is needed at all.
+    let file = std::fs::File::open(rig.root.path().join("large")).expect("the file");
+    file.sync_all().expect("synced");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("evicted");
+    rig.run(async {
+        let range = "Range: bytes=0-9,100000-299999\r\nConnection";
+        let mut client = rig.client(16);
+        client
+            .send(get("/large").replace("Connection", range))
+            .await;
+        client.until("0123456789").await;
+        let mut header = String::new();
+        while !header.ends_with("Content-Range: bytes") {
+            header += &client.read(1).await.expect("a byte");
+            settle().await;
+            assert_eq!(rig.worker.disk.budget().in_use(), 0, "{header}");
+        }
+        assert_eq!(rig.worker.stats.reads_cached.get(), 0);
+        client.rest().await;
+        client.close().await;
+    });
+    rig.assert_idle();
+}
+
+/// An append leaves the version that was announced as it is, also between two parts.
+#[test]
+fn a_file_that_grows_between_parts() {
+    let rig = rig();
+    rig.run(async {
+        let range = "Range: bytes=0-99999,200000-200009\r\nConnection";
+        let mut client = rig.client(4096);
+        client
+            .send(get("/large").replace("Connection", range))
+            .await;
+        let mut response = client.until("0123456789").await;
+        let path = rig.root.path().join("large");
+        let mut file = std::fs::File::options()
+            .append(true)
+            .open(path)
+            .expect("the file");
+        std::io::Write::write_all(&mut file, b"more").expect("written");
+        response += &client.rest().await;
+        assert!(response.ends_with("--\r\n"), "{}", response.len());
+        client.close().await;
+    });
+    rig.assert_idle();
+    assert_eq!(rig.worker.stats.ended(Ended::Complete), 1);
 }
 
 /// The client reads each possible number of bytes and then closes the connection. All resources are released.
@@ -149,17 +272,20 @@ fn no_response_follows_an_incomplete_interim_one() {
 /// The new content is not sent. The response is shorter than its Content-Length.
 #[test]
 fn a_file_that_shrinks_is_cut_off() {
-    let rig = rig();
-    rig.run(async {
-        let mut client = rig.client(4096);
-        client.send(get("/large")).await;
-        let mut response = client.until("0123456789").await;
-        std::fs::write(rig.root.path().join("large"), "short").expect("a file");
-        response += &client.rest().await;
-        assert_eq!(message(&response, true), None);
-        assert!(!response.contains("short"));
-        client.close().await;
-    });
-    rig.assert_idle();
-    assert_eq!(rig.worker.stats.ended(Ended::Error), 1);
+    for range in ["", "Range: bytes=0-99999,100100-100109,200000-200009\r\n"] {
+        let rig = rig();
+        rig.run(async {
+            let mut client = rig.client(4096);
+            let request = get("/large").replace("Connection", &format!("{range}Connection"));
+            client.send(request).await;
+            let mut response = client.until("0123456789").await;
+            std::fs::write(rig.root.path().join("large"), "short").expect("a file");
+            response += &client.rest().await;
+            assert_eq!(message(&response, true), None);
+            assert!(!response.contains("short"));
+            client.close().await;
+        });
+        rig.assert_idle();
+        assert_eq!(rig.worker.stats.ended(Ended::Error), 1);
+    }
 }

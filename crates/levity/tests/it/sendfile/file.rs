@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{App, ask, ask_with, internal_files, launch, roots, upstream};
+use crate::support::multipart;
 use crate::support::scripted::Scripted;
 use crate::support::{Tree, assert_same, content, per_engine, wait_until};
 
@@ -53,6 +54,30 @@ per_engine! {
             let post = ask_with(&mut client, "POST", &lines, &more);
             post.assert_status(200);
             assert_same(&post.body, &bytes);
+        }
+    }
+
+    fn several_ranges(engine) {
+        let tree = Tree::new();
+        let bytes = tree.filled("large.bin", LARGE_BYTES);
+        let file = format!("X-Sendfile: {}/large.bin", tree.path().display());
+        for app in App::both() {
+            let server = app.launch(&roots("sendfile_roots", tree.path()), "").engine(engine).start();
+            let mut client = server.client();
+            let lines = [&file[..], "Content-Length: 0", "Content-Type: text/x-app", "X-A: 1"];
+            let etag = ask(&mut client, &lines).field("etag").to_owned();
+            for condition in [("If-Range", &etag[..]), ("If-Match", "*")] {
+                let range = ("Range", "bytes=0-9,1000000-1999999,-7");
+                let answer = ask_with(&mut client, "GET", &lines, &[range, condition]);
+                assert_eq!((answer.field("etag"), answer.field("x-a")), (&*etag, "1"));
+                let parts = multipart::parts(&answer);
+                let positions: Vec<_> = parts.iter().map(|part| (part.first, part.last)).collect();
+                assert_eq!(positions, [(0, 9), (1_000_000, 1_999_999), (LARGE_BYTES - 7, LARGE_BYTES - 1)]);
+                for part in parts {
+                    assert_eq!(part.header("content-type").as_deref(), Some("text/x-app"));
+                    assert_same(&part.bytes, &bytes[part.first..=part.last]);
+                }
+            }
         }
     }
 
@@ -409,4 +434,29 @@ fn a_root_whose_link_is_switched() {
         let answer = ask(&mut client, &[&temporary]);
         answer.status == 200 && answer.text() == "2"
     });
+}
+
+/// The response of the files gets the type that the application names, and each part of it has that type.
+#[test]
+fn several_ranges_by_way_of_an_internal_route() {
+    let tree = Tree::new();
+    let bytes = tree.filled("file", 10_000);
+    let app = App::http();
+    let server = app.launch("", &internal_files(&tree)).start();
+    let mut client = server.client();
+    let lines = [
+        "X-Accel-Redirect: /protected/file",
+        "Content-Type: text/x-app",
+        "Content-Encoding: x-app",
+    ];
+    let range = [("Range", "bytes=5000-5999,0-9")];
+    let answer = ask_with(&mut client, "GET", &lines, &range);
+    assert_eq!(answer.header("content-encoding"), None);
+    let parts = multipart::parts(&answer);
+    assert_eq!(parts.len(), 2);
+    for part in parts {
+        assert_eq!(part.header("content-type").as_deref(), Some("text/x-app"));
+        assert_eq!(part.header("content-encoding").as_deref(), Some("x-app"));
+        assert_same(&part.bytes, &bytes[part.first..=part.last]);
+    }
 }

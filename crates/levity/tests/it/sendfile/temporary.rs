@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{App, ask, ask_with, roots};
+use crate::support::multipart;
 use crate::support::{Client, Server, Tree, assert_same, content, head, per_engine, wait_until};
 
 const NAMES: [&str; 3] = [
@@ -241,4 +242,25 @@ fn two_requests_for_one_name() {
         assert!(answers.iter().any(|answer| answer.status == 200));
         gone(&path);
     }
+}
+
+/// The answer has as many bytes as the file, but not all of the file.
+#[test]
+fn not_removed_when_parts_were_sent() {
+    let tree = shared(&std::env::temp_dir());
+    let bytes = content(2, 500);
+    let path = tree.fresh("small", &bytes);
+    let app = App::http();
+    let server = start(&app, &tree, "temporary_removal = \"sent\"", "auto");
+    let line = format!("X-Sendfile-Temporary: {}", path.display());
+    let mut client = server.client();
+    let parts = [("Range", "bytes=0-99,190-289,380-499")];
+    let answer = ask_with(&mut client, "GET", &[&line], &parts);
+    assert_eq!(multipart::parts(&answer).len(), 3);
+    assert!(answer.body.len() > bytes.len());
+    // It would be removed before the answer to this.
+    assert_eq!(ask(&mut client, &["Content-Length: 0"]).status, 200);
+    assert_same(&fs::read(&path).expect("it is still there"), &bytes);
+    assert_same(&ask(&mut client, &[&line]).body, &bytes);
+    gone(&path);
 }

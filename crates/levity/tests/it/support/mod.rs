@@ -11,6 +11,7 @@ pub mod direct;
 mod engine;
 mod launch;
 mod metrics;
+pub mod multipart;
 pub mod scripted;
 mod server;
 mod socket;
