@@ -15,6 +15,7 @@ pub mod condition;
 pub mod date;
 pub mod decimal;
 pub mod dictionary;
+pub mod digest;
 pub mod encoding;
 pub mod fastcgi;
 pub mod forwarded;

@@ -9,6 +9,7 @@ use levity_wire::ajp13::Reader;
 use levity_wire::cgi;
 use levity_wire::coded_etag::{self, Deltas, Suffixes};
 use levity_wire::condition::Verdict;
+use levity_wire::digest::{self, Algorithm};
 use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::fastcgi::ResponseDecoder;
 use levity_wire::http1::{
@@ -23,7 +24,7 @@ mod properties;
 
 const OUTCOMES: &[&str] = &[
     "ok", "more", "200", "206", "304", "400", "412", "414", "416", "431", "501", "502", "505",
-    "zstd", "br", "gzip", "identity", "client", "hop", "peer",
+    "zstd", "br", "gzip", "identity", "client", "hop", "peer", "sha256", "sha512", "none",
 ];
 
 fn replay(target: &str, property: fn(&[u8]), outcome: fn(&[u8]) -> String) {
@@ -111,6 +112,14 @@ fn range() {
             Range::Unsatisfiable => 416,
         };
         status.to_string()
+    });
+}
+
+#[test]
+fn want_digest() {
+    replay("want_digest", properties::want_digest, |bytes| {
+        let wanted = digest::wanted(bytes.split(|&byte| byte == b'\n'));
+        wanted.map_or("none", Algorithm::key).replace('-', "")
     });
 }
 

@@ -15,7 +15,7 @@ use levity_wire::http1::{
     is_hop_by_hop, parse_request, parse_response, write,
 };
 use levity_wire::range::{self, PART_BYTES, Part, RANGES_MAX, Range};
-use levity_wire::{date, path};
+use levity_wire::{date, digest, path};
 
 mod ajp13;
 mod gateway;
@@ -613,6 +613,30 @@ pub fn encoding(bytes: &[u8]) {
     assert_eq!(Accepted::parse(elements.iter().copied()), accepted);
     assert_eq!(Accepted::parse([&elements.join(&b',')[..]]), accepted);
     assert!(accepted.choices(&[]).is_empty());
+}
+
+/// The algorithm is that of the member with the highest valid preference. It does not depend on lines, nor on members of
+/// other algorithms.
+pub fn want_digest(bytes: &[u8]) {
+    let wanted = digest::wanted(bytes.split(|&byte| byte == b'\n'));
+    let members = bytes.split(|byte| b",\n".contains(byte));
+    let named = |member: &&[u8]| member.trim_ascii().starts_with(b"sha-");
+    let members: Vec<&[u8]> = members.filter(named).collect();
+    assert_eq!(
+        digest::wanted([&members.join(&b',')[..]].into_iter()),
+        wanted
+    );
+    assert_eq!(digest::wanted(members.iter().copied()), wanted);
+    if let Some(algorithm) = wanted {
+        let key = algorithm.key().as_bytes();
+        assert!(
+            members
+                .iter()
+                .any(|member| member.trim_ascii().starts_with(key))
+        );
+        let none = [bytes, b",", key, b"=0"].concat();
+        assert_ne!(digest::wanted(none.split(|&byte| byte == b'\n')), wanted);
+    }
 }
 
 /// The first line is the size in decimal; the rest is the value.
