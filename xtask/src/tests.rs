@@ -19,6 +19,10 @@ const TOOLS: &[Tool] = &[
         package: "aria2",
     },
     Tool {
+        program: "openssl",
+        package: "openssl",
+    },
+    Tool {
         program: "zsync",
         package: "zsync",
     },

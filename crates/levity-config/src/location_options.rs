@@ -90,6 +90,11 @@ options! {
     /// `Referrer-Policy: strict-origin-when-cross-origin` and `X-Frame-Options: SAMEORIGIN`. Those that an upstream has sent
     /// stay.
     security_headers: bool = Section::boolean, Kind::Boolean, "false";
+    /// Whether responses with files have a digest of the file if the client wants one (`Want-Repr-Digest`,
+    /// `Want-Content-Digest`: `sha-256` and `sha-512`, RFC 9530). The digest of a file that is not in memory is made
+    /// after the first such request, and kept as long as the file does not change.
+    /// [How](tasks.md#digests-of-files) it works with compression and ranges.
+    digest: bool = Section::boolean, Kind::Boolean, "false";
     /// Symbolic links that are followed: only those that stay beneath the root, or all.
     symlinks: Symlinks = Section::word, Kind::Word(Symlinks::VARIANTS), "beneath";
     /// Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client

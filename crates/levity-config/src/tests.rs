@@ -242,6 +242,7 @@ half_closed_timeout = \"0s\"
 connections = 5000
 body_memory = \"1GiB\"
 compression_memory = \"1MiB\"
+digest_bytes = \"0B\"
 [[listen]]
 address = \"8080\"
 proxy_protocol = true
@@ -255,6 +256,7 @@ index = []
 symlinks = \"follow\"
 server_timing = true
 compress_dictionaries = true
+digest = true
 [[site.route]]
 path = \"/static/*\"
 root = \"/srv/static\"
@@ -270,6 +272,7 @@ compress_codings = [\"br:5\"]
 compress_types = [\"text/*\"]
 compress_min_bytes = 0
 compress_dictionaries = false
+digest = false
 substitute = { \"b\" = \"\", \"A\" = \"1\" }
 substitute_types = [\"text/CSS\", \"text/*\"]
 headers = { set = { \"X-B\" = \"1\", \"X-A\" = \"2\" }, remove = [\"ETag\"] }
@@ -324,6 +327,7 @@ root = \"/srv/b\"
     assert_eq!(config.limits.connections, Some(5000));
     assert_eq!(config.limits.body_memory, 1 << 30);
     assert_eq!(config.limits.compression_memory, 1 << 20);
+    assert_eq!(config.limits.digest_bytes, 0);
     let first = Listen {
         proxy_protocol: true,
         ..listen_at("[::]:8080")
@@ -334,7 +338,12 @@ root = \"/srv/b\"
     };
     assert_eq!(first.hosts, ["example.org", "*.example.org"]);
     let options = &first.location.options;
-    assert!(options.listing && options.index.is_empty() && options.symlinks == Symlinks::Follow);
+    assert!(
+        options.digest
+            && options.listing
+            && options.index.is_empty()
+            && options.symlinks == Symlinks::Follow
+    );
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let expected = Location {
         root: Some("/srv/static".into()),

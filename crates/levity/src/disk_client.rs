@@ -133,6 +133,11 @@ impl<'a> DiskClient<'a> {
         self.chunk_bytes = files.chunk_bytes;
     }
 
+    /// The number of the connection.
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+
     /// The configuration of the request: as of its start, regardless of reloads.
     pub fn service(&self) -> &'a Arc<Service> {
         self.service
@@ -393,6 +398,38 @@ pub fn remove(worker: &Worker, root: Arc<Root>, path: CString, file: Arc<OpenFil
 pub fn log_not_removed(path: &str, error: &io::Error) {
     if error.kind() != io::ErrorKind::NotFound {
         diagnostics::log(format_args!("cannot remove {path}: {error}"));
+    }
+}
+
+/// Reads up to `len` bytes of a file for work that may wait: idle, and without a buffer of the disk. `None` at the end
+/// of the file, and if it is not of the version of `meta` any more.
+///
+/// # Errors
+/// Those of the read.
+pub async fn read_version(
+    worker: &Worker,
+    file: &Arc<OpenFile>,
+    meta: &Meta,
+    offset: u64,
+    len: usize,
+) -> io::Result<Option<Vec<u8>>> {
+    let left = usize::try_from(meta.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let read = Op::Read {
+        file: file.clone(),
+        offset,
+        len: left.min(len),
+    };
+    let options = ReadOptions {
+        // Another engine may leave the bytes in the page cache.
+        engine: worker.service().memory_engine,
+        ..ReadOptions::default()
+    };
+    match submit_when_free(&worker.disk, read, Class::Later, options).await? {
+        Done::Read(ready, now) if !ready.is_empty() && now.same_version(meta) => {
+            let bytes = ready.into_bytes(worker.disk.budget())?;
+            Ok(Some(bytes.to_vec()))
+        }
+        _ => Ok(None),
     }
 }
 

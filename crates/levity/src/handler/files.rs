@@ -92,7 +92,11 @@ impl<'a> Handling<'a> {
                 self.in_kept_form(request, (files, path), variants, (cached, ready))
                     .await
             }
-            None => respond::file::file(request, cached, ready),
+            None => {
+                let mut response = respond::file::file(request, cached, ready);
+                self.add_wanted_digests(request, files, &mut response).await;
+                response
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Handlers: they make the responses of a location. A location lists its handlers in order; each one
 //! responds, passes the request to the next, or reroutes it.
 
+mod digests;
 mod error_page;
 mod files;
 mod proxy;

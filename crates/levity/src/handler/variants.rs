@@ -47,6 +47,7 @@ impl Handling<'_> {
             Some((variant, ready)) => respond::file::file(request, variant, ready),
             None => respond::file::file(request, cached.clone(), ready),
         };
+        self.add_wanted_digests(request, files, &mut response).await;
         if let Some(dictionaries) = dictionaries {
             self.announce(
                 request,

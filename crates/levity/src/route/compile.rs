@@ -16,12 +16,13 @@ use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
 use super::location::{
-    Candidate, ErrorPages, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo,
-    SpoolFolder, TargetOf,
+    Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files, Handler, Location, Proxy,
+    RedirectTo, SpoolFolder, TargetOf,
 };
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
 use crate::compute::memory::Budget;
+use crate::digest_store::store::DigestStore;
 use crate::filter::cache_control::CacheControl;
 use crate::filter::compress::Compress;
 use crate::filter::cors::CorsHeaders;
@@ -101,6 +102,22 @@ pub(super) fn preloads(
     old.or_else(|| is_needed.then(|| Arc::new(PreloadStore::new(files_max))))
 }
 
+/// The store of digests, if a location needs it. That of `old` is kept with its content.
+pub(super) fn digests(config: &Config, old: Option<&Service>) -> Option<Arc<DigestStore>> {
+    let mut locations = config.sites.iter().flat_map(levity_config::Site::locations);
+    let is_needed = locations.any(|location| location.options.digest);
+    let old = old.and_then(|old| old.digests.clone());
+    old.or_else(|| is_needed.then(Arc::default))
+}
+
+/// Stores whose content stays at a reload.
+pub(super) struct Stores<'a> {
+    /// Content that applications have preloaded.
+    pub preloads: Option<&'a Arc<PreloadStore>>,
+    /// Digests of files.
+    pub digests: Option<&'a Arc<DigestStore>>,
+}
+
 pub(super) fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
     http1::Limits {
         line_bytes_max: limits.request_line_bytes,
@@ -115,7 +132,7 @@ struct Resources<'a> {
     compute: &'a Arc<Compute>,
     variants: Option<&'a Arc<VariantStore>>,
     upstreams: &'a [Arc<Upstream>],
-    preloads: Option<&'a Arc<PreloadStore>>,
+    stores: &'a Stores<'a>,
     body_bytes: usize,
     disk: &'a Disk,
     whole: &'a levity_config::Disk,
@@ -182,7 +199,7 @@ impl Resources<'_> {
 
     fn preloads(&self, upstream: &Upstream) -> Option<Arc<PreloadStore>> {
         let may_fill = !upstream.settings.temporary_roots.is_empty();
-        self.preloads.filter(|_| may_fill).cloned()
+        self.stores.preloads.filter(|_| may_fill).cloned()
     }
 
     fn read_options(&self, reading: &LocationDisk) -> io::Result<ReadOptions> {
@@ -199,7 +216,7 @@ impl Resources<'_> {
 pub(super) fn sites(
     config: &Config,
     upstreams: &[Arc<Upstream>],
-    preloads: Option<&Arc<PreloadStore>>,
+    stores: &Stores<'_>,
     parts: &ServiceParts,
 ) -> io::Result<(Vec<Site>, Vec<Arc<LiveRoot>>)> {
     let mut resources = Resources {
@@ -207,7 +224,7 @@ pub(super) fn sites(
         compute: &parts.compute,
         variants: parts.variants.as_ref(),
         upstreams,
-        preloads,
+        stores,
         body_bytes: config.limits.body_bytes,
         whole: &config.disk,
         request_id: config.server.request_id.clone(),
@@ -344,6 +361,19 @@ fn variants(
         store: resources.variants?.clone(),
         compress: compress?.clone(),
         with_dictionary: with_dictionary(&of.options),
+    })
+}
+
+/// The digests of the location's files, if responses have them.
+fn file_digests(
+    options: &LocationOptions,
+    compress: Option<&Arc<Compress>>,
+    resources: &Resources<'_>,
+) -> Option<FileDigests> {
+    let store = resources.stores.digests.filter(|_| options.digest)?;
+    Some(FileDigests {
+        store: store.clone(),
+        compress: compress.cloned(),
     })
 }
 
@@ -568,6 +598,7 @@ fn files(
         read_options: resources.read_options(&reading)?,
         chunk_bytes: reading.chunk_bytes,
         variants: variants(of, compress, resources),
+        digests: file_digests(options, compress, resources),
     }))
 }
 

@@ -11,6 +11,7 @@ use levity_disk::{ReadOptions, Spool};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 
+use crate::digest_store::store::DigestStore;
 use crate::filter::compress::Compress;
 use crate::http::filter::Filter;
 use crate::root::{LiveRoot, SendfileRoot};
@@ -240,6 +241,16 @@ pub struct Files {
     pub chunk_bytes: Option<usize>,
     /// The store of compressed forms of its files, if they are kept.
     pub variants: Option<FileVariants>,
+    /// The digests of its files, if responses have them.
+    pub digests: Option<FileDigests>,
+}
+
+/// How responses with files get digests.
+pub struct FileDigests {
+    /// The store.
+    pub store: Arc<DigestStore>,
+    /// The compression of the location. What it compresses has no digest.
+    pub compress: Option<Arc<Compress>>,
 }
 
 /// How compressed forms of the files of a location are kept.

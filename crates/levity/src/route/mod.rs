@@ -16,15 +16,17 @@ use levity_telemetry::diagnostics;
 use levity_wire::{Reject, http1, path};
 
 use crate::compute::Compute;
+use crate::digest_store::store::DigestStore;
 use crate::http::request::Request;
 use crate::root::LiveRoot;
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
 use crate::variant_store::store::VariantStore;
 
+use self::compile::Stores;
 pub use self::location::{
-    Candidate, ErrorPages, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo,
-    SpoolFolder, TargetOf, is_hidden,
+    Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files, Handler, Location, Proxy,
+    RedirectTo, SpoolFolder, TargetOf, is_hidden,
 };
 pub use self::matching::RouteInput;
 
@@ -67,6 +69,8 @@ pub struct Service {
     live_roots: Vec<Arc<LiveRoot>>,
     /// Content that applications have preloaded.
     preloads: Option<Arc<PreloadStore>>,
+    /// Digests of files.
+    digests: Option<Arc<DigestStore>>,
     sites: Vec<Site>,
     by_host: HashMap<String, usize>,
     /// Suffixes of host names with their leading dot.
@@ -88,7 +92,12 @@ impl Service {
         let old_upstreams = old.map_or(&[][..], |old| &old.upstreams);
         let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
         let preloads = compile::preloads(&config, parts.kept_files_max, old);
-        let (sites, live_roots) = compile::sites(&config, &upstreams, preloads.as_ref(), parts)?;
+        let digests = compile::digests(&config, old);
+        let stores = Stores {
+            preloads: preloads.as_ref(),
+            digests: digests.as_ref(),
+        };
+        let (sites, live_roots) = compile::sites(&config, &upstreams, &stores, parts)?;
         let times_each_step = config.log.logs_steps()
             || (sites.iter().flat_map(Site::locations)).any(|location| location.server_timing);
         let mut service = Self {
@@ -98,6 +107,7 @@ impl Service {
             upstreams,
             live_roots,
             preloads,
+            digests,
             sites,
             by_host: HashMap::new(),
             by_suffix: Vec::new(),

@@ -19,6 +19,7 @@ use super::name::{Kind, Name, Resource, Stored};
 use super::storage::Storage;
 use super::store::{MAKING_MAX, PAUSE, STORE_SHARE, VariantStore, lock};
 use crate::compute::DroppedInPool;
+use crate::disk_client::read_version;
 use crate::entry::{Content, Entry};
 use crate::filter::compress::{Encoder, Settings};
 use crate::worker::Worker;
@@ -403,7 +404,7 @@ impl Task<'_> {
         meta: &Meta,
         offset: u64,
     ) -> Result<Vec<u8>, Failure> {
-        let read = self.storage.read(file, meta, offset, READ_BYTES).await?;
+        let read = read_version(self.storage.worker, file, meta, offset, READ_BYTES).await?;
         read.ok_or(Failure::GivenUp)
     }
 

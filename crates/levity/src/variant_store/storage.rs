@@ -6,8 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use levity_disk::{
-    Change, Class, Done, EngineId, Lookup, Meta, NewFile, Op, Open, OpenFile, ReadOptions, Root,
-    Variants,
+    Change, Class, Done, Lookup, NewFile, Op, Open, OpenFile, ReadOptions, Root, Variants,
 };
 
 use super::name::Stored;
@@ -117,45 +116,11 @@ impl Storage<'_> {
         }
     }
 
-    /// Up to `len` bytes of any file; `None` at its end, and if it is not of the version of `meta` any more.
-    pub async fn read(
-        &self,
-        file: &Arc<OpenFile>,
-        meta: &Meta,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<Option<Vec<u8>>> {
-        let left = usize::try_from(meta.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let read = Op::Read {
-            file: file.clone(),
-            offset,
-            len: left.min(len),
-        };
-        // Another engine may leave the bytes in the page cache.
-        let engine = self.worker.service().memory_engine;
-        match self.operate_in(engine, read).await? {
-            Done::Read(ready, now) if !ready.is_empty() && now.same_version(meta) => {
-                let bytes = ready.into_bytes(self.worker.disk.budget())?;
-                // Idle work may wait for long: it must not hold a buffer of the disk.
-                Ok(Some(bytes.to_vec()))
-            }
-            _ => Ok(None),
-        }
-    }
-
     async fn change(&self, change: Change) -> io::Result<Done> {
         self.operate(Op::Change(change)).await
     }
 
     async fn operate(&self, op: Op) -> io::Result<Done> {
-        self.operate_in(None, op).await
-    }
-
-    async fn operate_in(&self, engine: Option<EngineId>, op: Op) -> io::Result<Done> {
-        let options = ReadOptions {
-            engine,
-            ..ReadOptions::default()
-        };
-        submit_when_free(&self.worker.disk, op, Class::Later, options).await
+        submit_when_free(&self.worker.disk, op, Class::Later, ReadOptions::default()).await
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::names::odd_files;
-use crate::support::{Launch, Server, Tree, assert_same, per_engine};
+use crate::support::{Launch, Server, Tree, assert_same, per_engine, wait_until};
 
 /// How long a program may run that has little to do.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -149,6 +149,32 @@ fn curl_asks_whether_a_file_has_changed() {
     ];
     assert_eq!(curl(&arguments, to.path()), b"content200");
     assert_eq!(curl(&arguments, to.path()), b"304");
+}
+
+/// The recipe of docs/tasks.md.
+#[test]
+fn curl_checks_a_download() {
+    let (tree, to) = (Tree::new(), Tree::new());
+    let bytes = tree.filled("image.iso", 3_000_000);
+    let server = Launch::site(tree.path(), "", "digest = true").start();
+    let url = url(&server, "/image.iso");
+    let want = ["--header", "Want-Repr-Digest: sha-256=1"];
+    let name = "Repr-Digest: sha-256=:";
+    let mut said = String::new();
+    wait_until("the digest is known", || {
+        let head = curl(&[&want[..], &["--head", &url]].concat(), to.path());
+        said = String::from_utf8(head).expect("a head in UTF-8");
+        said.contains(name)
+    });
+    curl(&["--output", "image.iso", &url], to.path());
+    assert_same(&fs::read(to.at("image.iso")).expect("read"), &bytes);
+    let sum = "openssl dgst -sha256 -binary image.iso | base64";
+    let sum = run(TIME_MAX, "sh", &["-c", sum], to.path()).stdout;
+    let sum = String::from_utf8(sum).expect("text");
+    assert!(
+        said.contains(&format!("{name}{}:\r\n", sum.trim_end())),
+        "{said}"
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod compress;
 mod conditional;
 mod config;
 mod dictionaries;
+mod digests;
 mod docs;
 mod engines;
 mod error_pages;
