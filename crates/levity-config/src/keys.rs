@@ -34,7 +34,8 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// a new version always has a new tag, even with the size and the modification time of the old one
         /// (reproducible builds, `rsync -t`). `"mtime-size"` uses modification time and size only, so that
         /// several servers behind one balancer, each with a copy of the files, send the same tag. Use it only if
-        /// no file is replaced by another one of the same size and modification time.
+        /// no file is replaced by another one of the same size and modification time. `"content"` uses a hash of the content,
+        /// once that is known, and before as `"file"` does. [How](tasks.md#static-assets) and when it is made.
         key("etag", Kind::Word(Etag::VARIANTS), Some("file"));
         /// Header with the id of a request, such as `"X-Request-Id"`: taken from trusted proxies, made for all other
         /// requests, and sent to upstreams. Without this key ids are only made, for the JSON log and for error pages.

@@ -66,8 +66,8 @@ limits! {
     /// Decoders of responses whose text is replaced (`substitute`) may keep as much again, 16 MiB each at most; responses
     /// beyond it fail. A reload applies at once.
     compression_memory: usize = count(Size, "64MiB", "0B".."1TiB"),
-    /// Size of a file up to which its digest is made where `digest` is on; larger files have none. A client can make the
-    /// server read each file once, two at a time.
+    /// Size of a file up to which its digest is made, for `digest` and for `etag = "content"`; larger files have none. A
+    /// client can make the server read each file once, two at a time.
     digest_bytes: usize = count(Size, "4GiB", "0B".."1TiB"),
     /// Open client connections of the process. `"auto"` is what `RLIMIT_NOFILE` leaves after the files that the
     /// server itself keeps open.

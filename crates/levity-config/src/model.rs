@@ -67,6 +67,9 @@ pub enum Etag {
     /// Modification time and size: copies on several machines have the same tag, and so do two versions of equal
     /// time and size.
     MtimeSize,
+    /// A hash of the content (SHA-256), once it is known: copies on several machines have the same tag, whatever their
+    /// times. Before, and for files larger than `limits.digest_bytes`, as with `file`.
+    Content,
 }
 
 /// `[admin]`: where `/metrics` and `/status` are served.

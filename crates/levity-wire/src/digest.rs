@@ -1,6 +1,6 @@
 //! Digests of content: Repr-Digest, Content-Digest, and the headers that request them (RFC 9530).
 
-use base64::prelude::{BASE64_STANDARD, Engine};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
 
 /// A hash algorithm that RFC 9530 calls secure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +71,11 @@ pub fn value(algorithm: Algorithm, digest: &[u8]) -> String {
     format!("{}=:{}:", algorithm.key(), BASE64_STANDARD.encode(digest))
 }
 
+/// A strong ETag for content with this digest.
+pub fn etag(digest: &[u8]) -> String {
+    format!("\"{}\"", BASE64_URL_SAFE_NO_PAD.encode(digest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::Algorithm::{Sha256, Sha512};
@@ -139,5 +144,6 @@ mod tests {
             "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:"
         );
         assert!(value(Sha512, &[0; 64]).starts_with("sha-512=:AAAA"));
+        assert_eq!(etag(&[0xfb, 0xff]), "\"-_8\"");
     }
 }

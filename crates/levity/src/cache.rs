@@ -10,7 +10,7 @@
 //! Missing names are cached separately, in little memory, so that requests for names that do not exist cannot
 //! evict existing files.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,7 @@ use levity_wire::encoding::Coding;
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync, unsync};
 
 use crate::entry::{Bytes, Content, Entry};
+use crate::http::fields::Fields;
 
 /// The size of a worker's own cache in bytes. Bodies are shared with the common cache, so most of it is no
 /// extra memory.
@@ -169,6 +170,8 @@ pub struct EntryRef {
     pub warm: Cell<bool>,
     /// Requests for the body, below [`BODY_HITS_MIN`].
     body_hits: Cell<u8>,
+    /// The ETag of the content, with header lines that have it in place of that of the entry.
+    content_etag: OnceCell<(String, Fields)>,
 }
 
 impl EntryRef {
@@ -177,7 +180,33 @@ impl EntryRef {
             entry,
             warm: Cell::new(false),
             body_hits: Cell::new(0),
+            content_etag: OnceCell::new(),
         })
+    }
+
+    /// The ETag of responses: that of the content if it is known, otherwise that of the entry.
+    pub fn etag(&self) -> &str {
+        let known = self.content_etag.get();
+        known.map_or(&self.entry.etag, |(etag, _)| etag)
+    }
+
+    /// The header lines of the entry, with [`etag`](EntryRef::etag).
+    pub fn fields(&self) -> &Fields {
+        let known = self.content_etag.get();
+        known.map_or(&self.entry.fields, |(_, fields)| fields)
+    }
+
+    /// Whether the ETag of the content is known.
+    pub fn has_content_etag(&self) -> bool {
+        self.content_etag.get().is_some()
+    }
+
+    /// Makes `etag` the ETag of responses.
+    pub fn set_content_etag(&self, etag: String) {
+        let mut fields = self.entry.fields.clone();
+        fields.set("ETag", etag.as_bytes());
+        // The first one is kept: another task found the same.
+        let _ = self.content_etag.set((etag, fields));
     }
 }
 

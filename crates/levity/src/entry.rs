@@ -206,7 +206,7 @@ pub fn entry(form: Form<'_>, meta: Meta, settled: bool, content: Content) -> Ent
     }
 }
 
-/// The ETag: modification time and size in hexadecimal, and by default a hash of what else distinguishes
+/// The ETag: modification time and size in hexadecimal, and unless configured otherwise a hash of what else distinguishes
 /// versions: the inode, which changes when a new file replaces the old one; the change time, which programs
 /// cannot set; and the device, because images of file systems repeat inodes and times. It is hashed so that
 /// the tag does not disclose inode numbers.
@@ -220,7 +220,7 @@ fn etag(meta: &Meta, form: Form<'_>, strong: bool) -> String {
     let meta = original.map_or(meta, |original| &original.entry.meta);
     let time = i128::from(meta.mtime_s) * 1_000_000_000 + i128::from(meta.mtime_ns);
     let mut etag = format!("{weak}\"{time:x}-{:x}", meta.size);
-    if form.etag == Etag::File {
+    if form.etag != Etag::MtimeSize {
         let _ = write!(etag, "-{:x}", version_hash(meta));
     }
     if let Some(coding) = form.coding {

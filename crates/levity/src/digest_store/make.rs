@@ -75,8 +75,7 @@ impl Hasher {
 }
 
 impl DigestStore {
-    /// The value of Repr-Digest for the content of `entry`. If the digest is unknown, it is made: at once for content in
-    /// memory, for the connection `stream`; otherwise it is begun, and this response does without.
+    /// The value of Repr-Digest for the content of `entry`; `None` if the digest is unknown.
     pub async fn value(
         self: &Arc<Self>,
         worker: &Rc<Worker>,
@@ -84,25 +83,47 @@ impl DigestStore {
         algorithm: Algorithm,
         stream: u64,
     ) -> Option<String> {
+        let digest = self.digest(worker, entry, algorithm, stream).await?;
+        Some(digest::value(algorithm, digest.as_ref()))
+    }
+
+    /// The ETag for the content of `entry`; `None` if the digest is unknown.
+    pub async fn etag(
+        self: &Arc<Self>,
+        worker: &Rc<Worker>,
+        entry: &Arc<Entry>,
+        stream: u64,
+    ) -> Option<String> {
+        let digest = self
+            .digest(worker, entry, Algorithm::Sha256, stream)
+            .await?;
+        Some(digest::etag(digest.as_ref()))
+    }
+
+    /// The digest of the content of `entry`. If it is unknown, it is made: at once for content in memory, for the
+    /// connection `stream`; otherwise it is begun.
+    async fn digest(
+        self: &Arc<Self>,
+        worker: &Rc<Worker>,
+        entry: &Arc<Entry>,
+        algorithm: Algorithm,
+        stream: u64,
+    ) -> Option<Digest> {
         let bytes_max = worker.service().config.limits.digest_bytes;
         // A file that was modified a moment ago may have other content with the same metadata.
         if !entry.strong || entry.meta.size > bytes_max as u64 {
             return None;
         }
         let key = Key::new(&entry.meta, algorithm);
-        let digest = match self.kept.get(&key) {
-            Some(digest) => digest,
-            None => {
-                let digest = hash_memory(&worker.compute, entry, algorithm, stream).await;
-                if digest.is_none() {
-                    self.begin(worker, entry, key);
-                }
-                let digest = digest?;
-                self.kept.insert(key, digest);
-                digest
-            }
-        };
-        Some(digest::value(algorithm, digest.as_ref()))
+        if let Some(digest) = self.kept.get(&key) {
+            return Some(digest);
+        }
+        let digest = hash_memory(&worker.compute, entry, algorithm, stream).await;
+        match digest {
+            Some(digest) => self.kept.insert(key, digest),
+            None => self.begin(worker, entry, key),
+        }
+        digest
     }
 
     /// Begins to make the digest of a file, unless that is being done, or enough others are.

@@ -1,24 +1,54 @@
-//! Adds the digests that a client wants (RFC 9530) to responses with files.
+//! Digests in responses with files: those that a client wants (RFC 9530), and ETags of the content.
 
 use levity_wire::digest;
 use levity_wire::http1::Method;
 
 use super::Handling;
+use super::variants::WithBytes;
+use crate::cache::EntryRef;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::route::{FileDigests, Files};
+use crate::respond;
+use crate::route::{FileDigests, FileVariants, Files};
 
 impl Handling<'_> {
-    /// Runs [`Handling::add_digests`] where digests are on.
-    pub(super) async fn add_wanted_digests(
+    /// Whether `cached` may get the ETag of its content.
+    pub(super) fn lacks_content_etag(&self, cached: &EntryRef) -> bool {
+        self.service.content_etags().is_some() && !cached.has_content_etag()
+    }
+
+    /// The response of a file, at a path in `files`, where digests may be needed.
+    pub(super) async fn with_digests(
         &mut self,
         request: &Request,
-        files: &Files,
-        response: &mut Response,
-    ) {
+        (files, path): (&Files, &[u8]),
+        variants: Option<&FileVariants>,
+        (cached, ready): WithBytes,
+    ) -> Response {
+        self.find_content_etag(&cached).await;
+        if let Some(variants) = variants {
+            let file = (cached, ready);
+            return self
+                .in_kept_form(request, (files, path), variants, file)
+                .await;
+        }
+        let mut response = respond::file::file(request, cached, ready);
         if let Some(digests) = &files.digests {
-            // Boxed: most locations have none.
-            Box::pin(self.add_digests(request, digests, response)).await;
+            self.add_digests(request, digests, &mut response).await;
+        }
+        response
+    }
+
+    /// Gives `cached` the ETag of its content, where that is configured, and if the digest is known or can be made without
+    /// a disk. Otherwise the digest is begun.
+    pub(super) async fn find_content_etag(&self, cached: &EntryRef) {
+        if let Some(store) = self.service.content_etags()
+            && !cached.has_content_etag()
+        {
+            let etag = store.etag(self.worker, &cached.entry, self.disk.connection());
+            if let Some(etag) = etag.await {
+                cached.set_content_etag(etag);
+            }
         }
     }
 
@@ -26,7 +56,7 @@ impl Handling<'_> {
     /// digest is known or can be made without a disk.
     ///
     /// Not where the content will be compressed on its way: its bytes are not known before they are sent.
-    async fn add_digests(
+    pub(super) async fn add_digests(
         &mut self,
         request: &Request,
         digests: &FileDigests,

@@ -87,16 +87,18 @@ impl<'a> Handling<'a> {
         (cached, ready): (Rc<EntryRef>, Option<(u64, Ready)>),
     ) -> Response {
         // The cache trusts a variant on a file system that may block, even after its read has failed.
-        match files.variants.as_ref().filter(|_| !self.is_replacing) {
+        let variants = files.variants.as_ref().filter(|_| !self.is_replacing);
+        if files.digests.is_some() || self.lacks_content_etag(&cached) {
+            // Boxed: few configurations have digests.
+            let file = (cached, ready);
+            return Box::pin(self.with_digests(request, (files, path), variants, file)).await;
+        }
+        match variants {
             Some(variants) => {
                 self.in_kept_form(request, (files, path), variants, (cached, ready))
                     .await
             }
-            None => {
-                let mut response = respond::file::file(request, cached, ready);
-                self.add_wanted_digests(request, files, &mut response).await;
-                response
-            }
+            None => respond::file::file(request, cached, ready),
         }
     }
 

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use levity_disk::Ready;
-use levity_wire::condition;
 use levity_wire::dictionary::{self, Digest};
 use levity_wire::encoding::{Accepted, Coding};
 use levity_wire::http1::Method;
@@ -22,7 +21,7 @@ use crate::variant_store::{DICTIONARY_BYTES_MAX, Name, Resource, Wanted};
 const VARY: &[u8] = b"Accept-Encoding, Available-Dictionary";
 
 /// A file with the bytes of it that were read already, and their offset.
-type WithBytes = (Rc<EntryRef>, Option<(u64, Ready)>);
+pub(super) type WithBytes = (Rc<EntryRef>, Option<(u64, Ready)>);
 
 /// How a response can use dictionaries.
 struct Dictionaries {
@@ -47,7 +46,10 @@ impl Handling<'_> {
             Some((variant, ready)) => respond::file::file(request, variant, ready),
             None => respond::file::file(request, cached.clone(), ready),
         };
-        self.add_wanted_digests(request, files, &mut response).await;
+        if let Some(digests) = &files.digests {
+            // Boxed, as other rare parts.
+            Box::pin(self.add_digests(request, digests, &mut response)).await;
+        }
         if let Some(dictionaries) = dictionaries {
             self.announce(
                 request,
@@ -74,7 +76,7 @@ impl Handling<'_> {
         let names_original = request.header("if-match").is_some();
         if !variants.compress.applies_to_file(original)
             || names_original
-            || respond::file::is_current(request, original)
+            || respond::file::is_current(request, cached)
         {
             return None;
         }
@@ -88,8 +90,7 @@ impl Handling<'_> {
             None => None,
         };
         // What the client has goes before what it could get.
-        let is_current =
-            |(variant, _): &WithBytes| respond::file::is_current(request, &variant.entry);
+        let is_current = |(variant, _): &WithBytes| respond::file::is_current(request, variant);
         if variant.as_ref().is_some_and(is_current) {
             return variant;
         }
@@ -136,9 +137,16 @@ impl Handling<'_> {
         original: Original<'_>,
         name: Name,
     ) -> Option<WithBytes> {
-        let store = &variants.store;
-        let found = store.find(self.worker, original, name, &mut self.disk);
-        match Box::pin(found).await {
+        let found = Box::pin(async {
+            let store = &variants.store;
+            let found = store.find(self.worker, original, name, &mut self.disk);
+            let found = found.await;
+            if let Some(Found::File(variant, _)) = &found {
+                self.find_content_etag(variant).await;
+            }
+            found
+        });
+        match found.await {
             Some(Found::File(variant, ready)) => {
                 is_wanted(request, &variant).then_some((variant, ready))
             }
@@ -219,8 +227,5 @@ fn available(request: &Request, offered: &[Coding]) -> Option<(Digest, Coding)> 
 /// Whether a range is meant to be one of `variant`: only if the client names it. Without If-Range it may be the
 /// continuation of the file itself.
 fn is_wanted(request: &Request, variant: &EntryRef) -> bool {
-    request.header("range").is_none()
-        || request.header("if-range").is_some_and(|value| {
-            condition::if_range(value, &respond::file::range_validators(&variant.entry))
-        })
+    request.header("range").is_none() || respond::file::names_version(request, variant)
 }

@@ -292,7 +292,7 @@ impl Response {
     /// Moves the headers of `base` to `fields`, so that they can be changed.
     pub fn merge_base(&mut self) {
         if let Some(base) = self.base.take() {
-            let mut merged = base.entry.fields.clone();
+            let mut merged = base.fields().clone();
             merged.extend(&self.fields);
             self.fields = merged;
         }

@@ -20,39 +20,75 @@ use crate::http::response::{Body, FileBody, Multipart, PartSource, Response};
 /// offset.
 pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
     let entry = &cached.entry;
-    match verdict(request, entry) {
-        Verdict::Proceed => {}
+    let mut response = match verdict(request, &cached) {
         Verdict::Failed => return without_content(412, entry),
         Verdict::NotModified => {
             let mut response = Response::new(304);
             response
                 .fields
-                .extend_except(&entry.fields, CONTENT_HEADERS);
-            return response;
-        }
-    }
-    match requested_range(request, entry) {
-        Range::Whole => whole(cached, ready),
-        Range::Several(parts) => several(cached, ready, parts),
-        Range::Part(Part { first, last }) => part(cached, ready, first, last),
-        Range::Unsatisfiable => {
-            let mut response = without_content(416, entry);
-            let range = format!("bytes */{}", entry.meta.size);
-            response.fields.add("Content-Range", range.as_bytes());
+                .extend_except(cached.fields(), CONTENT_HEADERS);
             response
         }
+        Verdict::Proceed => match requested_range(request, &cached) {
+            Range::Whole => whole(cached.clone(), ready),
+            Range::Part(Part { first, last }) => part(cached.clone(), ready, first, last),
+            Range::Several(parts) => several(cached.clone(), ready, parts),
+            Range::Unsatisfiable => {
+                let mut response = without_content(416, entry);
+                let range = format!("bytes */{}", entry.meta.size);
+                response.fields.add("Content-Range", range.as_bytes());
+                return response;
+            }
+        },
+    };
+    if cached.has_content_etag() {
+        use_etag_of_client(request, &cached, &mut response);
+    }
+    response
+}
+
+/// Gives `response` the ETag that the client knows, of the two that the file has.
+fn use_etag_of_client(request: &Request, cached: &EntryRef, response: &mut Response) {
+    if response.status == 304 && request.header("if-none-match").is_none() {
+        // The client has named a date only: it may have either of them.
+        return response.fields.remove("etag");
+    }
+    let etag = etag(request, cached);
+    if etag != cached.etag() {
+        response.merge_base();
+        response.fields.set("ETag", etag.as_bytes());
     }
 }
 
-/// Whether the client's copy of `entry` is current: the response is a 304.
-pub fn is_current(request: &Request, entry: &Entry) -> bool {
-    verdict(request, entry) == Verdict::NotModified
+/// Whether the client's copy of `cached` is current: the response is a 304.
+pub fn is_current(request: &Request, cached: &EntryRef) -> bool {
+    verdict(request, cached) == Verdict::NotModified
 }
 
-fn verdict(request: &Request, entry: &Entry) -> Verdict {
+/// The ETag of the response to `request`: the one that the client knows. It may have got that of the version before that
+/// of the content was known, and it updates or continues only what has the same (RFC 9110, 15.3.7.3; RFC 9111, 4.3.4).
+fn etag<'c>(request: &Request, cached: &'c EntryRef) -> &'c str {
+    let (own, of_version) = (cached.etag(), &cached.entry.etag);
+    if !cached.has_content_etag() || !request.head.conditional {
+        return own;
+    }
+    let names = |etag: &str| {
+        let conditions = ["if-match", "if-none-match", "if-range"];
+        let mut values = conditions
+            .iter()
+            .flat_map(|name| request.headers_named(name));
+        values.any(|value| condition::lists(value, etag.as_bytes()))
+    };
+    match names(own) || !names(of_version) {
+        true => own,
+        false => of_version,
+    }
+}
+
+fn verdict(request: &Request, cached: &EntryRef) -> Verdict {
     let validators = Validators {
-        etag: Some(entry.etag.as_bytes()),
-        modified: entry.modified,
+        etag: Some(etag(request, cached).as_bytes()),
+        modified: cached.entry.modified,
     };
     match request.head.conditional {
         true => condition::evaluate(true, |name| request.headers_named(name), &validators),
@@ -69,29 +105,30 @@ fn without_content(status: u16, entry: &Entry) -> Response {
 }
 
 /// The range of the request: only for GET, and only if If-Range matches (RFC 9110, 14.2).
-fn requested_range(request: &Request, entry: &Entry) -> Range {
+fn requested_range(request: &Request, cached: &EntryRef) -> Range {
     let Some(value) = request.header("range") else {
         return Range::Whole;
     };
-    let validators = range_validators(entry);
-    let holds = request
-        .header("if-range")
-        .is_none_or(|value| condition::if_range(value, &validators));
+    let holds = request.header("if-range").is_none() || names_version(request, cached);
     if request.head.method == Method::Get && holds {
-        range::parse(value, entry.meta.size)
+        range::parse(value, cached.entry.meta.size)
     } else {
         Range::Whole
     }
 }
 
-/// The validators for If-Range. A date is no strong one while the file may still change within its second (RFC 9110,
-/// 8.8.2.2), nor for files with variants, which share their date: parts of two variants would be combined.
-pub fn range_validators(entry: &Entry) -> Validators<'_> {
+/// Whether If-Range names the version of `cached`. A date is no strong validator while the file may still change within
+/// its second (RFC 9110, 8.8.2.2), nor for files with variants, which share their date: parts of two variants would be
+/// combined.
+pub fn names_version(request: &Request, cached: &EntryRef) -> bool {
+    let entry = &cached.entry;
     let is_strong = entry.strong && !entry.varies;
-    Validators {
-        etag: Some(entry.etag.as_bytes()),
+    let validators = Validators {
+        etag: Some(etag(request, cached).as_bytes()),
         modified: entry.modified.filter(|_| is_strong),
-    }
+    };
+    let value = request.header("if-range");
+    value.is_some_and(|value| condition::if_range(value, &validators))
 }
 
 /// The whole content of `cached`, regardless of conditions and ranges.

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol};
 use levity_config::{
-    Answer, CacheRule, Config, LocationDisk, LocationOptions, Pattern, Symlinks, Template, Try,
+    Answer, CacheRule, Config, Etag, LocationDisk, LocationOptions, Pattern, Symlinks, Template,
+    Try,
 };
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
@@ -102,10 +103,11 @@ pub(super) fn preloads(
     old.or_else(|| is_needed.then(|| Arc::new(PreloadStore::new(files_max))))
 }
 
-/// The store of digests, if a location needs it. That of `old` is kept with its content.
+/// The store of digests, if a location or the ETags of files need it. That of `old` is kept with its content.
 pub(super) fn digests(config: &Config, old: Option<&Service>) -> Option<Arc<DigestStore>> {
     let mut locations = config.sites.iter().flat_map(levity_config::Site::locations);
-    let is_needed = locations.any(|location| location.options.digest);
+    let is_needed =
+        config.server.etag == Etag::Content || locations.any(|location| location.options.digest);
     let old = old.and_then(|old| old.digests.clone());
     old.or_else(|| is_needed.then(Arc::default))
 }

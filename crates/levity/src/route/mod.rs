@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use levity_config::{Config, Matcher};
+use levity_config::{Config, Etag, Matcher};
 use levity_disk::{Disk, EngineId, Root};
 use levity_telemetry::diagnostics;
 use levity_wire::{Reject, http1, path};
@@ -140,6 +140,12 @@ impl Service {
         if let Some(preloads) = &self.preloads {
             preloads.sweep(now);
         }
+    }
+
+    /// The store of digests, if they are the ETags of files (`server.etag`).
+    pub fn content_etags(&self) -> Option<&Arc<DigestStore>> {
+        let digests = self.digests.as_ref();
+        digests.filter(|_| self.config.server.etag == Etag::Content)
     }
 
     /// Every distinct root of a location, as of the last check.

@@ -16,6 +16,7 @@ mod clients;
 mod compress;
 mod conditional;
 mod config;
+mod content_etag;
 mod dictionaries;
 mod digests;
 mod docs;

@@ -147,6 +147,40 @@ fn several_ranges_are_of_one_form() {
     }
 }
 
+/// The tag of a kept variant is that of its bytes, and that of the file is that of the file's. Clients that know one by the
+/// tag of its version are told that it is current.
+#[test]
+fn tags_of_content() {
+    let (tree, store) = (Tree::new(), store());
+    age(&tree.file("page.html", page()), Duration::from_secs(100));
+    let folder = store.path().display();
+    let tables = format!("[server]\netag = \"content\"\n[disk]\nvariants = \"{folder}\"\n");
+    let server = Launch::site(tree.path(), &tables, "compress = true").start();
+    let on_the_way = server
+        .get_with("/page.html", &[BROTLI])
+        .field("etag")
+        .to_owned();
+    assert!(on_the_way.ends_with("~br\""), "{on_the_way}");
+    make(&server, "/page.html");
+    let kept = server.get_with("/page.html", &[BROTLI]);
+    assert_eq!(decoded(&kept.body), page());
+    let plain = server.get("/page.html");
+    let tags = [&kept, &plain].map(|answer| answer.field("etag").to_owned());
+    for (tag, headers) in [
+        (&tags[0], &[BROTLI][..]),
+        (&tags[1], &[][..]),
+        (&on_the_way, &[BROTLI]),
+        (&tags[1], &[BROTLI]),
+    ] {
+        let condition = [("If-None-Match", &**tag)];
+        let known = server.get_with("/page.html", &[headers, &condition].concat());
+        assert_eq!((known.status, known.field("etag")), (304, &**tag));
+    }
+    // Of all bytes of a tag of the content there are 43 characters.
+    assert!(tags.iter().all(|tag| tag.len() == 45), "{tags:?}");
+    assert_ne!(tags[0], tags[1]);
+}
+
 #[test]
 fn a_changed_file_has_no_variant() {
     let (tree, store) = (Tree::new(), store());

@@ -445,7 +445,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             return;
         }
         let base = self.response.base.as_ref();
-        let base = base.map_or(&[][..], |base| base.entry.fields.as_bytes());
+        let base = base.map_or(&[][..], |base| base.fields().as_bytes());
         self.header = Some(self.sink.header(&Head {
             status: self.response.status,
             reason: &self.response.reason,
