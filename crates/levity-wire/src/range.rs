@@ -6,9 +6,9 @@
 //! - Overlapping and near ranges become one part, so no byte is sent twice (CVE-2011-3192, CVE-2024-26141), and what is
 //!   left out saves about as much as the headers of parts cost.
 //! - A set of more than [`RANGES_MAX`] ranges is ignored. The client then gets the whole representation, as from a server
-//!   without support for ranges.
+//!   without support for ranges. The same is best for parts that are longer with their headers than the representation.
 
-/// The maximum of ranges in a set that is not ignored: as many as clients with lists of blocks request at a time.
+/// The maximum of ranges in a set that is not ignored: as many as package managers (librepo) request at a time.
 pub const RANGES_MAX: usize = 256;
 
 /// The bytes around a part: its delimiter and header, at least ([`Byteranges`](crate::byteranges::Byteranges)). A gap of

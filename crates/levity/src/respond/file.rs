@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use levity_disk::{OpenFile, Ready};
+use levity_wire::byteranges::Byteranges;
 use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::http1::Method;
 use levity_wire::range::{self, Part, Range};
@@ -11,7 +12,7 @@ use levity_wire::range::{self, Part, Range};
 use crate::cache::EntryRef;
 use crate::entry::{Content, Entry, VARY};
 use crate::http::error::error;
-use crate::http::fields::CONTENT_HEADERS;
+use crate::http::fields::{CONTENT_HEADERS, Fields};
 use crate::http::file_version::Version;
 use crate::http::request::Request;
 use crate::http::response::{Body, FileBody, Multipart, PartSource, Response};
@@ -32,6 +33,7 @@ pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>
         Verdict::Proceed => match requested_range(request, &cached) {
             Range::Whole => whole(cached.clone(), ready),
             Range::Part(Part { first, last }) => part(cached.clone(), ready, first, last),
+            Range::Several(parts) if !saves_bytes(entry, &parts) => whole(cached.clone(), ready),
             Range::Several(parts) => several(cached.clone(), ready, parts),
             Range::Unsatisfiable => {
                 let mut response = without_content(416, entry);
@@ -155,6 +157,17 @@ fn part(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>, first: u64, last: u64
     response.fields.add("Content-Range", range.as_bytes());
     response.body = body(cached, ready, first, last - first + 1);
     response
+}
+
+/// Whether `parts` with their headers are shorter than all of the file. Otherwise the ranges are ignored: a request of many
+/// small ones must not cost more than one without (RFC 9110, 17.15).
+fn saves_bytes(entry: &Entry, parts: &[Part]) -> bool {
+    let mut of_parts = Fields::default();
+    if let Some(content_type) = entry.fields.value("content-type") {
+        of_parts.add("Content-Type", content_type);
+    }
+    let framing = Byteranges::new(0, of_parts.as_bytes(), entry.meta.size);
+    framing.length(parts) < entry.meta.size
 }
 
 fn several(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>, parts: Vec<Part>) -> Response {

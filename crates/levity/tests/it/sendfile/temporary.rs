@@ -248,13 +248,18 @@ fn two_requests_for_one_name() {
 #[test]
 fn not_removed_when_parts_were_sent() {
     let tree = shared(&std::env::temp_dir());
-    let bytes = content(2, 500);
+    let bytes = content(2, 1000);
     let path = tree.fresh("small", &bytes);
     let app = App::http();
-    let server = start(&app, &tree, "temporary_removal = \"sent\"", "auto");
+    let keys = roots("temporary_roots", tree.path()) + "temporary_removal = \"sent\"";
+    let long = "x".repeat(200);
+    let route = format!(
+        "[[site.route]]\npath = \"/*\"\nheaders = {{ set = {{ Content-Type = \"text/{long}\" }} }}\n"
+    );
+    let server = app.launch(&keys, &route).start();
     let line = format!("X-Sendfile-Temporary: {}", path.display());
     let mut client = server.client();
-    let parts = [("Range", "bytes=0-99,190-289,380-499")];
+    let parts = [("Range", "bytes=0-199,300-499,600-799")];
     let answer = ask_with(&mut client, "GET", &[&line], &parts);
     assert_eq!(multipart::parts(&answer).len(), 3);
     assert!(answer.body.len() > bytes.len());
