@@ -216,7 +216,7 @@ pub(crate) fn is_request_target(text: &str) -> bool {
 const FIELD_VALUE: &str = "no control characters, and no space at either end";
 
 /// RFC 9110 section 5.5.
-fn is_field_value(value: &str) -> bool {
+pub(crate) fn is_field_value(value: &str) -> bool {
     value.trim_matches([' ', '\t']) == value
         && value
             .bytes()

@@ -39,6 +39,7 @@ mod route;
 mod schema;
 mod section;
 mod site;
+pub mod static_host;
 mod substitute;
 mod suggest;
 mod syntax;
@@ -65,7 +66,7 @@ pub use matcher::{Matcher, When};
 pub use media_types::MediaTypes;
 pub use model::{
     AccessLog, Admin, Answer, Config, Disk, Etag, Fixed, Headers, Listen, Location, Log, LogFormat,
-    LogTiming, Redirect, Route, Server, Site, Watch,
+    LogTiming, PathHeaders, Redirect, Route, Server, Site, Watch,
 };
 pub use network::{Network, TrustedProxies};
 pub use own_names::OwnNames;

@@ -92,6 +92,8 @@ pub(crate) fn read(
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         root,
         internal: internal || parent.internal,
+        files_first: false,
+        path_headers: parent.path_headers,
         cors: cors::read(section).or(parent.cors),
         headers: headers::of_responses(&section.child("headers"), &parent.headers),
         request_headers: headers::of_requests(

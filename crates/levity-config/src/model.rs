@@ -14,6 +14,7 @@ use crate::location_options::LocationOptions;
 use crate::matcher::Matcher;
 use crate::network::TrustedProxies;
 use crate::own_names::OwnNames;
+use crate::pattern::Pattern;
 use crate::template::Template;
 use crate::upstream::{Proxying, Rewrite, Upstream};
 
@@ -247,12 +248,16 @@ pub struct Location {
     pub proxying: Proxying,
     /// The response to all requests.
     pub answer: Option<Answer>,
+    /// Whether a file at the path goes before the answer. No key sets it, but the `_redirects` of a static host.
+    pub files_first: bool,
     /// Whether it is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
     /// What pages of other origins may do.
     pub cors: Option<Cors>,
     /// Changes to the headers of responses: first those of the server, last its own.
     pub headers: Vec<Headers>,
+    /// Changes to the headers of responses to some paths, from the `_headers` of a static host; all that match apply.
+    pub path_headers: Vec<PathHeaders>,
     /// Changes to the headers of requests on their way to an upstream.
     pub request_headers: Headers,
     /// Changes to URLs and cookies in an upstream's responses.
@@ -304,6 +309,17 @@ pub struct Fixed {
     pub body: String,
     /// Names and values, in the order of the file.
     pub headers: Vec<(String, String)>,
+}
+
+/// Headers of responses to some paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathHeaders {
+    /// The paths.
+    pub path: Pattern,
+    /// Names and values to write; headers of the same name are replaced.
+    pub set: Vec<(String, String)>,
+    /// Names to leave out.
+    pub remove: Vec<String>,
 }
 
 /// Changes to headers. Names are valid tokens and unique, without regard to case; none of them frames the

@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::answer;
 use crate::host::host_or_report;
 use crate::location::{self, Above, Own, References};
 use crate::model::{Headers, Location, Site};
 use crate::proxying::Reach;
 use crate::reader::Reader;
-use crate::route;
 use crate::section::Section;
+use crate::{answer, route, static_host};
 
 /// Reads the sites; `headers` are the rules of the server.
 pub(crate) fn sites(
@@ -49,11 +48,18 @@ fn site(
     let route_sections = section.children("route");
     let has_routes = !route_sections.is_empty();
     let Own {
-        location, reach, ..
+        mut location,
+        reach,
+        ..
     } = location::read(section, None, above, has_routes, references);
     let names_answer = answer::is_named(section);
     if !reach.has_proxy && !names_answer && !section.has_misspelt("proxy") {
         section.require("root");
+    }
+    let mut of_host = Vec::new();
+    if static_host::is_on(section, &location) {
+        location.path_headers = static_host::headers(section, &location);
+        of_host = static_host::redirects(section, &location);
     }
     let above = Above {
         location: &location,
@@ -62,13 +68,15 @@ fn site(
     };
     let (routes, used) = route::routes(&route_sections, above, references);
     location::note_unasked_files(section, reach, used);
-    let site = Site {
+    let mut site = Site {
         hosts: hosts(section, names),
         only: None,
         location,
         routes,
     };
     check_loops(section, &route_sections, &site);
+    // Those of the configuration go before.
+    site.routes.extend(of_host);
     site
 }
 

@@ -144,8 +144,7 @@ async fn enter<'a>(handling: &mut Handling<'a>, request: &mut Request, location:
         disk.ensure_checked(&files.root, now).await;
     }
     request.set_key(location.key());
-    let may_be_coded = !location.compress.is_empty() && !location.is_rewritten();
-    if request.head.conditional && may_be_coded {
+    if request.head.conditional && !location.compress.is_empty() {
         request.adapt_conditions(&location.compress);
     }
 }

@@ -188,7 +188,10 @@ impl<'a> Handling<'a> {
                 Handler::Redirect(to) => {
                     Outcome::Response(redirect::response(to, request, self.client))
                 }
-                Handler::Rewrite(to) => redirect::rewritten(to, request, self.client),
+                Handler::RewriteOnce(_) if request.is_rewritten() => Outcome::Next,
+                Handler::Rewrite(to) | Handler::RewriteOnce(to) => {
+                    redirect::rewritten(to, request, self.client)
+                }
                 Handler::Respond(fixed) => Outcome::Response(respond::response(fixed)),
                 Handler::Proxy(proxy) => return Box::pin(self.proxy(request, proxy)).await,
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,

@@ -238,7 +238,7 @@ impl<'a> Handling<'a> {
                 }
                 Handler::Preflight(_) => continue,
                 Handler::Redirect(to) => Ok(redirect::response(to, request, self.client)),
-                Handler::Rewrite(_) => {
+                Handler::Rewrite(_) | Handler::RewriteOnce(_) => {
                     Err(delegated_by.refuse(502, "an internal route with `reroute` has no content"))
                 }
                 Handler::Respond(fixed) => Ok(respond::response(fixed)),

@@ -22,6 +22,8 @@ pub struct Request {
     pub has_encoded_slash: bool,
     /// The cache key: location and path. Empty until the request is routed.
     pub key: Vec<u8>,
+    /// [`adapt_conditions`](Self::adapt_conditions) was called.
+    has_adapted_conditions: bool,
     /// The target as sent, if it was changed.
     sent_target: Option<Span>,
     /// The number that identifies it, unless it has an id already.
@@ -39,12 +41,16 @@ impl Request {
         self.bytes.extend_from_slice(head);
         self.coded_etags.clear();
         self.sent_target = None;
+        self.has_adapted_conditions = false;
     }
 
     /// Adapts the conditions to responses that may have got one of `codings` on their way. The suffixes of their ETags
     /// are removed, so that files and backends recognise their own tags. A date in If-Range no longer matches, because
-    /// the client may have the first part of a coded response with that date.
+    /// the client may have the first part of a coded response with that date. Does nothing the second time.
     pub fn adapt_conditions(&mut self, codings: &[Coding]) {
+        if std::mem::replace(&mut self.has_adapted_conditions, true) {
+            return;
+        }
         // A cache may ask for this client with the tags of what it keeps for others.
         let accepted = Accepted::parse(self.headers_named("accept-encoding"));
         let accepted = accepted.choices(codings);
@@ -102,6 +108,11 @@ impl Request {
     pub fn sent_target(&self) -> &[u8] {
         let span = self.sent_target.unwrap_or(self.head.target_span);
         span.of(&self.bytes)
+    }
+
+    /// Whether its target was changed.
+    pub fn is_rewritten(&self) -> bool {
+        self.sent_target.is_some()
     }
 
     /// Changes the target to a path with or without a query.

@@ -28,6 +28,7 @@ use crate::filter::cache_control::CacheControl;
 use crate::filter::compress::Compress;
 use crate::filter::cors::CorsHeaders;
 use crate::filter::header_rules::HeaderRules;
+use crate::filter::path_headers::HeadersOfPaths;
 use crate::filter::security_headers::SecurityHeaders;
 use crate::filter::substitute::Substitute;
 use crate::http::filter::Filter;
@@ -278,7 +279,7 @@ fn location(
     let files = files(of, site, compress.as_ref(), resources)?.map(Arc::new);
     let error_pages = error_pages(options, number, files.as_ref());
     let (files, proxy) = match of.answer {
-        Some(_) => (None, None),
+        Some(_) => (files.filter(|_| of.files_first), None),
         None => {
             let proxy = proxy(of, files.as_deref(), resources)?;
             (files, proxy)
@@ -290,7 +291,13 @@ fn location(
         handlers: {
             let gates = gates(of);
             let handlers = match &of.answer {
-                Some(answer) => vec![self::answer(answer, path)],
+                Some(answer) => {
+                    let file = files.as_ref().filter(|_| of.files_first);
+                    let step = file.and_then(|files| file_step(files, &Try::File, &[]));
+                    let file = step.map(Handler::ExistingFile);
+                    let answer = self::answer(answer, path, of.files_first);
+                    file.into_iter().chain([answer]).collect()
+                }
                 None => {
                     let tries = of.proxying.tries.as_deref();
                     handlers(tries, files.as_ref(), proxy.as_ref())
@@ -316,6 +323,7 @@ fn filters(
 ) -> Vec<Box<dyn Filter>> {
     let list = [
         header_rules(of),
+        path_headers(of),
         cache_control(&of.options),
         of.options
             .security_headers
@@ -356,6 +364,7 @@ fn variants(
     if !options.substitute.is_empty()
         || of.headers.iter().any(changes_form)
         || options.cache.iter().any(forbids)
+        || !of.path_headers.is_empty()
     {
         return None;
     }
@@ -432,6 +441,11 @@ fn header_rules(of: &levity_config::Location) -> Option<Box<dyn Filter>> {
     (!rules.is_empty()).then(|| Box::new(HeaderRules(rules.clone())) as _)
 }
 
+fn path_headers(of: &levity_config::Location) -> Option<Box<dyn Filter>> {
+    let rules = &of.path_headers;
+    (!rules.is_empty()).then(|| Box::new(HeadersOfPaths(rules.clone())) as _)
+}
+
 fn cache_control(options: &LocationOptions) -> Option<Box<dyn Filter>> {
     let rules = &options.cache;
     (!rules.is_empty()).then(|| Box::new(CacheControl(rules.clone())) as _)
@@ -451,7 +465,7 @@ fn gates(of: &levity_config::Location) -> Vec<Handler> {
 }
 
 /// The handler of a location that is a redirect or a fixed response.
-fn answer(answer: &Answer, path: Option<&Pattern>) -> Handler {
+fn answer(answer: &Answer, path: Option<&Pattern>, is_once: bool) -> Handler {
     let target = |template: &Template| TargetOf {
         template: template.clone(),
         path: path.cloned(),
@@ -461,6 +475,7 @@ fn answer(answer: &Answer, path: Option<&Pattern>) -> Handler {
             status: redirect.status,
             target: target(&redirect.to),
         }),
+        Answer::Reroute(to) if is_once => Handler::RewriteOnce(target(to)),
         Answer::Reroute(to) => Handler::Rewrite(target(to)),
         Answer::Fixed(fixed) => Handler::Respond(fixed.clone()),
     }

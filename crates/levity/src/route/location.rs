@@ -50,11 +50,6 @@ impl Location {
         let root = self.files.as_ref().map(|files| &files.root);
         key(self.number, root.map_or(0, |root| root.generation()))
     }
-
-    /// Whether its requests are routed again.
-    pub fn is_rewritten(&self) -> bool {
-        matches!(self.handlers.last(), Some(Handler::Rewrite(_)))
-    }
 }
 
 /// The prefix of the cache keys of a location and a generation of its root.
@@ -106,6 +101,8 @@ pub enum Handler {
     Redirect(RedirectTo),
     /// Has every request routed again, for another target; the last handler.
     Rewrite(TargetOf),
+    /// The same, but refuses a request that was rewritten already: a rule for everything would match its own target.
+    RewriteOnce(TargetOf),
     /// Gives every request the same response; the last handler.
     Respond(Fixed),
     /// Finds the script of a directory whose index names list scripts before files.

@@ -48,6 +48,7 @@ mod scripted;
 mod sendfile;
 mod signals;
 mod spool;
+mod static_host;
 mod status;
 mod substitute;
 mod timeouts;

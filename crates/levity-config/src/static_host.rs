@@ -1,0 +1,436 @@
+//! `_redirects` and `_headers`: the files in which the sites of static hosts (Netlify, Cloudflare Pages) keep their rules.
+
+use crate::error_pages::Statuses;
+use crate::expression::Expression;
+use crate::headers::is_field_value;
+use crate::matcher::{Matcher, When};
+use crate::model::{Answer, Location, PathHeaders, Redirect, Route};
+use crate::pattern::Pattern;
+use crate::section::Section;
+use crate::template::{Part, Template};
+use crate::token::is_token;
+use crate::tries::Try;
+
+/// The names of the files, which are not served.
+pub const NAMES: [&str; 2] = ["_redirects", "_headers"];
+
+/// The maximum of bytes of one of these files.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The maximum of rules in one of them: each request is compared with all.
+const RULES_MAX: usize = 2000;
+
+const KEY: &str = "static_host_files";
+
+/// Whether the files in the root of `site` are read.
+pub(crate) fn is_on(section: &Section<'_>, site: &Location) -> bool {
+    let is_on = section.boolean(KEY) == Some(true);
+    if is_on && site.root.is_none() && !section.has("root") {
+        section.report(KEY, "there is no `root` with such files", None);
+    }
+    is_on && site.root.is_some()
+}
+
+/// Reads the rules for headers in the root of `site`. May block.
+pub(crate) fn headers(section: &Section<'_>, site: &Location) -> Vec<PathHeaders> {
+    headers_of(section, &lines(section, site, NAMES[1]))
+}
+
+/// Reads the redirects in the root of `site`, as routes. May block.
+pub(crate) fn redirects(section: &Section<'_>, site: &Location) -> Vec<Route> {
+    let site = Location {
+        answer: None,
+        ..site.clone()
+    };
+    redirects_of(section, &lines(section, &site, NAMES[0]), &site)
+}
+
+/// The lines of a file; empty if there is none.
+fn lines(section: &Section<'_>, site: &Location, name: &str) -> Vec<String> {
+    let Some(root) = site
+        .root
+        .as_deref()
+        .filter(|_| section.reader.base.is_some())
+    else {
+        return Vec::new();
+    };
+    let path = root.join(name);
+    let text = match std::fs::metadata(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Ok(meta) if meta.len() > FILE_BYTES_MAX => Err(format!("more than {FILE_BYTES_MAX} bytes")),
+        _ => std::fs::read_to_string(&path).map_err(|error| error.to_string()),
+    };
+    match text {
+        Ok(text) => text.lines().map(str::to_owned).collect(),
+        Err(reason) => {
+            section.report(KEY, format_args!("{}: {reason}", path.display()), None);
+            Vec::new()
+        }
+    }
+}
+
+fn refuse(section: &Section<'_>, name: &str, line: usize, reason: &str) {
+    section.report(KEY, format_args!("{name}, line {line}: {reason}"), None);
+}
+
+// ---- redirects ----
+
+fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec<Route> {
+    let mut routes = Vec::new();
+    for (number, line) in (1..).zip(lines) {
+        let line = line.split(" #").next().unwrap_or_default().trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match rule(line, site) {
+            Ok(Some(route)) => routes.push(route),
+            Ok(None) => {
+                let note = format!("{}, line {number}, is left out: {line}", NAMES[0]);
+                section.reader.note(&section.span_of(KEY), note);
+            }
+            Err(reason) => refuse(section, NAMES[0], number, &reason),
+        }
+    }
+    if routes.len() > RULES_MAX {
+        let reason = format!("{}: more than {RULES_MAX} rules", NAMES[0]);
+        section.report(KEY, reason, None);
+    }
+    routes
+}
+
+/// The route of a line: `FROM [NAME=VALUE...] TO [STATUS[!]] [CONDITION...]`. `None` for one that needs what this server
+/// does not know: conditions about the client, or a proxy for another server.
+fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
+    let mut words = line.split_whitespace();
+    let from = words.next().expect("the line is not empty");
+    let from = match from.split_once("://") {
+        Some((_, rest)) => &rest[rest.find('/').ok_or("a path is missing behind the host")?..],
+        None => from,
+    };
+    let mut rest: Vec<&str> = words.collect();
+    let end = rest
+        .iter()
+        .position(|word| word.starts_with('/') || word.contains("://"));
+    let end = end.ok_or("a target is missing, which begins with `/` or a scheme")?;
+    let query: Vec<_> = rest.drain(..end).collect();
+    let to = rest.remove(0);
+    let status = rest.first().copied().unwrap_or("301");
+    if rest.len() > 1 {
+        return Ok(None);
+    }
+    let (status, is_forced) = match status.strip_suffix('!') {
+        Some(status) => (status, true),
+        None => (status, false),
+    };
+    let status: u16 = status
+        .parse()
+        .map_err(|_| format!("`{status}` is not a status"))?;
+    let (path, names) = path_of(from)?;
+    let (query, from_query) = query_of(&query)?;
+    let is_elsewhere = to.contains("://");
+    if (is_elsewhere && status == 200) || !from_query.is_empty() {
+        return Ok(None);
+    }
+    let Some(location) = location_of(status, &template_of(to, &names)?, to, site)? else {
+        return Ok(None);
+    };
+    let location = Location {
+        files_first: !is_forced,
+        ..location
+    };
+    Ok(Some(Route {
+        matchers: vec![Matcher {
+            path,
+            when: When {
+                query,
+                ..When::default()
+            },
+        }],
+        location,
+    }))
+}
+
+/// What a rule of `status` gives. `Err` for a status that no rule has.
+fn location_of(
+    status: u16,
+    to: &Template,
+    text: &str,
+    site: &Location,
+) -> Result<Option<Location>, String> {
+    let mut location = site.clone();
+    location.answer = Some(match status {
+        301 | 302 | 303 | 307 | 308 => Answer::Redirect(Redirect {
+            to: to.clone(),
+            status,
+        }),
+        200 => Answer::Reroute(to.clone()),
+        404 | 410 => {
+            location.options.error_pages = vec![(Statuses::One(status), text.to_owned())];
+            location.proxying.tries = Some(vec![Try::File, Try::Status(status)]);
+            location.answer = None;
+            return Ok((!text.contains([':', '*'])).then_some(location));
+        }
+        _ => {
+            return Err(format!(
+                "{status} is not the status of a redirect, 200 or 404"
+            ));
+        }
+    });
+    Ok(Some(location))
+}
+
+/// The pattern of a path with `:name` and `*`, and the names of its groups.
+fn path_of(from: &str) -> Result<(Pattern, Vec<String>), String> {
+    if !from.starts_with('/') {
+        return Err(format!("`{from}` does not begin with `/`"));
+    }
+    let mut names = Vec::new();
+    let mut regex = String::from("^");
+    let segments = from[1..].split('/').collect::<Vec<_>>();
+    for (number, segment) in segments.iter().enumerate() {
+        let is_last = number + 1 == segments.len();
+        if *segment == "*" && is_last {
+            // `/a/*` is also `/a`.
+            regex.push_str(if number == 0 { "/(.*)" } else { "(?:/(.*))?" });
+            names.push("splat".to_owned());
+        } else if let Some(name) = segment.strip_prefix(':') {
+            regex.push_str("/([^/]+)");
+            names.push(name.to_owned());
+        } else if segment.contains('*') {
+            return Err(format!("`*` stands for all the rest of a path: `{from}`"));
+        } else if segment.is_empty() && is_last {
+            regex.push('/');
+        } else {
+            regex.push('/');
+            regex.push_str(&escaped(segment));
+        }
+    }
+    // With and without a slash at the end, as these hosts compare.
+    let end = if from.ends_with(['*', '/']) {
+        "$"
+    } else {
+        "/?$"
+    };
+    let end = if from.ends_with('/') && from.len() > 1 {
+        "?$"
+    } else {
+        end
+    };
+    Ok((Pattern::regex(&(regex + end))?, names))
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in text.chars() {
+        if !character.is_ascii_alphanumeric() && character.is_ascii() {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+/// The conditions of `NAME=VALUE` words, and the names of those that take the value from the request: `id=:id`.
+fn query_of(words: &[&str]) -> Result<(Vec<(String, Expression)>, Vec<String>), String> {
+    let (mut query, mut taken) = (Vec::new(), Vec::new());
+    for word in words {
+        let (name, value) = word
+            .split_once('=')
+            .ok_or(format!("`{word}` is not NAME=VALUE"))?;
+        match value.strip_prefix(':') {
+            Some(value) => taken.push(value.to_owned()),
+            None => query.push((name.to_owned(), Expression::text(&value.replace('*', ""))?)),
+        }
+    }
+    Ok((query, taken))
+}
+
+/// A target, whose `:name` and `:splat` become groups.
+fn template_of(to: &str, names: &[String]) -> Result<Template, String> {
+    let mut text = String::new();
+    let mut rest = to;
+    while let Some(colon) = rest.find(':') {
+        let (before, after) = rest.split_at(colon);
+        text.push_str(before);
+        let name = &after[1..];
+        let end = name
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(name.len());
+        match names
+            .iter()
+            .position(|known| *known == name[..end] && end > 0)
+        {
+            Some(group) if group < 9 => text.push_str(&format!("{{{}}}", group + 1)),
+            _ => text.push_str(&after[..=end]),
+        }
+        rest = &name[end..];
+    }
+    text.push_str(rest);
+    if names.first().is_some_and(|name| name == "splat") {
+        // The path behind the slash of the pattern begins with no other slash, as `{rest}` does.
+        return Template::parse(&text.replace("{1}", "{rest}")).map(with_group);
+    }
+    Template::parse(&text)
+}
+
+/// The template with the first group in place of the rest of the path.
+fn with_group(template: Template) -> Template {
+    let parts = template.0.into_iter().map(|part| match part {
+        Part::Rest => Part::Group(1),
+        part => part,
+    });
+    Template(parts.collect())
+}
+
+// ---- headers ----
+
+/// Rules for headers: paths without indentation, and beneath each its headers, `NAME: VALUE`, or `! NAME` without it.
+fn headers_of(section: &Section<'_>, lines: &[String]) -> Vec<PathHeaders> {
+    let mut rules: Vec<PathHeaders> = Vec::new();
+    for (number, line) in (1..).zip(lines) {
+        let text = line.trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        let is_path = !line.starts_with([' ', '\t']);
+        let outcome = match (is_path, rules.last_mut()) {
+            (true, _) => headers_path(text).map(|path| {
+                rules.push(PathHeaders {
+                    path,
+                    set: Vec::new(),
+                    remove: Vec::new(),
+                });
+            }),
+            (false, Some(rule)) => header(text, rule),
+            (false, None) => Err("a path is missing before it".to_owned()),
+        };
+        if let Err(reason) = outcome {
+            refuse(section, NAMES[1], number, &reason);
+        }
+    }
+    if rules.len() > RULES_MAX {
+        section.report(
+            KEY,
+            format_args!("{}: more than {RULES_MAX} rules", NAMES[1]),
+            None,
+        );
+    }
+    rules
+}
+
+fn headers_path(text: &str) -> Result<Pattern, String> {
+    let path = match text.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("/*", |slash| &rest[slash..]),
+        None => text,
+    };
+    if path.contains('*') && !path.ends_with("/*") {
+        let glob = path.replace('*', "**");
+        return Expression::glob(&glob).map(Pattern::Glob);
+    }
+    path_of(path).map(|(pattern, _)| pattern)
+}
+
+fn header(text: &str, rule: &mut PathHeaders) -> Result<(), String> {
+    if let Some(name) = text.strip_prefix('!') {
+        rule.remove.push(name.trim().to_owned());
+        return Ok(());
+    }
+    let (name, value) = text.split_once(':').ok_or("it is not NAME: VALUE")?;
+    let (name, value) = (name.trim(), value.trim());
+    if !is_token(name) || !is_field_value(value) {
+        return Err(format!("`{text}` is no header"));
+    }
+    if name.eq_ignore_ascii_case("basic-auth") {
+        return Err("passwords are `basic_auth` of a route".to_owned());
+    }
+    // Several lines of one name are one list.
+    let mut known = rule.set.iter_mut();
+    match known.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        Some((_, list)) => *list = format!("{list}, {value}"),
+        None => rule.set.push((name.to_owned(), value.to_owned())),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The path of a request, and where a rule leads it; `None` if the rule does not match.
+    fn leads(rule_line: &str, path: &str) -> Option<String> {
+        let site = Location::default();
+        let route = rule(rule_line, &site).expect(rule_line).expect(rule_line);
+        let pattern = &route.matchers[0].path;
+        if !pattern.matches(path.as_bytes()) {
+            return None;
+        }
+        let to = match route.location.answer.as_ref().expect("an answer") {
+            Answer::Redirect(redirect) => &redirect.to,
+            Answer::Reroute(to) => to,
+            Answer::Fixed(_) => panic!("a target"),
+        };
+        let groups = pattern.captures(path.as_bytes());
+        let parts = to.0.iter().map(|part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Group(number) => path[groups[number - 1].clone()].to_owned(),
+            other => panic!("{other:?}"),
+        });
+        Some(parts.collect())
+    }
+
+    #[test]
+    fn rules_lead() {
+        for (line, path, expected) in [
+            ("/a /b", "/a", Some("/b")),
+            ("/a /b", "/a/", Some("/b")),
+            ("/a/ /b", "/a", Some("/b")),
+            ("/a /b", "/ab", None),
+            ("/blog/* /news/:splat 302", "/blog/x/y", Some("/news/x/y")),
+            ("/blog/* /news/:splat", "/blog", Some("/news/")),
+            ("/* /index.html 200", "/any/thing", Some("/index.html")),
+            (
+                "/* https://b.example/:splat 301!",
+                "/x/y",
+                Some("https://b.example/x/y"),
+            ),
+            ("/* /:splat/ 301", "/x", Some("/x/")),
+            (
+                "/news/:y/:slug /n?y=:y&s=:slug",
+                "/news/7/x",
+                Some("/n?y=7&s=x"),
+            ),
+            ("/news/:y/:slug /n/:slug/:y", "/news/7/x/z", None),
+            ("/a.b+c /x", "/a.b+c", Some("/x")),
+            ("/a.b+c /x", "/axbbc", None),
+            ("https://old.example/a /b # why", "/a", Some("/b")),
+        ] {
+            let line = line.split(" #").next().unwrap_or(line);
+            assert_eq!(leads(line, path).as_deref(), expected, "{line} {path}");
+        }
+    }
+
+    #[test]
+    fn rules_that_are_left_out_or_wrong() {
+        let site = Location::default();
+        for line in [
+            "/a /b 302 Country=de",
+            "/api/* https://api.example/:splat 200",
+            "/a id=:id /b/:id",
+        ] {
+            assert!(rule(line, &site).expect(line).is_none(), "{line}");
+        }
+        for line in [
+            "/a",
+            "a /b",
+            "/a /b 3x",
+            "/a /b 418",
+            "/a*b /c",
+            "/a x /b",
+            "/a //b.example",
+        ] {
+            assert!(rule(line, &site).is_err(), "{line}");
+        }
+        // A part of a path never begins a target.
+        assert!(rule("/:a /:a/x", &site).is_err());
+    }
+}

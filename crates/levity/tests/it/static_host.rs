@@ -1,0 +1,145 @@
+//! `_redirects` and `_headers` of static hosts.
+
+use crate::support::{Launch, Server, Tree, per_engine};
+
+const REDIRECTS: &str = "# rules of a site\n\
+    /home              /                       301\n\
+    /blog/*            /news/:splat            302\n\
+    /forced/*          /news/a.html            200!\n\
+    /people/:id        /show.html?id=:id       200\n\
+    /search q=x        /found                  301\n\
+    /country           /de                     302  Country=de\n\
+    /api/*             https://api.example/:splat  200\n\
+    /gone/*            /404.html               404\n\
+    /*                 /index.html             200\n";
+
+const HEADERS: &str = "/*\n  X-Frame-Options: DENY\n  X-All: 1\n/news/*\n  X-All: 2\n  Link: </a.css>\n  Link: </b.css>\n\
+    /plain\n  ! X-Frame-Options\n";
+
+fn site(engine: &str, keys: &str) -> (Tree, Server) {
+    let tree = Tree::new();
+    tree.file("_redirects", REDIRECTS);
+    tree.file("_headers", HEADERS);
+    tree.file("index.html", "app");
+    tree.file("news/a.html", "news");
+    tree.file("forced/x", "hidden by a rule");
+    tree.file("blog/own.html", "own");
+    tree.file("show.html", "shown");
+    tree.file("404.html", "lost");
+    tree.file("plain", "plain");
+    let keys = format!("static_host_files = true\n{keys}");
+    let server = Launch::site(tree.path(), "", &keys).engine(engine).start();
+    (tree, server)
+}
+
+per_engine! {
+    fn redirects(engine) {
+        let (_tree, server) = site(engine, "");
+        let mut client = server.client();
+        for (path, status, found) in [
+            ("/home", 301, "/"),
+            ("/home/", 301, "/"),
+            ("/blog/x/y?z", 302, "/news/x/y?z"),
+            ("/blog/own.html", 200, "own"),
+            ("/forced/x", 200, "news"),
+            ("/people/7", 200, "shown"),
+            ("/people/7/8", 200, "app"),
+            ("/search?q=x", 301, "/found?q=x"),
+            ("/search?q=y", 200, "app"),
+            ("/country", 200, "app"),
+            ("/gone/x", 404, "lost"),
+            ("/news/a.html", 200, "news"),
+            ("/any/thing", 200, "app"),
+            ("/", 200, "app"),
+        ] {
+            let answer = client.get(path);
+            let seen = match status {
+                301 | 302 => answer.field("location").to_owned(),
+                _ => answer.text(),
+            };
+            assert_eq!((answer.status, seen.as_str()), (status, found), "{path}");
+        }
+    }
+}
+
+#[test]
+fn headers() {
+    let (_tree, server) = site("auto", "headers.set = { X-All = \"0\", X-Own = \"1\" }");
+    let mut client = server.client();
+    for (path, frames, all, link) in [
+        (
+            "/news/a.html",
+            Some("DENY"),
+            Some("2"),
+            Some("</a.css>, </b.css>"),
+        ),
+        ("/plain", None, Some("1"), None),
+        ("/people/7", Some("DENY"), Some("1"), None),
+        ("/gone/x", None, None, None),
+    ] {
+        let answer = client.get(path);
+        assert_eq!(answer.header("x-frame-options"), frames, "{path}");
+        assert_eq!(answer.header("x-all"), all, "{path}");
+        assert_eq!(answer.header("link"), link, "{path}");
+    }
+}
+
+/// A rule for everything whose page is gone does not go round in circles.
+#[test]
+fn a_page_that_is_gone() {
+    let (tree, server) = site(
+        "auto",
+        "[[site.route]]\npath = \"/country\"\nrespond = { body = \"ours\" }",
+    );
+    std::fs::remove_file(tree.at("index.html")).expect("a file");
+    server.get("/any/thing").assert_status(404);
+    // Routes go before the rules.
+    assert_eq!(server.get("/country").text(), "ours");
+}
+
+#[test]
+fn what_check_says() {
+    let tree = Tree::new();
+    let told = |redirects: &str, headers: &str| {
+        tree.file("_redirects", redirects);
+        tree.file("_headers", headers);
+        let file = tree.file(
+            "levity.toml",
+            format!(
+                "[[site]]\nroot = \"{}\"\nstatic_host_files = true\n",
+                tree.path().display()
+            ),
+        );
+        let ran = Launch::levity(["check"]).arguments([file]).ran();
+        (ran.status, ran.stdout + &ran.stderr)
+    };
+    let (status, said) = told("/a /b 302 Country=de\n", "");
+    assert_eq!(status, 0, "{said}");
+    assert!(
+        said.contains("_redirects, line 1, is left out: /a /b 302 Country=de"),
+        "{said}"
+    );
+    for (redirects, headers, expected) in [
+        (
+            "\n/a /b 418\n",
+            "",
+            "_redirects, line 2: 418 is not the status of a redirect",
+        ),
+        ("/a\n", "", "_redirects, line 1: a target is missing"),
+        (
+            "",
+            "  X-A: 1\n",
+            "_headers, line 1: a path is missing before it",
+        ),
+        (
+            "",
+            "/*\n  X A: 1\n",
+            "_headers, line 2: `X A: 1` is no header",
+        ),
+        ("", "/*\n  Basic-Auth: a:b\n", "passwords are `basic_auth`"),
+    ] {
+        let (status, said) = told(redirects, headers);
+        assert_eq!(status, 78, "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+}
