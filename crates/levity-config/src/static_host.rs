@@ -78,14 +78,11 @@ fn refuse(section: &Section<'_>, name: &str, line: usize, reason: &str) {
 fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec<Route> {
     let mut routes = Vec::new();
     for (number, line) in (1..).zip(lines) {
-        let line = line.split(" #").next().unwrap_or_default().trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        match rule(line, site) {
-            Ok(Some(route)) => routes.push(route),
-            Ok(None) => {
-                let note = format!("{}, line {number}, is left out: {line}", NAMES[0]);
+        match redirect(line, site) {
+            Ok(Rule::Route(route)) => routes.push(*route),
+            Ok(Rule::None) => {}
+            Ok(Rule::LeftOut) => {
+                let note = format!("{}, line {number}, is left out: {}", NAMES[0], line.trim());
                 section.reader.note(&section.span_of(KEY), note);
             }
             Err(reason) => refuse(section, NAMES[0], number, &reason),
@@ -96,6 +93,31 @@ fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec
         section.report(KEY, reason, None);
     }
     routes
+}
+
+/// A line of `_redirects`.
+#[derive(Debug)]
+pub enum Rule {
+    /// Blank, or a comment.
+    None,
+    /// It needs what this server does not know: conditions about the client, or a proxy for another server.
+    LeftOut,
+    /// What the rule becomes.
+    Route(Box<Route>),
+}
+
+/// Reads a line of `_redirects` for a location of `site`.
+///
+/// # Errors
+///
+/// A phrase that says what is wrong.
+pub fn redirect(line: &str, site: &Location) -> Result<Rule, String> {
+    let line = line.split(" #").next().unwrap_or_default().trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(Rule::None);
+    }
+    let route = rule(line, site)?;
+    Ok(route.map_or(Rule::LeftOut, |route| Rule::Route(Box::new(route))))
 }
 
 /// The route of a line: `FROM [NAME=VALUE...] TO [STATUS[!]] [CONDITION...]`. `None` for one that needs what this server
@@ -126,11 +148,10 @@ fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
         .parse()
         .map_err(|_| format!("`{status}` is not a status"))?;
     let (path, names) = path_of(from)?;
-    let (query, from_query) = query_of(&query)?;
-    let is_elsewhere = to.contains("://");
-    if (is_elsewhere && status == 200) || !from_query.is_empty() {
+    let is_proxy = to.contains("://") && status == 200;
+    let Some(query) = query_of(&query)?.filter(|_| !is_proxy) else {
         return Ok(None);
-    }
+    };
     let Some(location) = location_of(status, &template_of(to, &names)?, to, site)? else {
         return Ok(None);
     };
@@ -230,19 +251,19 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The conditions of `NAME=VALUE` words, and the names of those that take the value from the request: `id=:id`.
-fn query_of(words: &[&str]) -> Result<(Vec<(String, Expression)>, Vec<String>), String> {
-    let (mut query, mut taken) = (Vec::new(), Vec::new());
+/// The conditions of `NAME=VALUE` words; `None` if one takes its value from the request, as `id=:id` does.
+fn query_of(words: &[&str]) -> Result<Option<Vec<(String, Expression)>>, String> {
+    let mut query = Vec::new();
     for word in words {
         let (name, value) = word
             .split_once('=')
             .ok_or(format!("`{word}` is not NAME=VALUE"))?;
-        match value.strip_prefix(':') {
-            Some(value) => taken.push(value.to_owned()),
-            None => query.push((name.to_owned(), Expression::text(&value.replace('*', ""))?)),
+        if value.starts_with(':') {
+            return Ok(None);
         }
+        query.push((name.to_owned(), Expression::text(value)?));
     }
-    Ok((query, taken))
+    Ok(Some(query))
 }
 
 /// A target, whose `:name` and `:splat` become groups.
