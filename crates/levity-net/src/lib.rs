@@ -20,6 +20,6 @@ pub use bind::{Bound, bind};
 pub use connect::connect;
 pub use listener::{Listener, ListeningSocket};
 pub use peer::Peer;
-pub use timer::{SWEEP_INTERVAL, Timer, Timers};
+pub use timer::{OldestIdle, SWEEP_INTERVAL, Timer, Timers};
 pub use transport::{Socket, Transport};
 pub use turn::{TURN_BYTES_MAX, Turn};

@@ -5,6 +5,7 @@
 //! miss of the processor. A deadline therefore expires up to [`SWEEP_INTERVAL`] late.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -22,20 +23,20 @@ const SWEEP_TURN: usize = 1024;
 pub struct Timer {
     deadline: Cell<Option<Instant>>,
     expired: Cell<bool>,
-    /// The connection waits for a request, and can be closed without loss.
-    idle: Cell<bool>,
+    /// Since when the connection waits for a request, and can be closed without loss.
+    idle_since: Cell<Option<Instant>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Timer {
     /// Sets the deadline; the timer has not expired.
     pub fn set(&self, deadline: Instant) {
-        self.restart(Some(deadline), false);
+        self.restart(Some(deadline), None);
     }
 
-    /// Like [`Timer::set`], for a connection that waits for a request.
-    pub fn set_idle(&self, deadline: Instant) {
-        self.restart(Some(deadline), true);
+    /// Like [`Timer::set`], for a connection that waits for a request since `since`.
+    pub fn set_idle(&self, since: Instant, deadline: Instant) {
+        self.restart(Some(deadline), Some(since));
     }
 
     /// Whether there is a deadline.
@@ -45,13 +46,13 @@ impl Timer {
 
     /// Removes the deadline; something else limits the wait.
     pub fn clear(&self) {
-        self.restart(None, false);
+        self.restart(None, None);
     }
 
-    fn restart(&self, deadline: Option<Instant>, idle: bool) {
+    fn restart(&self, deadline: Option<Instant>, idle_since: Option<Instant>) {
         self.expired.set(false);
         self.deadline.set(deadline);
-        self.idle.set(idle);
+        self.idle_since.set(idle_since);
     }
 
     /// Whether the timer has expired. If not, the task is woken when it does.
@@ -120,9 +121,60 @@ impl Timers {
     /// Expires the timers of connections that wait for a request.
     pub fn expire_idle(&self) {
         for (_, timer) in self.timers.borrow().iter() {
-            if timer.idle.get() {
+            if timer.idle_since.get().is_some() {
                 timer.expire();
             }
+        }
+    }
+
+    /// Adds to `oldest` those of `SWEEP_TURN` connections from number `first` on that wait for a request for the longest
+    /// time. Returns the number from which to continue, `None` at the end.
+    pub fn find_idle(&self, first: usize, oldest: &mut OldestIdle) -> Option<usize> {
+        let timers = self.timers.borrow();
+        let end = first + SWEEP_TURN;
+        for number in first..end {
+            let timer = timers.get(number).filter(|timer| !timer.expired.get());
+            if let Some(since) = timer.and_then(|timer| timer.idle_since.get()) {
+                oldest.add(since, number);
+            }
+        }
+        (end < timers.capacity()).then_some(end)
+    }
+
+    /// Expires the timers of the connections in `oldest` that still wait. Returns how many they are.
+    pub fn expire_oldest(&self, oldest: &OldestIdle) -> usize {
+        let timers = self.timers.borrow();
+        let waits = |(since, number): &&(Instant, usize)| {
+            let timer = timers.get(*number);
+            timer.is_some_and(|timer| timer.idle_since.get() == Some(*since))
+        };
+        let waiting = oldest.found.iter().filter(waits);
+        waiting.map(|(_, number)| timers[*number].expire()).count()
+    }
+}
+
+/// The connections that wait for a request for the longest time, up to a number.
+#[derive(Debug)]
+pub struct OldestIdle {
+    count_max: usize,
+    /// The one that waits for the shortest time is on top.
+    found: BinaryHeap<(Instant, usize)>,
+}
+
+impl OldestIdle {
+    /// None so far, and `count_max` at most.
+    #[must_use]
+    pub fn new(count_max: usize) -> Self {
+        Self {
+            count_max,
+            found: BinaryHeap::with_capacity(count_max + 1),
+        }
+    }
+
+    fn add(&mut self, since: Instant, number: usize) {
+        self.found.push((since, number));
+        if self.found.len() > self.count_max {
+            self.found.pop();
         }
     }
 }
@@ -173,9 +225,47 @@ mod tests {
         timers.insert(idle.clone());
         let deadline = Instant::now() + Duration::from_secs(10);
         busy.set(deadline);
-        idle.set_idle(deadline);
+        idle.set_idle(Instant::now(), deadline);
         timers.expire_idle();
         assert!(!expired(&busy));
         assert!(expired(&idle));
+    }
+
+    #[test]
+    fn those_that_wait_longest_are_given_up() {
+        let (timers, start) = (Timers::default(), Instant::now());
+        let at = |second| start + Duration::from_secs(second);
+        let all: Vec<_> = (0..2 * SWEEP_TURN as u64)
+            .map(|number| {
+                let timer = Rc::new(Timer::default());
+                timers.insert(timer.clone());
+                // The last ones are the oldest; every third is busy.
+                match number % 3 {
+                    0 => timer.set(at(9000)),
+                    _ => timer.set_idle(at(5000 - number), at(9000)),
+                }
+                timer
+            })
+            .collect();
+        let mut oldest = OldestIdle::new(4);
+        let mut next = Some(0);
+        while let Some(first) = next {
+            next = timers.find_idle(first, &mut oldest);
+        }
+        let last = all.len() - 1;
+        // One of them gets a request meanwhile.
+        let busy = all
+            .iter()
+            .rposition(|timer| timer.idle_since.get().is_some())
+            .expect("one");
+        all[busy].set(at(9000));
+        assert_eq!(timers.expire_oldest(&oldest), 3);
+        let given_up: Vec<_> = (0..=last).filter(|&number| expired(&all[number])).collect();
+        assert_eq!(given_up.len(), 3);
+        assert!(
+            given_up
+                .iter()
+                .all(|&number| number + 7 > last && number % 3 > 0)
+        );
     }
 }

@@ -114,9 +114,11 @@ async fn take(
             task::spawn_local(Watched::new(number, serve(conn, has_proxy_header)));
         }
         Err(error) if is_shortage(&error) => {
-            worker.stats.accept_pauses.add(1);
-            diagnostics::log(format_args!("cannot accept, will try again: {error}"));
-            time::sleep(PAUSE).await;
+            if worker.give_up_idle().await == 0 {
+                worker.stats.accept_pauses.add(1);
+                diagnostics::log(format_args!("cannot accept, will try again: {error}"));
+                time::sleep(PAUSE).await;
+            }
         }
         // The client disconnected before it was accepted.
         Err(_) => {}

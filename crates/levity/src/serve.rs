@@ -62,7 +62,7 @@ fn set_first_timeout(conn: &Conn) {
     let now = conn.quiet_since();
     let draining = conn.worker.is_draining();
     conn.timer()
-        .set_idle(if draining { now } else { now + header_timeout });
+        .set_idle(now, if draining { now } else { now + header_timeout });
 }
 
 /// Sets the time-out for the next request, or ends the connection; returns how it ended.
@@ -76,7 +76,7 @@ async fn after_exchange(conn: &Conn, exchanged: Exchanged) -> Option<End> {
     conn.response_ended(ended);
     if end == End::Complete && !close && !conn.worker.is_draining() {
         let idle_timeout = conn.worker.service().config.limits.idle_timeout;
-        conn.timer().set_idle(ended + idle_timeout);
+        conn.timer().set_idle(ended, ended + idle_timeout);
         return None;
     }
     // The client may still be sending. A close would reset the connection and discard the unread response.

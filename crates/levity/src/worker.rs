@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use levity_disk::{Disk, PageSender, SendThread, Watcher};
-use levity_net::{SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
+use levity_net::{OldestIdle, SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
 use levity_telemetry::access_log::{Log, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::popular::Popular;
@@ -28,6 +28,9 @@ use crate::route::Service;
 use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
 use crate::variant_store::candidates::Candidates;
+
+/// The maximum of idle connections that give way to new ones at a time.
+const GIVEN_UP_MAX: usize = 32;
 
 /// The size of a read from a client in bytes: the largest request header.
 const INBOUND_BYTES: usize = 16 * 1024;
@@ -331,6 +334,22 @@ impl Worker {
         while !self.timers.is_empty() || self.background_tasks.get() > 0 {
             self.work_ended.notified().await;
         }
+    }
+
+    /// Closes the connections that wait for a request for the longest time, [`GIVEN_UP_MAX`] at most, so that others can be
+    /// accepted. Returns how many they are. Looks at all connections, in turns.
+    pub async fn give_up_idle(&self) -> usize {
+        let mut oldest = OldestIdle::new(GIVEN_UP_MAX);
+        let mut next = Some(0);
+        while let Some(first) = next {
+            next = self.timers.find_idle(first, &mut oldest);
+            task::yield_now().await;
+        }
+        let given_up = self.timers.expire_oldest(&oldest);
+        self.stats.idle_given_up.add(given_up as u64);
+        // Their tasks close them.
+        task::yield_now().await;
+        given_up
     }
 
     /// Runs a task that outlives its connection, and for which [`drain`](Worker::drain) waits.

@@ -434,7 +434,12 @@ pub(super) const METRICS: &[Metric] = metrics! {
     Counter("levity_connection_ends_total", "connections", Computed(&["end"], |scrape, samples| {
         scrape.by_variant(samples, "end", WorkerStats::ended);
     }));
-    /// Times that a worker stopped accepting connections because descriptors or memory were exhausted.
+    /// Idle connections that were closed for new ones, because descriptors or memory were exhausted.
+    ///
+    /// Raise the descriptor limit (LimitNOFILE=), or lower `limits.idle_timeout`. Clients open new connections instead.
+    Counter("levity_idle_given_up_total", "connections", Total(|worker| &worker.idle_given_up));
+    /// Times that a worker stopped accepting connections because descriptors or memory were exhausted, and no connection was
+    /// idle.
     ///
     /// Raise the descriptor limit (LimitNOFILE=), or lower `limits.idle_timeout`. It should stay 0.
     Counter("levity_accept_pauses_total", "pauses", Total(|worker| &worker.accept_pauses));

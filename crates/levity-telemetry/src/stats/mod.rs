@@ -263,6 +263,7 @@ mod tests {
             worker.accepted.add(2);
             worker.connection_ended(End::Timeout);
             worker.accept_pauses.add(1);
+            worker.idle_given_up.add(3);
             worker.sent_bytes.add(1_000);
             worker.reads_cached.add(1);
             worker.read_ahead(Ahead::Unused);

@@ -56,6 +56,8 @@ pub struct WorkerStats {
     ends: [Counter; End::COUNT],
     /// Times that it stopped accepting for a while, because descriptors or memory were exhausted.
     pub accept_pauses: Counter,
+    /// Idle connections that it closed for others, because descriptors or memory were exhausted.
+    pub idle_given_up: Counter,
     /// Bytes that sockets took, headers included.
     pub sent_bytes: Counter,
     /// Chunks read on the loop from the page cache.
@@ -100,6 +102,7 @@ impl WorkerStats {
             answered: Counter::default(),
             ends: Default::default(),
             accept_pauses: Counter::default(),
+            idle_given_up: Counter::default(),
             sent_bytes: Counter::default(),
             reads_cached: Counter::default(),
             reads_ahead: Default::default(),

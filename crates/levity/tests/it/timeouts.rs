@@ -200,21 +200,51 @@ fn a_place_belongs_to_no_listener() {
     assert_eq!(addresses.len(), 2);
 }
 
-/// Without descriptors nobody is accepted, and those who are in are served on.
+fn with_few_descriptors(tree: &Tree) -> Server {
+    let tables = "[limits]\nconnections = 1000\n[admin]\nlisten = \"unix:{own}/admin\"\n";
+    // A file would need a descriptor too.
+    let route = "[[site.route]]\npath = \"/said\"\nrespond = { body = \"AAA\" }";
+    Launch::site(tree.path(), tables, route)
+        .workers(1)
+        .descriptors_max(64)
+        .start()
+}
+
+/// Without descriptors, idle connections give way to new ones, the oldest first.
 #[test]
 fn out_of_descriptors() {
     let tree = Tree::new();
     tree.file("a", "AAA");
-    let tables = "[limits]\nconnections = 1000\n[admin]\nlisten = \"unix:{own}/admin\"\n";
-    let server = Launch::site(tree.path(), tables, "")
-        .workers(1)
-        .descriptors_max(64)
-        .start();
+    let server = with_few_descriptors(&tree);
     let mut first = server.client();
     first.get("/a").assert_status(200);
-    let crowd: Vec<_> = (0..80).map(|_| server.client()).collect();
+    let mut crowd: Vec<_> = (0..80).map(|_| server.client()).collect();
+    assert_eq!(server.get("/a").text(), "AAA");
+    assert_eq!(crowd.last_mut().expect("a client").get("/a").text(), "AAA");
+    first.assert_closed();
+    let metrics = server.metrics(&server.own("admin"));
+    assert!(metrics.sum("levity_idle_given_up_total") > 0.0);
+    assert_eq!(metrics.sum("levity_accept_pauses_total"), 0.0);
+}
+
+/// Where no connection is idle, nobody is accepted, and those who are in are served on.
+#[test]
+fn out_of_descriptors_and_of_idle_connections() {
+    let tree = Tree::new();
+    tree.file("a", "AAA");
+    let server = with_few_descriptors(&tree);
+    let crowd: Vec<_> = (0..80)
+        .map(|_| {
+            let mut client = server.client();
+            client.send("GET /said HTTP/1.1\r\n");
+            client
+        })
+        .collect();
     server.says("cannot accept, will try again");
-    assert_eq!(first.get("/a").text(), "AAA");
+    let mut crowd = crowd.into_iter();
+    let mut first = crowd.next().expect("a client");
+    first.send("Host: a\r\n\r\n");
+    assert_eq!(first.receive().text(), "AAA");
     drop(crowd);
     assert_eq!(server.get("/a").text(), "AAA");
     let metrics = server.metrics(&server.own("admin"));

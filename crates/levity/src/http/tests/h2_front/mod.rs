@@ -77,12 +77,13 @@ impl Shared {
         }
         let idle_timeout = self.worker.service().config.limits.idle_timeout;
         let now = Instant::now();
-        self.deadline
-            .timer
-            .set_idle(match self.worker.is_draining() {
+        self.deadline.timer.set_idle(
+            now,
+            match self.worker.is_draining() {
                 true => now,
                 false => now + idle_timeout,
-            });
+            },
+        );
     }
 }
 
