@@ -24,7 +24,8 @@ mod properties;
 
 const OUTCOMES: &[&str] = &[
     "ok", "more", "200", "206", "304", "400", "412", "414", "416", "431", "501", "502", "505",
-    "zstd", "br", "gzip", "identity", "client", "hop", "peer", "sha256", "sha512", "none",
+    "zstd", "br", "gzip", "identity", "client", "hop", "peer", "sha256", "sha512", "html", "json",
+    "plain", "none",
 ];
 
 fn replay(target: &str, property: fn(&[u8]), outcome: fn(&[u8]) -> String) {
@@ -136,6 +137,16 @@ fn tags_of_codings() {
             true => "identity".to_owned(),
             false => "ok".to_owned(),
         }
+    });
+}
+
+#[test]
+fn accept() {
+    replay("accept", properties::accept, |bytes| {
+        let lines = bytes.split(|&byte| byte == b'\n');
+        let preferred = levity_wire::accept::preferred(lines, &properties::OFFERED_TYPES);
+        let subtype = |index: usize| properties::OFFERED_TYPES[index].rsplit('/').next();
+        preferred.and_then(subtype).unwrap_or("none").to_owned()
     });
 }
 

@@ -1,0 +1,6 @@
+//! Lines of Accept.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| properties::accept(bytes));
