@@ -75,8 +75,8 @@ limits! {
     /// Disk lookups per second that one connection may cause for names that do not exist; its further requests are
     /// delayed to this rate. Names that the kernel remembers as absent do not count.
     absent_trips: usize = count(Count, "100", "1".."1000000"),
-    /// Names in one directory listing, which also ends at 4 MiB; a listing that is cut says so.
-    listing_entries: usize = count(Count, "10000", "1".."1000000"),
+    /// Names in one directory listing; a listing that is cut says so.
+    listing_entries: usize = count(Count, "1000000", "1".."100000000"),
 }
 
 pub(crate) fn read(section: &Section<'_>) -> Limits {

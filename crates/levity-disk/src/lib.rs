@@ -31,9 +31,9 @@ pub mod transmit;
 pub use disk::Disk;
 pub use engine::StartError;
 pub use files::{
-    Entry, FileSystem, Inline, Kind, Listing, Meta, MountPoint, OpenFile, Root, Spool, Symlinks,
-    TEMPORARY_PREFIX, Watch, WatchStats, Watcher, accept_variant, left_root, set_direct_files_max,
-    unclosed,
+    DirectoryReader, Entry, EntryStat, FileSystem, Inline, Kind, Listing, Meta, MountPoint,
+    OpenFile, Root, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats, Watcher, accept_variant,
+    left_root, set_direct_files_max, unclosed,
 };
 pub use job::{
     Change, Class, Completion, Direct, Done, EngineId, First, Job, Lookup, NewFile, Op, Open,

@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::ffi::CString;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_disk::{
-    Change, Class, Completion, Direct, Disk, Done, EngineId, First, Job, Listing, Lookup, Meta, Op,
-    Open, OpenFile, Opened, ReadOptions, Ready, Reply, Root, Variants, is_full,
+    Change, Class, Completion, Direct, DirectoryReader, Disk, Done, EngineId, First, Job, Listing,
+    Lookup, Meta, Op, Open, OpenFile, Opened, ReadOptions, Ready, Reply, Root, Variants, is_full,
 };
 use rustix::io::Errno;
 use tokio::sync::oneshot;
@@ -263,19 +264,18 @@ impl<'a> DiskClient<'a> {
         }
     }
 
-    /// Reads a directory.
-    pub async fn list(
-        &mut self,
-        directory: Arc<OpenFile>,
-        entries_max: usize,
-    ) -> io::Result<Listing> {
-        let op = Op::List {
-            directory,
-            entries_max,
-        };
-        match self.run(op, Class::First).await?.result? {
-            Done::Listed(listing) => Ok(listing),
-            other => unreachable!("unexpected result of a listing: {other:?}"),
+    /// Reads the next entries of a directory.
+    pub async fn next_entries(&mut self, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
+        listed(self.run(list(reader), Class::First).await?.result?)
+    }
+
+    /// Disk access for the body of the response to this request. `worker` is that of the request.
+    pub fn detached(&self, worker: &Rc<Worker>) -> DetachedDisk {
+        DetachedDisk {
+            worker: worker.clone(),
+            connection: self.connection,
+            read_options: self.read_options,
+            timeout: self.timeout,
         }
     }
 
@@ -343,6 +343,66 @@ impl<'a> DiskClient<'a> {
             reply,
         });
         receiver
+    }
+}
+
+/// Disk access for a body that is made while it is sent. Its operations are those of later chunks: they wait while the
+/// queue of the disk is full. They are not part of the request's trace.
+#[derive(Clone)]
+pub struct DetachedDisk {
+    worker: Rc<Worker>,
+    connection: u64,
+    read_options: ReadOptions,
+    timeout: Duration,
+}
+
+impl DetachedDisk {
+    /// The worker of the request.
+    pub fn worker(&self) -> &Rc<Worker> {
+        &self.worker
+    }
+
+    /// The number of the connection.
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+
+    /// Reads the next entries of a directory.
+    ///
+    /// # Errors
+    /// Those of the read; `TimedOut` when the disk does not respond within `limits.io_timeout`.
+    pub async fn next_entries(&self, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
+        listed(self.run(list(reader)).await?)
+    }
+
+    async fn run(&self, op: Op) -> io::Result<Done> {
+        let submit = || {
+            let (reply, receiver) = self.worker.completions.reply();
+            self.worker.disk.submit(Job {
+                op: op.clone(),
+                class: Class::Later,
+                stream: self.connection,
+                options: self.read_options,
+                reply,
+            });
+            receiver
+        };
+        let completed = time::timeout(self.timeout, submit_until_accepted(submit, true)).await;
+        completed.map_err(|_| timed_out())??.1.result
+    }
+}
+
+fn list(reader: &Arc<DirectoryReader>) -> Op {
+    Op::List {
+        reader: reader.clone(),
+        into: Listing::with_room_of_a_piece(),
+    }
+}
+
+fn listed(done: Done) -> io::Result<Listing> {
+    match done {
+        Done::Listed(listing) => Ok(listing),
+        other => unreachable!("unexpected result of a listing: {other:?}"),
     }
 }
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::ticket::Ticket;
 use crate::files::{
-    Kind, KnownDevices, OpenFile, accept_variant, create, link, listing, read, unlink, write,
+    Kind, KnownDevices, OpenFile, accept_variant, create, link, read, unlink, write,
 };
 use crate::job::{Change, Done, First, Lookup, NewFile, Op, Open, Opened, Ready};
 use crate::memory::Buffer;
@@ -51,10 +51,7 @@ pub(super) fn perform_with(
                 Ok(Done::Read(Ready::PageCache { file, offset, len }, now))
             }
         },
-        Op::List {
-            directory,
-            entries_max,
-        } => listing::list(&directory, entries_max).map(Done::Listed),
+        Op::List { reader, into } => reader.read(into).map(Done::Listed),
         Op::Change(change) => perform_change(change),
         Op::FreeSpace { root } => root.free_space().map(Done::FreeSpace),
         Op::CheckRoot { root } => root.check(ticket.devices()).map(Done::RootChecked),

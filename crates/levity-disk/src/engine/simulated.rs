@@ -277,7 +277,7 @@ fn path(op: &Op) -> Vec<u8> {
         Op::Open(Open { root, path, .. }) => beneath(root, path),
         Op::Read { file, .. } => path_of(file),
         Op::Change(change) => path_of_change(change),
-        Op::List { directory, .. } => path_of(directory),
+        Op::List { reader, .. } => path_of(reader.directory()),
         Op::CheckRoot { root } | Op::FreeSpace { root } => {
             root.named().as_os_str().as_bytes().to_vec()
         }

@@ -1,89 +1,227 @@
 //! Directory listings.
 //!
+//! A directory is read in pieces: it may have millions of names, and each costs a look at its inode.
+//!
 //! A name may be a mount point, and a link may lead into a mount. Such a mount is not accessed: it may not
 //! answer, and the time would be charged to the device of the directory.
 
-use std::cmp::Ordering;
 use std::ffi::{CStr, CString};
 use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use super::closer::DeferredFd;
 use super::crossing::{KnownDevices, OtherDevice};
 use super::meta::{Kind, Meta};
-use super::names::{names, stat_name};
+use super::names::{NAMES_BYTES, next_names, reopen, stat_name};
 use super::open_file::{Location, OpenFile};
+use crate::thread::lock;
+
+/// A piece has at least this many names, unless they are the last. A smaller number would cost more trips, a larger one
+/// delay the first name on a slow disk.
+const PIECE_NAMES_MIN: usize = 512;
 
 /// One entry of a directory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The name, not necessarily UTF-8; never `.` or `..`.
     pub name: &'a [u8],
     /// The kind. A symbolic link has the kind of its target if that is inside the root. A link into another
     /// mount counts as a file.
     pub kind: Kind,
-    /// The metadata. `None` for a mount point and for a link into another mount, which is not accessed,
+    /// Size and time. `None` for a mount point and for a link into another mount, which is not accessed,
     /// because it may not answer.
-    pub meta: Option<Meta>,
+    pub stat: Option<EntryStat>,
 }
 
-/// The entries of a directory: directories first, then by name.
+/// The metadata of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryStat {
+    /// In bytes.
+    pub size: u64,
+    /// Last change of the content: seconds since 1970, negative before.
+    pub mtime_s: i64,
+}
+
+impl From<Meta> for EntryStat {
+    fn from(meta: Meta) -> EntryStat {
+        EntryStat {
+            size: meta.size,
+            mtime_s: meta.mtime_s,
+        }
+    }
+}
+
+/// The usual size of the names of a piece, in bytes, and the usual number of its entries.
+const PIECE_USUAL: (usize, usize) = (NAMES_BYTES, 1024);
+
+/// Some entries of a directory, in the order of the file system.
 ///
-/// There may be a million of them, and an event loop drops the listing. So all names are in one allocation:
-/// freeing each would delay the loop.
-#[derive(Debug, Clone, Default)]
+/// There may be thousands, and an event loop drops them. So all names are in one allocation: freeing each would delay
+/// the loop.
+#[derive(Debug, Default)]
 pub struct Listing {
     /// All names, concatenated.
     names: Vec<u8>,
-    /// Length in bytes, kind and metadata of each name.
-    entries: Vec<(usize, Kind, Option<Meta>)>,
-    /// The directory has more entries than were requested.
-    pub truncated: bool,
+    records: Vec<Record>,
+    /// No further entries follow.
+    pub is_last: bool,
+}
+
+/// An entry without its name, which begins where that of the record before ends.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    name_end: u32,
+    kind: Kind,
+    has_stat: bool,
+    stat: EntryStat,
 }
 
 impl Listing {
     /// Appends an entry.
+    ///
+    /// # Panics
+    /// When all names together exceed 4 GiB.
     pub fn push(&mut self, entry: Entry<'_>) {
-        let Entry { name, kind, meta } = entry;
+        let Entry { name, kind, stat } = entry;
         self.names.extend_from_slice(name);
-        self.entries.push((name.len(), kind, meta));
+        let none = EntryStat {
+            size: 0,
+            mtime_s: 0,
+        };
+        self.records.push(Record {
+            name_end: u32::try_from(self.names.len()).expect("names of less than 4 GiB"),
+            kind,
+            has_stat: stat.is_some(),
+            stat: stat.unwrap_or(none),
+        });
     }
 
-    /// The entries, in order.
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The entry with this index.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn entry(&self, index: usize) -> Entry<'_> {
+        let record = &self.records[index];
+        let before = index.checked_sub(1).map(|before| &self.records[before]);
+        let start = before.map_or(0, |before| before.name_end);
+        Entry {
+            name: &self.names[start as usize..record.name_end as usize],
+            kind: record.kind,
+            stat: record.has_stat.then_some(record.stat),
+        }
+    }
+
+    /// The entries.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
-        let mut rest = self.names.as_slice();
-        self.entries.iter().map(move |&(len, kind, meta)| {
-            let (name, behind) = rest.split_at(len);
-            rest = behind;
-            Entry { name, kind, meta }
-        })
+        (0..self.len()).map(|index| self.entry(index))
     }
 
-    /// Length of all names together, in bytes.
-    pub fn name_bytes(&self) -> usize {
-        self.names.len()
+    /// An empty listing with room for a usual piece of a directory, about 64 KiB.
+    pub fn with_room_of_a_piece() -> Listing {
+        let (name_bytes, entries) = PIECE_USUAL;
+        Listing {
+            names: Vec::with_capacity(name_bytes),
+            records: Vec::with_capacity(entries),
+            is_last: false,
+        }
+    }
+
+    /// An empty listing with room for the entries of `other`.
+    pub fn with_room_of(other: &Listing) -> Listing {
+        Listing {
+            names: Vec::with_capacity(other.names.len()),
+            records: Vec::with_capacity(other.records.len()),
+            is_last: false,
+        }
+    }
+
+    /// Removes all entries after the first `entries`.
+    pub fn truncate(&mut self, entries: usize) {
+        self.records.truncate(entries);
+        let end = self.records.last().map_or(0, |record| record.name_end);
+        self.names.truncate(end as usize);
+    }
+
+    /// The size of all entries, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.names.len() + self.records.len() * size_of::<Record>()
     }
 }
 
-/// Reads a directory. Blocks once for every few hundred names and once for each entry's inode, on no device
-/// but the directory's.
-///
-/// # Errors
-/// ENOTDIR for anything but a directory; otherwise the errors of `openat` and `getdents64`. A name that is removed
-/// while the directory is read is left out.
-pub(crate) fn list(directory: &OpenFile, entries_max: usize) -> io::Result<Listing> {
-    let location = directory.location.as_ref().ok_or(Errno::NOTDIR)?;
-    let (names, truncated) = names(directory.as_fd(), entries_max)?;
-    let mut entries: Vec<Entry<'_>> = names
-        .iter()
-        .filter_map(|(name, file_type)| entry(directory, location, name, *file_type))
-        .collect();
-    entries.sort_by(display_order);
-    let mut listing = Listing::default();
-    entries.into_iter().for_each(|entry| listing.push(entry));
-    listing.truncated = truncated;
-    Ok(listing)
+/// A clone has the same entries and room.
+impl Clone for Listing {
+    fn clone(&self) -> Listing {
+        let mut clone = Listing {
+            names: Vec::with_capacity(self.names.capacity()),
+            records: Vec::with_capacity(self.records.capacity()),
+            is_last: self.is_last,
+        };
+        clone.names.extend_from_slice(&self.names);
+        clone.records.extend_from_slice(&self.records);
+        clone
+    }
+}
+
+/// A directory that is read from its first name to its last, in pieces.
+#[derive(Debug)]
+pub struct DirectoryReader {
+    directory: Arc<OpenFile>,
+    /// A descriptor with a read position of its own; opened by the first read. Only threads that may block take the lock.
+    position: Mutex<Option<DeferredFd>>,
+}
+
+impl DirectoryReader {
+    /// A reader at the first name. Makes no system call; for anything but a directory, reads fail.
+    pub fn new(directory: Arc<OpenFile>) -> Arc<DirectoryReader> {
+        Arc::new(DirectoryReader {
+            directory,
+            position: Mutex::default(),
+        })
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Arc<OpenFile> {
+        &self.directory
+    }
+
+    /// Reads the next entries into `listing`. Blocks once for each few hundred names and once for each entry's inode, on no device but
+    /// the directory's.
+    ///
+    /// # Errors
+    /// ENOTDIR for anything but a directory; otherwise the errors of `openat` and `getdents64`. A name that is removed
+    /// meanwhile is left out.
+    pub(crate) fn read(&self, mut listing: Listing) -> io::Result<Listing> {
+        let directory = &*self.directory;
+        let location = directory.location.as_ref().ok_or(Errno::NOTDIR)?;
+        let mut position = lock(&self.position);
+        let position = match &mut *position {
+            Some(position) => position,
+            none => {
+                let fd = reopen(directory.as_fd())?;
+                none.insert(DeferredFd::new(fd, directory.meta.device))
+            }
+        };
+        listing.is_last = next_names(position.as_fd(), PIECE_NAMES_MIN, |name, file_type| {
+            if let Some(entry) = entry(directory, location, name, file_type) {
+                listing.push(entry);
+            }
+        })?;
+        Ok(listing)
+    }
 }
 
 fn entry<'a>(
@@ -93,7 +231,7 @@ fn entry<'a>(
     file_type: FileType,
 ) -> Option<Entry<'a>> {
     let known = KnownDevices::only(directory.meta.device);
-    let (kind, meta) = match stat_name(directory.as_fd(), name) {
+    let (kind, meta): (_, Option<Meta>) = match stat_name(directory.as_fd(), name) {
         Ok(stat) => {
             let is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
             let own = Meta::from(stat);
@@ -112,7 +250,7 @@ fn entry<'a>(
     Some(Entry {
         name: name.to_bytes(),
         kind,
-        meta,
+        stat: meta.map(EntryStat::from),
     })
 }
 
@@ -124,11 +262,4 @@ impl Location {
         let path = [self.path.to_bytes(), b"/", name.to_bytes()].concat();
         self.resolver.metadata(&CString::new(path)?, known)
     }
-}
-
-fn display_order(a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
-    let is_directory = |entry: &Entry<'_>| entry.kind == Kind::Directory;
-    is_directory(b)
-        .cmp(&is_directory(a))
-        .then_with(|| a.name.cmp(b.name))
 }

@@ -1,9 +1,9 @@
 //! Reading the names in a directory.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
@@ -11,33 +11,37 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::syscall;
 
 /// Buffer for one `getdents64`, in bytes, as in glibc's `readdir`.
-const NAMES_BYTES: usize = 32 * 1024;
+pub(super) const NAMES_BYTES: usize = 32 * 1024;
 
-/// Returns up to `names_max` names in a directory, in the order of the file system, without `.` and `..`,
-/// and whether there are more. The type of each is that in the directory entry, which may be unknown.
-/// Blocks. Opens the directory again, because the read position belongs to the open file description, which
-/// is shared.
-pub(super) fn names(
-    directory: BorrowedFd<'_>,
-    names_max: usize,
-) -> io::Result<(Vec<(CString, FileType)>, bool)> {
+/// Opens the directory again, because the read position belongs to the open file description, which is shared. Blocks.
+pub(super) fn reopen(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let anew = rustix::fs::openat(directory, c".", flags, Mode::empty())?;
-    let mut memory = vec![MaybeUninit::uninit(); NAMES_BYTES];
-    let mut entries = RawDir::new(&anew, &mut memory);
-    let mut names = Vec::new();
+    Ok(rustix::fs::openat(directory, c".", flags, Mode::empty())?)
+}
+
+/// Passes the next names in a directory to `add`, in the order of the file system, without `.` and `..`: all that one
+/// `getdents64` returns, then further ones until there are `names_min`. The type of each is that in the directory
+/// entry, which may be unknown. Returns whether these were the last. Blocks.
+pub(super) fn next_names(
+    directory: BorrowedFd<'_>,
+    names_min: usize,
+    mut add: impl FnMut(&CStr, FileType),
+) -> io::Result<bool> {
+    let mut memory = [MaybeUninit::uninit(); NAMES_BYTES];
+    let mut entries = RawDir::new(directory, &mut memory);
+    let mut names = 0;
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
+        if name != c"." && name != c".." {
+            add(name, entry.file_type());
+            names += 1;
         }
-        if names.len() == names_max {
-            return Ok((names, true));
+        if names >= names_min && entries.is_buffer_empty() {
+            return Ok(false);
         }
-        names.push((name.to_owned(), entry.file_type()));
     }
-    Ok((names, false))
+    Ok(true)
 }
 
 /// The metadata of `name` in `directory`, without following a link. Blocks on no device but the directory's.

@@ -1,6 +1,6 @@
 //! The capabilities of a file system, found out by trying, not by the version of the kernel.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -8,7 +8,7 @@ use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::meta::{Kind, Meta};
-use super::names::{names, stat_name};
+use super::names::{next_names, reopen, stat_name};
 use crate::syscall;
 
 /// Bound on the names to look at in search of a file to read.
@@ -246,10 +246,16 @@ fn search(
     names_left: &mut usize,
     depth: usize,
 ) -> Option<OwnedFd> {
-    let (found, _) = names(directory.as_fd(), *names_left).ok()?;
+    let mut found: Vec<CString> = Vec::new();
+    let anew = reopen(directory.as_fd()).ok()?;
+    next_names(anew.as_fd(), *names_left, |name, _| {
+        found.push(name.to_owned())
+    })
+    .ok()?;
+    found.truncate(*names_left);
     *names_left -= found.len();
     let mut directories = Vec::new();
-    for (name, _) in &found {
+    for name in &found {
         // Not into a mount: it may not answer, and the start of the server would block.
         let Ok(stat) = stat_name(directory.as_fd(), name) else {
             continue;

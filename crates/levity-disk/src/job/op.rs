@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use super::change::Change;
-use crate::files::{OpenFile, Root};
+use crate::files::{DirectoryReader, Listing, OpenFile, Root};
 use crate::memory::span;
 
 /// An operation: one trip to the disk.
@@ -23,12 +23,15 @@ pub enum Op {
         /// In bytes; more than zero.
         len: usize,
     },
-    /// Reads the names in a directory, with the metadata of each.
+    /// Reads the next names in a directory, with the metadata of each: about a thousand. One operation per reader may be
+    /// in flight; a second one waits in its thread for the first.
     List {
-        /// The directory.
-        directory: Arc<OpenFile>,
-        /// Bound on the names returned; `Listing::truncated` tells whether there were more.
-        entries_max: usize,
+        /// The directory, and where the last read has ended.
+        reader: Arc<DirectoryReader>,
+        /// An empty listing, which is returned with the entries. It should have
+        /// [room](Listing::with_room_of_a_piece): memory that each of many disk threads allocates costs megabytes,
+        /// because the allocator keeps some of it per thread.
+        into: Listing,
     },
     /// Changes a file or a name.
     Change(Change),
@@ -128,7 +131,7 @@ impl Op {
         match self {
             Op::Open(open) => open.root.device_of(&open.path),
             Op::Read { file, .. } => file.meta.device,
-            Op::List { directory, .. } => directory.meta.device,
+            Op::List { reader, .. } => reader.directory().meta.device,
             Op::Change(change) => change.device(),
             Op::FreeSpace { root } | Op::CheckRoot { root } => root.device(),
         }

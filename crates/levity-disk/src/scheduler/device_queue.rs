@@ -319,7 +319,7 @@ impl DeviceQueue {
 fn join_key(op: &Op) -> u64 {
     match op {
         Op::Read { file, .. } => file.meta.inode,
-        Op::List { directory, .. } => directory.meta.inode,
+        Op::List { reader, .. } => reader.directory().meta.inode,
         Op::Change(change) => change.file().map_or(0, |file| file.meta.inode),
         Op::FreeSpace { root } => root.device(),
         Op::CheckRoot { root } => Arc::as_ptr(root).addr() as u64,

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use levity_disk::engine;
 use levity_disk::{
-    Budget, Change, Class, Completion, Direct, Disk, Done, First, Job, Listing, Lookup, Meta,
-    NewFile, Op, Open, OpenFile, Opened, Ready, Reply, Root, Settings, Spool, Symlinks,
+    Budget, Change, Class, Completion, Direct, DirectoryReader, Disk, Done, First, Job, Listing,
+    Lookup, Meta, NewFile, Op, Open, OpenFile, Opened, Ready, Reply, Root, Settings, Spool,
+    Symlinks,
 };
 use tempfile::TempDir;
 
@@ -481,11 +482,22 @@ pub fn small_file_system() -> Option<OwnedFd> {
     owned(call(libc::SYS_fsmount, [fd, CLOEXEC, 0, 0, 0]))
 }
 
-pub fn list(disk: &Disk, directory: &Arc<OpenFile>, entries_max: usize) -> io::Result<Listing> {
-    let directory = Arc::clone(directory);
+/// All pieces of a directory.
+pub fn list(disk: &Disk, directory: &Arc<OpenFile>) -> io::Result<Vec<Listing>> {
+    let reader = DirectoryReader::new(Arc::clone(directory));
+    let mut pieces = Vec::new();
+    loop {
+        pieces.push(next_piece(disk, &reader)?);
+        if pieces.last().is_some_and(|piece| piece.is_last) {
+            return Ok(pieces);
+        }
+    }
+}
+
+pub fn next_piece(disk: &Disk, reader: &Arc<DirectoryReader>) -> io::Result<Listing> {
     let op = Op::List {
-        directory,
-        entries_max,
+        reader: Arc::clone(reader),
+        into: Listing::with_room_of_a_piece(),
     };
     match ask(disk, op)? {
         Done::Listed(listing) => Ok(listing),

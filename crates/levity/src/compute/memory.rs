@@ -16,6 +16,8 @@ pub struct Budget {
 pub enum Share {
     /// All.
     Whole,
+    /// Three quarters, for what is large, so that it leaves some for what is small.
+    Most,
     /// A half, for what is kept for hours: otherwise idle streams would leave nothing for other responses.
     Half,
 }
@@ -77,6 +79,7 @@ impl Reserved {
     pub fn try_grow(&mut self, bytes: usize) -> bool {
         let bytes_max = match self.share {
             Share::Whole => self.budget.bytes_max(),
+            Share::Most => self.budget.bytes_max() / 4 * 3,
             Share::Half => self.budget.bytes_max() / 2,
         };
         let more = |used: usize| used.checked_add(bytes).filter(|&used| used <= bytes_max);

@@ -2,9 +2,8 @@
 
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use levity_disk::{OpenFile, Ready};
+use levity_disk::Ready;
 use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 use levity_wire::http1::Method;
@@ -59,22 +58,10 @@ impl<'a> Handling<'a> {
                 respond::redirect::to_directory(request)
             }
             Ok(Found::Directory(directory)) if files.listing => {
-                self.listing(request, files, directory).await
+                // Boxed: most requests are for files.
+                Box::pin(self.listing(request, files, directory)).await
             }
             Ok(Found::Directory(_)) => error(403, "listing is off for this directory"),
-            Err(error) => failed(self.worker, files, request, &error),
-        }
-    }
-
-    async fn listing(
-        &mut self,
-        request: &Request,
-        files: &Files,
-        directory: Arc<OpenFile>,
-    ) -> Response {
-        let entries_max = self.service.config.limits.listing_entries;
-        match self.disk.list(directory, entries_max).await {
-            Ok(listing) => respond::listing::listing(&request.path, listing).await,
             Err(error) => failed(self.worker, files, request, &error),
         }
     }
@@ -170,7 +157,8 @@ impl<'a> Handling<'a> {
                 return Outcome::Response(respond::redirect::to_directory(request));
             }
             Ok(Found::Directory(directory)) if is_folder && files.listing => {
-                return Outcome::Response(self.listing(request, files, directory).await);
+                let listing = self.listing(request, files, directory);
+                return Outcome::Response(Box::pin(listing).await);
             }
             Ok(Found::Directory(_)) => PathKind::Directory,
             Err(error) => match failed(self.worker, files, request, &error) {

@@ -4,6 +4,7 @@
 mod digests;
 mod error_page;
 mod files;
+mod listing;
 mod proxy;
 mod redirect;
 mod respond;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use levity_disk::{OpenFile, Ready};
-use levity_telemetry::access_log::End;
+use levity_telemetry::access_log::{End, Source};
 use levity_telemetry::trace::Trace;
 use levity_wire::byteranges::Byteranges;
 use levity_wire::http1::Trailers;
@@ -82,6 +82,11 @@ pub trait BodyStream: fmt::Debug {
 
     /// Drops the rest of the body, which will not be sent.
     fn discard(self: Box<Self>);
+
+    /// Where the bytes come from, for the log.
+    fn source(&self) -> Source {
+        Source::Upstream
+    }
 }
 
 /// The limits of the next piece of a [`BodyStream`].

@@ -2,6 +2,7 @@
 
 pub mod error_page;
 pub mod file;
+pub mod generated;
 pub mod listing;
 pub mod redirect;
 

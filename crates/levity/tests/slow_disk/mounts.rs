@@ -157,7 +157,7 @@ fn listed(engine: &str) {
             "<a href=\"./slow/\">slow/</a><td><td>\n",
             "<a href=\"./inside\">inside</a><td><td>\n",
             "<a href=\"./folder\">folder</a><td><td>\n",
-            "<a href=\"./hot\">hot</a><td>4096<td>",
+            "<a href=\"./hot\">hot</a><td data-sort-value=\"4096\" title=\"4096 bytes\">4.0 KiB<td>",
         ] {
             assert!(page.contains(row), "no {row:?} in {page}");
         }

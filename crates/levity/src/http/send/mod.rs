@@ -306,7 +306,8 @@ fn source(body: &Body, trace: &Trace) -> Source {
         Body::Memory(..) => Source::Memory,
         Body::Multipart(body) if matches!(body.source, PartSource::Memory(_)) => Source::Memory,
         Body::File(_) | Body::Parts(_) | Body::Multipart(_) => Source::Cached,
-        Body::Stream { .. } | Body::Upgrade { .. } => Source::Upstream,
+        Body::Stream { stream, .. } => stream.source(),
+        Body::Upgrade { .. } => Source::Upstream,
         // An application's response may have no body.
         Body::None if trace.upstream().is_some_and(UpstreamTrace::is_answered) => Source::Upstream,
         Body::None | Body::Text(_) | Body::Page(_) => Source::None,

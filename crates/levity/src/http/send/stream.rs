@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use levity_disk::Pipe;
+use levity_telemetry::access_log::Source;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
 
@@ -39,7 +40,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         }
     }
 
-    /// Waits for the next piece, in the step of the application. The header is sent before the wait, because a client
+    /// Waits for the next piece, in the step of its source. The header is sent before the wait, because a client
     /// of an event stream expects it before the first event.
     pub(super) async fn next_piece(
         &mut self,
@@ -52,12 +53,16 @@ impl<S: ResponseSink> Sender<'_, S> {
             bytes_max: self.pace.piece_bytes,
             may_splice,
         };
+        let step = match stream.source() {
+            Source::Upstream => Step::Upstream,
+            _ => Step::Respond,
+        };
         let mut waits = false;
         let piece = poll_fn(|context| match stream.poll_piece(context, limits) {
             Poll::Ready(piece) => Poll::Ready(Some(piece)),
             Poll::Pending if is_header_sent => {
                 if !mem::replace(&mut waits, true) {
-                    trace.enter(Step::Upstream);
+                    trace.enter(step);
                 }
                 Poll::Pending
             }
@@ -69,7 +74,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             None => {
                 self.send_header().await?;
                 waits = true;
-                trace.enter(Step::Upstream);
+                trace.enter(step);
                 poll_fn(|context| stream.poll_piece(context, limits)).await
             }
         };

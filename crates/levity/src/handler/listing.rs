@@ -1,0 +1,208 @@
+//! Serves listings of directories.
+
+use std::ffi::CString;
+use std::io;
+use std::sync::Arc;
+
+use levity_disk::{DirectoryReader, First, Kind, Lookup, OpenFile, Ready, Variants};
+use levity_wire::http1::Method;
+
+use super::Handling;
+use super::files::failed;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::respond::listing::html::Readme;
+use crate::respond::listing::snapshot::{Failure, Key, Shared, Snapshot};
+use crate::respond::listing::{self, Entries, Form, Reading, Subject};
+use crate::route::Files;
+
+/// The maximum of bytes of a README that are shown. They are written in one turn.
+const README_BYTES_MAX: usize = 32 * 1024;
+
+/// A directory of more than this many bytes is taken for one of many names before it is read, so that each of many clients
+/// need not find out. Most file systems count about the bytes of the names.
+const SMALL_BYTES_MAX: u64 = 64 * 1024;
+
+impl Handling<'_> {
+    /// Serves the listing of `directory`.
+    pub(super) async fn listing(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        directory: Arc<OpenFile>,
+    ) -> Response {
+        let subject = Subject {
+            form: Form::of(request),
+            path: request.path.to_vec(),
+            readme: None,
+        };
+        let is_head = request.head.method == Method::Head;
+        let key = self.key(files, &directory);
+        let age_max = self.service.config.disk.entry_ttl;
+        let is_large = directory.meta().size > SMALL_BYTES_MAX;
+        if subject.form.is_sorted() && (is_large || Shared::find(key, age_max).is_some()) {
+            if is_head {
+                return listing::header(subject);
+            }
+            let reader = DirectoryReader::new(directory.clone());
+            let disk = self.disk.detached(self.worker);
+            let shared = Shared::find_or_make(&disk, key, age_max, reader, None);
+            return self
+                .shared_listing(request, files, subject, directory, shared)
+                .await;
+        }
+        let (reader, piece, reserved) = match self.begin(directory).await {
+            Ok(reading) => reading,
+            Err(failure) => return self.not_listed(request, files, &failure),
+        };
+        let disk = self.disk.detached(self.worker);
+        if piece.is_last {
+            self.small_listing(request, files, subject, (reader, piece, reserved))
+                .await
+        } else if is_head {
+            listing::header(subject)
+        } else if subject.form.is_sorted() {
+            drop(reserved);
+            let directory = reader.directory().clone();
+            let shared = Shared::find_or_make(&disk, key, age_max, reader, Some(piece));
+            self.shared_listing(request, files, subject, directory, shared)
+                .await
+        } else {
+            listing::of_reader(subject, disk, (reader, piece, reserved), key.entries_max)
+        }
+    }
+
+    /// What a snapshot of `directory` depends on.
+    fn key(&self, files: &Files, directory: &OpenFile) -> Key {
+        let meta = directory.meta();
+        Key {
+            directory: (meta.device, meta.inode),
+            root: Arc::as_ptr(&files.root).addr(),
+            entries_max: self.service.config.limits.listing_entries,
+        }
+    }
+
+    /// Reads the first entries of `directory`.
+    async fn begin(&mut self, directory: Arc<OpenFile>) -> Result<Reading, Failure> {
+        // Before the read: each of any number of clients may wait for it.
+        let reserved = listing::reserve_reader().ok_or(Failure::NoMemory)?;
+        let reader = DirectoryReader::new(directory);
+        let piece = self.disk.next_entries(&reader).await?;
+        Ok((reader, piece, reserved))
+    }
+
+    fn not_listed(&self, request: &Request, files: &Files, failure: &Failure) -> Response {
+        match failure {
+            Failure::NoMemory => listing::refused(),
+            Failure::Unreadable(error) => failed(self.worker, files, request, error),
+        }
+    }
+
+    /// The listing of a directory whose entries are all in one piece.
+    async fn small_listing(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        mut subject: Subject,
+        (reader, piece, reserved): Reading,
+    ) -> Response {
+        let disk = self.disk.detached(self.worker);
+        let entries_max = self.service.config.limits.listing_entries;
+        let entries = if subject.form.is_sorted() {
+            match Snapshot::of_one_piece(&disk, piece, entries_max).await {
+                Ok(snapshot) => {
+                    subject.readme = self.readme(request, files, subject.form, &snapshot).await;
+                    Entries::Sorted(Arc::new(snapshot))
+                }
+                Err(failure) => return self.not_listed(request, files, &failure),
+            }
+        } else {
+            Entries::Piece(piece, entries_max)
+        };
+        listing::of_one_piece(subject, disk, (reader, reserved), entries).await
+    }
+
+    /// The listing of a directory in order, or else as it is read.
+    async fn shared_listing(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        mut subject: Subject,
+        directory: Arc<OpenFile>,
+        shared: Arc<Shared>,
+    ) -> Response {
+        let failure = match shared.snapshot().await {
+            Ok(snapshot) => {
+                subject.readme = self.readme(request, files, subject.form, &snapshot).await;
+                return listing::of_snapshot(subject, snapshot, shared);
+            }
+            Err(failure) => failure,
+        };
+        drop(shared);
+        if let Failure::Unreadable(error) = &failure {
+            return failed(self.worker, files, request, error);
+        }
+        let entries_max = self.service.config.limits.listing_entries;
+        match self.begin(directory).await {
+            Ok(reading) => {
+                let disk = self.disk.detached(self.worker);
+                listing::of_reader(subject, disk, reading, entries_max)
+            }
+            Err(failure) => self.not_listed(request, files, &failure),
+        }
+    }
+
+    /// The text that explains the directory of `request`, if the page shows one. A file that cannot be read is left out:
+    /// its link in the listing gives the reason.
+    async fn readme(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        form: Form,
+        snapshot: &Snapshot,
+    ) -> Option<Readme> {
+        let name = snapshot.readme.as_ref().filter(|_| form == Form::Html)?;
+        let path = [files.beneath(&request.path), name].concat();
+        if !files.shows(&path) {
+            return None;
+        }
+        self.text_of(files, path)
+            .await
+            .ok()
+            .flatten()
+            .map(|(text, is_cut)| Readme {
+                name: name.clone(),
+                text,
+                is_cut,
+            })
+    }
+
+    /// The start of the regular file at `path`, and whether it is longer; `None` for a file that is empty or no text.
+    async fn text_of(
+        &mut self,
+        files: &Files,
+        path: Vec<u8>,
+    ) -> io::Result<Option<(Vec<u8>, bool)>> {
+        let root = files.root.current()?;
+        let first = First {
+            offset: 0,
+            len: README_BYTES_MAX,
+            len_max: 0,
+        };
+        // The text is needed in memory.
+        self.disk.read_into_memory();
+        let (path, variants) = (CString::new(path)?, Variants::default());
+        let opened = {
+            self.disk
+                .open(&root, path, variants, Some(first), Lookup::Shared)
+        }
+        .await?;
+        let meta = opened.file.meta();
+        let Some(Ready::Bytes(bytes)) = opened.first.filter(|_| meta.kind == Kind::Regular) else {
+            return Ok(None);
+        };
+        let text = bytes.to_vec();
+        let is_cut = meta.size > text.len() as u64;
+        Ok((!text.is_empty() && !text.contains(&0)).then_some((text, is_cut)))
+    }
+}
