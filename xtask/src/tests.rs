@@ -27,6 +27,26 @@ const TOOLS: &[Tool] = &[
         package: "zsync",
     },
     Tool {
+        program: "rclone",
+        package: "rclone",
+    },
+    Tool {
+        program: "lftp",
+        package: "lftp",
+    },
+    Tool {
+        program: "/usr/lib/python3/dist-packages/bs4/__init__.py",
+        package: "python3-bs4",
+    },
+    Tool {
+        program: "/usr/lib/python3/dist-packages/html5lib/__init__.py",
+        package: "python3-html5lib",
+    },
+    Tool {
+        program: "/usr/lib/python3/dist-packages/requests/__init__.py",
+        package: "python3-requests",
+    },
+    Tool {
         program: "ss",
         package: "iproute2",
     },

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::names::odd_files;
 use crate::support::{Launch, Server, Tree, assert_same, per_engine, wait_until};
@@ -33,9 +33,18 @@ pub fn run(limit: Duration, program: &str, arguments: &[&str], folder: &Path) ->
 /// Opens a page in Chromium, and gives its document once it is complete.
 #[track_caller]
 pub fn chromium(limit: Duration, url: &str) -> String {
+    chromium_in("UTC", limit, url)
+}
+
+/// In the same way with the local time of `zone`.
+#[track_caller]
+fn chromium_in(zone: &str, limit: Duration, url: &str) -> String {
+    let zone = format!("TZ={zone}");
     let profile = Tree::new();
     let profile_flag = format!("--user-data-dir={}", profile.path().display());
     let flags = [
+        &zone,
+        "chromium",
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
@@ -49,7 +58,7 @@ pub fn chromium(limit: Duration, url: &str) -> String {
         "--dump-dom",
         url,
     ];
-    let output = run(limit, "chromium", &flags, profile.path());
+    let output = run(limit, "env", &flags, profile.path());
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
     // The test that fails tells what is missing in it.
     eprintln!("{page}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -267,4 +276,162 @@ fn chromium_shows_a_listing() {
     ] {
         assert!(page.contains(shown), "{shown}");
     }
+}
+
+/// A page beside the listing may look into it, and clicks. It writes what it sees into its own document.
+const DRIVER: &str = "<!doctype html><iframe src=\"/d/\"></iframe><pre></pre><script>
+const frame = document.querySelector('iframe'), out = [];
+frame.onload = () => {
+  const page = frame.contentDocument;
+  const names = () => [...page.querySelectorAll('tbody a')].map(link => link.textContent).join(' ');
+  const click = number => page.querySelectorAll('th button')[number].click();
+  out.push([...page.querySelectorAll('th')].map(head => head.textContent).join(' '));
+  out.push(page.querySelector('time').textContent);
+  out.push(names());
+  for (const number of [0, 1, 1, 2, 0]) {
+    click(number);
+    const sorted = page.querySelector('th[aria-sort]');
+    out.push(names() + ' ' + sorted.textContent + ' ' + sorted.getAttribute('aria-sort'));
+  }
+  document.querySelector('pre').textContent = out.join('\\n');
+};
+</script>";
+
+#[test]
+fn chromium_sorts_a_listing_and_shows_local_time() {
+    let tree = Tree::new();
+    tree.file("driver.html", DRIVER);
+    for (number, name) in ["d/file10", "d/file2", "d/B", "d/a", "d/folder/x"]
+        .iter()
+        .enumerate()
+    {
+        tree.file(name, "x".repeat(number * 1000));
+    }
+    let set = |name: &str, hours: u64| {
+        let time = UNIX_EPOCH + Duration::from_secs(1_795_203_727 + hours * 3600);
+        let file = fs::File::open(tree.at(name)).expect("a file");
+        file.set_modified(time).expect("a time");
+    };
+    for (hours, name) in ["d/folder", "d/B", "d/file10", "d/a", "d/file2"]
+        .iter()
+        .enumerate()
+    {
+        set(name, hours as u64);
+    }
+    let server = Launch::site(tree.path(), "", "listing = true").start();
+    let page = chromium_in("Asia/Tokyo", TIME_MAX, &url(&server, "/driver.html"));
+    let (_, seen) = page.split_once("<pre>").expect("a page");
+    let (seen, _) = seen.split_once("</pre>").expect("a page");
+    let expected = [
+        "Name Size Modified",
+        "2026-11-21 04:42",
+        "../ folder/ a B file2 file10",
+        "../ file10 file2 B a folder/ Name descending",
+        "../ a B file2 file10 folder/ Size descending",
+        "../ folder/ file10 file2 B a Size ascending",
+        "../ file2 a file10 B folder/ Modified descending",
+        "../ folder/ a B file2 file10 Name ascending",
+    ];
+    assert_eq!(seen.lines().collect::<Vec<_>>(), expected);
+}
+
+/// Names that each of these programs keeps.
+fn tree_for_clients() -> Tree {
+    let tree = Tree::new();
+    for name in [
+        "a b",
+        "c&d;e=f",
+        "50% off",
+        "#hash",
+        "caf\u{e9}",
+        "a:b",
+        "<b>",
+        "sub folder/deep/x",
+    ] {
+        tree.file(format!("t/{name}"), name);
+    }
+    tree.filled("t/sub folder/large", 300_000);
+    tree.file(
+        "t/README.md",
+        "a [link](x) and <a href=\"nowhere\">another</a>",
+    );
+    // What a client would list only if it went up.
+    tree.file("outside", "x");
+    tree
+}
+
+/// Expects the files of both folders to be the same, by `diff`.
+#[track_caller]
+fn assert_mirrored(from: &Path, to: &Path) {
+    let [from, to] = [from, to].map(|path| path.to_str().expect("a path in UTF-8"));
+    let output = run(TIME_MAX, "diff", &["-r", from, to], Path::new("/"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+}
+
+#[test]
+fn rclone_copies_a_tree() {
+    let (tree, to) = (tree_for_clients(), Tree::new());
+    let server = Launch::serve(tree.path()).start();
+    let from = ["--config", "/dev/null", "--http-url", &url(&server, "/t/")];
+    let copy = [&["copy", ":http:", "copied"], &from[..]].concat();
+    let output = run(TIME_MAX, "rclone", &copy, to.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_mirrored(&tree.at("t"), &to.at("copied"));
+    // Sizes and times are known, so a second run has nothing to do.
+    let check = [&["check", ":http:", "copied", "--size-only"], &from[..]].concat();
+    let output = run(TIME_MAX, "rclone", &check, to.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("0 differences found"), "{said}");
+}
+
+#[test]
+fn lftp_mirrors_a_tree() {
+    let (tree, to) = (tree_for_clients(), Tree::new());
+    let server = Launch::serve(tree.path()).start();
+    let commands = format!(
+        "set net:max-retries 1; set net:timeout 10; mirror {} mirrored",
+        url(&server, "/t/")
+    );
+    for _ in 0..2 {
+        let output = run(TIME_MAX, "lftp", &["--norc", "-c", &commands], to.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_mirrored(&tree.at("t"), &to.at("mirrored"));
+    }
+}
+
+#[test]
+fn htmllistparse_reads_a_listing() {
+    const PROGRAM: &str = "import sys, htmllistparse\n\
+        folder, entries = htmllistparse.fetch_listing(sys.argv[1])\n\
+        print(folder)\n\
+        for entry in entries: print(entry.name, entry.size, entry.modified is not None)\n";
+    let (tree, to) = (tree_for_clients(), Tree::new());
+    let server = Launch::serve(tree.path()).start();
+    let read = |path: &str| {
+        let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python");
+        let packages = format!("PYTHONPATH={}", packages.display());
+        let url = url(&server, path);
+        let arguments = [
+            &*packages,
+            "no_proxy=*",
+            "/usr/bin/python3",
+            "-c",
+            PROGRAM,
+            &url,
+        ];
+        let output = run(TIME_MAX, "env", &arguments, to.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    assert_eq!(
+        read("/t/sub%20folder/"),
+        "/t/sub folder/\ndeep/ None True\nlarge 300000 True\n"
+    );
+    let names = "#hash 5\n50% off 7\n<b> 3\na b 3\na:b 3\nc&d;e=f 7\ncaf\u{e9} 5\nREADME.md 45\n";
+    let expected = format!("/t/\nsub folder/ None\n{names}").replace('\n', " True\n");
+    assert_eq!(read("/t/"), expected.replacen(" True", "", 1));
 }
