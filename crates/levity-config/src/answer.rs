@@ -15,6 +15,8 @@ const OTHER_HANDLERS: &[&str] = &[
     "script_suffix",
     "script_index",
     "listing",
+    "hide",
+    "show",
     "index",
     "precompressed",
 ];

@@ -26,6 +26,7 @@ mod log;
 mod matcher;
 mod media_types;
 mod model;
+mod name_pattern;
 mod network;
 mod own_names;
 mod pattern;
@@ -68,6 +69,7 @@ pub use model::{
     AccessLog, Admin, Answer, Config, Disk, Etag, Fixed, Headers, Listen, Location, Log, LogFormat,
     LogTiming, PathHeaders, Redirect, Route, Server, Site, Watch,
 };
+pub use name_pattern::NamePattern;
 pub use network::{Network, TrustedProxies};
 pub use own_names::OwnNames;
 pub use pattern::Pattern;

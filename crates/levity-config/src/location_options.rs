@@ -9,6 +9,7 @@ use crate::cache_control::{self, CacheRule};
 use crate::compress::{self, CompressCoding};
 use crate::error_pages::{self, Statuses};
 use crate::media_types::{self, MediaTypes};
+use crate::name_pattern::{self, NamePattern};
 use crate::reader::Reader;
 use crate::schema::{Key, Kind, Schema, documented, key, table, without_defaults};
 use crate::section::Section;
@@ -48,8 +49,16 @@ macro_rules! options {
 }
 
 options! {
-    /// Whether a folder without an index file is answered with a list of its contents.
+    /// Whether a folder without an index file is answered with a list of its contents: as a page, or as JSON, lines of JSON
+    /// or text for clients that [ask for it](tasks.md#listings).
     listing: bool = Section::boolean, Kind::Boolean, "false";
+    /// File names that are neither listed nor served, besides those that begin with a dot: requests for them, and for what
+    /// is in a folder of that name, get 404. `*` stands for any text, `?` for one character: `["*.bak", "private"]`. A file
+    /// that is hidden may still be an index file, or the precompressed form of another.
+    hide: Vec<NamePattern> = name_pattern::hidden, Kind::Names, "[]";
+    /// File names with a leading dot that are listed and served all the same, as in `[".config", ".*.png"]`. Those in
+    /// `hide` are not. `.well-known` always is.
+    show: Vec<NamePattern> = name_pattern::shown, Kind::Names, "[]";
     /// Names of index files; the first one that exists in a folder is served. An empty list turns index files off.
     index: Vec<String> = file_names, Kind::Names, "[\"index.html\"]";
     /// Codings in which a precompressed file may lie beside a file, in order of preference: `"zstd"` is NAME.zst, `"br"`

@@ -262,6 +262,8 @@ path = \"/static/*\"
 root = \"/srv/static\"
 strip_prefix = \"/static\"
 listing = false
+hide = [\"*.bak\"]
+show = [\".a\", \".b*\"]
 index = [\"a.htm\", \"b.htm\"]
 precompressed = [\"br\"]
 symlinks = \"beneath\"
@@ -350,6 +352,8 @@ root = \"/srv/b\"
         strip_prefix: Some("/static".to_owned()),
         options: LocationOptions {
             listing: false,
+            hide: vec![NamePattern::new("*.bak")],
+            show: vec![NamePattern::new(".a"), NamePattern::new(".b*")],
             index: vec!["a.htm".to_owned(), "b.htm".to_owned()],
             precompressed: vec![Coding::Brotli],
             compress: true,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::disk_client::DiskClient;
 use crate::http::request::Request;
 use crate::resolve;
-use crate::route::{Files, Location, is_hidden};
+use crate::route::{Files, Location};
 use crate::scripts::{PathKind, Script, Scripts};
 
 /// A search for one request.
@@ -88,7 +88,10 @@ impl<'a, 't> ScriptSearch<'a, 't> {
     }
 
     async fn exists(&mut self, name: &[u8]) -> io::Result<bool> {
-        if name.split(|&byte| byte == b'/').any(is_hidden) {
+        if name
+            .split(|&byte| byte == b'/')
+            .any(|name| self.files.names.hide(name))
+        {
             return Ok(false);
         }
         // The cache key of a request for the file itself.

@@ -25,6 +25,22 @@ fn sites_need_a_root_and_hosts_of_their_own() {
 }
 
 #[test]
+fn patterns_of_names() {
+    assert_problems(
+        "[[site]]\nroot = \"/\"\nhide = [\"*.bak\", \"a/b\", \"\", \"..\", 1]\nshow = [\".a\", \"b\", \"*\", \"/.c\"]\n",
+        &[
+            "3:18 `a/b` has a slash [each name on the way to a file is compared by itself; for a path write a route]",
+            "3:25 `` is not a file name",
+            "3:29 `..` is not a file name",
+            "3:35 expected a string, found integer",
+            "4:15 `b` does not begin with a dot [other names are served unless `hide` names them]",
+            "4:20 `*` does not begin with a dot [other names are served unless `hide` names them]",
+            "4:25 `/.c` has a slash [each name on the way to a file is compared by itself; for a path write a route]",
+        ],
+    );
+}
+
+#[test]
 fn routes() {
     assert_problems(
         "[[site]]\nroot = \"/\"\nindex = [\"a/b\"]\n[[site.route]]\npath = \"/a/*\"\nstrip_prefix = \"/b\"\n\

@@ -34,6 +34,7 @@ impl Handling<'_> {
         let subject = Subject {
             form: Form::of(request),
             path: request.path.to_vec(),
+            names: files.names.clone(),
             readme: None,
         };
         let is_head = request.head.method == Method::Head;

@@ -17,8 +17,8 @@ use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
 use super::location::{
-    Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files, Handler, Location, Proxy,
-    RedirectTo, SpoolFolder, TargetOf,
+    Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files, Handler, Location,
+    NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf,
 };
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
@@ -610,6 +610,10 @@ fn files(
         scripts,
         precompressed: options.precompressed.clone(),
         listing: options.listing,
+        names: Arc::new(NameRules {
+            hidden: options.hide.clone(),
+            shown: options.show.clone(),
+        }),
         strip_prefix: prefix(of).to_vec(),
         only: site.only.clone(),
         read_options: resources.read_options(&reading)?,

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use levity_config::{Cors, Fixed, Pattern, Statuses, Template};
-use levity_disk::{ReadOptions, Spool};
+use levity_config::{Cors, Fixed, NamePattern, Pattern, Statuses, Template};
+use levity_disk::{ReadOptions, Spool, TEMPORARY_PREFIX};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 
@@ -226,6 +226,8 @@ pub struct Files {
     pub precompressed: Vec<Coding>,
     /// Whether directories without an index are listed.
     pub listing: bool,
+    /// The names that are neither listed nor served.
+    pub names: Arc<NameRules>,
     /// The prefix that is stripped from the path, with its leading slash.
     pub strip_prefix: Vec<u8>,
     /// The name of the only file that is served, for a site of a single file.
@@ -284,11 +286,33 @@ impl Files {
         let only = self.only.as_deref().is_none_or(|name| name == path);
         let is_source = |scripts: &Scripts| scripts.is_source(path);
         only && !self.scripts.as_ref().is_some_and(is_source)
-            && (self.only.is_some() || !path.split(|&byte| byte == b'/').any(is_hidden))
+            && (self.only.is_some()
+                || !path
+                    .split(|&byte| byte == b'/')
+                    .any(|name| self.names.hide(name)))
     }
 }
 
-/// Names with a leading dot are hidden, except the one that RFC 8615 reserves.
+/// Which names of a location are hidden.
+#[derive(Debug, Default)]
+pub struct NameRules {
+    /// These.
+    pub hidden: Vec<NamePattern>,
+    /// Of the names with a leading dot, all but these.
+    pub shown: Vec<NamePattern>,
+}
+
+impl NameRules {
+    /// Whether `name`, of a file or a folder, is neither listed nor served.
+    pub fn hide(&self, name: &[u8]) -> bool {
+        let is_in = |patterns: &[NamePattern]| patterns.iter().any(|pattern| pattern.matches(name));
+        // A file that has this prefix is being written.
+        let is_shown = || is_in(&self.shown) && !name.starts_with(TEMPORARY_PREFIX.as_bytes());
+        is_hidden(name) && !is_shown() || is_in(&self.hidden)
+    }
+}
+
+/// Names with a leading dot are hidden by default, except the one that RFC 8615 reserves.
 pub fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".") && name != b".well-known"
 }

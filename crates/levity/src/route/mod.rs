@@ -25,8 +25,8 @@ use crate::variant_store::store::VariantStore;
 
 use self::compile::Stores;
 pub use self::location::{
-    Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files, Handler, Location, Proxy,
-    RedirectTo, SpoolFolder, TargetOf, is_hidden,
+    Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files, Handler, Location,
+    NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf, is_hidden,
 };
 pub use self::matching::RouteInput;
 

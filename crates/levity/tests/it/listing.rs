@@ -441,6 +441,67 @@ fn off_unless_asked_for() {
     server.get("/sub/file").assert_status(200);
 }
 
+/// A name that a listing leaves out is not served either: else a guess would find it.
+#[test]
+fn hidden_names_are_neither_listed_nor_served() {
+    let tree = Tree::new();
+    for name in [
+        "page.html",
+        "page.html.bak",
+        "secret/file",
+        "folder/secret",
+        "folder/a.bak/x",
+        ".config",
+        ".well-known/x",
+        ".git/config",
+        ".levity-temporary-1",
+        "sub/.keep",
+        "sub/page.bak",
+    ] {
+        tree.file(name, "x");
+    }
+    let keys = "listing = true\nhide = [\"*.bak\", \"secret\"]\nshow = [\".config\", \".levity*\"]\n\
+                [[site.route]]\npath = \"/sub/*\"\nhide = []\nshow = [\".*\"]\n";
+    let server = Launch::site(tree.path(), "", keys).start();
+    let mut client = server.client();
+    for (path, expected) in [
+        (
+            "/",
+            &[
+                "./.well-known/",
+                "./folder/",
+                "./sub/",
+                "./.config",
+                "./page.html",
+            ][..],
+        ),
+        ("/folder/", &["../"]),
+        ("/sub/", &["../", "./.keep", "./page.bak"]),
+    ] {
+        assert_eq!(links(&client.get(path).text()), expected, "{path}");
+    }
+    for (path, status) in [
+        ("/page.html", 200),
+        ("/page.html.bak", 404),
+        ("/secret/", 404),
+        ("/secret/file", 404),
+        ("/folder/secret", 404),
+        ("/folder/a.bak/x", 404),
+        ("/.config", 200),
+        ("/.well-known/x", 200),
+        ("/.git/config", 404),
+        ("/.levity-temporary-1", 404),
+        ("/sub/.keep", 200),
+        ("/sub/page.bak", 200),
+        // The route of a site is chosen by the path as written.
+        ("/.config/", 404),
+    ] {
+        assert_eq!(client.get(path).status, status, "{path}");
+    }
+    let lines = names(&form(&mut client, "/", NDJSON).text());
+    assert_eq!(lines.len(), 5, "{lines:?}");
+}
+
 #[test]
 fn on_for_one_route() {
     let tree = Tree::new();

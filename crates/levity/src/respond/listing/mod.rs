@@ -25,7 +25,7 @@ use crate::disk_client::DetachedDisk;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::{Body, OwnedBytes, Response, StreamError};
-use crate::route::is_hidden;
+use crate::route::NameRules;
 
 /// A body of a small directory up to this size is sent with its length.
 const WHOLE_BYTES_MAX: usize = 64 * 1024;
@@ -103,6 +103,8 @@ pub struct Subject {
     pub form: Form,
     /// The path of the request: decoded, with a slash at both ends.
     pub path: Vec<u8>,
+    /// The names that are left out.
+    pub names: Arc<NameRules>,
     /// The text below an HTML page.
     pub readme: Option<Readme>,
 }
@@ -135,7 +137,7 @@ impl Subject {
     }
 
     fn shows(&self, entry: &Entry<'_>) -> bool {
-        !is_hidden(entry.name) && entry.kind != Kind::Other
+        !self.names.hide(entry.name) && entry.kind != Kind::Other
     }
 
     /// The response to this listing with `body`.
