@@ -27,6 +27,14 @@ const TOOLS: &[Tool] = &[
         package: "zsync",
     },
     Tool {
+        program: "bsdtar",
+        package: "libarchive-tools",
+    },
+    Tool {
+        program: "unzip",
+        package: "unzip",
+    },
+    Tool {
         program: "rclone",
         package: "rclone",
     },

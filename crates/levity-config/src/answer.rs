@@ -15,6 +15,7 @@ const OTHER_HANDLERS: &[&str] = &[
     "script_suffix",
     "script_index",
     "listing",
+    "listing_archive",
     "hide",
     "show",
     "index",

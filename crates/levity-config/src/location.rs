@@ -13,7 +13,7 @@ use crate::section::Section;
 use crate::tries::Try;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, cors, headers, root};
+use crate::{answer, cors, headers, listing_archive, root};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -77,6 +77,8 @@ pub(crate) fn read(
     let options = location_options::read(section, disk, &parent.options);
     check_lists(section, &options);
     check_dictionaries(section, &options, references, has_routes);
+    let may_list = options.listing || has_routes;
+    listing_archive::check(section, &options.listing_archive, may_list);
     let handlers = OwnHandlers {
         root: section.has("root"),
         proxy: proxying.proxy.is_some(),

@@ -8,6 +8,7 @@ use toml::de::DeTable;
 use crate::cache_control::{self, CacheRule};
 use crate::compress::{self, CompressCoding};
 use crate::error_pages::{self, Statuses};
+use crate::listing_archive::{self, ArchiveForm};
 use crate::media_types::{self, MediaTypes};
 use crate::name_pattern::{self, NamePattern};
 use crate::reader::Reader;
@@ -52,6 +53,10 @@ options! {
     /// Whether a folder without an index file is answered with a list of its contents: as a page, or as JSON, lines of JSON
     /// or text for clients that [ask for it](tasks.md#listings).
     listing: bool = Section::boolean, Kind::Boolean, "false";
+    /// The forms in which a folder that is listed can be had as one file, with all folders in it: `"tar"`, `"zip"`. It is
+    /// sent for `?archive=tar`. Files that requests would not get are left out, and what other routes answer.
+    /// [More](tasks.md#listings) on it.
+    listing_archive: Vec<ArchiveForm> = listing_archive::forms, Kind::Names, "[]";
     /// File names that are neither listed nor served, besides those that begin with a dot: requests for them, and for what
     /// is in a folder of that name, get 404. `*` stands for any text, `?` for one character: `["*.bak", "private"]`. A file
     /// that is hidden may still be an index file, or the precompressed form of another.

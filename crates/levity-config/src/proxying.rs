@@ -87,10 +87,16 @@ pub(crate) fn note_unasked_files(
 ) {
     let asks_files = reach.is_files_only || reach.is_file_first || reach.has_scripts;
     let is_dead = |key: &&str| section.has(key) && !is_used(key);
-    let Some(key) = ["root", "listing", "hide", "show", "index"]
-        .into_iter()
-        .find(is_dead)
-    else {
+    let Some(key) = [
+        "root",
+        "listing",
+        "listing_archive",
+        "hide",
+        "show",
+        "index",
+    ]
+    .into_iter()
+    .find(is_dead) else {
         return;
     };
     if !reach.has_proxy || asks_files {

@@ -32,6 +32,11 @@ impl<'r> Text<'r> {
         self.reader.report(&self.span, message, Some(help.into()));
     }
 
+    /// The variant that it stands for, as a value of the key `name`. Reports a word that is none of `words`.
+    pub(crate) fn word<W: FromStr>(&self, name: &str, words: &[&str]) -> Option<W> {
+        self.one_of(name, words)?.parse().ok()
+    }
+
     fn one_of(&self, name: &str, words: &[&str]) -> Option<&'r str> {
         let text = self.text;
         if words.contains(&text) {

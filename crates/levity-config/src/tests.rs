@@ -252,6 +252,7 @@ address = \"[::1]:8081\"
 hosts = [\"Example.org\", \"*.example.org\"]
 root = \"/srv/a\"
 listing = true
+listing_archive = [\"tar\", \"zip\"]
 index = []
 symlinks = \"follow\"
 server_timing = true
@@ -352,6 +353,7 @@ root = \"/srv/b\"
         strip_prefix: Some("/static".to_owned()),
         options: LocationOptions {
             listing: false,
+            listing_archive: vec![ArchiveForm::Tar, ArchiveForm::Zip],
             hide: vec![NamePattern::new("*.bak")],
             show: vec![NamePattern::new(".a"), NamePattern::new(".b*")],
             index: vec!["a.htm".to_owned(), "b.htm".to_owned()],

@@ -8,7 +8,9 @@
 
 pub mod accept;
 pub mod ajp13;
+pub mod archive;
 pub mod byteranges;
+pub mod calendar;
 pub mod cgi;
 pub mod coded_etag;
 pub mod condition;

@@ -375,6 +375,49 @@ impl DetachedDisk {
         listed(self.run(list(reader)).await?)
     }
 
+    /// Opens `path` beneath `root`, and reads `first`. Bytes that may be of another version than the metadata are dropped.
+    ///
+    /// # Errors
+    /// Those of the open and of the read; `TimedOut` as above.
+    pub async fn open(
+        &self,
+        root: &Arc<Root>,
+        path: CString,
+        first: Option<First>,
+    ) -> io::Result<Opened> {
+        let op = Op::Open(Open {
+            root: root.clone(),
+            path,
+            first,
+            variants: Box::default(),
+            lookup: Lookup::Shared,
+        });
+        match self.run(op).await? {
+            Done::Opened(mut opened) => {
+                opened.first = opened.first.filter(|_| opened.stable);
+                Ok(opened)
+            }
+            other => unreachable!("unexpected result of an open: {other:?}"),
+        }
+    }
+
+    /// Reads a range of a file; fewer bytes than `len` only at its end. Also returns the metadata after the read.
+    ///
+    /// # Errors
+    /// Those of the read; `TimedOut` as above.
+    pub async fn read(
+        &self,
+        file: &Arc<OpenFile>,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<(Ready, Meta)> {
+        let file = file.clone();
+        match self.run(Op::Read { file, offset, len }).await? {
+            Done::Read(ready, now) => Ok((ready, now)),
+            other => unreachable!("unexpected result of a read: {other:?}"),
+        }
+    }
+
     async fn run(&self, op: Op) -> io::Result<Done> {
         let submit = || {
             let (reply, receiver) = self.worker.completions.reply();

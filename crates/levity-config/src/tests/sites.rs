@@ -25,6 +25,22 @@ fn sites_need_a_root_and_hosts_of_their_own() {
 }
 
 #[test]
+fn archives_are_of_listings() {
+    assert_problems(
+        "[[site]]\nroot = \"/\"\nlisting_archive = [\"tar\", \"Zip\", \"tar\", \"rar\"]\n\
+         [[site]]\nhosts = [\"a\"]\nroot = \"/\"\nlisting_archive = [\"zip\"]\n[[site.route]]\npath = \"/a/*\"\nlisting = true\n\
+         [[site.route]]\npath = \"/b/*\"\nlisting_archive = [\"tar\"]\n",
+        &[
+            "3:19 `listing_archive`: it needs `listing = true` here",
+            "3:27 `Zip` is not a value of `listing_archive` [did you mean \"zip\"?]",
+            "3:34 `tar` is given twice",
+            "3:41 `rar` is not a value of `listing_archive` [did you mean \"tar\"?]",
+            "13:19 `listing_archive`: it needs `listing = true` here",
+        ],
+    );
+}
+
+#[test]
 fn patterns_of_names() {
     assert_problems(
         "[[site]]\nroot = \"/\"\nhide = [\"*.bak\", \"a/b\", \"\", \"..\", 1]\nshow = [\".a\", \"b\", \"*\", \"/.c\"]\n",

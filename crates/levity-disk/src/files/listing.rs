@@ -32,6 +32,8 @@ pub struct Entry<'a> {
     /// The kind. A symbolic link has the kind of its target if that is inside the root. A link into another
     /// mount counts as a file.
     pub kind: Kind,
+    /// It is a symbolic link.
+    pub is_link: bool,
     /// Size and time. `None` for a mount point and for a link into another mount, which is not accessed,
     /// because it may not answer.
     pub stat: Option<EntryStat>,
@@ -76,6 +78,7 @@ pub struct Listing {
 struct Record {
     name_end: u32,
     kind: Kind,
+    is_link: bool,
     has_stat: bool,
     stat: EntryStat,
 }
@@ -86,7 +89,12 @@ impl Listing {
     /// # Panics
     /// When all names together exceed 4 GiB.
     pub fn push(&mut self, entry: Entry<'_>) {
-        let Entry { name, kind, stat } = entry;
+        let Entry {
+            name,
+            kind,
+            is_link,
+            stat,
+        } = entry;
         self.names.extend_from_slice(name);
         let none = EntryStat {
             size: 0,
@@ -95,6 +103,7 @@ impl Listing {
         self.records.push(Record {
             name_end: u32::try_from(self.names.len()).expect("names of less than 4 GiB"),
             kind,
+            is_link,
             has_stat: stat.is_some(),
             stat: stat.unwrap_or(none),
         });
@@ -121,6 +130,7 @@ impl Listing {
         Entry {
             name: &self.names[start as usize..record.name_end as usize],
             kind: record.kind,
+            is_link: record.is_link,
             stat: record.has_stat.then_some(record.stat),
         }
     }
@@ -231,9 +241,10 @@ fn entry<'a>(
     file_type: FileType,
 ) -> Option<Entry<'a>> {
     let known = KnownDevices::only(directory.meta.device);
+    let mut is_link = false;
     let (kind, meta): (_, Option<Meta>) = match stat_name(directory.as_fd(), name) {
         Ok(stat) => {
-            let is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
+            is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
             let own = Meta::from(stat);
             match is_link.then(|| location.target(name, known)) {
                 None => (own.kind, Some(own)),
@@ -250,6 +261,7 @@ fn entry<'a>(
     Some(Entry {
         name: name.to_bytes(),
         kind,
+        is_link,
         stat: meta.map(EntryStat::from),
     })
 }

@@ -83,6 +83,11 @@ mod cases {
         ];
         assert_eq!(listed, expected);
         assert_eq!(sorted(&pieces)[2].2, Some(77));
+        let links = pieces
+            .iter()
+            .flat_map(Listing::entries)
+            .filter(|entry| entry.is_link);
+        assert_eq!(links.count(), 4);
     }
 
     pub fn in_pieces(rig: &Rig) {

@@ -4,13 +4,16 @@ use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 
+use levity_config::ArchiveForm;
 use levity_disk::{DirectoryReader, First, Kind, Lookup, OpenFile, Ready, Variants};
 use levity_wire::http1::Method;
 
 use super::Handling;
 use super::files::failed;
+use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::respond::archive::{self, Archive};
 use crate::respond::listing::html::Readme;
 use crate::respond::listing::snapshot::{Failure, Key, Shared, Snapshot};
 use crate::respond::listing::{self, Entries, Form, Reading, Subject};
@@ -31,10 +34,16 @@ impl Handling<'_> {
         files: &Files,
         directory: Arc<OpenFile>,
     ) -> Response {
+        if !files.archives.is_empty()
+            && let Some(form) = archive::asked(request.query())
+        {
+            return self.archive(request, files, directory, form);
+        }
         let subject = Subject {
             form: Form::of(request),
             path: request.path.to_vec(),
             names: files.names.clone(),
+            archives: files.archives.clone(),
             readme: None,
         };
         let is_head = request.head.method == Method::Head;
@@ -71,6 +80,42 @@ impl Handling<'_> {
         } else {
             listing::of_reader(subject, disk, (reader, piece, reserved), key.entries_max)
         }
+    }
+
+    /// The archive of `directory` in `form`.
+    fn archive(
+        &mut self,
+        request: &Request,
+        files: &Files,
+        directory: Arc<OpenFile>,
+        form: Result<ArchiveForm, ()>,
+    ) -> Response {
+        let Some(form) = form.ok().filter(|form| files.archives.contains(form)) else {
+            return error(400, "no such form of an archive here");
+        };
+        // Other paths lead to other files: the names in the archive would be checked by the rules of another location.
+        let input = self.route_input(request).to_owned();
+        let (host, path) = (request.host(), &request.path);
+        let location = self.service.route(host, path, input.input());
+        let own = location.and_then(|location| location.files.as_deref());
+        if !own.is_some_and(|own| std::ptr::eq(own, files)) {
+            return error(403, "there are no archives of another route's files");
+        }
+        let root = match files.root.current() {
+            Ok(root) => root,
+            Err(error) => return failed(self.worker, files, request, &error),
+        };
+        // Bytes that stay in the page cache cannot be encoded.
+        self.disk.read_into_memory();
+        let archive = Archive {
+            form,
+            service: self.service.clone(),
+            input,
+            path: request.path.to_vec(),
+            root,
+            disk: self.disk.detached(self.worker),
+        };
+        archive.response(directory).unwrap_or_else(listing::refused)
     }
 
     /// What a snapshot of `directory` depends on.

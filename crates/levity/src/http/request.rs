@@ -11,7 +11,7 @@ use levity_wire::http1::{
 use levity_wire::{dictionary, path};
 
 /// A request, with the bytes that it was parsed from. The worker recycles its memory.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct Request {
     bytes: Vec<u8>,
     /// The parsed header section: spans into the bytes.

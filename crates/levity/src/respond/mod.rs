@@ -1,5 +1,6 @@
 //! Responses: from a resolved entry to status, headers and body. No system calls.
 
+pub mod archive;
 pub mod error_page;
 pub mod file;
 pub mod generated;

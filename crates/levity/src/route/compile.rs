@@ -610,6 +610,7 @@ fn files(
         scripts,
         precompressed: options.precompressed.clone(),
         listing: options.listing,
+        archives: options.listing_archive.clone(),
         names: Arc::new(NameRules {
             hidden: options.hide.clone(),
             shown: options.show.clone(),

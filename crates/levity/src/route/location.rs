@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use levity_config::{Cors, Fixed, NamePattern, Pattern, Statuses, Template};
+use levity_config::{ArchiveForm, Cors, Fixed, NamePattern, Pattern, Statuses, Template};
 use levity_disk::{ReadOptions, Spool, TEMPORARY_PREFIX};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
@@ -226,6 +226,8 @@ pub struct Files {
     pub precompressed: Vec<Coding>,
     /// Whether directories without an index are listed.
     pub listing: bool,
+    /// The forms in which a listed directory is sent as one file.
+    pub archives: Vec<ArchiveForm>,
     /// The names that are neither listed nor served.
     pub names: Arc<NameRules>,
     /// The prefix that is stripped from the path, with its leading slash.

@@ -28,6 +28,15 @@ impl<'a> RouteInput<'a> {
         }
     }
 
+    /// A copy.
+    pub fn to_owned(self) -> OwnedInput {
+        OwnedInput {
+            request: self.request.clone(),
+            client: self.client.copied(),
+            listener: self.listener.cloned(),
+        }
+    }
+
     /// Whether the request would match all of `matchers`, if it were for `path`.
     pub fn matches(&self, matchers: &[Matcher], path: &[u8]) -> bool {
         matchers
@@ -54,6 +63,24 @@ impl<'a> RouteInput<'a> {
                 let mut pairs = form_urlencoded::parse(query);
                 pairs.any(|(given, text)| given == *name && value.matches(text.as_bytes()))
             })
+    }
+}
+
+/// What routes look at, for later than the request.
+pub struct OwnedInput {
+    request: Request,
+    client: Option<Client>,
+    listener: Option<Address>,
+}
+
+impl OwnedInput {
+    /// As it was for the request.
+    pub fn input(&self) -> RouteInput<'_> {
+        RouteInput {
+            request: &self.request,
+            client: self.client.as_ref(),
+            listener: self.listener.as_ref(),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub use self::location::{
     Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files, Handler, Location,
     NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf, is_hidden,
 };
-pub use self::matching::RouteInput;
+pub use self::matching::{OwnedInput, RouteInput};
 
 struct Site {
     routes: Vec<Route>,

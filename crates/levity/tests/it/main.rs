@@ -7,6 +7,7 @@ mod absent;
 mod ajp13;
 mod ambiguous;
 mod apps;
+mod archives;
 mod byteranges;
 mod checks;
 mod chunks;

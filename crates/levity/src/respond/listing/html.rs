@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use levity_config::ArchiveForm;
 use levity_disk::{Entry, Kind};
 use levity_wire::{decimal, path};
 use sha2::{Digest as _, Sha256};
@@ -23,7 +24,7 @@ pub static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
     format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; \
-         form-action 'none'",
+         form-action 'self'",
         hash(STYLE),
         hash(SCRIPT)
     )
@@ -40,7 +41,7 @@ pub struct Readme {
 }
 
 /// The page up to its first entry. `path` is decoded and has a slash at both ends.
-pub(super) fn begin(out: &mut Vec<u8>, path: &[u8], is_sorted: bool) {
+pub(super) fn begin(out: &mut Vec<u8>, path: &[u8], archives: &[ArchiveForm], is_sorted: bool) {
     let mut title = Vec::new();
     escape(&mut title, path);
     out.extend_from_slice(
@@ -52,7 +53,9 @@ pub(super) fn begin(out: &mut Vec<u8>, path: &[u8], is_sorted: bool) {
     out.extend_from_slice(STYLE.as_bytes());
     out.extend_from_slice(b"</style>\n</head>\n<body>\n<h1>Index of ");
     breadcrumbs(out, path);
-    out.extend_from_slice(b"</h1>\n<table");
+    out.extend_from_slice(b"</h1>\n");
+    offer(out, archives);
+    out.extend_from_slice(b"<table");
     if !is_sorted {
         out.extend_from_slice(b" data-unsorted");
     }
@@ -60,6 +63,20 @@ pub(super) fn begin(out: &mut Vec<u8>, path: &[u8], is_sorted: bool) {
     if path != b"/" {
         out.extend_from_slice(b"<tr><td><a href=\"../\">../</a><td><td>\n");
     }
+}
+
+/// Buttons for archives. `wget -r` and others would follow a link, and fetch everything twice.
+fn offer(out: &mut Vec<u8>, archives: &[ArchiveForm]) {
+    if archives.is_empty() {
+        return;
+    }
+    out.extend_from_slice(b"<form>Download all as");
+    for form in archives {
+        let name = form.name();
+        let button = format!(" <button name=\"archive\" value=\"{name}\">{name}</button>");
+        out.extend_from_slice(button.as_bytes());
+    }
+    out.extend_from_slice(b"</form>\n");
 }
 
 /// The folders of `path`, each as a link relative to the page: a proxy may show it under another path.
@@ -245,7 +262,7 @@ mod tests {
     #[test]
     fn the_page_needs_nothing_from_elsewhere() {
         let page = text(|out| {
-            begin(out, b"/", true);
+            begin(out, b"/", &[ArchiveForm::Tar], true);
             let ending = Ending {
                 is_cut: true,
                 is_sorted: false,

@@ -14,6 +14,7 @@ mod time;
 
 use std::sync::Arc;
 
+use levity_config::ArchiveForm;
 use levity_disk::{DirectoryReader, Entry, Kind, Listing};
 use levity_wire::accept;
 
@@ -105,6 +106,8 @@ pub struct Subject {
     pub path: Vec<u8>,
     /// The names that are left out.
     pub names: Arc<NameRules>,
+    /// The forms in which an HTML page offers the directory as one file.
+    pub archives: Vec<ArchiveForm>,
     /// The text below an HTML page.
     pub readme: Option<Readme>,
 }
@@ -112,7 +115,7 @@ pub struct Subject {
 impl Subject {
     fn begin(&self, out: &mut Vec<u8>, is_sorted: bool) {
         match self.form {
-            Form::Html => html::begin(out, &self.path, is_sorted),
+            Form::Html => html::begin(out, &self.path, &self.archives, is_sorted),
             Form::Json => json::begin(out, &self.path),
             Form::Ndjson | Form::Text => {}
         }

@@ -180,6 +180,7 @@ mod tests {
                     0 => Kind::Directory,
                     _ => Kind::Regular,
                 },
+                is_link: false,
                 stat: None,
             });
         }

@@ -1,0 +1,423 @@
+//! A folder, with all that is in it, as one file that is made while it is sent.
+//!
+//! What a request would not get is left out: hidden names, scripts, and what another route answers. A file that has gone
+//! meanwhile is left out too. Any other error ends the body, so that the client sees that it is incomplete.
+
+use std::ffi::CString;
+use std::io;
+use std::sync::Arc;
+
+use flate2::Crc;
+use levity_config::ArchiveForm;
+use levity_disk::{DirectoryReader, Entry, First, Kind, Meta, OpenFile, Ready, Root};
+use levity_wire::archive::zip::Zip;
+use levity_wire::archive::{Member, tar};
+use levity_wire::path;
+
+use super::generated::{Generated, Output, PIECE_BYTES, Unreadable};
+use super::listing::snapshot::memory;
+use crate::compute::memory::{Reserved, Share};
+use crate::disk_client::DetachedDisk;
+use crate::http::file_version::{Verdict, Version};
+use crate::http::response::{Body, Response, StreamError};
+use crate::route::{Files, OwnedInput, Service};
+
+/// The size of a read, in bytes.
+const CHUNK_BYTES: usize = 128 * 1024;
+
+/// The memory for one archive in bytes: a chunk of a file, a piece of a directory, a piece of the body. Names of folders
+/// and the directory of a zip come in addition.
+const ARCHIVE_BYTES: usize = 256 * 1024;
+
+/// The name of the archive of the root.
+const ROOT_NAME: &[u8] = b"files";
+
+/// A folder to be archived.
+pub struct Archive {
+    /// The form of the archive.
+    pub form: ArchiveForm,
+    /// The configuration of the request.
+    pub service: Arc<Service>,
+    /// What routes looked at in the request.
+    pub input: OwnedInput,
+    /// The path of the folder: decoded, with a slash at both ends.
+    pub path: Vec<u8>,
+    /// The root that has it.
+    pub root: Arc<Root>,
+    /// The disk, which reads into memory.
+    pub disk: DetachedDisk,
+}
+
+impl Archive {
+    /// The response with the archive of `directory`, opened; `None` while there is no memory for it.
+    pub fn response(self, directory: Arc<OpenFile>) -> Option<Response> {
+        let reserved = memory().reserve(ARCHIVE_BYTES, Share::Most)?;
+        let mut response = Response::new(200);
+        let fields = &mut response.fields;
+        fields.add(
+            "Content-Type",
+            match self.form {
+                ArchiveForm::Tar => b"application/x-tar",
+                ArchiveForm::Zip => b"application/zip",
+            },
+        );
+        fields.add("Content-Disposition", &self.disposition());
+        // It has no validator.
+        fields.add("Cache-Control", b"no-cache");
+        let body = Generated::new(|output| Writer::new(self, output, reserved).write(directory));
+        response.body = Body::Stream {
+            stream: Box::new(body),
+            length: None,
+        };
+        Some(response)
+    }
+
+    /// The folder in which all members are: that of the path.
+    fn name(&self) -> &[u8] {
+        let mut names = self.path.split(|&byte| byte == b'/');
+        let last = names.rfind(|name| !name.is_empty());
+        last.unwrap_or(ROOT_NAME)
+    }
+
+    /// RFC 6266, with the name in the notation of RFC 8187.
+    fn disposition(&self) -> Vec<u8> {
+        let mut value = b"attachment; filename*=UTF-8''".to_vec();
+        path::encode(self.name(), &mut value);
+        value.push(b'.');
+        value.extend_from_slice(self.form.name().as_bytes());
+        value
+    }
+
+    /// The files among which a request for `path` would find one, if the location of the archive would answer it.
+    fn files_for(&self, path: &[u8]) -> Option<&Files> {
+        let input = self.input.input();
+        let host = input.request.host();
+        let own = self.service.route(host, &self.path, input)?;
+        let location = self.service.route(host, path, input)?;
+        let files = location
+            .files
+            .as_deref()
+            .filter(|_| std::ptr::eq(location, own))?;
+        files.shows(files.beneath(path)).then_some(files)
+    }
+}
+
+/// The form that the query `archive=FORM` asks for. `None` without such a query; an error for an unknown form.
+pub fn asked(query: Option<&[u8]>) -> Option<Result<ArchiveForm, ()>> {
+    let parameters = query?.split(|&byte| byte == b'&');
+    let value = parameters
+        .filter_map(|parameter| parameter.strip_prefix(b"archive="))
+        .next()?;
+    Some(match value {
+        b"tar" => Ok(ArchiveForm::Tar),
+        b"zip" => Ok(ArchiveForm::Zip),
+        _ => Err(()),
+    })
+}
+
+/// The bytes around the content of files.
+enum Encoder {
+    Tar { size: u64 },
+    Zip { zip: Zip, crc: Crc },
+}
+
+impl Encoder {
+    fn begin(&mut self, out: &mut Vec<u8>, member: &Member<'_>) {
+        match self {
+            Self::Tar { size } => {
+                *size = member.size;
+                tar::push_header(out, member);
+            }
+            Self::Zip { zip, crc } => {
+                crc.reset();
+                zip.begin_member(out, member);
+            }
+        }
+    }
+
+    fn content(&mut self, out: &mut Vec<u8>, content: &[u8]) {
+        match self {
+            Self::Tar { .. } => out.extend_from_slice(content),
+            Self::Zip { zip, crc } => {
+                crc.update(content);
+                zip.push_content(out, content);
+            }
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Self::Tar { size } => tar::push_padding(out, *size),
+            Self::Zip { zip, crc } => zip.end_member(out, crc.sum()),
+        }
+    }
+
+    /// The memory that it keeps until the end, in bytes.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Tar { .. } => 0,
+            Self::Zip { zip, .. } => zip.memory(),
+        }
+    }
+
+    /// The end of the archive, in parts.
+    fn finish(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Tar { .. } => {
+                let mut end = Vec::new();
+                tar::push_end(&mut end);
+                vec![end]
+            }
+            Self::Zip { zip, .. } => zip.finish(),
+        }
+    }
+}
+
+/// An archive that is being written.
+struct Writer {
+    archive: Archive,
+    output: Output,
+    encoder: Encoder,
+    /// The folders that have not been read, relative to the archive's own, with a slash at the end; that one is empty.
+    folders: Vec<Vec<u8>>,
+    reserved: Reserved,
+    /// What of `reserved` is used for folders, and for the encoder.
+    folder_bytes: usize,
+}
+
+/// An error, and the path at which it occurred.
+type Failure = (io::Error, Vec<u8>);
+
+impl Writer {
+    fn new(archive: Archive, output: Output, reserved: Reserved) -> Self {
+        let encoder = match archive.form {
+            ArchiveForm::Tar => Encoder::Tar { size: 0 },
+            ArchiveForm::Zip => Encoder::Zip {
+                zip: Zip::default(),
+                crc: Crc::new(),
+            },
+        };
+        Self {
+            archive,
+            output,
+            encoder,
+            folders: Vec::new(),
+            reserved,
+            folder_bytes: 0,
+        }
+    }
+
+    async fn write(mut self, directory: Arc<OpenFile>) -> Result<Output, StreamError> {
+        match self.members(directory).await {
+            Ok(()) => {}
+            Err((error, path)) => {
+                return Err(Unreadable::boxed(error, &path, self.archive.disk.worker()));
+            }
+        }
+        for part in self.encoder.finish() {
+            self.output.bytes.extend_from_slice(&part);
+            self.output.flush_if_full().await;
+        }
+        Ok(self.output)
+    }
+
+    async fn members(&mut self, directory: Arc<OpenFile>) -> Result<(), Failure> {
+        self.folder(b"", directory).await?;
+        while let Some(folder) = self.folders.pop() {
+            self.folder_bytes -= folder.capacity();
+            if let Some(opened) = self.open(&folder, None).await?
+                && opened.file.meta().kind == Kind::Directory
+            {
+                self.folder(&folder, opened.file).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `folder` and the files in it, and notes the folders in it.
+    async fn folder(&mut self, folder: &[u8], directory: Arc<OpenFile>) -> Result<(), Failure> {
+        let meta = directory.meta();
+        self.begin(folder, &meta, 0);
+        self.encoder.end(&mut self.output.bytes);
+        let reader = DirectoryReader::new(directory);
+        let disk = self.archive.disk.clone();
+        loop {
+            let piece = disk.next_entries(&reader).await;
+            let piece = piece.map_err(|error| self.failed(error, folder))?;
+            for entry in piece.entries() {
+                self.entry(folder, &entry).await?;
+            }
+            self.count_memory(folder)?;
+            if piece.is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn entry(&mut self, folder: &[u8], entry: &Entry<'_>) -> Result<(), Failure> {
+        let path = [folder, entry.name].concat();
+        if self.archive.files_for(&self.request_path(&path)).is_none() {
+            return Ok(());
+        }
+        match entry.kind {
+            // Links to folders may lead in circles.
+            Kind::Directory if entry.is_link => {}
+            Kind::Directory => {
+                let folder = [&path[..], b"/"].concat();
+                self.folder_bytes += folder.capacity();
+                self.folders.push(folder);
+            }
+            Kind::Regular => self.file(&path).await?,
+            Kind::Other => {}
+        }
+        self.output.flush_if_full().await;
+        Ok(())
+    }
+
+    /// Writes the file at `path`, relative to the archive's folder.
+    async fn file(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let first = First {
+            offset: 0,
+            len: CHUNK_BYTES,
+            len_max: 0,
+        };
+        let Some(opened) = self.open(path, Some(first)).await? else {
+            return Ok(());
+        };
+        let (file, meta) = (opened.file, opened.file_meta);
+        if meta.kind != Kind::Regular {
+            return Ok(());
+        }
+        self.begin(path, &meta, meta.size);
+        let mut version = Version::new(meta, true);
+        let (mut offset, mut chunk) = (0, opened.first);
+        while offset < meta.size {
+            let bytes = match chunk.take() {
+                Some(bytes) => bytes,
+                None => self.chunk(path, &file, offset, &mut version).await?,
+            };
+            let rest = usize::try_from(meta.size - offset).unwrap_or(usize::MAX);
+            let bytes = &bytes[..bytes.len().min(rest)];
+            if bytes.is_empty() {
+                return Err(self.failed(rewritten(), path));
+            }
+            version.keep_evidence(offset, bytes);
+            offset += bytes.len() as u64;
+            for part in bytes.chunks(PIECE_BYTES) {
+                self.encoder.content(&mut self.output.bytes, part);
+                self.output.flush_if_full().await;
+            }
+        }
+        self.encoder.end(&mut self.output.bytes);
+        Ok(())
+    }
+
+    /// A copy of the next bytes of `file`, which is still `version`: a slow client holds no buffer of the disk.
+    async fn chunk(
+        &self,
+        path: &[u8],
+        file: &Arc<OpenFile>,
+        offset: u64,
+        version: &mut Version,
+    ) -> Result<Vec<u8>, Failure> {
+        let disk = &self.archive.disk;
+        let read = async {
+            let (ready, now) = disk.read(file, offset, CHUNK_BYTES).await?;
+            let is_same = match version.judge(&now) {
+                Verdict::Same => true,
+                Verdict::Rewritten => false,
+                Verdict::Unclear => match version.evidence_range() {
+                    Some((offset, len)) => {
+                        let (found, now) = disk.read(file, offset, len).await?;
+                        version.confirm(&copy(found)?, &now)
+                    }
+                    None => version.confirm_unsent(&now),
+                },
+            };
+            if is_same {
+                copy(ready)
+            } else {
+                Err(rewritten())
+            }
+        };
+        read.await.map_err(|error| self.failed(error, path))
+    }
+
+    /// Begins the member at `path`, relative to the archive's folder.
+    fn begin(&mut self, path: &[u8], meta: &Meta, size: u64) {
+        let path = [self.archive.name(), b"/", path].concat();
+        let member = Member {
+            path: path.strip_suffix(b"/").unwrap_or(&path),
+            is_folder: meta.kind == Kind::Directory,
+            size,
+            mtime_s: meta.mtime_s,
+        };
+        self.encoder.begin(&mut self.output.bytes, &member);
+    }
+
+    /// Opens `path`, relative to the archive's folder; `None` if it has gone.
+    async fn open(&self, path: &[u8], first: Option<First>) -> Result<Option<Found>, Failure> {
+        let request_path = self.request_path(path);
+        let Some(files) = self.archive.files_for(&request_path) else {
+            return Ok(None);
+        };
+        let beneath = files.beneath(&request_path);
+        let beneath = beneath.strip_suffix(b"/").unwrap_or(beneath);
+        let opened = async {
+            let path = CString::new(beneath)?;
+            self.archive
+                .disk
+                .open(&self.archive.root, path, first)
+                .await
+        };
+        match opened.await {
+            Ok(opened) => {
+                let first = opened.first.map(copy).transpose();
+                Ok(Some(Found {
+                    file_meta: opened.file.meta(),
+                    file: opened.file,
+                    first: first.map_err(|error| self.failed(error, path))?,
+                }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed(error, path)),
+        }
+    }
+
+    fn request_path(&self, path: &[u8]) -> Vec<u8> {
+        [&self.archive.path, path].concat()
+    }
+
+    fn failed(&self, error: io::Error, path: &[u8]) -> Failure {
+        (error, self.request_path(path))
+    }
+
+    /// Reserves memory for what is kept; an error at the limit.
+    fn count_memory(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let used = ARCHIVE_BYTES + self.folder_bytes + self.encoder.memory();
+        let lacking = used.saturating_sub(self.reserved.bytes());
+        if lacking > 0 && !self.reserved.try_grow(lacking) {
+            let error = io::Error::other("there are too many names for the memory of listings");
+            return Err(self.failed(error, path));
+        }
+        Ok(())
+    }
+}
+
+/// A file that was opened, and its first bytes.
+struct Found {
+    file: Arc<OpenFile>,
+    file_meta: Meta,
+    first: Option<Vec<u8>>,
+}
+
+fn copy(ready: Ready) -> io::Result<Vec<u8>> {
+    match ready {
+        Ready::Bytes(bytes) => Ok(bytes.to_vec()),
+        Ready::PageCache { .. } => Err(io::Error::other("the engine reads nothing into memory")),
+    }
+}
+
+fn rewritten() -> io::Error {
+    io::Error::other("it was rewritten while it was read")
+}
