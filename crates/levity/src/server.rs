@@ -90,6 +90,7 @@ pub fn run(plan: Plan) -> ExitCode {
 }
 
 fn serve(plan: Plan) -> io::Result<()> {
+    refuse_huge_pages();
     diagnostics::start()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -105,6 +106,13 @@ fn serve(plan: Plan) -> io::Result<()> {
     // Does not wait for a reload that hangs on a frozen disk.
     runtime.shutdown_background();
     outcome
+}
+
+/// Keeps the heap of each thread from growing by huge pages, for which the allocator asks: 72 disk threads took 2 MiB each
+/// for some kilobytes, and a first touch of such a page costs milliseconds where a host has to find the memory. Kernels
+/// without the call have huge pages.
+fn refuse_huge_pages() {
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 /// The signals that control the process.
