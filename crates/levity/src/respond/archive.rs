@@ -29,6 +29,12 @@ const CHUNK_BYTES: usize = 128 * 1024;
 /// and the directory of a zip come in addition.
 const ARCHIVE_BYTES: usize = 256 * 1024;
 
+/// Files up to this size, in bytes, are read without a trip to the disk if they are in memory, and opened so.
+const INLINE_BYTES_MAX: u64 = 32 * 1024;
+
+/// Entries are handled in turns of at most this many. One that is in memory takes about 10 us.
+const TURN_ENTRIES: usize = 32;
+
 /// The name of the archive of the root.
 const ROOT_NAME: &[u8] = b"files";
 
@@ -181,8 +187,10 @@ struct Writer {
     /// The folders that have not been read, relative to the archive's own, with a slash at the end; that one is empty.
     folders: Vec<Vec<u8>>,
     reserved: Reserved,
-    /// What of `reserved` is used for folders, and for the encoder.
+    /// What of `reserved` is used for the names of folders.
     folder_bytes: usize,
+    /// Entries since the last turn.
+    entries: usize,
 }
 
 /// An error, and the path at which it occurred.
@@ -204,6 +212,7 @@ impl Writer {
             folders: Vec::new(),
             reserved,
             folder_bytes: 0,
+            entries: 0,
         }
     }
 
@@ -269,6 +278,11 @@ impl Writer {
             }
             Kind::Regular => self.file(&path).await?,
             Kind::Other => {}
+        }
+        self.entries += 1;
+        if self.entries >= TURN_ENTRIES {
+            self.entries = 0;
+            self.output.flush().await;
         }
         self.output.flush_if_full().await;
         Ok(())
@@ -363,25 +377,35 @@ impl Writer {
         };
         let beneath = files.beneath(&request_path);
         let beneath = beneath.strip_suffix(b"/").unwrap_or(beneath);
-        let opened = async {
-            let path = CString::new(beneath)?;
-            self.archive
-                .disk
-                .open(&self.archive.root, path, first)
-                .await
-        };
-        match opened.await {
-            Ok(opened) => {
-                let first = opened.first.map(copy).transpose();
-                Ok(Some(Found {
-                    file_meta: opened.file.meta(),
-                    file: opened.file,
-                    first: first.map_err(|error| self.failed(error, path))?,
-                }))
-            }
+        match self.found(beneath, first).await {
+            Ok(found) => Ok(Some(found)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.failed(error, path)),
         }
+    }
+
+    /// Opens `path`, relative to the root, and reads `first`. A small file that is in memory needs no trip.
+    async fn found(&self, path: &[u8], first: Option<First>) -> io::Result<Found> {
+        let path = CString::new(path)?;
+        let root = &self.archive.root;
+        match root.open_cached(&path) {
+            Ok(file) if file.meta().size <= INLINE_BYTES_MAX => {
+                let meta = file.meta();
+                return Ok(Found {
+                    first: read_cached(&file, &meta),
+                    file,
+                    file_meta: meta,
+                });
+            }
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        let opened = self.archive.disk.open(root, path, first).await?;
+        Ok(Found {
+            file_meta: opened.file.meta(),
+            file: opened.file,
+            first: opened.first.map(copy).transpose()?,
+        })
     }
 
     fn request_path(&self, path: &[u8]) -> Vec<u8> {
@@ -409,6 +433,19 @@ struct Found {
     file: Arc<OpenFile>,
     file_meta: Meta,
     first: Option<Vec<u8>>,
+}
+
+/// All of a file, if it is in memory and still of the version `meta`.
+fn read_cached(file: &OpenFile, meta: &Meta) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if meta.kind != Kind::Regular || meta.size == 0 {
+        return None;
+    }
+    let (_, now) = file
+        .inline()?
+        .read_cached(&mut bytes, meta.size as usize, 0)
+        .ok()?;
+    now.same_version(meta).then_some(bytes)
 }
 
 fn copy(ready: Ready) -> io::Result<Vec<u8>> {
