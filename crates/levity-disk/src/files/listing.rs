@@ -16,13 +16,13 @@ use rustix::io::Errno;
 use super::closer::DeferredFd;
 use super::crossing::{KnownDevices, OtherDevice};
 use super::meta::{Kind, Meta};
-use super::names::{NAMES_BYTES, next_names, reopen, stat_name};
+use super::names::{Enough, NAMES_BYTES, next_names, reopen, stat_name};
 use super::open_file::{Location, OpenFile};
 use crate::thread::lock;
 
-/// A piece has at least this many names, unless they are the last. A smaller number would cost more trips, a larger one
-/// delay the first name on a slow disk.
-const PIECE_NAMES_MIN: usize = 512;
+/// A piece has at least this many names, or names of so many bytes, unless they are the last. Smaller numbers would cost
+/// more trips, larger ones memory, and delay the first name on a slow disk.
+const PIECE_MIN: (usize, usize) = (512, 16 * 1024);
 
 /// One entry of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,10 +225,11 @@ impl DirectoryReader {
                 none.insert(DeferredFd::new(fd, directory.meta.device))
             }
         };
-        listing.is_last = next_names(position.as_fd(), PIECE_NAMES_MIN, |name, file_type| {
+        listing.is_last = next_names(position.as_fd(), |name, file_type| {
             if let Some(entry) = entry(directory, location, name, file_type) {
                 listing.push(entry);
             }
+            Enough(listing.len() >= PIECE_MIN.0 || listing.names.len() >= PIECE_MIN.1)
         })?;
         Ok(listing)
     }

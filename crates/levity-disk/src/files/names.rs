@@ -20,29 +20,31 @@ pub(super) fn reopen(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 /// Passes the next names in a directory to `add`, in the order of the file system, without `.` and `..`: all that one
-/// `getdents64` returns, then further ones until there are `names_min`. The type of each is that in the directory
-/// entry, which may be unknown. Returns whether these were the last. Blocks.
+/// `getdents64` returns, then further ones until `add` says that it has enough. The type of each is that in the
+/// directory entry, which may be unknown. Returns whether these were the last. Blocks.
 pub(super) fn next_names(
     directory: BorrowedFd<'_>,
-    names_min: usize,
-    mut add: impl FnMut(&CStr, FileType),
+    mut add: impl FnMut(&CStr, FileType) -> Enough,
 ) -> io::Result<bool> {
     let mut memory = [MaybeUninit::uninit(); NAMES_BYTES];
     let mut entries = RawDir::new(directory, &mut memory);
-    let mut names = 0;
+    let mut enough = Enough(false);
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name();
         if name != c"." && name != c".." {
-            add(name, entry.file_type());
-            names += 1;
+            enough = add(name, entry.file_type());
         }
-        if names >= names_min && entries.is_buffer_empty() {
+        if enough.0 && entries.is_buffer_empty() {
             return Ok(false);
         }
     }
     Ok(true)
 }
+
+/// Whether no further name is needed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Enough(pub(super) bool);
 
 /// The metadata of `name` in `directory`, without following a link. Blocks on no device but the directory's.
 ///

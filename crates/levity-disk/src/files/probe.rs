@@ -8,7 +8,7 @@ use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::meta::{Kind, Meta};
-use super::names::{next_names, reopen, stat_name};
+use super::names::{Enough, next_names, reopen, stat_name};
 use crate::syscall;
 
 /// Bound on the names to look at in search of a file to read.
@@ -248,8 +248,9 @@ fn search(
 ) -> Option<OwnedFd> {
     let mut found: Vec<CString> = Vec::new();
     let anew = reopen(directory.as_fd()).ok()?;
-    next_names(anew.as_fd(), *names_left, |name, _| {
-        found.push(name.to_owned())
+    next_names(anew.as_fd(), |name, _| {
+        found.push(name.to_owned());
+        Enough(found.len() >= *names_left)
     })
     .ok()?;
     found.truncate(*names_left);

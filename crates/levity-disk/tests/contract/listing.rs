@@ -6,6 +6,7 @@ for_every_engine![
     every_name_with_its_metadata,
     links_by_the_rules,
     in_pieces,
+    of_long_names,
     twice_at_once,
     removed_meanwhile,
     not_one
@@ -116,6 +117,19 @@ mod cases {
             );
             // The names, and 24 bytes for each.
             assert_eq!(piece.bytes(), piece.len() * (9 + 24));
+        }
+    }
+
+    /// A piece of long names has fewer: it is in memory.
+    pub fn of_long_names(rig: &Rig) {
+        let disk = rig.disk();
+        for number in 0..600 {
+            rig.write(&format!("{}-{number}", "x".repeat(240)), 0);
+        }
+        let pieces = list(&disk, &open(&disk, &rig.root(), ".")).unwrap();
+        assert_eq!(pieces.iter().map(Listing::len).sum::<usize>(), 600);
+        for piece in pieces {
+            assert!(piece.bytes() < (16 + 32) * 1024, "{}", piece.bytes());
         }
     }
 

@@ -195,7 +195,7 @@ fn head_has_the_header_of_get() {
     }
     // One piece of the directory, but too long to be sent with its length.
     for number in 0..500 {
-        tree.file(format!("medium/{number}-{}", "x".repeat(200)), "");
+        tree.file(format!("medium/{number}-{}", "x".repeat(20)), "");
     }
     let server = Launch::serve(tree.path()).start();
     let mut client = server.client();
@@ -204,7 +204,8 @@ fn head_has_the_header_of_get() {
             let get = form(&mut client, path, media_type);
             let head = client.request("HEAD", path, &[("Accept", media_type)]);
             assert_eq!(head.headers(), get.headers(), "{path} {media_type}");
-            assert_eq!(get.is_chunked(), path != "/small/", "{path} {media_type}");
+            let is_long = path == "/large/" || get.body.len() > 64 * 1024;
+            assert_eq!(get.is_chunked(), is_long, "{path} {media_type}");
         }
     }
 }
@@ -363,6 +364,48 @@ fn without_memory_names_are_not_sorted() {
     let rest = String::from_utf8_lossy(&rest);
     assert_eq!(rest.matches("<tr><td><a href=\"./").count(), 60_000);
     assert!(rest.contains("<p>The names are not sorted"));
+}
+
+/// However many clients ask and read nothing.
+#[test]
+fn listings_take_bounded_memory() {
+    let tree = Tree::new();
+    for number in 0..15_000 {
+        tree.file(format!("d/{number}-{}", "x".repeat(200)), "");
+    }
+    let server = Launch::site(tree.path(), "", "listing = true").start();
+    let mut client = server.client();
+    form(&mut client, "/d/", NDJSON).assert_status(200);
+    let before = server.resident_bytes();
+    let mut readers: Vec<_> = (0..500)
+        .map(|_| {
+            let mut client = Client::narrow(server.address());
+            let accept = format!("GET /d/ HTTP/1.1\r\nHost: a\r\nAccept: {NDJSON}\r\n\r\n");
+            client.send(accept);
+            client
+        })
+        .collect();
+    let heads: Vec<_> = readers
+        .iter_mut()
+        .map(|reader| reader.receive_head().expect("a header"))
+        .collect();
+    let refused: Vec<_> = heads.iter().filter(|head| head.status == 503).collect();
+    // 112 KiB of 40 MiB each.
+    assert_eq!(refused.len(), 500 - 40 * 1024 / 112);
+    assert!(
+        refused
+            .iter()
+            .all(|head| head.header("retry-after").is_some())
+    );
+    let used = server.resident_bytes() - before;
+    assert!(used < 64 << 20, "{used}");
+    // Ordinary files are served meanwhile.
+    tree.file("file", "x");
+    client.get("/file").assert_status(200);
+    drop(readers);
+    wait_until("memory for another listing", || {
+        form(&mut client, "/d/", NDJSON).status == 200
+    });
 }
 
 /// The figures of docs/tasks.md; run it alone, on a machine that does nothing else.

@@ -38,7 +38,7 @@ const SMALL_BYTES: usize = 16 * 1024;
 const CLIENT_BYTES: usize = 24 * 1024;
 
 /// The memory for one client that reads the directory, in bytes: a piece of it too.
-const READER_BYTES: usize = 96 * 1024;
+const READER_BYTES: usize = 112 * 1024;
 
 /// Entries are looked at in turns of at most this many, also if none is shown.
 const TURN_ENTRIES: usize = 256;
