@@ -12,7 +12,6 @@ use levity_config::ArchiveForm;
 use levity_disk::{DirectoryReader, Entry, First, Kind, Meta, OpenFile, Ready, Root};
 use levity_wire::archive::zip::Zip;
 use levity_wire::archive::{Member, tar};
-use levity_wire::path;
 
 use super::generated::{Generated, Output, PIECE_BYTES, Unreadable};
 use super::listing::snapshot::memory;
@@ -85,10 +84,16 @@ impl Archive {
         last.unwrap_or(ROOT_NAME)
     }
 
-    /// RFC 6266, with the name in the notation of RFC 8187.
+    /// RFC 6266, with the name in the notation of RFC 8187, which has fewer literal characters than paths have.
     fn disposition(&self) -> Vec<u8> {
         let mut value = b"attachment; filename*=UTF-8''".to_vec();
-        path::encode(self.name(), &mut value);
+        for &byte in self.name() {
+            match byte {
+                b'-' | b'.' | b'_' | b'~' => value.push(byte),
+                _ if byte.is_ascii_alphanumeric() => value.push(byte),
+                _ => value.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            }
+        }
         value.push(b'.');
         value.extend_from_slice(self.form.name().as_bytes());
         value

@@ -147,6 +147,10 @@ fn off_unless_asked_for() {
     let root = client.get("/?archive=tar");
     assert!(root.field("content-disposition").ends_with("''files.tar"));
     assert!(root.body.starts_with(b"files/\0"));
+    tree.folder("a;b'\u{e9}\"");
+    let odd = client.get("/a;b'%c3%a9%22/?archive=tar");
+    let name = "attachment; filename*=UTF-8''a%3Bb%27%C3%A9%22.tar";
+    assert_eq!(odd.field("content-disposition"), name);
     // A button, as programs follow links.
     let page = client.get("/d/").text();
     assert!(
