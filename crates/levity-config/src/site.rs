@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::host::host_or_report;
 use crate::location::{self, Above, Own, References};
 use crate::model::{Headers, Location, Site};
+use crate::name_pattern::NamePattern;
 use crate::proxying::Reach;
 use crate::reader::Reader;
 use crate::section::Section;
@@ -60,6 +61,8 @@ fn site(
     if static_host::is_on(section, &location) {
         location.path_headers = static_host::headers(section, &location);
         of_host = static_host::redirects(section, &location);
+        let names = static_host::NAMES.map(NamePattern::new);
+        location.options.hide.extend(names);
     }
     let above = Above {
         location: &location,

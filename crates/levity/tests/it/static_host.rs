@@ -93,6 +93,7 @@ fn a_page_that_is_gone() {
     );
     std::fs::remove_file(tree.at("index.html")).expect("a file");
     server.get("/any/thing").assert_status(404);
+    server.get("/_headers").assert_status(404);
     // Routes go before the rules.
     assert_eq!(server.get("/country").text(), "ours");
 }
