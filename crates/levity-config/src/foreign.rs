@@ -39,6 +39,7 @@ const ANYWHERE_BUT_DISK: &[&str] = &[
     "site.route",
     "upstream",
 ];
+const BESIDE_LOCATIONS: &[&str] = &["", "server", "disk", "limits", "log", "listen", "upstream"];
 const ANYWHERE: &[&str] = &[
     "",
     "server",
@@ -215,8 +216,12 @@ const KEYS: &[Foreign] = &[
         "there are no rewrites yet"),
     Foreign(&["error_page", "error_pages", "handle_errors"], LOCATIONS, "",
         "there are no custom error pages yet"),
-    Foreign(&["allow", "deny"], ANYWHERE, "",
-        "there are no access rules by address yet"),
+    Foreign(&["allow_from", "deny_from", "ip_allow", "ip_deny", "require_ip", "remote_ip"], LOCATIONS, "allow",
+        "`allow = [\"10.0.0.0/8\"]`; `deny` refuses networks out of those"),
+    Foreign(&["allow", "deny"], BESIDE_LOCATIONS, "",
+        "`allow` and `deny` of a site or route, arrays such as [\"10.0.0.0/8\"]"),
+    Foreign(&["satisfy"], ANYWHERE, "",
+        "a request has to pass every gate of its site or route; `when = { client = [\"10.0.0.0/8\"] }` of a route can let some clients in without the others"),
     Foreign(&["auth", "auth_*", "basic_auth", "basicauth"], ANYWHERE, "",
         "there is no authentication yet"),
     Foreign(&["limit_req", "limit_req_*", "limit_rate", "limit_rate_*", "limit_conn", "limit_conn_*", "rate_limit", "ratelimit", "throttle"], ANYWHERE, "",

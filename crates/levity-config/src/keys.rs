@@ -8,7 +8,7 @@ use crate::model::{Etag, LogFormat, LogTiming, Watch};
 use crate::schema::{Key, Kind, Schema, Table, array, documented, joined, key, table};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{limits, location_options};
+use crate::{gates, limits, location_options};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -131,7 +131,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Folder that is served. Nothing outside of it is served unless `symlinks` allows that. Names with a
         /// leading dot are not served, except `.well-known`. Required where there is no `proxy`.
         key("root", PATH, None);
-    }, upstream::PROXYING, location_options::KEYS));
+    }, gates::KEYS, upstream::PROXYING, location_options::KEYS));
     /// Answers all requests of the site above with another URL; those of a route with `root`, `proxy`, `try` or an answer
     /// of its own are left to that.
     table("site.redirect", REDIRECT);
@@ -169,7 +169,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Removed from the start of the request path before the file is looked up or the upstream is asked;
         /// whole segments only.
         key("strip_prefix", Kind::Text("a path"), None);
-    }, upstream::PROXYING, &location_options::INHERITED_KEYS)).recursive();
+    }, gates::KEYS, upstream::PROXYING, &location_options::INHERITED_KEYS)).recursive();
     /// Answers all requests of the route above with another URL.
     table("site.route.redirect", REDIRECT);
     /// Answers all requests of the route above with a fixed response.

@@ -11,6 +11,7 @@ mod compress;
 mod disk;
 mod expression;
 mod foreign;
+mod gates;
 mod headers;
 mod host;
 mod keys;
@@ -50,6 +51,7 @@ mod value;
 
 pub use compress::{CompressCoding, levels};
 pub use expression::Expression;
+pub use gates::Gates;
 pub use host::host;
 pub use keys::{engine, workers};
 pub use limits::Limits;
@@ -61,7 +63,7 @@ pub use model::{
     AccessLog, Admin, Answer, Config, Disk, Etag, Fixed, Headers, Listen, Location, Log, LogFormat,
     LogTiming, Redirect, Route, Server, Site, Watch,
 };
-pub use network::{Network, TrustedProxies};
+pub use network::{AddressSet, Network, TrustedProxies};
 pub use own_names::OwnNames;
 pub use pattern::Pattern;
 pub use problem::{Errors, Problem};

@@ -13,7 +13,7 @@ use crate::section::Section;
 use crate::tries::Try;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, headers, root};
+use crate::{answer, gates, headers, root};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -91,6 +91,7 @@ pub(crate) fn read(
         answer: handlers.answer(own_answer, parent.answer),
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         root,
+        gates: gates::read(section, &parent.gates),
         internal: internal || parent.internal,
         headers: headers::of_responses(&section.child("headers"), &parent.headers),
         request_headers: headers::of_requests(

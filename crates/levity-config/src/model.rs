@@ -8,6 +8,7 @@ use levity_disk::Direct;
 use strum::{EnumString, VariantNames};
 
 use crate::address::Address;
+use crate::gates::Gates;
 use crate::limits::Limits;
 use crate::location_options::LocationOptions;
 use crate::matcher::Matcher;
@@ -241,6 +242,8 @@ pub struct Location {
     pub proxying: Proxying,
     /// The response to all requests.
     pub answer: Option<Answer>,
+    /// Who is let in.
+    pub gates: Gates,
     /// Whether it is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
     /// Changes to the headers of responses: first those of the server, last its own.

@@ -1,5 +1,6 @@
 mod answers;
 mod files;
+mod gates;
 mod hints;
 mod matching;
 mod proxying;

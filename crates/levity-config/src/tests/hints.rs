@@ -247,7 +247,8 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("gzip_types = \"text/css\"", "`compress_types"),
         ("brotli_static = true", "`precompressed"),
         ("tls = true", "there is no TLS yet"),
-        ("deny = \"all\"", "by address yet"),
+        ("allow_from = \"10.0.0.1\"", "`allow = ["),
+        ("satisfy = \"any\"", "pass every gate"),
         ("auth_basic = \"a\"", "no authentication yet"),
         ("error_page = \"/a\"", "no custom error pages"),
     ] {

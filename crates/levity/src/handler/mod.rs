@@ -2,6 +2,7 @@
 //! responds, passes the request to the next, or reroutes it.
 
 mod files;
+mod gate;
 mod proxy;
 mod redirect;
 mod respond;
@@ -21,7 +22,7 @@ use crate::http::request::{Request, RequestError};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::http::send::Sent;
-use crate::route::{Handler, Location, Proxy, RouteInput, Service};
+use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Service};
 use crate::scripts::{PathKind, Script};
 use crate::upstream::sendfile::Delegated;
 use crate::upstream::sendfile::completion::CompletionHook;
@@ -166,6 +167,7 @@ impl<'a> Handling<'a> {
             // Boxed except for files: moving one future that holds those of all handlers to the heap costs
             // more than parsing a request.
             let outcome = match handler {
+                Handler::Gate(Gate::Access(access)) => self.access(access),
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Redirect(to) => {
                     Outcome::Response(redirect::response(to, request, self.client))

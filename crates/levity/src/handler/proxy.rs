@@ -222,6 +222,8 @@ impl<'a> Handling<'a> {
         // The handlers of files do not use the caches here, and send the content with the headers of the application.
         for handler in &location.handlers {
             let file = match handler {
+                // The application has let the client in. It could as well send the content itself.
+                Handler::Gate(_) => continue,
                 Handler::Files(files) => {
                     let disk = &mut self.disk;
                     delegated_by.internal_file(files, path, request, disk).await

@@ -8,13 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol};
-use levity_config::{Answer, Config, LocationDisk, LocationOptions, Pattern, Symlinks, Try};
+use levity_config::{
+    AddressSet, Answer, Config, LocationDisk, LocationOptions, Pattern, Symlinks, Try,
+};
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
 use super::location::{
-    Candidate, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder,
+    Access, Candidate, FileStep, FileVariants, Files, Gate, Handler, Location, Proxy, RedirectTo,
+    SpoolFolder,
 };
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
@@ -254,15 +257,17 @@ fn location(
             (files, proxy)
         }
     };
+    let behind = match &of.answer {
+        Some(answer) => vec![self::answer(answer, path)],
+        None => {
+            let tries = of.proxying.tries.as_deref();
+            handlers(tries, files.as_ref(), proxy.as_ref())
+        }
+    };
+    let gates = gates(&of.gates).into_iter().map(Handler::Gate);
     Ok(Location {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        handlers: match &of.answer {
-            Some(answer) => vec![self::answer(answer, path)],
-            None => {
-                let tries = of.proxying.tries.as_deref();
-                handlers(tries, files.as_ref(), proxy.as_ref())
-            }
-        },
+        handlers: gates.chain(behind).collect(),
         proxy,
         files,
         internal: of.internal,
@@ -271,6 +276,19 @@ fn location(
         server_timing: options.server_timing,
         has_logged_ambiguous: AtomicBool::new(false),
     })
+}
+
+/// The gates of a location, in order: those that cost least come first.
+fn gates(of: &levity_config::Gates) -> Vec<Gate> {
+    let access = Access {
+        allow: of.allow.clone(),
+        deny: of.deny.clone(),
+    };
+    let refuses = access.allow.is_some() || access.deny != AddressSet::default();
+    refuses
+        .then_some(Gate::Access(access))
+        .into_iter()
+        .collect()
 }
 
 /// The filters of a location, in order.

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use levity_config::{Fixed, Pattern, Redirect};
+use levity_config::{AddressSet, Fixed, Pattern, Redirect};
 use levity_disk::{ReadOptions, Spool};
 use levity_wire::encoding::Coding;
 
@@ -51,6 +51,8 @@ impl Location {
 
 /// A handler of a location; [`handler`](crate::handler) implements it.
 pub enum Handler {
+    /// Lets the request through, or refuses it. Gates come first.
+    Gate(Gate),
     /// Serves files; the last handler.
     Files(Arc<Files>),
     /// Redirects every request; the last handler.
@@ -67,6 +69,20 @@ pub enum Handler {
     Proxy(Arc<Proxy>),
     /// Refuses with an error of this status what no file answers; the last handler.
     Refuse(u16),
+}
+
+/// Decides whether a request reaches the handlers behind it.
+pub enum Gate {
+    /// By the address of the client.
+    Access(Access),
+}
+
+/// The clients that a location lets in.
+pub struct Access {
+    /// All of them; `None` stands for everyone.
+    pub allow: Option<AddressSet>,
+    /// Those that are refused nevertheless.
+    pub deny: AddressSet,
 }
 
 /// One step of a search for a file.

@@ -23,8 +23,8 @@ use crate::upstream::{self, Upstream};
 use crate::variant_store::store::VariantStore;
 
 pub use self::location::{
-    Candidate, FileStep, FileVariants, Files, Handler, Location, Proxy, RedirectTo, SpoolFolder,
-    is_hidden,
+    Access, Candidate, FileStep, FileVariants, Files, Gate, Handler, Location, Proxy, RedirectTo,
+    SpoolFolder, is_hidden,
 };
 pub use self::matching::RouteInput;
 

@@ -21,6 +21,7 @@ mod engines;
 mod fastcgi;
 mod files;
 mod fresh;
+mod gates;
 mod headers;
 mod http1;
 mod idle;

@@ -1,0 +1,3 @@
+//! Gates: handlers that come first at a location. Each lets a request through to the next handler, or responds.
+
+mod access;

@@ -1,0 +1,3 @@
+//! Gates: who may use a site or route.
+
+mod access;
