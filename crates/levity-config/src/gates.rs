@@ -1,6 +1,11 @@
 //! Who may use a site or route: the keys of its gates. A gate is inherited by itself: a table that gives the key of one
 //! keeps the others of the table around it.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use levity_wire::htpasswd;
+
 use crate::matcher;
 use crate::network::AddressSet;
 use crate::schema::{Key, Kind, documented, key};
@@ -12,6 +17,9 @@ const UNIX: &str = "unix";
 /// The word for every client.
 const ALL: &str = "all";
 
+/// The maximum length of a file of users: about 10 000 of them.
+const USERS_BYTES_MAX: u64 = 1 << 20;
+
 /// The gates of a site or route. A request has to pass each of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gates {
@@ -19,6 +27,23 @@ pub struct Gates {
     pub allow: Option<AddressSet>,
     /// The clients that are refused, even if `allow` has them.
     pub deny: AddressSet,
+    /// Names and passwords.
+    pub basic_auth: Option<BasicAuth>,
+}
+
+/// `basic_auth`: users with passwords.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BasicAuth {
+    /// What a browser shows. Printable ASCII without `"` and `\`.
+    pub realm: String,
+    /// The file of the users.
+    pub file: PathBuf,
+    /// Its users; empty when the configuration was not loaded from the disk.
+    pub users: Arc<[htpasswd::Entry]>,
+    /// Those that are let in; `None` for all of them.
+    pub allow_users: Option<Vec<String>>,
+    /// Whether applications get the Authorization header with the password.
+    pub pass_authorization: bool,
 }
 
 pub(crate) const KEYS: &[Key] = documented! {
@@ -30,6 +55,20 @@ pub(crate) const KEYS: &[Key] = documented! {
     key("allow", Kind::Names, None);
     /// Clients that get 403 although `allow` has them, written as there.
     key("deny", Kind::Names, None);
+};
+
+/// `[site.basic_auth]` and `[site.route.basic_auth]`
+pub(crate) const BASIC_AUTH: &[Key] = documented! {
+    /// The file of the users, one `USER:HASH` per line, as `levity passwd USER` and `htpasswd -B` print them: hashes of
+    /// Argon2, bcrypt, and SHA-crypt (`$5$`, `$6$`). It is read at start and at each reload. Required.
+    key("users", Kind::Text("a path"), None);
+    /// What browsers show when they ask for the password. Browsers send a password that was given for a realm to all of it.
+    key("realm", Kind::Text("a text"), Some("Restricted"));
+    /// Names of users in the file who are let in; without the key all of them are.
+    key("allow_users", Kind::Names, None);
+    /// Whether applications get the `Authorization` header, and with it the password. Those with CGI variables get the name
+    /// of the user as `REMOTE_USER` in any case.
+    key("pass_authorization", Kind::Boolean, Some("false"));
 };
 
 /// Reads the keys of one table; `above` are the gates of the table around it.
@@ -50,7 +89,59 @@ pub(crate) fn read(section: &Section<'_>, above: &Gates) -> Gates {
             None => above.allow.clone(),
         },
         deny: deny.unwrap_or_else(|| above.deny.clone()),
+        basic_auth: match section.has("basic_auth") {
+            true if section.is_off("basic_auth") => None,
+            true => table(section, "basic_auth").and_then(|own| basic_auth(&own)),
+            false => above.basic_auth.clone(),
+        },
     }
+}
+
+/// The table of a gate; `None` for another value, which is reported.
+fn table<'r>(section: &Section<'r>, name: &str) -> Option<Section<'r>> {
+    let table = section.child(name);
+    section.has_table(name).then_some(table)
+}
+
+/// Reads the table; `None` when it is wrong, which has been reported.
+fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
+    section.require("users");
+    let realm = section.text("realm");
+    if let Some(given) = realm.as_ref().filter(|given| !is_realm(given.text)) {
+        given.refuse_with(
+            "`realm`: not a text for a header",
+            "printable ASCII without `\"` and `\\`",
+        );
+    }
+    let realm = realm.map_or(section.default("realm"), |given| given.text);
+    let names = section.names("allow_users");
+    if section.is_empty_array("allow_users") {
+        let help = "leave it out to let all users of the file in".to_owned();
+        section.report("allow_users", "it names nobody", Some(help));
+    }
+    let pass_authorization = section.boolean("pass_authorization") == Some(true);
+    let (file, text) = section.file_text("users", USERS_BYTES_MAX)?;
+    let report = |error| section.report("users", format_args!("{}, {error}", file.display()), None);
+    let users = htpasswd::parse(&text).map_err(report).ok()?;
+    for given in names.iter().flatten() {
+        // A configuration that was not loaded from the disk has no users.
+        if !text.is_empty() && !users.iter().any(|entry| entry.user == given.text) {
+            given.refuse(format!("`{}` is not in {}", given.text, file.display()));
+        }
+    }
+    let names = names.map(|names| names.iter().map(|given| given.text.to_owned()).collect());
+    Some(BasicAuth {
+        realm: realm.to_owned(),
+        users: users.into(),
+        allow_users: names,
+        pass_authorization,
+        file,
+    })
+}
+
+fn is_realm(text: &str) -> bool {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
+    text.bytes().all(is_plain)
 }
 
 /// Reads a list of clients; `None` when the key is absent or wrong.

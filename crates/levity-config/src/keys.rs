@@ -137,6 +137,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.redirect", REDIRECT);
     /// Answers all requests of the site above with a fixed response, as `redirect` does.
     table("site.respond", RESPOND);
+    /// Users with passwords (RFC 7617), to whom the site above is reserved. `basic_auth = false` of a route lets everyone in
+    /// who passes the other gates. Use it over TLS only: the password is readable on the way.
+    table("site.basic_auth", gates::BASIC_AUTH);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// Changes to the headers of the site's responses, after those of `[server.headers]`.
@@ -174,6 +177,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.route.redirect", REDIRECT);
     /// Answers all requests of the route above with a fixed response.
     table("site.route.respond", RESPOND);
+    /// Users with passwords, to whom the route above is reserved, in place of those of its site.
+    table("site.route.basic_auth", gates::BASIC_AUTH);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.

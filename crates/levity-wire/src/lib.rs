@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ajp13;
+pub mod basic_auth;
 pub mod cgi;
 pub mod coded_etag;
 pub mod condition;
@@ -16,6 +17,7 @@ pub mod dictionary;
 pub mod encoding;
 pub mod fastcgi;
 pub mod forwarded;
+pub mod htpasswd;
 pub mod http1;
 pub mod mime;
 pub mod path;

@@ -63,3 +63,84 @@ fn lists_that_cannot_be() {
         assert!(problems[0].contains(expected), "{line}: {problems:?}");
     }
 }
+
+const HASH: &str = "$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC";
+
+/// The configuration with a site of these lines, in a folder with a file `users` of this text.
+fn loaded(users: &str, lines: &str) -> Result<Config, Vec<Problem>> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("levity.toml");
+    std::fs::write(folder.path().join("users"), users).expect("a file");
+    std::fs::write(&file, format!("[[site]]\nroot = \".\"\n{lines}")).expect("a file");
+    load(&file).map_err(|errors| errors.problems)
+}
+
+#[test]
+fn users_are_read_with_the_configuration() {
+    let lines = "basic_auth = { users = \"users\", realm = \"a b\", allow_users = [\"b\"], pass_authorization = true }\n\
+        [[site.route]]\npath = \"/a/*\"\nallow = [\"10.0.0.0/8\"]\n\
+        [[site.route.route]]\npath = \"/a/open\"\nbasic_auth = false\n\
+        [[site.route]]\npath = \"/b\"\nbasic_auth = { users = \"users\" }\n";
+    let users = format!("# two\na:{HASH}\nb:{HASH}\n");
+    let site = loaded(&users, lines).expect("a site").sites.remove(0);
+    let own = site.location.gates.basic_auth.clone().expect("a gate");
+    let names: Vec<_> = own.users.iter().map(|entry| entry.user.as_str()).collect();
+    assert_eq!((own.realm.as_str(), names), ("a b", vec!["a", "b"]));
+    assert!(own.pass_authorization && own.file.is_absolute());
+    assert_eq!(own.allow_users, Some(vec!["b".to_owned()]));
+    let of = |number: usize| site.routes[number].location.gates.basic_auth.as_ref();
+    assert_eq!(of(0), None);
+    assert!(site.routes[0].location.gates.allow.is_some());
+    assert_eq!(of(1), Some(&own));
+    let inner = of(2).expect("a gate");
+    assert_eq!(
+        (inner.realm.as_str(), &inner.allow_users),
+        ("Restricted", &None)
+    );
+}
+
+#[test]
+fn gates_that_cannot_be() {
+    let users = format!("a:{HASH}\nb:{{SHA}}x\n");
+    for (users, line, expected) in [
+        ("", "basic_auth = {}", "`users` is missing"),
+        ("", "basic_auth = true", "expected a table, found boolean"),
+        (
+            "",
+            "basic_auth = { users = \"absent\" }",
+            "cannot be read: No such file",
+        ),
+        (
+            "",
+            "basic_auth = { users = \".\" }",
+            "cannot be read: Is a directory",
+        ),
+        (
+            &users,
+            "basic_auth = { users = \"users\" }",
+            "users, line 2: SHA-1 without salt",
+        ),
+        (
+            "",
+            "basic_auth = { users = \"users\", realm = \"a\\\"\" }",
+            "`realm`: not a text for a header",
+        ),
+        (
+            &users[..63],
+            "basic_auth = { users = \"users\", allow_users = [\"c\"] }",
+            "`c` is not in ",
+        ),
+        (
+            "",
+            "basic_auth = { users = \"users\", allow_users = [] }",
+            "`allow_users`: it names nobody",
+        ),
+    ] {
+        let problems = loaded(users, line).expect_err(line);
+        assert_eq!(problems.len(), 1, "{line}: {problems:?}");
+        assert!(
+            problems[0].message.contains(expected),
+            "{line}: {problems:?}"
+        );
+    }
+}

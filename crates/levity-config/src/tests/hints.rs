@@ -249,7 +249,9 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("tls = true", "there is no TLS yet"),
         ("allow_from = \"10.0.0.1\"", "`allow = ["),
         ("satisfy = \"any\"", "pass every gate"),
-        ("auth_basic = \"a\"", "no authentication yet"),
+        ("auth_basic = \"a\"", "`basic_auth = {"),
+        ("auth_request = \"/a\"", "only `basic_auth` yet"),
+        ("secure_link_md5 = \"a\"", "only `basic_auth` yet"),
         ("error_page = \"/a\"", "no custom error pages"),
     ] {
         for before in both {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use levity_telemetry::step::Step;
 use levity_wire::Reject;
 
+use crate::credentials::Identity;
 use crate::disk_client::DiskClient;
 use crate::http::client::Client;
 use crate::http::error::error;
@@ -50,6 +51,8 @@ pub struct Handling<'a> {
     served_key: Vec<u8>,
     /// The script that handles the request.
     script: Option<Script>,
+    /// Who sent the request, as far as the gates have asked.
+    identity: Identity,
     /// The application's response that rerouted the request here.
     delegated_by: Option<Box<Delegated>>,
     /// What follows the response that the handlers have decided on.
@@ -109,6 +112,7 @@ impl<'a> Handling<'a> {
             path_kind: PathKind::Unknown,
             served_key: Vec::new(),
             script: None,
+            identity: Identity::default(),
             delegated_by: None,
             hooks: Vec::new(),
             is_replacing: false,
@@ -124,9 +128,15 @@ impl<'a> Handling<'a> {
         }
     }
 
+    /// The name of the user, if a gate has asked for it; else empty.
+    pub fn user(&self) -> &[u8] {
+        &self.identity.user
+    }
+
     /// Runs the handlers of `location`.
     pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Response {
         (self.path_kind, self.script) = (PathKind::Unknown, None);
+        self.identity = Identity::default();
         match self.run(request, location).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),
@@ -168,6 +178,9 @@ impl<'a> Handling<'a> {
             // more than parsing a request.
             let outcome = match handler {
                 Handler::Gate(Gate::Access(access)) => self.access(access),
+                Handler::Gate(Gate::BasicAuth(gate)) => {
+                    Box::pin(self.basic_auth(request, gate)).await
+                }
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Redirect(to) => {
                     Outcome::Response(redirect::response(to, request, self.client))

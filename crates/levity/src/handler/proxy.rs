@@ -61,6 +61,7 @@ impl<'a> Handling<'a> {
             service: self.service,
             client: self.client,
             body: &self.body,
+            identity: &self.identity,
         };
         let trace = &mut *self.disk.trace;
         gateway.answer(request, proxy, script.as_ref(), trace).await

@@ -16,12 +16,13 @@ use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
 use super::location::{
-    Access, Candidate, FileStep, FileVariants, Files, Gate, Handler, Location, Proxy, RedirectTo,
-    SpoolFolder,
+    Access, BasicAuth, Candidate, FileStep, FileVariants, Files, Gate, Handler, Location, Proxy,
+    RedirectTo, SpoolFolder,
 };
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
 use crate::compute::memory::Budget;
+use crate::credentials::Users;
 use crate::filter::compress::Compress;
 use crate::filter::header_rules::HeaderRules;
 use crate::filter::substitute::Substitute;
@@ -117,6 +118,8 @@ struct Resources<'a> {
     disk: &'a Disk,
     whole: &'a levity_config::Disk,
     roots: Roots,
+    /// Locations with the same settings share their users, and so what is known about passwords.
+    users: Vec<(levity_config::BasicAuth, Arc<BasicAuth>)>,
 }
 
 impl Resources<'_> {
@@ -165,6 +168,20 @@ impl Resources<'_> {
         }))
     }
 
+    fn basic_auth(&mut self, settings: &levity_config::BasicAuth) -> io::Result<Arc<BasicAuth>> {
+        let mut known = self.users.iter();
+        if let Some((_, gate)) = known.find(|(known, _)| known == settings) {
+            return Ok(gate.clone());
+        }
+        let gate = Arc::new(BasicAuth {
+            users: Users::new(settings)?,
+            challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", settings.realm),
+            pass_authorization: settings.pass_authorization,
+        });
+        self.users.push((settings.clone(), gate.clone()));
+        Ok(gate)
+    }
+
     fn sendfile_roots(&mut self, folders: &[PathBuf]) -> io::Result<Vec<SendfileRoot>> {
         let open = |folder: &PathBuf| {
             Ok(SendfileRoot {
@@ -206,6 +223,7 @@ pub(super) fn sites(
         body_bytes: config.limits.body_bytes,
         whole: &config.disk,
         roots: Roots::default(),
+        users: Vec::new(),
     };
     let sites = config.sites.iter();
     let sites: io::Result<_> = sites.map(|site| compile(site, &mut resources)).collect();
@@ -264,7 +282,7 @@ fn location(
             handlers(tries, files.as_ref(), proxy.as_ref())
         }
     };
-    let gates = gates(&of.gates).into_iter().map(Handler::Gate);
+    let gates = gates(&of.gates, resources)?.into_iter().map(Handler::Gate);
     Ok(Location {
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         handlers: gates.chain(behind).collect(),
@@ -279,16 +297,21 @@ fn location(
 }
 
 /// The gates of a location, in order: those that cost least come first.
-fn gates(of: &levity_config::Gates) -> Vec<Gate> {
+fn gates(of: &levity_config::Gates, resources: &mut Resources<'_>) -> io::Result<Vec<Gate>> {
     let access = Access {
         allow: of.allow.clone(),
         deny: of.deny.clone(),
     };
     let refuses = access.allow.is_some() || access.deny != AddressSet::default();
-    refuses
-        .then_some(Gate::Access(access))
+    let basic_auth = of.basic_auth.as_ref();
+    let basic_auth = basic_auth
+        .map(|settings| resources.basic_auth(settings))
+        .transpose()?;
+    let access = refuses.then_some(Gate::Access(access));
+    Ok(access
         .into_iter()
-        .collect()
+        .chain(basic_auth.map(Gate::BasicAuth))
+        .collect())
 }
 
 /// The filters of a location, in order.

@@ -9,6 +9,7 @@ use levity_config::{AddressSet, Fixed, Pattern, Redirect};
 use levity_disk::{ReadOptions, Spool};
 use levity_wire::encoding::Coding;
 
+use crate::credentials::Users;
 use crate::filter::compress::Compress;
 use crate::http::filter::Filter;
 use crate::root::{LiveRoot, SendfileRoot};
@@ -75,6 +76,18 @@ pub enum Handler {
 pub enum Gate {
     /// By the address of the client.
     Access(Access),
+    /// By name and password.
+    BasicAuth(Arc<BasicAuth>),
+}
+
+/// The users with passwords that a location lets in.
+pub struct BasicAuth {
+    /// The users.
+    pub users: Users,
+    /// The value of WWW-Authenticate in refusals.
+    pub challenge: String,
+    /// Whether applications get the Authorization header.
+    pub pass_authorization: bool,
 }
 
 /// The clients that a location lets in.

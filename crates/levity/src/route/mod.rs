@@ -16,6 +16,7 @@ use levity_telemetry::diagnostics;
 use levity_wire::{Reject, http1, path};
 
 use crate::compute::Compute;
+use crate::credentials::guesses::Guesses;
 use crate::http::request::Request;
 use crate::root::LiveRoot;
 use crate::upstream::sendfile::store::PreloadStore;
@@ -23,8 +24,8 @@ use crate::upstream::{self, Upstream};
 use crate::variant_store::store::VariantStore;
 
 pub use self::location::{
-    Access, Candidate, FileStep, FileVariants, Files, Gate, Handler, Location, Proxy, RedirectTo,
-    SpoolFolder, is_hidden,
+    Access, BasicAuth, Candidate, FileStep, FileVariants, Files, Gate, Handler, Location, Proxy,
+    RedirectTo, SpoolFolder, is_hidden,
 };
 pub use self::matching::RouteInput;
 
@@ -45,6 +46,8 @@ pub struct ServiceParts {
     pub disk: Arc<Disk>,
     /// What computes off the loop.
     pub compute: Arc<Compute>,
+    /// The bounds on guessing passwords.
+    pub guesses: Arc<Guesses>,
     /// The store of compressed forms of popular files, if they are kept.
     pub variants: Option<Arc<VariantStore>>,
     /// The maximum of files that handlers keep open between requests.
@@ -59,6 +62,8 @@ pub struct Service {
     pub spool: Option<SpoolFolder>,
     /// An engine that reads into memory, also where that of a location leaves bytes in the page cache.
     pub memory_engine: Option<EngineId>,
+    /// The bounds on guessing passwords.
+    pub guesses: Arc<Guesses>,
     /// Limits of the request parser.
     pub wire_limits: http1::Limits,
     /// The upstreams in the order of `config.upstreams`.
@@ -95,6 +100,7 @@ impl Service {
             wire_limits: compile::wire_limits(&config.limits),
             spool: compile::spool(&config, disk)?,
             memory_engine: disk.engine_for("threads").map_err(io::Error::other)?,
+            guesses: parts.guesses.clone(),
             upstreams,
             live_roots,
             preloads,

@@ -38,6 +38,10 @@ pub struct UpstreamRequest<'a> {
     pub length: Length,
     /// The script that handles it, for applications that run scripts.
     pub script: Option<&'a Script>,
+    /// The name of the user that a gate has asked for; empty without one.
+    pub user: &'a [u8],
+    /// The Authorization header is for this server.
+    pub hides_authorization: bool,
     /// The requested path, as [`path::forwarded`] gives it.
     pub whole_path: Cow<'a, [u8]>,
     /// `whole_path` without `strip_prefix`.
@@ -99,6 +103,8 @@ impl<'a> UpstreamRequest<'a> {
             keep_alive: settings.keep_alive > 0,
             forwarding: forwarding_headers(request, client, proxy),
             script: None,
+            user: b"",
+            hides_authorization: false,
             request,
             proxy,
             client,
@@ -144,13 +150,15 @@ impl<'a> UpstreamRequest<'a> {
         fields
     }
 
-    /// Names of headers that the client may not send here: those that the route sets or removes, and those
-    /// that only a trusted proxy may send.
+    /// Names of headers that the client may not send here: those that the route sets or removes, those that only a
+    /// trusted proxy may send, and passwords for this server.
     pub fn protected(&self) -> impl Iterator<Item = &str> {
         let rules = &self.proxy.request_headers;
         let set = rules.set.iter().map(|(name, _)| name);
         let spoof = (!self.client.by_trusted).then_some("x-real-ip");
-        set.chain(&rules.remove).map(String::as_str).chain(spoof)
+        let password = self.hides_authorization.then_some("authorization");
+        let names = set.chain(&rules.remove).map(String::as_str);
+        names.chain(spoof).chain(password)
     }
 
     /// Names of trailers that the client may not send: those [protected](Self::protected), and those listed

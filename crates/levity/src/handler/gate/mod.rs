@@ -1,3 +1,4 @@
 //! Gates: handlers that come first at a location. Each lets a request through to the next handler, or responds.
 
 mod access;
+mod basic_auth;

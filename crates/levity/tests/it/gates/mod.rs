@@ -1,3 +1,4 @@
 //! Gates: who may use a site or route.
 
 mod access;
+mod basic_auth;
