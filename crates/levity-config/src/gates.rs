@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use levity_wire::htpasswd;
 
+use crate::headers;
 use crate::matcher;
 use crate::network::AddressSet;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
+use crate::token::is_token;
+use crate::upstream::Protocol;
+use crate::upstream::read::Upstreams;
 
 /// The word for clients on Unix sockets.
 const UNIX: &str = "unix";
@@ -29,6 +33,21 @@ pub struct Gates {
     pub deny: AddressSet,
     /// Names and passwords.
     pub basic_auth: Option<BasicAuth>,
+    /// An application that decides.
+    pub forward_auth: Option<ForwardAuth>,
+}
+
+/// `forward_auth`: an application that decides about each request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// The name of the upstream.
+    pub upstream: String,
+    /// Path and query of the request to it.
+    pub path: String,
+    /// Names of headers of its responses that go to the application of the location.
+    pub copy: Vec<String>,
+    /// The name of the header of its responses that names the user.
+    pub user: Option<String>,
 }
 
 /// `basic_auth`: users with passwords.
@@ -71,8 +90,21 @@ pub(crate) const BASIC_AUTH: &[Key] = documented! {
     key("pass_authorization", Kind::Boolean, Some("false"));
 };
 
+/// `[site.forward_auth]` and `[site.route.forward_auth]`
+pub(crate) const FORWARD_AUTH: &[Key] = documented! {
+    /// Name of the `[[upstream]]` that decides, of protocol http. Required.
+    key("upstream", Kind::Text("a name"), None);
+    /// Path, and query if there is one, of the requests to it, such as `"/api/authz/forward-auth"`. Required.
+    key("path", Kind::Text("a path"), None);
+    /// Headers of its responses that the application of the site or route gets, such as `["Remote-User"]`. Headers of these
+    /// names from clients reach no application of the site, whichever route they take.
+    key("copy", Kind::Names, Some("[]"));
+    /// Header of its responses with the name of the user, for the access log and `REMOTE_USER`.
+    key("user", Kind::Text("the name of a header"), None);
+};
+
 /// Reads the keys of one table; `above` are the gates of the table around it.
-pub(crate) fn read(section: &Section<'_>, above: &Gates) -> Gates {
+pub(crate) fn read(section: &Section<'_>, above: &Gates, upstreams: &Upstreams) -> Gates {
     let (allow, deny) = (clients(section, "allow"), clients(section, "deny"));
     if section.is_empty_array("allow") {
         let help = "`deny = [\"all\"]` refuses everyone, `allow = [\"all\"]` lets everyone in";
@@ -93,6 +125,11 @@ pub(crate) fn read(section: &Section<'_>, above: &Gates) -> Gates {
             true if section.is_off("basic_auth") => None,
             true => table(section, "basic_auth").and_then(|own| basic_auth(&own)),
             false => above.basic_auth.clone(),
+        },
+        forward_auth: match section.has("forward_auth") {
+            true if section.is_off("forward_auth") => None,
+            true => table(section, "forward_auth").and_then(|own| forward_auth(&own, upstreams)),
+            false => above.forward_auth.clone(),
         },
     }
 }
@@ -136,6 +173,43 @@ fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
         allow_users: names,
         pass_authorization,
         file,
+    })
+}
+
+/// Reads the table; `None` when it is wrong, which has been reported.
+fn forward_auth(section: &Section<'_>, upstreams: &Upstreams) -> Option<ForwardAuth> {
+    section.require("upstream");
+    section.require("path");
+    let copy = headers::names_for_requests(section, "copy");
+    let user = section.text("user");
+    if let Some(given) = user.as_ref().filter(|given| !is_token(given.text)) {
+        given.refuse(format!("`{}` is not a header name", given.text));
+    }
+    let upstream = section.text("upstream");
+    let known = upstream
+        .as_ref()
+        .and_then(|name| upstreams.find(section.reader, name, "upstream"));
+    let protocol = known.and_then(|known| known.protocol);
+    if protocol.is_some_and(|protocol| protocol != Protocol::Http) {
+        section.report(
+            "upstream",
+            "only an upstream of protocol http decides",
+            None,
+        );
+    }
+    let path = section.text("path")?;
+    let is_visible = path.text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !path.text.starts_with('/') || path.text.contains('#') || !is_visible {
+        path.refuse_with(
+            format!("`{}` is no path", path.text),
+            "it begins with `/`; the address is in `to` of the upstream",
+        );
+    }
+    Some(ForwardAuth {
+        upstream: upstream?.text.to_owned(),
+        path: path.text.to_owned(),
+        copy,
+        user: user.map(|given| given.text.to_owned()),
     })
 }
 

@@ -140,6 +140,11 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// Users with passwords (RFC 7617), to whom the site above is reserved. `basic_auth = false` of a route lets everyone in
     /// who passes the other gates. Use it over TLS only: the password is readable on the way.
     table("site.basic_auth", gates::BASIC_AUTH);
+    /// An application that decides whether a request may pass, as an authentication portal does. It gets a GET request
+    /// with the headers of the original one, but without a body, and with `X-Forwarded-Method`, `-Uri`, `-Host`, `-Proto`
+    /// and `-For`. A status from 200 to 299 lets the request through. Every other response is sent to the client, such as a
+    /// redirect to a login page; so is 502 or 504 if there is none.
+    table("site.forward_auth", gates::FORWARD_AUTH);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// Changes to the headers of the site's responses, after those of `[server.headers]`.
@@ -179,6 +184,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.route.respond", RESPOND);
     /// Users with passwords, to whom the route above is reserved, in place of those of its site.
     table("site.route.basic_auth", gates::BASIC_AUTH);
+    /// An application that decides about the requests to the route above, in place of that of its site.
+    /// `forward_auth = false` asks none.
+    table("site.route.forward_auth", gates::FORWARD_AUTH);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.

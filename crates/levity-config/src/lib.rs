@@ -51,7 +51,7 @@ mod value;
 
 pub use compress::{CompressCoding, levels};
 pub use expression::Expression;
-pub use gates::{BasicAuth, Gates};
+pub use gates::{BasicAuth, ForwardAuth, Gates};
 pub use host::host;
 pub use keys::{engine, workers};
 pub use limits::Limits;

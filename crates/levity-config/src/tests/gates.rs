@@ -144,3 +144,62 @@ fn gates_that_cannot_be() {
         );
     }
 }
+
+const AUTH: &str = "[[upstream]]\nname = \"auth\"\nto = [\"a:1\"]\n[[upstream]]\nname = \"php\"\nto = [\"a:2\"]\nprotocol = \"fastcgi\"\n";
+
+#[test]
+fn an_application_may_decide() {
+    let text = format!(
+        "{AUTH}{SITE}forward_auth = {{ upstream = \"auth\", path = \"/a?b\", copy = [\"Remote-User\"], user = \"Remote-User\" }}\n\
+         [[site.route]]\npath = \"/a\"\n[[site.route]]\npath = \"/b\"\nforward_auth = false\n"
+    );
+    let site = parse(&text).expect(&text).sites.remove(0);
+    let own = site.location.gates.forward_auth.clone().expect("a gate");
+    assert_eq!((own.upstream.as_str(), own.path.as_str()), ("auth", "/a?b"));
+    assert_eq!(
+        (own.copy, own.user.as_deref()),
+        (vec!["Remote-User".to_owned()], Some("Remote-User"))
+    );
+    assert_eq!(site.routes[0].location.gates, site.location.gates);
+    assert_eq!(site.routes[1].location.gates, Gates::default());
+}
+
+#[test]
+fn what_an_application_cannot_decide() {
+    for (line, expected) in [
+        ("upstream = \"auth\"", "`path` is missing"),
+        ("path = \"/\"", "`upstream` is missing"),
+        (
+            "upstream = \"none\", path = \"/\"",
+            "no upstream has the name `none`",
+        ),
+        (
+            "upstream = \"php\", path = \"/\"",
+            "`upstream`: only an upstream of protocol http decides",
+        ),
+        (
+            "upstream = \"auth\", path = \"a\"",
+            "`a` is no path [it begins with",
+        ),
+        (
+            "upstream = \"auth\", path = \"/\", copy = [\"a b\"]",
+            "`a b` is not a header name",
+        ),
+        (
+            "upstream = \"auth\", path = \"/\", copy = [\"X-Forwarded-For\"]",
+            "`X-Forwarded-For` is set by the server itself",
+        ),
+        (
+            "upstream = \"auth\", path = \"/\", copy = [\"Host\"]",
+            "`Host` is that of the request",
+        ),
+        (
+            "upstream = \"auth\", path = \"/\", user = \":\"",
+            "`:` is not a header name",
+        ),
+    ] {
+        let problems = reports(&format!("{AUTH}{SITE}forward_auth = {{ {line} }}\n"));
+        assert_eq!(problems.len(), 1, "{line}: {problems:?}");
+        assert!(problems[0].contains(expected), "{line}: {problems:?}");
+    }
+}

@@ -207,7 +207,7 @@ fn guesses_are_close() {
         ("workers = 1", "`workers` is a key of `[server]`"),
         (
             "path = \"/\"",
-            "`path` is a key of `[[site.route]]`, `[upstream.check]`",
+            "`path` is a key of `[site.forward_auth]`, `[[site.route]]`,",
         ),
         ("rise = 1", "`rise` is a key of `[upstream.check]`"),
         ("check = {}", "it is `[upstream.check]`"),
@@ -250,8 +250,8 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("allow_from = \"10.0.0.1\"", "`allow = ["),
         ("satisfy = \"any\"", "pass every gate"),
         ("auth_basic = \"a\"", "`basic_auth = {"),
-        ("auth_request = \"/a\"", "only `basic_auth` yet"),
-        ("secure_link_md5 = \"a\"", "only `basic_auth` yet"),
+        ("auth_request = \"/a\"", "`forward_auth = {"),
+        ("secure_link_md5 = \"a\"", "only `basic_auth` and"),
         ("error_page = \"/a\"", "no custom error pages"),
     ] {
         for before in both {

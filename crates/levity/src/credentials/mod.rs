@@ -22,7 +22,16 @@ pub struct Identity {
     pub user: Vec<u8>,
     /// The Authorization header is for this server and not for the application.
     pub hides_authorization: bool,
+    /// Headers for the application, in which the gates describe the sender.
+    pub fields: Vec<(String, Vec<u8>)>,
 }
+
+/// The sender of a request that no gate has asked about.
+pub static NOBODY: Identity = Identity {
+    user: Vec::new(),
+    hides_authorization: false,
+    fields: Vec::new(),
+};
 
 /// The users of a gate.
 pub struct Users {

@@ -181,6 +181,9 @@ impl<'a> Handling<'a> {
                 Handler::Gate(Gate::BasicAuth(gate)) => {
                     Box::pin(self.basic_auth(request, gate)).await
                 }
+                Handler::Gate(Gate::ForwardAuth(gate)) => {
+                    Box::pin(self.forward_auth(request, gate)).await
+                }
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Redirect(to) => {
                     Outcome::Response(redirect::response(to, request, self.client))

@@ -16,8 +16,8 @@ use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
 use super::location::{
-    Access, BasicAuth, Candidate, FileStep, FileVariants, Files, Gate, Handler, Location, Proxy,
-    RedirectTo, SpoolFolder,
+    Access, BasicAuth, Candidate, FileStep, FileVariants, Files, ForwardAuth, Gate, Handler,
+    Location, Proxy, RedirectTo, SpoolFolder,
 };
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
@@ -149,15 +149,19 @@ impl Resources<'_> {
         upstream.expect("the configuration was checked").clone()
     }
 
-    /// An upstream that gets delegated requests. It may delegate files itself, but not requests.
-    fn delegation_target(&mut self, name: &str) -> io::Result<Arc<Proxy>> {
+    /// An upstream that gets delegated requests, without the headers in `remove`. It may delegate files itself, but not
+    /// requests.
+    fn delegation_target(&mut self, name: &str, remove: &[String]) -> io::Result<Arc<Proxy>> {
         let upstream = self.upstream(name);
         Ok(Arc::new(Proxy {
             files_first: false,
             strip_prefix: Vec::new(),
             passes_ambiguous: false,
             body_bytes_max: 0,
-            request_headers: levity_config::Headers::default(),
+            request_headers: levity_config::Headers {
+                remove: remove.to_vec(),
+                ..levity_config::Headers::default()
+            },
             rewrite: levity_config::Rewrite::default(),
             sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
             temporary_roots: self.sendfile_roots(&upstream.settings.temporary_roots)?,
@@ -180,6 +184,20 @@ impl Resources<'_> {
         });
         self.users.push((settings.clone(), gate.clone()));
         Ok(gate)
+    }
+
+    fn forward_auth(&mut self, of: &levity_config::ForwardAuth) -> io::Result<ForwardAuth> {
+        // By these two the client may authenticate itself.
+        let is_credential =
+            |name: &String| http1::is_one_of(name.as_bytes(), &["authorization", "cookie"]);
+        let mut remove = of.copy.clone();
+        remove.retain(|name| !is_credential(name));
+        Ok(ForwardAuth {
+            proxy: self.delegation_target(&of.upstream, &remove)?,
+            path: of.path.clone().into_bytes(),
+            copy: of.copy.clone(),
+            user: of.user.clone(),
+        })
     }
 
     fn sendfile_roots(&mut self, folders: &[PathBuf]) -> io::Result<Vec<SendfileRoot>> {
@@ -234,6 +252,7 @@ fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Res
     let parts = SiteParts {
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         has_php: resources.has_php(site),
+        reserved: reserved(site),
     };
     let routes = site.routes.iter().map(|route| {
         let path = Some(&route.matcher().path);
@@ -255,6 +274,16 @@ struct SiteParts {
     only: Option<Vec<u8>>,
     /// See [`Resources::has_php`].
     has_php: bool,
+    /// Headers that clients may not send to applications.
+    reserved: Vec<String>,
+}
+
+/// Headers by which applications of a site know who is let in. A route that lets everyone in may lead to the same
+/// application as one that does not, so clients may send them nowhere.
+fn reserved(site: &levity_config::Site) -> Vec<String> {
+    let gates = site.locations().map(|location| &location.gates);
+    let gates = gates.filter_map(|gates| gates.forward_auth.as_ref());
+    gates.flat_map(|gate| gate.copy.iter().cloned()).collect()
 }
 
 /// Compiles a location; `path` is that of its route.
@@ -271,7 +300,7 @@ fn location(
         Some(_) => (None, None),
         None => {
             let files = files(of, site, compress.as_ref(), resources)?.map(Arc::new);
-            let proxy = proxy(of, files.as_deref(), resources)?;
+            let proxy = proxy(of, files.as_deref(), site, resources)?;
             (files, proxy)
         }
     };
@@ -307,11 +336,16 @@ fn gates(of: &levity_config::Gates, resources: &mut Resources<'_>) -> io::Result
     let basic_auth = basic_auth
         .map(|settings| resources.basic_auth(settings))
         .transpose()?;
-    let access = refuses.then_some(Gate::Access(access));
-    Ok(access
-        .into_iter()
-        .chain(basic_auth.map(Gate::BasicAuth))
-        .collect())
+    let forward_auth = of.forward_auth.as_ref();
+    let forward_auth = forward_auth
+        .map(|settings| resources.forward_auth(settings))
+        .transpose()?;
+    let list = [
+        refuses.then_some(Gate::Access(access)),
+        basic_auth.map(Gate::BasicAuth),
+        forward_auth.map(Gate::ForwardAuth),
+    ];
+    Ok(list.into_iter().flatten().collect())
 }
 
 /// The filters of a location, in order.
@@ -466,6 +500,7 @@ fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
 fn proxy(
     of: &levity_config::Location,
     files: Option<&Files>,
+    site: &SiteParts,
     resources: &mut Resources<'_>,
 ) -> io::Result<Option<Arc<Proxy>>> {
     let proxying = &of.proxying;
@@ -479,8 +514,10 @@ fn proxy(
     let upstream = resources.upstream(name);
     let body_bytes = proxying.body_bytes;
     let ambiguous = proxying.ambiguous_paths;
+    let mut request_headers = of.request_headers.clone();
+    request_headers.remove.extend(site.reserved.iter().cloned());
     let reproxy = upstream.settings.reproxy.iter();
-    let reproxy = reproxy.map(|name| resources.delegation_target(name));
+    let reproxy = reproxy.map(|name| resources.delegation_target(name, &site.reserved));
     Ok(Some(Arc::new(Proxy {
         reproxy: reproxy.collect::<io::Result<_>>()?,
         sendfile_roots: resources.sendfile_roots(&upstream.settings.sendfile_roots)?,
@@ -492,7 +529,7 @@ fn proxy(
         passes_ambiguous: ambiguous == Some(AmbiguousPaths::Pass),
         document_root: files.map(|files| files.root.clone()),
         body_bytes_max: body_bytes.unwrap_or(resources.body_bytes) as u64,
-        request_headers: of.request_headers.clone(),
+        request_headers,
         rewrite: of.rewrite.clone(),
     })))
 }

@@ -78,6 +78,20 @@ pub enum Gate {
     Access(Access),
     /// By name and password.
     BasicAuth(Arc<BasicAuth>),
+    /// By the response of an application.
+    ForwardAuth(ForwardAuth),
+}
+
+/// An application that decides about requests.
+pub struct ForwardAuth {
+    /// The application.
+    pub proxy: Arc<Proxy>,
+    /// Path and query of the request to it.
+    pub path: Vec<u8>,
+    /// Headers of its responses that the application of the location gets.
+    pub copy: Vec<String>,
+    /// The header with the name of the user.
+    pub user: Option<String>,
 }
 
 /// The users with passwords that a location lets in.

@@ -24,8 +24,8 @@ use crate::upstream::{self, Upstream};
 use crate::variant_store::store::VariantStore;
 
 pub use self::location::{
-    Access, BasicAuth, Candidate, FileStep, FileVariants, Files, Gate, Handler, Location, Proxy,
-    RedirectTo, SpoolFolder, is_hidden,
+    Access, BasicAuth, Candidate, FileStep, FileVariants, Files, ForwardAuth, Gate, Handler,
+    Location, Proxy, RedirectTo, SpoolFolder, is_hidden,
 };
 pub use self::matching::RouteInput;
 

@@ -142,8 +142,7 @@ impl Gateway<'_> {
         let mut outgoing = UpstreamRequest::new(request, proxy, self.client, upload.length())
             .map_err(|reject| Failure::of_client(reject.into()))?;
         outgoing.script = script;
-        outgoing.user = &self.identity.user;
-        outgoing.hides_authorization = self.identity.hides_authorization;
+        outgoing.identity = self.identity;
         if let Some(version) = proxy.upstream.settings.proxy_protocol {
             let destination = self.body.peer().proxy_destination();
             let destination = destination.or_else(|| self.body.stream().local_address());

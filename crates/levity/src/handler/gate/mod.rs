@@ -2,3 +2,4 @@
 
 mod access;
 mod basic_auth;
+mod forward_auth;

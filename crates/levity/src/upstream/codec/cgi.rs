@@ -58,8 +58,8 @@ pub fn fill(
         script: script(outgoing),
     };
     environment.fill(&described, outgoing.fields().iter().copied())?;
-    if !outgoing.user.is_empty() {
-        environment.set("REMOTE_USER", outgoing.user)?;
+    if !outgoing.identity.user.is_empty() {
+        environment.set("REMOTE_USER", &outgoing.identity.user)?;
     }
     if let Some(script) = outgoing.script.filter(|_| !proxy.strip_prefix.is_empty()) {
         // Its path below the root differs from the one below the site.
