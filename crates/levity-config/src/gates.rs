@@ -11,6 +11,7 @@ use crate::matcher;
 use crate::network::AddressSet;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
+use crate::signed_url::{self, SignedUrl};
 use crate::token::is_token;
 use crate::upstream::Protocol;
 use crate::upstream::read::Upstreams;
@@ -31,6 +32,8 @@ pub struct Gates {
     pub allow: Option<AddressSet>,
     /// The clients that are refused, even if `allow` has them.
     pub deny: AddressSet,
+    /// URLs with a signature.
+    pub signed_url: Option<SignedUrl>,
     /// Names and passwords.
     pub basic_auth: Option<BasicAuth>,
     /// An application that decides.
@@ -121,6 +124,11 @@ pub(crate) fn read(section: &Section<'_>, above: &Gates, upstreams: &Upstreams) 
             None => above.allow.clone(),
         },
         deny: deny.unwrap_or_else(|| above.deny.clone()),
+        signed_url: match section.has("signed_url") {
+            true if section.is_off("signed_url") => None,
+            true => table(section, "signed_url").and_then(|own| signed_url::read(&own)),
+            false => above.signed_url.clone(),
+        },
         basic_auth: match section.has("basic_auth") {
             true if section.is_off("basic_auth") => None,
             true => table(section, "basic_auth").and_then(|own| basic_auth(&own)),

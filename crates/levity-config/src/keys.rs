@@ -8,7 +8,7 @@ use crate::model::{Etag, LogFormat, LogTiming, Watch};
 use crate::schema::{Key, Kind, Schema, Table, array, documented, joined, key, table};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{gates, limits, location_options};
+use crate::{gates, limits, location_options, signed_url};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -145,6 +145,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// and `-For`. A status from 200 to 299 lets the request through. Every other response is sent to the client, such as a
     /// redirect to a login page; so is 502 or 504 if there is none.
     table("site.forward_auth", gates::FORWARD_AUTH);
+    /// URLs with a signature, which let whoever has one in until it expires. All others get 403.
+    table("site.signed_url", signed_url::KEYS);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// Changes to the headers of the site's responses, after those of `[server.headers]`.
@@ -187,6 +189,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// An application that decides about the requests to the route above, in place of that of its site.
     /// `forward_auth = false` asks none.
     table("site.route.forward_auth", gates::FORWARD_AUTH);
+    /// URLs with a signature, in place of those of the site. `signed_url = false` asks for none.
+    table("site.route.signed_url", signed_url::KEYS);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.

@@ -494,6 +494,12 @@ impl<'r> Section<'r> {
         Some(path)
     }
 
+    /// Whether the value of `name` is the path of a file that was not read, because the configuration was not loaded from
+    /// the disk.
+    pub(crate) fn is_unread_file(&self, name: &str) -> bool {
+        self.reader.base.is_none() && name.ends_with("_file")
+    }
+
     /// The text of a file, empty when the configuration was not loaded from the disk. `None` when the key is absent or wrong,
     /// and when the file cannot be read or is longer than `bytes_max`, which is reported. Blocks.
     pub(crate) fn file_text(&self, name: &str, bytes_max: u64) -> Option<(PathBuf, String)> {

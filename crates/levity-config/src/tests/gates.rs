@@ -203,3 +203,84 @@ fn what_an_application_cannot_decide() {
         assert!(problems[0].contains(expected), "{line}: {problems:?}");
     }
 }
+
+#[test]
+fn urls_may_be_signed() {
+    let text = format!(
+        "{SITE}signed_url = {{ secret = \"s\", md5 = \"{{expires}}{{path}}{{client}} {{secret}}\", signature = \"md5\" }}\n\
+         [[site.route]]\npath = \"/a\"\nsigned_url = {{ secret_file = \"key\", client = true }}\n\
+         [[site.route]]\npath = \"/b\"\nsigned_url = false\n"
+    );
+    let site = parse(&text).expect(&text).sites.remove(0);
+    let own = site.location.gates.signed_url.clone().expect("a gate");
+    let parts = vec![
+        SignedPart::Expires,
+        SignedPart::Path,
+        SignedPart::Client,
+        SignedPart::Text(" ".to_owned()),
+        SignedPart::Secret,
+    ];
+    assert_eq!(own.form, SignatureForm::Md5(parts));
+    assert_eq!(
+        (own.signature.as_str(), own.expires.as_str()),
+        ("md5", "expires")
+    );
+    assert!(!format!("{own:?}").contains("\"s\""));
+    let of = |number: usize| site.routes[number].location.gates.signed_url.clone();
+    let inner = of(0).expect("a gate");
+    assert_eq!(inner.form, SignatureForm::HmacSha256 { with_client: true });
+    assert_eq!(of(1), None);
+}
+
+#[test]
+fn what_cannot_sign() {
+    let long = "secret = \"0123456789abcdef\"";
+    for (line, expected) in [
+        (String::new(), "`secret_file` is missing"),
+        (
+            "secret = \"short\"".to_owned(),
+            "a secret has at least 16 bytes",
+        ),
+        (
+            "secret = \"\", md5 = \"{path}{secret}\"".to_owned(),
+            "at least 1 bytes",
+        ),
+        (
+            format!("{long}, secret_file = \"users\""),
+            "`secret_file` is given too",
+        ),
+        ("secret_file = \"absent\"".to_owned(), "cannot be read"),
+        (
+            "secret_file = \"users\"".to_owned(),
+            "a secret has at least 16 bytes",
+        ),
+        (
+            format!("{long}, signature = \"expires\""),
+            "it is `expires` too",
+        ),
+        (
+            format!("{long}, expires = \"a&b\""),
+            "not the name of a parameter",
+        ),
+        (format!("{long}, md5 = \"{{path}}\""), "it lacks `{secret}`"),
+        (
+            format!("{long}, md5 = \"{{secret}}{{uri}}\""),
+            "not a placeholder",
+        ),
+        (
+            format!("{long}, md5 = \"{{path}}{{secret\""),
+            "not a placeholder",
+        ),
+        (
+            format!("{long}, md5 = \"{{path}}{{secret}}\", client = true"),
+            "`md5` says what is signed",
+        ),
+    ] {
+        let problems = loaded("# a\n", &format!("signed_url = {{ {line} }}\n")).expect_err(&line);
+        assert_eq!(problems.len(), 1, "{line}: {problems:?}");
+        assert!(
+            problems[0].message.contains(expected),
+            "{line}: {problems:?}"
+        );
+    }
+}

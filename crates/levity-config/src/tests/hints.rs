@@ -251,7 +251,8 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("satisfy = \"any\"", "pass every gate"),
         ("auth_basic = \"a\"", "`basic_auth = {"),
         ("auth_request = \"/a\"", "`forward_auth = {"),
-        ("secure_link_md5 = \"a\"", "only `basic_auth` and"),
+        ("secure_link_md5 = \"a\"", "`signed_url = {"),
+        ("auth_jwt = \"a\"", "`forward_auth` and `signed_url` yet"),
         ("error_page = \"/a\"", "no custom error pages"),
     ] {
         for before in both {

@@ -42,8 +42,8 @@ fn argon2(password: &str, hash: &htpasswd::Argon2) -> bool {
     computed.is_ok() && are_equal(&output, &hash.output)
 }
 
-/// Takes the same time wherever they differ.
-fn are_equal(one: &[u8], other: &[u8]) -> bool {
+/// Whether two texts are equal. Takes the same time wherever they differ.
+pub fn are_equal(one: &[u8], other: &[u8]) -> bool {
     let different = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
     one.len() == other.len() && different == 0
 }

@@ -178,6 +178,7 @@ impl<'a> Handling<'a> {
             // more than parsing a request.
             let outcome = match handler {
                 Handler::Gate(Gate::Access(access)) => self.access(access),
+                Handler::Gate(Gate::SignedUrl(gate)) => self.signed_url(request, gate),
                 Handler::Gate(Gate::BasicAuth(gate)) => {
                     Box::pin(self.basic_auth(request, gate)).await
                 }

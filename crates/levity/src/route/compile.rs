@@ -342,6 +342,7 @@ fn gates(of: &levity_config::Gates, resources: &mut Resources<'_>) -> io::Result
         .transpose()?;
     let list = [
         refuses.then_some(Gate::Access(access)),
+        of.signed_url.clone().map(Gate::SignedUrl),
         basic_auth.map(Gate::BasicAuth),
         forward_auth.map(Gate::ForwardAuth),
     ];

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use levity_config::{AddressSet, Fixed, Pattern, Redirect};
+use levity_config::{AddressSet, Fixed, Pattern, Redirect, SignedUrl};
 use levity_disk::{ReadOptions, Spool};
 use levity_wire::encoding::Coding;
 
@@ -76,6 +76,8 @@ pub enum Handler {
 pub enum Gate {
     /// By the address of the client.
     Access(Access),
+    /// By a signature in the URL.
+    SignedUrl(SignedUrl),
     /// By name and password.
     BasicAuth(Arc<BasicAuth>),
     /// By the response of an application.

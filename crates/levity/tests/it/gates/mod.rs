@@ -3,3 +3,4 @@
 mod access;
 mod basic_auth;
 mod forward_auth;
+mod signed_url;
