@@ -7,6 +7,7 @@ use std::sync::Arc;
 use levity_wire::htpasswd;
 
 use crate::headers;
+use crate::jwt::{self, Jwt};
 use crate::matcher;
 use crate::network::AddressSet;
 use crate::schema::{Key, Kind, documented, key};
@@ -34,6 +35,8 @@ pub struct Gates {
     pub deny: AddressSet,
     /// URLs with a signature.
     pub signed_url: Option<SignedUrl>,
+    /// JSON Web Tokens.
+    pub jwt: Option<Jwt>,
     /// Names and passwords.
     pub basic_auth: Option<BasicAuth>,
     /// An application that decides.
@@ -129,6 +132,11 @@ pub(crate) fn read(section: &Section<'_>, above: &Gates, upstreams: &Upstreams) 
             true => table(section, "signed_url").and_then(|own| signed_url::read(&own)),
             false => above.signed_url.clone(),
         },
+        jwt: match section.has("jwt") {
+            true if section.is_off("jwt") => None,
+            true => table(section, "jwt").and_then(|own| jwt::read(&own)),
+            false => above.jwt.clone(),
+        },
         basic_auth: match section.has("basic_auth") {
             true if section.is_off("basic_auth") => None,
             true => table(section, "basic_auth").and_then(|own| basic_auth(&own)),
@@ -151,14 +159,7 @@ fn table<'r>(section: &Section<'r>, name: &str) -> Option<Section<'r>> {
 /// Reads the table; `None` when it is wrong, which has been reported.
 fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
     section.require("users");
-    let realm = section.text("realm");
-    if let Some(given) = realm.as_ref().filter(|given| !is_realm(given.text)) {
-        given.refuse_with(
-            "`realm`: not a text for a header",
-            "printable ASCII without `\"` and `\\`",
-        );
-    }
-    let realm = realm.map_or(section.default("realm"), |given| given.text);
+    let realm = realm(section);
     let names = section.names("allow_users");
     if section.is_empty_array("allow_users") {
         let help = "leave it out to let all users of the file in".to_owned();
@@ -176,7 +177,7 @@ fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
     }
     let names = names.map(|names| names.iter().map(|given| given.text.to_owned()).collect());
     Some(BasicAuth {
-        realm: realm.to_owned(),
+        realm,
         users: users.into(),
         allow_users: names,
         pass_authorization,
@@ -219,6 +220,19 @@ fn forward_auth(section: &Section<'_>, upstreams: &Upstreams) -> Option<ForwardA
         copy,
         user: user.map(|given| given.text.to_owned()),
     })
+}
+
+/// `realm`, which is checked.
+pub(crate) fn realm(section: &Section<'_>) -> String {
+    let realm = section.text("realm");
+    if let Some(given) = realm.as_ref().filter(|given| !is_realm(given.text)) {
+        given.refuse_with(
+            "`realm`: not a text for a header",
+            "printable ASCII without `\"` and `\\`",
+        );
+    }
+    let realm = realm.map_or(section.default("realm"), |given| given.text);
+    realm.to_owned()
 }
 
 fn is_realm(text: &str) -> bool {

@@ -8,7 +8,7 @@ use crate::model::{Etag, LogFormat, LogTiming, Watch};
 use crate::schema::{Key, Kind, Schema, Table, array, documented, joined, key, table};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{gates, limits, location_options, signed_url};
+use crate::{gates, jwt, limits, location_options, signed_url};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -147,6 +147,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.forward_auth", gates::FORWARD_AUTH);
     /// URLs with a signature, which let whoever has one in until it expires. All others get 403.
     table("site.signed_url", signed_url::KEYS);
+    /// JSON Web Tokens (RFC 7519), which let in whoever has one that is signed and valid. All others get 401. The key
+    /// decides about the algorithm: RS256, EdDSA or HS256. Tokens need an `exp`; clocks may differ by 30 s.
+    table("site.jwt", jwt::KEYS);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// Changes to the headers of the site's responses, after those of `[server.headers]`.
@@ -191,6 +194,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.route.forward_auth", gates::FORWARD_AUTH);
     /// URLs with a signature, in place of those of the site. `signed_url = false` asks for none.
     table("site.route.signed_url", signed_url::KEYS);
+    /// JSON Web Tokens, in place of those of the site. `jwt = false` asks for none.
+    table("site.route.jwt", jwt::KEYS);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.

@@ -494,10 +494,9 @@ impl<'r> Section<'r> {
         Some(path)
     }
 
-    /// Whether the value of `name` is the path of a file that was not read, because the configuration was not loaded from
-    /// the disk.
-    pub(crate) fn is_unread_file(&self, name: &str) -> bool {
-        self.reader.base.is_none() && name.ends_with("_file")
+    /// Whether the configuration was loaded from the disk, and so files that it names are read.
+    pub(crate) fn reads_files(&self) -> bool {
+        self.reader.base.is_some()
     }
 
     /// The text of a file, empty when the configuration was not loaded from the disk. `None` when the key is absent or wrong,

@@ -132,7 +132,7 @@ fn secret(section: &Section<'_>, is_for_hmac: bool) -> Option<Secret> {
     let line = text.lines().next().unwrap_or_default();
     let bytes_min = if is_for_hmac { SECRET_BYTES_MIN } else { 1 };
     // A file is empty as well when the configuration was not loaded from the disk.
-    if line.len() < bytes_min && !section.is_unread_file(key) {
+    if line.len() < bytes_min && (key == "secret" || section.reads_files()) {
         let message = format!("a secret has at least {bytes_min} bytes");
         section.report(
             key,

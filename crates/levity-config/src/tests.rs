@@ -163,6 +163,7 @@ fn required(path: &str) -> &'static [&'static str] {
         "site" => &["root = \"/srv\""],
         "site.route" => &["path = \"/a\""],
         "upstream" => &["name = \"a\"", "to = [\"a:80\"]"],
+        path if path.ends_with(".jwt") => &["keys = \"keys\""],
         path if path.ends_with(".signed_url") => &["secret = \"0123456789abcdef\""],
         path if path.ends_with(".forward_auth") => &["upstream = \"a\"", "path = \"/\""],
         path if path.ends_with(".basic_auth") => &["users = \"users\""],

@@ -19,6 +19,7 @@ pub mod fastcgi;
 pub mod forwarded;
 pub mod htpasswd;
 pub mod http1;
+pub mod jwt;
 pub mod mime;
 pub mod path;
 pub mod proxy_protocol;

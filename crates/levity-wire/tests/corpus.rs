@@ -17,7 +17,7 @@ use levity_wire::http1::{
 };
 use levity_wire::proxy_protocol;
 use levity_wire::range::{self, Range};
-use levity_wire::{basic_auth, htpasswd, path};
+use levity_wire::{basic_auth, htpasswd, jwt, path};
 
 mod properties;
 
@@ -217,5 +217,12 @@ fn htpasswd() {
 fn basic_auth() {
     replay("basic_auth", properties::basic_auth, |bytes| {
         accepted(basic_auth::credentials(bytes).is_some())
+    });
+}
+
+#[test]
+fn jwt() {
+    replay("jwt", properties::jwt, |bytes| {
+        accepted(jwt::parse(bytes).is_some())
     });
 }

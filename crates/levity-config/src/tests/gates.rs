@@ -284,3 +284,47 @@ fn what_cannot_sign() {
         );
     }
 }
+
+#[test]
+fn tokens_may_be_asked_for() {
+    let secret = "0123456789abcdef0123456789abcdef\n";
+    let lines = "jwt = { secret_file = \"users\", issuer = \"i\", audience = [\"a\"], cookie = \"t\" }\n\
+        [[site.route]]\npath = \"/a\"\n[[site.route]]\npath = \"/b\"\njwt = false\n";
+    let site = loaded(secret, lines).expect("a site").sites.remove(0);
+    let own = site.location.gates.jwt.clone().expect("a gate");
+    assert_eq!(
+        (own.issuer.as_deref(), own.cookie.as_deref(), own.query),
+        (Some("i"), Some("t"), None)
+    );
+    assert_eq!((own.audience, own.keys.len()), (vec!["a".to_owned()], 1));
+    assert_eq!(site.routes[0].location.gates, site.location.gates);
+    assert_eq!(site.routes[1].location.gates.jwt, None);
+    for (file, line, expected) in [
+        ("", "", "`keys` is missing"),
+        ("", "keys = \"absent\"", "cannot be read"),
+        ("x", "keys = \"users\"", "users: not JSON"),
+        ("{\"keys\": []}", "keys = \"users\"", "it has no key"),
+        (
+            "short",
+            "secret_file = \"users\"",
+            "a secret has at least 32 bytes",
+        ),
+        (
+            secret,
+            "secret_file = \"users\", cookie = \"a=b\"",
+            "not a name for a token",
+        ),
+        (
+            secret,
+            "secret_file = \"users\", realm = \"\\n\"",
+            "not a text for a header",
+        ),
+    ] {
+        let problems = loaded(file, &format!("jwt = {{ {line} }}\n")).expect_err(line);
+        assert_eq!(problems.len(), 1, "{line}: {problems:?}");
+        assert!(
+            problems[0].message.contains(expected),
+            "{line}: {problems:?}"
+        );
+    }
+}

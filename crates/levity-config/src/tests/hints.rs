@@ -252,7 +252,7 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("auth_basic = \"a\"", "`basic_auth = {"),
         ("auth_request = \"/a\"", "`forward_auth = {"),
         ("secure_link_md5 = \"a\"", "`signed_url = {"),
-        ("auth_jwt = \"a\"", "`forward_auth` and `signed_url` yet"),
+        ("auth_jwt = \"a\"", "`jwt = {"),
         ("error_page = \"/a\"", "no custom error pages"),
     ] {
         for before in both {

@@ -1,8 +1,8 @@
-//! Files of users, and credentials.
+//! Files of users, credentials and tokens.
 
 use std::collections::HashSet;
 
-use levity_wire::{basic_auth, htpasswd};
+use levity_wire::{basic_auth, htpasswd, jwt};
 
 /// Lines are read one by one: what is wrong further down changes nothing above it.
 pub fn htpasswd(bytes: &[u8]) {
@@ -36,4 +36,19 @@ pub fn basic_auth(value: &[u8]) {
     let mut lower = value.to_vec();
     lower[..5].make_ascii_lowercase();
     assert_eq!(basic_auth::credentials(&lower), Some(given));
+}
+
+/// What is signed is the start of the token, and no algorithm is `none`.
+pub fn jwt(bytes: &[u8]) {
+    let _ = jwt::keys(&String::from_utf8_lossy(bytes));
+    let Some(token) = jwt::parse(bytes) else {
+        return;
+    };
+    assert!(bytes.starts_with(token.signed) && bytes[token.signed.len()] == b'.');
+    assert_eq!(token.signed.iter().filter(|&&byte| byte == b'.').count(), 1);
+    let none = jwt::Key {
+        id: None,
+        material: jwt::Material::Ed25519([0; 32]),
+    };
+    assert_eq!(none.fits(&token), token.algorithm == jwt::Algorithm::EdDsa);
 }

@@ -179,6 +179,7 @@ impl<'a> Handling<'a> {
             let outcome = match handler {
                 Handler::Gate(Gate::Access(access)) => self.access(access),
                 Handler::Gate(Gate::SignedUrl(gate)) => self.signed_url(request, gate),
+                Handler::Gate(Gate::Jwt(gate)) => self.jwt(request, gate),
                 Handler::Gate(Gate::BasicAuth(gate)) => {
                     Box::pin(self.basic_auth(request, gate)).await
                 }

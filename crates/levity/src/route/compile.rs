@@ -343,6 +343,7 @@ fn gates(of: &levity_config::Gates, resources: &mut Resources<'_>) -> io::Result
     let list = [
         refuses.then_some(Gate::Access(access)),
         of.signed_url.clone().map(Gate::SignedUrl),
+        of.jwt.clone().map(Gate::Jwt),
         basic_auth.map(Gate::BasicAuth),
         forward_auth.map(Gate::ForwardAuth),
     ];

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use levity_config::{AddressSet, Fixed, Pattern, Redirect, SignedUrl};
+use levity_config::{AddressSet, Fixed, Jwt, Pattern, Redirect, SignedUrl};
 use levity_disk::{ReadOptions, Spool};
 use levity_wire::encoding::Coding;
 
@@ -78,6 +78,8 @@ pub enum Gate {
     Access(Access),
     /// By a signature in the URL.
     SignedUrl(SignedUrl),
+    /// By a JSON Web Token.
+    Jwt(Jwt),
     /// By name and password.
     BasicAuth(Arc<BasicAuth>),
     /// By the response of an application.

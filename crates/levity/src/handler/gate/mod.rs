@@ -3,4 +3,5 @@
 mod access;
 mod basic_auth;
 mod forward_auth;
+mod jwt;
 mod signed_url;
