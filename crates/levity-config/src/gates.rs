@@ -71,6 +71,28 @@ pub struct BasicAuth {
     pub pass_authorization: bool,
 }
 
+impl Gates {
+    /// Whether there is a gate that `above` has not, or has in another form.
+    pub(crate) fn adds_to(&self, above: &Self) -> bool {
+        let differs = |has_own, is_equal: bool| has_own && !is_equal;
+        differs(self.allow.is_some(), self.allow == above.allow)
+            || differs(self.deny != AddressSet::default(), self.deny == above.deny)
+            || differs(
+                self.signed_url.is_some(),
+                self.signed_url == above.signed_url,
+            )
+            || differs(self.jwt.is_some(), self.jwt == above.jwt)
+            || differs(
+                self.basic_auth.is_some(),
+                self.basic_auth == above.basic_auth,
+            )
+            || differs(
+                self.forward_auth.is_some(),
+                self.forward_auth == above.forward_auth,
+            )
+    }
+}
+
 pub(crate) const KEYS: &[Key] = documented! {
     /// Networks and addresses of the clients that are let in, such as `["10.0.0.0/8", "2001:db8::1"]`; all others get 403.
     /// `"unix"` stands for every client of a Unix socket, `"all"` for everyone, as when a route opens what its site guards.
@@ -108,6 +130,13 @@ pub(crate) const FORWARD_AUTH: &[Key] = documented! {
     /// Header of its responses with the name of the user, for the access log and `REMOTE_USER`.
     key("user", Kind::Text("the name of a header"), None);
 };
+
+/// Whether a table says itself who is let in.
+pub(crate) fn are_given(section: &Section<'_>) -> bool {
+    let tables = ["signed_url", "jwt", "basic_auth", "forward_auth"];
+    let keys = KEYS.iter().map(|key| key.name);
+    keys.chain(tables).any(|name| section.has(name))
+}
 
 /// Reads the keys of one table; `above` are the gates of the table around it.
 pub(crate) fn read(section: &Section<'_>, above: &Gates, upstreams: &Upstreams) -> Gates {

@@ -328,3 +328,46 @@ fn tokens_may_be_asked_for() {
         );
     }
 }
+
+/// The first route that matches wins, and with it its gates.
+#[test]
+fn routes_that_take_paths_of_guarded_ones_are_noted() {
+    let notes = |routes: &str| parse(&format!("{SITE}{routes}")).expect(routes).notes;
+    let guarded = "[[site.route]]\npath = \"/in/*\"\nallow = [\"10.0.0.0/8\"]\n";
+    for open in [
+        "path = \"*.png\"",
+        "path = \"/in/a/*\"",
+        "path = \"/in/a\"",
+        "regex = \"a$\"",
+    ] {
+        let notes = notes(&format!("[[site.route]]\n{open}\n{guarded}"));
+        assert!(
+            notes.len() == 1 && notes[0].contains("without its gates"),
+            "{open}: {notes:?}"
+        );
+    }
+    for harmless in [
+        "path = \"/out/*\"",
+        "path = \"/in\"",
+        "path = \"*.png\"\ndeny = []",
+        "path = \"*.png\"\nrespond = {}",
+    ] {
+        assert_eq!(
+            notes(&format!("[[site.route]]\n{harmless}\n{guarded}")),
+            [""; 0],
+            "{harmless}"
+        );
+    }
+    let inside = format!(
+        "allow = [\"10.0.0.0/8\"]\n[[site.route]]\npath = \"*.png\"\n{}",
+        guarded.replace("10.0.0.0/8", "all")
+    );
+    assert_eq!(notes(&inside), [""; 0]);
+    let within = "[[site.route.route]]\npath = \"/in/*.png\"\n";
+    assert_eq!(
+        notes(&format!(
+            "{guarded}{within}[[site.route]]\npath = \"*.png\"\n"
+        )),
+        [""; 0]
+    );
+}
