@@ -4,11 +4,12 @@
 use levity_disk::engine;
 use strum::VariantNames as _;
 
+use crate::gates::{jwt, read as gates, signed_url};
 use crate::model::{Etag, LogFormat, LogTiming, Watch};
 use crate::schema::{Key, Kind, Schema, Table, array, documented, joined, key, table};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{gates, jwt, limits, location_options, signed_url};
+use crate::{limits, location_options};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");

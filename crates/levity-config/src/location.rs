@@ -91,7 +91,7 @@ pub(crate) fn read(
         answer: handlers.answer(own_answer, parent.answer),
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         root,
-        gates: gates::read(section, &parent.gates, references.upstreams),
+        gates: gates::read::read(section, &parent.gates, references.upstreams),
         internal: internal || parent.internal,
         headers: headers::of_responses(&section.child("headers"), &parent.headers),
         request_headers: headers::of_requests(

@@ -29,7 +29,7 @@ pub(crate) fn routes(
         }
         let line = section.reader.line(&section.span_of("path"));
         seen.push((matcher.clone(), line));
-        if !gates::are_given(section) {
+        if !gates::read::are_given(section) {
             let answers = section.has("redirect") || section.has("respond");
             open.extend((!answers).then(|| (matcher.path.clone(), line)));
         } else if own

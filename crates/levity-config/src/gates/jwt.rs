@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use levity_wire::jwt::{self, Key as VerificationKey, Material};
 
-use crate::gates;
+use super::realm::realm;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 
@@ -54,7 +54,7 @@ pub(crate) fn read(section: &Section<'_>) -> Option<Jwt> {
     let audience = section.names("audience").unwrap_or_default();
     let audience = audience.iter().map(|given| given.text.to_owned());
     let (cookie, query) = (name(section, "cookie"), name(section, "query"));
-    let realm = gates::realm(section);
+    let realm = realm(section);
     if section.has("keys") && section.has("secret_file") {
         section.report("secret_file", "`keys` is given too", None);
     }
