@@ -111,6 +111,19 @@ pub(crate) fn name(section: &Section<'_>, key: &str) -> Option<String> {
     Some(given.text.to_ascii_lowercase())
 }
 
+/// Names of headers that another party sets in requests.
+pub(crate) fn names_for_requests(section: &Section<'_>, key: &str) -> Vec<String> {
+    let given = section.names(key).unwrap_or_default();
+    let mut seen = HashSet::new();
+    for name in &given {
+        check_name(name, RESERVED_IN_REQUESTS, &mut seen);
+        if name.text.eq_ignore_ascii_case("host") {
+            name.refuse("`Host` is that of the request");
+        }
+    }
+    given.iter().map(|name| name.text.to_owned()).collect()
+}
+
 fn check_name(name: &Text<'_>, reserved: &[&str], seen: &mut HashSet<String>) {
     let lower = name.text.to_ascii_lowercase();
     let reason = if !is_token(name.text) {

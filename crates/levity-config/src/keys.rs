@@ -4,6 +4,7 @@
 use levity_disk::engine;
 use strum::VariantNames as _;
 
+use crate::gates::{jwt, read as gates, signed_url};
 use crate::model::{Etag, LogFormat, LogTiming, Watch};
 use crate::schema::{Key, Kind, Schema, Table, array, documented, joined, key, table};
 use crate::suggest::nearest;
@@ -139,7 +140,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// served. Routes go before these redirects, and files before those without `!`. A change needs a reload. Lines
         /// with conditions about the client, and those that stand for a proxy, are left out with a note.
         key("static_host_files", Kind::Boolean, Some("false"));
-    }, upstream::PROXYING, location_options::KEYS));
+    }, gates::KEYS, upstream::PROXYING, location_options::KEYS));
     /// Answers all requests of the site above with another URL; those of a route with `root`, `proxy`, `try` or an answer
     /// of its own are left to that.
     table("site.redirect", REDIRECT);
@@ -148,6 +149,19 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// What web pages of other origins may do at the site above; routes inherit it as a whole. Preflight requests are
     /// answered here, before anything else is asked.
     table("site.cors", CORS);
+    /// Users with passwords (RFC 7617), to whom the site above is reserved. `basic_auth = false` of a route lets everyone in
+    /// who passes the other gates. Use it over TLS only: the password is readable on the way.
+    table("site.basic_auth", gates::BASIC_AUTH);
+    /// An application that decides whether a request may pass, as an authentication portal does. It gets a GET request
+    /// with the headers of the original one, but without a body, and with `X-Forwarded-Method`, `-Uri`, `-Host`, `-Proto`
+    /// and `-For`. A status from 200 to 299 lets the request through. Every other response is sent to the client, such as a
+    /// redirect to a login page; so is 502 or 504 if there is none.
+    table("site.forward_auth", gates::FORWARD_AUTH);
+    /// URLs with a signature, which let whoever has one in until it expires. All others get 403.
+    table("site.signed_url", signed_url::KEYS);
+    /// JSON Web Tokens (RFC 7519), which let in whoever has one that is signed and valid. All others get 401. The key
+    /// decides about the algorithm: RS256, EdDSA or HS256. Tokens need an `exp`; clocks may differ by 30 s.
+    table("site.jwt", jwt::KEYS);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// Changes to the headers of the site's responses, after those of `[server.headers]`.
@@ -184,13 +198,22 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Removed from the start of the request path before the file is looked up or the upstream is asked;
         /// whole segments only.
         key("strip_prefix", Kind::Text("a path"), None);
-    }, upstream::PROXYING, &location_options::INHERITED_KEYS)).recursive();
+    }, gates::KEYS, upstream::PROXYING, &location_options::INHERITED_KEYS)).recursive();
     /// Answers all requests of the route above with another URL.
     table("site.route.redirect", REDIRECT);
     /// Answers all requests of the route above with a fixed response.
     table("site.route.respond", RESPOND);
     /// What web pages of other origins may do at the route above. An empty list of origins permits nothing.
     table("site.route.cors", CORS);
+    /// Users with passwords, to whom the route above is reserved, in place of those of its site.
+    table("site.route.basic_auth", gates::BASIC_AUTH);
+    /// An application that decides about the requests to the route above, in place of that of its site.
+    /// `forward_auth = false` asks none.
+    table("site.route.forward_auth", gates::FORWARD_AUTH);
+    /// URLs with a signature, in place of those of the site. `signed_url = false` asks for none.
+    table("site.route.signed_url", signed_url::KEYS);
+    /// JSON Web Tokens, in place of those of the site. `jwt = false` asks for none.
+    table("site.route.jwt", jwt::KEYS);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.

@@ -14,6 +14,7 @@ mod disk;
 mod error_pages;
 mod expression;
 mod foreign;
+mod gates;
 mod headers;
 mod host;
 mod keys;
@@ -59,6 +60,7 @@ pub use compress::{CompressCoding, levels};
 pub use cors::Cors;
 pub use error_pages::Statuses;
 pub use expression::Expression;
+pub use gates::{BasicAuth, ForwardAuth, Gates, Jwt, Secret, SignatureForm, SignedPart, SignedUrl};
 pub use host::host;
 pub use keys::{engine, workers};
 pub use limits::Limits;
@@ -72,7 +74,7 @@ pub use model::{
     LogTiming, PathHeaders, Redirect, Route, Server, Site, Watch,
 };
 pub use name_pattern::NamePattern;
-pub use network::{Network, TrustedProxies};
+pub use network::{AddressSet, Network, TrustedProxies};
 pub use own_names::OwnNames;
 pub use pattern::Pattern;
 pub use problem::{Errors, Problem};

@@ -13,7 +13,7 @@ use crate::section::Section;
 use crate::tries::Try;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, cors, headers, listing_archive, root};
+use crate::{answer, cors, gates, headers, listing_archive, root};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -93,6 +93,7 @@ pub(crate) fn read(
         answer: handlers.answer(own_answer, parent.answer),
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         root,
+        gates: gates::read::read(section, &parent.gates, references.upstreams),
         internal: internal || parent.internal,
         files_first: false,
         path_headers: parent.path_headers,

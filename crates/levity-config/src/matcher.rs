@@ -7,7 +7,7 @@ use crate::expression::Expression;
 use crate::media_types::{self, MediaTypes};
 use crate::network::Network;
 use crate::pattern::Pattern;
-use crate::section::Section;
+use crate::section::{Section, Text};
 use crate::token::is_token;
 
 /// What a request must have to match a route.
@@ -131,15 +131,18 @@ fn values(section: &Section<'_>, key: &str) -> Vec<(String, Expression)> {
 }
 
 /// Reads a list of networks; empty when the key is absent or wrong.
-pub(crate) fn networks(section: &Section<'_>, key: &str) -> Vec<Network> {
+fn networks(section: &Section<'_>, key: &str) -> Vec<Network> {
     let mut networks = Vec::new();
     for given in section.names(key).unwrap_or_default() {
-        match Network::from_str(given.text) {
-            Ok(network) => networks.push(network),
-            Err(help) => given.refuse_with(format!("`{}` is no network", given.text), help),
-        }
+        networks.extend(network(&given));
     }
     networks
+}
+
+/// Reads a network; `None` when it is wrong.
+pub(crate) fn network(given: &Text<'_>) -> Option<Network> {
+    let refuse = |help| given.refuse_with(format!("`{}` is no network", given.text), help);
+    Network::from_str(given.text).map_err(refuse).ok()
 }
 
 fn listeners(section: &Section<'_>, listen: &[Address]) -> Vec<Address> {

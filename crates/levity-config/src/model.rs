@@ -9,6 +9,7 @@ use strum::{EnumString, VariantNames};
 
 use crate::address::Address;
 use crate::cors::Cors;
+use crate::gates::Gates;
 use crate::limits::Limits;
 use crate::location_options::LocationOptions;
 use crate::matcher::Matcher;
@@ -250,6 +251,8 @@ pub struct Location {
     pub answer: Option<Answer>,
     /// Whether a file at the path goes before the answer. No key sets it, but the `_redirects` of a static host.
     pub files_first: bool,
+    /// Who is let in.
+    pub gates: Gates,
     /// Whether it is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
     /// What pages of other origins may do.

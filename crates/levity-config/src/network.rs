@@ -1,4 +1,4 @@
-//! Blocks of IP addresses, and the proxies that are trusted by address.
+//! Blocks of IP addresses, and sets of clients and proxies by address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,16 +7,19 @@ use std::str::FromStr;
 use crate::value::whole_number;
 
 /// Proxies whose headers about the client are trusted.
+pub type TrustedProxies = AddressSet;
+
+/// Clients or proxies by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TrustedProxies {
-    /// Networks of trusted peers.
+pub struct AddressSet {
+    /// The networks of those over TCP.
     pub networks: Vec<Network>,
-    /// Whether every peer on a Unix socket is trusted.
+    /// Whether those on Unix sockets are in it.
     pub unix: bool,
 }
 
-impl TrustedProxies {
-    /// Whether `peer` is trusted; `None` stands for a peer on a Unix socket.
+impl AddressSet {
+    /// Whether `peer` is in it; `None` stands for a peer on a Unix socket.
     #[must_use]
     pub fn contains(&self, peer: Option<IpAddr>) -> bool {
         match peer {

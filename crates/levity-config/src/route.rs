@@ -1,8 +1,10 @@
 //! `[[site.route]]`: other rules for some requests of a site.
 
+use crate::gates;
 use crate::location::{self, Above, Own, References, Used};
 use crate::matcher::{self, Matcher};
 use crate::model::Route;
+use crate::pattern::Pattern;
 use crate::section::Section;
 
 /// Reads routes, with those within them, and what they use of the files of the table around them.
@@ -12,6 +14,7 @@ pub(crate) fn routes(
     references: References<'_>,
 ) -> (Vec<Route>, Used) {
     let mut seen: Vec<(Matcher, usize)> = Vec::new();
+    let mut open: Vec<(Pattern, usize)> = Vec::new();
     let (mut routes, mut used) = (Vec::new(), Used::default());
     for section in sections {
         let (own, of_route) = route(section, above, references);
@@ -26,9 +29,39 @@ pub(crate) fn routes(
         }
         let line = section.reader.line(&section.span_of("path"));
         seen.push((matcher.clone(), line));
+        if !gates::read::are_given(section) {
+            let answers = section.has("redirect") || section.has("respond");
+            open.extend((!answers).then(|| (matcher.path.clone(), line)));
+        } else if own
+            .last()
+            .is_some_and(|route| route.location.gates.adds_to(&above.location.gates))
+        {
+            note_open(section, &matcher.path, &open);
+        }
         routes.extend(own);
     }
     (routes, used)
+}
+
+/// Notes a route before a guarded one that may take some of its paths, and with them its gates: the first that matches
+/// wins.
+fn note_open(section: &Section<'_>, guarded: &Pattern, before: &[(Pattern, usize)]) {
+    let mut before = before.iter();
+    if let Some((open, line)) = before.find(|(open, _)| may_share(open, guarded)) {
+        let note = format!(
+            "`{open}` on line {line} comes first, and lets requests to paths of `{guarded}` through without its gates; put it \
+             behind this route, or within it"
+        );
+        section.reader.note(&section.span_of("path"), note);
+    }
+}
+
+/// Whether two patterns may match the same path. Expressions may match any.
+fn may_share(one: &Pattern, other: &Pattern) -> bool {
+    if one.is_fixed() || other.is_fixed() {
+        return one.covers(other) || other.covers(one);
+    }
+    one.start().starts_with(other.start()) || other.start().starts_with(one.start())
 }
 
 /// Reads a route: those within it, then itself; empty if its path is wrong. Reads every key even then, so that their

@@ -1,6 +1,7 @@
 //! Typed access to the tables of a file. Every problem is collected in the [`Reader`].
 
 use std::fmt::Display;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -218,6 +219,12 @@ impl<'r> Section<'r> {
     pub(crate) fn has_table(&self, name: &str) -> bool {
         let value = self.value(name).map(Spanned::get_ref);
         matches!(value, Some(DeValue::Table(_)))
+    }
+
+    /// Whether the table `name` beneath this one is `false`: it turns off what it would inherit.
+    pub(crate) fn is_off(&self, name: &str) -> bool {
+        let value = self.value(name).map(Spanned::get_ref);
+        matches!(value, Some(DeValue::Boolean(false)))
     }
 
     /// The table `name` beneath this one.
@@ -492,6 +499,28 @@ impl<'r> Section<'r> {
         Some(path)
     }
 
+    /// Whether the configuration was loaded from the disk, and so files that it names are read.
+    pub(crate) fn reads_files(&self) -> bool {
+        self.reader.base.is_some()
+    }
+
+    /// The text of a file, empty when the configuration was not loaded from the disk. `None` when the key is absent or wrong,
+    /// and when the file cannot be read or is longer than `bytes_max`, which is reported. Blocks.
+    pub(crate) fn file_text(&self, name: &str, bytes_max: u64) -> Option<(PathBuf, String)> {
+        let given = self.text(name)?;
+        let path = self.joined(name, &given)?;
+        if self.reader.base.is_none() {
+            return Some((path, String::new()));
+        }
+        match text_of(&path, bytes_max) {
+            Ok(text) => Some((path, text)),
+            Err(reason) => {
+                given.refuse(format!("`{name}`: {} {reason}", path.display()));
+                None
+            }
+        }
+    }
+
     /// Reports that the folder of `path`, the value of `name`, does not exist. Checks only when the file was
     /// loaded from the disk. May block.
     pub(crate) fn must_have_folder(&self, name: &str, path: &Path) {
@@ -641,6 +670,18 @@ fn one_of(words: &[&str]) -> String {
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The text of a file.
+fn text_of(path: &Path, bytes_max: u64) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path);
+    let read = file.and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes));
+    read.map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(format!("has more than {bytes_max} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
 }
 
 fn is_directory(path: &Path) -> Result<(), String> {

@@ -1,5 +1,6 @@
 mod answers;
 mod files;
+mod gates;
 mod hints;
 mod matching;
 mod proxying;
@@ -131,8 +132,8 @@ fn defaults() {
 #[test]
 fn defaults_in_the_table_are_those_of_the_code() {
     let (mut bare, mut given) = (String::new(), String::new());
-    // The file itself has no heading, a redirect leaves no room for a response, and changes of requests need an upstream.
-    let untested = [".redirect", ".request_headers"];
+    // The file itself has no heading, a redirect leaves no room for a response, and the others need an upstream.
+    let untested = [".redirect", ".request_headers", ".forward_auth"];
     let is_untested = |table: &&Table| untested.iter().any(|end| table.path.ends_with(end));
     let is_tested = |table: &&Table| !table.path.is_empty() && !is_untested(table);
     for table in TABLES.iter().filter(is_tested) {
@@ -163,6 +164,10 @@ fn required(path: &str) -> &'static [&'static str] {
         "site.route" => &["path = \"/a\""],
         "site.cors" | "site.route.cors" => &["origins = []"],
         "upstream" => &["name = \"a\"", "to = [\"a:80\"]"],
+        path if path.ends_with(".jwt") => &["keys = \"keys\""],
+        path if path.ends_with(".signed_url") => &["secret = \"0123456789abcdef\""],
+        path if path.ends_with(".forward_auth") => &["upstream = \"a\"", "path = \"/\""],
+        path if path.ends_with(".basic_auth") => &["users = \"users\""],
         _ => &[],
     }
 }

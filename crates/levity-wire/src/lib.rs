@@ -9,6 +9,7 @@
 pub mod accept;
 pub mod ajp13;
 pub mod archive;
+pub mod basic_auth;
 pub mod byteranges;
 pub mod calendar;
 pub mod cgi;
@@ -21,7 +22,9 @@ pub mod digest;
 pub mod encoding;
 pub mod fastcgi;
 pub mod forwarded;
+pub mod htpasswd;
 pub mod http1;
+pub mod jwt;
 pub mod mime;
 pub mod path;
 pub mod proxy_protocol;

@@ -16,9 +16,9 @@ use levity_wire::http1::{
     Chunked, Limits, Method, Reject, RequestHead, RequestInfo, ResponseHead, parse_request,
     parse_response,
 };
-use levity_wire::path;
 use levity_wire::proxy_protocol;
 use levity_wire::range::{self, Range};
+use levity_wire::{basic_auth, htpasswd, jwt, path};
 
 mod properties;
 
@@ -58,6 +58,13 @@ fn complete(outcome: Result<bool, Reject>) -> String {
         Ok(true) => "ok".to_owned(),
         Ok(false) => "more".to_owned(),
         Err(reject) => reject.status.to_string(),
+    }
+}
+
+fn accepted(is_accepted: bool) -> String {
+    match is_accepted {
+        true => "ok".to_owned(),
+        false => "400".to_owned(),
     }
 }
 
@@ -215,5 +222,27 @@ fn proxy_protocol() {
 fn sendfile_header() {
     replay("sendfile_header", properties::sendfile_header, |bytes| {
         complete(properties::sendfile_outcome(bytes))
+    });
+}
+
+#[test]
+fn htpasswd() {
+    replay("htpasswd", properties::htpasswd, |bytes| {
+        let text = str::from_utf8(bytes).unwrap_or("\0");
+        accepted(htpasswd::parse(text).is_ok())
+    });
+}
+
+#[test]
+fn basic_auth() {
+    replay("basic_auth", properties::basic_auth, |bytes| {
+        accepted(basic_auth::credentials(bytes).is_some())
+    });
+}
+
+#[test]
+fn jwt() {
+    replay("jwt", properties::jwt, |bytes| {
+        accepted(jwt::parse(bytes).is_some())
     });
 }

@@ -91,7 +91,8 @@ pub async fn exchange<S: ResponseSink + 'static>(
     }
     close |= sink.body_remaining() != Some(0);
     handling.completed(&sent);
-    conclude(sink, request, &client, &sent, handling.disk.trace);
+    let user = handling.user().to_vec();
+    conclude(sink, request, (&client, &user), &sent, handling.disk.trace);
     Exchanged {
         end: sent.end,
         ended: sent.ended,
@@ -267,7 +268,7 @@ fn route<'a>(
 fn conclude<S: ResponseSink>(
     stream: &S,
     request: &Request,
-    client: &Client,
+    (client, user): (&Client, &[u8]),
     sent: &Sent,
     trace: &mut Trace,
 ) {
@@ -280,7 +281,14 @@ fn conclude<S: ResponseSink>(
         trace.wrote(chunk, from, sent.ended, sent.bytes);
     }
     trace.end(sent.ended);
-    record(worker, stream, client.ip, Some(request), sent, trace);
+    record(
+        worker,
+        stream,
+        (client.ip, user),
+        Some(request),
+        sent,
+        trace,
+    );
     if matches!(sent.status, 200 | 206 | 304) {
         let mut popular = worker.popular.borrow_mut();
         popular.count(request.host(), &request.path, sent.bytes);
@@ -291,14 +299,14 @@ fn conclude<S: ResponseSink>(
 pub fn record_refused<S: ResponseSink>(stream: &S, arrived: Instant, sent: &Sent) {
     let trace = Trace::new(arrived, None);
     let peer = stream.peer().ip();
-    record(stream.worker(), stream, peer, None, sent, &trace);
+    record(stream.worker(), stream, (peer, b""), None, sent, &trace);
 }
 
 /// Counts and logs a response; `request` is `None` when the input could not be parsed.
 fn record(
     worker: &Worker,
     stream: &dyn ClientStream,
-    peer: Option<IpAddr>,
+    (peer, user): (Option<IpAddr>, &[u8]),
     request: Option<&Request>,
     sent: &Sent,
     trace: &Trace,
@@ -316,6 +324,7 @@ fn record(
     worker.log_request(|| Record {
         peer,
         via: stream.peer().socket_ip(),
+        user,
         arrived: worker.wall_time(arrived),
         id: request.map(Request::id),
         host: request.map_or(b"", Request::host),

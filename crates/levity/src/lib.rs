@@ -11,6 +11,7 @@ pub mod cli;
 pub mod codings;
 mod completions;
 pub mod compute;
+pub mod credentials;
 pub mod digest_store;
 pub mod disk_client;
 pub mod entry;

@@ -34,6 +34,7 @@ use tokio::time;
 use crate::cache::SharedCache;
 use crate::completions::Completions;
 use crate::compute::Compute;
+use crate::credentials::guesses::Guesses;
 use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
 use crate::route::{Service, ServiceParts};
@@ -89,6 +90,7 @@ impl Rig {
         let service_parts = ServiceParts {
             disk: disk.clone(),
             compute: compute.clone(),
+            guesses: Guesses::new(1),
             variants,
             kept_files_max: 16,
         };

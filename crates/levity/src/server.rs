@@ -35,6 +35,7 @@ use crate::admin;
 use crate::cache::SharedCache;
 use crate::cli::Plan;
 use crate::compute::Compute;
+use crate::credentials::guesses::Guesses;
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, log_some};
 use crate::route::{Service, ServiceParts};
@@ -347,6 +348,8 @@ impl Shared {
         let parts = ServiceParts {
             disk: start_disk(&config.disk, &descriptors)?,
             compute: start_compute(&config.limits)?,
+            // The other threads are left to bodies.
+            guesses: Guesses::new((cores() / 2).max(1)),
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
         };

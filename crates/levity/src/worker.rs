@@ -21,6 +21,7 @@ use tokio::time;
 use crate::cache::{Cache, SharedCache};
 use crate::completions::Completions;
 use crate::compute::Compute;
+use crate::credentials::verdicts::Verdicts;
 use crate::http::request::Request;
 use crate::limit::Limit;
 use crate::pipes::Pipes;
@@ -160,6 +161,8 @@ pub struct Worker {
     log: RefCell<Option<Log>>,
     /// Counts of requested files.
     pub popular: RefCell<Popular>,
+    /// What is known about passwords.
+    pub verdicts: RefCell<Verdicts>,
     /// Files that are compressed often on their way.
     pub candidates: RefCell<Candidates>,
     /// Time-outs of the disk that were logged recently.
@@ -222,6 +225,7 @@ impl Worker {
             requests: RefCell::default(),
             log: RefCell::new(parts.log),
             popular: RefCell::new(Popular::new(Instant::now())),
+            verdicts: RefCell::default(),
             candidates: RefCell::new(Candidates::new(Instant::now())),
             time_outs: RefCell::default(),
             time: Cell::new(Time::now()),

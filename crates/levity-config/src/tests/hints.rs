@@ -207,7 +207,7 @@ fn guesses_are_close() {
         ("workers = 1", "`workers` is a key of `[server]`"),
         (
             "path = \"/\"",
-            "`path` is a key of `[[site.route]]`, `[upstream.check]`",
+            "`path` is a key of `[site.forward_auth]`, `[[site.route]]`,",
         ),
         ("rise = 1", "`rise` is a key of `[upstream.check]`"),
         ("check = {}", "it is `[upstream.check]`"),
@@ -247,8 +247,12 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("gzip_types = \"text/css\"", "`compress_types"),
         ("brotli_static = true", "`precompressed"),
         ("tls = true", "there is no TLS yet"),
-        ("deny = \"all\"", "by address yet"),
-        ("auth_basic = \"a\"", "no authentication yet"),
+        ("allow_from = \"10.0.0.1\"", "`allow = ["),
+        ("satisfy = \"any\"", "pass every gate"),
+        ("auth_basic = \"a\"", "`basic_auth = {"),
+        ("auth_request = \"/a\"", "`forward_auth = {"),
+        ("secure_link_md5 = \"a\"", "`signed_url = {"),
+        ("auth_jwt = \"a\"", "`jwt = {"),
         ("error_page = \"/a\"", "`error_pages = {"),
     ] {
         for before in both {

@@ -10,7 +10,12 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record, stamp: &[u8]) {
         Some(peer) => number::address(out, peer),
         None => out.push(b'-'),
     }
-    out.extend_from_slice(b" - - [");
+    out.extend_from_slice(b" - ");
+    match record.user {
+        b"" => out.push(b'-'),
+        user => escape::word(out, user),
+    }
+    out.extend_from_slice(b" [");
     out.extend_from_slice(stamp);
     out.extend_from_slice(b"] \"");
     request_line(out, record);
@@ -99,6 +104,18 @@ mod tests {
              \"GET /debian/pool/main.deb?x=1 HTTP/1.1\" 206 1048576 \"-\" \"curl/8.14.1\" \
              bytes=1048576 dur=12.345678 ttfb=0.000123 io_wait=0.000000 src=memory end=complete\n"
         );
+    }
+
+    /// Tools divide the line at spaces.
+    #[test]
+    fn the_name_of_a_user_is_one_word() {
+        let record = Record {
+            user: b"ann b\n[x]",
+            ..record()
+        };
+        let line = line(&record);
+        let expected = "192.0.2.7 - ann\\x20b\\x0A[x] [20/Nov/2026:19:42:07 +0000] \"GET ";
+        assert!(line.starts_with(expected), "{line}");
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub(super) fn line(
         push_peer(out, record.via);
     }
     push_id(out, record.id);
+    if !record.user.is_empty() {
+        push_text(out, "user", record.user);
+    }
     push_text(out, "host", record.host);
     push_text(out, "method", record.method);
     push_text(out, "target", record.target);
@@ -382,6 +385,7 @@ mod tests {
         let by_proxy = Record {
             run_queue_wait_percent: None,
             via: None,
+            user: b"ann",
             ..with(trace)
         };
         let line = line(&by_proxy);

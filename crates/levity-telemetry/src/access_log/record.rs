@@ -60,6 +60,8 @@ pub struct Record<'a> {
     pub peer: Option<IpAddr>,
     /// The peer of the connection, `None` on a Unix socket: the client itself, or a proxy.
     pub via: Option<IpAddr>,
+    /// The name of the user, if the server has asked for it; else empty.
+    pub user: &'a [u8],
     /// When the first byte of the request arrived.
     pub arrived: SystemTime,
     /// Its id; `None` when it could not be parsed.
@@ -105,6 +107,7 @@ pub(crate) mod samples {
         Record {
             peer: Some(IpAddr::from([192, 0, 2, 7])),
             via: Some(IpAddr::from([192, 0, 2, 7])),
+            user: b"",
             arrived: UNIX_EPOCH + Duration::from_micros(1_795_203_727_000_042),
             id: Some(RequestId::Made(0x2a)),
             host: b"mirror.example.org",

@@ -21,11 +21,13 @@ mod ajp13;
 mod gateway;
 mod proxy_protocol;
 mod sendfile_header;
+mod users;
 
 pub use ajp13::{ajp13, ajp13_in_pieces};
 pub use gateway::{cgi_response, fastcgi};
 pub use proxy_protocol::proxy_protocol;
 pub use sendfile_header::{sendfile_header, sendfile_outcome};
+pub use users::{basic_auth, htpasswd, jwt};
 
 const SMALL: Limits = Limits {
     line_bytes_max: 48,

@@ -1,6 +1,7 @@
 //! The command line: arguments in, the next [`Step`] out.
 
 mod check;
+mod passwd;
 mod plan;
 mod precompress;
 mod serve;
@@ -78,6 +79,14 @@ enum Command {
     /// and NAME.gz, each at the highest level, if that saves 5 % or more. A variant that is not older than its file is
     /// kept. Symbolic links are not followed, and names with a leading dot are left out.
     Precompress(precompress::Options),
+    /// Print a line with a user and a hashed password, for the file that `basic_auth` names
+    ///
+    /// The password is read from the terminal, or from the first line of standard input. The hash is one of Argon2id.
+    Passwd {
+        /// The name of the user
+        #[arg(value_name = "USER")]
+        user: String,
+    },
     /// Show the figures of a running server every second; q or Ctrl-C quits
     Top {
         /// The address of its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
@@ -140,6 +149,7 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
         Some(Command::Check { file, json }) => {
             Step::Exit(check::check(&file.into_path(), json, streams))
         }
+        Some(Command::Passwd { user }) => Step::Exit(passwd::run(&user, streams)),
         Some(Command::Precompress(options)) => Step::Exit(precompress::run(&options, streams)),
         Some(Command::Top {
             address,

@@ -4,6 +4,7 @@
 mod digests;
 mod error_page;
 mod files;
+mod gate;
 mod listing;
 mod proxy;
 mod redirect;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use levity_telemetry::step::Step;
 use levity_wire::Reject;
 
+use crate::credentials::Identity;
 use crate::disk_client::DiskClient;
 use crate::filter::cors;
 use crate::http::client::Client;
@@ -25,7 +27,7 @@ use crate::http::request::{Request, RequestError};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::http::send::Sent;
-use crate::route::{Handler, Location, Proxy, RouteInput, Service};
+use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Service};
 use crate::scripts::{PathKind, Script};
 use crate::upstream::sendfile::Delegated;
 use crate::upstream::sendfile::completion::CompletionHook;
@@ -53,6 +55,8 @@ pub struct Handling<'a> {
     served_key: Vec<u8>,
     /// The script that handles the request.
     script: Option<Script>,
+    /// Who sent the request, as far as the gates have asked.
+    identity: Identity,
     /// The application's response that rerouted the request here.
     delegated_by: Option<Box<Delegated>>,
     /// What follows the response that the handlers have decided on.
@@ -122,6 +126,7 @@ impl<'a> Handling<'a> {
             path_kind: PathKind::Unknown,
             served_key: Vec::new(),
             script: None,
+            identity: Identity::default(),
             delegated_by: None,
             hooks: Vec::new(),
             is_replacing: false,
@@ -137,9 +142,15 @@ impl<'a> Handling<'a> {
         }
     }
 
+    /// The name of the user, if a gate has asked for it; else empty.
+    pub fn user(&self) -> &[u8] {
+        &self.identity.user
+    }
+
     /// Runs the handlers of `location`.
     pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Handled {
         (self.path_kind, self.script) = (PathKind::Unknown, None);
+        self.identity = Identity::default();
         Handled::Response(match self.run(request, location).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),
@@ -181,6 +192,15 @@ impl<'a> Handling<'a> {
             // Boxed except for files: moving one future that holds those of all handlers to the heap costs
             // more than parsing a request.
             let outcome = match handler {
+                Handler::Gate(Gate::Access(access)) => self.access(access),
+                Handler::Gate(Gate::SignedUrl(gate)) => self.signed_url(request, gate),
+                Handler::Gate(Gate::Jwt(gate)) => self.jwt(request, gate),
+                Handler::Gate(Gate::BasicAuth(gate)) => {
+                    Box::pin(self.basic_auth(request, gate)).await
+                }
+                Handler::Gate(Gate::ForwardAuth(gate)) => {
+                    Box::pin(self.forward_auth(request, gate)).await
+                }
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Preflight(cors) => match cors::preflight(cors, request) {
                     Some(response) => Outcome::Response(response),

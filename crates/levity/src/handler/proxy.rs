@@ -61,6 +61,7 @@ impl<'a> Handling<'a> {
             service: self.service,
             client: self.client,
             body: &self.body,
+            identity: &self.identity,
         };
         let trace = &mut *self.disk.trace;
         gateway.answer(request, proxy, script.as_ref(), trace).await
@@ -222,6 +223,8 @@ impl<'a> Handling<'a> {
         // The handlers of files do not use the caches here, and send the content with the headers of the application.
         for handler in &location.handlers {
             let file = match handler {
+                // The application has let the client in. It could as well send the content itself.
+                Handler::Gate(_) => continue,
                 Handler::Files(files) => {
                     let disk = &mut self.disk;
                     delegated_by.internal_file(files, path, request, disk).await

@@ -111,6 +111,8 @@ pub struct RequestBody {
     stream: Rc<dyn ClientStream>,
     /// The request was derived from the client's, and has no body.
     is_absent: bool,
+    /// It is absent here, and read later.
+    is_withheld: bool,
     body_timeout: Duration,
     half_closed_timeout: Duration,
 }
@@ -121,6 +123,7 @@ impl RequestBody {
         Self {
             stream,
             is_absent: false,
+            is_withheld: false,
             body_timeout: limits.body_timeout,
             half_closed_timeout: limits.half_closed_timeout,
         }
@@ -132,6 +135,15 @@ impl RequestBody {
         Self {
             is_absent: true,
             ..self.clone()
+        }
+    }
+
+    /// The same for a request before the one that the body is for: what the client sends meanwhile is kept.
+    #[must_use]
+    pub fn withheld(&self) -> Self {
+        Self {
+            is_withheld: true,
+            ..self.absent()
         }
     }
 
@@ -207,7 +219,7 @@ impl RequestBody {
     /// # Errors
     /// When the client has disconnected.
     pub fn watch(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
-        if self.is_absent {
+        if self.is_absent && !self.is_withheld {
             self.drop_received(context)?;
         }
         self.stream.watch(context)

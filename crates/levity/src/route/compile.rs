@@ -9,20 +9,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol};
 use levity_config::{
-    Answer, CacheRule, Config, Etag, LocationDisk, LocationOptions, Pattern, Symlinks, Template,
-    Try,
+    AddressSet, Answer, CacheRule, Config, Etag, LocationDisk, LocationOptions, Pattern, Symlinks,
+    Template, Try,
 };
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
 use super::location::{
-    Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files, Handler, Location,
-    NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf,
+    Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
+    ForwardAuth, Gate, Handler, Location, NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf,
 };
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
 use crate::compute::memory::Budget;
+use crate::credentials::Users;
 use crate::digest_store::store::DigestStore;
 use crate::filter::cache_control::CacheControl;
 use crate::filter::compress::Compress;
@@ -141,6 +142,8 @@ struct Resources<'a> {
     whole: &'a levity_config::Disk,
     request_id: Option<String>,
     roots: Roots,
+    /// Locations with the same settings share their users, and so what is known about passwords.
+    users: Vec<(levity_config::BasicAuth, Arc<BasicAuth>)>,
 }
 
 impl Resources<'_> {
@@ -170,8 +173,9 @@ impl Resources<'_> {
         upstream.expect("the configuration was checked").clone()
     }
 
-    /// An upstream that gets delegated requests. It may delegate files itself, but not requests.
-    fn delegation_target(&mut self, name: &str) -> io::Result<Arc<Proxy>> {
+    /// An upstream that gets delegated requests, without the headers in `remove`. It may delegate files itself, but not
+    /// requests.
+    fn delegation_target(&mut self, name: &str, remove: &[String]) -> io::Result<Arc<Proxy>> {
         let upstream = self.upstream(name);
         Ok(Arc::new(Proxy {
             files_first: false,
@@ -179,7 +183,10 @@ impl Resources<'_> {
             passes_ambiguous: false,
             body_bytes_max: 0,
             request_id: self.request_id.clone(),
-            request_headers: levity_config::Headers::default(),
+            request_headers: levity_config::Headers {
+                remove: remove.to_vec(),
+                ..levity_config::Headers::default()
+            },
             rewrite: levity_config::Rewrite::default(),
             sendfile_roots: self.sendfile_roots(&upstream.settings.sendfile_roots)?,
             temporary_roots: self.sendfile_roots(&upstream.settings.temporary_roots)?,
@@ -188,6 +195,34 @@ impl Resources<'_> {
             reproxy: Vec::new(),
             upstream,
         }))
+    }
+
+    fn basic_auth(&mut self, settings: &levity_config::BasicAuth) -> io::Result<Arc<BasicAuth>> {
+        let mut known = self.users.iter();
+        if let Some((_, gate)) = known.find(|(known, _)| known == settings) {
+            return Ok(gate.clone());
+        }
+        let gate = Arc::new(BasicAuth {
+            users: Users::new(settings)?,
+            challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", settings.realm),
+            pass_authorization: settings.pass_authorization,
+        });
+        self.users.push((settings.clone(), gate.clone()));
+        Ok(gate)
+    }
+
+    fn forward_auth(&mut self, of: &levity_config::ForwardAuth) -> io::Result<ForwardAuth> {
+        // By these two the client may authenticate itself.
+        let is_credential =
+            |name: &String| http1::is_one_of(name.as_bytes(), &["authorization", "cookie"]);
+        let mut remove = of.copy.clone();
+        remove.retain(|name| !is_credential(name));
+        Ok(ForwardAuth {
+            proxy: self.delegation_target(&of.upstream, &remove)?,
+            path: of.path.clone().into_bytes(),
+            copy: of.copy.clone(),
+            user: of.user.clone(),
+        })
     }
 
     fn sendfile_roots(&mut self, folders: &[PathBuf]) -> io::Result<Vec<SendfileRoot>> {
@@ -232,6 +267,7 @@ pub(super) fn sites(
         whole: &config.disk,
         request_id: config.server.request_id.clone(),
         roots: Roots::default(),
+        users: Vec::new(),
     };
     let sites = config.sites.iter();
     let sites: io::Result<_> = sites.map(|site| compile(site, &mut resources)).collect();
@@ -242,6 +278,7 @@ fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Res
     let parts = SiteParts {
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         has_php: resources.has_php(site),
+        reserved: reserved(site),
     };
     let routes = site.routes.iter().map(|route| {
         let path = Some(&route.matcher().path);
@@ -263,6 +300,16 @@ struct SiteParts {
     only: Option<Vec<u8>>,
     /// See [`Resources::has_php`].
     has_php: bool,
+    /// Headers that clients may not send to applications.
+    reserved: Vec<String>,
+}
+
+/// Headers by which applications of a site know who is let in. A route that lets everyone in may lead to the same
+/// application as one that does not, so clients may send them nowhere.
+fn reserved(site: &levity_config::Site) -> Vec<String> {
+    let gates = site.locations().map(|location| &location.gates);
+    let gates = gates.filter_map(|gates| gates.forward_auth.as_ref());
+    gates.flat_map(|gate| gate.copy.iter().cloned()).collect()
 }
 
 /// Compiles a location; `path` is that of its route.
@@ -281,30 +328,30 @@ fn location(
     let (files, proxy) = match of.answer {
         Some(_) => (files.filter(|_| of.files_first), None),
         None => {
-            let proxy = proxy(of, files.as_deref(), resources)?;
+            let proxy = proxy(of, files.as_deref(), site, resources)?;
             (files, proxy)
         }
     };
+    let behind = match &of.answer {
+        Some(answer) => {
+            let file = files.as_ref().filter(|_| of.files_first);
+            let step = file.and_then(|files| file_step(files, &Try::File, &[]));
+            let file = step.map(Handler::ExistingFile);
+            let answer = self::answer(answer, path, of.files_first);
+            file.into_iter().chain([answer]).collect()
+        }
+        None => {
+            let tries = of.proxying.tries.as_deref();
+            handlers(tries, files.as_ref(), proxy.as_ref())
+        }
+    };
+    // A browser sends no credentials with a preflight.
+    let preflight = of.cors.clone().map(Handler::Preflight).into_iter();
+    let gates = gates(&of.gates, resources)?.into_iter().map(Handler::Gate);
     Ok(Location {
         number,
         error_pages,
-        handlers: {
-            let gates = gates(of);
-            let handlers = match &of.answer {
-                Some(answer) => {
-                    let file = files.as_ref().filter(|_| of.files_first);
-                    let step = file.and_then(|files| file_step(files, &Try::File, &[]));
-                    let file = step.map(Handler::ExistingFile);
-                    let answer = self::answer(answer, path, of.files_first);
-                    file.into_iter().chain([answer]).collect()
-                }
-                None => {
-                    let tries = of.proxying.tries.as_deref();
-                    handlers(tries, files.as_ref(), proxy.as_ref())
-                }
-            };
-            gates.into_iter().chain(handlers).collect()
-        },
+        handlers: preflight.chain(gates).chain(behind).collect(),
         proxy,
         files,
         internal: of.internal,
@@ -313,6 +360,31 @@ fn location(
         server_timing: options.server_timing,
         has_logged_ambiguous: AtomicBool::new(false),
     })
+}
+
+/// The gates of a location, in order: those that cost least come first.
+fn gates(of: &levity_config::Gates, resources: &mut Resources<'_>) -> io::Result<Vec<Gate>> {
+    let access = Access {
+        allow: of.allow.clone(),
+        deny: of.deny.clone(),
+    };
+    let refuses = access.allow.is_some() || access.deny != AddressSet::default();
+    let basic_auth = of.basic_auth.as_ref();
+    let basic_auth = basic_auth
+        .map(|settings| resources.basic_auth(settings))
+        .transpose()?;
+    let forward_auth = of.forward_auth.as_ref();
+    let forward_auth = forward_auth
+        .map(|settings| resources.forward_auth(settings))
+        .transpose()?;
+    let list = [
+        refuses.then_some(Gate::Access(access)),
+        of.signed_url.clone().map(Gate::SignedUrl),
+        of.jwt.clone().map(Gate::Jwt),
+        basic_auth.map(Gate::BasicAuth),
+        forward_auth.map(Gate::ForwardAuth),
+    ];
+    Ok(list.into_iter().flatten().collect())
 }
 
 /// The filters of a location, in order.
@@ -457,13 +529,6 @@ fn substitute(options: &LocationOptions, decoders: &Arc<Budget>) -> Option<Box<d
     (!pairs.is_empty()).then(|| Box::new(filter()) as _)
 }
 
-/// The handlers that come before all others.
-fn gates(of: &levity_config::Location) -> Vec<Handler> {
-    // A browser sends no credentials with a preflight.
-    let preflight = of.cors.clone().map(Handler::Preflight);
-    preflight.into_iter().collect()
-}
-
 /// The handler of a location that is a redirect or a fixed response.
 fn answer(answer: &Answer, path: Option<&Pattern>, is_once: bool) -> Handler {
     let target = |template: &Template| TargetOf {
@@ -538,6 +603,7 @@ fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
 fn proxy(
     of: &levity_config::Location,
     files: Option<&Files>,
+    site: &SiteParts,
     resources: &mut Resources<'_>,
 ) -> io::Result<Option<Arc<Proxy>>> {
     let proxying = &of.proxying;
@@ -551,8 +617,10 @@ fn proxy(
     let upstream = resources.upstream(name);
     let body_bytes = proxying.body_bytes;
     let ambiguous = proxying.ambiguous_paths;
+    let mut request_headers = of.request_headers.clone();
+    request_headers.remove.extend(site.reserved.iter().cloned());
     let reproxy = upstream.settings.reproxy.iter();
-    let reproxy = reproxy.map(|name| resources.delegation_target(name));
+    let reproxy = reproxy.map(|name| resources.delegation_target(name, &site.reserved));
     Ok(Some(Arc::new(Proxy {
         reproxy: reproxy.collect::<io::Result<_>>()?,
         sendfile_roots: resources.sendfile_roots(&upstream.settings.sendfile_roots)?,
@@ -565,7 +633,7 @@ fn proxy(
         document_root: files.map(|files| files.root.clone()),
         body_bytes_max: body_bytes.unwrap_or(resources.body_bytes) as u64,
         request_id: resources.request_id.clone(),
-        request_headers: of.request_headers.clone(),
+        request_headers,
         rewrite: of.rewrite.clone(),
     })))
 }

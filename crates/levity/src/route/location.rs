@@ -6,11 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use levity_config::{ArchiveForm, Cors, Fixed, NamePattern, Pattern, Statuses, Template};
+use levity_config::{
+    AddressSet, ArchiveForm, Cors, Fixed, Jwt, NamePattern, Pattern, SignedUrl, Statuses, Template,
+};
 use levity_disk::{ReadOptions, Spool, TEMPORARY_PREFIX};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 
+use crate::credentials::Users;
 use crate::digest_store::store::DigestStore;
 use crate::filter::compress::Compress;
 use crate::http::filter::Filter;
@@ -95,6 +98,8 @@ impl ErrorPages {
 pub enum Handler {
     /// Answers the preflight requests of other origins.
     Preflight(Cors),
+    /// Lets the request through, or refuses it. Gates come first.
+    Gate(Gate),
     /// Serves files; the last handler.
     Files(Arc<Files>),
     /// Redirects every request; the last handler.
@@ -115,6 +120,50 @@ pub enum Handler {
     Proxy(Arc<Proxy>),
     /// Refuses with an error of this status what no file answers; the last handler.
     Refuse(u16),
+}
+
+/// Decides whether a request reaches the handlers behind it.
+pub enum Gate {
+    /// By the address of the client.
+    Access(Access),
+    /// By a signature in the URL.
+    SignedUrl(SignedUrl),
+    /// By a JSON Web Token.
+    Jwt(Jwt),
+    /// By name and password.
+    BasicAuth(Arc<BasicAuth>),
+    /// By the response of an application.
+    ForwardAuth(ForwardAuth),
+}
+
+/// An application that decides about requests.
+pub struct ForwardAuth {
+    /// The application.
+    pub proxy: Arc<Proxy>,
+    /// Path and query of the request to it.
+    pub path: Vec<u8>,
+    /// Headers of its responses that the application of the location gets.
+    pub copy: Vec<String>,
+    /// The header with the name of the user.
+    pub user: Option<String>,
+}
+
+/// The users with passwords that a location lets in.
+pub struct BasicAuth {
+    /// The users.
+    pub users: Users,
+    /// The value of WWW-Authenticate in refusals.
+    pub challenge: String,
+    /// Whether applications get the Authorization header.
+    pub pass_authorization: bool,
+}
+
+/// The clients that a location lets in.
+pub struct Access {
+    /// All of them; `None` stands for everyone.
+    pub allow: Option<AddressSet>,
+    /// Those that are refused nevertheless.
+    pub deny: AddressSet,
 }
 
 /// One step of a search for a file.

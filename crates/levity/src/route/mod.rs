@@ -16,6 +16,7 @@ use levity_telemetry::diagnostics;
 use levity_wire::{Reject, http1, path};
 
 use crate::compute::Compute;
+use crate::credentials::guesses::Guesses;
 use crate::digest_store::store::DigestStore;
 use crate::http::request::Request;
 use crate::root::LiveRoot;
@@ -25,8 +26,9 @@ use crate::variant_store::store::VariantStore;
 
 use self::compile::Stores;
 pub use self::location::{
-    Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files, Handler, Location,
-    NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf, is_hidden,
+    Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
+    ForwardAuth, Gate, Handler, Location, NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf,
+    is_hidden,
 };
 pub use self::matching::{OwnedInput, RouteInput};
 
@@ -47,6 +49,8 @@ pub struct ServiceParts {
     pub disk: Arc<Disk>,
     /// What computes off the loop.
     pub compute: Arc<Compute>,
+    /// The bounds on guessing passwords.
+    pub guesses: Arc<Guesses>,
     /// The store of compressed forms of popular files, if they are kept.
     pub variants: Option<Arc<VariantStore>>,
     /// The maximum of files that handlers keep open between requests.
@@ -61,6 +65,8 @@ pub struct Service {
     pub spool: Option<SpoolFolder>,
     /// An engine that reads into memory, also where that of a location leaves bytes in the page cache.
     pub memory_engine: Option<EngineId>,
+    /// The bounds on guessing passwords.
+    pub guesses: Arc<Guesses>,
     /// Limits of the request parser.
     pub wire_limits: http1::Limits,
     /// The upstreams in the order of `config.upstreams`.
@@ -104,6 +110,7 @@ impl Service {
             wire_limits: compile::wire_limits(&config.limits),
             spool: compile::spool(&config, disk)?,
             memory_engine: disk.engine_for("threads").map_err(io::Error::other)?,
+            guesses: parts.guesses.clone(),
             upstreams,
             live_roots,
             preloads,

@@ -33,6 +33,7 @@ use super::sticky::{self, Affinity};
 use super::subrequest::Origin;
 use super::upload::Upload;
 use super::upstream_request::{Length, UpstreamRequest};
+use crate::credentials::Identity;
 use crate::http::client::Client;
 use crate::http::request::Request;
 use crate::http::request_body::RequestBody;
@@ -51,6 +52,8 @@ pub struct Gateway<'a> {
     pub client: &'a Client,
     /// The body of the request.
     pub body: &'a RequestBody,
+    /// What the gates know of its sender.
+    pub identity: &'a Identity,
 }
 
 /// The answer of an upstream.
@@ -139,6 +142,7 @@ impl Gateway<'_> {
         let mut outgoing = UpstreamRequest::new(request, proxy, self.client, upload.length())
             .map_err(|reject| Failure::of_client(reject.into()))?;
         outgoing.script = script;
+        outgoing.identity = self.identity;
         if let Some(version) = proxy.upstream.settings.proxy_protocol {
             let destination = self.body.peer().proxy_destination();
             let destination = destination.or_else(|| self.body.stream().local_address());

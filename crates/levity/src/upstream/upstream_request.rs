@@ -6,6 +6,7 @@ use levity_wire::forwarded::{self, Element, Node};
 use levity_wire::http1::{EndToEnd, Method};
 use levity_wire::{Reject, path, sendfile_header};
 
+use crate::credentials::{Identity, NOBODY};
 use crate::http::client::Client;
 use crate::http::request::Request;
 use crate::route::Proxy;
@@ -38,6 +39,8 @@ pub struct UpstreamRequest<'a> {
     pub length: Length,
     /// The script that handles it, for applications that run scripts.
     pub script: Option<&'a Script>,
+    /// What the gates know of the sender.
+    pub identity: &'a Identity,
     /// The requested path, as [`path::forwarded`] gives it.
     pub whole_path: Cow<'a, [u8]>,
     /// `whole_path` without `strip_prefix`.
@@ -101,6 +104,7 @@ impl<'a> UpstreamRequest<'a> {
             keep_alive: settings.keep_alive > 0,
             forwarding: forwarding_headers(request, client, proxy),
             script: None,
+            identity: &NOBODY,
             request,
             proxy,
             client,
@@ -143,17 +147,20 @@ impl<'a> UpstreamRequest<'a> {
         let written = rules.set.iter().chain(&rules.add);
         let written = written.filter(|(name, _)| !name.eq_ignore_ascii_case("host"));
         fields.extend(written.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let known = self.identity.fields.iter();
+        fields.extend(known.map(|(name, value)| (name.as_bytes(), &value[..])));
         fields
     }
 
-    /// Names of headers that the client may not send here: those that the route sets or removes, and those
-    /// that only a trusted proxy may send.
+    /// Names of headers that the client may not send here: those that the route sets or removes, those that only a
+    /// trusted proxy may send, and passwords for this server.
     pub fn protected(&self) -> impl Iterator<Item = &str> {
         let rules = &self.proxy.request_headers;
         let set = rules.set.iter().map(|(name, _)| name);
         let spoof = (!self.client.by_trusted).then_some("x-real-ip");
+        let password = self.identity.hides_authorization.then_some("authorization");
         let names = set.chain(&rules.remove).chain(&self.proxy.request_id);
-        names.map(String::as_str).chain(spoof)
+        names.map(String::as_str).chain(spoof).chain(password)
     }
 
     /// Names of trailers that the client may not send: those [protected](Self::protected), and those listed

@@ -26,6 +26,7 @@ mod error_pages;
 mod fastcgi;
 mod files;
 mod fresh;
+mod gates;
 mod headers;
 mod http1;
 mod idle;

@@ -254,6 +254,7 @@ impl Held {
         worker.log_request(|| Record {
             peer: sink.peer().ip(),
             via: sink.peer().socket_ip(),
+            user: b"",
             arrived: worker.wall_time(log.arrived),
             id: None,
             host: log.text(0),

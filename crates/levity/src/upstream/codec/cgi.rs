@@ -58,6 +58,9 @@ pub fn fill(
         script: script(outgoing),
     };
     environment.fill(&described, outgoing.fields().iter().copied())?;
+    if !outgoing.identity.user.is_empty() {
+        environment.set("REMOTE_USER", &outgoing.identity.user)?;
+    }
     if let Some(script) = outgoing.script.filter(|_| !proxy.strip_prefix.is_empty()) {
         // Its path below the root differs from the one below the site.
         let name = [&proxy.strip_prefix, &b"/"[..], &script.name].concat();

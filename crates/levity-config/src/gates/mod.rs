@@ -1,0 +1,84 @@
+//! Who may use a site or route. A gate is inherited by itself: a table that gives the key of one keeps the others of the
+//! table around it.
+
+pub(crate) mod jwt;
+pub(crate) mod read;
+mod realm;
+pub(crate) mod signed_url;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use levity_wire::htpasswd;
+
+use crate::network::AddressSet;
+
+pub use self::jwt::Jwt;
+pub use self::signed_url::{Secret, SignatureForm, SignedPart, SignedUrl};
+
+/// The gates of a site or route. A request has to pass each of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gates {
+    /// The clients that are let in; `None` lets all in.
+    pub allow: Option<AddressSet>,
+    /// The clients that are refused, even if `allow` has them.
+    pub deny: AddressSet,
+    /// URLs with a signature.
+    pub signed_url: Option<SignedUrl>,
+    /// JSON Web Tokens.
+    pub jwt: Option<Jwt>,
+    /// Names and passwords.
+    pub basic_auth: Option<BasicAuth>,
+    /// An application that decides.
+    pub forward_auth: Option<ForwardAuth>,
+}
+
+/// `forward_auth`: an application that decides about each request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// The name of the upstream.
+    pub upstream: String,
+    /// Path and query of the request to it.
+    pub path: String,
+    /// Names of headers of its responses that go to the application of the location.
+    pub copy: Vec<String>,
+    /// The name of the header of its responses that names the user.
+    pub user: Option<String>,
+}
+
+/// `basic_auth`: users with passwords.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BasicAuth {
+    /// What a browser shows. Printable ASCII without `"` and `\`.
+    pub realm: String,
+    /// The file of the users.
+    pub file: PathBuf,
+    /// Its users; empty when the configuration was not loaded from the disk.
+    pub users: Arc<[htpasswd::Entry]>,
+    /// Those that are let in; `None` for all of them.
+    pub allow_users: Option<Vec<String>>,
+    /// Whether applications get the Authorization header with the password.
+    pub pass_authorization: bool,
+}
+
+impl Gates {
+    /// Whether there is a gate that `above` has not, or has in another form.
+    pub(crate) fn adds_to(&self, above: &Self) -> bool {
+        let differs = |has_own, is_equal: bool| has_own && !is_equal;
+        differs(self.allow.is_some(), self.allow == above.allow)
+            || differs(self.deny != AddressSet::default(), self.deny == above.deny)
+            || differs(
+                self.signed_url.is_some(),
+                self.signed_url == above.signed_url,
+            )
+            || differs(self.jwt.is_some(), self.jwt == above.jwt)
+            || differs(
+                self.basic_auth.is_some(),
+                self.basic_auth == above.basic_auth,
+            )
+            || differs(
+                self.forward_auth.is_some(),
+                self.forward_auth == above.forward_auth,
+            )
+    }
+}

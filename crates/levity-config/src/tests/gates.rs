@@ -1,0 +1,373 @@
+//! Who may use a site or route.
+
+use super::*;
+
+fn networks(texts: &[&str]) -> AddressSet {
+    let networks = texts.iter().map(|text| text.parse().expect(text));
+    AddressSet {
+        networks: networks.collect(),
+        unix: false,
+    }
+}
+
+#[test]
+fn routes_inherit_each_list() {
+    let text = format!(
+        "{SITE}allow = [\"10.0.0.0/8\"]\ndeny = [\"10.9.0.0/16\"]\n\
+         [[site.route]]\npath = \"/a/*\"\n\
+         [[site.route.route]]\npath = \"/a/b\"\ndeny = []\n\
+         [[site.route]]\npath = \"/c\"\nallow = [\"all\"]\n\
+         [[site.route]]\npath = \"/d\"\nallow = [\"unix\"]\n"
+    );
+    let site = parse(&text).expect(&text).sites.remove(0);
+    let of = |number: usize| &site.routes[number].location.gates;
+    assert_eq!(site.location.gates.allow, Some(networks(&["10.0.0.0/8"])));
+    assert_eq!(*of(1), site.location.gates);
+    assert_eq!(of(0).allow, site.location.gates.allow);
+    assert_eq!(of(0).deny, AddressSet::default());
+    assert_eq!(
+        (&of(2).allow, &of(2).deny),
+        (&None, &networks(&["10.9.0.0/16"]))
+    );
+    assert!(
+        of(3)
+            .allow
+            .as_ref()
+            .is_some_and(|set| set.unix && set.networks.is_empty())
+    );
+}
+
+#[test]
+fn lists_that_cannot_be() {
+    for (line, expected) in [
+        ("allow = []", "`allow`: it names nobody"),
+        (
+            "allow = [\"10.0.0.1/8\"]",
+            "`10.0.0.1/8` is no network [bits beyond",
+        ),
+        (
+            "deny = [\"unix:/a\"]",
+            "`unix:/a` is no network [\"unix\" stands for",
+        ),
+        (
+            "deny = \"all\"",
+            "expected an array of strings, found string [write [\"all\"]]",
+        ),
+        (
+            "allow = [\"10.0.0.0/8\"]\ndeny = [\"all\"]",
+            "`deny`: nobody would be let in [leave it out",
+        ),
+    ] {
+        let problems = reports(&format!("{SITE}{line}\n"));
+        assert_eq!(problems.len(), 1, "{line}: {problems:?}");
+        assert!(problems[0].contains(expected), "{line}: {problems:?}");
+    }
+}
+
+const HASH: &str = "$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC";
+
+/// The configuration with a site of these lines, in a folder with a file `users` of this text.
+fn loaded(users: &str, lines: &str) -> Result<Config, Vec<Problem>> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("levity.toml");
+    std::fs::write(folder.path().join("users"), users).expect("a file");
+    std::fs::write(&file, format!("[[site]]\nroot = \".\"\n{lines}")).expect("a file");
+    load(&file).map_err(|errors| errors.problems)
+}
+
+#[test]
+fn users_are_read_with_the_configuration() {
+    let lines = "basic_auth = { users = \"users\", realm = \"a b\", allow_users = [\"b\"], pass_authorization = true }\n\
+        [[site.route]]\npath = \"/a/*\"\nallow = [\"10.0.0.0/8\"]\n\
+        [[site.route.route]]\npath = \"/a/open\"\nbasic_auth = false\n\
+        [[site.route]]\npath = \"/b\"\nbasic_auth = { users = \"users\" }\n";
+    let users = format!("# two\na:{HASH}\nb:{HASH}\n");
+    let site = loaded(&users, lines).expect("a site").sites.remove(0);
+    let own = site.location.gates.basic_auth.clone().expect("a gate");
+    let names: Vec<_> = own.users.iter().map(|entry| entry.user.as_str()).collect();
+    assert_eq!((own.realm.as_str(), names), ("a b", vec!["a", "b"]));
+    assert!(own.pass_authorization && own.file.is_absolute());
+    assert_eq!(own.allow_users, Some(vec!["b".to_owned()]));
+    let of = |number: usize| site.routes[number].location.gates.basic_auth.as_ref();
+    assert_eq!(of(0), None);
+    assert!(site.routes[0].location.gates.allow.is_some());
+    assert_eq!(of(1), Some(&own));
+    let inner = of(2).expect("a gate");
+    assert_eq!(
+        (inner.realm.as_str(), &inner.allow_users),
+        ("Restricted", &None)
+    );
+}
+
+#[test]
+fn gates_that_cannot_be() {
+    let users = format!("a:{HASH}\nb:{{SHA}}x\n");
+    for (users, line, expected) in [
+        ("", "basic_auth = {}", "`users` is missing"),
+        ("", "basic_auth = true", "expected a table, found boolean"),
+        (
+            "",
+            "basic_auth = { users = \"absent\" }",
+            "cannot be read: No such file",
+        ),
+        (
+            "",
+            "basic_auth = { users = \".\" }",
+            "cannot be read: Is a directory",
+        ),
+        (
+            &users,
+            "basic_auth = { users = \"users\" }",
+            "users, line 2: SHA-1 without salt",
+        ),
+        (
+            "",
+            "basic_auth = { users = \"users\", realm = \"a\\\"\" }",
+            "`realm`: not a text for a header",
+        ),
+        (
+            &users[..63],
+            "basic_auth = { users = \"users\", allow_users = [\"c\"] }",
+            "`c` is not in ",
+        ),
+        (
+            "",
+            "basic_auth = { users = \"users\", allow_users = [] }",
+            "`allow_users`: it names nobody",
+        ),
+    ] {
+        let problems = loaded(users, line).expect_err(line);
+        assert_eq!(problems.len(), 1, "{line}: {problems:?}");
+        assert!(
+            problems[0].message.contains(expected),
+            "{line}: {problems:?}"
+        );
+    }
+}
+
+const AUTH: &str = "[[upstream]]\nname = \"auth\"\nto = [\"a:1\"]\n[[upstream]]\nname = \"php\"\nto = [\"a:2\"]\nprotocol = \"fastcgi\"\n";
+
+#[test]
+fn an_application_may_decide() {
+    let text = format!(
+        "{AUTH}{SITE}forward_auth = {{ upstream = \"auth\", path = \"/a?b\", copy = [\"Remote-User\"], user = \"Remote-User\" }}\n\
+         [[site.route]]\npath = \"/a\"\n[[site.route]]\npath = \"/b\"\nforward_auth = false\n"
+    );
+    let site = parse(&text).expect(&text).sites.remove(0);
+    let own = site.location.gates.forward_auth.clone().expect("a gate");
+    assert_eq!((own.upstream.as_str(), own.path.as_str()), ("auth", "/a?b"));
+    assert_eq!(
+        (own.copy, own.user.as_deref()),
+        (vec!["Remote-User".to_owned()], Some("Remote-User"))
+    );
+    assert_eq!(site.routes[0].location.gates, site.location.gates);
+    assert_eq!(site.routes[1].location.gates, Gates::default());
+}
+
+#[test]
+fn what_an_application_cannot_decide() {
+    for (line, expected) in [
+        ("upstream = \"auth\"", "`path` is missing"),
+        ("path = \"/\"", "`upstream` is missing"),
+        (
+            "upstream = \"none\", path = \"/\"",
+            "no upstream has the name `none`",
+        ),
+        (
+            "upstream = \"php\", path = \"/\"",
+            "`upstream`: only an upstream of protocol http decides",
+        ),
+        (
+            "upstream = \"auth\", path = \"a\"",
+            "`a` is no path [it begins with",
+        ),
+        (
+            "upstream = \"auth\", path = \"/\", copy = [\"a b\"]",
+            "`a b` is not a header name",
+        ),
+        (
+            "upstream = \"auth\", path = \"/\", copy = [\"X-Forwarded-For\"]",
+            "`X-Forwarded-For` is set by the server itself",
+        ),
+        (
+            "upstream = \"auth\", path = \"/\", copy = [\"Host\"]",
+            "`Host` is that of the request",
+        ),
+        (
+            "upstream = \"auth\", path = \"/\", user = \":\"",
+            "`:` is not a header name",
+        ),
+    ] {
+        let problems = reports(&format!("{AUTH}{SITE}forward_auth = {{ {line} }}\n"));
+        assert_eq!(problems.len(), 1, "{line}: {problems:?}");
+        assert!(problems[0].contains(expected), "{line}: {problems:?}");
+    }
+}
+
+#[test]
+fn urls_may_be_signed() {
+    let text = format!(
+        "{SITE}signed_url = {{ secret = \"s\", md5 = \"{{expires}}{{path}}{{client}} {{secret}}\", signature = \"md5\" }}\n\
+         [[site.route]]\npath = \"/a\"\nsigned_url = {{ secret_file = \"key\", client = true }}\n\
+         [[site.route]]\npath = \"/b\"\nsigned_url = false\n"
+    );
+    let site = parse(&text).expect(&text).sites.remove(0);
+    let own = site.location.gates.signed_url.clone().expect("a gate");
+    let parts = vec![
+        SignedPart::Expires,
+        SignedPart::Path,
+        SignedPart::Client,
+        SignedPart::Text(" ".to_owned()),
+        SignedPart::Secret,
+    ];
+    assert_eq!(own.form, SignatureForm::Md5(parts));
+    assert_eq!(
+        (own.signature.as_str(), own.expires.as_str()),
+        ("md5", "expires")
+    );
+    assert!(!format!("{own:?}").contains("\"s\""));
+    let of = |number: usize| site.routes[number].location.gates.signed_url.clone();
+    let inner = of(0).expect("a gate");
+    assert_eq!(inner.form, SignatureForm::HmacSha256 { with_client: true });
+    assert_eq!(of(1), None);
+}
+
+#[test]
+fn what_cannot_sign() {
+    let long = "secret = \"0123456789abcdef\"";
+    for (line, expected) in [
+        (String::new(), "`secret_file` is missing"),
+        (
+            "secret = \"short\"".to_owned(),
+            "a secret has at least 16 bytes",
+        ),
+        (
+            "secret = \"\", md5 = \"{path}{secret}\"".to_owned(),
+            "at least 1 bytes",
+        ),
+        (
+            format!("{long}, secret_file = \"users\""),
+            "`secret_file` is given too",
+        ),
+        ("secret_file = \"absent\"".to_owned(), "cannot be read"),
+        (
+            "secret_file = \"users\"".to_owned(),
+            "a secret has at least 16 bytes",
+        ),
+        (
+            format!("{long}, signature = \"expires\""),
+            "it is `expires` too",
+        ),
+        (
+            format!("{long}, expires = \"a&b\""),
+            "not the name of a parameter",
+        ),
+        (format!("{long}, md5 = \"{{path}}\""), "it lacks `{secret}`"),
+        (
+            format!("{long}, md5 = \"{{secret}}{{uri}}\""),
+            "not a placeholder",
+        ),
+        (
+            format!("{long}, md5 = \"{{path}}{{secret\""),
+            "not a placeholder",
+        ),
+        (
+            format!("{long}, md5 = \"{{path}}{{secret}}\", client = true"),
+            "`md5` says what is signed",
+        ),
+    ] {
+        let problems = loaded("# a\n", &format!("signed_url = {{ {line} }}\n")).expect_err(&line);
+        assert_eq!(problems.len(), 1, "{line}: {problems:?}");
+        assert!(
+            problems[0].message.contains(expected),
+            "{line}: {problems:?}"
+        );
+    }
+}
+
+#[test]
+fn tokens_may_be_asked_for() {
+    let secret = "0123456789abcdef0123456789abcdef\n";
+    let lines = "jwt = { secret_file = \"users\", issuer = \"i\", audience = [\"a\"], cookie = \"t\" }\n\
+        [[site.route]]\npath = \"/a\"\n[[site.route]]\npath = \"/b\"\njwt = false\n";
+    let site = loaded(secret, lines).expect("a site").sites.remove(0);
+    let own = site.location.gates.jwt.clone().expect("a gate");
+    assert_eq!(
+        (own.issuer.as_deref(), own.cookie.as_deref(), own.query),
+        (Some("i"), Some("t"), None)
+    );
+    assert_eq!((own.audience, own.keys.len()), (vec!["a".to_owned()], 1));
+    assert_eq!(site.routes[0].location.gates, site.location.gates);
+    assert_eq!(site.routes[1].location.gates.jwt, None);
+    for (file, line, expected) in [
+        ("", "", "`keys` is missing"),
+        ("", "keys = \"absent\"", "cannot be read"),
+        ("x", "keys = \"users\"", "users: not JSON"),
+        ("{\"keys\": []}", "keys = \"users\"", "it has no key"),
+        (
+            "short",
+            "secret_file = \"users\"",
+            "a secret has at least 32 bytes",
+        ),
+        (
+            secret,
+            "secret_file = \"users\", cookie = \"a=b\"",
+            "not a name for a token",
+        ),
+        (
+            secret,
+            "secret_file = \"users\", realm = \"\\n\"",
+            "not a text for a header",
+        ),
+    ] {
+        let problems = loaded(file, &format!("jwt = {{ {line} }}\n")).expect_err(line);
+        assert_eq!(problems.len(), 1, "{line}: {problems:?}");
+        assert!(
+            problems[0].message.contains(expected),
+            "{line}: {problems:?}"
+        );
+    }
+}
+
+/// The first route that matches wins, and with it its gates.
+#[test]
+fn routes_that_take_paths_of_guarded_ones_are_noted() {
+    let notes = |routes: &str| parse(&format!("{SITE}{routes}")).expect(routes).notes;
+    let guarded = "[[site.route]]\npath = \"/in/*\"\nallow = [\"10.0.0.0/8\"]\n";
+    for open in [
+        "path = \"*.png\"",
+        "path = \"/in/a/*\"",
+        "path = \"/in/a\"",
+        "regex = \"a$\"",
+    ] {
+        let notes = notes(&format!("[[site.route]]\n{open}\n{guarded}"));
+        assert!(
+            notes.len() == 1 && notes[0].contains("without its gates"),
+            "{open}: {notes:?}"
+        );
+    }
+    for harmless in [
+        "path = \"/out/*\"",
+        "path = \"/in\"",
+        "path = \"*.png\"\ndeny = []",
+        "path = \"*.png\"\nrespond = {}",
+    ] {
+        assert_eq!(
+            notes(&format!("[[site.route]]\n{harmless}\n{guarded}")),
+            [""; 0],
+            "{harmless}"
+        );
+    }
+    let inside = format!(
+        "allow = [\"10.0.0.0/8\"]\n[[site.route]]\npath = \"*.png\"\n{}",
+        guarded.replace("10.0.0.0/8", "all")
+    );
+    assert_eq!(notes(&inside), [""; 0]);
+    let within = "[[site.route.route]]\npath = \"/in/*.png\"\n";
+    assert_eq!(
+        notes(&format!(
+            "{guarded}{within}[[site.route]]\npath = \"*.png\"\n"
+        )),
+        [""; 0]
+    );
+}

@@ -1,0 +1,317 @@
+//! Bounds on guessing passwords: per client, and for the processor and the memory of all.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Wrong passwords of a client that cost it no time.
+const FREE_FAILURES: u32 = 5;
+
+/// How long a client waits after the first failure beyond those. Each further one doubles it, up to the maximum.
+const DELAY_MIN: Duration = Duration::from_secs(1);
+const DELAY_MAX: Duration = Duration::from_secs(64);
+
+/// The failures of a client are forgotten after this time without another one.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+/// Passwords of one client that are verified or wait for it at a time.
+const CHECKS_PER_CLIENT_MAX: u32 = 4;
+
+/// Passwords of all clients that wait, per permit: an honest client waits for at most so many hashes.
+const WAITING_PER_PERMIT_MAX: usize = 16;
+
+/// Clients whose failures are remembered, in each of two generations of the table. About 4 MiB in all.
+const CLIENTS_MAX: usize = 32 * 1024;
+
+/// What a hash costs before the first one was measured.
+const COST_INITIAL: Duration = Duration::from_millis(25);
+
+/// Clients that are counted as one: an IPv4 address, an IPv6 network of 64 bits, of which a client has all addresses, or
+/// all clients without an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientPrefix(Option<u128>);
+
+impl ClientPrefix {
+    /// The prefix of a client; `None` stands for one on a Unix socket.
+    pub fn new(ip: Option<IpAddr>) -> Self {
+        Self(ip.map(|ip| match ip.to_canonical() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
+        }))
+    }
+
+    /// The number by which threads are shared between clients. No connection has it: these are counted from 0.
+    pub fn stream(self) -> u64 {
+        let bits = self.0.unwrap_or_default();
+        #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed in")]
+        let folded = (bits >> 64) as u64 ^ bits as u64;
+        folded | 1 << 63
+    }
+}
+
+/// The bounds of all event loops together. Loops lock the table for one look-up; no other thread does.
+pub struct Guesses {
+    permits: Semaphore,
+    waiting: AtomicUsize,
+    waiting_max: usize,
+    clients: Mutex<Clients>,
+    /// The processor time of the last hash, in microseconds.
+    cost_us: AtomicU64,
+}
+
+/// Why a password is not verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The client has guessed too often. It may try again after this time.
+    TooMany(Duration),
+    /// Other clients keep the server busy.
+    Busy,
+}
+
+/// A password that is verified, or waits for it. Counted until it is dropped.
+pub struct Check {
+    guesses: Arc<Guesses>,
+    client: ClientPrefix,
+}
+
+#[derive(Default)]
+struct Clients {
+    young: HashMap<ClientPrefix, Client>,
+    /// Those that were not asked for since the last change of generations. They are dropped at the next one.
+    old: HashMap<ClientPrefix, Client>,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Client {
+    failures: u32,
+    last_failure: Option<Instant>,
+    checks: u32,
+}
+
+impl Client {
+    /// How long it has to wait.
+    fn delay(&self, now: Instant) -> Option<Duration> {
+        let beyond = self.failures.checked_sub(FREE_FAILURES + 1)?;
+        let delay = DELAY_MIN.saturating_mul(1 << beyond.min(16)).min(DELAY_MAX);
+        let left = (self.last_failure? + delay).saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+impl Clients {
+    fn of(&mut self, client: ClientPrefix) -> &mut Client {
+        if !self.young.contains_key(&client) && self.young.len() >= CLIENTS_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let before = self.old.remove(&client);
+        let entry = self.young.entry(client);
+        entry.or_insert_with(|| before.unwrap_or_default())
+    }
+}
+
+impl Guesses {
+    /// Bounds for as many hashes at a time as `permits`. Each has the memory of one hash.
+    pub fn new(permits: usize) -> Arc<Self> {
+        Arc::new(Self {
+            permits: Semaphore::new(permits),
+            waiting: AtomicUsize::new(0),
+            waiting_max: permits * WAITING_PER_PERMIT_MAX,
+            clients: Mutex::default(),
+            cost_us: AtomicU64::new(u64::try_from(COST_INITIAL.as_micros()).unwrap_or(u64::MAX)),
+        })
+    }
+
+    /// Counts a password of a client that is to be verified.
+    ///
+    /// # Errors
+    /// When the client has to wait, or the server is busy.
+    pub fn begin(self: &Arc<Self>, client: ClientPrefix, now: Instant) -> Result<Check, Refusal> {
+        let mut clients = self.lock();
+        let known = clients.of(client);
+        if known
+            .last_failure
+            .is_some_and(|last| now.saturating_duration_since(last) > FORGET_AFTER)
+        {
+            (known.failures, known.last_failure) = (0, None);
+        }
+        if let Some(delay) = known.delay(now) {
+            return Err(Refusal::TooMany(delay));
+        }
+        if known.checks >= CHECKS_PER_CLIENT_MAX {
+            return Err(Refusal::TooMany(DELAY_MIN));
+        }
+        let one_more = |waiting| (waiting < self.waiting_max).then_some(waiting + 1);
+        let counted = self
+            .waiting
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.map_err(|_| Refusal::Busy)?;
+        known.checks += 1;
+        Ok(Check {
+            guesses: self.clone(),
+            client,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Check {
+    /// Waits until a hash may be computed.
+    pub async fn permit(&self) -> SemaphorePermit<'_> {
+        let permit = self.guesses.permits.acquire().await;
+        permit.expect("nobody closes the semaphore")
+    }
+
+    /// Counts the verdict, which took `ran`.
+    pub fn finish(self, is_right: bool, ran: Duration, now: Instant) {
+        let micros = u64::try_from(ran.as_micros()).unwrap_or(u64::MAX);
+        self.guesses.cost_us.store(micros, Ordering::Relaxed);
+        if !is_right {
+            let mut clients = self.guesses.lock();
+            let known = clients.of(self.client);
+            known.failures = known.failures.saturating_add(1);
+            known.last_failure = Some(now);
+        }
+    }
+
+    /// The estimated processor time of a hash.
+    pub fn cost(&self) -> Duration {
+        Duration::from_micros(self.guesses.cost_us.load(Ordering::Relaxed))
+    }
+
+    /// The client.
+    pub fn client(&self) -> ClientPrefix {
+        self.client
+    }
+}
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        self.guesses.waiting.fetch_sub(1, Ordering::Relaxed);
+        let mut clients = self.guesses.lock();
+        let known = clients.of(self.client);
+        known.checks = known.checks.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(ip: &str) -> ClientPrefix {
+        ClientPrefix::new(Some(ip.parse().expect("an address")))
+    }
+
+    /// Begins and ends a check; returns the refusal, if any.
+    fn guess(
+        guesses: &Arc<Guesses>,
+        by: ClientPrefix,
+        is_right: bool,
+        now: Instant,
+    ) -> Option<Refusal> {
+        match guesses.begin(by, now) {
+            Ok(check) => {
+                check.finish(is_right, Duration::from_millis(7), now);
+                None
+            }
+            Err(refusal) => Some(refusal),
+        }
+    }
+
+    #[test]
+    fn prefixes() {
+        assert_eq!(client("192.0.2.1"), client("::ffff:192.0.2.1"));
+        assert_ne!(client("192.0.2.1"), client("192.0.2.2"));
+        assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:0:0:1"));
+        assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
+        assert_ne!(client("::"), ClientPrefix::new(None));
+    }
+
+    #[test]
+    fn each_failure_doubles_the_wait_of_its_client_only() {
+        let guesses = Guesses::new(1);
+        let (attacker, other) = (client("192.0.2.1"), client("192.0.2.2"));
+        let mut now = Instant::now();
+        for _ in 0..=FREE_FAILURES {
+            assert_eq!(guess(&guesses, attacker, false, now), None);
+        }
+        for seconds in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
+            let wait = Duration::from_secs(seconds);
+            let refused = guess(&guesses, attacker, false, now);
+            assert_eq!(refused, Some(Refusal::TooMany(wait)));
+            let almost = now + wait - Duration::from_millis(1);
+            assert!(guess(&guesses, attacker, true, almost).is_some());
+            assert_eq!(guess(&guesses, other, true, almost), None);
+            now += wait;
+            assert_eq!(guess(&guesses, attacker, false, now), None);
+        }
+        now += FORGET_AFTER + Duration::from_secs(1);
+        for _ in 0..=FREE_FAILURES {
+            assert_eq!(guess(&guesses, attacker, false, now), None);
+        }
+        let check = guesses.begin(other, now).expect("nothing waits");
+        assert_eq!(check.cost(), Duration::from_millis(7));
+    }
+
+    /// Otherwise whoever knows one password could guess others without end.
+    #[test]
+    fn a_right_password_forgives_nothing() {
+        let guesses = Guesses::new(1);
+        let (by, now) = (client("192.0.2.1"), Instant::now());
+        for number in 0..=FREE_FAILURES {
+            assert_eq!(guess(&guesses, by, false, now), None, "{number}");
+            assert_eq!(
+                guess(&guesses, by, true, now).is_some(),
+                number == FREE_FAILURES
+            );
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded_per_client_and_for_all() {
+        let guesses = Guesses::new(1);
+        let now = Instant::now();
+        let mut begun = Vec::new();
+        for number in 0..WAITING_PER_PERMIT_MAX / CHECKS_PER_CLIENT_MAX as usize {
+            let by = client(&format!("192.0.2.{number}"));
+            for _ in 0..CHECKS_PER_CLIENT_MAX {
+                begun.extend(guesses.begin(by, now).ok());
+            }
+            let refused = guess(&guesses, by, true, now);
+            assert_eq!(refused, Some(Refusal::TooMany(DELAY_MIN)));
+        }
+        assert_eq!(begun.len(), WAITING_PER_PERMIT_MAX);
+        let by = client("198.51.100.1");
+        assert_eq!(guess(&guesses, by, true, now), Some(Refusal::Busy));
+        begun.pop();
+        assert_eq!(guess(&guesses, by, true, now), None);
+        drop(begun);
+        assert_eq!(guesses.waiting.load(Ordering::Relaxed), 0);
+        let checks: u32 = guesses
+            .lock()
+            .young
+            .values()
+            .map(|client| client.checks)
+            .sum();
+        assert_eq!(checks, 0);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let guesses = Guesses::new(1);
+        let now = Instant::now();
+        let of = |number: u32| ClientPrefix::new(Some(IpAddr::from(number.to_be_bytes())));
+        for number in 0..3 * u32::try_from(CLIENTS_MAX).expect("a number") {
+            assert_eq!(guess(&guesses, of(number), false, now), None);
+        }
+        let clients = guesses.lock();
+        assert!(clients.young.len() <= CLIENTS_MAX && clients.old.len() <= CLIENTS_MAX);
+        assert!(clients.young.contains_key(&of(3 * 32 * 1024 - 1)));
+    }
+}

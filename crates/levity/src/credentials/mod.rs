@@ -1,0 +1,143 @@
+//! Names and passwords: who they belong to, what is known about them, and how often a client may guess.
+
+pub mod guesses;
+pub mod password;
+pub mod verdicts;
+
+use std::collections::HashMap;
+use std::io;
+
+use levity_config::BasicAuth;
+use levity_wire::basic_auth::Credentials;
+use levity_wire::htpasswd::{Entry, Hash};
+use sha2::{Digest as _, Sha256};
+
+/// A keyed hash of a name and a password.
+pub type Digest = [u8; 32];
+
+/// What the gates of a location have found out about the sender of a request.
+#[derive(Debug, Default)]
+pub struct Identity {
+    /// The name of the user; empty without one.
+    pub user: Vec<u8>,
+    /// The Authorization header is for this server and not for the application.
+    pub hides_authorization: bool,
+    /// Headers for the application, in which the gates describe the sender.
+    pub fields: Vec<(String, Vec<u8>)>,
+}
+
+/// The sender of a request that no gate has asked about.
+pub static NOBODY: Identity = Identity {
+    user: Vec::new(),
+    hides_authorization: false,
+    fields: Vec::new(),
+};
+
+/// The users of a gate.
+pub struct Users {
+    hashes: HashMap<String, Hash>,
+    /// Compared with the password of a user who does not exist, so that the time does not tell names from others; `None`
+    /// without any user.
+    decoy: Option<Hash>,
+    /// Random. Digests of other users, or of these before a reload, differ.
+    key: [u8; 32],
+}
+
+impl Users {
+    /// The users that `settings` let in.
+    ///
+    /// # Errors
+    /// When the kernel gives no random bytes.
+    pub fn new(settings: &BasicAuth) -> io::Result<Self> {
+        let names = settings.allow_users.as_ref();
+        let is_allowed = |entry: &&Entry| names.is_none_or(|names| names.contains(&entry.user));
+        let allowed = settings.users.iter().filter(is_allowed);
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        Ok(Self {
+            hashes: allowed
+                .map(|entry| (entry.user.clone(), entry.hash.clone()))
+                .collect(),
+            decoy: settings.users.first().map(|entry| entry.hash.clone()),
+            key,
+        })
+    }
+
+    /// What stands for `given` in memory: nobody can find the password from it without the key.
+    pub fn digest(&self, given: &Credentials) -> Digest {
+        let mut hash = Sha256::new();
+        hash.update(self.key);
+        // A name has no colon, so no two pairs give the same bytes.
+        hash.update(given.user.as_bytes());
+        hash.update(b":");
+        hash.update(given.password.as_bytes());
+        hash.finalize().into()
+    }
+
+    /// Whether the password is that of the user. Takes milliseconds to seconds of the processor, and the memory of the hash.
+    pub fn verify(&self, given: &Credentials) -> bool {
+        match self.hashes.get(&given.user) {
+            Some(hash) => password::verify(&given.password, hash),
+            None => {
+                // Only for its time: no password is right.
+                let _ = self
+                    .decoy
+                    .as_ref()
+                    .map(|decoy| password::verify(&given.password, decoy));
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(lines: &str, allow_users: Option<&[&str]>) -> Users {
+        let entries = levity_wire::htpasswd::parse(lines).expect("lines");
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Users::new(&BasicAuth {
+            realm: String::new(),
+            file: "users".into(),
+            users: entries.into(),
+            allow_users: allow_users.map(names),
+            pass_authorization: false,
+        })
+        .expect("random bytes")
+    }
+
+    fn given(user: &str, password: &str) -> Credentials {
+        Credentials {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        }
+    }
+
+    /// Made by `htpasswd -bnBC 4`.
+    const LINES: &str = "\
+        ann:$2y$04$MoKKoQ5swkLbx1YRjQwMNeNLTLCQd61MP9T68vDeM5qpKwzjfEKsa\n";
+
+    #[test]
+    fn a_digest_depends_on_name_password_and_users() {
+        let (one, other) = (users(LINES, None), users(LINES, None));
+        let digest = one.digest(&given("ann", "b:c"));
+        assert_eq!(digest, one.digest(&given("ann", "b:c")));
+        for (user, password) in [("ann", "b:d"), ("anna", "b:c"), ("b", "c")] {
+            assert_ne!(digest, one.digest(&given(user, password)));
+        }
+        assert_ne!(digest, other.digest(&given("ann", "b:c")));
+    }
+
+    /// The decoy is the hash of another user, whose password must not open the door for every name.
+    #[test]
+    fn nobody_gets_in_with_a_name_that_does_not_exist() {
+        let line = format!("ann:{}\n", password::hash("secret").expect("a hash"));
+        let all = users(&line, None);
+        assert!(all.verify(&given("ann", "secret")));
+        assert!(!all.verify(&given("ann", "Secret")));
+        assert!(!all.verify(&given("eve", "secret")));
+        assert!(!users(&line, Some(&["eve"])).verify(&given("ann", "secret")));
+        assert!(!users("", None).verify(&given("ann", "")));
+    }
+}

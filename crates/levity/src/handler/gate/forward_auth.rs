@@ -1,0 +1,130 @@
+//! The gate that asks an application whether a request may pass, as `auth_request` of nginx and `forward_auth` of Caddy do.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use levity_telemetry::step::Step;
+use levity_telemetry::trace::Trace;
+use levity_wire::path;
+
+use super::super::{Handling, Outcome};
+use crate::http::client::Client;
+use crate::http::error::error;
+use crate::http::fields::{self, Fields};
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+use crate::route::{ForwardAuth, Proxy};
+use crate::upstream::gateway::{Answered, Gateway};
+
+/// Headers of the client's request that are about its body, its content or its connection, and those that this gate
+/// sets.
+const NOT_ASKED: [&[u8]; 12] = [
+    b"accept-encoding",
+    b"content-encoding",
+    b"content-type",
+    b"if-match",
+    b"if-modified-since",
+    b"if-none-match",
+    b"if-range",
+    b"if-unmodified-since",
+    b"range",
+    b"x-original-method",
+    b"x-original-url",
+    b"x-original-uri",
+];
+
+impl<'a> Handling<'a> {
+    /// Lets requests through that the application of `gate` answers with a status of success. Any other response is that
+    /// to the client, also the one to a failure.
+    pub(in super::super) async fn forward_auth(
+        &mut self,
+        request: &Request,
+        gate: &ForwardAuth,
+    ) -> Outcome<'a> {
+        self.disk.trace.enter(Step::Upstream);
+        let response = self.decision(request, gate).await;
+        self.disk.trace.enter(Step::Resolve);
+        if !(200..300).contains(&response.status) {
+            return Outcome::Response(response);
+        }
+        if let Body::Stream { stream, .. } = response.body {
+            stream.discard();
+        }
+        self.copy(&response.fields, gate);
+        Outcome::Next
+    }
+
+    /// The response of the application to a request about `request`.
+    async fn decision(&self, request: &Request, gate: &ForwardAuth) -> Response {
+        let limits = &self.service.wire_limits;
+        let host = request.host();
+        let asked = Request::derived(request, b"GET", &gate.path, host, &NOT_ASKED, limits);
+        let proxy = describing(request, self.client, &gate.proxy);
+        let (Ok(asked), Some(proxy)) = (asked, proxy) else {
+            return error(400, "the request cannot be passed on");
+        };
+        let gateway = Gateway {
+            worker: self.worker,
+            service: self.service,
+            client: self.client,
+            body: &self.body.withheld(),
+            identity: &self.identity,
+        };
+        // The trace of the request is about the application that answers it.
+        let mut trace = Box::new(Trace::new(Instant::now(), None));
+        match gateway.answer(&asked, &proxy, None, &mut trace).await {
+            Answered::Response(response) => response,
+            Answered::Delegated(delegated) => delegated.refuse(
+                502,
+                "the response to a question of `forward_auth` is delegated",
+            ),
+        }
+    }
+}
+
+impl Handling<'_> {
+    /// Copies the headers that `gate` names to the request for the application of the location.
+    fn copy(&mut self, from: &Fields, gate: &ForwardAuth) {
+        let identity = &mut self.identity;
+        for line in fields::lines(from.as_bytes()) {
+            let is = |name: &String| line.name.eq_ignore_ascii_case(name.as_bytes());
+            if let Some(name) = gate.copy.iter().find(|name| is(name)) {
+                identity.fields.push((name.clone(), line.value.to_vec()));
+            }
+        }
+        let user = gate.user.as_ref().and_then(|name| from.value(name));
+        if let Some(user) = user {
+            identity.user = user.to_vec();
+        }
+    }
+}
+
+/// The proxy of the gate with headers that describe the original request. `None` for a request that is not text.
+///
+/// The path is that by which the request was routed: another spelling of it could pass as a path that is open to all.
+fn describing(request: &Request, client: &Client, proxy: &Proxy) -> Option<Arc<Proxy>> {
+    let mut uri = Vec::new();
+    if request.has_encoded_slash {
+        uri.extend_from_slice(&path::forwarded(request.raw_path()).ok()?);
+    } else {
+        path::encode(&request.path, &mut uri);
+    }
+    if let Some(query) = request.query() {
+        uri.push(b'?');
+        uri.extend_from_slice(&path::forwarded_query(query));
+    }
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let (method, uri) = (text(request.method())?, text(&uri)?);
+    let url = format!("{}://{}{uri}", client.scheme, text(request.host())?);
+    let mut proxy = Proxy::clone(proxy);
+    let set = &mut proxy.request_headers.set;
+    for (name, value) in [
+        ("X-Forwarded-Method", method.clone()),
+        ("X-Forwarded-Uri", uri),
+        ("X-Original-Method", method),
+        ("X-Original-URL", url),
+    ] {
+        set.push((name.to_owned(), value));
+    }
+    Some(Arc::new(proxy))
+}

@@ -1,0 +1,237 @@
+//! The gate that asks for a JSON Web Token (RFC 7519, RFC 6750). A signature is verified in a tenth of a millisecond, so the
+//! event loop does it.
+
+use std::time::{Instant, UNIX_EPOCH};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use levity_config::Jwt;
+use levity_wire::jwt::{self, Claims, Key, Material, Token};
+use ring::signature::{
+    ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+};
+use sha2::Sha256;
+
+use super::super::{Handling, Outcome};
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::Response;
+
+/// The maximum of keys that are tried for a token that names none.
+const TRIES_MAX: usize = 4;
+
+/// The difference of clocks that is tolerated, in seconds.
+const LEEWAY_S: f64 = 30.0;
+
+impl<'a> Handling<'a> {
+    /// Lets requests with a valid token through.
+    pub(in super::super) fn jwt(&mut self, request: &Request, gate: &Jwt) -> Outcome<'a> {
+        let Some(given) = find(request, gate) else {
+            return Outcome::Response(challenge(gate, ""));
+        };
+        let now = self
+            .worker
+            .wall_time(Instant::now())
+            .duration_since(UNIX_EPOCH);
+        let now_s = now.map_or(0.0, |since| since.as_secs_f64());
+        match accepted(given, gate, now_s) {
+            Some(claims) => {
+                self.identity.user = claims.subject.unwrap_or_default().into_bytes();
+                Outcome::Next
+            }
+            None => Outcome::Response(challenge(gate, ", error=\"invalid_token\"")),
+        }
+    }
+}
+
+/// The token of the request: from Authorization, else from the cookie or the parameter of the gate.
+fn find<'r>(request: &'r Request, gate: &Jwt) -> Option<&'r [u8]> {
+    let bearer = || {
+        let (scheme, token) = request.header("authorization")?.split_at_checked(7)?;
+        scheme
+            .eq_ignore_ascii_case(b"Bearer ")
+            .then(|| token.trim_ascii())
+    };
+    let cookie = || {
+        let name = gate.cookie.as_deref()?;
+        let cookies = request.headers_named("cookie");
+        cookies
+            .flat_map(|line| line.split(|&byte| byte == b';'))
+            .find_map(|pair| value(pair.trim_ascii(), name))
+    };
+    let parameter = || {
+        let name = gate.query.as_deref()?;
+        let mut pairs = request.query()?.split(|&byte| byte == b'&');
+        pairs.find_map(|pair| value(pair, name))
+    };
+    bearer().or_else(cookie).or_else(parameter)
+}
+
+/// What follows `NAME=`.
+fn value<'p>(pair: &'p [u8], name: &str) -> Option<&'p [u8]> {
+    pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
+/// The claims of a token that the gate accepts at `now_s`, in seconds since 1970.
+fn accepted(given: &[u8], gate: &Jwt, now_s: f64) -> Option<Claims> {
+    let token = jwt::parse(given)?;
+    let mut keys = gate
+        .keys
+        .iter()
+        .filter(|key| key.fits(&token))
+        .take(TRIES_MAX);
+    let is_valid = keys.any(|key| has_signed(key, &token)) && holds(&token.claims, gate, now_s);
+    is_valid.then_some(token.claims)
+}
+
+fn has_signed(key: &Key, token: &Token<'_>) -> bool {
+    let (signed, signature) = (token.signed, &token.signature[..]);
+    match &key.material {
+        Material::Secret(secret) => Hmac::<Sha256>::new_from_slice(secret).is_ok_and(|mut mac| {
+            mac.update(signed);
+            mac.verify_slice(signature).is_ok()
+        }),
+        Material::Rsa(n, e) => RsaPublicKeyComponents { n, e }
+            .verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature)
+            .is_ok(),
+        Material::Ed25519(key) => UnparsedPublicKey::new(&ED25519, key)
+            .verify(signed, signature)
+            .is_ok(),
+    }
+}
+
+/// Whether the token is for this gate, and for now. One without an end would be valid forever, so there has to be one.
+fn holds(claims: &Claims, gate: &Jwt, now_s: f64) -> bool {
+    let is_current = claims.expires.is_some_and(|end| now_s < end + LEEWAY_S)
+        && claims
+            .not_before
+            .is_none_or(|start| start <= now_s + LEEWAY_S);
+    let is_by = gate.issuer.is_none() || claims.issuer == gate.issuer;
+    // A token for others is refused also where nothing is configured (RFC 7519, 4.1.3).
+    let is_for = match gate.audience.is_empty() {
+        true => claims.audience.is_empty(),
+        false => claims
+            .audience
+            .iter()
+            .any(|one| gate.audience.contains(one)),
+    };
+    is_current && is_by && is_for
+}
+
+fn challenge(gate: &Jwt, reason: &str) -> Response {
+    let mut response = error(401, "");
+    let challenge = format!("Bearer realm=\"{}\"{reason}", gate.realm);
+    response
+        .fields
+        .add("WWW-Authenticate", challenge.as_bytes());
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made by openssl.
+    const KEYS: &str = r#"{"keys":[{"kty":"RSA","kid":"r","e":"AQAB","n":"sIdYsfQ8M1aaSXizeuO4-oiTA00v5C5pai-3jhC5umIe7yAHFZdv440oIWNZ5GvtQ6g5gsl9_tVE6aAL_q_frQV4BN0IEok2J69FQCaAwigqqWiBf7D-nNW5gy-teAyVd0I0-0-6U8rsdsQ4AxNMQfbwAvCXp0o2-qoaXWni7RBcNBGcu47rpcrdL-Ebw5VXbsbMm254iPBC5BUnXqKaguw7tJ9MQoi7_J_qZIoWz2L0r1AuE9mv_24j8vcPGjJTruYiMbaKdqyq68FHzRf0Rd4hFPUjhjRy4Vt1XIrmSgO2c3iXt2ppPk9Qw7DpF66Hg_s8xHD-JQ_mOrGjQQ8fEQ"},{"kty":"OKP","crv":"Ed25519","kid":"e","x":"eqL6B8MZWKAXd9ZMc4PKi2jxj1ilrv4V7BK_htcQzFE"}]}"#;
+
+    /// By `ann` for `app` and `other`, from 2001 to 2100.
+    const RS256: &str = "eyJhbGciOiAiUlMyNTYiLCAidHlwIjogIkpXVCIsICJraWQiOiAiciJ9.eyJzdWIiOiAiYW5uIiwgImlzcyI6ICJodHRwczovL2lkLmV4YW1wbGUiLCAiYXVkIjogWyJhcHAiLCAib3RoZXIiXSwgImV4cCI6IDQxMDI0NDQ4MDAsICJuYmYiOiAxMDAwMDAwMDAwfQ.naSutj8RajAwpX3qWo3Z0A26ZcJsQ8jMStKk5VAw8zG2U1i4ffQg1xOc7TG_8SjhCeHeC6SvOfuCbIgU-CdM_0RktlLuWnjk7QAxhHIpJOMHfce7jsQKWDNZjYP3mHBEw6dFq5MmLemRqU_BBcFdya_zZRGpO876MpEWbvmhaL731-7RWjZ4xsUPNvLRafwjw7Kl7Z0R4Uw0g08V-6Lw_fIdIxkco38tHohvMmYCmCCLwwQry5O_6DUUUT-KxBHrLtjwbV6K3AcyGrUBkJI8GWYT6DG5xAiEDvJuVTFf7qNvQXEbOhDfIwediucUFqaN3azXzH71bOWYp14GLcwgyQ";
+
+    const EDDSA: &str = "eyJhbGciOiAiRWREU0EiLCAidHlwIjogIkpXVCIsICJraWQiOiAiZSJ9.eyJzdWIiOiAiYW5uIiwgImlzcyI6ICJodHRwczovL2lkLmV4YW1wbGUiLCAiYXVkIjogWyJhcHAiLCAib3RoZXIiXSwgImV4cCI6IDQxMDI0NDQ4MDAsICJuYmYiOiAxMDAwMDAwMDAwfQ.5-s2iaQWcf2f2KyE_NWaeS4RGUw4ZKO9O2SPROEMGf-UQs6yIwZzgvKnuYFN59vBcT3wh50UL2QEcf4z56GECA";
+
+    const NOW: f64 = 2_000_000_000.0;
+
+    fn gate(keys: &str) -> Jwt {
+        Jwt {
+            keys: jwt::keys(keys).expect("keys").into(),
+            issuer: Some("https://id.example".to_owned()),
+            audience: vec!["app".to_owned()],
+            cookie: None,
+            query: None,
+            realm: String::new(),
+        }
+    }
+
+    fn is_accepted(token: &str, gate: &Jwt, now_s: f64) -> bool {
+        accepted(token.as_bytes(), gate, now_s).is_some()
+    }
+
+    #[test]
+    fn tokens_of_openssl() {
+        let gate = gate(KEYS);
+        for token in [RS256, EDDSA] {
+            let claims = accepted(token.as_bytes(), &gate, NOW).expect("accepted");
+            assert_eq!(claims.subject.as_deref(), Some("ann"));
+            let parts: Vec<&str> = token.split('.').collect();
+            let other = [EDDSA, RS256][usize::from(token == EDDSA)];
+            let foreign = other.rsplit('.').next().expect("a signature");
+            for changed in [
+                token[..token.len() - 4].to_owned(),
+                format!("{}.{}.", parts[0], parts[1]),
+                format!("{}.{}.{foreign}", parts[0], parts[1]),
+                format!(
+                    "{}.{}.{}",
+                    parts[0],
+                    parts[1].replacen('I', "J", 1),
+                    parts[2]
+                ),
+            ] {
+                assert!(!is_accepted(&changed, &gate, NOW), "{changed}");
+            }
+        }
+    }
+
+    #[test]
+    fn times_issuer_and_audience() {
+        let right = gate(KEYS);
+        let (start, end) = (1_000_000_000.0, 4_102_444_800.0);
+        for (now_s, expected) in [
+            (start - LEEWAY_S - 1.0, false),
+            (start - LEEWAY_S, true),
+            (end + LEEWAY_S - 1.0, true),
+            (end + LEEWAY_S, false),
+        ] {
+            assert_eq!(is_accepted(EDDSA, &right, now_s), expected, "{now_s}");
+        }
+        let no_one = Claims::default();
+        assert!(!holds(&no_one, &right, NOW));
+        let mut other = right.clone();
+        other.issuer = Some("https://evil.example".to_owned());
+        assert!(!is_accepted(EDDSA, &other, NOW));
+        for (audience, expected) in [
+            (vec![], false),
+            (vec!["x"], false),
+            (vec!["x", "other"], true),
+        ] {
+            let mut other = right.clone();
+            other.audience = audience
+                .iter()
+                .map(|one: &&str| (*one).to_owned())
+                .collect();
+            assert_eq!(is_accepted(EDDSA, &other, NOW), expected, "{audience:?}");
+        }
+    }
+
+    /// A public key is known to everyone. It must not be taken for a secret.
+    #[test]
+    fn a_public_key_is_no_secret() {
+        use base64::Engine as _;
+        use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+        let gate = gate(KEYS);
+        let claims = RS256.split('.').nth(1).expect("claims");
+        for key in gate.keys.iter() {
+            let bytes = match &key.material {
+                Material::Rsa(n, _) => n.clone(),
+                Material::Ed25519(x) => x.to_vec(),
+                Material::Secret(_) => unreachable!("there is none"),
+            };
+            for secret in [&bytes[..], KEYS.as_bytes()] {
+                let header = BASE64_URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
+                let signed = format!("{header}.{claims}");
+                let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key");
+                mac.update(signed.as_bytes());
+                let signature = BASE64_URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes());
+                assert!(!is_accepted(&format!("{signed}.{signature}"), &gate, NOW));
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Gates: handlers that come first at a location. Each lets a request through to the next handler, or responds.
+
+mod access;
+mod basic_auth;
+mod forward_auth;
+mod jwt;
+mod signed_url;
