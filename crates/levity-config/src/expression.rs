@@ -1,6 +1,7 @@
 //! Regular expressions and patterns with stars.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -16,7 +17,8 @@ const COMPILED_BYTES_MAX: usize = 16 * 1024;
 #[derive(Debug, Clone)]
 pub struct Expression {
     text: String,
-    regex: Regex,
+    /// Shared: each copy of the library's type has scratch memory of its own.
+    regex: Arc<Regex>,
 }
 
 impl PartialEq for Expression {
@@ -75,7 +77,7 @@ impl Expression {
         })?;
         Ok(Self {
             text: text.to_owned(),
-            regex,
+            regex: Arc::new(regex),
         })
     }
 

@@ -97,7 +97,10 @@ pub(crate) fn read(
         internal: internal || parent.internal,
         files_first: false,
         path_headers: parent.path_headers,
-        cors: cors::read(section).or(parent.cors),
+        cors: match section.is_off("cors") {
+            true => None,
+            false => cors::read(section).or(parent.cors),
+        },
         headers: headers::of_responses(&section.child("headers"), &parent.headers),
         request_headers: headers::of_requests(
             &section.child("request_headers"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use levity_disk::Direct;
@@ -260,7 +261,7 @@ pub struct Location {
     /// Changes to the headers of responses: first those of the server, last its own.
     pub headers: Vec<Headers>,
     /// Changes to the headers of responses to some paths, from the `_headers` of a static host; all that match apply.
-    pub path_headers: Vec<PathHeaders>,
+    pub path_headers: Arc<[PathHeaders]>,
     /// Changes to the headers of requests on their way to an upstream.
     pub request_headers: Headers,
     /// Changes to URLs and cookies in an upstream's responses.

@@ -59,10 +59,10 @@ fn site(
     }
     let mut of_host = Vec::new();
     if static_host::is_on(section, &location) {
-        location.path_headers = static_host::headers(section, &location);
-        of_host = static_host::redirects(section, &location);
+        location.path_headers = static_host::headers(section, &location).into();
         let names = static_host::NAMES.map(NamePattern::new);
         location.options.hide.extend(names);
+        of_host = static_host::redirects(section, &location);
     }
     let above = Above {
         location: &location,

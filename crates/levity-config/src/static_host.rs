@@ -18,7 +18,7 @@ pub const NAMES: [&str; 2] = ["_redirects", "_headers"];
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The maximum of rules in one of them: each request is compared with all.
-const RULES_MAX: usize = 2000;
+const RULES_MAX: usize = 500;
 
 const KEY: &str = "static_host_files";
 
@@ -125,9 +125,11 @@ pub fn redirect(line: &str, site: &Location) -> Result<Rule, String> {
 fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
     let mut words = line.split_whitespace();
     let from = words.next().expect("the line is not empty");
-    let from = match from.split_once("://") {
-        Some((_, rest)) => &rest[rest.find('/').ok_or("a path is missing behind the host")?..],
-        None => from,
+    let (host, from) = match from.split_once("://") {
+        Some((_, rest)) => {
+            rest.split_at(rest.find('/').ok_or("a path is missing behind the host")?)
+        }
+        None => ("", from),
     };
     let mut rest: Vec<&str> = words.collect();
     let end = rest
@@ -164,11 +166,21 @@ fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
             path,
             when: When {
                 query,
+                headers: host_of(host)?,
                 ..When::default()
             },
         }],
         location,
     }))
+}
+
+/// The condition of a rule for one host, with any port; none for an empty one.
+fn host_of(host: &str) -> Result<Vec<(String, Expression)>, String> {
+    if host.is_empty() {
+        return Ok(Vec::new());
+    }
+    let regex = format!("^(?i){}(:[0-9]*)?$", escaped(host));
+    Ok(vec![("host".to_owned(), Expression::regex(&regex)?)])
 }
 
 /// What a rule of `status` gives. `Err` for a status that no rule has.

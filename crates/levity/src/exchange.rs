@@ -116,8 +116,10 @@ async fn answer<'a>(
         let refusal = error(reject.status, reject.reason);
         return (None, Box::pin(handling.refuse(refusal)).await);
     }
-    for rewrites in 0..=REWRITES_MAX {
-        let location = match route(handling, request, rewrites > 0) {
+    let line_bytes_max = handling.service.config.limits.request_line_bytes;
+    let mut may_be_internal = false;
+    for _ in 0..=REWRITES_MAX {
+        let location = match route(handling, request, may_be_internal) {
             Ok(location) => location,
             // Boxed: a rare path.
             Err(refusal) => return (None, Box::pin(handling.refuse(refusal)).await),
@@ -125,9 +127,14 @@ async fn answer<'a>(
         enter(handling, request, location).await;
         let rewritten = match handling.respond(request, location).await {
             Handled::Response(response) => return (Some(location), response),
-            Handled::Rewritten(target) => target,
+            Handled::Rewritten(rewritten) => rewritten,
         };
-        if let Err(reject) = request.set_target(&rewritten) {
+        may_be_internal = rewritten.may_be_internal;
+        if rewritten.target.len() > line_bytes_max {
+            let refusal = error(414, "the rewritten target is too long");
+            return (Some(location), Box::pin(handling.refuse(refusal)).await);
+        }
+        if let Err(reject) = request.set_target(&rewritten.target) {
             let refusal = error(reject.status, reject.reason);
             return (Some(location), Box::pin(handling.refuse(refusal)).await);
         }
@@ -238,14 +245,14 @@ fn check_own_name(service: &Service, request: &Request, client: &Client) -> Resu
     }
 }
 
-/// Finds the location of `request`. A request that was rewritten may get to an internal one.
+/// Finds the location of `request`. A request that was rewritten may get to an internal one, if the rule may lead there.
 ///
 /// # Errors
 /// The response to a request that has no location.
 fn route<'a>(
     handling: &Handling<'a>,
     request: &Request,
-    is_rewritten: bool,
+    may_be_internal: bool,
 ) -> Result<&'a Location, Response> {
     if matches!(request.head.method, Method::Connect | Method::Trace) {
         return Err(error(405, ""));
@@ -255,7 +262,7 @@ fn route<'a>(
     let location = service
         .route(request.host(), &request.path, input)
         .ok_or_else(|| error(421, "no site here has that name"))?;
-    if location.internal && !is_rewritten {
+    if location.internal && !may_be_internal {
         return Err(error(404, ""));
     }
     service

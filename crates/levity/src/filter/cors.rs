@@ -41,11 +41,12 @@ impl Filter for CorsHeaders {
 
 /// The value of Access-Control-Allow-Origin for `request`, if its page is permitted.
 fn permitted<'r>(cors: &Cors, request: &'r Request) -> Option<&'r [u8]> {
-    let origin = request.header("origin")?;
-    match cors.any_origin {
-        true => Some(b"*"),
-        false => cors.permits(origin).then_some(origin),
+    // Also without an origin: a cache may keep the response for pages of others.
+    if cors.any_origin {
+        return Some(b"*");
     }
+    let origin = request.header("origin")?;
+    cors.permits(origin).then_some(origin)
 }
 
 /// The response to a preflight request; `None` for any other request. [`CorsHeaders`] adds the origin.

@@ -1,12 +1,16 @@
 //! Headers of responses to some paths, as the `_headers` of a static host list them.
 
-use levity_config::PathHeaders;
+use std::sync::Arc;
 
+use levity_config::PathHeaders;
+use levity_wire::http1::is_one_of;
+
+use crate::http::fields::CONTENT_HEADERS;
 use crate::http::filter::{Filter, FilteredHead};
 use crate::http::request::Request;
 
 /// The rules of one site; all that match apply, in order.
-pub struct HeadersOfPaths(pub Vec<PathHeaders>);
+pub struct HeadersOfPaths(pub Arc<[PathHeaders]>);
 
 impl Filter for HeadersOfPaths {
     fn header(&self, request: &Request, head: FilteredHead<'_>) {
@@ -21,7 +25,9 @@ impl Filter for HeadersOfPaths {
             for name in &rule.remove {
                 head.fields.remove(name);
             }
-            for (name, value) in &rule.set {
+            let has_content = head.status != 304;
+            let applies = |name: &str| has_content || !is_one_of(name.as_bytes(), CONTENT_HEADERS);
+            for (name, value) in rule.set.iter().filter(|(name, _)| applies(name)) {
                 head.fields.set(name, value.as_bytes());
             }
         }

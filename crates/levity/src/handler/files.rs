@@ -45,7 +45,7 @@ impl<'a> Handling<'a> {
             key: &request.key,
             path: files.beneath(&request.path),
         };
-        if !files.shows(named.path) {
+        if !files.shows(named.path) || self.has_guarded_index(request, files, &request.path) {
             return error(404, "");
         }
         match self.resolve(request, files, named).await {
@@ -104,6 +104,21 @@ impl<'a> Handling<'a> {
         found
     }
 
+    /// Whether what lies at `path` is guarded by another location.
+    fn is_guarded(&self, request: &Request, files: &Files, path: &[u8]) -> bool {
+        self.service
+            .guards_elsewhere(path, self.route_input(request), files)
+    }
+
+    /// Whether an index file of the folder at `path` is guarded by another location: the folder is then not served at all.
+    fn has_guarded_index(&self, request: &Request, files: &Files, path: &[u8]) -> bool {
+        path.ends_with(b"/")
+            && files.index.iter().any(|index| {
+                let path = [path, index.as_slice()].concat();
+                self.is_guarded(request, files, &path)
+            })
+    }
+
     /// Serves the file or folder of a step of `try` if it exists; otherwise continues with the next handler.
     pub(super) async fn existing_file(
         &mut self,
@@ -127,7 +142,12 @@ impl<'a> Handling<'a> {
             key: &key,
             path: step.files.beneath(&path),
         };
-        if !step.files.shows(named.path) {
+        // The operator has named a fixed file; a client chooses any other.
+        let is_other = !is_fixed && *path != *request.path;
+        if !step.files.shows(named.path)
+            || (is_other && self.is_guarded(request, &step.files, &path))
+            || self.has_guarded_index(request, &step.files, &path)
+        {
             return Outcome::Next;
         }
         let found = self.resolve(request, &step.files, named).await;

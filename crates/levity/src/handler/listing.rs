@@ -17,7 +17,7 @@ use crate::respond::archive::{self, Archive};
 use crate::respond::listing::html::Readme;
 use crate::respond::listing::snapshot::{Failure, Key, Shared, Snapshot};
 use crate::respond::listing::{self, Entries, Form, Reading, Subject};
-use crate::route::Files;
+use crate::route::{Files, Location};
 
 /// The maximum of bytes of a README that are shown. They are written in one turn.
 const README_BYTES_MAX: usize = 32 * 1024;
@@ -98,6 +98,12 @@ impl Handling<'_> {
         let (host, path) = (request.host(), &request.path);
         let location = self.service.route(host, path, input.input());
         let own = location.and_then(|location| location.files.as_deref());
+        if location.is_some_and(Location::has_gates_of_paths) {
+            return error(
+                403,
+                "there are no archives where each path is decided about",
+            );
+        }
         if !own.is_some_and(|own| std::ptr::eq(own, files)) {
             return error(403, "there are no archives of another route's files");
         }
@@ -209,7 +215,9 @@ impl Handling<'_> {
     ) -> Option<Readme> {
         let name = snapshot.readme.as_ref().filter(|_| form == Form::Html)?;
         let path = [files.beneath(&request.path), name].concat();
-        if !files.shows(&path) {
+        let asked = [&request.path, &name[..]].concat();
+        let input = self.route_input(request);
+        if !files.shows(&path) || self.service.guards_elsewhere(&asked, input, files) {
             return None;
         }
         self.text_of(files, path)

@@ -74,15 +74,24 @@ enum Outcome<'s> {
     /// Continue elsewhere.
     Reroute(Reroute<'s>),
     /// Route the request again, for this target.
-    Rewritten(Vec<u8>),
+    Rewritten(NewTarget),
+}
+
+/// The target of a rewrite.
+pub struct NewTarget {
+    /// A path with or without a query.
+    pub target: Vec<u8>,
+    /// Whether it may lead to an internal location: the operator has written the rule, and not whoever has written the
+    /// files of the site.
+    pub may_be_internal: bool,
 }
 
 /// The result of all handlers of a location.
 pub enum Handled {
     /// The response.
     Response(Response),
-    /// The request is to be routed again, for this target: a path with or without a query.
-    Rewritten(Vec<u8>),
+    /// The request is to be routed again, for this target.
+    Rewritten(NewTarget),
 }
 
 /// A request on its way to another target.
@@ -150,7 +159,10 @@ impl<'a> Handling<'a> {
     /// Runs the handlers of `location`.
     pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Handled {
         (self.path_kind, self.script) = (PathKind::Unknown, None);
-        self.identity = Identity::default();
+        // What the gates before a rewrite have found out still holds.
+        if !request.is_rewritten() {
+            self.identity = Identity::default();
+        }
         Handled::Response(match self.run(request, location).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),
@@ -210,9 +222,8 @@ impl<'a> Handling<'a> {
                     Outcome::Response(redirect::response(to, request, self.client))
                 }
                 Handler::RewriteOnce(_) if request.is_rewritten() => Outcome::Next,
-                Handler::Rewrite(to) | Handler::RewriteOnce(to) => {
-                    redirect::rewritten(to, request, self.client)
-                }
+                Handler::Rewrite(to) => redirect::rewritten(to, request, self.client, true),
+                Handler::RewriteOnce(to) => redirect::rewritten(to, request, self.client, false),
                 Handler::Respond(fixed) => Outcome::Response(respond::response(fixed)),
                 Handler::Proxy(proxy) => return Box::pin(self.proxy(request, proxy)).await,
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,

@@ -3,7 +3,7 @@
 use levity_config::{Part, Pattern};
 use levity_wire::{Reject, http1, path};
 
-use super::Outcome;
+use super::{NewTarget, Outcome};
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::Request;
@@ -23,9 +23,17 @@ pub fn response(to: &RedirectTo, request: &Request, client: &Client) -> Response
 }
 
 /// The target to which a rewrite sends `request`, or the response to one that cannot be rewritten.
-pub(super) fn rewritten<'s>(to: &TargetOf, request: &Request, client: &Client) -> Outcome<'s> {
+pub(super) fn rewritten<'s>(
+    to: &TargetOf,
+    request: &Request,
+    client: &Client,
+    may_be_internal: bool,
+) -> Outcome<'s> {
     match target(to, request, client) {
-        Ok(target) => Outcome::Rewritten(target),
+        Ok(target) => Outcome::Rewritten(NewTarget {
+            target,
+            may_be_internal,
+        }),
         Err(reject) => Outcome::Response(error(reject.status, reject.reason)),
     }
 }
@@ -49,6 +57,10 @@ fn target(to: &TargetOf, request: &Request, client: &Client) -> Result<Vec<u8>, 
             }
             Part::Query => location.extend_from_slice(&query(request)),
         }
+    }
+    // Parts that are empty can leave two slashes at the start, which would name a host.
+    if location.starts_with(b"//") {
+        location = path::one_leading_slash(&location).to_vec();
     }
     if !template.has_query() && request.query().is_some() {
         // The query goes before a fragment.

@@ -288,9 +288,14 @@ fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Res
             location,
         })
     });
+    let routes: Vec<Route> = routes.collect::<io::Result<_>>()?;
+    let rest = location(&site.location, None, &parts, resources)?;
+    let mut of_routes = routes.iter().map(|route| &route.location);
+    let has_gates = of_routes.any(Location::has_gates) || rest.has_gates();
     Ok(Site {
-        routes: routes.collect::<io::Result<_>>()?,
-        rest: location(&site.location, None, &parts, resources)?,
+        has_gates,
+        routes,
+        rest,
     })
 }
 

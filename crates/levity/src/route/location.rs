@@ -55,6 +55,25 @@ impl Location {
     }
 }
 
+impl Location {
+    /// Whether a request has to pass gates.
+    pub fn has_gates(&self) -> bool {
+        let mut handlers = self.handlers.iter();
+        handlers.any(|handler| matches!(handler, Handler::Gate(_)))
+    }
+
+    /// Whether gates decide about each path by itself, so that whoever may have a folder need not have what is in it.
+    pub fn has_gates_of_paths(&self) -> bool {
+        let mut handlers = self.handlers.iter();
+        handlers.any(|handler| {
+            matches!(
+                handler,
+                Handler::Gate(Gate::ForwardAuth(_) | Gate::SignedUrl(_))
+            )
+        })
+    }
+}
+
 /// The prefix of the cache keys of a location and a generation of its root.
 fn key(location: u32, generation: u32) -> [u8; 8] {
     let key = u64::from(location) << 32 | u64::from(generation);

@@ -45,7 +45,10 @@ impl<'a> RouteInput<'a> {
     }
 
     fn holds(&self, when: &When, path: &[u8]) -> bool {
-        let is_method = |method: &String| method.as_bytes() == self.request.method();
+        let given = self.request.method();
+        // HEAD is GET without content (RFC 9110, 9.3.2), so a rule for one is one for both.
+        let is_method =
+            |method: &String| method.as_bytes() == given || (method == "GET" && given == b"HEAD");
         let ip = self.client.and_then(|client| client.ip);
         let media_type = || mime::of(path).as_bytes();
         any_or_none(&when.methods, is_method)

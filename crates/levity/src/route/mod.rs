@@ -33,6 +33,8 @@ pub use self::location::{
 pub use self::matching::{OwnedInput, RouteInput};
 
 struct Site {
+    /// Whether one of its locations has gates.
+    has_gates: bool,
     routes: Vec<Route>,
     rest: Location,
 }
@@ -174,6 +176,20 @@ impl Service {
         let mut routes = site.routes.iter();
         let route = routes.find(|route| input.matches(&route.matchers, path));
         Some(route.map_or(&site.rest, |route| &route.location))
+    }
+
+    /// Whether a request for `path` would get to a location with gates, and not to that of `files`: what lies there is
+    /// not sent for another path.
+    pub fn guards_elsewhere(&self, path: &[u8], input: RouteInput<'_>, files: &Files) -> bool {
+        let host = input.request.host();
+        let has_gates = self
+            .site_of(host)
+            .is_some_and(|site| self.sites[site].has_gates);
+        let location = has_gates.then(|| self.route(host, path, input)).flatten();
+        location.is_some_and(|location| {
+            let own = location.files.as_deref();
+            location.has_gates() && !own.is_some_and(|own| std::ptr::eq(own, files))
+        })
     }
 
     /// Checks that an application at `location`, which was found for `input`, cannot read the path as one

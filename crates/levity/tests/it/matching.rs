@@ -60,6 +60,8 @@ fn by_method_header_query_and_type() {
     let no_body = ("Content-Length", "0");
     assert_eq!(client.request("POST", "/x.png", &[no_body]).text(), "0");
     assert_eq!(client.request("PURGE", "/", &[]).text(), "0");
+    let reading = routed(&["when = { method = [\"GET\"] }"]);
+    assert_eq!(reading.client().request("HEAD", "/", &[]).length(), Some(1));
     let kind = |value| [("X-Kind", value), ("X-Both", "")];
     assert_eq!(client.get_with("/a", &kind("abc")).text(), "1");
     assert_eq!(client.get_with("/a", &kind("bab")).text(), "site");

@@ -189,3 +189,14 @@ fn a_route_beneath_a_redirect_serves_files() {
     assert_eq!(server.get("/.well-known/token").text(), "content");
     assert_eq!(server.get("/token").status, 308);
 }
+
+/// Parts that are empty leave no second slash at the start.
+#[test]
+fn empty_parts_do_not_name_a_host() {
+    assert_redirects(
+        "/o/*",
+        "/{rest}{query}",
+        &[("/o/?/evil.example", "/evil.example")],
+    );
+    assert_redirects("/o/*", "/{rest}/a", &[("/o/", "/a")]);
+}

@@ -84,6 +84,31 @@ fn headers() {
     }
 }
 
+#[test]
+fn rules_for_one_host() {
+    let tree = Tree::new();
+    tree.file(
+        "_redirects",
+        "http://www.a.example/* http://a.example/:splat 301!\n/x/* /:splat 200\n",
+    );
+    tree.file("hidden/a", "hidden");
+    let keys = "static_host_files = true\n[[site.route]]\npath = \"/hidden/*\"\ninternal = true";
+    let server = Launch::site(tree.path(), "", keys).start();
+    let mut client = server.client();
+    for host in ["www.a.example", "WWW.a.example:80"] {
+        assert_eq!(
+            client.get_for(host, "/b").field("location"),
+            "http://a.example/b",
+            "{host}"
+        );
+    }
+    client.get_for("a.example", "/b").assert_status(404);
+    // A rule in the files of a site leads to no internal route.
+    client
+        .get_for("a.example", "/x/hidden/a")
+        .assert_status(404);
+}
+
 /// A rule for everything whose page is gone does not go round in circles.
 #[test]
 fn a_page_that_is_gone() {

@@ -228,3 +228,42 @@ fn serve_a_single_page_application() {
         ran.stderr
     );
 }
+
+/// What a route guards is not sent for another path that leads to the same file.
+#[test]
+fn guarded_files_under_other_paths() {
+    let tree = Tree::new();
+    for name in [
+        "secret.html",
+        "private/index.html",
+        "open/index.html",
+        "d/README.md",
+        "d/x",
+        "open.html",
+    ] {
+        tree.file(name, "some words");
+    }
+    let routes = "listing = true\n\
+        [[site.route]]\npath = \"/secret.html\"\ndeny = [\"all\"]\n\
+        [[site.route]]\npath = \"/private/index.html\"\ndeny = [\"all\"]\n\
+        [[site.route]]\npath = \"*.md\"\ndeny = [\"all\"]";
+    let server = trying(
+        &tree,
+        "auto",
+        "\"file\", \"file.html\", \"directory\", 404",
+        routes,
+    );
+    let mut client = server.client();
+    for (path, status) in [
+        ("/secret.html", 403),
+        ("/secret", 404),
+        ("/private/", 404),
+        ("/private/index.html", 403),
+        ("/open", 200),
+        ("/open/", 200),
+    ] {
+        assert_eq!(client.get(path).status, status, "{path}");
+    }
+    let listing = client.get_with("/d/", &[("Accept", "text/html")]);
+    assert!(listing.text().contains("README.md") && !listing.text().contains("some words"));
+}

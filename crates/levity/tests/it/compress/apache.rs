@@ -57,6 +57,12 @@ const DIFFERENCES: &[Difference] = &[
         "length",
         "the page of Apache is chunked",
     ),
+    (
+        "GET",
+        "range beyond",
+        "vary",
+        "the page of an error has several forms",
+    ),
     ("GET", "range if same coding", "status", NOT_SAME),
     ("GET", "range if same date and gzip", "status", NOT_SAME),
     ("*", "known", "vary", VARY),
@@ -84,6 +90,12 @@ const DIFFERENCES: &[Difference] = &[
     ("*", "known coding", "status", OWN_TAG),
     ("*", "matching coding", "status", OWN_TAG),
     ("*", "not matching", "etag", ERROR),
+    (
+        "*",
+        "not matching",
+        "vary",
+        "the page of an error has several forms",
+    ),
     ("*", "not matching", "modified", ERROR),
 ];
 
