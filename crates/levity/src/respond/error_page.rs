@@ -21,7 +21,12 @@ h1{font-size:1.5rem;margin:0}p{margin:.5rem 0}small{opacity:.65}";
 /// Gives the response, whose body is the text of an error, the form that the client prefers.
 pub fn choose_form(request: &Request, response: &mut Response) {
     response.is_error_text = false;
-    response.fields.add("Vary", b"Accept");
+    let others = response.fields.value("vary").map(<[u8]>::to_vec);
+    let vary = others.map_or_else(
+        || b"Accept".to_vec(),
+        |own| [&own, &b", Accept"[..]].concat(),
+    );
+    response.fields.set("Vary", &vary);
     let accepted = accept::preferred(request.headers_named("accept"), TYPES);
     let media_type = accepted.map_or(TYPES[0], |index| TYPES[index]);
     let Body::Text(text) = &response.body else {
