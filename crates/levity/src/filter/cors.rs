@@ -4,7 +4,6 @@ use levity_config::Cors;
 
 use crate::http::filter::{Filter, FilteredHead};
 use crate::http::request::Request;
-use crate::http::response::Response;
 
 /// The permissions of one location.
 pub struct CorsHeaders(pub Cors);
@@ -40,38 +39,11 @@ impl Filter for CorsHeaders {
 }
 
 /// The value of Access-Control-Allow-Origin for `request`, if its page is permitted.
-fn permitted<'r>(cors: &Cors, request: &'r Request) -> Option<&'r [u8]> {
+pub fn permitted<'r>(cors: &Cors, request: &'r Request) -> Option<&'r [u8]> {
     // Also without an origin: a cache may keep the response for pages of others.
     if cors.any_origin {
         return Some(b"*");
     }
     let origin = request.header("origin")?;
     cors.permits(origin).then_some(origin)
-}
-
-/// The response to a preflight request; `None` for any other request. [`CorsHeaders`] adds the origin.
-pub fn preflight(cors: &Cors, request: &Request) -> Option<Response> {
-    request.header("access-control-request-method")?;
-    request
-        .header("origin")
-        .filter(|_| request.method() == b"OPTIONS")?;
-    let mut response = Response::new(204);
-    let fields = &mut response.fields;
-    fields.add(
-        "Vary",
-        b"Access-Control-Request-Method, Access-Control-Request-Headers",
-    );
-    if permitted(cors, request).is_some() {
-        let methods = cors.methods.join(", ");
-        fields.add("Access-Control-Allow-Methods", methods.as_bytes());
-        let headers = cors.headers.join(", ");
-        // With credentials a star is a name (Fetch standard, 4.8).
-        let any = cors.headers.iter().any(|name| name == "*");
-        let asked = request.header("access-control-request-headers");
-        let allowed = asked.filter(|_| any).unwrap_or(headers.as_bytes());
-        fields.add("Access-Control-Allow-Headers", allowed);
-        let seconds = cors.max_age.as_secs().to_string();
-        fields.add("Access-Control-Max-Age", seconds.as_bytes());
-    }
-    Some(response)
 }

@@ -6,6 +6,7 @@ mod error_page;
 mod files;
 mod gate;
 mod listing;
+mod preflight;
 mod proxy;
 mod redirect;
 mod respond;
@@ -20,7 +21,6 @@ use levity_wire::Reject;
 
 use crate::credentials::Identity;
 use crate::disk_client::DiskClient;
-use crate::filter::cors;
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
@@ -214,7 +214,7 @@ impl<'a> Handling<'a> {
                     Box::pin(self.forward_auth(request, gate)).await
                 }
                 Handler::Files(files) => return self.files(request, files).await,
-                Handler::Preflight(cors) => match cors::preflight(cors, request) {
+                Handler::Preflight(cors) => match preflight::response(cors, request) {
                     Some(response) => Outcome::Response(response),
                     None => Outcome::Next,
                 },

@@ -1,0 +1,34 @@
+//! The handler that answers the preflight requests of other origins (CORS, Fetch standard, 3.2.2).
+
+use levity_config::Cors;
+
+use crate::filter::cors::permitted;
+use crate::http::request::Request;
+use crate::http::response::Response;
+
+/// The response to a preflight request; `None` for any other request. [`CorsHeaders`](crate::filter::cors::CorsHeaders) adds the origin.
+pub fn response(cors: &Cors, request: &Request) -> Option<Response> {
+    request.header("access-control-request-method")?;
+    request
+        .header("origin")
+        .filter(|_| request.method() == b"OPTIONS")?;
+    let mut response = Response::new(204);
+    let fields = &mut response.fields;
+    fields.add(
+        "Vary",
+        b"Access-Control-Request-Method, Access-Control-Request-Headers",
+    );
+    if permitted(cors, request).is_some() {
+        let methods = cors.methods.join(", ");
+        fields.add("Access-Control-Allow-Methods", methods.as_bytes());
+        let headers = cors.headers.join(", ");
+        // With credentials a star is a name (Fetch standard, 4.8).
+        let any = cors.headers.iter().any(|name| name == "*");
+        let asked = request.header("access-control-request-headers");
+        let allowed = asked.filter(|_| any).unwrap_or(headers.as_bytes());
+        fields.add("Access-Control-Allow-Headers", allowed);
+        let seconds = cors.max_age.as_secs().to_string();
+        fields.add("Access-Control-Max-Age", seconds.as_bytes());
+    }
+    Some(response)
+}
