@@ -220,6 +220,8 @@ pub struct Site {
     /// Serves this one file of the root, at `/` and under its own name, and nothing else. No key of the
     /// file sets it; `levity serve FILE` does.
     pub only: Option<std::ffi::OsString>,
+    /// The line of its table; 0 without a file.
+    pub line: usize,
     /// What answers where no route matches.
     pub location: Location,
     /// The first that matches wins. A route within a route comes before it.
@@ -231,6 +233,8 @@ pub struct Site {
 pub struct Route {
     /// All of them match: those of the routes around it, and then its own. Never empty.
     pub matchers: Vec<Matcher>,
+    /// The line of its path; `None` for a rule of a static host.
+    pub line: Option<usize>,
     /// What answers there.
     pub location: Location,
 }

@@ -170,6 +170,7 @@ fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
                 ..When::default()
             },
         }],
+        line: None,
         location,
     }))
 }

@@ -1,6 +1,7 @@
 //! Route: from host and path to the location that answers.
 
 mod compile;
+mod explain;
 mod location;
 mod matching;
 
