@@ -262,6 +262,8 @@ pub struct Location {
     pub internal: bool,
     /// What pages of other origins may do.
     pub cors: Option<Cors>,
+    /// The folder with the pages for its errors: that of the table which names them.
+    pub error_pages_root: Option<PathBuf>,
     /// Changes to the headers of responses: first those of the server, last its own.
     pub headers: Vec<Headers>,
     /// Changes to the headers of responses to some paths, from the `_headers` of a static host; all that match apply.

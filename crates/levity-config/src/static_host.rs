@@ -199,6 +199,7 @@ fn location_of(
         }),
         200 => Answer::Reroute(to.clone()),
         404 | 410 => {
+            location.error_pages_root = location.root.clone();
             location.options.error_pages = vec![(Statuses::One(status), text.to_owned())];
             location.proxying.tries = Some(vec![Try::File, Try::Status(status)]);
             location.answer = None;

@@ -679,7 +679,7 @@ fn what_is_trusted() {
         &[
             "2:20 `10.0.0.1/8` is not a network [bits beyond the prefix are set: the network is 10.0.0.0/8]",
             "2:34 `proxy` is not a network [`proxy` is not an IP address]",
-            "2:43 expected a string, found integer",
+            "2:43 expected a string, found integer [write \"1\"]",
             "2:46 `unix:/run/x` is not a network [\"unix\" trusts whoever connects over a Unix socket]",
             "2:61 `Unix` is not a network [`Unix` is not an IP address]",
         ],
