@@ -283,6 +283,15 @@ impl Route {
 }
 
 impl Site {
+    /// The number of expressions that may have to be compared with a request to find its route, and the headers of its path.
+    #[must_use]
+    pub fn expressions(&self) -> usize {
+        let matchers = self.routes.iter().flat_map(|route| &route.matchers);
+        let of_routes: usize = matchers.map(Matcher::expressions).sum();
+        let headers = self.location.path_headers.iter();
+        of_routes + headers.filter(|of| of.path.is_expression()).count()
+    }
+
     /// What answers at its routes and elsewhere.
     pub fn locations(&self) -> impl Iterator<Item = &Location> {
         let routes = self.routes.iter().map(|route| &route.location);

@@ -264,6 +264,9 @@ fn route<'a>(
         return Err(error(405, ""));
     }
     let service = handling.service;
+    service
+        .check_length(request)
+        .map_err(|reject| error(reject.status, reject.reason))?;
     let input = handling.route_input(request);
     if let Some(explanation) = &handling.worker.explanation {
         service.explain_route(request.host(), &request.path, input, explanation);
