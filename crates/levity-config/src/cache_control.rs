@@ -90,7 +90,8 @@ const HASH_CHARS_MIN: usize = 8;
 
 /// Whether the name of a file contains a hash of its content, as build tools write it: `app.3f2a9c1b.js`,
 /// `index-DiwrgTda.css`. That is the last part of the stem behind a dot or dash, or beyond that in base64url, with at
-/// least 8 characters, among them digits and letters, or upper case after lower case.
+/// least 8 characters, among them digits and letters, or upper case after lower case. The 8 characters of base64url that
+/// Vite writes may contain a dash: one name in eight is like `index-a1-bC2dE.js`.
 #[must_use]
 pub fn is_hashed(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
@@ -109,7 +110,7 @@ pub fn is_hashed(path: &[u8]) -> bool {
         .next()
         .unwrap_or_default();
     let has_start = hash.len() < stem.len();
-    has_start && looks_random(hash)
+    (has_start && looks_random(hash)) || ends_in_base64(stem)
 }
 
 fn looks_random(hash: &[u8]) -> bool {
@@ -120,10 +121,29 @@ fn looks_random(hash: &[u8]) -> bool {
     let has_digit = hash.iter().any(u8::is_ascii_digit);
     let has_letter = hash.iter().any(u8::is_ascii_alphabetic);
     // A word in camel case is longer than the 8 characters that build tools take of base64.
-    let rises = hash
-        .windows(2)
-        .any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
-    (has_digit && has_letter) || (rises && hash.len() == HASH_CHARS_MIN)
+    (has_digit && has_letter) || (rises(hash) && hash.len() == HASH_CHARS_MIN)
+}
+
+/// Whether a stem ends in 8 characters of base64url behind a dot or dash. As words may have dashes too, there must be
+/// both cases, and what makes them unlike words.
+fn ends_in_base64(stem: &[u8]) -> bool {
+    let Some((start, hash)) = stem.split_last_chunk::<HASH_CHARS_MIN>() else {
+        return false;
+    };
+    let is_apart = start.last().is_some_and(|byte| b".-".contains(byte));
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+    let has_lower = hash.iter().any(u8::is_ascii_lowercase);
+    let has_upper = hash.iter().any(u8::is_ascii_uppercase);
+    let has_other = hash
+        .iter()
+        .any(|byte| byte.is_ascii_digit() || *byte == b'_');
+    is_apart && hash.iter().all(is_base64) && has_lower && has_upper && (has_other || rises(hash))
+}
+
+/// Whether upper case follows lower case.
+fn rises(text: &[u8]) -> bool {
+    text.windows(2)
+        .any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
 }
 
 #[cfg(test)]
@@ -134,6 +154,9 @@ mod tests {
     fn hashed_names() {
         for name in [
             "/assets/index-DiwrgTda.js",
+            "/assets/picture-DY2MOy_p.svg",
+            "/assets/index-a1-bC2dE.js",
+            "/assets/index--XkSd_aB.css",
             "/app.3f2a9c1b.js",
             "/app.3f2a9c1b.js.map",
             "/main.8f2b1c9d.chunk.css",
@@ -146,6 +169,10 @@ mod tests {
             "/index.html",
             "/3f2a9c1b.js",
             "/report-20240101.pdf",
+            "/photo-2024-05b.jpg",
+            "/doc-550e-84a0.pdf",
+            "/how-to-Get-Here.html",
+            "/a1-bC2dE.js",
             "/jquery-minified.js",
             "/app.min.js",
             "/JavaDocs.html",
