@@ -241,7 +241,7 @@ fn escaped(raw: &[u8], is_escaped: impl Fn(u8) -> bool) -> Cow<'_, [u8]> {
 }
 
 /// Whether a segment is `.` or `..`, escaped or not.
-fn has_dot_segment(raw: &[u8]) -> bool {
+pub fn has_dot_segment(raw: &[u8]) -> bool {
     raw.split(|&byte| byte == b'/').any(|segment| {
         let mut rest = segment;
         let mut dots = 0;

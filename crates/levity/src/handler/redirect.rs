@@ -29,12 +29,25 @@ pub(super) fn rewritten<'s>(
     client: &Client,
     may_be_internal: bool,
 ) -> Outcome<'s> {
-    match target(to, request, client) {
+    match target(to, request, client).and_then(without_dot_segments) {
         Ok(target) => Outcome::Rewritten(NewTarget {
             target,
             may_be_internal,
         }),
         Err(reject) => Outcome::Response(error(reject.status, reject.reason)),
+    }
+}
+
+/// Refuses a rewrite out of the folder that the rule names. The path of a request has no dot segments, but a group may
+/// begin behind the `x` of `/x../a`: beneath `/new/` that would be `/new/../a`.
+fn without_dot_segments(target: Vec<u8>) -> Result<Vec<u8>, Reject> {
+    let path = target.split(|&byte| byte == b'?').next();
+    match path.is_some_and(path::has_dot_segment) {
+        true => Err(Reject {
+            status: 400,
+            reason: "dot segment in the rewritten path",
+        }),
+        false => Ok(target),
     }
 }
 
@@ -78,9 +91,9 @@ fn target(to: &TargetOf, request: &Request, client: &Client) -> Result<Vec<u8>, 
     Ok(location)
 }
 
-/// Appends a part of the decoded path: there may be an escape in the part before.
+/// Appends a part of the decoded path. Where that has kept an escaped slash, a `%` may begin one or be one.
 fn push_decoded(part: &[u8], request: &Request, location: &mut Vec<u8>) -> Result<(), Reject> {
-    if request.has_encoded_slash {
+    if request.has_encoded_slash && part.contains(&b'%') {
         return Err(Reject {
             status: 400,
             reason: "escaped slash in the path",

@@ -74,6 +74,41 @@ fn an_application_gets_the_new_target_and_the_log_the_old_one() {
     server.prints("\"GET /v1/a/b/c%20d.json?x=1 HTTP/1.1\" 200");
 }
 
+/// As a segment of its own, what a group matches would lead out of the folder of the rule.
+#[test]
+fn no_group_leads_elsewhere() {
+    let tree = Tree::new();
+    tree.file("new/a/b", "new");
+    tree.file("hidden/a", "hidden");
+    let routes = "[[site.route]]\nregex = \"^/x(.*)$\"\nreroute = \"/new/{1}\"\n\
+        [[site.route]]\nregex = \"^/(.+)%2F(.+)$\"\nreroute = \"/new/{1}/{2}\"\n\
+        [[site.route]]\npath = \"/hidden/*\"\ninternal = true";
+    let server = started(&tree, "auto", routes);
+    let mut client = server.client();
+    assert_eq!(client.get("/xa/b").text(), "new");
+    for path in ["/x../hidden/a", "/x.", "/x%2E./hidden/a", "/..%2Fhidden/a"] {
+        client.get(path).assert_status(400);
+    }
+    client.get("/x..a").assert_status(404);
+}
+
+/// Names of which one is beneath the other for some clients, and which are one name for others.
+#[test]
+fn an_escaped_slash_is_taken_apart() {
+    let tree = Tree::new();
+    tree.file("@scope/name/a b", "found");
+    let routes =
+        "[[site.route]]\nregex = \"^/@([^/]+)%2[Ff]([^/]+)$\"\nreroute = \"/@{1}/name/{2}\"";
+    let server = started(&tree, "auto", routes);
+    let mut client = server.client();
+    assert_eq!(client.get("/@scope%2fa%20b").text(), "found");
+    assert_eq!(client.get("/%40scope%2Fa%20b").text(), "found");
+    // Nobody knows which of these is a slash.
+    client.get("/@scope%2f%252f").assert_status(400);
+    client.get("/@scope%2fa%2fb").assert_status(400);
+    client.get("/scope%2fb").assert_status(400);
+}
+
 /// A loop that needs a certain request is not found by `check`.
 #[test]
 fn loops_end() {
