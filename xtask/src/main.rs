@@ -7,6 +7,7 @@ mod files;
 mod fuzz;
 mod licences;
 mod lines;
+mod node;
 mod python;
 mod run;
 mod tests;

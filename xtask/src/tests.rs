@@ -1,5 +1,6 @@
 //! `cargo xtask test`: runs the tests of the workspace, after installing the tools that they need.
 
+use crate::node;
 use crate::python;
 use crate::run::{self, Result, cargo};
 use crate::tools::{self, Tool};
@@ -73,6 +74,18 @@ const TOOLS: &[Tool] = &[
     Tool {
         program: "chromium",
         package: "chromium",
+    },
+    Tool {
+        program: "node",
+        package: "nodejs",
+    },
+    Tool {
+        program: "npm",
+        package: "npm",
+    },
+    Tool {
+        program: "apt-ftparchive",
+        package: "apt-utils",
     },
     Tool {
         program: "nbdkit",
@@ -214,6 +227,7 @@ pub fn run(words: &[&str]) -> Result<()> {
         tools::install(TOOLS_FULL)?;
     }
     python::install()?;
+    node::install()?;
     let mut tests = cargo(&["test", "--workspace"]);
     tests.args(filter);
     if full {

@@ -54,6 +54,7 @@ fn chromium_in(zone: &str, limit: Duration, url: &str) -> String {
         "--disable-component-update",
         "--disable-sync",
         "--no-proxy-server",
+        "--autoplay-policy=no-user-gesture-required",
         &profile_flag,
         "--dump-dom",
         url,

@@ -8,6 +8,7 @@ mod ajp13;
 mod ambiguous;
 mod apps;
 mod archives;
+mod browser;
 mod byteranges;
 mod checks;
 mod chunks;
