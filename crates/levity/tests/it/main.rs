@@ -61,3 +61,4 @@ mod timing;
 mod try_steps;
 mod variants;
 mod watch;
+mod wordpress;

@@ -7,7 +7,6 @@ pub mod clients;
 mod conditions;
 mod files;
 mod property;
-mod wordpress;
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +14,7 @@ use std::path::Path;
 use crate::support::scripted::Scripted;
 use crate::support::{Answer, Client, Launch, assert_same, decoded};
 
-const KEYS: &str = "compress = true";
+pub const KEYS: &str = "compress = true";
 
 /// What a browser sends.
 const BROWSER: &str = "gzip, deflate, br, zstd";
@@ -33,7 +32,7 @@ fn text(seed: usize, len: usize) -> Vec<u8> {
 }
 
 #[track_caller]
-fn accepting(client: &mut Client, path: &str, codings: &str) -> Answer {
+pub fn accepting(client: &mut Client, path: &str, codings: &str) -> Answer {
     client.get_with(path, &[("Accept-Encoding", codings)])
 }
 
@@ -46,7 +45,7 @@ fn assert_compressed(answer: &Answer, coding: &str, content: &[u8]) {
 
 /// Expects `content` in `coding`.
 #[track_caller]
-fn assert_coded(answer: &Answer, coding: &str, content: &[u8]) {
+pub fn assert_coded(answer: &Answer, coding: &str, content: &[u8]) {
     assert_eq!(
         answer.header("content-encoding"),
         Some(coding),
@@ -62,7 +61,7 @@ fn assert_coded(answer: &Answer, coding: &str, content: &[u8]) {
 
 /// Expects `content` as it is, which could have been compressed.
 #[track_caller]
-fn assert_identity(answer: &Answer, content: &[u8]) {
+pub fn assert_identity(answer: &Answer, content: &[u8]) {
     assert_eq!(answer.header("content-encoding"), None, "{answer:?}");
     assert!(
         answer.field("vary").ends_with("Accept-Encoding"),
