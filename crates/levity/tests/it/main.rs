@@ -37,6 +37,7 @@ mod listing;
 mod log;
 mod matching;
 mod names;
+mod packages;
 mod precompress;
 mod precompressed;
 mod processor;
