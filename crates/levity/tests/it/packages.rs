@@ -250,7 +250,7 @@ fn pip_downloads_from_an_index() {
 
 /// What docs/tasks.md says about npm.
 const REGISTRY: &str = "index = [\"index.json\"]\n\
-    [[site.route]]\nregex = \"^/@([^/]+)%2[fF]([^/]+)$\"\nreroute = \"/@{1}/{2}/\"";
+    [[site.route]]\nregex = \"^/@([^/]+)(?i:%2f)([^/]+)$\"\nreroute = \"/@{1}/{2}/\"";
 
 /// Makes a package with its metadata. The metadata has the URL of the registry in it.
 fn publish(tree: &Tree, server: &Server, name: &str) {
