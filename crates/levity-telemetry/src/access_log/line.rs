@@ -1,72 +1,127 @@
 //! One line, in the format that was chosen. Formatting allocates nothing once the block has its size.
 
 use std::io::Write as _;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
+use levity_config::{LogFormat, LogTemplate, LogTiming};
 
 use super::record::Record;
-use super::{combined, json};
+use super::{combined, custom, json, number};
 
-/// How a line is written: `log.format` and `log.timing`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a line is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
     /// Apache's combined format, then `bytes= dur= ttfb= io_wait= src= end=`; and behind these, where
     /// the request went to an upstream, `up= up_ttfb= tries=`.
     Combined,
     /// One JSON object per line.
     Json {
-        /// With the time of each step, and the chunks that were noted.
-        timing: bool,
+        /// Whether it has the time of each step, and the chunks that were noted.
+        timing: LogTiming,
     },
+    /// Text with fields.
+    Custom(LogTemplate),
 }
 
-/// Writes lines of one format. Keeps the text of the current second, in UTC.
+impl From<&levity_config::Log> for Format {
+    fn from(log: &levity_config::Log) -> Self {
+        match &log.format {
+            LogFormat::Combined => Self::Combined,
+            LogFormat::Json => Self::Json { timing: log.timing },
+            LogFormat::Custom(template) => Self::Custom(template.clone()),
+        }
+    }
+}
+
+/// Writes lines of one format.
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: Format,
-    second: Option<u64>,
-    stamp: Vec<u8>,
+    stamps: Stamps,
 }
 
 impl Formatter {
     pub(super) fn new(format: Format) -> Self {
         Self {
             format,
-            second: None,
-            stamp: Vec::with_capacity(32),
+            stamps: Stamps::new(),
         }
     }
 
     /// Appends one line with its newline.
     pub(super) fn line(&mut self, out: &mut Vec<u8>, record: &Record) {
-        let arrived = record
-            .arrived
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        self.stamp(arrived.as_secs());
-        match self.format {
-            Format::Combined => combined::line(out, record, &self.stamp),
-            Format::Json { timing } => {
-                json::line(out, record, &self.stamp, arrived.subsec_micros(), timing);
-            }
+        let stamps = &mut self.stamps;
+        match &self.format {
+            Format::Combined => combined::line(out, record, stamps.clf(record.arrived)),
+            Format::Json { timing } => json::line(out, record, stamps, *timing),
+            Format::Custom(template) => custom::line(out, record, template, stamps),
+        }
+    }
+}
+
+/// Moments as text, in UTC.
+#[derive(Debug)]
+pub(super) struct Stamps {
+    clf: Stamp,
+    /// Lines add microseconds.
+    iso: Stamp,
+}
+
+impl Stamps {
+    fn new() -> Self {
+        Self {
+            clf: Stamp::new("%d/%b/%Y:%H:%M:%S +0000"),
+            iso: Stamp::new("%Y-%m-%dT%H:%M:%S"),
         }
     }
 
-    fn stamp(&mut self, second: u64) {
-        if self.second == Some(second) {
-            return;
+    /// As the combined format has it.
+    pub(super) fn clf(&mut self, time: SystemTime) -> &[u8] {
+        self.clf.at(Self::since_epoch(time).as_secs())
+    }
+
+    /// Appends the form of ISO 8601, with microseconds.
+    pub(super) fn push_iso(&mut self, out: &mut Vec<u8>, time: SystemTime) {
+        let time = Self::since_epoch(time);
+        out.extend_from_slice(self.iso.at(time.as_secs()));
+        out.push(b'.');
+        number::six_digits(out, time.subsec_micros());
+        out.push(b'Z');
+    }
+
+    /// Since the beginning of 1970.
+    pub(super) fn since_epoch(time: SystemTime) -> Duration {
+        time.duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+}
+
+/// The text of the latest second.
+#[derive(Debug)]
+struct Stamp {
+    form: &'static str,
+    second: Option<u64>,
+    text: Vec<u8>,
+}
+
+impl Stamp {
+    fn new(form: &'static str) -> Self {
+        Self {
+            form,
+            second: None,
+            text: Vec::with_capacity(32),
         }
-        self.second = Some(second);
-        self.stamp.clear();
-        let form = match self.format {
-            Format::Combined => "%d/%b/%Y:%H:%M:%S +0000",
-            // The line adds microseconds.
-            Format::Json { .. } => "%Y-%m-%dT%H:%M:%S",
-        };
-        let second = i64::try_from(second).unwrap_or(i64::MAX);
-        let time = Timestamp::from_second(second).unwrap_or(Timestamp::MAX);
-        write!(self.stamp, "{}", time.strftime(form)).expect("a Vec takes every byte");
+    }
+
+    fn at(&mut self, second: u64) -> &[u8] {
+        if self.second != Some(second) {
+            self.second = Some(second);
+            self.text.clear();
+            let second = i64::try_from(second).unwrap_or(i64::MAX);
+            let time = Timestamp::from_second(second).unwrap_or(Timestamp::MAX);
+            write!(self.text, "{}", time.strftime(self.form)).expect("a Vec takes every byte");
+        }
+        &self.text
     }
 }
 
@@ -74,7 +129,6 @@ impl Formatter {
 pub(super) mod tests {
     use super::super::record::samples::record;
     use super::*;
-    use std::time::Duration;
 
     pub fn line_in(format: Format, record: &Record) -> String {
         let mut out = Vec::new();
@@ -104,8 +158,7 @@ pub(super) mod tests {
         let leap_days = (0..60).map(|year| 68_169_600 + year * 31_557_600);
         let moments = leap_days.chain([0, 951_782_399, 951_782_400, 4_107_542_399, 4_107_542_400]);
         for second in moments {
-            let mut formatter = Formatter::new(Format::Combined);
-            formatter.stamp(second);
+            let mut stamps = Stamps::new();
             let http = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
             let expected = format!(
                 "{}/{}/{}:{} +0000",
@@ -114,7 +167,7 @@ pub(super) mod tests {
                 &http[12..16],
                 &http[17..25]
             );
-            assert_eq!(String::from_utf8_lossy(&formatter.stamp), expected);
+            assert_eq!(String::from_utf8_lossy(stamps.clf.at(second)), expected);
         }
     }
 }
