@@ -8,9 +8,9 @@
 use std::mem;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use levity_telemetry::access_log::{End, Record};
+use levity_telemetry::access_log::{End, Headers, NoHeaders, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall;
 use levity_telemetry::step::Step;
@@ -28,7 +28,7 @@ use crate::http::response::Response;
 use crate::http::send::{self, Framing, ResponseSink, Sent};
 use crate::respond;
 use crate::route::{Location, Service};
-use crate::worker::Worker;
+use crate::worker::{LocalService, Worker};
 
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
@@ -65,7 +65,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         trace.time_each_step();
     }
     trace.enter(Step::Route);
-    if service.config.log.logs_chunks() {
+    if service.keeps_chunks {
         trace.keep_chunks();
     }
     let config = &service.config;
@@ -86,13 +86,21 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let mut sent = send::send(sink, request, &mut response, &mut handling.disk).await;
     if sent.replacement.is_some() {
         // Boxed: otherwise the future of every request would contain this rare path.
-        let replacing = send_replacement(sink, request, location, close, &mut sent, &mut handling);
+        let what = (&mut response, &mut sent);
+        let replacing = send_replacement(sink, request, location, close, what, &mut handling);
         close = Box::pin(replacing).await;
     }
     close |= sink.body_remaining() != Some(0);
     handling.completed(&sent);
     let user = handling.user().to_vec();
-    conclude(sink, request, (&client, &user), &sent, handling.disk.trace);
+    let subject = Subject {
+        request,
+        response: &response,
+        location,
+        client: &client,
+        user: &user,
+    };
+    conclude(sink, &service, &subject, &sent, handling.disk.trace);
     Exchanged {
         end: sent.end,
         ended: sent.ended,
@@ -168,14 +176,14 @@ fn too_many_rewrites(request: &Request) -> Response {
     error(500, "the request was rewritten too often")
 }
 
-/// Replaces a response that failed before its first byte was sent. If its file was rewritten meanwhile, the location
+/// Replaces a response that failed before its first byte was sent, in place. If its file was rewritten meanwhile, the location
 /// is asked once more; otherwise the error is sent. Returns whether the connection has to close.
 async fn send_replacement<'a, S: ResponseSink>(
     stream: &S,
     request: &Request,
     location: Option<&'a Location>,
     mut close: bool,
-    sent: &mut Sent,
+    (response, sent): (&mut Response, &mut Sent),
     handling: &mut Handling<'a>,
 ) -> bool {
     let mut may_retry = !request.has_body();
@@ -198,9 +206,10 @@ async fn send_replacement<'a, S: ResponseSink>(
                 .await;
         }
         replacement.close |= close;
-        prepare(stream, request, location, &mut replacement, handling);
-        close = replacement.close;
-        *sent = send::send(stream, request, &mut replacement, &mut handling.disk).await;
+        *response = replacement;
+        prepare(stream, request, location, response, handling);
+        close = response.close;
+        *sent = send::send(stream, request, response, &mut handling.disk).await;
     }
     close
 }
@@ -271,11 +280,31 @@ fn route<'a>(
     Ok(location)
 }
 
+/// What an exchange was about, for its record.
+struct Subject<'a> {
+    request: &'a Request,
+    response: &'a Response,
+    location: Option<&'a Location>,
+    client: &'a Client,
+    /// The name of the user; empty if no gate has asked for it.
+    user: &'a [u8],
+}
+
+impl Headers for Subject<'_> {
+    fn request(&self, name: &str) -> Option<&[u8]> {
+        self.request.header(name)
+    }
+
+    fn response(&self, name: &str) -> Option<&[u8]> {
+        self.response.header(name)
+    }
+}
+
 /// Counts and logs an answered request.
 fn conclude<S: ResponseSink>(
     stream: &S,
-    request: &Request,
-    (client, user): (&Client, &[u8]),
+    service: &LocalService,
+    subject: &Subject<'_>,
     sent: &Sent,
     trace: &mut Trace,
 ) {
@@ -288,36 +317,67 @@ fn conclude<S: ResponseSink>(
         trace.wrote(chunk, from, sent.ended, sent.bytes);
     }
     trace.end(sent.ended);
-    record(
-        worker,
-        stream,
-        (client.ip, user),
-        Some(request),
-        sent,
-        trace,
-    );
+    record(worker, stream, service, subject, sent, trace);
     if matches!(sent.status, 200 | 206 | 304) {
+        let request = subject.request;
         let mut popular = worker.popular.borrow_mut();
         popular.count(request.host(), &request.path, sent.bytes);
     }
 }
 
-/// Counts and logs the response to input that could not be parsed as a request.
-pub fn record_refused<S: ResponseSink>(stream: &S, arrived: Instant, sent: &Sent) {
-    let trace = Trace::new(arrived, None);
-    let peer = stream.peer().ip();
-    record(stream.worker(), stream, (peer, b""), None, sent, &trace);
-}
-
-/// Counts and logs a response; `request` is `None` when the input could not be parsed.
+/// Counts and logs a response.
 fn record(
     worker: &Worker,
     stream: &dyn ClientStream,
-    (peer, user): (Option<IpAddr>, &[u8]),
-    request: Option<&Request>,
+    service: &LocalService,
+    subject: &Subject<'_>,
     sent: &Sent,
     trace: &Trace,
 ) {
+    let Subject {
+        request, location, ..
+    } = *subject;
+    let (duration, ttfb) = count(worker, sent, trace);
+    if let Some(location) = location {
+        let site = service.site_of(location);
+        site.request(sent.status, sent.bytes, duration);
+    }
+    service.log_request(location, || Record {
+        user: subject.user,
+        id: Some(request.id()),
+        scheme: subject.client.scheme,
+        host: request.host(),
+        site: location.map_or("", |location| service.config.sites[location.site].name()),
+        route: location.map_or("", |location| &location.route),
+        method: request.method(),
+        target: request.sent_target(),
+        version: stream.version(),
+        referer: request.header("referer").unwrap_or(b""),
+        user_agent: request.header("user-agent").unwrap_or(b""),
+        headers: subject,
+        ..record_of_sent(
+            worker,
+            stream,
+            subject.client.ip,
+            sent,
+            (duration, ttfb),
+            trace,
+        )
+    });
+}
+
+/// Counts and logs the response to input that could not be parsed as a request.
+pub fn record_refused<S: ResponseSink>(stream: &S, arrived: Instant, sent: &Sent) {
+    let trace = Trace::new(arrived, None);
+    let worker = stream.worker();
+    let times = count(worker, sent, &trace);
+    let peer = stream.peer().ip();
+    let record = || record_of_sent(worker, stream, peer, sent, times, &trace);
+    worker.service().log_request(None, record);
+}
+
+/// Counts a response; returns the times to its last and to its first byte.
+fn count(worker: &Worker, sent: &Sent, trace: &Trace) -> (Duration, Duration) {
     let arrived = trace.arrived();
     let duration = sent.ended - arrived;
     let ttfb = match sent.first_byte {
@@ -327,28 +387,43 @@ fn record(
     let stats = &worker.stats;
     stats.request(sent.status, sent.source, duration, ttfb, trace);
     stats.sent_bytes.add(sent.bytes);
-    let header = |name| request.and_then(|request| request.header(name));
-    worker.log_request(|| Record {
+    (duration, ttfb)
+}
+
+/// The record of a response to a request of which nothing is known.
+fn record_of_sent<'a>(
+    worker: &Worker,
+    stream: &dyn ClientStream,
+    peer: Option<IpAddr>,
+    sent: &Sent,
+    (duration, ttfb): (Duration, Duration),
+    trace: &'a Trace,
+) -> Record<'a> {
+    Record {
         peer,
         via: stream.peer().socket_ip(),
-        user,
-        arrived: worker.wall_time(arrived),
-        id: request.map(Request::id),
-        host: request.map_or(b"", Request::host),
-        method: request.map_or(b"", Request::method),
-        target: request.map_or(b"", Request::sent_target),
-        version: request.map_or("", |_| stream.version()),
+        user: b"",
+        arrived: worker.wall_time(trace.arrived()),
+        id: None,
+        scheme: stream.peer().scheme(),
+        host: b"",
+        site: "",
+        route: "",
+        method: b"",
+        target: b"",
+        version: "",
         status: sent.status,
         bytes: sent.bytes,
         duration,
         ttfb,
         source: sent.source,
         end: sent.end,
-        referer: header("referer").unwrap_or(b""),
-        user_agent: header("user-agent").unwrap_or(b""),
-        run_queue_wait_percent: stats.polls.run_queue_wait_percent(),
+        referer: b"",
+        user_agent: b"",
+        headers: &NoHeaders,
+        run_queue_wait_percent: worker.stats.polls.run_queue_wait_percent(),
         trace,
-    });
+    }
 }
 
 #[cfg(test)]

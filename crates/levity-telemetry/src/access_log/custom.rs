@@ -6,8 +6,8 @@
 use levity_config::{LogField, LogPart, LogTemplate, LogValue};
 use levity_wire::decimal;
 
-use super::line::Stamps;
 use super::record::Record;
+use super::stamp::Stamps;
 use super::{escape, number};
 use crate::request_id::RequestId;
 

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::line::Stamps;
 use super::record::Record;
+use super::stamp::Stamps;
 use super::{escape, number};
 use crate::request_id::RequestId;
 use crate::trace::{Chunks, Filter, Trace, UpstreamTrace};

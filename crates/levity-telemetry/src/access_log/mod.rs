@@ -12,6 +12,7 @@ mod line;
 mod number;
 mod output;
 mod record;
+mod stamp;
 mod writer;
 
 pub use line::Format;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
+use super::site::SiteRegister;
 use super::upstream::Register;
 use crate::access_log::{End, Source};
 use crate::cells::{Counter, Fourfold, Histogram};
@@ -83,6 +84,8 @@ pub struct WorkerStats {
     pub log_dropped: Counter,
     /// Counters of the upstreams that it sends requests to.
     pub upstreams: Register,
+    /// Counters of sites.
+    pub sites: SiteRegister,
 }
 
 impl WorkerStats {
@@ -116,6 +119,7 @@ impl WorkerStats {
             sendfile_waits: Counter::default(),
             log_dropped: Counter::default(),
             upstreams: Register::default(),
+            sites: SiteRegister::default(),
         }
     }
 
