@@ -422,6 +422,15 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// As levity_request_duration_seconds, whose bounds are closer; it shows which site it is.
     Histogram("levity_site_request_duration_seconds", "seconds", SiteHistogram(|site| &site.duration));
+    /// Requests that a gate did not let through, by gate: access (`allow` and `deny`), signed_url, jwt, basic_auth and
+    /// forward_auth. They got its response: mostly 401 or 403, but also 429 and 503 for too many guesses of a password, or a
+    /// redirect and errors of an application that decides.
+    ///
+    /// `basic_auth` and `jwt` grow with each client that has not logged in yet. A sudden rise means that somebody guesses
+    /// passwords or links, or that tokens, links or a list of networks are outdated; the access log shows who.
+    Counter("levity_gate_denied_total", "requests", Computed(&["gate"], |scrape, samples| {
+        scrape.by_variant(samples, "gate", WorkerStats::gates_denied);
+    }));
     /// Responses by the source of their bytes: memory (own cache), cached (page cache, without an engine), disk (an
     /// engine), upstream (an application), - (none of these).
     ///

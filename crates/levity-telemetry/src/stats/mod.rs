@@ -22,7 +22,7 @@ pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
 pub use variants::VariantFigures;
-pub use worker::{Ahead, WorkerStats};
+pub use worker::{Ahead, GateKind, WorkerStats};
 
 use crate::diagnostics;
 use metrics::{METRICS, Scrape};
@@ -271,6 +271,7 @@ mod tests {
         for worker in &workers {
             worker.accepted.add(2);
             worker.connection_ended(End::Timeout);
+            worker.gate_denied(GateKind::SignedUrl);
             worker.accept_pauses.add(1);
             worker.idle_given_up.add(3);
             worker.sent_bytes.add(1_000);
@@ -427,6 +428,8 @@ mod tests {
             "levity_sent_bytes_total 2000",
             "levity_disk_reads_total{engine=\"threads\",how=\"cached\"} 2",
             "levity_disk_reads_total{engine=\"threads\",how=\"async\"} 5",
+            "levity_gate_denied_total{gate=\"signed_url\"} 2",
+            "levity_gate_denied_total{gate=\"access\"} 0",
             "levity_reads_ahead_total{outcome=\"unused\"} 2",
             "levity_body_copied_bytes_total 200",
             "levity_body_spliced_bytes_total 100",

@@ -34,6 +34,22 @@ pub enum Ahead {
     Unused,
 }
 
+/// A kind of gate: what decides whether a request gets to a location.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum GateKind {
+    /// `allow` and `deny`.
+    Access,
+    /// `signed_url`.
+    SignedUrl,
+    /// `jwt`.
+    Jwt,
+    /// `basic_auth`.
+    BasicAuth,
+    /// `forward_auth`.
+    ForwardAuth,
+}
+
 /// The counters of one worker. Only that worker's thread may count; nothing here blocks.
 // Aligned, so that two workers never write to one cache line.
 #[derive(Debug)]
@@ -76,6 +92,7 @@ pub struct WorkerStats {
     pub(super) filter_input_bytes: Counter,
     /// Bytes that came out of filters.
     pub(super) filter_output_bytes: Counter,
+    gates_denied: [Counter; GateKind::COUNT],
     /// Requests delayed because of `limits.absent_trips`: their connections look up too many absent names.
     pub absence_waits: Counter,
     /// Calls of `sendfile` on the loop that slept, because pages were not in memory.
@@ -115,6 +132,7 @@ impl WorkerStats {
             filtered_bodies: Counter::default(),
             filter_input_bytes: Counter::default(),
             filter_output_bytes: Counter::default(),
+            gates_denied: Default::default(),
             absence_waits: Counter::default(),
             sendfile_waits: Counter::default(),
             log_dropped: Counter::default(),
@@ -131,6 +149,11 @@ impl WorkerStats {
     /// A connection has ended; once for each that was accepted.
     pub fn connection_ended(&self, end: End) {
         self.ends[end as usize].add(1);
+    }
+
+    /// A gate of this kind did not let a request through.
+    pub fn gate_denied(&self, kind: GateKind) {
+        self.gates_denied[kind as usize].add(1);
     }
 
     /// A chunk was read ahead, with this outcome.
@@ -211,6 +234,11 @@ impl WorkerStats {
             .iter()
             .filter(|source| **source != Source::Disk);
         others.map(|source| self.source(*source)).sum()
+    }
+
+    /// Requests that a gate of this kind did not let through.
+    pub(super) fn gates_denied(&self, kind: GateKind) -> u64 {
+        self.gates_denied[kind as usize].get()
     }
 
     /// Chunks read ahead with this outcome.
