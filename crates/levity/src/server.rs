@@ -325,7 +325,7 @@ fn start_compute(limits: &levity_config::Limits) -> io::Result<Arc<Compute>> {
 }
 
 /// What all workers have in common.
-struct Shared {
+pub struct Shared {
     service: Arc<Service>,
     parts: ServiceParts,
     cache: Arc<SharedCache>,
@@ -338,7 +338,10 @@ struct Shared {
 
 impl Shared {
     /// Opens everything that the configuration names except addresses. Blocks.
-    fn start(config: &Config) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// When a folder, a file or an engine cannot be used.
+    pub fn start(config: &Config) -> io::Result<Self> {
         let workers = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
         let parts = ServiceParts {
@@ -370,7 +373,10 @@ impl Shared {
     }
 
     /// The parts of a worker that counts into `stats`. May block.
-    fn worker(&self, stats: Arc<WorkerStats>) -> io::Result<WorkerParts> {
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn worker(&self, stats: Arc<WorkerStats>) -> io::Result<WorkerParts> {
         let share = |max: usize| max.div_ceil(self.workers);
         Ok(WorkerParts {
             service: self.service.clone(),
@@ -384,6 +390,7 @@ impl Shared {
             connections_max: self.connections_max(),
             workers: self.workers,
             pipes_max: share(self.descriptors.pipes_max),
+            explanation: None,
         })
     }
 }

@@ -23,6 +23,7 @@ mod digests;
 mod docs;
 mod engines;
 mod error_pages;
+mod explain;
 mod fastcgi;
 mod files;
 mod fresh;

@@ -524,6 +524,25 @@ fn the_bound_on_sites_with_metrics() {
     assert!(!metrics.has("levity_site_requests_total{site=\"h100\"}"));
 }
 
+/// `levity explain` answers a request that nobody made.
+#[test]
+fn an_explanation_is_not_logged() {
+    let tree = tree();
+    let launch = Launch::levity(["explain", "-c"]);
+    let (file, log) = (launch.own().join("levity.toml"), launch.own().join("log"));
+    let log_keys = format!("log = {{ access = \"{}\" }}", log.display());
+    let route = "[[site.route]]\npath = \"/a\"\n".to_owned() + &log_keys;
+    fs::write(&file, site(&tree, "one", &format!("{log_keys}\n{route}"))).expect("write");
+    let folder = launch.own().to_owned();
+    let (mut child, _own) = launch
+        .arguments([file.as_os_str(), "http://one/a".as_ref()])
+        .spawn();
+    assert!(child.wait().expect("wait").success());
+    let names = fs::read_dir(folder).expect("a folder").flatten();
+    let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    assert!(!names.contains(&"log".into()), "{names:?}");
+}
+
 /// The recipe of docs/tasks.md.
 #[test]
 fn the_recipe() {
