@@ -8,7 +8,7 @@
 use std::mem;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use levity_telemetry::access_log::{End, Headers, NoHeaders, Record};
 use levity_telemetry::diagnostics;
@@ -23,12 +23,12 @@ use crate::handler::{Handled, Handling};
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::{Arrival, Request};
-use crate::http::request_body::{ClientStream, RequestBody};
+use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::http::send::{self, Framing, ResponseSink, Sent};
 use crate::respond;
 use crate::route::{Location, Service};
-use crate::worker::{LocalService, Worker};
+use crate::worker::LocalService;
 
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
@@ -329,7 +329,8 @@ fn conclude<S: ResponseSink>(
         trace.wrote(chunk, from, sent.ended, sent.bytes);
     }
     trace.end(sent.ended);
-    record(worker, stream, service, subject, sent, trace);
+    let client = (subject.client.ip, subject.client.scheme);
+    record(stream, service, client, Some(subject), sent, trace);
     if matches!(sent.status, 200 | 206 | 304) {
         let request = subject.request;
         let mut popular = worker.popular.borrow_mut();
@@ -337,60 +338,26 @@ fn conclude<S: ResponseSink>(
     }
 }
 
-/// Counts and logs a response.
-fn record(
-    worker: &Worker,
-    stream: &dyn ClientStream,
-    service: &LocalService,
-    subject: &Subject<'_>,
-    sent: &Sent,
-    trace: &Trace,
-) {
-    let Subject {
-        request, location, ..
-    } = *subject;
-    let (duration, ttfb) = count(worker, sent, trace);
-    if let Some(location) = location {
-        let site = service.site_of(location);
-        site.request(sent.status, sent.bytes, duration);
-    }
-    service.log_request(location, || Record {
-        user: subject.user,
-        id: Some(request.id()),
-        scheme: subject.client.scheme,
-        host: request.host(),
-        site: location.map_or("", |location| service.config.sites[location.site].name()),
-        route: location.map_or("", |location| &location.route),
-        method: request.method(),
-        target: request.sent_target(),
-        version: stream.version(),
-        referer: request.header("referer").unwrap_or(b""),
-        user_agent: request.header("user-agent").unwrap_or(b""),
-        headers: subject,
-        ..record_of_sent(
-            worker,
-            stream,
-            subject.client.ip,
-            sent,
-            (duration, ttfb),
-            trace,
-        )
-    });
-}
-
 /// Counts and logs the response to input that could not be parsed as a request.
 pub fn record_refused<S: ResponseSink>(stream: &S, arrived: Instant, sent: &Sent) {
     let trace = Trace::new(arrived, None);
-    let worker = stream.worker();
-    let times = count(worker, sent, &trace);
-    let peer = stream.peer().ip();
-    let record = || record_of_sent(worker, stream, peer, sent, times, &trace);
-    worker.service().log_request(None, record);
+    let client = (stream.peer().ip(), stream.peer().scheme());
+    let service = stream.worker().service();
+    record(stream, &service, client, None, sent, &trace);
 }
 
-/// Counts a response; returns the times to its last and to its first byte.
-fn count(worker: &Worker, sent: &Sent, trace: &Trace) -> (Duration, Duration) {
-    let arrived = trace.arrived();
+/// Counts and logs a response; `subject` is `None` when the input could not be parsed.
+fn record<S: ResponseSink>(
+    stream: &S,
+    service: &LocalService,
+    (peer, scheme): (Option<IpAddr>, &'static str),
+    subject: Option<&Subject<'_>>,
+    sent: &Sent,
+    trace: &Trace,
+) {
+    let (worker, arrived) = (stream.worker(), trace.arrived());
+    let request = subject.map(|subject| subject.request);
+    let location = subject.and_then(|subject| subject.location);
     let duration = sent.ended - arrived;
     let ttfb = match sent.first_byte {
         Some(at) if at < sent.ended => at - arrived,
@@ -399,43 +366,36 @@ fn count(worker: &Worker, sent: &Sent, trace: &Trace) -> (Duration, Duration) {
     let stats = &worker.stats;
     stats.request(sent.status, sent.source, duration, ttfb, trace);
     stats.sent_bytes.add(sent.bytes);
-    (duration, ttfb)
-}
-
-/// The record of a response to a request of which nothing is known.
-fn record_of_sent<'a>(
-    worker: &Worker,
-    stream: &dyn ClientStream,
-    peer: Option<IpAddr>,
-    sent: &Sent,
-    (duration, ttfb): (Duration, Duration),
-    trace: &'a Trace,
-) -> Record<'a> {
-    Record {
+    if let Some(location) = location {
+        let site = service.site_of(location);
+        site.request(sent.status, sent.bytes, duration);
+    }
+    let header = |name| request.and_then(|request| request.header(name));
+    service.log_request(location, || Record {
         peer,
         via: stream.peer().socket_ip(),
-        user: b"",
-        arrived: worker.wall_time(trace.arrived()),
-        id: None,
-        scheme: stream.peer().scheme(),
-        host: b"",
-        site: "",
-        route: "",
-        method: b"",
-        target: b"",
-        version: "",
+        user: subject.map_or(b"", |subject| subject.user),
+        arrived: worker.wall_time(arrived),
+        id: request.map(Request::id),
+        scheme,
+        host: request.map_or(b"", Request::host),
+        site: location.map_or("", |location| service.name_of_site(location)),
+        route: location.map_or("", |location| &location.route),
+        method: request.map_or(b"", Request::method),
+        target: request.map_or(b"", Request::sent_target),
+        version: request.map_or("", |_| stream.version()),
         status: sent.status,
         bytes: sent.bytes,
         duration,
         ttfb,
         source: sent.source,
         end: sent.end,
-        referer: b"",
-        user_agent: b"",
-        headers: &NoHeaders,
-        run_queue_wait_percent: worker.stats.polls.run_queue_wait_percent(),
+        referer: header("referer").unwrap_or(b""),
+        user_agent: header("user-agent").unwrap_or(b""),
+        headers: subject.map_or(&NoHeaders, |subject| subject),
+        run_queue_wait_percent: stats.polls.run_queue_wait_percent(),
         trace,
-    }
+    });
 }
 
 #[cfg(test)]

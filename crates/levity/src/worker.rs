@@ -157,6 +157,11 @@ impl LocalService {
         }
     }
 
+    /// The name of the site of `location`.
+    pub fn name_of_site(&self, location: &Location) -> &str {
+        self.service.config.sites[location.site].name()
+    }
+
     /// The counters of the site of `location`.
     pub fn site_of(&self, location: &Location) -> &SiteCells {
         &self.sites[location.site]
