@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol};
 use levity_config::{
-    AccessLog, AddressSet, Answer, CacheRule, Config, Etag, LocationDisk, LocationOptions, Pattern,
-    Symlinks, Template, Try,
+    AccessLog, AddressSet, Answer, CacheRule, Config, Etag, Gates, LocationDisk, LocationOptions,
+    Pattern, Symlinks, Template, Try,
 };
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
@@ -227,6 +227,7 @@ impl Resources<'_> {
             users: Users::new(settings)?,
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", settings.realm),
             pass_authorization: settings.pass_authorization,
+            user_header: settings.user_header.clone(),
         });
         self.users.push((settings.clone(), gate.clone()));
         Ok(gate)
@@ -346,8 +347,7 @@ struct SiteParts {
 /// application as one that does not, so clients may send them nowhere.
 fn reserved(site: &levity_config::Site) -> Vec<String> {
     let gates = site.locations().map(|location| &location.gates);
-    let gates = gates.filter_map(|gates| gates.forward_auth.as_ref());
-    gates.flat_map(|gate| gate.copy.iter().cloned()).collect()
+    gates.flat_map(Gates::told).cloned().collect()
 }
 
 /// Compiles a location; `path` is that of its route.

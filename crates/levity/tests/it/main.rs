@@ -27,6 +27,7 @@ mod explain;
 mod fastcgi;
 mod files;
 mod fresh;
+mod from_nginx;
 mod gates;
 mod headers;
 mod http1;
