@@ -142,7 +142,7 @@ per_engine! {
 fn apt_updates_and_downloads_from_a_slow_disk() {
     assert_apt_works(|launch| {
         let slow = launch.engine("simulated");
-        slow.environment("LEVITY_SIMULATED", "seek_ms=20")
+        slow.environment("LEVITY_SIMULATED", "seek_ms=100")
     });
 }
 
