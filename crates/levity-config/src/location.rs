@@ -13,7 +13,7 @@ use crate::section::Section;
 use crate::tries::Try;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, cors, gates, headers, listing_archive, root};
+use crate::{answer, cors, gates, headers, listing_archive, root, upload};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -23,6 +23,8 @@ pub(crate) struct References<'a> {
     pub(crate) variants: Option<&'a Path>,
     /// Where clients connect.
     pub(crate) listen: &'a [Address],
+    /// The roots beneath which clients may write.
+    pub(crate) uploads: &'a upload::Roots,
 }
 
 /// What a table inherits.
@@ -87,6 +89,11 @@ pub(crate) fn read(
     };
     let used = handlers.used(&proxying);
     let root = own_root.or(parent.root);
+    let upload = match section.is_off("upload") {
+        true => None,
+        // Whoever may write to one folder need not be allowed to write to another.
+        false => upload::read(section).or(parent.upload.filter(|_| !handlers.root)),
+    };
     let location = Location {
         strip_prefix: strip_prefix(section, path).or(parent.strip_prefix),
         options,
@@ -95,6 +102,7 @@ pub(crate) fn read(
         root,
         gates: gates::read::read(section, &parent.gates, references.upstreams),
         internal: internal || parent.internal,
+        upload: upload.filter(|_| !internal && !parent.internal),
         files_first: false,
         path_headers: parent.path_headers,
         cors: match section.is_off("cors") {
@@ -108,6 +116,14 @@ pub(crate) fn read(
         ),
         rewrite: headers::rewrite(&section.child("rewrite"), parent.rewrite),
     };
+    let place = upload::Place {
+        root: location.root.as_deref(),
+        is_internal: location.internal,
+        has_answer: location.answer.is_some(),
+        asks_files: location.asks_files(),
+        has_routes,
+    };
+    upload::check(section, &place, references.uploads);
     check_proxying(section, reach, path.is_some(), has_routes);
     check_errors(section, reach, has_routes);
     Own {
