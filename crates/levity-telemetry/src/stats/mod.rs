@@ -20,7 +20,7 @@ pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
 pub use variants::VariantFigures;
-pub use worker::{Ahead, WorkerStats};
+pub use worker::{Ahead, UploadResult, WorkerStats};
 
 use crate::diagnostics;
 use metrics::{METRICS, Scrape};
@@ -267,6 +267,8 @@ mod tests {
             worker.sent_bytes.add(1_000);
             worker.reads_cached.add(1);
             worker.read_ahead(Ahead::Unused);
+            worker.upload(UploadResult::Created);
+            worker.uploaded_bytes.add(70);
             worker.copied_bytes.add(100);
             worker.spliced_bytes.add(50);
             worker.zero_copy_bytes.add(70);
@@ -412,6 +414,8 @@ mod tests {
             "levity_disk_reads_total{engine=\"threads\",how=\"cached\"} 2",
             "levity_disk_reads_total{engine=\"threads\",how=\"async\"} 5",
             "levity_reads_ahead_total{outcome=\"unused\"} 2",
+            "levity_uploads_total{result=\"created\"} 2",
+            "levity_uploaded_bytes_total 140",
             "levity_body_copied_bytes_total 200",
             "levity_body_spliced_bytes_total 100",
             "levity_body_zero_copy_bytes_total 140",
