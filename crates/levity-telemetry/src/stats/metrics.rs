@@ -674,8 +674,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// Standard error says when no watch was left: raise the sysctl fs.inotify.max_user_watches. Links and mounts are
     /// not errors; their files use `disk.entry_ttl`.
     Counter("levity_watch_refused_total", "requests", Watch(|watch| watch.refused));
-    /// Requests to write beneath a root (`upload`), by result: created, replaced, removed; part: of a file, and the rest is
-    /// to follow; refused: by a condition, a limit or what is there; full: the disk or the quota; failed: the disk; aborted:
+    /// Requests to write beneath a root (`upload`), by result: created, replaced, removed; part: of a file, or a
+    /// question for it, and the rest is to follow; refused: by a condition, a limit or what is there; full: the disk or the quota; failed: the disk; aborted:
     /// the client left or was too slow.
     ///
     /// `full` needs room: remove files, or raise `quota_bytes`. `failed`: the log says what the disk answered. `aborted`

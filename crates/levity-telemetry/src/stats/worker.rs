@@ -43,7 +43,7 @@ pub enum UploadResult {
     Replaced,
     /// A file or folder was removed.
     Removed,
-    /// A part of a file was received.
+    /// A part of a file was received, or asked for.
     Part,
     /// A condition, a limit or the state of the folder was against it.
     Refused,
