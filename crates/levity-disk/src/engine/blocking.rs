@@ -89,9 +89,7 @@ fn perform_change(change: Change) -> io::Result<Done> {
         Change::MakeFolder { root, path, mode } => {
             folder::make(&root, &path, mode).map(|()| Done::Changed)
         }
-        Change::RemoveFolder { root, path } => {
-            folder::remove(&root, &path).map(|()| Done::Changed)
-        }
+        Change::RemoveFolder { root, path } => folder::remove(&root, &path).map(|()| Done::Changed),
     }
 }
 

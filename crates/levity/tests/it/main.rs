@@ -56,5 +56,6 @@ mod substitute;
 mod timeouts;
 mod timing;
 mod try_steps;
+mod uploads;
 mod variants;
 mod watch;
