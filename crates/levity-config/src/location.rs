@@ -122,6 +122,7 @@ pub(crate) fn read(
         has_answer: location.answer.is_some(),
         asks_files: location.asks_files(),
         has_routes,
+        gates: &location.gates,
     };
     upload::check(section, &place, references.uploads);
     check_proxying(section, reach, path.is_some(), has_routes);

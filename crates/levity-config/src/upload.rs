@@ -8,6 +8,7 @@ use std::time::Duration;
 use levity_disk::check_writable;
 use strum::{EnumString, VariantNames};
 
+use crate::gates::Gates;
 use crate::root::normal;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
@@ -128,6 +129,7 @@ pub(crate) struct Place<'a> {
     pub(crate) asks_files: bool,
     /// Routes within it may be meant.
     pub(crate) has_routes: bool,
+    pub(crate) gates: &'a Gates,
 }
 
 /// Reports a table of the section where nothing can be written, and roots of uploads within each other: files would have two
@@ -159,6 +161,21 @@ pub(crate) fn check(section: &Section<'_>, place: &Place<'_>, roots: &Roots) {
         return section.report(TABLE, message, None);
     }
     check_nesting(section, root, roots);
+    note_gates(section, place.gates);
+}
+
+/// Notes who may write, where that may not be what is meant.
+fn note_gates(section: &Section<'_>, gates: &Gates) {
+    let note = if *gates == Gates::default() {
+        "everyone who can connect may write here; `basic_auth` or another gate would restrict that"
+    } else if gates.signed_url.is_some() {
+        "a signed URL is good for every method: whoever has one to download a file may write it, too"
+    } else {
+        return;
+    };
+    section
+        .reader
+        .note(&section.span_of(TABLE), note.to_owned());
 }
 
 fn check_nesting(section: &Section<'_>, root: &Path, roots: &Roots) {

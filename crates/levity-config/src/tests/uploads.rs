@@ -144,3 +144,24 @@ fn roots_are_compared_as_they_are_on_the_disk() {
     let message = message.expect_err("nested roots");
     assert!(message.contains("lies in"), "{message}");
 }
+
+#[test]
+fn notes_say_who_may_write() {
+    let notes = |gate: &str| {
+        let text = format!("[[site]]\nroot = \"/srv\"\n{gate}upload = {{}}\n");
+        parse(&text).expect("a configuration").notes
+    };
+    let open = notes("");
+    assert!(open.len() == 1 && open[0].contains("everyone"), "{open:?}");
+    let signed = notes("signed_url = { secret = \"0123456789abcdef\" }\n");
+    assert!(
+        signed.len() == 1 && signed[0].contains("every method"),
+        "{signed:?}"
+    );
+    for gate in [
+        "allow = [\"10.0.0.0/8\"]\n",
+        "basic_auth = { users = \"users\" }\n",
+    ] {
+        assert_eq!(notes(gate), [""; 0], "{gate}");
+    }
+}

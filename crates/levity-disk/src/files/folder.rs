@@ -28,13 +28,13 @@ pub(crate) fn remove(root: &Root, path: &CStr) -> io::Result<()> {
     })?)
 }
 
-/// Checks that this process may make and remove names in the folder `path`. Blocks.
+/// Checks that the user of this process may make and remove names in the folder `path`. Blocks.
 ///
 /// # Errors
 /// EACCES or EROFS if it may not.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     Ok(retry_on_intr(|| {
-        rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS)
+        rustix::fs::accessat(CWD, path, access, AtFlags::empty())
     })?)
 }
