@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::address::Address;
 use crate::disk::location_disk;
+use crate::gates::Gates;
 use crate::location_options::{self, LocationOptions};
 use crate::matcher::Matcher;
 use crate::model::{Answer, Location};
@@ -11,6 +12,7 @@ use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
 use crate::section::Section;
 use crate::tries::Try;
+use crate::upload::Upload;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
 use crate::{answer, cors, gates, headers, listing_archive, root, upload};
@@ -89,22 +91,20 @@ pub(crate) fn read(
     };
     let used = handlers.used(&proxying);
     let root = own_root.or(parent.root);
-    let upload = match section.is_off("upload") {
-        true => None,
-        // Whoever may write to one folder need not be allowed to write to another.
-        false => upload::read(section).or(parent.upload.filter(|_| !handlers.root)),
-    };
     let location = Location {
         strip_prefix: strip_prefix(section, path).or(parent.strip_prefix),
-        options,
         answer: handlers.answer(own_answer, parent.answer),
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
-        root,
         gates: gates::read::read(section, &parent.gates, references.upstreams),
         internal: internal || parent.internal,
-        upload: upload.filter(|_| !internal && !parent.internal),
+        upload: handlers.upload(section, parent.upload),
         files_first: false,
         path_headers: parent.path_headers,
+        error_pages_root: parent
+            .error_pages_root
+            .filter(|_| !section.has("error_pages"))
+            .or_else(|| root.clone())
+            .filter(|_| !options.error_pages.is_empty()),
         cors: match section.is_off("cors") {
             true => None,
             false => cors::read(section).or(parent.cors),
@@ -115,16 +115,11 @@ pub(crate) fn read(
             &parent.request_headers,
         ),
         rewrite: headers::rewrite(&section.child("rewrite"), parent.rewrite),
+        options,
+        root,
     };
-    let place = upload::Place {
-        root: location.root.as_deref(),
-        is_internal: location.internal,
-        has_answer: location.answer.is_some(),
-        asks_files: location.asks_files(),
-        has_routes,
-        gates: &location.gates,
-    };
-    upload::check(section, &place, references.uploads);
+    check_upload(section, &location, has_routes, references);
+    note_missing_pages(section, &location);
     check_proxying(section, reach, path.is_some(), has_routes);
     check_errors(section, reach, has_routes);
     Own {
@@ -154,13 +149,22 @@ impl OwnHandlers {
         own.or_else(|| above.filter(|_| !has_handlers))
     }
 
+    /// Whoever may write to one folder need not be allowed to write to another.
+    fn upload(&self, section: &Section<'_>, above: Option<Upload>) -> Option<Upload> {
+        let inherited = above.filter(|_| !self.root && !section.is_off("upload"));
+        let own = upload::read(section).or(inherited);
+        own.filter(|_| !self.internal)
+    }
+
     fn proxying(&self, own: Proxying, above: Proxying, has_root: bool) -> Proxying {
         let files_only = self.are_files_only();
         Proxying {
             proxy: own
                 .proxy
                 .or(above.proxy.filter(|_| !(files_only && has_root))),
-            tries: own.tries.or(above.tries.filter(|_| !files_only)),
+            tries: own.tries.or(above
+                .tries
+                .filter(|tries| !files_only && (!self.proxy || tries.contains(&Try::Proxy)))),
             script_suffix: own.script_suffix.or(above.script_suffix),
             script_index: own.script_index.or(above.script_index),
             body_bytes: own.body_bytes.or(above.body_bytes),
@@ -190,13 +194,32 @@ pub(crate) fn note_unasked_files(section: &Section<'_>, reach: Reach, used: Used
     });
 }
 
+fn check_upload(
+    section: &Section<'_>,
+    location: &Location,
+    has_routes: bool,
+    references: References<'_>,
+) {
+    let place = upload::Place {
+        root: location.root.as_deref(),
+        is_internal: location.internal,
+        has_answer: location.answer.is_some(),
+        asks_files: location.asks_files(),
+        has_routes,
+        is_open: location.gates == Gates::default(),
+        has_signed_urls: location.gates.signed_url.is_some(),
+    };
+    upload::check(section, &place, references.uploads);
+}
+
 fn check_proxying(section: &Section<'_>, reach: Reach, is_route: bool, has_routes: bool) {
     // They may be meant for the routes.
     if has_routes {
         return;
     }
     if is_route && section.has("proxy") && reach.is_files_only {
-        section.report("proxy", "`try` leaves it out", None);
+        let help = "add \"proxy\" to it".to_owned();
+        section.report("proxy", "`try` leaves it out", Some(help));
     }
     for key in ["request_headers", "rewrite", "ambiguous_paths"] {
         if section.has(key) && !reach.has_proxy {
@@ -215,6 +238,24 @@ fn check_errors(section: &Section<'_>, reach: Reach, has_routes: bool) {
     }
     if section.has("replace_errors") && !reach.has_proxy {
         section.report("replace_errors", "there is no `proxy` here", None);
+    }
+}
+
+/// Notes pages that are not there: for their errors the built-in page would be sent.
+fn note_missing_pages(section: &Section<'_>, location: &Location) {
+    let (true, Some(root)) = (section.has("error_pages"), &location.error_pages_root) else {
+        return;
+    };
+    if section.reader.base.is_none() {
+        return;
+    }
+    for (_, path) in &location.options.error_pages {
+        let file = root.join(path.trim_start_matches('/'));
+        if matches!(file.try_exists(), Ok(false)) {
+            let note = format!("{} does not exist", file.display());
+            let span = section.span_of("error_pages");
+            section.reader.note(&span, note);
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 use levity_disk::check_writable;
 use strum::{EnumString, VariantNames};
 
-use crate::gates::Gates;
 use crate::root::normal;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
@@ -129,7 +128,9 @@ pub(crate) struct Place<'a> {
     pub(crate) asks_files: bool,
     /// Routes within it may be meant.
     pub(crate) has_routes: bool,
-    pub(crate) gates: &'a Gates,
+    /// There is no gate.
+    pub(crate) is_open: bool,
+    pub(crate) has_signed_urls: bool,
 }
 
 /// Reports a table of the section where nothing can be written, and roots of uploads within each other: files would have two
@@ -161,14 +162,14 @@ pub(crate) fn check(section: &Section<'_>, place: &Place<'_>, roots: &Roots) {
         return section.report(TABLE, message, None);
     }
     check_nesting(section, root, roots);
-    note_gates(section, place.gates);
+    note_gates(section, place);
 }
 
 /// Notes who may write, where that may not be what is meant.
-fn note_gates(section: &Section<'_>, gates: &Gates) {
-    let note = if *gates == Gates::default() {
+fn note_gates(section: &Section<'_>, place: &Place<'_>) {
+    let note = if place.is_open {
         "everyone who can connect may write here; `basic_auth` or another gate would restrict that"
-    } else if gates.signed_url.is_some() {
+    } else if place.has_signed_urls {
         "a signed URL is good for every method: whoever has one to download a file may write it, too"
     } else {
         return;

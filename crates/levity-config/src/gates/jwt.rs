@@ -5,6 +5,7 @@ use std::sync::Arc;
 use levity_wire::jwt::{self, Key as VerificationKey, Material};
 
 use super::realm::realm;
+use crate::headers;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 
@@ -26,6 +27,8 @@ pub struct Jwt {
     pub query: Option<String>,
     /// As in [`BasicAuth`](crate::BasicAuth).
     pub realm: String,
+    /// The header with the subject of the token, for applications.
+    pub user_header: Option<String>,
 }
 
 /// `[site.jwt]` and `[site.route.jwt]`
@@ -46,6 +49,8 @@ pub(crate) const KEYS: &[Key] = documented! {
     key("query", Kind::Text("a name"), None);
     /// The realm in refusals.
     key("realm", Kind::Text("a text"), Some("Restricted"));
+    /// A header with the `sub` of the token for applications, as in `basic_auth`.
+    key("user_header", Kind::Text("the name of a header"), None);
 };
 
 /// Reads the table; `None` when it is wrong, which has been reported.
@@ -55,6 +60,7 @@ pub(crate) fn read(section: &Section<'_>) -> Option<Jwt> {
     let audience = audience.iter().map(|given| given.text.to_owned());
     let (cookie, query) = (name(section, "cookie"), name(section, "query"));
     let realm = realm(section);
+    let user_header = headers::name_for_requests(section, "user_header");
     if section.has("keys") && section.has("secret_file") {
         section.report("secret_file", "`keys` is given too", None);
     }
@@ -67,6 +73,7 @@ pub(crate) fn read(section: &Section<'_>) -> Option<Jwt> {
         cookie,
         query,
         realm,
+        user_header,
         keys: keys(section)?.into(),
     })
 }

@@ -45,6 +45,9 @@ pub(crate) const BASIC_AUTH: &[Key] = documented! {
     /// Whether applications get the `Authorization` header, and with it the password. Those with CGI variables get the name
     /// of the user as `REMOTE_USER` in any case.
     key("pass_authorization", Kind::Boolean, Some("false"));
+    /// A header with the name of the user for applications of protocol http, such as `"Remote-User"`. Headers of this name
+    /// from clients reach no application of the site.
+    key("user_header", Kind::Text("the name of a header"), None);
 };
 
 /// `[site.forward_auth]` and `[site.route.forward_auth]`
@@ -73,6 +76,12 @@ pub(crate) fn read(section: &Section<'_>, above: &Gates, upstreams: &Upstreams) 
     if section.is_empty_array("allow") {
         let help = "`deny = [\"all\"]` refuses everyone, `allow = [\"all\"]` lets everyone in";
         section.report("allow", "it names nobody", Some(help.to_owned()));
+    }
+    if section.boolean("internal") == Some(true) && are_given(section) {
+        let note = "the gates here do not apply: only an application leads to an internal route, and it has let the client in";
+        section
+            .reader
+            .note(&section.span_of("internal"), note.to_owned());
     }
     let everyone = everyone();
     if section.has("allow") && deny.as_ref() == Some(&everyone) {
@@ -124,6 +133,7 @@ fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
         section.report("allow_users", "it names nobody", Some(help));
     }
     let pass_authorization = section.boolean("pass_authorization") == Some(true);
+    let user_header = headers::name_for_requests(section, "user_header");
     let (file, text) = section.file_text("users", USERS_BYTES_MAX)?;
     let report = |error| section.report("users", format_args!("{}, {error}", file.display()), None);
     let users = htpasswd::parse(&text).map_err(report).ok()?;
@@ -139,6 +149,7 @@ fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
         users: users.into(),
         allow_users: names,
         pass_authorization,
+        user_header,
         file,
     })
 }

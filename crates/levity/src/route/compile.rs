@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol};
 use levity_config::{
-    AddressSet, Answer, CacheRule, Config, Etag, LocationDisk, LocationOptions, Pattern, Symlinks,
-    Template, Try,
+    AddressSet, Answer, CacheRule, Config, Etag, Gates, LocationDisk, LocationOptions, Pattern,
+    Symlinks, Template, Try,
 };
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
@@ -126,7 +126,7 @@ pub(super) fn uploads(config: &Config, old: Option<&Service>) -> Vec<Arc<UploadS
         if !stores.iter().any(|store| store.root() == root) {
             let mut old = old.iter().flat_map(|old| &old.uploads);
             let kept = old.find(|store| store.root() == root).cloned();
-            stores.push(kept.unwrap_or_else(|| UploadStore::open(&root)));
+            stores.push(kept.unwrap_or_else(|| UploadStore::new(&root)));
         }
     }
     stores
@@ -241,6 +241,7 @@ impl Resources<'_> {
             users: Users::new(settings)?,
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", settings.realm),
             pass_authorization: settings.pass_authorization,
+            user_header: settings.user_header.clone(),
         });
         self.users.push((settings.clone(), gate.clone()));
         Ok(gate)
@@ -348,8 +349,7 @@ struct SiteParts {
 /// application as one that does not, so clients may send them nowhere.
 fn reserved(site: &levity_config::Site) -> Vec<String> {
     let gates = site.locations().map(|location| &location.gates);
-    let gates = gates.filter_map(|gates| gates.forward_auth.as_ref());
-    gates.flat_map(|gate| gate.copy.iter().cloned()).collect()
+    gates.flat_map(Gates::told).cloned().collect()
 }
 
 /// Compiles a location; `path` is that of its route.
@@ -364,7 +364,7 @@ fn location(
     let compress = Compress::new(options, resources.compute).map(Arc::new);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let files = files(of, site, compress.as_ref(), resources)?.map(Arc::new);
-    let error_pages = error_pages(options, number, files.as_ref());
+    let error_pages = error_pages(of, number, files.as_ref(), site, resources)?;
     let (files, proxy) = match of.answer {
         Some(_) => (files.filter(|_| of.files_first), None),
         None => {
@@ -523,23 +523,44 @@ fn compressed_codings(options: &LocationOptions) -> Vec<Coding> {
 }
 
 fn error_pages(
-    options: &LocationOptions,
+    of: &levity_config::Location,
     location: u32,
     files: Option<&Arc<Files>>,
-) -> Option<ErrorPages> {
+    site: &SiteParts,
+    resources: &mut Resources<'_>,
+) -> io::Result<Option<ErrorPages>> {
+    let options = &of.options;
     if options.error_pages.is_empty() && options.replace_errors.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let prefix = files.map_or(&[][..], |files| &files.strip_prefix);
+    let files = match of.error_pages_root == of.root {
+        true => files.cloned(),
+        false => files_of_pages(of, site, resources)?,
+    };
+    let prefix = files.as_ref().map_or(&[][..], |files| &files.strip_prefix);
     let pages = options.error_pages.iter();
     let pages = pages.map(|(statuses, path)| (*statuses, [prefix, path.as_bytes()].concat()));
-    Some(ErrorPages {
+    Ok(Some(ErrorPages {
         location,
         pages: pages.collect(),
-        files: files.cloned(),
+        files,
         replaced: options.replace_errors.clone(),
         has_logged: AtomicBool::new(false),
-    })
+    }))
+}
+
+/// The files among which the pages of a location are that has inherited them, and has another root.
+fn files_of_pages(
+    of: &levity_config::Location,
+    site: &SiteParts,
+    resources: &mut Resources<'_>,
+) -> io::Result<Option<Arc<Files>>> {
+    let there = levity_config::Location {
+        root: of.error_pages_root.clone(),
+        strip_prefix: None,
+        ..of.clone()
+    };
+    Ok(files(&there, site, None, resources)?.map(Arc::new))
 }
 
 fn with_dictionary(options: &LocationOptions) -> Vec<Coding> {

@@ -199,6 +199,8 @@ pub struct BasicAuth {
     pub challenge: String,
     /// Whether applications get the Authorization header.
     pub pass_authorization: bool,
+    /// The header with the name of the user, for applications.
+    pub user_header: Option<String>,
 }
 
 /// The clients that a location lets in.

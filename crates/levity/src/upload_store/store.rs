@@ -71,14 +71,8 @@ pub struct Claim {
 }
 
 impl UploadStore {
-    /// The uploads beneath `root`, a resolved path. Removes the names that a crash has left. Blocks.
-    pub fn open(root: &Path) -> Arc<Self> {
-        if let Err(error) = remove_stale(&root.join(FOLDER)) {
-            let root = root.display();
-            diagnostics::log(format_args!(
-                "cannot remove what uploads to {root} have left: {error}"
-            ));
-        }
+    /// The uploads beneath `root`, a resolved path.
+    pub fn new(root: &Path) -> Arc<Self> {
         Arc::new(Self {
             root: root.to_owned(),
             changes: Changes::default(),
@@ -93,6 +87,16 @@ impl UploadStore {
     /// The root as it was resolved.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Removes the names that a crash has left. Blocks.
+    pub fn remove_stale(&self) {
+        if let Err(error) = remove_stale(&self.root.join(FOLDER)) {
+            let root = self.root.display();
+            diagnostics::log(format_args!(
+                "cannot remove what uploads to {root} have left: {error}"
+            ));
+        }
     }
 
     /// Drops the parts that have expired at `now`. Cheap where there are none.
@@ -290,7 +294,7 @@ mod tests {
 
     fn store() -> (tempfile::TempDir, Arc<UploadStore>) {
         let root = tempfile::tempdir().expect("a folder");
-        let store = UploadStore::open(root.path());
+        let store = UploadStore::new(root.path());
         (root, store)
     }
 
@@ -405,7 +409,7 @@ mod tests {
             let file = fs::File::create(folder.join(name)).expect("a file");
             file.set_modified(SystemTime::now() - age).expect("utimes");
         }
-        UploadStore::open(root.path());
+        UploadStore::new(root.path()).remove_stale();
         let names = fs::read_dir(&folder).expect("a folder").flatten();
         let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
         assert_eq!(names, ["young"]);

@@ -60,6 +60,9 @@ impl<'a> Handling<'a> {
         method: UploadMethod,
     ) -> Result<Response, Response> {
         let path = Path::of(request, upload)?;
+        if self.worker.explanation.is_some() {
+            return Ok(empty(204));
+        }
         if method == UploadMethod::Delete {
             // It has no meaning (RFC 9110, 9.3.5).
             self.drop_body(false).await?;
