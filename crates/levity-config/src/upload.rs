@@ -69,8 +69,9 @@ pub(crate) const KEYS: &[Key] = documented! {
     /// How long the part of a file that has arrived before its connection ended is kept for the rest. `0s` keeps none.
     /// [How](tasks.md#uploads) a client continues.
     key("resume", Kind::Duration("0s", "7d"), Some("1h"));
-    /// Number of such parts beneath the root; the oldest gives way. They count for `quota_bytes`.
-    key("resume_parts", Kind::Count("1", "10000"), Some("64"));
+    /// Number of such parts beneath the root, and no more than a 32nd of the limit on open files; the oldest gives way. They
+    /// count for `quota_bytes`.
+    key("resume_parts", Kind::Count("1", "1024"), Some("64"));
 };
 
 /// The roots of the uploads so far, with their lines.

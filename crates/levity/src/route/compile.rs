@@ -163,6 +163,7 @@ struct Resources<'a> {
     upstreams: &'a [Arc<Upstream>],
     stores: &'a Stores<'a>,
     body_bytes: usize,
+    kept_files_max: usize,
     disk: &'a Disk,
     whole: &'a levity_config::Disk,
     request_id: Option<String>,
@@ -300,6 +301,7 @@ pub(super) fn sites(
         upstreams,
         stores,
         body_bytes: config.limits.body_bytes,
+        kept_files_max: parts.kept_files_max,
         whole: &config.disk,
         request_id: config.server.request_id.clone(),
         roots: Roots::default(),
@@ -382,7 +384,7 @@ fn location(
         }
         None => {
             let tries = of.proxying.tries.as_deref();
-            let upload = upload(of, files.as_ref(), proxy.is_some());
+            let upload = upload(of, files.as_ref(), proxy.is_some(), resources);
             let behind = handlers(tries, files.as_ref(), proxy.as_ref());
             upload.into_iter().chain(behind).collect()
         }
@@ -614,8 +616,10 @@ fn upload(
     of: &levity_config::Location,
     files: Option<&Arc<Files>>,
     has_proxy: bool,
+    resources: &Resources<'_>,
 ) -> Option<Handler> {
-    let settings = of.upload.clone().filter(|_| of.asks_files())?;
+    let mut settings = of.upload.clone().filter(|_| of.asks_files())?;
+    settings.resume_parts = settings.resume_parts.min(resources.kept_files_max);
     let files = files?.clone();
     let store = files.uploads.clone()?;
     Some(Handler::Upload(Arc::new(Upload {

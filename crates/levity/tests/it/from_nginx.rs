@@ -1,6 +1,7 @@
 //! `docs/from-nginx.md`: each pair of configurations is run, and both servers get the requests beneath it.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::support::scripted::{Conn, Scripted};
@@ -78,6 +79,8 @@ fn tree() -> Tree {
     tree.file("www/style.css", "body { color: black }\n".repeat(100));
     tree.file("www/app.js", "let body;\n".repeat(100));
     tree.file("www/app.js.gz", "compressed");
+    let uploads = tree.folder("uploads");
+    fs::set_permissions(uploads, Permissions::from_mode(0o777)).expect("chmod");
     tree
 }
 

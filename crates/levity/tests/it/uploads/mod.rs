@@ -211,6 +211,28 @@ fn other_methods_are_told_what_is_permitted() {
     answer.assert_status(204);
 }
 
+/// What has arrived as a whole is written, also if nobody waits for the response.
+#[test]
+fn a_complete_file_needs_no_client() {
+    let root = writable();
+    let server = taking(root.path(), "").start();
+    for number in 0..20 {
+        let body = content(number, 100_000);
+        let path = format!("/{number}");
+        let mut client = server.client();
+        client.send(head("PUT", &path, &[("Content-Length", "100000")]));
+        client.send(&body);
+        // A reset would discard what the server has not read.
+        client.finish();
+        drop(client);
+        let file = root.at(number.to_string());
+        wait_until("it is written", || {
+            fs::read(&file).is_ok_and(|found| found == body)
+        });
+    }
+    assert_nothing_is_left(&server, root.path());
+}
+
 /// Without the table nothing is written, and so it is at routes with another folder or an application.
 #[test]
 fn nothing_is_written_elsewhere() {

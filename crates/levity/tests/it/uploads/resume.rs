@@ -145,6 +145,7 @@ fn a_part_is_received_on_one_connection_at_a_time() {
     answer.assert_status(409);
     assert_eq!(answer.field("retry-after"), "1");
     part(&server, "/file", &body, 100_000, TOTAL - 1).assert_status(409);
+    part(&server, "/file", &body, 0, 99).assert_status(409);
     // A whole file needs no part.
     put_new(&server, "/file", &body).assert_status(201);
     first.send(&body[100_000..]);
