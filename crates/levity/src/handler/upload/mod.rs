@@ -150,3 +150,6 @@ fn result(method: UploadMethod, response: &Response) -> UploadResult {
         _ => UploadResult::Refused,
     }
 }
+
+#[cfg(test)]
+mod tests;

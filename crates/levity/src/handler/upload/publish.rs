@@ -11,7 +11,7 @@ use super::name::{Name, c_path, meantime};
 use crate::entry;
 use crate::http::error::error;
 use crate::http::response::Response;
-use crate::upload_store::store::Reservation;
+use crate::upload_store::store::{FOLDER, Reservation};
 
 /// How often a name is looked up again because another program has taken or left it meanwhile.
 const ATTEMPTS_MAX: usize = 4;
@@ -133,7 +133,7 @@ impl Name {
     ) -> Result<Response, Response> {
         let replaced = old.as_ref().map_or(0, |old| old.meta().size);
         complete.reservation.used(complete.bytes, replaced);
-        let durable = self.sync_names(has_made_folders).await;
+        let durable = self.sync_names(has_made_folders, old.is_some()).await;
         durable.map_err(|error| self.refusal(&error))?;
         let mut response = empty(if old.is_some() { 204 } else { 201 });
         // The change of the name has changed its metadata.
@@ -147,8 +147,12 @@ impl Name {
         Ok(response)
     }
 
-    async fn sync_names(&self, has_made_folders: bool) -> io::Result<()> {
+    async fn sync_names(&self, has_made_folders: bool, was_renamed: bool) -> io::Result<()> {
         self.sync_folder(self.path.parent()).await?;
+        // A renaming between two folders is durable when both are.
+        if was_renamed {
+            self.sync_folder(FOLDER.as_bytes()).await?;
+        }
         if has_made_folders {
             for folder in self.path.folders().skip(1).chain([&b"."[..]]) {
                 self.sync_folder(folder).await?;
