@@ -25,6 +25,7 @@ pub mod handler;
 pub mod http;
 mod introduce;
 mod limit;
+mod log_writers;
 pub mod pipes;
 pub mod resolve;
 pub mod respond;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use levity_wire::jwt::{self, Key as VerificationKey, Material};
 
 use super::realm::realm;
-use crate::headers;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 
@@ -53,14 +52,13 @@ pub(crate) const KEYS: &[Key] = documented! {
     key("user_header", Kind::Text("the name of a header"), None);
 };
 
-/// Reads the table; `None` when it is wrong, which has been reported.
-pub(crate) fn read(section: &Section<'_>) -> Option<Jwt> {
+/// Reads the table but for its `user_header`; `None` when it is wrong, which has been reported.
+pub(crate) fn read(section: &Section<'_>, user_header: Option<String>) -> Option<Jwt> {
     let issuer = section.text("issuer").map(|given| given.text.to_owned());
     let audience = section.names("audience").unwrap_or_default();
     let audience = audience.iter().map(|given| given.text.to_owned());
     let (cookie, query) = (name(section, "cookie"), name(section, "query"));
     let realm = realm(section);
-    let user_header = headers::name_for_requests(section, "user_header");
     if section.has("keys") && section.has("secret_file") {
         section.report("secret_file", "`keys` is given too", None);
     }

@@ -101,7 +101,10 @@ pub(crate) fn read(section: &Section<'_>, above: &Gates, upstreams: &Upstreams) 
         },
         jwt: match section.has("jwt") {
             true if section.is_off("jwt") => None,
-            true => table(section, "jwt").and_then(|own| jwt::read(&own)),
+            true => table(section, "jwt").and_then(|own| {
+                let user_header = headers::name_for_requests(&own, "user_header");
+                jwt::read(&own, user_header)
+            }),
             false => above.jwt.clone(),
         },
         basic_auth: match section.has("basic_auth") {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
+use super::site::SiteRegister;
 use super::upstream::Register;
 use crate::access_log::{End, Source};
 use crate::cells::{Counter, Fourfold, Histogram};
@@ -55,6 +56,22 @@ pub enum UploadResult {
     Aborted,
 }
 
+/// A kind of gate: what decides whether a request gets to a location.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum GateKind {
+    /// `allow` and `deny`.
+    Access,
+    /// `signed_url`.
+    SignedUrl,
+    /// `jwt`.
+    Jwt,
+    /// `basic_auth`.
+    BasicAuth,
+    /// `forward_auth`.
+    ForwardAuth,
+}
+
 /// The counters of one worker. Only that worker's thread may count; nothing here blocks.
 // Aligned, so that two workers never write to one cache line.
 #[derive(Debug)]
@@ -100,6 +117,7 @@ pub struct WorkerStats {
     uploads: [Counter; UploadResult::COUNT],
     /// Bytes of files that clients have sent, and that were written.
     pub uploaded_bytes: Counter,
+    gates_denied: [Counter; GateKind::COUNT],
     /// Requests delayed because of `limits.absent_trips`: their connections look up too many absent names.
     pub absence_waits: Counter,
     /// Calls of `sendfile` on the loop that slept, because pages were not in memory.
@@ -108,6 +126,8 @@ pub struct WorkerStats {
     pub log_dropped: Counter,
     /// Counters of the upstreams that it sends requests to.
     pub upstreams: Register,
+    /// Counters of sites.
+    pub sites: SiteRegister,
 }
 
 impl WorkerStats {
@@ -139,10 +159,12 @@ impl WorkerStats {
             filter_output_bytes: Counter::default(),
             uploads: Default::default(),
             uploaded_bytes: Counter::default(),
+            gates_denied: Default::default(),
             absence_waits: Counter::default(),
             sendfile_waits: Counter::default(),
             log_dropped: Counter::default(),
             upstreams: Register::default(),
+            sites: SiteRegister::default(),
         }
     }
 
@@ -154,6 +176,11 @@ impl WorkerStats {
     /// A connection has ended; once for each that was accepted.
     pub fn connection_ended(&self, end: End) {
         self.ends[end as usize].add(1);
+    }
+
+    /// A gate of this kind did not let a request through.
+    pub fn gate_denied(&self, kind: GateKind) {
+        self.gates_denied[kind as usize].add(1);
     }
 
     /// A chunk was read ahead, with this outcome.
@@ -239,6 +266,11 @@ impl WorkerStats {
             .iter()
             .filter(|source| **source != Source::Disk);
         others.map(|source| self.source(*source)).sum()
+    }
+
+    /// Requests that a gate of this kind did not let through.
+    pub(super) fn gates_denied(&self, kind: GateKind) -> u64 {
+        self.gates_denied[kind as usize].get()
     }
 
     /// Chunks read ahead with this outcome.

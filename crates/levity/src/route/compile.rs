@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol};
 use levity_config::{
-    AddressSet, Answer, CacheRule, Config, Etag, Gates, LocationDisk, LocationOptions, Pattern,
-    Symlinks, Template, Try,
+    AccessLog, AddressSet, Answer, CacheRule, Config, Etag, Gates, LocationDisk, LocationOptions,
+    Pattern, Symlinks, Template, Try,
 };
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
@@ -137,6 +137,24 @@ fn resolved(root: &Path) -> Option<PathBuf> {
     fs::canonicalize(root).ok()
 }
 
+/// The access logs that are not off, each once.
+pub(super) fn logs(config: &Config) -> Vec<levity_config::Log> {
+    let locations = config.sites.iter().flat_map(levity_config::Site::locations);
+    let of_locations = locations.filter_map(|location| location.log.as_ref());
+    let mut logs: Vec<levity_config::Log> = Vec::new();
+    for log in [&config.log].into_iter().chain(of_locations) {
+        if log.access != AccessLog::Off && !logs.contains(log) {
+            logs.push(log.clone());
+        }
+    }
+    logs
+}
+
+/// The place of `log` among `logs`; `None` if it is off.
+pub(super) fn log_number(logs: &[levity_config::Log], log: &levity_config::Log) -> Option<usize> {
+    logs.iter().position(|known| known == log)
+}
+
 /// Stores whose content stays at a reload.
 pub(super) struct Stores<'a> {
     /// Content that applications have preloaded.
@@ -167,6 +185,9 @@ struct Resources<'a> {
     disk: &'a Disk,
     whole: &'a levity_config::Disk,
     request_id: Option<String>,
+    logs: Vec<levity_config::Log>,
+    /// That of the server, in `logs`.
+    log: Option<usize>,
     roots: Roots,
     /// Locations with the same settings share their users, and so what is known about passwords.
     users: Vec<(levity_config::BasicAuth, Arc<BasicAuth>)>,
@@ -294,6 +315,7 @@ pub(super) fn sites(
     stores: &Stores<'_>,
     parts: &ServiceParts,
 ) -> io::Result<(Vec<Site>, Vec<Arc<LiveRoot>>)> {
+    let logs = logs(config);
     let mut resources = Resources {
         disk: &parts.disk,
         compute: &parts.compute,
@@ -304,16 +326,25 @@ pub(super) fn sites(
         kept_files_max: parts.kept_files_max,
         whole: &config.disk,
         request_id: config.server.request_id.clone(),
+        log: log_number(&logs, &config.log),
+        logs,
         roots: Roots::default(),
         users: Vec::new(),
     };
-    let sites = config.sites.iter();
-    let sites: io::Result<_> = sites.map(|site| compile(site, &mut resources)).collect();
+    let sites = config.sites.iter().enumerate();
+    let sites: io::Result<_> = sites
+        .map(|(number, site)| compile(number, site, &mut resources))
+        .collect();
     Ok((sites?, resources.roots.0.into_values().collect()))
 }
 
-fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Result<Site> {
+fn compile(
+    number: usize,
+    site: &levity_config::Site,
+    resources: &mut Resources<'_>,
+) -> io::Result<Site> {
     let parts = SiteParts {
+        number,
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         has_php: resources.has_php(site),
         reserved: reserved(site),
@@ -339,6 +370,8 @@ fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Res
 
 /// What the locations of a site share.
 struct SiteParts {
+    /// Its place in the configuration.
+    number: usize,
     /// The name of the only file that is served.
     only: Option<Vec<u8>>,
     /// See [`Resources::has_php`].
@@ -394,6 +427,12 @@ fn location(
     let gates = gates(&of.gates, resources)?.into_iter().map(Handler::Gate);
     Ok(Location {
         number,
+        site: site.number,
+        route: path.map_or_else(String::new, Pattern::to_string),
+        log: match &of.log {
+            Some(own) => log_number(&resources.logs, own),
+            None => resources.log,
+        },
         error_pages,
         handlers: preflight.chain(gates).chain(behind).collect(),
         proxy,

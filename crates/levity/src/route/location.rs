@@ -30,6 +30,12 @@ use crate::variant_store::store::VariantStore;
 pub struct Location {
     /// Unique in the process, so that a cache never confuses locations of two configurations.
     pub number: u32,
+    /// The number of its site.
+    pub site: usize,
+    /// The path of its route; empty for that of a site itself.
+    pub route: String,
+    /// The number of its access log, in [`Service::logs`](super::Service::logs); `None` if it is off.
+    pub log: Option<usize>,
     /// Its handlers, in order.
     pub handlers: Vec<Handler>,
     /// Its files; `None` where all requests go to an upstream.
