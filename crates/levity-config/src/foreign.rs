@@ -201,6 +201,8 @@ const KEYS: &[Foreign] = &[
         "`cors = { origins = [\"https://example.org\"] }`"),
     Foreign(&["cors", "cors_*", "allow_origin*"], WHOLE, "",
         "`cors` of a site or route"),
+    Foreign(&["dav_methods", "create_full_put_path", "webdav*", "uploads"], LOCATIONS, "upload",
+        "`upload = { methods = [\"PUT\", \"DELETE\"] }`"),
     Foreign(&["server_tokens", "server_signature"], ANYWHERE, "",
         "`Server` never contains the version; `headers = { remove = [\"Server\"] }` of a `[[site.route]]` removes it"),
     Foreign(&["gzip_types", "brotli_types", "zstd_types", "compression_types"], LOCATIONS, "compress_types",

@@ -12,7 +12,7 @@ use crate::schema::{
 };
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{limits, location_options};
+use crate::{limits, location_options, upload};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -143,6 +143,11 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// What web pages of other origins may do at the site above; routes inherit it as a whole. Preflight requests are
     /// answered here, before anything else is asked.
     table("site.cors", CORS);
+    /// Lets clients write files beneath `root`, as `dav_methods` of nginx does. [How](tasks.md#uploads) it is used. Put it
+    /// behind a gate: whoever gets here may write. A route inherits it unless it has a `root` of its own; `upload = false`
+    /// turns it off there. Nothing is written where only an upstream answers, nor at `internal` routes, nor under names that
+    /// are not served. The roots of uploads must not lie in each other.
+    table("site.upload", upload::KEYS);
     /// Users with passwords (RFC 7617), to whom the site above is reserved. `basic_auth = false` of a route lets everyone in
     /// who passes the other gates. Use it over TLS only: the password is readable on the way.
     table("site.basic_auth", gates::BASIC_AUTH);
@@ -202,6 +207,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.route.respond", RESPOND);
     /// What web pages of other origins may do at the route above. An empty list of origins permits nothing.
     table("site.route.cors", CORS);
+    /// Lets clients write files through the route above.
+    table("site.route.upload", upload::KEYS);
     /// Users with passwords, to whom the route above is reserved, in place of those of its site.
     table("site.route.basic_auth", gates::BASIC_AUTH);
     /// An application that decides about the requests to the route above, in place of that of its site.

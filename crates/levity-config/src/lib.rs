@@ -53,6 +53,7 @@ mod tests;
 mod token;
 mod tries;
 mod unknown;
+mod upload;
 pub mod upstream;
 mod value;
 
@@ -83,4 +84,5 @@ pub use problem::{Errors, Problem};
 pub use reference::reference;
 pub use template::{Part, Template};
 pub use tries::Try;
+pub use upload::{Upload, UploadMethod};
 pub use upstream::{Proxying, Rewrite, Upstream};

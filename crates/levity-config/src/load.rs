@@ -13,7 +13,7 @@ use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
 use crate::section::Section;
 use crate::upstream::read::Upstreams;
-use crate::{disk, headers, limits, listen, log, recognise, site};
+use crate::{disk, headers, limits, listen, log, recognise, site, upload};
 
 /// Maximum length of a configuration file. A longer one is most likely another file.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -80,11 +80,13 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
         .iter()
         .map(|one| one.address.clone())
         .collect();
+    let uploads = upload::Roots::default();
     let references = References {
         upstreams: &upstreams,
         variants: config.disk.variants.as_deref(),
         logs: &log::Logs::new(&config.log),
         listen: &listen,
+        uploads: &uploads,
     };
     let sites = site::sites(&root, config.server.headers.clone(), references);
     upstreams.note_unused(&reader);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::address::Address;
 use crate::disk::location_disk;
+use crate::gates::Gates;
 use crate::location_options::{self, LocationOptions};
 use crate::log::Logs;
 use crate::matcher::Matcher;
@@ -12,9 +13,10 @@ use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
 use crate::section::Section;
 use crate::tries::Try;
+use crate::upload::Upload;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, cors, gates, headers, listing_archive, root};
+use crate::{answer, cors, gates, headers, listing_archive, root, upload};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -25,6 +27,8 @@ pub(crate) struct References<'a> {
     pub(crate) logs: &'a Logs<'a>,
     /// Where clients connect.
     pub(crate) listen: &'a [Address],
+    /// The roots beneath which clients may write.
+    pub(crate) uploads: &'a upload::Roots,
 }
 
 /// What a table inherits.
@@ -96,6 +100,7 @@ pub(crate) fn read(
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         gates: gates::read::read(section, &parent.gates, references.upstreams),
         internal: internal || parent.internal,
+        upload: handlers.upload(section, parent.upload),
         files_first: false,
         path_headers: parent.path_headers,
         error_pages_root: parent
@@ -116,6 +121,7 @@ pub(crate) fn read(
         options,
         root,
     };
+    check_upload(section, &location, has_routes, references);
     note_missing_pages(section, &location);
     check_proxying(section, reach, path.is_some(), has_routes);
     check_errors(section, reach, has_routes);
@@ -144,6 +150,13 @@ impl OwnHandlers {
     fn answer(&self, own: Option<Answer>, above: Option<Answer>) -> Option<Answer> {
         let has_handlers = self.root || self.internal || self.proxy || self.tries;
         own.or_else(|| above.filter(|_| !has_handlers))
+    }
+
+    /// Whoever may write to one folder need not be allowed to write to another.
+    fn upload(&self, section: &Section<'_>, above: Option<Upload>) -> Option<Upload> {
+        let inherited = above.filter(|_| !self.root && !section.is_off("upload"));
+        let own = upload::read(section).or(inherited);
+        own.filter(|_| !self.internal)
     }
 
     fn proxying(&self, own: Proxying, above: Proxying, has_root: bool) -> Proxying {
@@ -182,6 +195,24 @@ pub(crate) fn note_unasked_files(section: &Section<'_>, reach: Reach, used: Used
         "root" => used.root,
         _ => used.files,
     });
+}
+
+fn check_upload(
+    section: &Section<'_>,
+    location: &Location,
+    has_routes: bool,
+    references: References<'_>,
+) {
+    let place = upload::Place {
+        root: location.root.as_deref(),
+        is_internal: location.internal,
+        has_answer: location.answer.is_some(),
+        asks_files: location.asks_files(),
+        has_routes,
+        is_open: location.gates == Gates::default(),
+        has_signed_urls: location.gates.signed_url.is_some(),
+    };
+    upload::check(section, &place, references.uploads);
 }
 
 fn check_proxying(section: &Section<'_>, reach: Reach, is_route: bool, has_routes: bool) {

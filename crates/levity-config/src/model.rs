@@ -19,6 +19,8 @@ use crate::network::TrustedProxies;
 use crate::own_names::OwnNames;
 use crate::pattern::Pattern;
 use crate::template::Template;
+use crate::tries::Try;
+use crate::upload::Upload;
 use crate::upstream::{Proxying, Rewrite, Upstream};
 
 /// A configuration. [`Config::default`] is that of an empty file: no site, listening on `127.0.0.1:8080`.
@@ -264,6 +266,8 @@ pub struct Location {
     pub gates: Gates,
     /// Whether it is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
+    /// What clients may write, where its files answer.
+    pub upload: Option<Upload>,
     /// What pages of other origins may do.
     pub cors: Option<Cors>,
     /// The folder with the pages for its errors: that of the table which names them.
@@ -276,6 +280,16 @@ pub struct Location {
     pub request_headers: Headers,
     /// Changes to URLs and cookies in an upstream's responses.
     pub rewrite: Rewrite,
+}
+
+impl Location {
+    /// Whether files beneath a root may answer.
+    #[must_use]
+    pub fn asks_files(&self) -> bool {
+        let proxying = &self.proxying;
+        let mut tries = proxying.tries.iter().flatten();
+        self.root.is_some() && (proxying.proxy.is_none() || tries.any(Try::asks_files))
+    }
 }
 
 impl Route {

@@ -31,7 +31,7 @@ pub(crate) fn read(section: &Section<'_>, variants: Option<&Path>) -> Option<Pat
 }
 
 /// An absolute path without `.` and `..`. Links are not resolved: two names of one folder may stay different.
-fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

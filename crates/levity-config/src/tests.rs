@@ -7,6 +7,7 @@ mod matching;
 mod proxying;
 mod sites;
 mod syntax;
+mod uploads;
 mod upstream;
 
 use std::path::Path;
@@ -133,8 +134,8 @@ fn defaults() {
 #[test]
 fn defaults_in_the_table_are_those_of_the_code() {
     let (mut bare, mut given) = (String::new(), String::new());
-    // The file itself has no heading, a redirect leaves no room for a response, and the others need an upstream.
-    let untested = [".redirect", ".request_headers", ".forward_auth"];
+    // The file itself has no heading, an answer leaves no room for another nor for uploads, and the others need an upstream.
+    let untested = [".redirect", ".upload", ".request_headers", ".forward_auth"];
     let is_untested = |table: &&Table| untested.iter().any(|end| table.path.ends_with(end));
     let is_tested = |table: &&Table| !table.path.is_empty() && !is_untested(table);
     for table in TABLES.iter().filter(is_tested) {

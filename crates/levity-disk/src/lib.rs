@@ -33,7 +33,7 @@ pub use engine::StartError;
 pub use files::{
     DirectoryReader, Entry, EntryStat, FileSystem, Inline, Kind, Listing, Meta, MountPoint,
     OpenFile, Root, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats, Watcher, accept_variant,
-    left_root, set_direct_files_max, unclosed,
+    check_writable, left_root, set_direct_files_max, unclosed,
 };
 pub use job::{
     Change, Class, Completion, Direct, Done, EngineId, First, Job, Lookup, NewFile, Op, Open,

@@ -15,6 +15,7 @@ pub mod calendar;
 pub mod cgi;
 pub mod coded_etag;
 pub mod condition;
+pub mod content_range;
 pub mod date;
 pub mod decimal;
 pub mod dictionary;

@@ -113,6 +113,28 @@ impl EntryVariants {
     }
 }
 
+/// How old what is cached may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Recency {
+    /// The time of the request.
+    pub now: Instant,
+    /// `disk.entry_ttl`.
+    pub ttl: Duration,
+    /// The last change that is known. What was checked until then is outdated.
+    pub changed: Option<Instant>,
+}
+
+impl Recency {
+    /// Whether what was found at `checked` is not outdated by a change.
+    pub fn is_after_change(&self, checked: Instant) -> bool {
+        self.changed.is_none_or(|changed| checked > changed)
+    }
+
+    fn age(&self, checked: Instant) -> Duration {
+        self.now.saturating_duration_since(checked)
+    }
+}
+
 /// The representation that a request needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Selection<'a> {
@@ -390,16 +412,16 @@ impl Cache {
         self.shared.missing_indexes.clear();
     }
 
-    /// The entry to send for `selection`, if the files were checked less than `ttl` before `now`.
+    /// The entry to send for `selection`, if the check of the files is recent.
     pub fn fresh(
         &self,
         key: &[u8],
         selection: Selection<'_>,
-        now: Instant,
-        ttl: Duration,
+        recency: Recency,
     ) -> Option<Rc<EntryRef>> {
         let usable = |checked: Instant, variants: &EntryVariants| {
-            variants.is_fresh(now.saturating_duration_since(checked), ttl)
+            variants.is_fresh(recency.age(checked), recency.ttl)
+                && recency.is_after_change(checked)
                 && variants.chosen(selection.choices).suffices(selection.body)
         };
         if let Some(slot) = self.own.borrow().get(key)
@@ -412,12 +434,14 @@ impl Cache {
         Some(slot.chosen(selection.choices))
     }
 
-    /// Why there is no file, if that was found less than `ttl` before `now`.
-    pub fn missing(&self, key: &[u8], now: Instant, ttl: Duration) -> Option<Missing> {
-        if ttl.is_zero() {
+    /// Why there is no file, if that was found recently.
+    pub fn missing(&self, key: &[u8], recency: Recency) -> Option<Missing> {
+        if recency.ttl.is_zero() {
             return None;
         }
-        let is_fresh = |checked: Instant| now.saturating_duration_since(checked) < ttl;
+        let is_fresh = |checked: Instant| {
+            recency.age(checked) < recency.ttl && recency.is_after_change(checked)
+        };
         if self.shared.missing_names.get(key).is_some_and(is_fresh) {
             return Some(Missing::Name);
         }
@@ -565,6 +589,11 @@ mod tests {
         })
     }
 
+    fn within(now: Instant, ttl: Duration) -> Recency {
+        let changed = None;
+        Recency { now, ttl, changed }
+    }
+
     fn wait_until(event: &str, mut has_happened: impl FnMut() -> bool) {
         let start = Instant::now();
         while !has_happened() {
@@ -626,8 +655,12 @@ mod tests {
         let (cache, now) = (cache(), Instant::now());
         cache.keep(b"key", variants(&[]), now);
         let last = now + SECOND - Duration::from_nanos(1);
-        assert!(cache.fresh(b"key", PLAIN, last, SECOND).is_some());
-        assert!(cache.fresh(b"key", PLAIN, now + SECOND, SECOND).is_none());
+        assert!(cache.fresh(b"key", PLAIN, within(last, SECOND)).is_some());
+        assert!(
+            cache
+                .fresh(b"key", PLAIN, within(now + SECOND, SECOND))
+                .is_none()
+        );
         assert!(cache.stale(b"key").is_some());
     }
 
@@ -644,7 +677,7 @@ mod tests {
         ] {
             let selection = Selection { choices, ..PLAIN };
             let cached = cache
-                .fresh(b"key", selection, now, SECOND)
+                .fresh(b"key", selection, within(now, SECOND))
                 .expect("it is fresh");
             assert_eq!(cached.entry.coding, coding, "{choices:?}");
         }
@@ -656,11 +689,19 @@ mod tests {
         cache.keep_missing(b"name", Missing::Name, now);
         cache.keep_missing(b"directory", Missing::Index(directory()), now);
         let is_name = |missing| matches!(missing, Some(Missing::Name));
-        assert!(is_name(cache.missing(b"name", now, SECOND)));
-        assert!(cache.missing(b"name", now + SECOND, SECOND).is_none());
-        assert!(cache.missing(b"name", now, Duration::ZERO).is_none());
-        assert!(cache.missing(b"other", now, SECOND).is_none());
-        let index = cache.missing(b"directory", now, SECOND);
+        assert!(is_name(cache.missing(b"name", within(now, SECOND))));
+        assert!(
+            cache
+                .missing(b"name", within(now + SECOND, SECOND))
+                .is_none()
+        );
+        assert!(
+            cache
+                .missing(b"name", within(now, Duration::ZERO))
+                .is_none()
+        );
+        assert!(cache.missing(b"other", within(now, SECOND)).is_none());
+        let index = cache.missing(b"directory", within(now, SECOND));
         assert!(matches!(index, Some(Missing::Index(_))));
         cache.expire(now + 2 * ENTRY_AGE_MAX, SECOND);
         assert!(cache.shared.missing_indexes.is_empty() && cache.shared.missing_names.is_empty());
@@ -674,7 +715,7 @@ mod tests {
         for number in 0..100_000_u32 {
             cache.keep_missing(&number.to_le_bytes(), Missing::Name, now);
         }
-        assert!(cache.fresh(b"key", PLAIN, now, SECOND).is_some());
+        assert!(cache.fresh(b"key", PLAIN, within(now, SECOND)).is_some());
         assert!(cache.shared.missing_names.weight() <= MISSING_BYTES_MAX);
         assert!(cache.shared.missing_names.len() > 1000);
     }

@@ -384,13 +384,14 @@ impl DetachedDisk {
         root: &Arc<Root>,
         path: CString,
         first: Option<First>,
+        lookup: Lookup,
     ) -> io::Result<Opened> {
         let op = Op::Open(Open {
             root: root.clone(),
             path,
             first,
             variants: Box::default(),
-            lookup: Lookup::Shared,
+            lookup,
         });
         match self.run(op).await? {
             Done::Opened(mut opened) => {
@@ -415,6 +416,35 @@ impl DetachedDisk {
         match self.run(Op::Read { file, offset, len }).await? {
             Done::Read(ready, now) => Ok((ready, now)),
             other => unreachable!("unexpected result of a read: {other:?}"),
+        }
+    }
+
+    /// Bytes that can still be written to the file system of `root`.
+    ///
+    /// # Errors
+    /// Those of `fstatvfs`; `TimedOut` as above.
+    pub async fn free_space(&self, root: &Arc<Root>) -> io::Result<u64> {
+        let root = root.clone();
+        match self.run(Op::FreeSpace { root }).await? {
+            Done::FreeSpace(bytes) => Ok(bytes),
+            other => unreachable!("unexpected result of a question for free space: {other:?}"),
+        }
+    }
+
+    /// Makes a change.
+    ///
+    /// # Errors
+    /// Those of the change; `TimedOut` as above, and then it may still be made.
+    pub async fn change(&self, change: Change) -> io::Result<Done> {
+        self.run(Op::Change(change)).await
+    }
+
+    /// The same disk without a time-out: for a change whose result has to be known before another one is made.
+    #[must_use]
+    pub fn patient(&self) -> Self {
+        Self {
+            timeout: Duration::MAX,
+            ..self.clone()
         }
     }
 

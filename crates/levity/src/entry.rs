@@ -230,6 +230,22 @@ fn etag(meta: &Meta, form: Form<'_>, strong: bool) -> String {
     etag
 }
 
+/// The ETag of a file that nobody writes to, so that its metadata distinguishes its versions.
+pub fn etag_of_version(meta: &Meta, source: Etag) -> String {
+    etag(meta, plain_form(b"", source), true)
+}
+
+/// A file that is served as it is.
+pub fn plain_form(name: &[u8], etag: Etag) -> Form<'_> {
+    Form {
+        name,
+        coding: None,
+        varies: false,
+        etag,
+        original: None,
+    }
+}
+
 /// Must not change with a restart; the hasher of a `HashMap` is seeded per process.
 fn version_hash(meta: &Meta) -> u64 {
     let mut hasher = DefaultHasher::new();

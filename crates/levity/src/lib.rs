@@ -38,6 +38,7 @@ pub mod scripts;
 pub mod serve;
 pub mod server;
 pub mod status;
+pub mod upload_store;
 pub mod upstream;
 pub mod variant_store;
 mod worker;

@@ -17,7 +17,7 @@ use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use rustix::io::Errno;
 
-use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Selection, Watched};
+use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Recency, Selection, Watched};
 use crate::codings::Codings;
 use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
 use crate::entry::{self, BODY_BYTES_MAX, Bytes, Content, Entry, Form, Original};
@@ -59,7 +59,8 @@ pub async fn resolve(
         choices: codings.choices(),
         body: request.head.method == Method::Get,
     };
-    if let Some(cached) = cached(worker, named.key, selection, now) {
+    let recency = recency(worker, now, files.changed(named.path));
+    if let Some(cached) = cached(worker, named.key, selection, recency) {
         return cached;
     }
     let search = Search {
@@ -67,7 +68,7 @@ pub async fn resolve(
         index: &files.index,
         root: files.root.current()?,
         key: named.key,
-        now,
+        recency,
         codings,
         original: None,
         watched: None,
@@ -94,7 +95,8 @@ pub async fn is_file(
         choices: &[],
         body: false,
     };
-    let found = match cached(worker, key, selection, now) {
+    let recency = recency(worker, now, files.changed(path));
+    let found = match cached(worker, key, selection, recency) {
         Some(cached) => cached,
         None => {
             let search = Search {
@@ -102,7 +104,7 @@ pub async fn is_file(
                 index: &files.index,
                 root: files.root.current()?,
                 key,
-                now,
+                recency,
                 codings: Codings::default(),
                 original: None,
                 watched: None,
@@ -130,12 +132,12 @@ pub async fn variant(
     original: Original<'_>,
     disk: &mut DiskClient<'_>,
 ) -> io::Result<Found> {
-    let now = disk.trace.step_began();
+    let recency = recency(worker, disk.trace.step_began(), None);
     let selection = Selection {
         choices: &[],
         body: true,
     };
-    if let Some(cached) = cached(worker, key, selection, now) {
+    if let Some(cached) = cached(worker, key, selection, recency) {
         return cached;
     }
     let first = First {
@@ -148,7 +150,7 @@ pub async fn variant(
         index: &[],
         root: root.clone(),
         key,
-        now,
+        recency,
         codings: Codings::default(),
         original: Some(original),
         watched: None,
@@ -157,21 +159,26 @@ pub async fn variant(
     Box::pin(search.run(path, disk)).await
 }
 
+/// How old a cached result may be at `now`, if something is known to have `changed`.
+fn recency(worker: &Worker, now: Instant, changed: Option<Instant>) -> Recency {
+    let ttl = worker.service().config.disk.entry_ttl;
+    Recency { now, ttl, changed }
+}
+
 /// The cached result for `key`, if it is fresh.
 fn cached(
     worker: &Worker,
     key: &[u8],
     selection: Selection<'_>,
-    now: Instant,
+    recency: Recency,
 ) -> Option<io::Result<Found>> {
-    let ttl = worker.service().config.disk.entry_ttl;
-    if let Some(cached) = worker.cache.fresh(key, selection, now, ttl)
+    if let Some(cached) = worker.cache.fresh(key, selection, recency)
         && is_current(&cached)
     {
         let with_body = selection.body.then(|| kept_body(worker, key, &cached));
         return Some(Ok(Found::File(with_body.flatten().unwrap_or(cached), None)));
     }
-    match worker.cache.missing(key, now, ttl)? {
+    match worker.cache.missing(key, recency)? {
         Missing::Name => Some(Err(Errno::NOENT.into())),
         Missing::Index(directory) => Some(Ok(Found::Directory(directory))),
     }
@@ -253,7 +260,7 @@ struct Search<'a> {
     /// The root of the files at present.
     root: Arc<Root>,
     key: &'a [u8],
-    now: Instant,
+    recency: Recency,
     codings: Codings,
     /// What the file is a variant of, in a store.
     original: Option<Original<'a>>,
@@ -341,7 +348,7 @@ impl Search<'_> {
         };
         if !self.worker.service().config.disk.entry_ttl.is_zero() {
             let cache = &self.worker.cache;
-            cache.keep_missing(self.key, missing, self.now);
+            cache.keep_missing(self.key, missing, self.recency.now);
         }
     }
 
@@ -397,10 +404,20 @@ impl Search<'_> {
         let path = CString::new(path).map_err(|_| io::Error::from(Errno::NOENT))?;
         match self.open_cached(&path, &variants) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let root = &self.root;
-                disk.open(root, path, variants, first, Lookup::Shared).await
+                disk.open(&self.root, path, variants, first, self.lookup())
+                    .await
             }
             result => result,
+        }
+    }
+
+    /// An open may join one that began up to the time to live ago: before a change that the client knows of.
+    fn lookup(&self) -> Lookup {
+        let Recency { now, ttl, changed } = self.recency;
+        let age = changed.map(|changed| now.saturating_duration_since(changed));
+        match age.is_some_and(|age| age <= ttl) {
+            true => Lookup::Fresh,
+            false => Lookup::Shared,
         }
     }
 
@@ -463,8 +480,8 @@ impl Search<'_> {
             },
         });
         let slot = match chosen.may_cache {
-            true => self.worker.cache.keep(self.key, variants, self.now),
-            false => CacheSlot::new(variants, self.now),
+            true => self.worker.cache.keep(self.key, variants, self.recency.now),
+            false => CacheSlot::new(variants, self.recency.now),
         };
         Ok(Found::File(
             slot.chosen(self.codings.choices()),

@@ -405,6 +405,7 @@ impl Server {
     fn start(plan: Plan) -> io::Result<Self> {
         let config = &plan.config;
         let shared = Shared::start(config)?;
+        shared.service.remove_stale_uploads();
         let count = shared.workers;
         let mut bound = bind_all(config, count)?;
         let worker_stats = worker_stats(count);

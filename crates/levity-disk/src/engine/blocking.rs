@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::ticket::Ticket;
 use crate::files::{
-    Kind, KnownDevices, OpenFile, accept_variant, create, link, read, unlink, write,
+    Kind, KnownDevices, OpenFile, accept_variant, create, folder, link, read, unlink, write,
 };
 use crate::job::{Change, Done, First, Lookup, NewFile, Op, Open, Opened, Ready};
 use crate::memory::Buffer;
@@ -86,6 +86,10 @@ fn perform_change(change: Change) -> io::Result<Done> {
         Change::Unlink { root, path, file } => {
             unlink::unlink(&root, &path, file.as_deref()).map(|()| Done::Changed)
         }
+        Change::MakeFolder { root, path, mode } => {
+            folder::make(&root, &path, mode).map(|()| Done::Changed)
+        }
+        Change::RemoveFolder { root, path } => folder::remove(&root, &path).map(|()| Done::Changed),
     }
 }
 

@@ -293,6 +293,8 @@ fn path_of_change(change: &Change) -> Vec<u8> {
         )
         | Change::Link { root, path, .. }
         | Change::Unlink { root, path, .. }
+        | Change::MakeFolder { root, path, .. }
+        | Change::RemoveFolder { root, path }
         | Change::Rename { root, to: path, .. } => beneath(root, path),
         Change::Write { file, .. }
         | Change::Append { file, .. }

@@ -85,7 +85,7 @@ pub(super) fn is_unsupported(errno: Errno) -> bool {
 }
 
 /// The permission bits of `mode`.
-fn permissions(mode: u32) -> Mode {
+pub(super) fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o777)
 }
 

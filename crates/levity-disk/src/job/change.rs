@@ -144,6 +144,27 @@ pub enum Change {
         /// The file that was opened there. While it is open, its inode number is not reused.
         file: Option<Arc<OpenFile>>,
     },
+    /// Makes the folder `path` (`mkdirat`). The outcome is [`Done::Changed`](crate::Done::Changed).
+    ///
+    /// EEXIST: the name is taken, by whatever; ENOENT: the folder around it does not exist.
+    MakeFolder {
+        /// The directory that the path may not leave.
+        root: Arc<Root>,
+        /// The name, without a final slash.
+        path: CString,
+        /// Permissions, in bits such as 0o755, less the umask of the process.
+        mode: u32,
+    },
+    /// Removes the empty folder `path` (`rmdir`). The outcome is [`Done::Changed`](crate::Done::Changed).
+    ///
+    /// ENOTEMPTY or EEXIST: it is not empty; ENOTDIR: it is no folder, but maybe a link to one; ENOENT: there is no such
+    /// name; EBUSY: it is a mount point.
+    RemoveFolder {
+        /// The directory that the path may not leave.
+        root: Arc<Root>,
+        /// The name, without a final slash.
+        path: CString,
+    },
 }
 
 /// What [`Change::Create`] creates. The permissions are `mode`, in bits such as 0o600, less the umask of the
@@ -208,7 +229,9 @@ impl Change {
                 root,
                 path,
                 file: None,
-            } => root.device_of(path),
+            }
+            | Change::MakeFolder { root, path, .. }
+            | Change::RemoveFolder { root, path } => root.device_of(path),
             Change::Write { file, .. }
             | Change::Append { file, .. }
             | Change::Allocate { file, .. }
@@ -229,7 +252,10 @@ impl Change {
             | Change::Sync { file }
             | Change::Link { file, .. } => Some(file),
             Change::Unlink { file, .. } => file.as_ref(),
-            Change::Create(_) | Change::Rename { .. } => None,
+            Change::Create(_)
+            | Change::Rename { .. }
+            | Change::MakeFolder { .. }
+            | Change::RemoveFolder { .. } => None,
         }
     }
 
@@ -237,7 +263,12 @@ impl Change {
     pub(crate) fn is_of_names(&self) -> bool {
         matches!(
             self,
-            Change::Create(_) | Change::Link { .. } | Change::Rename { .. } | Change::Unlink { .. }
+            Change::Create(_)
+                | Change::Link { .. }
+                | Change::Rename { .. }
+                | Change::Unlink { .. }
+                | Change::MakeFolder { .. }
+                | Change::RemoveFolder { .. }
         )
     }
 }

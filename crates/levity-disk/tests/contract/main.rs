@@ -5,6 +5,7 @@ mod changing;
 mod crashing;
 mod creating;
 mod direct;
+mod folders;
 mod harness;
 mod listing;
 mod opening;

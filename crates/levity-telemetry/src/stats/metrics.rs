@@ -723,6 +723,19 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// Standard error says when no watch was left: raise the sysctl fs.inotify.max_user_watches. Links and mounts are
     /// not errors; their files use `disk.entry_ttl`.
     Counter("levity_watch_refused_total", "requests", Watch(|watch| watch.refused));
+    /// Requests to write beneath a root (`upload`), by result: created, replaced, removed; part: of a file, or a
+    /// question for it, and the rest is to follow; refused: by a condition, a limit or what is there; full: the disk or the quota; failed: the disk; aborted:
+    /// the client left or was too slow.
+    ///
+    /// `full` needs room: remove files, or raise `quota_bytes`. `failed`: the log says what the disk answered. `aborted`
+    /// and `part` belong together where clients continue after interruptions.
+    Counter("levity_uploads_total", "requests", Computed(&["result"], |scrape, samples| {
+        scrape.by_variant(samples, "result", WorkerStats::uploads);
+    }));
+    /// Bytes of files that clients have sent and that were written, whether the files became complete or not.
+    ///
+    /// It grows with uploads.
+    Counter("levity_uploaded_bytes_total", "bytes", Total(|worker| &worker.uploaded_bytes));
     /// Requests that were delayed because their connection caused more disk lookups of absent names than
     /// `limits.absent_trips` allows.
     ///

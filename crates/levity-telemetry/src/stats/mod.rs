@@ -22,7 +22,7 @@ pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
 pub use variants::VariantFigures;
-pub use worker::{Ahead, GateKind, WorkerStats};
+pub use worker::{Ahead, GateKind, UploadResult, WorkerStats};
 
 use crate::diagnostics;
 use metrics::{METRICS, Scrape};
@@ -277,6 +277,8 @@ mod tests {
             worker.sent_bytes.add(1_000);
             worker.reads_cached.add(1);
             worker.read_ahead(Ahead::Unused);
+            worker.upload(UploadResult::Created);
+            worker.uploaded_bytes.add(70);
             worker.copied_bytes.add(100);
             worker.spliced_bytes.add(50);
             worker.zero_copy_bytes.add(70);
@@ -431,6 +433,8 @@ mod tests {
             "levity_gate_denied_total{gate=\"signed_url\"} 2",
             "levity_gate_denied_total{gate=\"access\"} 0",
             "levity_reads_ahead_total{outcome=\"unused\"} 2",
+            "levity_uploads_total{result=\"created\"} 2",
+            "levity_uploaded_bytes_total 140",
             "levity_body_copied_bytes_total 200",
             "levity_body_spliced_bytes_total 100",
             "levity_body_zero_copy_bytes_total 140",

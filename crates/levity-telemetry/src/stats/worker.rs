@@ -34,6 +34,28 @@ pub enum Ahead {
     Unused,
 }
 
+/// The result of a request that writes beneath a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum UploadResult {
+    /// A file or folder was made.
+    Created,
+    /// A file was replaced.
+    Replaced,
+    /// A file or folder was removed.
+    Removed,
+    /// A part of a file was received, or asked for.
+    Part,
+    /// A condition, a limit or the state of the folder was against it.
+    Refused,
+    /// There was no room on the disk or within the quota.
+    Full,
+    /// The disk failed.
+    Failed,
+    /// The client left or was too slow.
+    Aborted,
+}
+
 /// A kind of gate: what decides whether a request gets to a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -92,6 +114,9 @@ pub struct WorkerStats {
     pub(super) filter_input_bytes: Counter,
     /// Bytes that came out of filters.
     pub(super) filter_output_bytes: Counter,
+    uploads: [Counter; UploadResult::COUNT],
+    /// Bytes of files that clients have sent, and that were written.
+    pub uploaded_bytes: Counter,
     gates_denied: [Counter; GateKind::COUNT],
     /// Requests delayed because of `limits.absent_trips`: their connections look up too many absent names.
     pub absence_waits: Counter,
@@ -132,6 +157,8 @@ impl WorkerStats {
             filtered_bodies: Counter::default(),
             filter_input_bytes: Counter::default(),
             filter_output_bytes: Counter::default(),
+            uploads: Default::default(),
+            uploaded_bytes: Counter::default(),
             gates_denied: Default::default(),
             absence_waits: Counter::default(),
             sendfile_waits: Counter::default(),
@@ -159,6 +186,11 @@ impl WorkerStats {
     /// A chunk was read ahead, with this outcome.
     pub fn read_ahead(&self, outcome: Ahead) {
         self.reads_ahead[outcome as usize].add(1);
+    }
+
+    /// A request to write beneath a root had this result.
+    pub fn upload(&self, result: UploadResult) {
+        self.uploads[result as usize].add(1);
     }
 
     /// A request was answered with `status` and a body from `source`: `duration` after its first byte, and the first
@@ -244,6 +276,11 @@ impl WorkerStats {
     /// Chunks read ahead with this outcome.
     pub(super) fn reads_ahead(&self, outcome: Ahead) -> u64 {
         self.reads_ahead[outcome as usize].get()
+    }
+
+    /// Requests to write beneath a root with this result.
+    pub(super) fn uploads(&self, result: UploadResult) -> u64 {
+        self.uploads[result as usize].get()
     }
 
     /// Connections open now. Ends are read first, so that a connection which comes and goes in

@@ -21,6 +21,10 @@ pub(super) fn handler(
     }
     let text = match handler {
         Handler::Proxy(proxy) => to_proxy(proxy),
+        Handler::Upload(_) if matches!(outcome, Outcome::Next) => return,
+        Handler::Upload(_) => {
+            format!("`upload`{}; nothing is written now", goes_on(outcome))
+        }
         Handler::Preflight(_) if matches!(outcome, Outcome::Next) => return,
         Handler::Preflight(_) => "`cors` answers the preflight".to_owned(),
         Handler::Redirect(to) => format!("`redirect` with {}", to.status),

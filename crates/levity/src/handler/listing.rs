@@ -10,6 +10,7 @@ use levity_wire::http1::Method;
 
 use super::Handling;
 use super::files::failed;
+use crate::cache::Recency;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -48,15 +49,19 @@ impl Handling<'_> {
         };
         let is_head = request.head.method == Method::Head;
         let key = self.key(files, &directory);
-        let age_max = self.service.config.disk.entry_ttl;
+        let recency = Recency {
+            now: self.disk.trace.step_began(),
+            ttl: self.service.config.disk.entry_ttl,
+            changed: files.changed(files.beneath(&request.path)),
+        };
         let is_large = directory.meta().size > SMALL_BYTES_MAX;
-        if subject.form.is_sorted() && (is_large || Shared::find(key, age_max).is_some()) {
+        if subject.form.is_sorted() && (is_large || Shared::find(key, recency).is_some()) {
             if is_head {
                 return listing::header(subject);
             }
             let reader = DirectoryReader::new(directory.clone());
             let disk = self.disk.detached(self.worker);
-            let shared = Shared::find_or_make(&disk, key, age_max, reader, None);
+            let shared = Shared::find_or_make(&disk, key, recency, reader, None);
             return self
                 .shared_listing(request, files, subject, directory, shared)
                 .await;
@@ -74,7 +79,7 @@ impl Handling<'_> {
         } else if subject.form.is_sorted() {
             drop(reserved);
             let directory = reader.directory().clone();
-            let shared = Shared::find_or_make(&disk, key, age_max, reader, Some(piece));
+            let shared = Shared::find_or_make(&disk, key, recency, reader, Some(piece));
             self.shared_listing(request, files, subject, directory, shared)
                 .await
         } else {

@@ -12,6 +12,7 @@ mod proxy;
 mod redirect;
 mod respond;
 mod script;
+mod upload;
 mod variants;
 
 use std::rc::Rc;
@@ -180,6 +181,15 @@ impl<'a> Handling<'a> {
         dropped.err().unwrap_or(refusal)
     }
 
+    /// As [`refuse`](Self::refuse), but a body that is too long to be dropped does not replace another error, such as that
+    /// of a gate: the connection closes after it.
+    async fn answer_without_body(&mut self, response: Response) -> Response {
+        match self.drop_body(true).await {
+            Err(error) if error.status != 413 || response.status < 400 => error,
+            _ => response,
+        }
+    }
+
     /// The response failed before its first byte was sent, and another replaces it.
     pub fn replaced(&mut self) {
         self.is_replacing = true;
@@ -209,6 +219,7 @@ impl<'a> Handling<'a> {
             let outcome = match handler {
                 Handler::Gate(gate) => self.gate(request, gate).await,
                 Handler::Files(files) => return self.files(request, files).await,
+                Handler::Upload(upload) => Box::pin(self.upload(request, upload)).await,
                 Handler::Preflight(cors) => match preflight::response(cors, request) {
                     Some(response) => Outcome::Response(response),
                     None => Outcome::Next,
@@ -241,7 +252,8 @@ impl<'a> Handling<'a> {
             match outcome {
                 Outcome::Next => {}
                 Outcome::Response(response) => {
-                    return Outcome::Response(Box::pin(self.refuse(response)).await);
+                    let answer = self.answer_without_body(response);
+                    return Outcome::Response(Box::pin(answer).await);
                 }
                 elsewhere @ (Outcome::Reroute(_) | Outcome::Rewritten(_)) => return elsewhere,
             }

@@ -224,7 +224,8 @@ impl<'a> Handling<'a> {
         for handler in &location.handlers {
             let file = match handler {
                 // The application has let the client in. It could as well send the content itself.
-                Handler::Gate(_) => continue,
+                // Nothing is written for a response of an application.
+                Handler::Gate(_) | Handler::Upload(_) => continue,
                 Handler::Files(files) => {
                     let disk = &mut self.disk;
                     delegated_by.internal_file(files, path, request, disk).await

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use flate2::Crc;
 use levity_config::ArchiveForm;
-use levity_disk::{DirectoryReader, Entry, First, Kind, Meta, OpenFile, Ready, Root};
+use levity_disk::{DirectoryReader, Entry, First, Kind, Lookup, Meta, OpenFile, Ready, Root};
 use levity_wire::archive::zip::Zip;
 use levity_wire::archive::{Member, tar};
 
@@ -414,7 +414,11 @@ impl Writer {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
         }
-        let opened = self.archive.disk.open(root, path, first).await?;
+        let opened = self
+            .archive
+            .disk
+            .open(root, path, first, Lookup::Shared)
+            .await?;
         Ok(Found {
             file_meta: opened.file.meta(),
             file: opened.file,

@@ -1,6 +1,7 @@
 //! From a configuration to locations. A handler or filter that is new gets its line here.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use levity_wire::http1;
 use super::location::{
     Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
     ForwardAuth, Gate, Handler, Location, NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf,
+    Upload,
 };
 use super::{Route, Service, ServiceParts, Site};
 use crate::compute::Compute;
@@ -35,6 +37,7 @@ use crate::filter::substitute::Substitute;
 use crate::http::filter::Filter;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
+use crate::upload_store::store::UploadStore;
 use crate::upstream::Upstream;
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::variant_store::store::VariantStore;
@@ -114,6 +117,26 @@ pub(super) fn digests(config: &Config, old: Option<&Service>) -> Option<Arc<Dige
     old.or_else(|| is_needed.then(Arc::default))
 }
 
+/// The uploads beneath each root that takes some. Those of `old` are kept. Blocks.
+pub(super) fn uploads(config: &Config, old: Option<&Service>) -> Vec<Arc<UploadStore>> {
+    let locations = config.sites.iter().flat_map(levity_config::Site::locations);
+    let with_uploads = locations.filter(|location| location.upload.is_some());
+    let mut stores: Vec<Arc<UploadStore>> = Vec::new();
+    for root in with_uploads.filter_map(|location| resolved(location.root.as_ref()?)) {
+        if !stores.iter().any(|store| store.root() == root) {
+            let mut old = old.iter().flat_map(|old| &old.uploads);
+            let kept = old.find(|store| store.root() == root).cloned();
+            stores.push(kept.unwrap_or_else(|| UploadStore::new(&root)));
+        }
+    }
+    stores
+}
+
+/// The path of a root without links; `None` if it cannot be resolved, which is an error when the root is opened. Blocks.
+fn resolved(root: &Path) -> Option<PathBuf> {
+    fs::canonicalize(root).ok()
+}
+
 /// The access logs that are not off, each once.
 pub(super) fn logs(config: &Config) -> Vec<levity_config::Log> {
     let locations = config.sites.iter().flat_map(levity_config::Site::locations);
@@ -138,6 +161,8 @@ pub(super) struct Stores<'a> {
     pub preloads: Option<&'a Arc<PreloadStore>>,
     /// Digests of files.
     pub digests: Option<&'a Arc<DigestStore>>,
+    /// Uploads.
+    pub uploads: &'a [Arc<UploadStore>],
 }
 
 pub(super) fn wire_limits(limits: &levity_config::Limits) -> http1::Limits {
@@ -156,6 +181,7 @@ struct Resources<'a> {
     upstreams: &'a [Arc<Upstream>],
     stores: &'a Stores<'a>,
     body_bytes: usize,
+    kept_files_max: usize,
     disk: &'a Disk,
     whole: &'a levity_config::Disk,
     request_id: Option<String>,
@@ -216,6 +242,16 @@ impl Resources<'_> {
             reproxy: Vec::new(),
             upstream,
         }))
+    }
+
+    /// The uploads beneath the root at `path`, if there are any.
+    fn uploads(&self, path: &Path) -> Option<Arc<UploadStore>> {
+        if self.stores.uploads.is_empty() {
+            return None;
+        }
+        let root = resolved(path)?;
+        let mut uploads = self.stores.uploads.iter();
+        uploads.find(|store| store.root() == root).cloned()
     }
 
     fn basic_auth(&mut self, settings: &levity_config::BasicAuth) -> io::Result<Arc<BasicAuth>> {
@@ -287,6 +323,7 @@ pub(super) fn sites(
         upstreams,
         stores,
         body_bytes: config.limits.body_bytes,
+        kept_files_max: parts.kept_files_max,
         whole: &config.disk,
         request_id: config.server.request_id.clone(),
         log: log_number(&logs, &config.log),
@@ -370,7 +407,7 @@ fn location(
             (files, proxy)
         }
     };
-    let behind = match &of.answer {
+    let behind: Vec<Handler> = match &of.answer {
         Some(answer) => {
             let file = files.as_ref().filter(|_| of.files_first);
             let step = file.and_then(|files| file_step(files, &Try::File, &[]));
@@ -380,7 +417,9 @@ fn location(
         }
         None => {
             let tries = of.proxying.tries.as_deref();
-            handlers(tries, files.as_ref(), proxy.as_ref())
+            let upload = upload(of, files.as_ref(), proxy.is_some(), resources);
+            let behind = handlers(tries, files.as_ref(), proxy.as_ref());
+            upload.into_iter().chain(behind).collect()
         }
     };
     // A browser sends no credentials with a preflight.
@@ -611,6 +650,25 @@ fn answer(answer: &Answer, path: Option<&Pattern>, is_once: bool) -> Handler {
     }
 }
 
+/// The handler of uploads, where files may answer.
+fn upload(
+    of: &levity_config::Location,
+    files: Option<&Arc<Files>>,
+    has_proxy: bool,
+    resources: &Resources<'_>,
+) -> Option<Handler> {
+    let mut settings = of.upload.clone().filter(|_| of.asks_files())?;
+    settings.resume_parts = settings.resume_parts.min(resources.kept_files_max);
+    let files = files?.clone();
+    let store = files.uploads.clone()?;
+    Some(Handler::Upload(Arc::new(Upload {
+        settings,
+        files,
+        store,
+        has_proxy,
+    })))
+}
+
 /// The handlers of a location, in order.
 fn handlers(
     tries: Option<&[Try]>,
@@ -754,6 +812,7 @@ fn files(
         chunk_bytes: reading.chunk_bytes,
         variants: variants(of, compress, resources),
         digests: file_digests(options, compress, resources),
+        uploads: resources.uploads(root),
     }))
 }
 

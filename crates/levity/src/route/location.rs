@@ -5,9 +5,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use levity_config::{
     AddressSet, ArchiveForm, Cors, Fixed, Jwt, NamePattern, Pattern, SignedUrl, Statuses, Template,
+    UploadMethod,
 };
 use levity_disk::{ReadOptions, Spool, TEMPORARY_PREFIX};
 use levity_telemetry::diagnostics;
@@ -19,6 +21,7 @@ use crate::filter::compress::Compress;
 use crate::http::filter::Filter;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
+use crate::upload_store::store::UploadStore;
 use crate::upstream::Upstream;
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::variant_store::store::VariantStore;
@@ -125,6 +128,8 @@ pub enum Handler {
     Preflight(Cors),
     /// Lets the request through, or refuses it. Gates come first.
     Gate(Gate),
+    /// Writes files.
+    Upload(Arc<Upload>),
     /// Serves files; the last handler.
     Files(Arc<Files>),
     /// Redirects every request; the last handler.
@@ -159,6 +164,25 @@ pub enum Gate {
     BasicAuth(Arc<BasicAuth>),
     /// By the response of an application.
     ForwardAuth(ForwardAuth),
+}
+
+/// What clients may write beneath the root of a location.
+pub struct Upload {
+    /// As configured.
+    pub settings: levity_config::Upload,
+    /// The files.
+    pub files: Arc<Files>,
+    /// What is known of the uploads beneath the root.
+    pub store: Arc<UploadStore>,
+    /// Other methods, and OPTIONS, are left to an upstream.
+    pub has_proxy: bool,
+}
+
+impl Upload {
+    /// Whether `method` is permitted.
+    pub fn permits(&self, method: UploadMethod) -> bool {
+        self.settings.methods.contains(&method)
+    }
 }
 
 /// An application that decides about requests.
@@ -320,6 +344,8 @@ pub struct Files {
     pub variants: Option<FileVariants>,
     /// The digests of its files, if responses have them.
     pub digests: Option<FileDigests>,
+    /// The uploads beneath the root, if there are any, also by way of other locations.
+    pub uploads: Option<Arc<UploadStore>>,
 }
 
 /// How responses with files get digests.
@@ -351,6 +377,12 @@ impl Files {
             Some(name) if path.is_empty() => name,
             _ => path,
         }
+    }
+
+    /// When an upload last changed something in the folder of `path`, which is relative to the root. What was looked up until
+    /// then may be outdated.
+    pub fn changed(&self, path: &[u8]) -> Option<Instant> {
+        self.uploads.as_ref()?.changes.last(path)
     }
 
     /// The cache key of `path` at the location of that number.

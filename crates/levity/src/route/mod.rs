@@ -21,6 +21,7 @@ use crate::credentials::guesses::Guesses;
 use crate::digest_store::store::DigestStore;
 use crate::http::request::Request;
 use crate::root::LiveRoot;
+use crate::upload_store::store::UploadStore;
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
 use crate::variant_store::store::VariantStore;
@@ -29,7 +30,7 @@ use self::compile::Stores;
 pub use self::location::{
     Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
     ForwardAuth, Gate, Handler, Location, NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf,
-    is_hidden,
+    Upload, is_hidden,
 };
 pub use self::matching::{OwnedInput, RouteInput};
 
@@ -84,6 +85,8 @@ pub struct Service {
     preloads: Option<Arc<PreloadStore>>,
     /// Digests of files.
     digests: Option<Arc<DigestStore>>,
+    /// The uploads beneath each root that takes some.
+    uploads: Vec<Arc<UploadStore>>,
     sites: Vec<Site>,
     by_host: HashMap<String, usize>,
     /// Suffixes of host names with their leading dot.
@@ -104,7 +107,7 @@ pub struct Service {
 impl Service {
     /// Opens every root, starts the engines of sites and routes in the disk of `parts`, and resolves the names of
     /// backends. Upstreams keep the health that they have in `old`, the configuration before this one; preloaded
-    /// content stays too. Blocks.
+    /// content and incomplete uploads stay too. Blocks.
     ///
     /// # Errors
     /// When a root cannot be opened or an engine cannot run here; the error names it.
@@ -114,9 +117,11 @@ impl Service {
         let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
         let preloads = compile::preloads(&config, parts.kept_files_max, old);
         let digests = compile::digests(&config, old);
+        let uploads = compile::uploads(&config, old);
         let stores = Stores {
             preloads: preloads.as_ref(),
             digests: digests.as_ref(),
+            uploads: &uploads,
         };
         let (sites, live_roots) = compile::sites(&config, &upstreams, &stores, parts)?;
         let expressions = config.sites.iter().map(levity_config::Site::expressions);
@@ -133,6 +138,7 @@ impl Service {
             live_roots,
             preloads,
             digests,
+            uploads,
             sites,
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
@@ -160,6 +166,13 @@ impl Service {
         Ok(service)
     }
 
+    /// Removes what uploads have left in their roots before a crash. Blocks.
+    pub fn remove_stale_uploads(&self) {
+        self.uploads
+            .iter()
+            .for_each(|uploads| uploads.remove_stale());
+    }
+
     /// Checks the roots that are due, and drops content whose time is over. Does not wait. Each event loop
     /// calls it every [`SWEEP_INTERVAL`](levity_net::SWEEP_INTERVAL).
     pub fn sweep(&self, disk: &Disk, now: Instant) {
@@ -168,6 +181,9 @@ impl Service {
         }
         if let Some(preloads) = &self.preloads {
             preloads.sweep(now);
+        }
+        for uploads in &self.uploads {
+            uploads.sweep(now);
         }
     }
 

@@ -204,3 +204,39 @@ fn what_is_no_request() {
     ];
     assert_eq!(explain(&tree, &post).status, 0);
 }
+
+/// It says what an upload would do, and does nothing.
+#[test]
+fn an_upload_is_not_made() {
+    use std::fs::{Permissions, read, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    let tree = Tree::new();
+    tree.file("root/file", "1");
+    set_permissions(tree.at("root"), Permissions::from_mode(0o777)).expect("chmod");
+    let upload = "upload = { methods = [\"PUT\", \"DELETE\", \"MKCOL\"] }";
+    let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
+    let config = format!("{listen}[[site]]\nroot = \"root\"\n{upload}\n");
+    tree.file("levity.toml", config);
+    for (method, path) in [("PUT", "/file"), ("DELETE", "/file"), ("MKCOL", "/new")] {
+        let ran = explain(&tree, &[path, "-X", method]);
+        says(
+            &ran,
+            &["handler  `upload` answers with 204; nothing is written now\n"],
+        );
+    }
+    let hidden = explain(&tree, &["/.hidden", "-X", "PUT"]);
+    says(
+        &hidden,
+        &["handler  `upload` answers with 403; nothing is written now\n"],
+    );
+    let read_only = explain(&tree, &["/file"]);
+    assert!(
+        !read_only.stdout.contains("`upload`"),
+        "{}",
+        read_only.stdout
+    );
+    assert_eq!(read(tree.at("root/file")).expect("a file"), b"1");
+    let names = tree.at("root").read_dir().expect("a folder").count();
+    assert_eq!(names, 1);
+}

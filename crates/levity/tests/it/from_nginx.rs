@@ -79,6 +79,8 @@ fn tree() -> Tree {
     tree.file("www/style.css", "body { color: black }\n".repeat(100));
     tree.file("www/app.js", "let body;\n".repeat(100));
     tree.file("www/app.js.gz", "compressed");
+    let uploads = tree.folder("uploads");
+    fs::set_permissions(uploads, Permissions::from_mode(0o777)).expect("chmod");
     tree
 }
 

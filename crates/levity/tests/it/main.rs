@@ -61,6 +61,7 @@ mod substitute;
 mod timeouts;
 mod timing;
 mod try_steps;
+mod uploads;
 mod variants;
 mod watch;
 mod wordpress;

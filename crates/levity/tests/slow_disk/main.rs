@@ -14,6 +14,7 @@ mod applications;
 mod failing;
 mod mounts;
 mod rig;
+mod uploads;
 
 use std::fs;
 use std::path::Path;
@@ -271,6 +272,10 @@ per_engine_that_waits_elsewhere! {
 
     fn an_application_is_free_before_the_disk_is_asked(engine) {
         applications::are_free_before_the_disk_is_asked(engine);
+    }
+
+    fn uploads_to_a_frozen_mount(engine) {
+        uploads::to_a_frozen_mount(engine);
     }
 
     /// A transfer that the disk holds up in the middle is not completed by other means.

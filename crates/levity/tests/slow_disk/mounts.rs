@@ -14,7 +14,7 @@ const BIG_BYTES: usize = 3_000_000;
 
 const TABLES: &str = "[limits]\nio_timeout = \"1s\"\n[disk]\nentry_ttl = \"60s\"\n";
 
-fn mount() -> Option<FuseMount> {
+pub fn mount() -> Option<FuseMount> {
     let mount = FuseMount::with(|tree| {
         tree.file("content/big", content(1, BIG_BYTES));
     })?;
@@ -26,7 +26,7 @@ fn mount() -> Option<FuseMount> {
     Some(mount)
 }
 
-fn assert_hot(server: &Server) {
+pub fn assert_hot(server: &Server) {
     let mut client = server.client();
     client.read_timeout(HOT_MAX);
     client.send("GET /hot HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -9,6 +9,7 @@ use levity_disk::{DirectoryReader, Entry, Kind, Listing};
 use tokio::sync::watch;
 
 use super::order::{Merge, sorted};
+use crate::cache::Recency;
 use crate::compute::memory::{Budget, Reserved, Share};
 use crate::compute::{Compute, DroppedInPool, Panicked};
 use crate::disk_client::DetachedDisk;
@@ -258,13 +259,15 @@ pub struct Shared {
 static SHARED: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 impl Shared {
-    /// The snapshot of `key` that is being made, or was begun less than `age_max` ago, if there is one. Many clients may
-    /// ask within the seconds that one takes to be made, and there is no memory for one each.
-    pub fn find(key: Key, age_max: Duration) -> Option<Arc<Self>> {
+    /// The snapshot of `key` that is being made, or was begun recently, if there is one. Many clients may ask within the
+    /// seconds that one takes to be made, and there is no memory for one each.
+    pub fn find(key: Key, recency: Recency) -> Option<Arc<Self>> {
         let all = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let mut usable = all.iter().filter_map(Weak::upgrade);
         usable.find(|shared| {
-            shared.key == key && (shared.is_being_made() || shared.began.elapsed() < age_max)
+            shared.key == key
+                && recency.is_after_change(shared.began)
+                && (shared.is_being_made() || shared.began.elapsed() < recency.ttl)
         })
     }
 
@@ -277,15 +280,16 @@ impl Shared {
     pub fn find_or_make(
         disk: &DetachedDisk,
         key: Key,
-        age_max: Duration,
+        recency: Recency,
         reader: Arc<DirectoryReader>,
         piece: Option<Listing>,
     ) -> Arc<Self> {
-        if let Some(found) = Self::find(key, age_max) {
+        if let Some(found) = Self::find(key, recency) {
             return found;
         }
         let (sender, made) = watch::channel(None);
-        let began = Instant::now();
+        // The piece was read since then.
+        let began = recency.now;
         let shared = Arc::new(Self { key, began, made });
         let mut all = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|shared| shared.strong_count() > 0);

@@ -1,0 +1,155 @@
+//! Writes files: PUT, DELETE and MKCOL at locations with `upload`.
+//!
+//! What has to be looked at before a body is received is looked at by the request. The change itself belongs to a task of
+//! its own: once it has begun, it is made whatever becomes of the client, and others wait for it.
+
+mod count;
+mod name;
+mod publish;
+mod put;
+mod remove;
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use levity_config::UploadMethod;
+use levity_telemetry::stats::UploadResult;
+use levity_telemetry::step::Step;
+use tokio::sync::oneshot;
+use tokio::time;
+
+use self::name::{Name, Path};
+use super::{Handling, Outcome};
+use crate::http::error::{ALLOW, error};
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+use crate::route::Upload;
+
+impl<'a> Handling<'a> {
+    /// Answers requests that write; leaves all others to the handlers behind it.
+    pub(super) async fn upload(
+        &mut self,
+        request: &Request,
+        upload: &'a Arc<Upload>,
+    ) -> Outcome<'a> {
+        let method = match request.method() {
+            b"GET" | b"HEAD" => return Outcome::Next,
+            b"PUT" => Some(UploadMethod::Put),
+            b"DELETE" => Some(UploadMethod::Delete),
+            b"MKCOL" => Some(UploadMethod::Mkcol),
+            _ => None,
+        };
+        let Some(method) = method.filter(|method| upload.permits(*method)) else {
+            return match upload.has_proxy {
+                true => Outcome::Next,
+                false => Outcome::Response(other_method(request, upload)),
+            };
+        };
+        let response = self.write(request, upload, method).await;
+        let response = response.unwrap_or_else(|refusal| refusal);
+        self.worker.stats.upload(result(method, &response));
+        self.disk.trace.enter(Step::Respond);
+        Outcome::Response(response)
+    }
+
+    async fn write(
+        &mut self,
+        request: &Request,
+        upload: &Arc<Upload>,
+        method: UploadMethod,
+    ) -> Result<Response, Response> {
+        let path = Path::of(request, upload)?;
+        if self.worker.explanation.is_some() {
+            return Ok(empty(204));
+        }
+        if method == UploadMethod::Delete {
+            // It has no meaning (RFC 9110, 9.3.5).
+            self.drop_body(false).await?;
+        }
+        self.disk.trace.enter(Step::Resolve);
+        let disk = self.disk.detached(self.worker);
+        let name = Rc::new(Name::new(disk, upload, path, request)?);
+        match method {
+            UploadMethod::Put => self.put(name).await,
+            UploadMethod::Delete => {
+                Ok(self.in_background(async move { name.remove().await }).await)
+            }
+            UploadMethod::Mkcol if !self.body.is_complete() => {
+                Err(error(415, "a body has no meaning here"))
+            }
+            UploadMethod::Mkcol => Ok(self
+                .in_background(async move { name.make_folder().await })
+                .await),
+        }
+    }
+
+    /// Has `change` made by a task of its own, and waits for its response.
+    async fn in_background(
+        &self,
+        change: impl Future<Output = Result<Response, Response>> + 'static,
+    ) -> Response {
+        let (sender, receiver) = oneshot::channel();
+        self.worker.spawn_background(async move {
+            let response = change.await.unwrap_or_else(|refusal| refusal);
+            // An error means that the client was told that it takes too long.
+            let _ = sender.send(response);
+        });
+        let io_timeout = self.service.config.limits.io_timeout;
+        match time::timeout(io_timeout, receiver).await {
+            Ok(Ok(response)) => response,
+            _ => error(503, "the disk is slow; the change may still be made"),
+        }
+    }
+}
+
+/// The response to a method that does not write here and that files do not have either.
+fn other_method(request: &Request, upload: &Upload) -> Response {
+    let mut response = match request.method() {
+        b"OPTIONS" => Response::new(204),
+        _ => error(405, ""),
+    };
+    response.fields.set("Allow", &allow(upload));
+    response
+}
+
+/// The value of Allow.
+fn allow(upload: &Upload) -> Vec<u8> {
+    let mut allow = ALLOW.to_vec();
+    for method in &upload.settings.methods {
+        allow.extend_from_slice(match method {
+            UploadMethod::Put => b", PUT".as_slice(),
+            UploadMethod::Delete => b", DELETE",
+            UploadMethod::Mkcol => b", MKCOL",
+        });
+    }
+    allow
+}
+
+/// A response without content.
+fn empty(status: u16) -> Response {
+    let mut response = Response::new(status);
+    response.body = match status {
+        204 => Body::None,
+        _ => Body::Text(Vec::new()),
+    };
+    response
+}
+
+/// What is counted for a response.
+fn result(method: UploadMethod, response: &Response) -> UploadResult {
+    match (method, response.status) {
+        (_, 201) => UploadResult::Created,
+        (UploadMethod::Delete, 204) => UploadResult::Removed,
+        (_, 204) => UploadResult::Replaced,
+        (_, put::INCOMPLETE) => UploadResult::Part,
+        (_, 507) => UploadResult::Full,
+        (_, 500..) => UploadResult::Failed,
+        // Of a body that did not arrive; no other of these closes the connection by itself.
+        (_, 400 | 408) if response.close => UploadResult::Aborted,
+        _ => UploadResult::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,417 @@
+//! The uploads beneath one root.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use levity_telemetry::diagnostics;
+use tokio::sync::Mutex as Turn;
+
+use super::changes::Changes;
+use super::name_locks::NameLocks;
+use super::parts::{Key, Part, Parts, Unusable};
+
+/// The folder beneath the root for names that files have before they get theirs. It begins with
+/// [`TEMPORARY_PREFIX`](levity_disk::TEMPORARY_PREFIX), so no rule of a location shows it.
+pub const FOLDER: &str = ".levity-temporary-uploads";
+
+/// A file in that folder that was not written to for so long belongs to no upload: the longest pause that
+/// `limits.body_timeout` allows is shorter.
+const STALE_AGE: Duration = Duration::from_secs(2 * 3600);
+
+/// How long a count of all files is used.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// The uploads beneath one root. Locations with that root share it, also across reloads.
+pub struct UploadStore {
+    /// The root as it was resolved.
+    root: PathBuf,
+    /// What was changed.
+    pub changes: Changes,
+    /// The names that are being changed.
+    pub names: NameLocks,
+    /// Held by whoever counts the files.
+    pub counting: Turn<()>,
+    state: Mutex<State>,
+    born: Instant,
+    /// When the first part expires, in milliseconds since `born`; the maximum without parts.
+    next_expiry_ms: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    parts: Parts,
+    /// Bytes of files that are being received, and of parts.
+    reserved: u64,
+    /// Bytes of all other files, as of the last count and what was done since.
+    used: u64,
+    counted: Option<Instant>,
+    /// Bytes that were added since a count began, which it may have missed.
+    added_since: u64,
+}
+
+/// There is not enough room within the quota.
+#[derive(Debug)]
+pub struct Full;
+
+/// Room for a file that is being received. Given back when it is dropped.
+pub struct Reservation {
+    store: Arc<UploadStore>,
+    bytes: u64,
+}
+
+/// The use of a key by one request. Ends when it is dropped.
+pub struct Claim {
+    store: Arc<UploadStore>,
+    key: Key,
+    is_kept: bool,
+}
+
+impl UploadStore {
+    /// The uploads beneath `root`, a resolved path.
+    pub fn new(root: &Path) -> Arc<Self> {
+        Arc::new(Self {
+            root: root.to_owned(),
+            changes: Changes::default(),
+            names: NameLocks::default(),
+            counting: Turn::default(),
+            state: Mutex::default(),
+            born: Instant::now(),
+            next_expiry_ms: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// The root as it was resolved.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Removes the names that a crash has left. Blocks.
+    pub fn remove_stale(&self) {
+        if let Err(error) = remove_stale(&self.root.join(FOLDER)) {
+            let root = self.root.display();
+            diagnostics::log(format_args!(
+                "cannot remove what uploads to {root} have left: {error}"
+            ));
+        }
+    }
+
+    /// Drops the parts that have expired at `now`. Cheap where there are none.
+    pub fn sweep(&self, now: Instant) {
+        if self.ms(now) < self.next_expiry_ms.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.state();
+        let expired = state.parts.expire(now);
+        self.give_back(&mut state, &expired);
+        drop(state);
+    }
+
+    /// Whether all files were counted less than [`COUNT_AGE_MAX`] before `now`; `None` if they never were.
+    pub fn has_recent_count(&self, now: Instant) -> Option<bool> {
+        let counted = self.state().counted?;
+        Some(now.saturating_duration_since(counted) < COUNT_AGE_MAX)
+    }
+
+    /// A count of all files begins.
+    pub fn count_begins(&self) {
+        self.state().added_since = 0;
+    }
+
+    /// All files that were found since [`count_begins`](Self::count_begins) have `bytes`.
+    pub fn counted(&self, bytes: u64) {
+        let mut state = self.state();
+        state.used = bytes + state.added_since;
+        state.counted = Some(Instant::now());
+    }
+
+    /// Reserves `bytes` for a file, within `quota` if there is one.
+    ///
+    /// # Errors
+    /// There is less room.
+    pub fn reserve(self: &Arc<Self>, bytes: u64, quota: Option<u64>) -> Result<Reservation, Full> {
+        let mut reservation = self.reserved(0);
+        reservation.grow(bytes, quota)?;
+        Ok(reservation)
+    }
+
+    /// The reservation of `bytes` that are reserved already.
+    fn reserved(self: &Arc<Self>, bytes: u64) -> Reservation {
+        Reservation {
+            store: self.clone(),
+            bytes,
+        }
+    }
+
+    /// A file of `bytes` was removed.
+    pub fn removed(&self, bytes: u64) {
+        let mut state = self.state();
+        state.used = state.used.saturating_sub(bytes);
+    }
+
+    /// Begins to receive the file of `key`; a part that is kept of it is dropped. `None` if another request receives it, too:
+    /// then only that one is kept if it remains incomplete.
+    pub fn begin(self: &Arc<Self>, key: Key) -> Option<Claim> {
+        let mut state = self.state();
+        let (is_claimed, replaced) = state.parts.begin(&key);
+        self.give_back(&mut state, replaced.as_slice());
+        drop(state);
+        is_claimed.then(|| self.claim(key))
+    }
+
+    /// Takes the part of `key`, to continue it at `offset`.
+    ///
+    /// # Errors
+    /// It is in use, or has another length.
+    pub fn resume(
+        self: &Arc<Self>,
+        key: Key,
+        offset: u64,
+    ) -> Result<(Claim, Part, Reservation), Unusable> {
+        let mut state = self.state();
+        let part = state.parts.resume(&key, offset)?;
+        drop(state);
+        let reservation = self.reserved(part.bytes);
+        Ok((self.claim(key), part, reservation))
+    }
+
+    fn claim(self: &Arc<Self>, key: Key) -> Claim {
+        Claim {
+            store: self.clone(),
+            key,
+            is_kept: false,
+        }
+    }
+
+    /// The bytes of the part of `key`, 0 if there is none; `None` while a request receives it.
+    pub fn part_bytes(&self, key: &Key) -> Option<u64> {
+        self.state().parts.bytes(key)
+    }
+
+    /// Releases what `parts` have reserved, and notes when the next one expires.
+    fn give_back(&self, state: &mut State, parts: &[Part]) {
+        let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+        state.reserved = state.reserved.saturating_sub(bytes);
+        let next = state.parts.next_expiry().map_or(u64::MAX, |at| self.ms(at));
+        self.next_expiry_ms.store(next, Ordering::Relaxed);
+    }
+
+    fn ms(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.born).as_millis() as u64
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation {
+    /// Reserves `bytes` more, within `quota` if there is one.
+    ///
+    /// # Errors
+    /// There is less room; what was reserved before stays so.
+    pub fn grow(&mut self, bytes: u64, quota: Option<u64>) -> Result<(), Full> {
+        let mut state = self.store.state();
+        let after = (state.used + state.reserved).saturating_add(bytes);
+        if quota.is_some_and(|quota| after > quota) {
+            return Err(Full);
+        }
+        state.reserved = state.reserved.saturating_add(bytes);
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// The file of `bytes` has got its name; one of `replaced` bytes has lost it.
+    pub fn used(self, bytes: u64, replaced: u64) {
+        let mut state = self.store.state();
+        state.used = (state.used + bytes).saturating_sub(replaced);
+        state.added_since += bytes;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut state = self.store.state();
+        state.reserved = state.reserved.saturating_sub(self.bytes);
+    }
+}
+
+impl Claim {
+    /// Keeps `part` for `time`, and with it what it has of `reservation`. The oldest parts give way if there are more than
+    /// `parts_max`.
+    pub fn keep(
+        mut self,
+        part: Part,
+        mut reservation: Reservation,
+        time: Duration,
+        parts_max: usize,
+    ) {
+        self.is_kept = true;
+        reservation.bytes = reservation.bytes.saturating_sub(part.bytes);
+        let mut state = self.store.state();
+        let expiry = Instant::now() + time;
+        let displaced = state.parts.keep(&self.key, part, expiry, parts_max);
+        self.store.give_back(&mut state, &displaced);
+        drop(state);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.store.state().parts.end(&self.key);
+        }
+    }
+}
+
+/// Removes the files in `folder` that no upload writes to any more. Blocks.
+fn remove_stale(folder: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let now = SystemTime::now();
+    for entry in entries {
+        let entry = entry?;
+        let modified = entry.metadata()?.modified()?;
+        if now
+            .duration_since(modified)
+            .is_ok_and(|age| age > STALE_AGE)
+        {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use levity_disk::{OpenFile, Root, Symlinks, TEMPORARY_PREFIX};
+
+    fn store() -> (tempfile::TempDir, Arc<UploadStore>) {
+        let root = tempfile::tempdir().expect("a folder");
+        let store = UploadStore::new(root.path());
+        (root, store)
+    }
+
+    fn part(bytes: u64) -> Part {
+        let root = Root::open("/".as_ref(), Symlinks::Beneath);
+        let file: io::Result<Arc<OpenFile>> = root.and_then(|root| root.open_cached(c"."));
+        let file = file.expect("the root of the file system is in memory");
+        Part { file, bytes }
+    }
+
+    fn key(path: &str) -> Key {
+        Key {
+            path: path.into(),
+            total: 100,
+            user: Vec::new(),
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn the_folder_is_hidden() {
+        assert!(FOLDER.starts_with(TEMPORARY_PREFIX));
+    }
+
+    #[test]
+    fn the_quota_counts_files_parts_and_what_is_received() {
+        let (_root, store) = store();
+        let quota = Some(100);
+        store.count_begins();
+        store.counted(40);
+        let mut first = store.reserve(30, quota).expect("room");
+        let second = store.reserve(30, quota).expect("room to the edge");
+        assert!(store.reserve(1, quota).is_err());
+        assert!(first.grow(1, quota).is_err());
+        assert!(
+            store.reserve(1, None).is_ok(),
+            "another location has no quota"
+        );
+        drop(second);
+        first.used(30, 20);
+        assert!(store.reserve(51, quota).is_err());
+        drop(store.reserve(50, quota).expect("40 + 30 - 20 are used"));
+        store.removed(50);
+        let whole = store.reserve(100, quota).expect("nothing is left");
+        let claim = store.begin(key("a")).expect("nobody has it");
+        claim.keep(part(60), whole, HOUR, 9);
+        assert!(store.reserve(41, quota).is_err(), "the part has 60");
+        drop(store.reserve(40, quota).expect("its rest was given back"));
+        // Files that get their names during a count may be missed by it.
+        store.count_begins();
+        store.reserve(10, quota).expect("room").used(10, 0);
+        store.counted(0);
+        assert!(store.reserve(31, quota).is_err());
+    }
+
+    #[test]
+    fn a_part_is_continued_by_one_request_at_its_end() {
+        let (_root, store) = store();
+        let claim = store.begin(key("a")).expect("nobody has it");
+        assert!(store.begin(key("a")).is_none());
+        assert_eq!(store.part_bytes(&key("a")), None);
+        let in_use = store.resume(key("a"), 0).map(drop);
+        assert_eq!(in_use, Err(Unusable::InUse));
+        claim.keep(part(7), store.reserve(9, None).expect("room"), HOUR, 9);
+        assert_eq!(store.part_bytes(&key("a")), Some(7));
+        let wrong = store.resume(key("a"), 6).map(drop);
+        assert_eq!(wrong, Err(Unusable::Has(7)));
+        for (path, total, user) in [("b", 100, ""), ("a", 99, ""), ("a", 100, "u")] {
+            let other = Key {
+                total,
+                user: user.into(),
+                ..key(path)
+            };
+            let found = store.resume(other, 7).map(drop);
+            assert_eq!(found, Err(Unusable::Has(0)), "{path} {total} {user}");
+        }
+        let (claim, part, _) = store.resume(key("a"), 7).expect("a part");
+        assert_eq!(part.bytes, 7);
+        drop(claim);
+        assert_eq!(store.part_bytes(&key("a")), Some(0));
+        assert_eq!(store.state().parts.next_expiry(), None);
+    }
+
+    #[test]
+    fn parts_expire_and_give_way() {
+        let (_root, store) = store();
+        for (number, path) in ["a", "b", "c"].into_iter().enumerate() {
+            let claim = store.begin(key(path)).expect("nobody has it");
+            let reservation = store.reserve(10, None).expect("room");
+            let time = HOUR * (number as u32 + 1);
+            claim.keep(part(10), reservation, time, 2);
+        }
+        assert_eq!(store.part_bytes(&key("a")), Some(0), "the oldest");
+        assert_eq!(store.state().reserved, 20);
+        let start = Instant::now();
+        store.sweep(start + HOUR);
+        assert_eq!(store.part_bytes(&key("b")), Some(10));
+        store.sweep(start + 2 * HOUR + Duration::from_secs(9));
+        assert_eq!(store.part_bytes(&key("b")), Some(0));
+        assert_eq!(store.part_bytes(&key("c")), Some(10));
+        store.sweep(start + 4 * HOUR);
+        assert_eq!(store.state().reserved, 0);
+    }
+
+    #[test]
+    fn only_old_names_are_removed_at_the_start() {
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = root.path().join(FOLDER);
+        fs::create_dir(&folder).expect("a folder");
+        for (name, age) in [("old", STALE_AGE + HOUR), ("young", STALE_AGE - HOUR)] {
+            let file = fs::File::create(folder.join(name)).expect("a file");
+            file.set_modified(SystemTime::now() - age).expect("utimes");
+        }
+        UploadStore::new(root.path()).remove_stale();
+        let names = fs::read_dir(&folder).expect("a folder").flatten();
+        let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["young"]);
+    }
+}

@@ -1,0 +1,151 @@
+//! Which names may be written.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+#[test]
+fn links_lead_nowhere() {
+    let (root, outside) = (writable(), writable());
+    outside.file("file", "outside");
+    root.file("inside/file", "inside");
+    symlink(outside.path(), root.at("out")).expect("symlink");
+    symlink(outside.at("file"), root.at("file-link")).expect("symlink");
+    symlink("inside", root.at("in")).expect("symlink");
+    symlink("absent", root.at("dangling")).expect("symlink");
+    let keys = format!("{ALL}, create_folders = true");
+    for symlinks in ["beneath", "follow"] {
+        let upload = format!("symlinks = \"{symlinks}\"\nupload = {{ {keys} }}\n");
+        let server = Launch::site(root.path(), "", &upload).start();
+        for path in [
+            "/out/new",
+            "/out/file",
+            "/file-link",
+            "/in/file",
+            "/in/new",
+            "/dangling",
+        ] {
+            put_new(&server, path, b"1").assert_status(403);
+            let status = server.client().request("DELETE", path, &[]).status;
+            assert_eq!(status, 403, "{path}");
+        }
+        let made = server.client().request("MKCOL", "/out/folder", &[]);
+        made.assert_status(403);
+        server
+            .client()
+            .request("DELETE", "/in", &[])
+            .assert_status(403);
+    }
+    assert_eq!(fs::read(outside.at("file")).expect("a file"), b"outside");
+    assert_eq!(names(outside.path()), ["file"]);
+    assert_eq!(names(&root.at("inside")), ["file"]);
+}
+
+#[test]
+fn names_that_no_request_may_have() {
+    let root = writable();
+    root.file("secret.bak", "1");
+    let keys = "hide = [\"*.bak\"]\nshow = [\".shown\"]\n";
+    let keys = format!("{keys}upload = {{ {ALL}, create_folders = true }}\n");
+    let server = Launch::site(root.path(), "", &keys).start();
+    let long = "a".repeat(255);
+    put_new(&server, &format!("/{long}"), b"1").assert_status(201);
+    let deep = "/b".repeat(2049);
+    for (path, status) in [
+        ("/../file", 400),
+        ("/a%2fb", 400),
+        ("/a%00b", 400),
+        ("/.hidden", 403),
+        ("/.hidden/file", 403),
+        ("/secret.bak", 403),
+        ("/new.bak", 403),
+        (&format!("/{long}a"), 414),
+        (&deep, 414),
+        ("/", 409),
+        ("/.shown", 201),
+        ("/.well-known/file", 201),
+        ("/a/./b//c", 201),
+    ] {
+        let found = put_new(&server, path, b"1").status;
+        assert_eq!(found, status, "{path}");
+        if status != 201 && path != "/" {
+            let made = server.client().request("MKCOL", path, &[]);
+            assert_eq!(made.status, status, "MKCOL {path}");
+        }
+    }
+    assert_eq!(
+        names(root.path()),
+        [".shown", ".well-known", "a", &long, "secret.bak"]
+    );
+    assert_eq!(fs::read(root.at("a/b/c")).expect("a file"), b"1");
+    let removed = server.client().request("DELETE", "/secret.bak", &[]);
+    removed.assert_status(403);
+}
+
+/// An application's sources are not served, and none is planted.
+#[test]
+fn scripts_are_not_written() {
+    let root = writable();
+    let config = format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"php\"\nprotocol = \"fastcgi\"\nto = [\"127.0.0.1:1\"]\n\
+         [[site]]\nroot = \"{}\"\nupload = {{}}\n\
+         [[site.route]]\npath = \"/app/*\"\nproxy = \"php\"\n",
+        root.path().display()
+    );
+    let server = Launch::run(&config).start();
+    put_new(&server, "/shell.php", b"1").assert_status(403);
+    put_new(&server, "/a.txt", b"1").assert_status(201);
+    assert_eq!(names(root.path()), ["a.txt"]);
+}
+
+#[test]
+fn another_file_system_beneath_the_root_is_refused_before_the_body() {
+    if !crate::support::is_root() {
+        return;
+    }
+    let root = writable();
+    let mount = super::limits::Mounted::tmpfs(root.folder("mounted"), "1M");
+    let server = taking(root.path(), &format!("{ALL}, create_folders = true")).start();
+    for path in ["/mounted/file", "/mounted/new/file"] {
+        let mut client = server.client();
+        let headers = [("Content-Length", "9"), ("Expect", "100-continue")];
+        client.send(head("PUT", path, &headers));
+        client.receive().assert_status(409);
+    }
+    drop(server);
+    drop(mount);
+}
+
+#[test]
+fn gates_come_first() {
+    let root = writable();
+    root.file("file", "old");
+    let hash = "$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC";
+    let users = Tree::new();
+    users.file("users", format!("a:{hash}\n"));
+    let users = users.at("users").display().to_string();
+    for gate in [
+        "deny = [\"all\"]\n".to_owned(),
+        format!("basic_auth = {{ users = \"{users}\" }}\n"),
+        "signed_url = { secret = \"0123456789abcdef\" }\n".to_owned(),
+    ] {
+        let keys = format!("{gate}upload = {{ {ALL} }}\n");
+        let server = Launch::site(root.path(), "", &keys).start();
+        for method in ["DELETE", "MKCOL"] {
+            let status = server.client().request(method, "/file", &[]).status;
+            assert!(matches!(status, 401 | 403), "{method}: {status}");
+        }
+        // The refusal is that of the gate also for a body that is too long to be dropped.
+        for bytes in [1, 2_000_000] {
+            let answer = put_new(&server, "/file", &content(1, bytes));
+            assert!(matches!(answer.status, 401 | 403), "{answer:?}");
+        }
+        let mut client = server.client();
+        let headers = [("Content-Length", "9000000"), ("Expect", "100-continue")];
+        client.send(head("PUT", "/file", &headers));
+        let status = client.receive().status;
+        assert!(matches!(status, 401 | 403), "{status}");
+    }
+    assert_eq!(fs::read(root.at("file")).expect("a file"), b"old");
+    assert_eq!(names(root.path()), ["file"]);
+}
