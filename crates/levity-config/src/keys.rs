@@ -9,7 +9,7 @@ use crate::model::{Etag, LogFormat, LogTiming, Watch};
 use crate::schema::{Key, Kind, Schema, Table, array, documented, joined, key, table};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{limits, location_options};
+use crate::{limits, location_options, rate_limit};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -162,6 +162,10 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// JSON Web Tokens (RFC 7519), which let in whoever has one that is signed and valid. All others get 401. The key
     /// decides about the algorithm: RS256, EdDSA or HS256. Tokens need an `exp`; clocks may differ by 30 s.
     table("site.jwt", jwt::KEYS);
+    /// How much a client, a file or the site above may take; there may be several. They come before everything except
+    /// `allow`, `deny` and preflight requests, so they also bound guesses of passwords. A request has to pass those of the site and
+    /// those of its route. [How](tasks.md#rate-limits) they count.
+    array("site.limit", rate_limit::KEYS);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// Changes to the headers of the site's responses, after those of `[server.headers]`.
@@ -214,6 +218,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.route.signed_url", signed_url::KEYS);
     /// JSON Web Tokens, in place of those of the site. `jwt = false` asks for none.
     table("site.route.jwt", jwt::KEYS);
+    /// The same for the route above, in addition to those of its site and of routes around it. `limit = false` drops these.
+    array("site.route.limit", rate_limit::KEYS);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.

@@ -13,7 +13,7 @@ use crate::section::Section;
 use crate::tries::Try;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, cors, gates, headers, listing_archive, root};
+use crate::{answer, cors, gates, headers, listing_archive, rate_limit, root};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -31,6 +31,8 @@ pub(crate) struct Above<'a> {
     pub(crate) location: &'a Location,
     /// Those of the routes around it; empty for sites, and for routes of sites.
     pub(crate) matchers: &'a [Matcher],
+    /// The number of routes around the tables that inherit it, with themselves: 0 for sites.
+    pub(crate) depth: usize,
     pub(crate) reach: Reach,
 }
 
@@ -94,6 +96,7 @@ pub(crate) fn read(
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         root,
         gates: gates::read::read(section, &parent.gates, references.upstreams),
+        rate_limits: rate_limit::read(section, &parent.rate_limits, above.depth),
         internal: internal || parent.internal,
         files_first: false,
         path_headers: parent.path_headers,
