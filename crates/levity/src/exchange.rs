@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-use levity_telemetry::access_log::{End, Record};
+use levity_telemetry::access_log::{End, LimitedBy, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall;
 use levity_telemetry::step::Step;
@@ -26,6 +26,7 @@ use crate::http::request::{Arrival, Request};
 use crate::http::request_body::{ClientStream, RequestBody};
 use crate::http::response::Response;
 use crate::http::send::{self, Framing, ResponseSink, Sent};
+use crate::rate_limit::limit::RateLimit;
 use crate::respond;
 use crate::route::{Location, Service};
 use crate::worker::Worker;
@@ -83,7 +84,14 @@ pub async fn exchange<S: ResponseSink + 'static>(
     }
     prepare(sink, request, location, &mut response, &mut handling);
     let mut close = response.close;
-    let mut sent = send::send(sink, request, &mut response, &mut handling.disk).await;
+    let mut sent = send::send(
+        sink,
+        request,
+        &mut response,
+        &mut handling.disk,
+        &handling.charges,
+    )
+    .await;
     if sent.replacement.is_some() {
         // Boxed: otherwise the future of every request would contain this rare path.
         let replacing = send_replacement(sink, request, location, close, &mut sent, &mut handling);
@@ -92,7 +100,12 @@ pub async fn exchange<S: ResponseSink + 'static>(
     close |= sink.body_remaining() != Some(0);
     handling.completed(&sent);
     let user = handling.user().to_vec();
-    conclude(sink, request, (&client, &user), &sent, handling.disk.trace);
+    let found = Findings {
+        client: &client,
+        user: &user,
+        limited: handling.charges.hit().map(limited_by),
+    };
+    conclude(sink, request, &found, &sent, handling.disk.trace);
     Exchanged {
         end: sent.end,
         ended: sent.ended,
@@ -200,7 +213,14 @@ async fn send_replacement<'a, S: ResponseSink>(
         replacement.close |= close;
         prepare(stream, request, location, &mut replacement, handling);
         close = replacement.close;
-        *sent = send::send(stream, request, &mut replacement, &mut handling.disk).await;
+        *sent = send::send(
+            stream,
+            request,
+            &mut replacement,
+            &mut handling.disk,
+            &handling.charges,
+        )
+        .await;
     }
     close
 }
@@ -271,11 +291,25 @@ fn route<'a>(
     Ok(location)
 }
 
+/// What the handlers have found out about a request, for its record.
+struct Findings<'a> {
+    client: &'a Client,
+    user: &'a [u8],
+    limited: Option<LimitedBy<'a>>,
+}
+
+fn limited_by(limit: &RateLimit) -> LimitedBy<'_> {
+    LimitedBy {
+        limit: limit.name(),
+        is_report: limit.only_reports(),
+    }
+}
+
 /// Counts and logs an answered request.
 fn conclude<S: ResponseSink>(
     stream: &S,
     request: &Request,
-    (client, user): (&Client, &[u8]),
+    found: &Findings<'_>,
     sent: &Sent,
     trace: &mut Trace,
 ) {
@@ -291,7 +325,7 @@ fn conclude<S: ResponseSink>(
     record(
         worker,
         stream,
-        (client.ip, user),
+        (found.client.ip, found.user, found.limited),
         Some(request),
         sent,
         trace,
@@ -306,14 +340,21 @@ fn conclude<S: ResponseSink>(
 pub fn record_refused<S: ResponseSink>(stream: &S, arrived: Instant, sent: &Sent) {
     let trace = Trace::new(arrived, None);
     let peer = stream.peer().ip();
-    record(stream.worker(), stream, (peer, b""), None, sent, &trace);
+    record(
+        stream.worker(),
+        stream,
+        (peer, b"", None),
+        None,
+        sent,
+        &trace,
+    );
 }
 
 /// Counts and logs a response; `request` is `None` when the input could not be parsed.
 fn record(
     worker: &Worker,
     stream: &dyn ClientStream,
-    (peer, user): (Option<IpAddr>, &[u8]),
+    (peer, user, limited): (Option<IpAddr>, &[u8], Option<LimitedBy<'_>>),
     request: Option<&Request>,
     sent: &Sent,
     trace: &Trace,
@@ -332,6 +373,7 @@ fn record(
         peer,
         via: stream.peer().socket_ip(),
         user,
+        limited,
         arrived: worker.wall_time(arrived),
         id: request.map(Request::id),
         host: request.map_or(b"", Request::host),

@@ -8,6 +8,7 @@ mod accept;
 pub mod admin;
 pub mod cache;
 pub mod cli;
+mod client_prefix;
 pub mod codings;
 mod completions;
 pub mod compute;
@@ -24,6 +25,7 @@ pub mod http;
 mod introduce;
 mod limit;
 pub mod pipes;
+mod rate_limit;
 pub mod resolve;
 pub mod respond;
 #[cfg(test)]

@@ -16,5 +16,5 @@ mod writer;
 pub use line::Format;
 #[cfg(test)]
 pub(crate) use record::samples;
-pub use record::{End, Record, Source};
+pub use record::{End, LimitedBy, Record, Source};
 pub use writer::{Log, Target, Writer};

@@ -224,7 +224,7 @@ impl<'a> Handling<'a> {
         for handler in &location.handlers {
             let file = match handler {
                 // The application has let the client in. It could as well send the content itself.
-                Handler::Gate(_) => continue,
+                Handler::Gate(_) | Handler::RateLimits(_) => continue,
                 Handler::Files(files) => {
                     let disk = &mut self.disk;
                     delegated_by.internal_file(files, path, request, disk).await
