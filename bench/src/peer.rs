@@ -160,6 +160,16 @@ impl Row {
         }
     }
 
+    /// Levity behind a proxy on this machine, which names the clients. `site` are keys of the site.
+    #[must_use]
+    pub fn behind_proxy(&self, site: &str) -> Self {
+        Self {
+            settings: "trusted_proxies = [\"127.0.0.1\"]\n".into(),
+            blanks: vec![("{compression}", site.into())],
+            ..self.clone()
+        }
+    }
+
     /// Whether it is Levity, which has more bars to meet.
     #[must_use]
     pub fn is_levity(&self) -> bool {
