@@ -91,6 +91,10 @@ const TOOLS: &[Tool] = &[
         package: "bindfs",
     },
     Tool {
+        program: "nginx",
+        package: "nginx",
+    },
+    Tool {
         program: "haproxy",
         package: "haproxy",
     },

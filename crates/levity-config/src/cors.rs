@@ -39,7 +39,11 @@ pub(crate) fn read(section: &Section<'_>) -> Option<Cors> {
     if !section.has("cors") {
         return None;
     }
+    let is_table = section.has_table("cors");
     let section = section.child("cors");
+    if !is_table {
+        return None;
+    }
     section.require("origins");
     let (origins, any_origin) = origins(&section);
     let credentials = section.boolean_or_default("credentials");

@@ -19,6 +19,7 @@ const LOG: &[&str] = &["log"];
 const LISTEN: &[&str] = &["listen"];
 const SITE: &[&str] = &["site"];
 const ROUTE: &[&str] = &["site.route"];
+const WHEN: &[&str] = &["site.route.when"];
 const UPSTREAM: &[&str] = &["upstream"];
 const CHECK: &[&str] = &["upstream.check"];
 const LOCATIONS: &[&str] = &["site", "site.route"];
@@ -148,6 +149,8 @@ const KEYS: &[Foreign] = &[
         "`hosts`, an array such as [\"example.org\"]"),
     Foreign(&["server_name", "server_names"], ANYWHERE, "",
         "`hosts` of a `[[site]]`, an array such as [\"example.org\"]"),
+    Foreign(&["host", "hosts"], WHEN, "",
+        "`hosts` of the `[[site]]`; `header = { host = \"NAME\" }` compares the header as it was sent"),
     Foreign(&["document_root", "docroot", "webroot", "public", "directory", "dir", "folder", "file_server"], LOCATIONS, "root",
         "`root`, the path of a folder"),
     Foreign(&["document_root", "docroot", "webroot"], ANYWHERE, "",
@@ -212,7 +215,9 @@ const KEYS: &[Foreign] = &[
         "`compress = true`"),
     Foreign(&["gzip", "gzip_*", "brotli", "brotli_*", "deflate", "zstd", "zstd_*", "compression", "encode"], ANYWHERE, "",
         "`compress = true` of a `[[site]]` or `[[site.route]]`"),
-    Foreign(&["redirects", "redir", "return"], LOCATIONS, "redirect",
+    Foreign(&["return"], LOCATIONS, "",
+        "`redirect = { to = \"https://{host}{path}\", status = 308 }`, or `respond = { status = 403 }`"),
+    Foreign(&["redirects", "redir"], LOCATIONS, "redirect",
         "`redirect = { to = \"https://{host}{path}\", status = 308 }`"),
     Foreign(&["rewrites", "rewrite_to", "uri"], ROUTE, "reroute",
         "`reroute = \"/new/{rest}\"`"),
@@ -353,6 +358,32 @@ const TYPES: &[(&str, &str, &str)] = &[
         "string",
         "write `compress = true` and `compress_codings = [VALUE]`",
     ),
+    ("redirect", "string", "write `redirect = { to = VALUE }`"),
+    ("respond", "integer", "write `respond = { status = VALUE }`"),
+    ("respond", "string", "write `respond = { body = VALUE }`"),
+    (
+        "reroute",
+        "table",
+        "write the path alone: `reroute = \"/path\"`",
+    ),
+    (
+        "rewrite",
+        "string",
+        "`rewrite` changes headers of an application; another path to go on with is `reroute = VALUE`",
+    ),
+    (
+        "basic_auth",
+        "string",
+        "write `basic_auth = { users = VALUE }`",
+    ),
+    ("jwt", "string", "write `jwt = { keys = VALUE }`"),
+    (
+        "forward_auth",
+        "string",
+        "write `forward_auth = { upstream = \"NAME\", path = \"/auth\" }`",
+    ),
+    ("cors", "boolean", "write `cors = { origins = [\"*\"] }`"),
+    ("cors", "string", "write `cors = { origins = [VALUE] }`"),
     (
         "precompressed",
         "boolean",
@@ -402,6 +433,7 @@ pub(crate) fn array(path: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::keys::{SCHEMA, TABLES};
+    use crate::schema::Table;
 
     /// A hint that names a key which is gone, or stands where nobody looks, helps nobody.
     #[test]
@@ -418,7 +450,9 @@ mod tests {
         }
         for (key, ..) in WORDS.iter().chain(TYPES) {
             let mut keys = TABLES.iter().flat_map(|table| table.keys);
-            assert!(keys.any(|known| known.name == *key), "{key}");
+            let is_table = |table: &Table| table.path.rsplit('.').next() == Some(*key);
+            let is_known = keys.any(|known| known.name == *key) || TABLES.iter().any(is_table);
+            assert!(is_known, "{key}");
         }
     }
 }

@@ -91,15 +91,18 @@ pub(crate) fn read(
     let root = own_root.or(parent.root);
     let location = Location {
         strip_prefix: strip_prefix(section, path).or(parent.strip_prefix),
-        options,
         answer: handlers.answer(own_answer, parent.answer),
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
-        root,
         gates: gates::read::read(section, &parent.gates, references.upstreams),
         rate_limits: rate_limit::read(section, &parent.rate_limits, above.depth),
         internal: internal || parent.internal,
         files_first: false,
         path_headers: parent.path_headers,
+        error_pages_root: parent
+            .error_pages_root
+            .filter(|_| !section.has("error_pages"))
+            .or_else(|| root.clone())
+            .filter(|_| !options.error_pages.is_empty()),
         cors: match section.is_off("cors") {
             true => None,
             false => cors::read(section).or(parent.cors),
@@ -110,7 +113,10 @@ pub(crate) fn read(
             &parent.request_headers,
         ),
         rewrite: headers::rewrite(&section.child("rewrite"), parent.rewrite),
+        options,
+        root,
     };
+    note_missing_pages(section, &location);
     check_proxying(section, reach, path.is_some(), has_routes);
     check_errors(section, reach, has_routes);
     Own {
@@ -146,7 +152,9 @@ impl OwnHandlers {
             proxy: own
                 .proxy
                 .or(above.proxy.filter(|_| !(files_only && has_root))),
-            tries: own.tries.or(above.tries.filter(|_| !files_only)),
+            tries: own.tries.or(above
+                .tries
+                .filter(|tries| !files_only && (!self.proxy || tries.contains(&Try::Proxy)))),
             script_suffix: own.script_suffix.or(above.script_suffix),
             script_index: own.script_index.or(above.script_index),
             body_bytes: own.body_bytes.or(above.body_bytes),
@@ -182,7 +190,8 @@ fn check_proxying(section: &Section<'_>, reach: Reach, is_route: bool, has_route
         return;
     }
     if is_route && section.has("proxy") && reach.is_files_only {
-        section.report("proxy", "`try` leaves it out", None);
+        let help = "add \"proxy\" to it".to_owned();
+        section.report("proxy", "`try` leaves it out", Some(help));
     }
     for key in ["request_headers", "rewrite", "ambiguous_paths"] {
         if section.has(key) && !reach.has_proxy {
@@ -201,6 +210,24 @@ fn check_errors(section: &Section<'_>, reach: Reach, has_routes: bool) {
     }
     if section.has("replace_errors") && !reach.has_proxy {
         section.report("replace_errors", "there is no `proxy` here", None);
+    }
+}
+
+/// Notes pages that are not there: for their errors the built-in page would be sent.
+fn note_missing_pages(section: &Section<'_>, location: &Location) {
+    let (true, Some(root)) = (section.has("error_pages"), &location.error_pages_root) else {
+        return;
+    };
+    if section.reader.base.is_none() {
+        return;
+    }
+    for (_, path) in &location.options.error_pages {
+        let file = root.join(path.trim_start_matches('/'));
+        if matches!(file.try_exists(), Ok(false)) {
+            let note = format!("{} does not exist", file.display());
+            let span = section.span_of("error_pages");
+            section.reader.note(&span, note);
+        }
     }
 }
 

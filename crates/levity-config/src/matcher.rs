@@ -37,6 +37,11 @@ pub struct When {
 }
 
 impl Matcher {
+    /// The number of its expressions.
+    pub(crate) fn expressions(&self) -> usize {
+        usize::from(self.path.is_expression()) + self.when.headers.len() + self.when.query.len()
+    }
+
     /// Whether every request that `other` matches certainly matches too.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let is_wider = self.when == When::default() || self.when == other.when;

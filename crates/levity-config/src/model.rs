@@ -221,6 +221,8 @@ pub struct Site {
     /// Serves this one file of the root, at `/` and under its own name, and nothing else. No key of the
     /// file sets it; `levity serve FILE` does.
     pub only: Option<std::ffi::OsString>,
+    /// The line of its table; 0 without a file.
+    pub line: usize,
     /// What answers where no route matches.
     pub location: Location,
     /// The first that matches wins. A route within a route comes before it.
@@ -232,6 +234,8 @@ pub struct Site {
 pub struct Route {
     /// All of them match: those of the routes around it, and then its own. Never empty.
     pub matchers: Vec<Matcher>,
+    /// The line of its path; `None` for a rule of a static host.
+    pub line: Option<usize>,
     /// What answers there.
     pub location: Location,
 }
@@ -261,6 +265,8 @@ pub struct Location {
     pub internal: bool,
     /// What pages of other origins may do.
     pub cors: Option<Cors>,
+    /// The folder with the pages for its errors: that of the table which names them.
+    pub error_pages_root: Option<PathBuf>,
     /// Changes to the headers of responses: first those of the server, last its own.
     pub headers: Vec<Headers>,
     /// Changes to the headers of responses to some paths, from the `_headers` of a static host; all that match apply.
@@ -280,6 +286,15 @@ impl Route {
 }
 
 impl Site {
+    /// The number of expressions that may have to be compared with a request to find its route, and the headers of its path.
+    #[must_use]
+    pub fn expressions(&self) -> usize {
+        let matchers = self.routes.iter().flat_map(|route| &route.matchers);
+        let of_routes: usize = matchers.map(Matcher::expressions).sum();
+        let headers = self.location.path_headers.iter();
+        of_routes + headers.filter(|of| of.path.is_expression()).count()
+    }
+
     /// What answers at its routes and elsewhere.
     pub fn locations(&self) -> impl Iterator<Item = &Location> {
         let routes = self.routes.iter().map(|route| &route.location);

@@ -22,6 +22,11 @@ pub enum Pattern {
 }
 
 impl Pattern {
+    /// Whether all of a path is compared, by an expression.
+    pub(crate) fn is_expression(&self) -> bool {
+        matches!(self, Self::Glob(_) | Self::Regex(_))
+    }
+
     /// Reads `/exact`, `/prefix/*`, or a pattern with stars and braces elsewhere. `*.png` is `/**/*.png`.
     ///
     /// # Errors

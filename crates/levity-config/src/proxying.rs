@@ -32,7 +32,8 @@ pub(crate) fn read(
         .and_then(|name| upstreams.find(section.reader, name, "proxy"));
     let own = section.has("proxy");
     let mut reach = Reach {
-        is_files_only: above.is_files_only,
+        // An upstream of its own replaces a `try` that leaves it out.
+        is_files_only: above.is_files_only && !own,
         has_root: above.has_root || section.has("root"),
         has_proxy: above.has_proxy || own,
         protocol: match known {

@@ -105,7 +105,11 @@ fn route(
         root: used.root || (within.root && !section.has("root")),
         files: used.files || within.files,
     };
-    routes.push(Route { matchers, location });
+    routes.push(Route {
+        matchers,
+        line: Some(section.reader.line(&section.span_of("path"))),
+        location,
+    });
     (routes, inherits)
 }
 

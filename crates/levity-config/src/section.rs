@@ -236,9 +236,10 @@ impl<'r> Section<'r> {
             }
             Some((value, found)) => {
                 let is_array = matches!(found, DeValue::Array(_));
-                let help = foreign::array(table.path)
-                    .filter(|_| is_array)
-                    .map_or_else(|| format!("write `{}`", table.heading()), str::to_owned);
+                let help = foreign::array(table.path).filter(|_| is_array);
+                let help = help.map(str::to_owned);
+                let help = help.or_else(|| self.help_on_type(name, value));
+                let help = help.unwrap_or_else(|| format!("write `{}`", table.heading()));
                 self.report_kind(value, "a table", Some(help));
                 Section::empty(self.reader, table.path)
             }
@@ -607,7 +608,9 @@ impl<'r> Section<'r> {
     fn element(&self, value: &'r Spanned<DeValue<'r>>) -> Option<Text<'r>> {
         let text = self.string(value);
         if text.is_none() {
-            self.report_kind(value, "a string", None);
+            let is_number = matches!(value.get_ref(), DeValue::Integer(_));
+            let help = is_number.then(|| format!("write \"{}\"", self.source_of(value)));
+            self.report_kind(value, "a string", help);
         }
         text
     }

@@ -76,6 +76,7 @@ fn site(
     let mut site = Site {
         hosts: hosts(section, names),
         only: None,
+        line: section.reader.line(&section.span),
         location,
         routes,
     };

@@ -20,6 +20,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The maximum of rules in one of them: each request is compared with all.
 const RULES_MAX: usize = 500;
 
+/// The maximum of wrong lines that are reported: a file in another notation is one mistake.
+const WRONG_LINES_MAX: usize = 8;
+
 const KEY: &str = "static_host_files";
 
 /// Whether the files in the root of `site` are read.
@@ -76,7 +79,7 @@ fn refuse(section: &Section<'_>, name: &str, line: usize, reason: &str) {
 // ---- redirects ----
 
 fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec<Route> {
-    let mut routes = Vec::new();
+    let (mut routes, mut wrong) = (Vec::new(), 0);
     for (number, line) in (1..).zip(lines) {
         match redirect(line, site) {
             Ok(Rule::Route(route)) => routes.push(*route),
@@ -85,7 +88,13 @@ fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec
                 let note = format!("{}, line {number}, is left out: {}", NAMES[0], line.trim());
                 section.reader.note(&section.span_of(KEY), note);
             }
-            Err(reason) => refuse(section, NAMES[0], number, &reason),
+            Err(reason) => {
+                refuse(section, NAMES[0], number, &reason);
+                wrong += 1;
+            }
+        }
+        if wrong == WRONG_LINES_MAX {
+            break;
         }
     }
     if routes.len() > RULES_MAX {
@@ -170,6 +179,7 @@ fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
                 ..When::default()
             },
         }],
+        line: None,
         location,
     }))
 }
@@ -198,6 +208,7 @@ fn location_of(
         }),
         200 => Answer::Reroute(to.clone()),
         404 | 410 => {
+            location.error_pages_root = location.root.clone();
             location.options.error_pages = vec![(Statuses::One(status), text.to_owned())];
             location.proxying.tries = Some(vec![Try::File, Try::Status(status)]);
             location.answer = None;
@@ -320,6 +331,7 @@ fn with_group(template: Template) -> Template {
 /// Rules for headers: paths without indentation, and beneath each its headers, `NAME: VALUE`, or `! NAME` without it.
 fn headers_of(section: &Section<'_>, lines: &[String]) -> Vec<PathHeaders> {
     let mut rules: Vec<PathHeaders> = Vec::new();
+    let mut wrong = 0;
     for (number, line) in (1..).zip(lines) {
         let text = line.trim();
         if text.is_empty() || text.starts_with('#') {
@@ -339,6 +351,10 @@ fn headers_of(section: &Section<'_>, lines: &[String]) -> Vec<PathHeaders> {
         };
         if let Err(reason) = outcome {
             refuse(section, NAMES[1], number, &reason);
+            wrong += 1;
+        }
+        if wrong == WRONG_LINES_MAX {
+            break;
         }
     }
     if rules.len() > RULES_MAX {

@@ -45,6 +45,9 @@ impl Template {
         if let Some(wrong) = text.chars().find(|c| !c.is_ascii_graphic() || *c == '\\') {
             return Err(format!("a URL has no `{}`", wrong.escape_debug()));
         }
+        if let Some(help) = foreign_variable(text) {
+            return Err(help);
+        }
         let parts = parts(text)?;
         let has_host = match parts.first() {
             Some(Part::Path) => false,
@@ -53,7 +56,10 @@ impl Template {
                 let may_become_host =
                     start == "/" && parts.get(1).is_some_and(|part| *part != Part::Rest);
                 if is_host || may_become_host {
-                    return Err("begin with a scheme, or with one `/` and a name".to_owned());
+                    return Err(
+                        "begin with a scheme, or with one `/` and a name: `//NAME` would be a host"
+                            .to_owned(),
+                    );
                 }
                 false
             }
@@ -118,6 +124,28 @@ fn group(path: &str, pattern: Option<&Pattern>, number: usize) -> String {
         .get(number - 1)
         .and_then(|range| path.get(range.clone()));
     group.unwrap_or_default().to_owned()
+}
+
+/// What to write in place of the first variable of nginx in `text`.
+fn foreign_variable(text: &str) -> Option<String> {
+    let name = text.split('$').nth(1)?;
+    let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let name = &name[..end.unwrap_or(name.len())];
+    let ours = match name {
+        "uri" | "document_uri" => "`{path}`".to_owned(),
+        "request_uri" => "`{path}`, and the query follows by itself".to_owned(),
+        "host" | "http_host" | "server_name" => "`{host}`".to_owned(),
+        "scheme" => "`{scheme}`".to_owned(),
+        "args" | "query_string" => "`{query}`".to_owned(),
+        "is_args" => "`?{query}`, or nothing: the query is kept".to_owned(),
+        _ if name.len() == 1 && matches!(name.as_bytes()[0], b'1'..=b'9') => {
+            format!("`{{{name}}}`")
+        }
+        _ => return None,
+    };
+    Some(format!(
+        "`${name}` is a variable of nginx; here it is {ours}"
+    ))
 }
 
 fn parts(text: &str) -> Result<Vec<Part>, String> {
@@ -218,6 +246,8 @@ mod tests {
             "https://a.example/{rest}?{query}",
             "/a{1}/{2}",
             "https://a.example/{1}",
+            "/$price",
+            "/$",
         ] {
             let template = Template::parse(text);
             assert!(template.is_ok(), "{text}: {template:?}");
@@ -251,6 +281,8 @@ mod tests {
             "/{nothing}",
             "/{path",
             "/path}",
+            "/$1",
+            "https://a.example$request_uri",
         ] {
             let template = Template::parse(text);
             assert!(template.is_err(), "{text}: {template:?}");

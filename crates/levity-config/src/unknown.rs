@@ -14,6 +14,7 @@ pub(crate) fn help(schema: Schema, table: &Table, name: &str) -> String {
         .map(|(_, help)| help.to_owned())
         .or_else(|| of_routes(schema, table, name))
         .or_else(misspelt)
+        .or_else(|| of_headers(table, name))
         .or_else(|| elsewhere(schema, name))
         .unwrap_or_else(|| format!("known here: {}", listed(schema.names(table))))
 }
@@ -25,6 +26,14 @@ fn of_routes(schema: Schema, table: &Table, name: &str) -> Option<String> {
         format!(
             "`{name}` belongs to `[[site.route]]`; for a whole site add a route with path `/*`, last"
         )
+    })
+}
+
+/// What to do about the name of a header among the kinds of changes to headers.
+fn of_headers(table: &Table, name: &str) -> Option<String> {
+    let last = table.path.rsplit('.').next()?;
+    matches!(last, "headers" | "request_headers").then(|| {
+        format!("headers stand in `set`, `add` or `remove`: `set = {{ {name} = \"VALUE\" }}`")
     })
 }
 

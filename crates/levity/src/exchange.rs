@@ -235,7 +235,13 @@ fn prepare<S: ResponseSink>(
 ) {
     handling.disk.trace.enter(Step::Filter);
     if let Some(location) = location {
-        filter::apply(&location.filters, request, response);
+        let filters = &location.filters;
+        match &handling.worker.explanation {
+            None => filter::apply(filters, request, response),
+            Some(explanation) => {
+                filter::apply_and_explain(filters, request, response, explanation);
+            }
+        }
     }
     response.frame_parts();
     let ends_by_closing = stream.framing(response.is_open_ended()) == Framing::ByClosing;
@@ -278,7 +284,13 @@ fn route<'a>(
         return Err(error(405, ""));
     }
     let service = handling.service;
+    service
+        .check_length(request)
+        .map_err(|reject| error(reject.status, reject.reason))?;
     let input = handling.route_input(request);
+    if let Some(explanation) = &handling.worker.explanation {
+        service.explain_route(request.host(), &request.path, input, explanation);
+    }
     let location = service
         .route(request.host(), &request.path, input)
         .ok_or_else(|| error(421, "no site here has that name"))?;

@@ -18,6 +18,8 @@ pub mod disk_client;
 pub mod entry;
 pub mod event_loop;
 pub mod exchange;
+pub mod explain;
+pub mod explanation;
 pub mod failed_lookups;
 pub mod filter;
 pub mod handler;

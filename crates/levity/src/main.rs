@@ -31,6 +31,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Step::Explain(question) => levity::explain::run(*question),
         Step::Exit(status) => ExitCode::from(status),
     }
 }

@@ -112,6 +112,7 @@ impl Rig {
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             pipes_max: 2,
+            explanation: None,
         };
         let worker = Rc::new(Worker::new(parts, completions));
         drop(entered);

@@ -2,6 +2,11 @@
 
 use std::rc::Rc;
 
+use levity_net::{Peer, Transport};
+use levity_telemetry::access_log::End;
+use levity_telemetry::step::Step;
+use tokio::sync::OwnedSemaphorePermit;
+
 use crate::exchange::{self, Exchanged};
 use crate::http::error::error;
 use crate::http::h1::conn::Conn;
@@ -10,8 +15,7 @@ use crate::http::request::RequestError;
 use crate::http::request_body::ClientStream;
 use crate::http::response::Response;
 use crate::http::send;
-use levity_telemetry::access_log::End;
-use levity_telemetry::step::Step;
+use crate::worker::Worker;
 
 /// The cost of a request, in bytes, in addition to those of its response, when connections take turns: a client
 /// that pipelines small requests yields after about thirty of them.
@@ -22,6 +26,16 @@ pub fn serve(conn: Conn, has_proxy_header: bool) -> impl Future<Output = ()> {
     set_first_timeout(&conn);
     // Moved to the heap here: as a local of the future it would take room in every idle connection.
     requests(Rc::new(conn), has_proxy_header)
+}
+
+/// Serves a connection that no listener has accepted. It holds `slot` until it ends.
+pub fn serve_unaccepted(
+    worker: &Rc<Worker>,
+    transport: Transport,
+    peer: Peer,
+    slot: OwnedSemaphorePermit,
+) -> impl Future<Output = ()> + use<> {
+    serve(Conn::new(worker.clone(), transport, peer, slot), false)
 }
 
 async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {

@@ -328,7 +328,7 @@ fn start_compute(limits: &levity_config::Limits) -> io::Result<Arc<Compute>> {
 }
 
 /// What all workers have in common.
-struct Shared {
+pub struct Shared {
     service: Arc<Service>,
     parts: ServiceParts,
     cache: Arc<SharedCache>,
@@ -342,7 +342,10 @@ struct Shared {
 
 impl Shared {
     /// Opens everything that the configuration names except addresses. Blocks.
-    fn start(config: &Config) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// When a folder, a file or an engine cannot be used.
+    pub fn start(config: &Config) -> io::Result<Self> {
         let workers = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
         let parts = ServiceParts {
@@ -373,7 +376,10 @@ impl Shared {
     }
 
     /// The parts of a worker that counts into `stats`. May block.
-    fn worker(&self, stats: Arc<WorkerStats>) -> io::Result<WorkerParts> {
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn worker(&self, stats: Arc<WorkerStats>) -> io::Result<WorkerParts> {
         let share = |max: usize| max.div_ceil(self.workers);
         Ok(WorkerParts {
             service: self.service.clone(),
@@ -387,6 +393,7 @@ impl Shared {
             connections_max: self.connections_max(),
             workers: self.workers,
             pipes_max: share(self.descriptors.pipes_max),
+            explanation: None,
         })
     }
 }

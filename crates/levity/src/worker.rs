@@ -22,6 +22,7 @@ use crate::cache::{Cache, SharedCache};
 use crate::completions::Completions;
 use crate::compute::Compute;
 use crate::credentials::verdicts::Verdicts;
+use crate::explanation::Explanation;
 use crate::http::request::Request;
 use crate::limit::Limit;
 use crate::pipes::Pipes;
@@ -75,6 +76,8 @@ pub struct WorkerParts {
     pub workers: usize,
     /// The maximum of pipes for bodies.
     pub pipes_max: usize,
+    /// For `levity explain`: nothing is asked of upstreams, and nothing is written.
+    pub explanation: Option<Explanation>,
 }
 
 /// What sends files without a copy.
@@ -170,6 +173,8 @@ pub struct Worker {
     time: Cell<Time>,
     draining: Cell<bool>,
     background_tasks: Cell<usize>,
+    /// For `levity explain`: nothing is asked of upstreams, and nothing is written.
+    pub explanation: Option<Explanation>,
     /// One permit per connection.
     pub slots: Arc<Semaphore>,
     /// Notified when a connection or a background task ends.
@@ -231,6 +236,7 @@ impl Worker {
             time: Cell::new(Time::now()),
             draining: Cell::new(false),
             background_tasks: Cell::new(0),
+            explanation: parts.explanation,
             slots: Arc::new(Semaphore::new(parts.connections_max)),
             work_ended: Notify::new(),
         }

@@ -74,6 +74,12 @@ pub(crate) fn read(section: &Section<'_>, above: &Gates, upstreams: &Upstreams) 
         let help = "`deny = [\"all\"]` refuses everyone, `allow = [\"all\"]` lets everyone in";
         section.report("allow", "it names nobody", Some(help.to_owned()));
     }
+    if section.boolean("internal") == Some(true) && are_given(section) {
+        let note = "the gates here do not apply: only an application leads to an internal route, and it has let the client in";
+        section
+            .reader
+            .note(&section.span_of("internal"), note.to_owned());
+    }
     let everyone = everyone();
     if section.has("allow") && deny.as_ref() == Some(&everyone) {
         let help = "leave it out: `allow` refuses all others".to_owned();

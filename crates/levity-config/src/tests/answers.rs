@@ -25,6 +25,23 @@ fn answers_of_routes() {
     assert_eq!(route.location.answer, Some(Answer::Fixed(expected)));
 }
 
+#[test]
+fn shorter_forms_and_variables_of_other_servers() {
+    let text = format!(
+        "{SITE}[[site.route]]\npath = \"/a\"\nredirect = \"/x\"\n[[site.route]]\npath = \"/b\"\nrespond = 403\n\
+         [[site.route]]\npath = \"/c\"\nreroute = \"/x/$1\"\n[[site.route]]\npath = \"/d\"\ncors = true\n"
+    );
+    assert_problems(
+        &text,
+        &[
+            "5:12 expected a table, found string [write `redirect = { to = \"/x\" }`]",
+            "8:11 expected a table, found integer [write `respond = { status = 403 }`]",
+            "11:11 `/x/$1` is not a path to go on with [`$1` is a variable of nginx; here it is `{1}`]",
+            "14:8 expected a table, found boolean [write `cors = { origins = [\"*\"] }`]",
+        ],
+    );
+}
+
 /// Routes with handlers of their own are left to these.
 #[test]
 fn a_site_may_answer_by_itself() {

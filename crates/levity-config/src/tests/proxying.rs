@@ -222,9 +222,23 @@ fn an_upstream_that_is_never_asked() {
     site(files);
     site(&format!("{files}proxy = \"app\"\ntry = [\"proxy\"]"));
     assert_site_problems(
-        &format!("{files}proxy = \"app\""),
-        &["14:9 `proxy`: `try` leaves it out"],
+        &format!("{files}proxy = \"app\"\ntry = [\"file\"]"),
+        &["14:9 `proxy`: `try` leaves it out [add \"proxy\" to it]"],
     );
+}
+
+/// A `try` for files is no answer for a route that names an application.
+#[test]
+fn an_upstream_replaces_a_try_without_it() {
+    let tries = |site_try: &str| {
+        let lines = format!(
+            "root = \"/\"\nproxy = \"app\"\ntry = {site_try}\n[[site.route]]\npath = \"/a\"\nproxy = \"app\""
+        );
+        site(&lines).routes[0].location.proxying.tries.clone()
+    };
+    assert_eq!(tries("[\"file\", \"/index.html\"]"), None);
+    let both = Some(vec![Try::File, Try::Proxy]);
+    assert_eq!(tries("[\"file\", \"proxy\"]"), both);
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn sites_need_a_root_and_hosts_of_their_own() {
             "2:1 a second site without `hosts`, which would never be asked [the first is on line 1]",
             "6:17 `c:80` is not a host name [leave scheme and port out]",
             "6:25 `*` is not a host name [leave `hosts` out to answer any host]",
-            "6:30 expected a string, found integer",
+            "6:30 expected a string, found integer [write \"1\"]",
             "8:8 `root`: not a path",
             "9:10 host `a.b` is given twice [the first is on line 6]",
             "12:9 expected an array of strings, found string [write [\"x\"]]",
@@ -48,7 +48,7 @@ fn patterns_of_names() {
             "3:18 `a/b` has a slash [each name on the way to a file is compared by itself; for a path write a route]",
             "3:25 `` is not a file name",
             "3:29 `..` is not a file name",
-            "3:35 expected a string, found integer",
+            "3:35 expected a string, found integer [write \"1\"]",
             "4:15 `b` does not begin with a dot [other names are served unless `hide` names them]",
             "4:20 `*` does not begin with a dot [other names are served unless `hide` names them]",
             "4:25 `/.c` has a slash [each name on the way to a file is compared by itself; for a path write a route]",
@@ -110,7 +110,7 @@ fn headers() {
             "6:23 `A` is given twice",
             "9:5 the value of `a` is not valid in a header [no control characters, and no space at either end]",
             "10:1 `Content-Length` is set by the server itself",
-            "11:5 expected a string, found integer",
+            "11:5 expected a string, found integer [write \"1\"]",
         ],
     );
 }
@@ -354,7 +354,7 @@ fn text_that_cannot_be_replaced() {
             "4:1 there is no text to find [write \"TEXT\" = \"REPLACEMENT\"]",
             "5:1 1025 bytes of text are more than 1024",
             "6:5 16385 bytes of text are more than 16384",
-            "7:5 expected a string, found integer",
+            "7:5 expected a string, found integer [write \"1\"]",
         ],
     );
     assert_problems(

@@ -418,7 +418,7 @@ fn reproxying() {
             "4:19 `php` is not of protocol http",
             "4:32 `bb` is given twice",
             "4:38 no upstream has the name `bbb` [known: `app`, `php`, `bb`]",
-            "4:45 expected a string, found integer",
+            "4:45 expected a string, found integer [write \"1\"]",
         ],
     );
     assert_problems_beside(

@@ -1,6 +1,7 @@
 //! The command line: arguments in, the next [`Step`] out.
 
 mod check;
+mod explain;
 mod passwd;
 mod plan;
 mod precompress;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use levity_inspect::timing;
 
+pub use self::explain::Question;
 pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
@@ -42,6 +44,8 @@ pub enum Step {
     Serve(Box<Plan>),
     /// Show the figures of a running server.
     Top(levity_inspect::top::Options),
+    /// Explain a request.
+    Explain(Box<Question>),
     /// Nothing is left to do: exit with this status.
     Exit(u8),
 }
@@ -73,6 +77,11 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Say what decides about a request: site, route, gates, file, headers
+    ///
+    /// The request is answered by the files of the configuration, but nothing listens, no upstream is asked, and nothing is
+    /// written.
+    Explain(explain::Options),
     /// Write compressed variants beside the files of a folder, for `precompressed`
     ///
     /// Each file of a media type that `compress` handles by default, and of at least 256 bytes, gets NAME.zst, NAME.br
@@ -149,6 +158,7 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
         Some(Command::Check { file, json }) => {
             Step::Exit(check::check(&file.into_path(), json, streams))
         }
+        Some(Command::Explain(options)) => explain::explain(options, streams),
         Some(Command::Passwd { user }) => Step::Exit(passwd::run(&user, streams)),
         Some(Command::Precompress(options)) => Step::Exit(precompress::run(&options, streams)),
         Some(Command::Top {
@@ -199,7 +209,7 @@ mod tests {
         pub fn plan(self) -> Plan {
             match self.step {
                 Step::Serve(plan) => *plan,
-                Step::Top(_) => panic!("no server"),
+                Step::Top(_) | Step::Explain(_) => panic!("no server"),
                 Step::Exit(status) => panic!("exit {status}: {}", self.err),
             }
         }

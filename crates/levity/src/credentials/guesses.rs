@@ -1,6 +1,7 @@
 //! Bounds on guessing passwords: per client, and for the processor and the memory of all.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ const CHECKS_PER_CLIENT_MAX: u32 = 4;
 /// Passwords of all clients that wait, per permit: an honest client waits for at most so many hashes.
 const WAITING_PER_PERMIT_MAX: usize = 16;
 
-/// Clients whose failures are remembered, in each of two generations of the table. About 4 MiB in all.
+/// Clients whose failures are remembered, in each of two generations of the table. About 4 MiB in all, reserved at the start:
+/// a table that grows is copied, which takes longer than a loop may compute.
 const CLIENTS_MAX: usize = 32 * 1024;
 
 /// What a hash costs before the first one was measured.
@@ -56,7 +58,6 @@ pub struct Check {
     client: ClientPrefix,
 }
 
-#[derive(Default)]
 struct Clients {
     young: HashMap<ClientPrefix, Client>,
     /// Those that were not asked for since the last change of generations. They are dropped at the next one.
@@ -81,9 +82,17 @@ impl Client {
 }
 
 impl Clients {
+    fn new() -> Self {
+        Self {
+            young: HashMap::with_capacity(CLIENTS_MAX),
+            old: HashMap::with_capacity(CLIENTS_MAX),
+        }
+    }
+
     fn of(&mut self, client: ClientPrefix) -> &mut Client {
         if !self.young.contains_key(&client) && self.young.len() >= CLIENTS_MAX {
-            self.old = std::mem::take(&mut self.young);
+            mem::swap(&mut self.old, &mut self.young);
+            self.young.clear();
         }
         let before = self.old.remove(&client);
         let entry = self.young.entry(client);
@@ -98,7 +107,7 @@ impl Guesses {
             permits: Semaphore::new(permits),
             waiting: AtomicUsize::new(0),
             waiting_max: permits * WAITING_PER_PERMIT_MAX,
-            clients: Mutex::default(),
+            clients: Mutex::new(Clients::new()),
             cost_us: AtomicU64::new(u64::try_from(COST_INITIAL.as_micros()).unwrap_or(u64::MAX)),
         })
     }

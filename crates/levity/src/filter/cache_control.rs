@@ -9,6 +9,10 @@ use crate::http::request::Request;
 pub struct CacheControl(pub Vec<CacheRule>);
 
 impl Filter for CacheControl {
+    fn key(&self) -> &'static str {
+        "cache"
+    }
+
     /// A page for an error may be about a moment, and an application knows best about its own content.
     fn header(&self, request: &Request, head: FilteredHead<'_>) {
         let is_content = matches!(head.status, 200 | 206 | 304);

@@ -11,6 +11,10 @@ pub struct CorsHeaders(pub Cors);
 const ORIGIN: &str = "Access-Control-Allow-Origin";
 
 impl Filter for CorsHeaders {
+    fn key(&self) -> &'static str {
+        "cors"
+    }
+
     /// Replaces what an application says: two values would be refused by browsers.
     fn header(&self, request: &Request, head: FilteredHead<'_>) {
         let Self(cors) = self;

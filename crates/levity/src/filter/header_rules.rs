@@ -11,6 +11,10 @@ use crate::http::request::Request;
 pub struct HeaderRules(pub Vec<Headers>);
 
 impl Filter for HeaderRules {
+    fn key(&self) -> &'static str {
+        "headers"
+    }
+
     /// Errors are changed by rules that say so only: a `Cache-Control` for the location's files would make clients cache
     /// a 404 for a year.
     fn header(&self, _: &Request, mut head: FilteredHead<'_>) {

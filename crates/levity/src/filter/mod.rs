@@ -13,6 +13,7 @@ pub mod substitute;
 
 use levity_wire::http1::Method;
 
+use crate::explanation::{Explanation, Topic};
 use crate::http::filter::{Filter, FilteredHead};
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
@@ -20,15 +21,37 @@ use crate::http::response::{Body, Response};
 /// Applies `filters` in order.
 pub fn apply(filters: &[Box<dyn Filter>], request: &Request, response: &mut Response) {
     for filter in filters {
+        apply_one(&**filter, request, response);
+    }
+}
+
+/// The same, and says which of them changes which header.
+pub fn apply_and_explain(
+    filters: &[Box<dyn Filter>],
+    request: &Request,
+    response: &mut Response,
+    explanation: &Explanation,
+) {
+    for filter in filters {
         response.merge_base();
-        filter.header(request, head(response));
-        if may_change_body(request, response)
-            && let Some(body) = filter.body(request, head(response))
-        {
-            // An upstream's response to HEAD announces the length of the unchanged body.
-            response.fields.remove("content-length");
-            response.filters.push(body);
+        let before = response.fields.clone();
+        apply_one(&**filter, request, response);
+        for (sign, line) in before.changes(&response.fields) {
+            let line = String::from_utf8_lossy(line);
+            explanation.add(Topic::Header, format!("{sign} {line}  ({})", filter.key()));
         }
+    }
+}
+
+fn apply_one(filter: &dyn Filter, request: &Request, response: &mut Response) {
+    response.merge_base();
+    filter.header(request, head(response));
+    if may_change_body(request, response)
+        && let Some(body) = filter.body(request, head(response))
+    {
+        // An upstream's response to HEAD announces the length of the unchanged body.
+        response.fields.remove("content-length");
+        response.filters.push(body);
     }
 }
 
@@ -64,6 +87,10 @@ mod tests {
     struct Nothing;
 
     impl Filter for Greedy {
+        fn key(&self) -> &'static str {
+            "greedy"
+        }
+
         fn header(&self, _: &Request, _: FilteredHead<'_>) {}
 
         fn body(&self, _: &Request, _: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {

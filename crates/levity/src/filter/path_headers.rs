@@ -13,6 +13,10 @@ use crate::http::request::Request;
 pub struct HeadersOfPaths(pub Arc<[PathHeaders]>);
 
 impl Filter for HeadersOfPaths {
+    fn key(&self) -> &'static str {
+        "_headers"
+    }
+
     fn header(&self, request: &Request, head: FilteredHead<'_>) {
         if head.status >= 400 {
             return;

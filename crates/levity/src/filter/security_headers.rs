@@ -14,6 +14,10 @@ const HEADERS: &[(&str, &[u8])] = &[
 ];
 
 impl Filter for SecurityHeaders {
+    fn key(&self) -> &'static str {
+        "security_headers"
+    }
+
     fn header(&self, _: &Request, head: FilteredHead<'_>) {
         for (name, value) in HEADERS {
             if head.fields.value(name).is_none() {

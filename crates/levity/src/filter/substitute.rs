@@ -86,6 +86,10 @@ impl Substitute {
 }
 
 impl Filter for Substitute {
+    fn key(&self) -> &'static str {
+        "substitute"
+    }
+
     /// A 304 names the validators that the content would have (RFC 9110, 15.4.5). It has no type, but a client that knows
     /// the changed content names its ETag.
     fn header(&self, request: &Request, head: FilteredHead<'_>) {

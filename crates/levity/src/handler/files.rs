@@ -8,8 +8,9 @@ use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 use levity_wire::http1::Method;
 
-use super::{Handling, Outcome};
+use super::{Handling, Outcome, explain};
 use crate::cache::EntryRef;
+use crate::explanation::Topic;
 use crate::http::error::{self, error};
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -46,6 +47,10 @@ impl<'a> Handling<'a> {
             path: files.beneath(&request.path),
         };
         if !files.shows(named.path) || self.has_guarded_index(request, files, &request.path) {
+            if let Some(explanation) = &self.worker.explanation {
+                let text = "hidden by its name, or behind the gates of another route";
+                explanation.add(Topic::File, text);
+            }
             return error(404, "");
         }
         match self.resolve(request, files, named).await {
@@ -101,6 +106,9 @@ impl<'a> Handling<'a> {
         self.disk.use_options_of(files);
         let found = resolve::resolve(self.worker, files, request, named, now, &mut self.disk).await;
         self.disk.trace.enter(Step::Respond);
+        if let Some(explanation) = &self.worker.explanation {
+            explain::search(files, named.path, &found, explanation);
+        }
         found
     }
 

@@ -3,6 +3,7 @@
 
 mod digests;
 mod error_page;
+mod explain;
 mod files;
 mod gate;
 mod listing;
@@ -204,7 +205,8 @@ impl<'a> Handling<'a> {
 
     /// Runs the handlers in order.
     async fn run(&mut self, request: &Request, location: &'a Location) -> Outcome<'a> {
-        for handler in &location.handlers {
+        let mut handlers = location.handlers.iter();
+        while let Some(handler) = handlers.next() {
             // Boxed except for files: moving one future that holds those of all handlers to the heap costs
             // more than parsing a request.
             let outcome = match handler {
@@ -215,9 +217,11 @@ impl<'a> Handling<'a> {
                 Handler::Gate(Gate::BasicAuth(gate)) => {
                     Box::pin(self.basic_auth(request, gate)).await
                 }
-                Handler::Gate(Gate::ForwardAuth(gate)) => {
+                Handler::Gate(Gate::ForwardAuth(gate)) if self.worker.explanation.is_none() => {
                     Box::pin(self.forward_auth(request, gate)).await
                 }
+                // Only explained: that application is not asked.
+                Handler::Gate(Gate::ForwardAuth(_)) => Outcome::Next,
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Preflight(cors) => match preflight::response(cors, request) {
                     Some(response) => Outcome::Response(response),
@@ -230,7 +234,11 @@ impl<'a> Handling<'a> {
                 Handler::Rewrite(to) => redirect::rewritten(to, request, self.client, true),
                 Handler::RewriteOnce(to) => redirect::rewritten(to, request, self.client, false),
                 Handler::Respond(fixed) => Outcome::Response(respond::response(fixed)),
-                Handler::Proxy(proxy) => return Box::pin(self.proxy(request, proxy)).await,
+                Handler::Proxy(proxy) if self.worker.explanation.is_none() => {
+                    return Box::pin(self.proxy(request, proxy)).await;
+                }
+                // Only explained: filters show what they change in any response.
+                Handler::Proxy(_) => Outcome::Response(Response::new(200)),
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,
                 Handler::ExistingFile(step) => {
                     Box::pin(self.existing_file(request, location, step)).await
@@ -240,6 +248,10 @@ impl<'a> Handling<'a> {
                 }
                 Handler::Script => Box::pin(self.script(request, location)).await,
             };
+            if let Some(explanation) = &self.worker.explanation {
+                explain::handler(handler, &outcome, self.client, explanation);
+                explain::not_reached(&outcome, handlers.as_slice(), self.client, explanation);
+            }
             match outcome {
                 Outcome::Next => {}
                 Outcome::Response(response) => {

@@ -55,7 +55,12 @@ fn target(to: &TargetOf, request: &Request, client: &Client) -> Result<Vec<u8>, 
             Part::Group(number) => {
                 push_decoded(group(to, request, *number), request, &mut location)?
             }
-            Part::Query => location.extend_from_slice(&query(request)),
+            Part::Query => match &*query(request) {
+                b"" if location.ends_with(b"?") || location.ends_with(b"&") => {
+                    location.pop();
+                }
+                query => location.extend_from_slice(query),
+            },
         }
     }
     // Parts that are empty can leave two slashes at the start, which would name a host.

@@ -103,6 +103,17 @@ impl Fields {
         }
     }
 
+    /// The lines, without their ends, that `other` lacks (`-`), and then those that only it has (`+`).
+    pub fn changes<'a>(&'a self, other: &'a Self) -> Vec<(char, &'a [u8])> {
+        let missing_in =
+            |those: &Self, line: &Line<'_>| !lines(&those.0).any(|that| that.bytes == line.bytes);
+        let gone = lines(&self.0).filter(|line| missing_in(other, line));
+        let gone = gone.map(|line| ('-', line.bytes.trim_ascii_end()));
+        let new = lines(&other.0).filter(|line| missing_in(self, line));
+        gone.chain(new.map(|line| ('+', line.bytes.trim_ascii_end())))
+            .collect()
+    }
+
     /// All lines.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -8,6 +8,9 @@ use super::request::Request;
 
 /// One change that a location makes to its responses.
 pub trait Filter: Send + Sync {
+    /// The key of the configuration that asks for it.
+    fn key(&self) -> &'static str;
+
     /// Changes the header of a response to `request`, once, before it is sent.
     fn header(&self, request: &Request, head: FilteredHead<'_>);
 
@@ -20,6 +23,10 @@ pub trait Filter: Send + Sync {
 
 /// A filter that other parts of its location use too.
 impl<F: Filter> Filter for Arc<F> {
+    fn key(&self) -> &'static str {
+        (**self).key()
+    }
+
     fn header(&self, request: &Request, head: FilteredHead<'_>) {
         (**self).header(request, head);
     }

@@ -1,5 +1,6 @@
 //! A parsed request.
 
+use std::mem;
 use std::time::{Duration, Instant};
 
 use levity_telemetry::request_id::{self, RequestId};
@@ -24,8 +25,8 @@ pub struct Request {
     pub key: Vec<u8>,
     /// [`adapt_conditions`](Self::adapt_conditions) was called.
     has_adapted_conditions: bool,
-    /// The target as sent, if it was changed.
-    sent_target: Option<Span>,
+    /// Where the target is as sent, if it was changed.
+    sent: Option<Sent>,
     /// The number that identifies it, unless it has an id already.
     number: u128,
     /// The id that a proxy has given it; empty without one.
@@ -34,13 +35,22 @@ pub struct Request {
     pub coded_etags: Vec<u8>,
 }
 
+/// A target before it was changed.
+#[derive(Debug, Clone)]
+struct Sent {
+    target: Span,
+    /// Decoded.
+    path: Vec<u8>,
+    query: Option<Span>,
+}
+
 impl Request {
     /// Copies the bytes of the header section, which the spans of `self.head` refer to.
     pub fn set_bytes(&mut self, head: &[u8]) {
         self.bytes.clear();
         self.bytes.extend_from_slice(head);
         self.coded_etags.clear();
-        self.sent_target = None;
+        self.sent = None;
         self.has_adapted_conditions = false;
     }
 
@@ -106,13 +116,23 @@ impl Request {
 
     /// The request target as sent, for the log.
     pub fn sent_target(&self) -> &[u8] {
-        let span = self.sent_target.unwrap_or(self.head.target_span);
-        span.of(&self.bytes)
+        let changed = self.sent.as_ref().map(|sent| sent.target);
+        changed.unwrap_or(self.head.target_span).of(&self.bytes)
+    }
+
+    /// The decoded path and the query as they were sent, whatever the target is now.
+    pub fn sent_path_and_query(&self) -> (&[u8], &[u8]) {
+        let (path, query) = match &self.sent {
+            Some(sent) => (&sent.path, sent.query),
+            None => (&self.path, self.head.query),
+        };
+        let query = query.map(|query| query.of(&self.bytes));
+        (path, query.unwrap_or_default())
     }
 
     /// Whether its target was changed.
     pub fn is_rewritten(&self) -> bool {
-        self.sent_target.is_some()
+        self.sent.is_some()
     }
 
     /// Changes the target to a path with or without a query.
@@ -120,7 +140,11 @@ impl Request {
     /// # Errors
     /// 400 for a target that no request may have, or whose path cannot be decoded.
     pub fn set_target(&mut self, target: &[u8]) -> Result<(), Reject> {
-        self.sent_target.get_or_insert(self.head.target_span);
+        self.sent.get_or_insert_with(|| Sent {
+            target: self.head.target_span,
+            path: mem::take(&mut self.path),
+            query: self.head.query,
+        });
         self.head.set_target(&mut self.bytes, target)?;
         self.decode_path()
     }

@@ -86,8 +86,17 @@ impl Archive {
 
     /// RFC 6266, with the name in the notation of RFC 8187, which has fewer literal characters than paths have.
     fn disposition(&self) -> Vec<u8> {
-        let mut value = b"attachment; filename*=UTF-8''".to_vec();
-        for &byte in self.name() {
+        let mut value = b"attachment; ".to_vec();
+        let name = self.name();
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._ ".contains(byte);
+        // Some programs, such as curl, know only this.
+        if name.iter().all(is_plain) {
+            value.extend_from_slice(b"filename=\"");
+            value.extend_from_slice(name);
+            value.extend_from_slice(format!(".{}\"; ", self.form.name()).as_bytes());
+        }
+        value.extend_from_slice(b"filename*=UTF-8''");
+        for &byte in name {
             match byte {
                 b'-' | b'.' | b'_' | b'~' => value.push(byte),
                 _ if byte.is_ascii_alphanumeric() => value.push(byte),

@@ -338,7 +338,7 @@ fn location(
     let compress = Compress::new(options, resources.compute).map(Arc::new);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let files = files(of, site, compress.as_ref(), resources)?.map(Arc::new);
-    let error_pages = error_pages(options, number, files.as_ref());
+    let error_pages = error_pages(of, number, files.as_ref(), site, resources)?;
     let (files, proxy) = match of.answer {
         Some(_) => (files.filter(|_| of.files_first), None),
         None => {
@@ -521,23 +521,44 @@ fn compressed_codings(options: &LocationOptions) -> Vec<Coding> {
 }
 
 fn error_pages(
-    options: &LocationOptions,
+    of: &levity_config::Location,
     location: u32,
     files: Option<&Arc<Files>>,
-) -> Option<ErrorPages> {
+    site: &SiteParts,
+    resources: &mut Resources<'_>,
+) -> io::Result<Option<ErrorPages>> {
+    let options = &of.options;
     if options.error_pages.is_empty() && options.replace_errors.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let prefix = files.map_or(&[][..], |files| &files.strip_prefix);
+    let files = match of.error_pages_root == of.root {
+        true => files.cloned(),
+        false => files_of_pages(of, site, resources)?,
+    };
+    let prefix = files.as_ref().map_or(&[][..], |files| &files.strip_prefix);
     let pages = options.error_pages.iter();
     let pages = pages.map(|(statuses, path)| (*statuses, [prefix, path.as_bytes()].concat()));
-    Some(ErrorPages {
+    Ok(Some(ErrorPages {
         location,
         pages: pages.collect(),
-        files: files.cloned(),
+        files,
         replaced: options.replace_errors.clone(),
         has_logged: AtomicBool::new(false),
-    })
+    }))
+}
+
+/// The files among which the pages of a location are that has inherited them, and has another root.
+fn files_of_pages(
+    of: &levity_config::Location,
+    site: &SiteParts,
+    resources: &mut Resources<'_>,
+) -> io::Result<Option<Arc<Files>>> {
+    let there = levity_config::Location {
+        root: of.error_pages_root.clone(),
+        strip_prefix: None,
+        ..of.clone()
+    };
+    Ok(files(&there, site, None, resources)?.map(Arc::new))
 }
 
 fn with_dictionary(options: &LocationOptions) -> Vec<Coding> {

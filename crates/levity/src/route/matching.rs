@@ -1,7 +1,7 @@
 //! Whether a request matches a route.
 
 use levity_config::address::Address;
-use levity_config::{Matcher, When};
+use levity_config::{Matcher, Network, When};
 use levity_wire::mime;
 
 use crate::http::client::Client;
@@ -39,33 +39,57 @@ impl<'a> RouteInput<'a> {
 
     /// Whether the request would match all of `matchers`, if it were for `path`.
     pub fn matches(&self, matchers: &[Matcher], path: &[u8]) -> bool {
-        matchers
-            .iter()
-            .all(|matcher| matcher.path.matches(path) && self.holds(&matcher.when, path))
+        self.mismatch(matchers, path).is_none()
     }
 
-    fn holds(&self, when: &When, path: &[u8]) -> bool {
+    /// The key of the first condition of `matchers` that does not hold for the request, if it were for `path`.
+    pub fn mismatch(&self, matchers: &[Matcher], path: &[u8]) -> Option<&'static str> {
+        let mut matchers = matchers.iter();
+        matchers.find_map(|matcher| match matcher.path.matches(path) {
+            true => self.failing(&matcher.when, path),
+            false => Some("path"),
+        })
+    }
+
+    /// The key of the first condition that does not hold.
+    fn failing(&self, when: &When, path: &[u8]) -> Option<&'static str> {
         let given = self.request.method();
         // HEAD is GET without content (RFC 9110, 9.3.2), so a rule for one is one for both.
         let is_method =
             |method: &String| method.as_bytes() == given || (method == "GET" && given == b"HEAD");
         let ip = self.client.and_then(|client| client.ip);
+        let is_from = |network: &Network| ip.is_some_and(|ip| network.contains(ip));
         let media_type = || mime::of(path).as_bytes();
-        any_or_none(&when.methods, is_method)
-            && any_or_none(&when.clients, |network| {
-                ip.is_some_and(|ip| network.contains(ip))
-            })
-            && any_or_none(&when.listen, |address| self.listener == Some(address))
-            && any_or_none(&when.types, |types| types.include(media_type()))
-            && when.headers.iter().all(|(name, value)| {
-                let mut values = self.request.headers_named(name);
-                values.any(|given| value.matches(given))
-            })
-            && when.query.iter().all(|(name, value)| {
-                let query = self.request.query().unwrap_or_default();
-                let mut pairs = form_urlencoded::parse(query);
-                pairs.any(|(given, text)| given == *name && value.matches(text.as_bytes()))
-            })
+        if !any_or_none(&when.methods, is_method) {
+            Some("method")
+        } else if !any_or_none(&when.clients, is_from) {
+            Some("client")
+        } else if !any_or_none(&when.listen, |address| self.listener == Some(address)) {
+            Some("listen")
+        } else if !any_or_none(&when.types, |types| types.include(media_type())) {
+            Some("type")
+        } else if !self.has_headers(when) {
+            Some("header")
+        } else if !self.has_query(when) {
+            Some("query")
+        } else {
+            None
+        }
+    }
+
+    fn has_headers(&self, when: &When) -> bool {
+        when.headers.iter().all(|(name, value)| {
+            let mut values = self.request.headers_named(name);
+            values.any(|given| value.matches(given))
+        })
+    }
+
+    fn has_query(&self, when: &When) -> bool {
+        when.query.iter().all(|(name, value)| {
+            let query = self.request.query().unwrap_or_default();
+            let mut pairs = form_urlencoded::parse(query);
+            pairs.any(|(given, text)| given == *name && value.matches(text.as_bytes()))
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Route: from host and path to the location that answers.
 
 mod compile;
+mod explain;
 mod location;
 mod matching;
 
@@ -32,6 +33,10 @@ pub use self::location::{
     is_hidden,
 };
 pub use self::matching::{OwnedInput, RouteInput};
+
+/// The maximum of bytes that the expressions of a site look at for one request: of its target, once for each of them. One
+/// byte takes 1 to 2 ns.
+const MATCHED_BYTES_MAX: usize = 512 * 1024;
 
 struct Site {
     /// Whether one of its locations has gates.
@@ -87,6 +92,8 @@ pub struct Service {
     /// Suffixes of host names with their leading dot.
     by_suffix: Vec<(String, usize)>,
     default_site: Option<usize>,
+    /// The maximum of expressions that a site has for its routes.
+    expressions_max: usize,
     /// Every request is timed step by step, because the log or Server-Timing may need it.
     pub times_each_step: bool,
 }
@@ -109,6 +116,8 @@ impl Service {
             digests: digests.as_ref(),
         };
         let (sites, live_roots) = compile::sites(&config, &upstreams, &stores, parts)?;
+        let expressions = config.sites.iter().map(levity_config::Site::expressions);
+        let expressions_max = expressions.max().unwrap_or_default();
         let times_each_step = config.log.logs_steps()
             || (sites.iter().flat_map(Site::locations)).any(|location| location.server_timing);
         let mut service = Self {
@@ -124,6 +133,7 @@ impl Service {
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
             default_site: None,
+            expressions_max,
             times_each_step,
             config,
         };
@@ -179,6 +189,20 @@ impl Service {
         let mut routes = site.routes.iter();
         let route = routes.find(|route| input.matches(&route.matchers, path));
         Some(route.map_or(&site.rest, |route| &route.location))
+    }
+
+    /// Checks that the routes can be compared with the target of `request` without holding up the loop.
+    ///
+    /// # Errors
+    /// 414 for a target that is too long for so many expressions.
+    pub fn check_length(&self, request: &Request) -> Result<(), Reject> {
+        if request.target().len() * self.expressions_max <= MATCHED_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Reject {
+            status: 414,
+            reason: "the target is too long for the number of routes",
+        })
     }
 
     /// Whether a request for `path` would get to a location with gates, and not to that of `files`: what lies there is

@@ -68,7 +68,7 @@ per_engine! {
             let archive = server.get(&format!("/top/?archive={form}"));
             archive.assert_status(200);
             assert!(archive.is_chunked());
-            let name = format!("attachment; filename*=UTF-8''top.{form}");
+            let name = format!("attachment; filename=\"top.{form}\"; filename*=UTF-8''top.{form}");
             assert_eq!(archive.field("content-disposition"), name);
             for program in programs {
                 let unpacked = unpacked(&archive.body, program);

@@ -1,8 +1,17 @@
 //! The documentation, as far as a test can hold it to the code.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use crate::support::{Launch, Tree};
+
+/// Made by `htpasswd -bnBC 4`: `secret`.
+const USERS: &str = "ann:$2y$04$MoKKoQ5swkLbx1YRjQwMNeNLTLCQd61MP9T68vDeM5qpKwzjfEKsa\n";
+
+/// The key of RFC 8037, A.2.
+const KEYS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -70,6 +79,59 @@ fn every_configuration_is_valid() {
         }
     }
     assert!(count >= 8, "{count} blocks");
+}
+
+/// Each configuration of the pages for users is run as it stands, but for its addresses, and with its folders and files
+/// beneath a temporary one.
+#[test]
+fn every_recipe_is_served() {
+    let pages = files(&workspace().join("docs"), "md");
+    let pages = pages.into_iter().chain([workspace().join("README.md")]);
+    for page in pages.filter(|page| !page.ends_with("from-nginx.md")) {
+        for (line, block) in toml_blocks(&text(&page)) {
+            let at = format!("{} from line {line}", page.display());
+            let tree = Tree::new();
+            let server = Launch::run(&beneath(&tree, &block))
+                .arguments(["--listen", "127.0.0.1:0"])
+                .try_start();
+            let server = server.unwrap_or_else(|error| panic!("{at}: {error}"));
+            let mut client = server.client();
+            let answer = client.get("/");
+            assert!(answer.status < 505, "{at}: {answer:?}");
+        }
+    }
+}
+
+/// The configuration with its paths beneath `tree`, where everything is that it names.
+fn beneath(tree: &Tree, block: &str) -> String {
+    let admin = ["127.0.0.1:9180", "192.0.2.7:9180"];
+    let mut config = admin.iter().fold(block.to_owned(), |config, address| {
+        config.replace(address, "127.0.0.1:0")
+    });
+    for folder in ["/srv", "/var", "/etc", "/dev/shm"] {
+        let own = format!("\"{}{folder}", tree.path().display());
+        config = config.replace(&format!("\"{folder}"), &own);
+    }
+    let root = tree.path().display().to_string();
+    config = config.replace("unix:/run", &format!("unix:{root}/run"));
+    let named = config
+        .split('"')
+        .map(|text| text.trim_start_matches("unix:"));
+    for path in named.filter(|text| text.starts_with(&root)) {
+        let path = Path::new(path);
+        let is_file = path.extension().is_some();
+        let folder = if is_file { path.parent() } else { Some(path) };
+        let folder = tree.folder(folder.expect("a folder"));
+        fs::set_permissions(folder, Permissions::from_mode(0o777)).expect("chmod");
+    }
+    tree.file("users", USERS);
+    tree.file("key", "0123456789abcdef0123456789abcdef\n");
+    tree.file("jwks.json", KEYS);
+    for name in ["users", "key", "jwks.json"] {
+        let own = format!("\"{}\"", tree.at(name).display());
+        config = config.replace(&format!("= \"{name}\""), &format!("= {own}"));
+    }
+    config
 }
 
 /// Targets of links into this repository. Pictures are made by the benchmark and may be absent.

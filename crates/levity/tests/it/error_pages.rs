@@ -134,6 +134,27 @@ fn routes_have_pages_of_their_own() {
     );
 }
 
+/// Pages that a route inherits stay those of the site, also if its files are elsewhere.
+#[test]
+fn pages_lie_where_they_are_named() {
+    let other = Tree::new();
+    other.file("404.html", "of the other root");
+    other.file("own.html", "own");
+    let root = other.path().display();
+    let routes = format!(
+        "[[site.route]]\npath = \"/other/*\"\nstrip_prefix = \"/other\"\nroot = \"{root}\"\n\
+         [[site.route]]\npath = \"/own/*\"\nstrip_prefix = \"/own\"\nroot = \"{root}\"\nerror_pages = {{ 404 = \"/own.html\" }}"
+    );
+    let (_tree, server) = with_pages("auto", &routes);
+    let mut client = server.client();
+    for _ in 0..2 {
+        assert_eq!(client.get("/other/none").text(), "<h1>lost</h1>");
+        assert_eq!(client.get("/own/none").text(), "own");
+        assert_eq!(client.get("/other/404.html").text(), "of the other root");
+        assert_eq!(client.get("/none").text(), "<h1>lost</h1>");
+    }
+}
+
 #[test]
 fn errors_of_an_upstream() {
     let tree = Tree::new();

@@ -68,6 +68,7 @@ fn an_application_gets_the_new_target_and_the_log_the_old_one() {
         client.get("/v1/a/b/c%20d.json?x=1").text(),
         "/api/c%20d?path=a/b&x=1 "
     );
+    assert_eq!(client.get("/v1/a/b.json").text(), "/api/b?path=a ");
     client.send("POST /plain/x?y HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     assert_eq!(client.receive().text(), "/api/plain/x?y body");
     server.prints("\"GET /v1/a/b/c%20d.json?x=1 HTTP/1.1\" 200");

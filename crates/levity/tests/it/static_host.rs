@@ -169,3 +169,34 @@ fn what_check_says() {
         assert!(said.contains(expected), "{said}");
     }
 }
+
+/// Each rule with a name looks at the whole path, so many rules and a long path would hold up the loop.
+#[test]
+fn long_paths_and_many_rules() {
+    let tree = Tree::new();
+    tree.file("index.html", "x");
+    let rules: String = (0..500).map(|n| format!("/a/:b/x{n}  /\n")).collect();
+    tree.file("_redirects", rules);
+    let server = Launch::site(tree.path(), "", "static_host_files = true").start();
+    let mut client = server.client();
+    client
+        .get(&format!("/{}", "b".repeat(1047)))
+        .assert_status(404);
+    client
+        .get(&format!("/{}", "b".repeat(1048)))
+        .assert_status(414);
+    client.get("/a/b/x499").assert_status(301);
+}
+
+#[test]
+fn a_file_in_another_notation_is_one_mistake() {
+    let tree = Tree::new();
+    tree.file("_redirects", "/*/a /b\n".repeat(100));
+    let config = format!(
+        "[[site]]\nroot = \"{}\"\nstatic_host_files = true\n",
+        tree.path().display()
+    );
+    let file = tree.file("levity.toml", config);
+    let ran = Launch::levity(["check", file.to_str().expect("a path in UTF-8")]).ran();
+    assert_eq!((ran.status, ran.stderr.matches("error:").count()), (78, 8));
+}

@@ -157,6 +157,10 @@ fn fast_level(coding: Coding) -> u8 {
 }
 
 impl Filter for Compress {
+    fn key(&self) -> &'static str {
+        "compress"
+    }
+
     /// A cache needs Vary also with a response that was not compressed for this client, and with a 304 or 206.
     fn header(&self, request: &Request, head: FilteredHead<'_>) {
         if head.status == 304 {

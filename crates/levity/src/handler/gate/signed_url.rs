@@ -23,11 +23,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl<'a> Handling<'a> {
-    /// Lets requests for signed URLs through.
+    /// Lets requests for signed URLs through. A signature is about the URL as it was sent, also after a rewrite.
     pub(in super::super) fn signed_url(&self, request: &Request, gate: &SignedUrl) -> Outcome<'a> {
+        let (path, query) = request.sent_path_and_query();
         let signed = Signed {
-            path: &request.path,
-            query: request.query().unwrap_or_default(),
+            path,
+            query,
             client: client_text(self.client),
         };
         let now = self.worker.wall_time(Instant::now());

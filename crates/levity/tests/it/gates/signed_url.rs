@@ -88,6 +88,29 @@ fn a_signed_url_is_good_until_it_expires() {
     client.get("/open/a").assert_status(404);
 }
 
+/// The signature is about the URL that the client was given, and the gate stands at both locations.
+#[test]
+fn a_signed_url_may_be_rewritten() {
+    let tree = Tree::new();
+    let server = started(
+        &tree,
+        "signed_url = { secret_file = \"{key}\" }\n\
+         [[site.route]]\npath = \"/watch/*\"\nreroute = \"/film/{rest}.txt\"",
+    );
+    let mut client = server.client();
+    let expires = now() + 1000;
+    let signed = |path: &str, of: &str| {
+        let signature = hmac(&format!("{of}?expires={expires}"));
+        format!("{path}?expires={expires}&signature={signature}")
+    };
+    let sent = client.get(&signed("/watch/a%20b", "/watch/a b"));
+    assert_eq!((sent.status, sent.text().as_str()), (200, "content"));
+    client
+        .get(&signed("/watch/a%20b", "/film/a b.txt"))
+        .assert_status(403);
+    client.get("/watch/a%20b").assert_status(403);
+}
+
 #[test]
 fn a_url_may_be_that_of_one_client() {
     let tree = Tree::new();

@@ -92,6 +92,11 @@ impl App {
         Self(start(|own| program::apache(own, root)))
     }
 
+    /// An nginx with these `server` blocks, in which `listen 80` stands for its address. Ends with the value.
+    pub fn nginx(servers: &str) -> Self {
+        Self(start(|own| program::nginx(own, servers)))
+    }
+
     /// FastCGI with more memory than [`App::php_fpm`] has, which ends with the value.
     pub fn large_php_fpm() -> Self {
         Self(start(program::php_fpm_large))

@@ -177,11 +177,9 @@ pub fn mariadb(own: &Path) -> Program {
     Program::new(&["sh", "-c", script], Listens::On(own.join("socket")))
 }
 
-/// Serves the files of `root`, compressed with gzip. It cannot choose a port itself, so it gets one that is free now,
-/// of an address that nothing else uses.
+/// Serves the files of `root`, compressed with gzip.
 pub fn apache(own: &Path, root: &Path) -> Program {
-    let free = TcpListener::bind("127.0.0.80:0").expect("bind");
-    let address = free.local_addr().expect("an address");
+    let address = free("127.0.0.80");
     let config = "\
 ServerName localhost
 Listen {address}
@@ -213,6 +211,40 @@ AddOutputFilterByType DEFLATE text/html text/plain
         utf8(&file),
     ];
     Program::new(&words, Listens::At(address)).words(&["-DFOREGROUND"])
+}
+
+/// An address of loopback that nothing listens at now, for programs that cannot choose a port themselves. `host` is one
+/// that nothing else uses.
+fn free(host: &str) -> SocketAddr {
+    let free = TcpListener::bind((host, 0)).expect("bind");
+    free.local_addr().expect("an address")
+}
+
+pub fn nginx(own: &Path, servers: &str) -> Program {
+    let address = free("127.0.0.81");
+    let config = "\
+daemon off;
+pid {own}/pid;
+error_log stderr;
+events {}
+http {
+include /etc/nginx/mime.types;
+access_log off;
+absolute_redirect off;
+client_body_temp_path {own}/body;
+proxy_temp_path {own}/proxy;
+fastcgi_temp_path {own}/fastcgi;
+uwsgi_temp_path {own}/uwsgi;
+scgi_temp_path {own}/scgi;
+";
+    let servers = servers
+        .replace("listen 80", &format!("listen {address}"))
+        .replace("fastcgi_params", "/etc/nginx/fastcgi_params");
+    let config = config.replace("{own}", utf8(own)) + &servers + "}\n";
+    fs::write(own.join("nginx.conf"), config).expect("write");
+    let file = own.join("nginx.conf");
+    let words = ["/usr/sbin/nginx", "-e", "stderr", "-c", utf8(&file)];
+    Program::new(&words, Listens::At(address))
 }
 
 /// The last by name of the programs that start so.

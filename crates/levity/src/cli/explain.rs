@@ -1,0 +1,106 @@
+//! `levity explain`: from a URL to a request.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use clap::Args;
+use levity_config::Config;
+use levity_config::address::Address;
+
+use super::{EXIT_CONFIG, EXIT_USAGE, Step, Streams};
+
+// A comment of documentation would become the text of `--help`.
+#[derive(Args)]
+pub(super) struct Options {
+    /// The configuration file
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// http://HOST/PATH, or a path of the site for all hosts
+    #[arg(value_name = "URL")]
+    url: String,
+    /// The method
+    #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
+    method: String,
+    /// A header of the request; may be repeated
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    /// The address of the client
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    client: IpAddr,
+    /// The listener that the client connects to. Default: the first in the file
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<Address>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A request to explain.
+#[derive(Debug)]
+pub struct Question {
+    /// The configuration.
+    pub config: Config,
+    /// The header of the request, in HTTP/1.
+    pub header: Vec<u8>,
+    /// The client.
+    pub client: IpAddr,
+    /// The listener that it connects to.
+    pub listener: Option<Address>,
+    /// Whether the answer is JSON.
+    pub json: bool,
+}
+
+/// Reads what is to be explained.
+pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
+    let header = match request(&options) {
+        Ok(header) => header,
+        Err(message) => {
+            streams.err(&format!("error: {message}\n"));
+            return Step::Exit(EXIT_USAGE);
+        }
+    };
+    match levity_config::load(&options.config) {
+        Ok(config) => Step::Explain(Box::new(Question {
+            config,
+            header,
+            client: options.client,
+            listener: options.listen,
+            json: options.json,
+        })),
+        Err(errors) => {
+            streams.err(&errors.render(streams.colour));
+            Step::Exit(EXIT_CONFIG)
+        }
+    }
+}
+
+/// The header of the request. The parser of the server judges it; only what would be another request is refused here.
+fn request(options: &Options) -> Result<Vec<u8>, String> {
+    let url = options.url.as_str();
+    let (host, target) = match url.split_once("://") {
+        Some(("http" | "https", rest)) => {
+            let end = rest.find(['/', '?']).unwrap_or(rest.len());
+            let (host, target) = rest.split_at(end);
+            let slash = if target.starts_with('/') { "" } else { "/" };
+            (host, format!("{slash}{target}"))
+        }
+        Some((scheme, _)) => return Err(format!("`{scheme}` is not a scheme of this server")),
+        None if url.starts_with('/') => ("localhost", url.to_owned()),
+        None => return Err(format!("`{url}` is no URL: http://HOST/PATH, or /PATH")),
+    };
+    let target = target
+        .split_once('#')
+        .map_or(&*target, |(target, _)| target);
+    let mut lines = vec![format!("{} {target} HTTP/1.1", options.method)];
+    let is_host = |line: &String| line.to_ascii_lowercase().starts_with("host:");
+    if !options.header.iter().any(is_host) {
+        lines.push(format!("Host: {host}"));
+    }
+    lines.extend(options.header.iter().cloned());
+    lines.push("Connection: close".to_owned());
+    let has_break = |line: &String| line.contains(['\r', '\n']);
+    if lines.iter().any(has_break) {
+        return Err("a line break is in the request".to_owned());
+    }
+    Ok((lines.join("\r\n") + "\r\n\r\n").into_bytes())
+}

@@ -1,0 +1,144 @@
+//! `levity explain`: answers one request in a worker of its own, which listens nowhere, and says what decided about it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use levity_config::{AccessLog, Watch};
+use levity_net::{Peer, Transport};
+use levity_telemetry::diagnostics;
+use levity_telemetry::stats::WorkerStats;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task;
+
+use crate::cli::Question;
+use crate::completions::Completions;
+use crate::explanation::{Explanation, Remark, Topic};
+use crate::serve::serve_unaccepted;
+use crate::server::Shared;
+use crate::worker::{Worker, WorkerParts};
+
+/// The maximum size of the header of a response, in bytes.
+const HEADER_BYTES_MAX: usize = 1 << 20;
+
+/// What was found out.
+struct Answer {
+    /// What decided, in order.
+    remarks: Vec<Remark>,
+    /// The header of the response.
+    header: String,
+}
+
+/// Answers `question` on standard output. Files are read; nothing is written, and no upstream is asked. Blocks.
+pub fn run(question: Question) -> ExitCode {
+    let json = question.json;
+    match answer(question) {
+        Ok(answer) if json => println!("{}", as_json(&answer)),
+        Ok(answer) => print!("{}", as_text(&answer)),
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn answer(question: Question) -> io::Result<Answer> {
+    let mut config = question.config;
+    // Neither belongs to what is explained, and the folder of variants may be in use by a server.
+    config.log.access = AccessLog::Off;
+    config.disk.variants = None;
+    config.disk.watch = Watch::Off;
+    diagnostics::start()?;
+    let shared = Shared::start(&config)?;
+    let parts = WorkerParts {
+        explanation: Some(Explanation::default()),
+        ..shared.worker(Arc::new(WorkerStats::new(0)))?
+    };
+    let mut peer = Peer::new(Some(SocketAddr::new(question.client, 0)));
+    let first = || config.listen.first().map(|listen| listen.address.clone());
+    if let Some(listener) = question.listener.or_else(first) {
+        peer.set_listener(Arc::new(listener));
+    }
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(LocalOptions::default())?;
+    runtime.block_on(ask(parts, peer, &question.header))
+}
+
+async fn ask(parts: WorkerParts, peer: Peer, header: &[u8]) -> io::Result<Answer> {
+    let (completions, delivery) = Completions::new();
+    task::spawn_local(delivery.run());
+    let worker = Rc::new(Worker::new(parts, completions));
+    let slot = worker.slots.clone().acquire_owned().await;
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let slot = slot.expect("the slots are never closed");
+    task::spawn_local(serve_unaccepted(
+        &worker,
+        Transport::Unix(theirs),
+        peer,
+        slot,
+    ));
+    ours.write_all(header).await?;
+    // Nobody waits for the body that a header may announce.
+    ours.shutdown().await?;
+    let header = read_header(&mut ours).await?;
+    let explanation = worker.explanation.as_ref();
+    Ok(Answer {
+        remarks: explanation.map(Explanation::take).unwrap_or_default(),
+        header,
+    })
+}
+
+async fn read_header(from: &mut UnixStream) -> io::Result<String> {
+    let mut received = Vec::new();
+    let mut bytes = [0; 4096];
+    loop {
+        let end = memchr::memmem::find(&received, b"\r\n\r\n");
+        if let Some(end) = end {
+            return Ok(String::from_utf8_lossy(&received[..end]).into_owned());
+        }
+        let count = from.read(&mut bytes).await?;
+        if count == 0 || received.len() > HEADER_BYTES_MAX {
+            return Err(io::Error::other("the request got no response"));
+        }
+        received.extend_from_slice(&bytes[..count]);
+    }
+}
+
+/// Whether the response is that of an upstream, which was not asked.
+fn is_proxied(answer: &Answer) -> bool {
+    let mut remarks = answer.remarks.iter();
+    remarks.any(|remark| remark.topic == Topic::Handler && remark.text.starts_with("`proxy`"))
+}
+
+fn as_text(answer: &Answer) -> String {
+    let mut text = String::new();
+    for Remark { topic, text: of } in &answer.remarks {
+        let topic: &str = topic.into();
+        text.push_str(&format!("{topic:<8} {of}\n"));
+    }
+    if !is_proxied(answer) {
+        text.push('\n');
+        text.push_str(&answer.header.replace("\r\n", "\n"));
+        text.push('\n');
+    }
+    text
+}
+
+fn as_json(answer: &Answer) -> String {
+    let remarks: Vec<_> = (answer.remarks.iter())
+        .map(|remark| {
+            let topic: &str = (&remark.topic).into();
+            json!({ "topic": topic, "text": remark.text })
+        })
+        .collect();
+    let header = (!is_proxied(answer)).then(|| answer.header.split("\r\n").collect::<Vec<_>>());
+    json!({ "remarks": remarks, "response": header }).to_string()
+}

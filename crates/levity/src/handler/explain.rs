@@ -1,0 +1,160 @@
+//! What handlers do with a request, in words.
+
+use std::io;
+use std::sync::Arc;
+
+use super::Outcome;
+use crate::explanation::{Explanation, Topic};
+use crate::http::client::Client;
+use crate::rate_limit::limit::RateLimit;
+use crate::resolve::Found;
+use crate::route::{Candidate, Files, Gate, Handler, Proxy};
+
+/// Says what `handler` did.
+pub(super) fn handler(
+    handler: &Handler,
+    outcome: &Outcome<'_>,
+    client: &Client,
+    explanation: &Explanation,
+) {
+    if let Handler::Gate(gate) = handler {
+        let text = format!("{}: {}", of_gate(gate, client), verdict(outcome));
+        return explanation.add(Topic::Gate, text);
+    }
+    if let Handler::RateLimits(limits) = handler {
+        let text = format!("{}: {}", of_limits(limits), verdict(outcome));
+        return explanation.add(Topic::Gate, text);
+    }
+    let text = match handler {
+        Handler::Proxy(proxy) => to_proxy(proxy),
+        Handler::Preflight(_) if matches!(outcome, Outcome::Next) => return,
+        Handler::Preflight(_) => "`cors` answers the preflight".to_owned(),
+        Handler::Redirect(to) => format!("`redirect` with {}", to.status),
+        Handler::Rewrite(_) => format!("`reroute`{}", target(outcome)),
+        Handler::RewriteOnce(_) => format!("`_redirects`{}", target(outcome)),
+        Handler::Respond(fixed) => format!("`respond` with {}", fixed.status),
+        Handler::Refuse(status) => format!("nothing was found: {status}"),
+        Handler::ExistingFile(step) => {
+            format!(
+                "`try` of {}{}",
+                candidate(&step.candidate),
+                goes_on(outcome)
+            )
+        }
+        Handler::IndexScript => format!("a script as index{}", goes_on(outcome)),
+        Handler::Script => format!("the script of the path{}", goes_on(outcome)),
+        Handler::Gate(_) | Handler::RateLimits(_) | Handler::Files(_) => return,
+    };
+    explanation.add(Topic::Handler, text);
+}
+
+/// Names the gates in `rest`, which a request with this outcome does not get to.
+pub(super) fn not_reached(
+    outcome: &Outcome<'_>,
+    rest: &[Handler],
+    client: &Client,
+    explanation: &Explanation,
+) {
+    if !matches!(outcome, Outcome::Response(_)) {
+        return;
+    }
+    for handler in rest {
+        let gate = match handler {
+            Handler::Gate(gate) => of_gate(gate, client),
+            Handler::RateLimits(limits) => of_limits(limits),
+            _ => continue,
+        };
+        explanation.add(Topic::Gate, format!("{gate}: not reached"));
+    }
+}
+
+fn of_gate(gate: &Gate, client: &Client) -> String {
+    match gate {
+        Gate::Access(_) => {
+            let ip = client.ip.map(|ip| ip.to_string());
+            let ip = ip.unwrap_or_else(|| "of a Unix socket".to_owned());
+            format!("`allow` and `deny`, client {ip}")
+        }
+        Gate::SignedUrl(_) => "`signed_url`".to_owned(),
+        Gate::Jwt(_) => "`jwt`".to_owned(),
+        Gate::BasicAuth(_) => "`basic_auth`".to_owned(),
+        Gate::ForwardAuth(gate) => {
+            let path = String::from_utf8_lossy(&gate.path);
+            let upstream = &gate.proxy.upstream.settings.name;
+            format!("`forward_auth` of {path} at `{upstream}`, which is not asked now")
+        }
+    }
+}
+
+/// Limits count the requests of the process that explains, and not those of a server.
+fn of_limits(limits: &[Arc<RateLimit>]) -> String {
+    let names: Vec<_> = limits.iter().map(|limit| limit.name()).collect();
+    format!("`limit` {}", names.join(", "))
+}
+
+fn verdict(outcome: &Outcome<'_>) -> String {
+    match outcome {
+        Outcome::Response(response) => format!("refuses with {}", response.status),
+        _ => "lets the request in".to_owned(),
+    }
+}
+
+fn goes_on(outcome: &Outcome<'_>) -> String {
+    match outcome {
+        Outcome::Response(response) => format!(" answers with {}", response.status),
+        _ => ": the next handler follows".to_owned(),
+    }
+}
+
+fn target(outcome: &Outcome<'_>) -> String {
+    match outcome {
+        Outcome::Rewritten(to) => {
+            let target = String::from_utf8_lossy(&to.target);
+            format!(" to {target}, which is routed again")
+        }
+        _ => " does not apply".to_owned(),
+    }
+}
+
+fn to_proxy(proxy: &Proxy) -> String {
+    let settings = &proxy.upstream.settings;
+    let mut text = format!(
+        "`proxy` to `{}` by {}",
+        settings.name,
+        settings.protocol.label()
+    );
+    if !proxy.strip_prefix.is_empty() {
+        let prefix = String::from_utf8_lossy(&proxy.strip_prefix);
+        text.push_str(&format!(" without {prefix}"));
+    }
+    text + ", which is not asked now: status and other headers are those of its response"
+}
+
+fn candidate(candidate: &Candidate) -> String {
+    match candidate {
+        Candidate::FileOrIndex => "the file or index".to_owned(),
+        Candidate::File => "the file".to_owned(),
+        Candidate::WithSuffix(suffix) => {
+            format!("the file with {}", String::from_utf8_lossy(suffix))
+        }
+        Candidate::Folder => "the folder".to_owned(),
+        Candidate::At(path) => String::from_utf8_lossy(path).into_owned(),
+    }
+}
+
+/// Says what a search for `path` among `files` has found.
+pub(super) fn search(
+    files: &Files,
+    path: &[u8],
+    found: &io::Result<Found>,
+    explanation: &Explanation,
+) {
+    let root = files.root.last();
+    let (root, path) = (root.path().display(), String::from_utf8_lossy(path));
+    let found = match found {
+        Ok(Found::File(file, _)) => format!("a file of {} bytes", file.entry.meta.size),
+        Ok(Found::Directory(_)) => "a folder without index".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    explanation.add(Topic::File, format!("{root}/{path}: {found}"));
+}
