@@ -57,6 +57,8 @@ pub struct Row {
     settings: String,
     /// Additional placeholders of the template, with their values.
     blanks: Vec<(&'static str, String)>,
+    /// The name of its control group.
+    group: &'static str,
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +98,7 @@ impl Row {
             memory_mib: None,
             settings: String::new(),
             blanks: Vec::new(),
+            group: "server",
         }
     }
 
@@ -156,6 +159,16 @@ impl Row {
     pub fn with_chunk(&self, bytes: usize) -> Self {
         Self {
             settings: format!("[disk]\nchunk = {bytes}\n"),
+            ..self.clone()
+        }
+    }
+
+    /// The same under another name, so that both may run at a time.
+    #[must_use]
+    pub fn named(&self, name: &'static str) -> Self {
+        Self {
+            name: format!("{} {name}", self.name),
+            group: name,
             ..self.clone()
         }
     }
@@ -275,7 +288,7 @@ impl Server {
             memory_bytes_max: row.memory_mib.unwrap_or(rig.memory_mib()) << 20,
             processors_max: row.processors_max,
         };
-        let group = Group::create(rig.journal(), "server", limits)?;
+        let group = Group::create(rig.journal(), row.group, limits)?;
         let log = dir.join("output.log");
         let output = File::create(&log).context(|| format!("create {}", log.display()))?;
         let errors = output

@@ -86,9 +86,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
 
 fn measure(rig: &Rig, row: &Row, pass: u64, seconds: f64) -> Result<Pass> {
     let plain = Server::start(rig, &row.behind_proxy(""))?;
-    let mut with_limit = row.behind_proxy(LIMIT);
-    with_limit.name += " limited";
-    let limited = Server::start(rig, &with_limit)?;
+    let limited = Server::start(rig, &row.behind_proxy(LIMIT).named("limited"))?;
     fill(rig, &limited)?;
     let mut found = Pass {
         plain: Vec::new(),

@@ -103,7 +103,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let found = Findings {
         client: &client,
         user: &user,
-        limited: handling.charges.hit().map(limited_by),
+        limited: handling.charges.first_hit().map(limited_by),
     };
     conclude(sink, request, &found, &sent, handling.disk.trace);
     Exchanged {

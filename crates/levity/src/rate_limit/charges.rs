@@ -1,7 +1,8 @@
 //! What one request has taken from limits.
 
 use std::cell::Cell;
-use std::net::IpAddr;
+use std::iter;
+use std::mem;
 use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,22 +11,19 @@ use levity_config::RATE_LIMITS_MAX;
 
 use super::limit::{RateLimit, Slowed};
 use super::table::Key;
+use crate::http::client::Client;
 
-/// A limit that a request has met, with the key that it counts under; without one if the limit would have refused it.
-type Charge<'a> = (&'a RateLimit, Option<Key>);
-
-/// What a request has taken. Concurrent requests are counted until it is dropped.
+/// What a request has taken from the limits of a location, and of those that it was rewritten at. Concurrent requests are counted
+/// until it is dropped. Small, because it is a part of every request.
 #[derive(Default)]
 pub struct Charges<'a> {
-    client: Option<IpAddr>,
-    first: [Option<Charge<'a>>; RATE_LIMITS_MAX],
-    /// A request that was rewritten may meet the limits of several routes.
-    rest: Vec<Charge<'a>>,
-    limits_bytes: bool,
-    /// The charges whose limits have slowed down the response, a bit each.
-    slowed: Cell<u32>,
-    /// The index of the charge whose limit is in the log.
-    hit: Cell<Option<usize>>,
+    client: Option<&'a Client>,
+    limits: &'a [Arc<RateLimit>],
+    /// The key under which the request counts, for each of `limits`; `None` where it does not count.
+    keys: [Option<Key>; RATE_LIMITS_MAX],
+    /// The limits that have refused the request or slowed down the response, or would have; a bit each.
+    hits: Cell<u8>,
+    earlier: Option<Box<Charges<'a>>>,
 }
 
 /// Bytes that a response may send.
@@ -45,25 +43,27 @@ impl<'a> Charges<'a> {
     pub fn admit(
         &mut self,
         limits: &'a [Arc<RateLimit>],
-        client: Option<IpAddr>,
+        client: &'a Client,
         path: &[u8],
         now: Instant,
     ) -> Result<(), Duration> {
-        self.client = client;
+        if ptr::eq(self.limits, limits) {
+            return Ok(());
+        }
+        if !self.limits.is_empty() {
+            self.earlier = Some(Box::new(mem::take(self)));
+        }
+        (self.client, self.limits) = (Some(client), limits);
         let mut wait: Option<Duration> = None;
-        for limit in limits {
-            if self.iter().any(|(met, _)| ptr::eq(met, &**limit)) {
+        for (index, limit) in limits.iter().enumerate() {
+            if self.has_met_before(limit) {
                 continue;
             }
-            let key = limit.key(client, path);
+            let key = limit.key(client.ip, path);
             match limit.admit(key, now) {
-                Ok(()) => {
-                    self.push(limit, Some(key));
-                }
+                Ok(()) => self.keys[index] = Some(key),
                 Err(more) => {
-                    limit.hit(client, now);
-                    let index = self.push(limit, None);
-                    self.note(index, limit);
+                    self.hit(index, now);
                     if !limit.only_reports() {
                         // The other limits are asked too, because the client has to wait for the last of them.
                         wait = wait.max(Some(more));
@@ -82,93 +82,101 @@ impl<'a> Charges<'a> {
 
     /// Whether a limit applies to the bytes of the response.
     pub fn limit_bytes(&self) -> bool {
-        self.limits_bytes
+        self.all_counted().any(|(limit, _)| limit.is_of_bytes())
     }
 
     /// Takes up to `want` bytes, at least one, from the limits of bytes.
     pub fn bytes(&self, want: usize, now: Instant) -> Grant {
         let want = want as u64;
-        let portions = self.counted();
+        let portions = self.all_counted();
         let portions = portions.filter_map(|(limit, key)| limit.portion(key, now, want));
         let bytes = portions.min().unwrap_or(want);
-        let mut at = None;
-        for (index, (limit, key)) in self.iter().enumerate() {
-            let slowed = key.map(|key| limit.reserve(key, now, bytes));
-            if let Some(Slowed::Until(instant)) = slowed {
-                let bit = 1_u32.wrapping_shl(u32::try_from(index).unwrap_or_default());
-                if self.slowed.get() & bit == 0 {
-                    self.slowed.update(|slowed| slowed | bit);
-                    limit.hit(self.client, now);
-                    self.note(index, limit);
+        let until = self.levels().filter_map(|level| level.reserve(bytes, now));
+        Grant {
+            at: until.max(),
+            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Takes bytes from the limits of one location. Returns when they may leave, if not now.
+    fn reserve(&self, bytes: u64, now: Instant) -> Option<Instant> {
+        let mut until = None;
+        for (index, limit, key) in self.counted() {
+            if let Slowed::Until(instant) = limit.reserve(key, now, bytes) {
+                if self.hits.get() & bit(index) == 0 {
+                    self.hit(index, now);
                 }
                 if !limit.only_reports() {
-                    at = at.max(Some(instant));
+                    until = until.max(Some(instant));
                 }
             }
         }
-        Grant {
-            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-            at,
-        }
+        until
     }
 
     /// Gives back bytes that were not sent.
     pub fn give_back(&self, bytes: usize) {
-        for (limit, key) in self.counted() {
+        for (limit, key) in self.all_counted() {
             limit.give_back(key, bytes as u64);
         }
     }
 
     /// The limit that has refused the request or slowed down the response; else one that would have.
-    pub fn hit(&self) -> Option<&'a RateLimit> {
-        let (limit, _) = self.iter().nth(self.hit.get()?)?;
-        Some(limit)
+    pub fn first_hit(&self) -> Option<&'a RateLimit> {
+        let hit = |level: &Self| {
+            let (limits, hits) = (level.limits.iter().enumerate(), level.hits.get());
+            limits.filter(move |(index, _)| hits & bit(*index) != 0)
+        };
+        let hits = || self.levels().flat_map(hit).map(|(_, limit)| &**limit);
+        hits()
+            .find(|limit| !limit.only_reports())
+            .or_else(|| hits().next())
     }
 
-    /// Keeps the limit of a charge for the log, unless there is one that matters as much.
-    fn note(&self, index: usize, limit: &RateLimit) {
-        let is_stronger = |noted: &RateLimit| noted.only_reports() && !limit.only_reports();
-        if self.hit().is_none_or(is_stronger) {
-            self.hit.set(Some(index));
-        }
+    fn hit(&self, index: usize, now: Instant) {
+        self.hits.update(|hits| hits | bit(index));
+        let client = self.client.and_then(|client| client.ip);
+        self.limits[index].hit(client, now);
     }
 
-    /// Returns the index of the charge.
-    fn push(&mut self, limit: &'a RateLimit, key: Option<Key>) -> usize {
-        self.limits_bytes |= limit.is_of_bytes();
-        match self.first.iter().position(Option::is_none) {
-            Some(free) => {
-                self.first[free] = Some((limit, key));
-                free
-            }
-            None => {
-                self.rest.push((limit, key));
-                self.first.len() + self.rest.len() - 1
-            }
-        }
+    fn has_met_before(&self, limit: &Arc<RateLimit>) -> bool {
+        let mut met = self.levels().skip(1).flat_map(|level| level.limits);
+        met.any(|met| Arc::ptr_eq(met, limit))
     }
 
-    fn iter(&self) -> impl Iterator<Item = Charge<'a>> {
-        let first = self.first.iter().map_while(|charge| *charge);
-        first.chain(self.rest.iter().copied())
+    /// Itself, and the locations before.
+    fn levels(&self) -> impl Iterator<Item = &Self> {
+        iter::successors(Some(self), |level| level.earlier.as_deref())
     }
 
-    fn counted(&self) -> impl Iterator<Item = (&'a RateLimit, Key)> {
-        self.iter().filter_map(|(limit, key)| Some((limit, key?)))
+    /// The limits of this location under which the request counts.
+    fn counted(&self) -> impl Iterator<Item = (usize, &'a RateLimit, Key)> {
+        let limits = self.limits.iter().zip(self.keys).enumerate();
+        limits.filter_map(|(index, (limit, key))| Some((index, &**limit, key?)))
+    }
+
+    fn all_counted(&self) -> impl Iterator<Item = (&'a RateLimit, Key)> {
+        let counted = self.levels().flat_map(Self::counted);
+        counted.map(|(_, limit, key)| (limit, key))
     }
 
     /// The request is refused. It has met its limits all the same.
     fn undo(&mut self) {
-        self.counted().for_each(|(limit, key)| limit.undo(key));
-        let first = self.first.iter_mut().flatten();
-        first.chain(&mut self.rest).for_each(|(_, key)| *key = None);
-        self.limits_bytes = false;
+        self.counted().for_each(|(_, limit, key)| limit.undo(key));
+        self.keys = [None; RATE_LIMITS_MAX];
+        if let Some(earlier) = &mut self.earlier {
+            earlier.undo();
+        }
     }
+}
+
+fn bit(index: usize) -> u8 {
+    1 << index
 }
 
 impl Drop for Charges<'_> {
     fn drop(&mut self) {
-        self.counted().for_each(|(limit, key)| limit.end(key));
+        self.counted().for_each(|(_, limit, key)| limit.end(key));
     }
 }
 

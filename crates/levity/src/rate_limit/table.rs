@@ -49,14 +49,6 @@ struct Slot<'t> {
     number: &'t AtomicU64,
 }
 
-impl Slot<'_> {
-    /// Whether its number says anything at `now`.
-    fn is_live(self, now: Time) -> bool {
-        let number = self.number.load(Ordering::Relaxed);
-        number != COUNT && number > now.0
-    }
-}
-
 impl Table {
     /// An empty table of at most `bytes`.
     pub fn new(bytes: usize) -> Self {
@@ -159,7 +151,7 @@ impl<H: BuildHasher> Table<H> {
             let count = count_of(number);
             (count < max).then_some(COUNT | (count + 1))
         };
-        let counted = number.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        let counted = number.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more);
         counted.is_ok()
     }
 
@@ -184,29 +176,36 @@ impl<H: BuildHasher> Table<H> {
     /// The slot of a key, which is made if there is none.
     fn slot(&self, key: Key, now: Time) -> Slot<'_> {
         loop {
-            if let Some(found) = self.find(key) {
+            if let Some(found) = self.find(key).or_else(|| self.claim(key, now)) {
                 return found;
-            }
-            let mut slots = self.place(key, 0).chain(self.place(key, 1));
-            let free = slots.find(|slot| !slot.is_live(now));
-            let slot = free.unwrap_or_else(|| self.victim(key));
-            let old = slot.hash.load(Ordering::Relaxed);
-            // Whoever is faster has it. Another request for the same key has chosen the same slot.
-            if exchange(slot.hash, old, key.0.get()).is_ok() {
-                if free.is_none() {
-                    slot.number.store(0, Ordering::Relaxed);
-                    self.evictions.fetch_add(1, Ordering::Relaxed);
-                }
-                return slot;
             }
         }
     }
 
-    /// The slot of a full pair of places whose time will pass first. Counts go last.
-    fn victim(&self, key: Key) -> Slot<'_> {
-        let slots = self.place(key, 0).chain(self.place(key, 1));
-        let first = slots.min_by_key(|slot| slot.number.load(Ordering::Relaxed));
-        first.expect("a place has slots")
+    /// The slot of a key that had none: the first that is free, or else the one whose time passes first. Counts go last. `None` if
+    /// another request has changed it meanwhile.
+    fn claim(&self, key: Key, now: Time) -> Option<Slot<'_>> {
+        let mut chosen: Option<(Slot<'_>, u64, u64)> = None;
+        for slot in self.place(key, 0).chain(self.place(key, 1)) {
+            // In this order: a slot that another request has just made for the key is found, or seen as it was before.
+            let number = slot.number.load(Ordering::Acquire);
+            let hash = slot.hash.load(Ordering::Relaxed);
+            if hash == key.0.get() {
+                return Some(slot);
+            }
+            let number = if is_live(number, now) { number } else { 0 };
+            if chosen.is_none_or(|(_, _, least)| number < least) {
+                chosen = Some((slot, hash, number));
+            }
+        }
+        let (slot, hash, number) = chosen.expect("a place has slots");
+        // Whoever is faster has it.
+        exchange(slot.hash, hash, key.0.get()).ok()?;
+        if number != 0 {
+            slot.number.store(0, Ordering::Relaxed);
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(slot)
     }
 
     /// The slots of one of the two places of a key.
@@ -224,12 +223,18 @@ impl<H: BuildHasher> Table<H> {
     }
 }
 
+/// Whether a number says anything at `now`.
+fn is_live(number: u64, now: Time) -> bool {
+    number != COUNT && number > now.0
+}
+
 /// Replaces `old` by `new`.
 ///
 /// # Errors
 /// What is there in place of `old`.
 fn exchange(number: &AtomicU64, old: u64, new: u64) -> Result<(), u64> {
-    let exchanged = number.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+    // Releases the hash of the slot to whoever sees the number; see `Table::claim`.
+    let exchanged = number.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed);
     exchanged.map(drop)
 }
 

@@ -17,9 +17,8 @@ impl<'a> Handling<'a> {
     ) -> Outcome<'a> {
         // The clock was read when the request was routed, or at the start of the poll.
         let now = self.disk.trace.step_began();
-        let admitted = self
-            .charges
-            .admit(limits, self.client.ip, &request.path, now);
+        let (client, path) = (self.client, &request.path);
+        let admitted = self.charges.admit(limits, client, path, now);
         match admitted {
             Ok(()) => Outcome::Next,
             Err(wait) => {

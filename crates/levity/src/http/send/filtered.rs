@@ -231,8 +231,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             let piece = match received.take() {
                 Some(piece) => piece,
                 None => {
-                    self.grant_beside(Some(&mut *stream), STREAM_BYTES_MAX)
-                        .await?;
+                    self.grant_beside(&mut *stream, STREAM_BYTES_MAX).await?;
                     self.next_piece(stream, false, trace).await?
                 }
             };

@@ -593,7 +593,12 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     /// sent: at most [`TURN_BYTES_MAX`], because the kernel may copy a mebibyte into a send buffer while other
     /// connections wait.
     async fn send_some(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
-        let granted = self.grant(bytes.len().min(TURN_BYTES_MAX)).await?;
+        let want = bytes.len().min(TURN_BYTES_MAX);
+        let granted = match self.throttle.take(want) {
+            Ok(granted) => granted,
+            // Boxed: in place it would enlarge the future of every request.
+            Err(_) => Box::pin(self.grant(want)).await?,
+        };
         let slice = &bytes[..granted];
         self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);

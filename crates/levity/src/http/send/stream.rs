@@ -28,8 +28,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let is_plain = matches!(self.framing, Framing::ByLength | Framing::ByClosing);
         let may_splice = is_plain && self.sink.has_tcp_socket() && !self.throttle.is_on();
         loop {
-            self.grant_beside(Some(&mut *stream), STREAM_BYTES_MAX)
-                .await?;
+            self.grant_beside(&mut *stream, STREAM_BYTES_MAX).await?;
             match self.next_piece(stream, may_splice, trace).await? {
                 Piece::Data { bytes, is_last } => {
                     self.send_piece(Some(&mut *stream), &bytes, is_last, trace)
@@ -165,7 +164,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         while sent < data.len() {
             let rest = &data[sent..];
             let granted = match &mut stream {
-                Some(stream) => self.grant_beside(Some(&mut **stream), rest.len()).await?,
+                Some(stream) => self.grant_beside(&mut **stream, rest.len()).await?,
                 None => self.grant(rest.len()).await?,
             };
             let is_last = is_last && granted == rest.len();

@@ -49,7 +49,7 @@ impl<'s> Throttle<'s> {
     ///
     /// # Errors
     /// When they may leave.
-    fn take(&mut self, want: usize) -> Result<usize, Instant> {
+    pub(super) fn take(&mut self, want: usize) -> Result<usize, Instant> {
         let Some(charges) = self.charges.filter(|_| want > 0) else {
             return Ok(want);
         };
@@ -86,19 +86,22 @@ impl Drop for Throttle<'_> {
 impl<S: ResponseSink> Sender<'_, S> {
     /// Waits until bytes of the body may leave. Returns how many, up to `want`; at least one if one is wanted.
     pub(super) async fn grant(&mut self, want: usize) -> Result<usize, SendError> {
-        self.grant_beside(None, want).await
+        match self.throttle.take(want) {
+            Ok(bytes) => Ok(bytes),
+            // Boxed: most responses do not wait.
+            Err(at) => Box::pin(self.wait_for_grant(None, want, at)).await,
+        }
     }
 
     /// The same while the upload to `stream` continues.
     pub(super) async fn grant_beside(
         &mut self,
-        stream: Option<&mut (dyn BodyStream + '_)>,
+        stream: &mut dyn BodyStream,
         want: usize,
     ) -> Result<usize, SendError> {
         match self.throttle.take(want) {
             Ok(bytes) => Ok(bytes),
-            // Boxed: most responses do not wait.
-            Err(at) => Box::pin(self.wait_for_grant(stream, want, at)).await,
+            Err(at) => Box::pin(self.wait_for_grant(Some(stream), want, at)).await,
         }
     }
 

@@ -1,7 +1,15 @@
+use std::net::{IpAddr, Ipv4Addr};
+
 use super::super::registry::Registry;
 use super::*;
 
-const CLIENT: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+const CLIENT: &Client = &Client {
+    ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+    port: None,
+    peer: None,
+    scheme: "http",
+    by_trusted: false,
+};
 
 /// Limits of a site, a table of keys each.
 fn limits(tables: &[&str]) -> Vec<Arc<RateLimit>> {
@@ -42,7 +50,7 @@ fn a_refused_request_counts_nowhere_and_waits_for_all() {
     assert_eq!((hits(&limits[2]), hits(&limits[3])), (20, 10));
     let mut charges = Charges::default();
     assert_eq!(charges.admit(&limits[..2], CLIENT, b"/", now), Ok(()));
-    assert!(charges.hit().is_none());
+    assert!(charges.first_hit().is_none());
 }
 
 /// A rewritten request meets the limits of its site again, and those of another route for the first time.
@@ -59,7 +67,7 @@ fn a_limit_counts_a_request_once() {
     assert_eq!(refused, Err(Duration::from_secs(1)));
     assert!(
         second
-            .hit()
+            .first_hit()
             .is_some_and(|limit| ptr::eq(limit, &*limits[1]))
     );
     drop(charges);
@@ -68,7 +76,7 @@ fn a_limit_counts_a_request_once() {
     assert_eq!(third, Err(Duration::from_secs(30)));
 }
 
-/// More limits than have room in place, as after rewrites.
+/// More limits than a location may have, as after rewrites.
 #[test]
 fn many_limits() {
     let tables: Vec<_> = (0..RATE_LIMITS_MAX)
@@ -81,7 +89,8 @@ fn many_limits() {
     for limits in [&first, &second, &first] {
         assert_eq!(charges.admit(limits, CLIENT, b"/", now), Ok(()));
     }
-    assert_eq!(charges.rest.len(), RATE_LIMITS_MAX);
+    assert_eq!(charges.levels().count(), 3);
+    assert_eq!(charges.all_counted().count(), 2 * RATE_LIMITS_MAX);
     assert!(
         Charges::default()
             .admit(&second, CLIENT, b"/", now)
@@ -108,7 +117,7 @@ fn a_dry_run_lets_everything_pass() {
             let grant = charges.bytes(1 << 20, now);
             assert_eq!((grant.bytes, grant.at), (1 << 20, None), "{number}");
         }
-        let hit = charges.hit().map(RateLimit::name);
+        let hit = charges.first_hit().map(RateLimit::name);
         let expected = match number {
             0 => "1000/s per client",
             _ => "1/60s per client",
@@ -121,7 +130,7 @@ fn a_dry_run_lets_everything_pass() {
     // One that refuses is named in place of one that reports.
     let mut charges = Charges::default();
     assert!(charges.admit(&limits, CLIENT, b"/", now).is_err());
-    assert!(charges.hit().is_some_and(|hit| !hit.only_reports()));
+    assert!(charges.first_hit().is_some_and(|hit| !hit.only_reports()));
 }
 
 #[test]
