@@ -163,9 +163,9 @@ impl Row {
         }
     }
 
-    /// The same under another name, so that both may run at a time.
+    /// The same under one more name, so that both may run at a time.
     #[must_use]
-    pub fn named(&self, name: &'static str) -> Self {
+    pub fn beside(&self, name: &'static str) -> Self {
         Self {
             name: format!("{} {name}", self.name),
             group: name,

@@ -86,7 +86,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
 
 fn measure(rig: &Rig, row: &Row, pass: u64, seconds: f64) -> Result<Pass> {
     let plain = Server::start(rig, &row.behind_proxy(""))?;
-    let limited = Server::start(rig, &row.behind_proxy(LIMIT).named("limited"))?;
+    let limited = Server::start(rig, &row.behind_proxy(LIMIT).beside("limited"))?;
     fill(rig, &limited)?;
     let mut found = Pass {
         plain: Vec::new(),
