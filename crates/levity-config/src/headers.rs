@@ -115,13 +115,22 @@ pub(crate) fn name(section: &Section<'_>, key: &str) -> Option<String> {
 pub(crate) fn names_for_requests(section: &Section<'_>, key: &str) -> Vec<String> {
     let given = section.names(key).unwrap_or_default();
     let mut seen = HashSet::new();
-    for name in &given {
-        check_name(name, RESERVED_IN_REQUESTS, &mut seen);
-        if name.text.eq_ignore_ascii_case("host") {
-            name.refuse("`Host` is that of the request");
-        }
+    let name = |name: &Text<'_>| for_requests(name, &mut seen);
+    given.iter().map(name).collect()
+}
+
+/// The name of one such header.
+pub(crate) fn name_for_requests(section: &Section<'_>, key: &str) -> Option<String> {
+    let given = section.text(key)?;
+    Some(for_requests(&given, &mut HashSet::new()))
+}
+
+fn for_requests(name: &Text<'_>, seen: &mut HashSet<String>) -> String {
+    check_name(name, RESERVED_IN_REQUESTS, seen);
+    if name.text.eq_ignore_ascii_case("host") {
+        name.refuse("`Host` is that of the request");
     }
-    given.iter().map(|name| name.text.to_owned()).collect()
+    name.text.to_owned()
 }
 
 fn check_name(name: &Text<'_>, reserved: &[&str], seen: &mut HashSet<String>) {

@@ -5,8 +5,11 @@ use levity_disk::engine;
 use strum::VariantNames as _;
 
 use crate::gates::{jwt, read as gates, signed_url};
-use crate::model::{Etag, LogFormat, LogTiming, Watch};
-use crate::schema::{Key, Kind, Schema, Table, array, documented, joined, key, table};
+use crate::log;
+use crate::model::{Etag, Watch};
+use crate::schema::{
+    Key, Kind, Schema, Table, array, documented, joined, key, table, without_defaults,
+};
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
 use crate::{limits, location_options, rate_limit};
@@ -94,16 +97,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         key("variants_bytes", Kind::Size("1MiB", "1024TiB"), Some("256MiB"));
     });
     /// The access log. Messages about the server itself go to stderr.
-    table("log", documented! {
-        /// Where the access log goes, one line per request. A file is opened for appending, and reopened on
-        /// SIGUSR1.
-        key("access", Kind::Text("`\"off\"`, `\"stdout\"` or a path with a `/`"), Some("stdout"));
-        /// Format of a line: the Combined Log Format, or one JSON object, whose keys are in [log.md](log.md).
-        key("format", Kind::Word(LogFormat::VARIANTS), Some("combined"));
-        /// What a JSON line has besides the totals: the time of each step (`"request"`), and also when each chunk
-        /// was queued, read and written (`"chunk"`). `levity timing` makes tables and a picture of it.
-        key("timing", Kind::Word(LogTiming::VARIANTS), Some("off"));
-    });
+    table("log", log::KEYS);
     /// Read-only pages about the running server: `/status`, `/metrics` and `/health`. Off unless `listen` is given.
     table("admin", documented! {
         /// Address of the pages: `unix:PATH`, or `ADDRESS:PORT` with an explicit address, because everyone who
@@ -168,6 +162,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     array("site.limit", rate_limit::KEYS);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
+    /// The access log of the site above. Keys that it does not give are those of `[log]`; `log = false` turns it off. At most
+    /// 64 logs of a file may differ in file or format.
+    table("site.log", LOCATION_LOG);
     /// Changes to the headers of the site's responses, after those of `[server.headers]`.
     table("site.headers", RESPONSE_HEADERS);
     /// Changes to the headers of the site's requests on their way to the upstream. Each name occurs in one of the three
@@ -222,6 +219,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     array("site.route.limit", rate_limit::KEYS);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
+    /// The access log of the route above, in place of that of its site. `log = false` turns it off, as for `/health`.
+    table("site.route.log", LOCATION_LOG);
     /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.
     table("site.route.when", documented! {
         /// Methods, such as `["POST", "PUT"]`.
@@ -262,6 +261,9 @@ const LOCATION_DISK: &[Key] = documented! {
     key("chunk", CHUNK, None);
     DIRECT;
 };
+
+/// `[site.log]` and `[site.route.log]`
+const LOCATION_LOG: &[Key] = &without_defaults::<{ log::KEYS.len() }>(log::KEYS);
 
 /// `[site.redirect]` and `[site.route.redirect]`
 const REDIRECT: &[Key] = documented! {

@@ -25,6 +25,7 @@ mod load;
 mod location;
 mod location_options;
 mod log;
+mod log_format;
 mod matcher;
 mod media_types;
 mod model;
@@ -68,6 +69,7 @@ pub use limits::Limits;
 pub use listing_archive::ArchiveForm;
 pub use load::{load, parse};
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
+pub use log_format::{LogField, LogPart, LogTemplate, LogValue};
 pub use matcher::{Matcher, When};
 pub use media_types::MediaTypes;
 pub use model::{

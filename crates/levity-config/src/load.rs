@@ -83,6 +83,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let references = References {
         upstreams: &upstreams,
         variants: config.disk.variants.as_deref(),
+        logs: &log::Logs::new(&config.log),
         listen: &listen,
     };
     let sites = site::sites(&root, config.server.headers.clone(), references);

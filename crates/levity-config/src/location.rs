@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::address::Address;
 use crate::disk::location_disk;
 use crate::location_options::{self, LocationOptions};
+use crate::log::Logs;
 use crate::matcher::Matcher;
 use crate::model::{Answer, Location};
 use crate::pattern::Pattern;
@@ -21,6 +22,7 @@ pub(crate) struct References<'a> {
     pub(crate) upstreams: &'a Upstreams,
     /// `disk.variants`
     pub(crate) variants: Option<&'a Path>,
+    pub(crate) logs: &'a Logs<'a>,
     /// Where clients connect.
     pub(crate) listen: &'a [Address],
 }
@@ -91,6 +93,7 @@ pub(crate) fn read(
     let root = own_root.or(parent.root);
     let location = Location {
         strip_prefix: strip_prefix(section, path).or(parent.strip_prefix),
+        log: references.logs.of_location(section, parent.log.as_ref()),
         answer: handlers.answer(own_answer, parent.answer),
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         gates: gates::read::read(section, &parent.gates, references.upstreams),

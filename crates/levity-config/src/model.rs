@@ -13,6 +13,7 @@ use crate::cors::Cors;
 use crate::gates::Gates;
 use crate::limits::Limits;
 use crate::location_options::LocationOptions;
+use crate::log_format::LogTemplate;
 use crate::matcher::Matcher;
 use crate::network::TrustedProxies;
 use crate::own_names::OwnNames;
@@ -154,7 +155,7 @@ const WATCHED_ROOT_TTL: Duration = Duration::from_secs(1);
 /// Reads with `O_DIRECT` start and end at multiples of the largest logical block in use.
 pub(crate) const CHUNK_STEP_BYTES: usize = 4096;
 
-/// `[log]`: the access log.
+/// `[log]`, or the log of a site or route: the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
     /// Where lines go.
@@ -191,13 +192,14 @@ pub enum AccessLog {
 }
 
 /// The format of a line of the access log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogFormat {
     /// The Combined Log Format of the Apache HTTP server.
     Combined,
     /// One JSON object per line.
     Json,
+    /// Text with fields.
+    Custom(LogTemplate),
 }
 
 /// Timings in a line of the access log.
@@ -251,6 +253,8 @@ pub struct Location {
     pub strip_prefix: Option<String>,
     /// Keys with defaults.
     pub options: LocationOptions,
+    /// Its access log; `None` stands for that of the server.
+    pub log: Option<Log>,
     /// How requests are handed to an upstream.
     pub proxying: Proxying,
     /// The response to all requests.
@@ -286,6 +290,12 @@ impl Route {
 }
 
 impl Site {
+    /// Its name in logs and metrics: its first host, or `default`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.hosts.first().map_or("default", String::as_str)
+    }
+
     /// The number of expressions that may have to be compared with a request to find its route, and the headers of its path.
     #[must_use]
     pub fn expressions(&self) -> usize {
@@ -359,6 +369,17 @@ pub struct Headers {
 }
 
 impl Config {
+    /// Turns off the access logs of the server and of all sites and routes.
+    pub fn turn_off_logs(&mut self) {
+        self.log.access = AccessLog::Off;
+        for site in &mut self.sites {
+            site.location.log = None;
+            for route in &mut site.routes {
+                route.location.log = None;
+            }
+        }
+    }
+
     /// Whether clients connect to `address`.
     #[must_use]
     pub fn listens_on(&self, address: &Address) -> bool {

@@ -2,6 +2,7 @@ mod answers;
 mod files;
 mod gates;
 mod hints;
+mod logs;
 mod matching;
 mod proxying;
 mod rate_limits;
@@ -524,7 +525,7 @@ fn words() {
         &[
             "2:10 `iouring` is not a value of `engine` [did you mean \"io_uring\"?]",
             "4:10 `access`: expected \"off\", \"stdout\" or the path of a file [for a file write \"./stdot\"]",
-            "5:10 `xml` is not a value of `format` [one of `combined`, `json`]",
+            "5:10 `xml` is not a value of `format` [\"combined\", \"json\" or fields in braces: \"{peer} {status}\"]",
             "8:12 `Follow` is not a value of `symlinks` [did you mean \"follow\"?]",
         ],
     );

@@ -27,13 +27,13 @@ pub enum Message {
     Reload {
         /// The new configuration.
         service: Arc<Service>,
+        /// The worker's ends of its access logs.
+        logs: Vec<Log>,
         /// New addresses.
         listen: Vec<(Address, ListeningSocket)>,
         /// Removed addresses.
         close: Vec<Address>,
     },
-    /// Replace the access log.
-    Log(Option<Log>),
     /// Report which files are requested.
     Popular(oneshot::Sender<Snapshot>),
     /// Stop accepting, complete the requests in progress, then end.
@@ -90,15 +90,13 @@ async fn live(parts: Parts) {
         match message {
             Message::Reload {
                 service,
+                logs,
                 listen,
                 close,
             } => {
-                worker.set_service(service);
+                worker.set_service(service, logs);
                 listeners.add(&worker, listen);
                 listeners.close(&close).await;
-            }
-            Message::Log(log) => {
-                worker.set_log(log);
             }
             Message::Popular(reply) => {
                 let snapshot = worker.popular.borrow().snapshot(Instant::now());
@@ -113,5 +111,5 @@ async fn live(parts: Parts) {
         }
     }
     sweep.abort();
-    worker.flush_log();
+    worker.flush_logs();
 }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-use levity_telemetry::access_log::{End, LimitedBy, Record};
+use levity_telemetry::access_log::{End, Headers, LimitedBy, NoHeaders, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall;
 use levity_telemetry::step::Step;
@@ -23,13 +23,13 @@ use crate::handler::{Handled, Handling};
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::{Arrival, Request};
-use crate::http::request_body::{ClientStream, RequestBody};
+use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::http::send::{self, Framing, ResponseSink, Sent};
 use crate::rate_limit::limit::RateLimit;
 use crate::respond;
 use crate::route::{Location, Service};
-use crate::worker::Worker;
+use crate::worker::LocalService;
 
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
@@ -66,7 +66,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         trace.time_each_step();
     }
     trace.enter(Step::Route);
-    if service.config.log.logs_chunks() {
+    if service.keeps_chunks {
         trace.keep_chunks();
     }
     let config = &service.config;
@@ -94,18 +94,22 @@ pub async fn exchange<S: ResponseSink + 'static>(
     .await;
     if sent.replacement.is_some() {
         // Boxed: otherwise the future of every request would contain this rare path.
-        let replacing = send_replacement(sink, request, location, close, &mut sent, &mut handling);
+        let what = (&mut response, &mut sent);
+        let replacing = send_replacement(sink, request, location, close, what, &mut handling);
         close = Box::pin(replacing).await;
     }
     close |= sink.body_remaining() != Some(0);
     handling.completed(&sent);
     let user = handling.user().to_vec();
-    let found = Findings {
+    let subject = Subject {
+        request,
+        response: &response,
+        location,
         client: &client,
         user: &user,
         limited: handling.charges.first_hit().map(limited_by),
     };
-    conclude(sink, request, &found, &sent, handling.disk.trace);
+    conclude(sink, &service, &subject, &sent, handling.disk.trace);
     Exchanged {
         end: sent.end,
         ended: sent.ended,
@@ -181,14 +185,14 @@ fn too_many_rewrites(request: &Request) -> Response {
     error(500, "the request was rewritten too often")
 }
 
-/// Replaces a response that failed before its first byte was sent. If its file was rewritten meanwhile, the location
+/// Replaces a response that failed before its first byte was sent, in place. If its file was rewritten meanwhile, the location
 /// is asked once more; otherwise the error is sent. Returns whether the connection has to close.
 async fn send_replacement<'a, S: ResponseSink>(
     stream: &S,
     request: &Request,
     location: Option<&'a Location>,
     mut close: bool,
-    sent: &mut Sent,
+    (response, sent): (&mut Response, &mut Sent),
     handling: &mut Handling<'a>,
 ) -> bool {
     let mut may_retry = !request.has_body();
@@ -211,12 +215,13 @@ async fn send_replacement<'a, S: ResponseSink>(
                 .await;
         }
         replacement.close |= close;
-        prepare(stream, request, location, &mut replacement, handling);
-        close = replacement.close;
+        *response = replacement;
+        prepare(stream, request, location, response, handling);
+        close = response.close;
         *sent = send::send(
             stream,
             request,
-            &mut replacement,
+            response,
             &mut handling.disk,
             &handling.charges,
         )
@@ -303,9 +308,13 @@ fn route<'a>(
     Ok(location)
 }
 
-/// What the handlers have found out about a request, for its record.
-struct Findings<'a> {
+/// What an exchange was about, for its record.
+struct Subject<'a> {
+    request: &'a Request,
+    response: &'a Response,
+    location: Option<&'a Location>,
     client: &'a Client,
+    /// The name of the user; empty if no gate has asked for it.
     user: &'a [u8],
     limited: Option<LimitedBy<'a>>,
 }
@@ -317,11 +326,21 @@ fn limited_by(limit: &RateLimit) -> LimitedBy<'_> {
     }
 }
 
+impl Headers for Subject<'_> {
+    fn request(&self, name: &str) -> Option<&[u8]> {
+        self.request.header(name)
+    }
+
+    fn response(&self, name: &str) -> Option<&[u8]> {
+        self.response.header(name)
+    }
+}
+
 /// Counts and logs an answered request.
 fn conclude<S: ResponseSink>(
     stream: &S,
-    request: &Request,
-    found: &Findings<'_>,
+    service: &LocalService,
+    subject: &Subject<'_>,
     sent: &Sent,
     trace: &mut Trace,
 ) {
@@ -334,15 +353,10 @@ fn conclude<S: ResponseSink>(
         trace.wrote(chunk, from, sent.ended, sent.bytes);
     }
     trace.end(sent.ended);
-    record(
-        worker,
-        stream,
-        (found.client.ip, found.user, found.limited),
-        Some(request),
-        sent,
-        trace,
-    );
+    let client = (subject.client.ip, subject.client.scheme);
+    record(stream, service, client, Some(subject), sent, trace);
     if matches!(sent.status, 200 | 206 | 304) {
+        let request = subject.request;
         let mut popular = worker.popular.borrow_mut();
         popular.count(request.host(), &request.path, sent.bytes);
     }
@@ -351,27 +365,23 @@ fn conclude<S: ResponseSink>(
 /// Counts and logs the response to input that could not be parsed as a request.
 pub fn record_refused<S: ResponseSink>(stream: &S, arrived: Instant, sent: &Sent) {
     let trace = Trace::new(arrived, None);
-    let peer = stream.peer().ip();
-    record(
-        stream.worker(),
-        stream,
-        (peer, b"", None),
-        None,
-        sent,
-        &trace,
-    );
+    let client = (stream.peer().ip(), stream.peer().scheme());
+    let service = stream.worker().service();
+    record(stream, &service, client, None, sent, &trace);
 }
 
-/// Counts and logs a response; `request` is `None` when the input could not be parsed.
-fn record(
-    worker: &Worker,
-    stream: &dyn ClientStream,
-    (peer, user, limited): (Option<IpAddr>, &[u8], Option<LimitedBy<'_>>),
-    request: Option<&Request>,
+/// Counts and logs a response; `subject` is `None` when the input could not be parsed.
+fn record<S: ResponseSink>(
+    stream: &S,
+    service: &LocalService,
+    (peer, scheme): (Option<IpAddr>, &'static str),
+    subject: Option<&Subject<'_>>,
     sent: &Sent,
     trace: &Trace,
 ) {
-    let arrived = trace.arrived();
+    let (worker, arrived) = (stream.worker(), trace.arrived());
+    let request = subject.map(|subject| subject.request);
+    let location = subject.and_then(|subject| subject.location);
     let duration = sent.ended - arrived;
     let ttfb = match sent.first_byte {
         Some(at) if at < sent.ended => at - arrived,
@@ -380,15 +390,22 @@ fn record(
     let stats = &worker.stats;
     stats.request(sent.status, sent.source, duration, ttfb, trace);
     stats.sent_bytes.add(sent.bytes);
+    if let Some(location) = location {
+        let site = service.site_of(location);
+        site.request(sent.status, sent.bytes, duration);
+    }
     let header = |name| request.and_then(|request| request.header(name));
-    worker.log_request(|| Record {
+    service.log_request(location, || Record {
         peer,
         via: stream.peer().socket_ip(),
-        user,
-        limited,
+        user: subject.map_or(b"", |subject| subject.user),
+        limited: subject.and_then(|subject| subject.limited),
         arrived: worker.wall_time(arrived),
         id: request.map(Request::id),
+        scheme,
         host: request.map_or(b"", Request::host),
+        site: location.map_or("", |location| service.name_of_site(location)),
+        route: location.map_or("", |location| &location.route),
         method: request.map_or(b"", Request::method),
         target: request.map_or(b"", Request::sent_target),
         version: request.map_or("", |_| stream.version()),
@@ -400,6 +417,7 @@ fn record(
         end: sent.end,
         referer: header("referer").unwrap_or(b""),
         user_agent: header("user-agent").unwrap_or(b""),
+        headers: subject.map_or(&NoHeaders, |subject| subject),
         run_queue_wait_percent: stats.polls.run_queue_wait_percent(),
         trace,
     });

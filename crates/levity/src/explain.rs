@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use levity_config::{AccessLog, Watch};
+use levity_config::Watch;
 use levity_net::{Peer, Transport};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::WorkerStats;
@@ -50,8 +50,8 @@ pub fn run(question: Question) -> ExitCode {
 
 fn answer(question: Question) -> io::Result<Answer> {
     let mut config = question.config;
-    // Neither belongs to what is explained, and the folder of variants may be in use by a server.
-    config.log.access = AccessLog::Off;
+    // None of these belongs to what is explained, and the folder of variants may be in use by a server.
+    config.turn_off_logs();
     config.disk.variants = None;
     config.disk.watch = Watch::Off;
     diagnostics::start()?;

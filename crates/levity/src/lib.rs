@@ -26,6 +26,7 @@ pub mod handler;
 pub mod http;
 mod introduce;
 mod limit;
+mod log_writers;
 pub mod pipes;
 mod rate_limit;
 pub mod resolve;

@@ -108,7 +108,7 @@ impl Rig {
             watcher: None,
             zero_copy: ZeroCopy::none(),
             stats: Arc::new(WorkerStats::new(0)),
-            log: None,
+            logs: Vec::new(),
             connections_max: CONNECTIONS_MAX,
             workers: 1,
             pipes_max: 2,

@@ -10,16 +10,14 @@ use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
 use levity_compute::Pool;
 use levity_config::address::Address;
-use levity_config::{AccessLog, Config, Errors, LogFormat, LogTiming, OwnNames};
+use levity_config::{Config, Errors, OwnNames};
 use levity_disk::{Disk, Root, Watcher};
 use levity_net::{Bound, Listener, ListeningSocket};
-use levity_telemetry::access_log::{self, Writer};
 use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
 use levity_telemetry::outage;
@@ -38,6 +36,7 @@ use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, log_some};
+use crate::log_writers::LogWriters;
 use crate::route::{Service, ServiceParts};
 use crate::status::{self, Status, Upstreams};
 use crate::upstream;
@@ -264,9 +263,7 @@ struct Server {
     ended: mpsc::Receiver<io::Result<()>>,
     /// The bound addresses; their sockets belong to the workers.
     listening: Vec<Bound>,
-    log: Option<Writer>,
-    /// Log lines lost by this writer and earlier ones.
-    unwritten: Arc<AtomicU64>,
+    logs: LogWriters,
     admin: Option<Admin>,
     checks: Checks,
     _watchdog: Watchdog,
@@ -333,8 +330,7 @@ pub struct Shared {
     parts: ServiceParts,
     cache: Arc<SharedCache>,
     watcher: Option<Arc<Watcher>>,
-    log: Option<Writer>,
-    log_unwritten: Arc<AtomicU64>,
+    logs: LogWriters,
     descriptors: Descriptors,
     /// The number of workers.
     workers: usize,
@@ -357,14 +353,16 @@ impl Shared {
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
         };
-        let log_unwritten = Arc::default();
+        let service = Service::new(config.clone(), &parts, None)?;
+        let mut logs = LogWriters::default();
+        let opened = logs.open(&service.logs)?;
+        logs.replace(&service.logs, opened);
         Ok(Self {
-            service: Arc::new(Service::new(config.clone(), &parts, None)?),
+            service: Arc::new(service),
             parts,
             cache: shared_cache(&config.disk, &descriptors, workers),
             watcher: start_watcher(config.disk.watch)?,
-            log: log_writer(&config.log, &log_unwritten)?,
-            log_unwritten,
+            logs,
             descriptors,
             workers,
         })
@@ -389,7 +387,7 @@ impl Shared {
             watcher: self.watcher.clone(),
             zero_copy: ZeroCopy::start(share(self.descriptors.transfers_max))?,
             stats,
-            log: self.log.as_ref().map(Writer::log),
+            logs: self.logs.logs(&self.service.logs),
             connections_max: self.connections_max(),
             workers: self.workers,
             pipes_max: share(self.descriptors.pipes_max),
@@ -442,8 +440,7 @@ impl Server {
             workers,
             ended,
             listening: bound,
-            log: shared.log,
-            unwritten: shared.log_unwritten,
+            logs: shared.logs,
             admin,
             _watchdog: watchdog,
         })
@@ -489,7 +486,7 @@ impl Server {
                 event = signals.next() => match event {
                     Event::Stop => return Ok(()),
                     Event::Reload => reloading.begin(self),
-                    Event::Reopen => if let Some(log) = &self.log { log.reopen() },
+                    Event::Reopen => self.logs.reopen(),
                 },
                 made = reloading.made() => {
                     self.reload(made);
@@ -527,9 +524,7 @@ impl Server {
             () = signals.stop() => diagnostics::log(format_args!("second signal: ending at once")),
         }
         self.checks = Checks::default();
-        if let Some(log) = self.log.take() {
-            log.shutdown(FINAL_FLUSH_TIMEOUT);
-        }
+        self.logs.shutdown(FINAL_FLUSH_TIMEOUT);
         // Dropping the disk would wait for reads in flight, on a frozen device forever.
         mem::forget(self.disk.clone());
         // Dropping the pool would wait for idle work, which may wait for a processor.
@@ -595,9 +590,7 @@ impl Server {
             .filter(|address| !self.listens_on(address))
             .map(|address| levity_net::bind(address, self.workers.len()))
             .collect::<io::Result<Vec<_>>>()?;
-        let log = (config.log != old.log)
-            .then(|| log_writer(&config.log, &self.unwritten))
-            .transpose()?;
+        let opened = self.logs.open(&service.logs)?;
         let listens = |config: &Config| config.admin.as_ref().map(|admin| admin.listen.clone());
         let admin = (listens(config) != listens(old))
             .then(|| start_admin(config.admin.as_ref(), &self.status))
@@ -610,15 +603,14 @@ impl Server {
         let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
         let service = Arc::new(service);
+        self.logs.replace(&service.logs, opened);
         self.send_all(|| Message::Reload {
             service: service.clone(),
+            logs: self.logs.logs(&service.logs),
             listen: take_sockets(&mut bound),
             close: close.iter().map(|bound| bound.configured.clone()).collect(),
         });
         self.listening.extend(bound);
-        if let Some(log) = log {
-            self.replace_log(log);
-        }
         if let Some(admin) = admin {
             self.replace_admin(admin);
         }
@@ -639,12 +631,6 @@ impl Server {
         self.listening
             .iter()
             .any(|bound| bound.configured == *address)
-    }
-
-    /// The old writer ends by itself once no worker uses it.
-    fn replace_log(&mut self, log: Option<Writer>) {
-        self.send_all(|| Message::Log(log.as_ref().map(Writer::log)));
-        self.log = log;
     }
 
     fn replace_admin(&mut self, admin: Option<Admin>) {
@@ -720,7 +706,7 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>) -> Sources {
         limits: Some(Box::new(move || rate_limits.figures())),
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
         upstreams: Some(Box::new(states)),
-        log_unwritten: shared.log_unwritten.clone(),
+        log_unwritten: shared.logs.unwritten().clone(),
     }
 }
 
@@ -731,29 +717,6 @@ fn variant_figures(store: &VariantStore) -> VariantFigures {
         bytes,
         bytes_max: store.bytes_max(),
     }
-}
-
-fn log_writer(log: &levity_config::Log, unwritten: &Arc<AtomicU64>) -> io::Result<Option<Writer>> {
-    let target = match &log.access {
-        AccessLog::Off => return Ok(None),
-        AccessLog::Stdout => access_log::Target::Stdout,
-        AccessLog::File(path) => access_log::Target::File(path.clone()),
-    };
-    let format = match log.format {
-        LogFormat::Combined => access_log::Format::Combined,
-        LogFormat::Json => access_log::Format::Json {
-            timing: log.timing != LogTiming::Off,
-        },
-    };
-    let named = |error: io::Error| {
-        io::Error::new(
-            error.kind(),
-            format!("cannot open the access log {target}: {error}"),
-        )
-    };
-    Writer::start(target.clone(), format, unwritten.clone())
-        .map(Some)
-        .map_err(named)
 }
 
 fn start_admin(

@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem;
-use std::rc::Rc;
+use std::ops::Deref;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +14,7 @@ use levity_telemetry::access_log::{Log, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::popular::Popular;
 use levity_telemetry::stats::WorkerStats;
+use levity_telemetry::stats::site::SiteCells;
 use levity_wire::date;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task;
@@ -26,7 +28,7 @@ use crate::explanation::Explanation;
 use crate::http::request::Request;
 use crate::limit::Limit;
 use crate::pipes::Pipes;
-use crate::route::Service;
+use crate::route::{Location, Service};
 use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
 use crate::variant_store::candidates::Candidates;
@@ -68,8 +70,8 @@ pub struct WorkerParts {
     pub zero_copy: ZeroCopy,
     /// The worker's counters.
     pub stats: Arc<WorkerStats>,
-    /// The worker's end of the access log.
-    pub log: Option<Log>,
+    /// The worker's ends of the access logs of `service`.
+    pub logs: Vec<Log>,
     /// The maximum of connections.
     pub connections_max: usize,
     /// The number of workers.
@@ -120,6 +122,60 @@ impl ZeroCopy {
     }
 }
 
+/// A configuration as one event loop uses it. A request keeps the one that it began with, and is logged and counted
+/// there. Requests count references to it that no other worker's requests count too.
+pub struct LocalService {
+    service: Arc<Service>,
+    /// The ends of the access logs, in the order of [`Service::logs`].
+    logs: Vec<Rc<RefCell<Log>>>,
+    /// The counters of sites, in their order.
+    sites: Vec<Arc<SiteCells>>,
+}
+
+impl LocalService {
+    fn new(service: Arc<Service>, logs: Vec<Log>, stats: &WorkerStats) -> Self {
+        let names = service.config.sites.iter().map(levity_config::Site::name);
+        Self {
+            sites: stats.sites.replace(names),
+            logs: logs
+                .into_iter()
+                .map(|log| Rc::new(RefCell::new(log)))
+                .collect(),
+            service,
+        }
+    }
+
+    /// Logs a finished request in the log of `location`, if it has one. `None` stands for a request without a location.
+    pub fn log_request<'r>(
+        &self,
+        location: Option<&Location>,
+        record: impl FnOnce() -> Record<'r>,
+    ) {
+        let log = location.map_or(self.service.log, |location| location.log);
+        if let Some(log) = log.and_then(|log| self.logs.get(log)) {
+            log.borrow_mut().record(&record());
+        }
+    }
+
+    /// The name of the site of `location`.
+    pub fn name_of_site(&self, location: &Location) -> &str {
+        self.service.config.sites[location.site].name()
+    }
+
+    /// The counters of the site of `location`.
+    pub fn site_of(&self, location: &Location) -> &SiteCells {
+        &self.sites[location.site]
+    }
+}
+
+impl Deref for LocalService {
+    type Target = Arc<Service>;
+
+    fn deref(&self) -> &Arc<Service> {
+        &self.service
+    }
+}
+
 /// The state of an event loop. Only its own tasks use it.
 pub struct Worker {
     /// The disk.
@@ -154,14 +210,11 @@ pub struct Worker {
     piece: Cell<Vec<u8>>,
     /// A buffer for a response header.
     head: Cell<Vec<u8>>,
-    #[expect(
-        clippy::redundant_allocation,
-        reason = "a request counts a reference that no other worker's requests count too"
-    )]
-    service: RefCell<Rc<Arc<Service>>>,
+    service: RefCell<Rc<LocalService>>,
     #[expect(clippy::vec_box, reason = "they travel in and out in their boxes")]
     requests: RefCell<Vec<Box<Request>>>,
-    log: RefCell<Option<Log>>,
+    /// The logs of this configuration, and of earlier ones that requests still have.
+    logs: RefCell<Vec<Weak<RefCell<Log>>>>,
     /// Counts of requested files.
     pub popular: RefCell<Popular>,
     /// What is known about passwords.
@@ -206,6 +259,8 @@ impl Worker {
     pub fn new(parts: WorkerParts, completions: Completions) -> Self {
         let pools = Pools::new(parts.workers, parts.stats.clone());
         pools.retain(&parts.service.upstreams);
+        let service = LocalService::new(parts.service, parts.logs, &parts.stats);
+        let logs = service.logs.iter().map(Rc::downgrade).collect();
         Self {
             disk: parts.disk,
             compute: parts.compute,
@@ -226,9 +281,9 @@ impl Worker {
             zero_copy: parts.zero_copy,
             piece: Cell::default(),
             head: Cell::default(),
-            service: RefCell::new(Rc::new(parts.service)),
+            service: RefCell::new(Rc::new(service)),
             requests: RefCell::default(),
-            log: RefCell::new(parts.log),
+            logs: RefCell::new(logs),
             popular: RefCell::new(Popular::new(Instant::now())),
             verdicts: RefCell::default(),
             candidates: RefCell::new(Candidates::new(Instant::now())),
@@ -242,25 +297,20 @@ impl Worker {
         }
     }
 
-    /// Replaces the configuration.
-    pub fn set_service(&self, service: Arc<Service>) {
+    /// Replaces the configuration and its access logs.
+    pub fn set_service(&self, service: Arc<Service>, logs: Vec<Log>) {
         self.pools.retain(&service.upstreams);
+        let service = LocalService::new(service, logs, &self.stats);
+        let logs = service.logs.iter().map(Rc::downgrade);
+        self.logs.borrow_mut().extend(logs);
+        // Before those of the old configuration are dropped.
+        self.flush_logs();
         *self.service.borrow_mut() = Rc::new(service);
         self.cache.clear();
     }
 
-    /// Replaces the access log.
-    pub fn set_log(&self, log: Option<Log>) {
-        self.flush_log();
-        *self.log.borrow_mut() = log;
-    }
-
     /// The current configuration. A request keeps the one that it began with.
-    #[expect(
-        clippy::redundant_allocation,
-        reason = "a request counts a reference that no other worker's requests count too"
-    )]
-    pub fn service(&self) -> Rc<Arc<Service>> {
+    pub fn service(&self) -> Rc<LocalService> {
         self.service.borrow().clone()
     }
 
@@ -322,13 +372,6 @@ impl Worker {
         match instant.checked_duration_since(time.instant) {
             Some(since) => time.wall + since,
             None => time.wall - (time.instant - instant),
-        }
-    }
-
-    /// Logs a finished request, if there is an access log.
-    pub fn log_request<'r>(&self, record: impl FnOnce() -> Record<'r>) {
-        if let Some(log) = self.log.borrow_mut().as_mut() {
-            log.record(&record());
         }
     }
 
@@ -398,7 +441,7 @@ impl Worker {
             self.popular.borrow_mut().sweep(Instant::now());
             self.time_outs.borrow_mut().sweep(Instant::now(), log);
             self.time.set(Time::now());
-            self.flush_log();
+            self.flush_logs();
         }
     }
 
@@ -416,12 +459,17 @@ impl Worker {
         }
     }
 
-    /// Passes the log lines so far to the log writer.
-    pub fn flush_log(&self) {
-        if let Some(log) = self.log.borrow_mut().as_mut() {
+    /// Passes the log lines so far to their writers.
+    pub fn flush_logs(&self) {
+        self.logs.borrow_mut().retain(|log| {
+            let Some(log) = log.upgrade() else {
+                return false;
+            };
+            let mut log = log.borrow_mut();
             log.flush();
-            self.stats.log_dropped.set(log.dropped());
-        }
+            self.stats.log_dropped.add(log.take_dropped());
+            true
+        });
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Jwt {
     pub query: Option<String>,
     /// As in [`BasicAuth`](crate::BasicAuth).
     pub realm: String,
+    /// The header with the subject of the token, for applications.
+    pub user_header: Option<String>,
 }
 
 /// `[site.jwt]` and `[site.route.jwt]`
@@ -46,10 +48,12 @@ pub(crate) const KEYS: &[Key] = documented! {
     key("query", Kind::Text("a name"), None);
     /// The realm in refusals.
     key("realm", Kind::Text("a text"), Some("Restricted"));
+    /// A header with the `sub` of the token for applications, as in `basic_auth`.
+    key("user_header", Kind::Text("the name of a header"), None);
 };
 
-/// Reads the table; `None` when it is wrong, which has been reported.
-pub(crate) fn read(section: &Section<'_>) -> Option<Jwt> {
+/// Reads the table but for its `user_header`; `None` when it is wrong, which has been reported.
+pub(crate) fn read(section: &Section<'_>, user_header: Option<String>) -> Option<Jwt> {
     let issuer = section.text("issuer").map(|given| given.text.to_owned());
     let audience = section.names("audience").unwrap_or_default();
     let audience = audience.iter().map(|given| given.text.to_owned());
@@ -67,6 +71,7 @@ pub(crate) fn read(section: &Section<'_>) -> Option<Jwt> {
         cookie,
         query,
         realm,
+        user_header,
         keys: keys(section)?.into(),
     })
 }

@@ -59,9 +59,19 @@ pub struct BasicAuth {
     pub allow_users: Option<Vec<String>>,
     /// Whether applications get the Authorization header with the password.
     pub pass_authorization: bool,
+    /// The header with the name of the user, for applications.
+    pub user_header: Option<String>,
 }
 
 impl Gates {
+    /// Names of headers by which applications know who was let in.
+    pub fn told(&self) -> impl Iterator<Item = &String> {
+        let copied = self.forward_auth.iter().flat_map(|gate| &gate.copy);
+        let users = self.basic_auth.iter().flat_map(|gate| &gate.user_header);
+        let subjects = self.jwt.iter().flat_map(|gate| &gate.user_header);
+        copied.chain(users).chain(subjects)
+    }
+
     /// Whether there is a gate that `above` has not, or has in another form.
     pub(crate) fn adds_to(&self, above: &Self) -> bool {
         let differs = |has_own, is_equal: bool| has_own && !is_equal;

@@ -45,6 +45,9 @@ pub(crate) const BASIC_AUTH: &[Key] = documented! {
     /// Whether applications get the `Authorization` header, and with it the password. Those with CGI variables get the name
     /// of the user as `REMOTE_USER` in any case.
     key("pass_authorization", Kind::Boolean, Some("false"));
+    /// A header with the name of the user for applications of protocol http, such as `"Remote-User"`. Headers of this name
+    /// from clients reach no application of the site.
+    key("user_header", Kind::Text("the name of a header"), None);
 };
 
 /// `[site.forward_auth]` and `[site.route.forward_auth]`
@@ -98,7 +101,10 @@ pub(crate) fn read(section: &Section<'_>, above: &Gates, upstreams: &Upstreams) 
         },
         jwt: match section.has("jwt") {
             true if section.is_off("jwt") => None,
-            true => table(section, "jwt").and_then(|own| jwt::read(&own)),
+            true => table(section, "jwt").and_then(|own| {
+                let user_header = headers::name_for_requests(&own, "user_header");
+                jwt::read(&own, user_header)
+            }),
             false => above.jwt.clone(),
         },
         basic_auth: match section.has("basic_auth") {
@@ -130,6 +136,7 @@ fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
         section.report("allow_users", "it names nobody", Some(help));
     }
     let pass_authorization = section.boolean("pass_authorization") == Some(true);
+    let user_header = headers::name_for_requests(section, "user_header");
     let (file, text) = section.file_text("users", USERS_BYTES_MAX)?;
     let report = |error| section.report("users", format_args!("{}, {error}", file.display()), None);
     let users = htpasswd::parse(&text).map_err(report).ok()?;
@@ -145,6 +152,7 @@ fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
         users: users.into(),
         allow_users: names,
         pass_authorization,
+        user_header,
         file,
     })
 }

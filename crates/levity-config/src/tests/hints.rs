@@ -73,7 +73,6 @@ fn keys_that_are_often_tried() {
         ("read_timeout = \"1s\"", "`first_byte_timeout` and"),
         ("hsts = true", "Strict-Transport-Security"),
         ("alias = \"/b\"", "`strip_prefix`"),
-        ("log = \"/b\"", "`[log]` is at the top"),
         (
             "set_real_ip_from = \"a\"",
             "`trusted_proxies` of `[server]`",

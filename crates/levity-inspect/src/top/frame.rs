@@ -1,10 +1,15 @@
 //! One frame of `levity top`: lines of text from two objects of `/status.json`.
 
+use std::cmp::Reverse;
+
 use serde_json::{Value, json};
 
 use super::units::{bytes, bytes_per_second, number, per_second, percent, text, time};
 use crate::RUN_QUEUE_WAIT_PERCENT_MIN;
 use crate::printable::is_printable;
+
+/// Sites that are shown: those with the most requests.
+const SITES_MAX: usize = 10;
 
 /// Files that are shown of each list.
 const FILES_MAX: usize = 10;
@@ -35,6 +40,7 @@ pub(super) fn frame(now: &Value, before: Option<&Value>, address: &str) -> Vec<L
     let before = before.filter(|before| before[key] == now[key]);
     let view = View { now, before };
     let mut lines = view.summary(address);
+    lines.extend(view.sites());
     lines.extend(view.upstreams());
     lines.extend(view.devices());
     lines.extend(view.workers());
@@ -146,6 +152,33 @@ impl View<'_> {
             )));
         }
         lines
+    }
+
+    /// A row for each site, if there are several.
+    fn sites(&self) -> Vec<Line> {
+        let headings = ["site", "requests", "4xx", "5xx", "sent", "p50", "p99"];
+        let mut sites = list(&self.now["sites"]).to_vec();
+        sites.sort_by_key(|site| Reverse(site["finished"].as_u64()));
+        sites.truncate(SITES_MAX);
+        let row = |site: &Value| {
+            let before = self
+                .before
+                .and_then(|before| member(&before["sites"], "site", &site["site"]));
+            let rate = |pointer| {
+                let at = |value: &Value| value.pointer(pointer)?.as_f64();
+                self.per_second(at(site)?, at(before?)?)
+            };
+            [
+                text(&site["site"]),
+                per_second(rate("/finished")),
+                per_second(rate("/by_status/4xx")),
+                per_second(rate("/by_status/5xx")),
+                bytes_per_second(rate("/sent_bytes")),
+                time(&site["p50_seconds"]),
+                time(&site["p99_seconds"]),
+            ]
+        };
+        table(headings, 1, &sites, row, |_| false)
     }
 
     /// A row for each backend, a line for each queue.
@@ -397,6 +430,11 @@ mod tests {
             "connections": { "open": 3, "busy": 1, "idle": 2, "max": 100, "accepted": 7 },
             "requests": { "finished": requests, "by_status": { "4xx": 0, "5xx": 0 } },
             "sent_bytes": requests * 1024,
+            "sites": [
+                { "site": "a.example", "finished": 7, "by_status": { "4xx": 0, "5xx": 0 }, "sent_bytes": 0 },
+                { "site": "default", "finished": requests, "by_status": { "4xx": requests / 2, "5xx": 0 },
+                  "sent_bytes": requests * 1024, "p50_seconds": 0.000256, "p99_seconds": 0.016384 },
+            ],
             "io": { "engine": "threads", "full": 0, "engines": [
                 { "async_read": 5, "sync_read": 0, "cached_read": 9 * requests, "read_bytes": 0 },
                 { "async_read": 5, "sync_read": 0, "cached_read": requests, "read_bytes": 0 },
@@ -443,6 +481,8 @@ mod tests {
             "requests    100/s, 100 KiB/s sent; 4xx 0/s, 5xx 0/s, 300 in all\n",
             "reads       cached 1000/s, async 0/s, sync 0/s; 0 B/s from the disk\n",
             "compute     3 jobs wait, threads 40 % busy; encoders 1.5 KiB of 64.0 MiB\n",
+            "default       100/s  50/s  0/s  100 KiB/s  256 us  16 ms\n\
+             a.example       0/s   0/s  0/s      0 B/s       -      -\n",
             "app       10.0.0.1:80  up 40 % drain                     3/8     1    100/s       4       0/s  200 KiB/s\n",
             "app       10.0.0.2:80  ejected 7.5 s backup: refused     0/8     0      0/s       9       0/s      0 B/s\n",
             "app: 2 of 10 wait for a connection, 0 were refused one\n",

@@ -17,12 +17,18 @@ pub(super) fn combined(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// As [`combined`], and escapes spaces too, for a word without quotes.
 pub(super) fn word(out: &mut Vec<u8>, bytes: &[u8]) {
-    for (index, part) in bytes.split(|&byte| byte == b' ').enumerate() {
-        if index > 0 {
-            escape(out, b' ');
-        }
-        combined(out, part);
+    field(out, bytes, [b' '; 2]);
+}
+
+/// As [`combined`], and escapes `delimiters` too.
+pub(super) fn field(out: &mut Vec<u8>, bytes: &[u8], delimiters: [u8; 2]) {
+    let mut rest = bytes;
+    while let Some(end) = memchr::memchr2(delimiters[0], delimiters[1], rest) {
+        combined(out, &rest[..end]);
+        escape(out, rest[end]);
+        rest = &rest[end + 1..];
     }
+    combined(out, rest);
 }
 
 fn escape(out: &mut Vec<u8>, byte: u8) {

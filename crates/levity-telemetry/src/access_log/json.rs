@@ -5,24 +5,18 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::record::{LimitedBy, Record};
+use super::stamp::Stamps;
 use super::{escape, number};
 use crate::request_id::RequestId;
 use crate::trace::{Chunks, Filter, Trace, UpstreamTrace};
+use levity_config::LogTiming;
 use levity_wire::decimal;
 
-/// Appends `record`, which arrived `micros` microseconds after `stamp`.
-pub(super) fn line(
-    out: &mut Vec<u8>,
-    record: &Record,
-    stamp: &[u8],
-    micros: u32,
-    has_timing: bool,
-) {
+/// Appends `record`.
+pub(super) fn line(out: &mut Vec<u8>, record: &Record, stamps: &mut Stamps, timing: LogTiming) {
     out.extend_from_slice(b"{\"time\":\"");
-    out.extend_from_slice(stamp);
-    out.push(b'.');
-    number::six_digits(out, micros);
-    out.extend_from_slice(b"Z\",\"peer\":");
+    stamps.push_iso(out, record.arrived);
+    out.extend_from_slice(b"\",\"peer\":");
     push_peer(out, record.peer);
     if record.via != record.peer {
         push_key(out, "via");
@@ -33,6 +27,11 @@ pub(super) fn line(
         push_text(out, "user", record.user);
     }
     push_text(out, "host", record.host);
+    for (key, name) in [("site", record.site), ("route", record.route)] {
+        if !name.is_empty() {
+            push_text(out, key, name.as_bytes());
+        }
+    }
     push_text(out, "method", record.method);
     push_text(out, "target", record.target);
     push_text(out, "version", record.version.as_bytes());
@@ -55,13 +54,14 @@ pub(super) fn line(
     if record.trace.filter.jobs > 0 {
         filter(out, &record.trace.filter);
     }
-    if has_timing {
+    if timing != LogTiming::Off {
         timing_us(out, record.trace);
         match record.run_queue_wait_percent {
             Some(percent) => push_number(out, "run_queue_wait_percent", percent.into()),
             None => push_null(out, "run_queue_wait_percent"),
         }
-        if let Some(chunks) = &record.trace.chunks {
+        let chunks = record.trace.chunks.as_ref();
+        if let Some(chunks) = chunks.filter(|_| timing == LogTiming::Chunk) {
             chunks_us(out, chunks);
         }
     }
@@ -220,11 +220,18 @@ mod tests {
     use std::time::Instant;
 
     fn line(record: &Record) -> String {
-        line_in(Format::Json { timing: true }, record)
+        line_in(
+            Format::Json {
+                timing: LogTiming::Chunk,
+            },
+            record,
+        )
     }
 
     fn json(record: &Record) -> serde_json::Value {
-        let format = Format::Json { timing: false };
+        let format = Format::Json {
+            timing: LogTiming::Off,
+        };
         serde_json::from_str(&line_in(format, record)).expect("a line is JSON")
     }
 
@@ -300,7 +307,9 @@ mod tests {
 
     #[test]
     fn line_of_a_request_that_went_to_an_upstream() {
-        let format = Format::Json { timing: false };
+        let format = Format::Json {
+            timing: LogTiming::Off,
+        };
         let line = line_in(format, &of_upstream(|_| {}));
         let end = ",\"upstream\":{\"name\":\"app\",\"backend\":\"127.0.0.1:3000\",\"attempts\":2,\
                    \"reused\":false,\"queue\":0.000007,\"connect\":0.000045,\"ttfb\":0.003000}}\n";
@@ -316,7 +325,9 @@ mod tests {
 
     #[test]
     fn line_of_a_filtered_response() {
-        let format = Format::Json { timing: false };
+        let format = Format::Json {
+            timing: LogTiming::Off,
+        };
         let us = Duration::from_micros;
         let mut trace = Trace::new(Instant::now(), None);
         trace.filtered(us(70), us(1_500), 65_536, 0);
@@ -412,6 +423,7 @@ mod tests {
                 limit: "a",
                 is_report: false,
             }),
+            route: "/a",
             ..with(trace)
         };
         let line = line(&by_proxy);

@@ -62,8 +62,30 @@ pub struct LimitedBy<'a> {
     pub is_report: bool,
 }
 
+/// Headers of a request and of its response. Names are in lower case.
+pub trait Headers {
+    /// The value of the first header of the request with this name.
+    fn request(&self, name: &str) -> Option<&[u8]>;
+    /// The value of the first header of the response with this name.
+    fn response(&self, name: &str) -> Option<&[u8]>;
+}
+
+/// Those of input that could not be parsed as a request.
+#[derive(Debug, Clone, Copy)]
+pub struct NoHeaders;
+
+impl Headers for NoHeaders {
+    fn request(&self, _: &str) -> Option<&[u8]> {
+        None
+    }
+
+    fn response(&self, _: &str) -> Option<&[u8]> {
+        None
+    }
+}
+
 /// A finished request. A slice is empty when the client did not send the value.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Record<'a> {
     /// The client; `None` on a Unix socket.
     pub peer: Option<IpAddr>,
@@ -77,8 +99,14 @@ pub struct Record<'a> {
     pub arrived: SystemTime,
     /// Its id; `None` when it could not be parsed.
     pub id: Option<RequestId<'a>>,
+    /// `http` or `https`.
+    pub scheme: &'static str,
     /// The host of the request.
     pub host: &'a [u8],
+    /// The name of the site; empty if none was found.
+    pub site: &'a str,
+    /// The path of the route; empty without one.
+    pub route: &'a str,
     /// The method; empty when the request line could not be read.
     pub method: &'a [u8],
     /// The request target as sent.
@@ -101,6 +129,8 @@ pub struct Record<'a> {
     pub referer: &'a [u8],
     /// The `User-Agent` header.
     pub user_agent: &'a [u8],
+    /// Other headers.
+    pub headers: &'a dyn Headers,
     /// The share of the last second in which the loop waited for a processor, in percent; `None` if unknown.
     pub run_queue_wait_percent: Option<u8>,
     /// Its times, disk trips and upstream attempts.
@@ -122,7 +152,10 @@ pub(crate) mod samples {
             limited: None,
             arrived: UNIX_EPOCH + Duration::from_micros(1_795_203_727_000_042),
             id: Some(RequestId::Made(0x2a)),
+            scheme: "http",
             host: b"mirror.example.org",
+            site: "mirror.example.org",
+            route: "",
             method: b"GET",
             target: b"/debian/pool/main.deb?x=1",
             version: "HTTP/1.1",
@@ -134,8 +167,27 @@ pub(crate) mod samples {
             end: End::Complete,
             referer: b"",
             user_agent: b"curl/8.14.1",
+            headers: &NoHeaders,
             run_queue_wait_percent: Some(12),
             trace: leak(Trace::new(Instant::now(), None)),
+        }
+    }
+
+    /// Headers of a request and of its response.
+    pub struct Lines(
+        pub &'static [(&'static str, &'static [u8])],
+        pub &'static [(&'static str, &'static [u8])],
+    );
+
+    impl Headers for Lines {
+        fn request(&self, name: &str) -> Option<&[u8]> {
+            let mut lines = self.0.iter();
+            lines.find(|line| line.0 == name).map(|line| line.1)
+        }
+
+        fn response(&self, name: &str) -> Option<&[u8]> {
+            let mut lines = self.1.iter();
+            lines.find(|line| line.0 == name).map(|line| line.1)
         }
     }
 

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::io;
 use std::iter;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use levity_config::AccessLog;
 
 use super::line::{Format, Formatter};
 use super::output::{self, Output, line_count};
@@ -21,7 +24,7 @@ const BLOCK_BYTES: usize = 32 * 1024;
 /// Blocks that wait for the writer at most, of all workers together: about 2 MiB.
 const BLOCKS_MAX: usize = 64;
 
-/// Where the access log goes: `log.access`.
+/// Where an access log goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// Standard output.
@@ -40,6 +43,15 @@ impl fmt::Display for Target {
 }
 
 impl Target {
+    /// That of a configured log; `None` if it is off.
+    pub fn of(access: &AccessLog) -> Option<Self> {
+        match access {
+            AccessLog::Off => None,
+            AccessLog::Stdout => Some(Self::Stdout),
+            AccessLog::File(path) => Some(Self::File(path.clone())),
+        }
+    }
+
     fn open(&self) -> io::Result<Output> {
         match self {
             Self::Stdout => output::standard(),
@@ -49,13 +61,15 @@ impl Target {
     }
 }
 
-/// A worker's end of the access log. Never blocks.
+/// A worker's end of an access log. Never blocks.
 #[derive(Debug)]
 pub struct Log {
     formatter: Formatter,
     block: Vec<u8>,
     queue: Sender<Vec<u8>>,
     dropped: u64,
+    /// Where lines count that are lost with it.
+    unwritten: Arc<AtomicU64>,
 }
 
 impl Log {
@@ -79,13 +93,13 @@ impl Log {
         }
     }
 
-    /// Lines dropped since this log was made, because the writer was behind or had ended.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    /// Lines dropped since the last call, because the writer was behind or had ended.
+    pub fn take_dropped(&mut self) -> u64 {
+        mem::take(&mut self.dropped)
     }
 
     fn hand_over(&mut self) {
-        match self.queue.try_send(std::mem::take(&mut self.block)) {
+        match self.queue.try_send(mem::take(&mut self.block)) {
             Ok(()) => self.block.reserve(BLOCK_BYTES + BLOCK_BYTES / 8),
             Err(Refused::Full(block)) => self.block = block,
             Err(Refused::Closed(mut block)) => {
@@ -100,6 +114,10 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         self.flush();
+        let lost = self.dropped + line_count(&self.block);
+        if lost > 0 {
+            self.unwritten.fetch_add(lost, Ordering::Relaxed);
+        }
     }
 }
 
@@ -110,10 +128,10 @@ struct Requests {
     stop: AtomicBool,
 }
 
-/// The thread that writes the access log.
+/// The thread that writes to one file.
 #[derive(Debug)]
 pub struct Writer {
-    format: Format,
+    unwritten: Arc<AtomicU64>,
     queue: Sender<Vec<u8>>,
     requests: Arc<Requests>,
     ended: mpsc::Receiver<()>,
@@ -126,7 +144,7 @@ impl Writer {
     ///
     /// # Errors
     /// When the target cannot be opened or no thread can be started.
-    pub fn start(target: Target, format: Format, unwritten: Arc<AtomicU64>) -> io::Result<Self> {
+    pub fn start(target: Target, unwritten: Arc<AtomicU64>) -> io::Result<Self> {
         let (queue, blocks) = channel::bounded(BLOCKS_MAX);
         let (running, ended) = sync_channel(0);
         let requests = Arc::<Requests>::default();
@@ -134,7 +152,7 @@ impl Writer {
             output: target.open()?,
             target,
             requests: requests.clone(),
-            unwritten,
+            unwritten: unwritten.clone(),
             failing: false,
         };
         let thread = thread::Builder::new()
@@ -144,7 +162,7 @@ impl Writer {
                 drop::<SyncSender<()>>(running);
             })?;
         Ok(Self {
-            format,
+            unwritten,
             queue,
             requests,
             ended,
@@ -152,13 +170,14 @@ impl Writer {
         })
     }
 
-    /// A log for one worker.
-    pub fn log(&self) -> Log {
+    /// A log for one worker. Logs of several formats may go to one file.
+    pub fn log(&self, format: Format) -> Log {
         Log {
-            formatter: Formatter::new(self.format),
+            formatter: Formatter::new(format),
             block: Vec::new(),
             queue: self.queue.clone(),
             dropped: 0,
+            unwritten: self.unwritten.clone(),
         }
     }
 
@@ -169,21 +188,30 @@ impl Writer {
         self.wake();
     }
 
-    /// Writes all lines that were handed over, and ends the thread. Returns whether that was done within
-    /// `wait_max`; a thread that still waits for its file is left behind. Drop or flush every [`Log`] first.
-    pub fn shutdown(self, wait_max: Duration) -> bool {
-        self.requests.stop.store(true, Ordering::Release);
-        self.wake();
-        drop(self.queue);
-        let ended = self.ended.recv_timeout(wait_max) == Err(RecvTimeoutError::Disconnected);
-        ended && self.thread.join().is_ok()
-    }
-
     /// Wakes the thread with an empty block. When the queue is full the thread is awake, and checks for requests
     /// after each block.
     fn wake(&self) {
         let _ = self.queue.try_send(Vec::new());
     }
+}
+
+/// Writes all lines that were handed over to `writers`, and ends their threads. Returns whether that was done within
+/// `wait_max`; a thread that still waits for its file is left behind. Drop or flush every [`Log`] first. Blocks.
+pub fn shutdown(writers: impl IntoIterator<Item = Writer>, wait_max: Duration) -> bool {
+    let until = Instant::now() + wait_max;
+    let stop = |writer: Writer| {
+        writer.requests.stop.store(true, Ordering::Release);
+        writer.wake();
+        (writer.ended, writer.thread)
+    };
+    let stopped: Vec<_> = writers.into_iter().map(stop).collect();
+    let mut have_ended = true;
+    for (ended, thread) in stopped {
+        let rest = until.saturating_duration_since(Instant::now());
+        let in_time = ended.recv_timeout(rest) == Err(RecvTimeoutError::Disconnected);
+        have_ended &= in_time && thread.join().is_ok();
+    }
+    have_ended
 }
 
 /// The state of the writing thread.
@@ -228,7 +256,8 @@ impl Writing {
     fn failed(&mut self, lines: u64, error: &io::Error) {
         self.unwritten.fetch_add(lines, Ordering::Relaxed);
         if !self.failing {
-            diagnostics::log(format_args!("access log: lines are lost: {error}"));
+            let target = &self.target;
+            diagnostics::log(format_args!("access log {target}: lines are lost: {error}"));
         }
         self.failing = true;
     }
@@ -254,7 +283,7 @@ mod tests {
     const WAIT_MAX: Duration = Duration::from_secs(20);
 
     fn start(path: &Path) -> Writer {
-        Writer::start(Target::File(path.into()), Format::Combined, Arc::default()).expect("start")
+        Writer::start(Target::File(path.into()), Arc::default()).expect("start")
     }
 
     fn lines(path: &Path) -> usize {
@@ -280,6 +309,7 @@ mod tests {
                 block: Vec::new(),
                 queue,
                 dropped: 0,
+                unwritten: Arc::default(),
             },
             blocks,
         )
@@ -292,17 +322,17 @@ mod tests {
         let writer = start(&path);
         let workers: Vec<_> = (0..3)
             .map(|_| {
-                let mut log = writer.log();
+                let mut log = writer.log(Format::Combined);
                 thread::spawn(move || {
                     (0..1_000).for_each(|_| log.record(&record()));
-                    log.dropped()
+                    log.take_dropped()
                 })
             })
             .collect();
         for worker in workers {
             assert_eq!(worker.join().expect("worker"), 0);
         }
-        assert!(writer.shutdown(WAIT_MAX));
+        assert!(shutdown([writer], WAIT_MAX));
         assert_eq!(lines(&path), 3_000);
     }
 
@@ -310,7 +340,7 @@ mod tests {
     fn a_full_queue_drops_and_counts() {
         let (mut log, blocks) = stuck_log();
         let mut recorded = 0_u64;
-        while log.dropped() < 10 {
+        while log.dropped < 10 {
             log.record(&record());
             recorded += 1;
         }
@@ -320,10 +350,37 @@ mod tests {
         let waiting: Vec<_> = iter::from_fn(|| blocks.try_recv()).collect();
         assert_eq!(waiting.len(), BLOCKS_MAX);
         let written: u64 = waiting.iter().map(|block| line_count(block)).sum();
-        assert_eq!(written + line_count(&log.block) + log.dropped(), recorded);
+        assert_eq!(written + line_count(&log.block) + log.dropped, recorded);
 
         log.record(&record());
-        assert_eq!(log.dropped(), 10, "there is room again");
+        assert_eq!(log.dropped, 10, "there is room again");
+    }
+
+    #[test]
+    fn logs_of_several_formats_go_to_one_file() {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let path = folder.path().join("access.log");
+        let writer = start(&path);
+        let template = levity_config::LogTemplate::parse("own {status}").expect("a format");
+        for format in [Format::Combined, Format::Custom(template)] {
+            writer.log(format).record(&record());
+        }
+        assert!(shutdown([writer], WAIT_MAX));
+        let text = fs::read_to_string(&path).expect("read");
+        assert!(text.ends_with(" end=complete\nown 206\n"), "{text}");
+    }
+
+    #[test]
+    fn lines_that_are_lost_with_a_log_are_counted() {
+        let (mut log, blocks) = stuck_log();
+        let unwritten = log.unwritten.clone();
+        while log.dropped < 10 {
+            log.record(&record());
+        }
+        let kept = line_count(&log.block);
+        drop(log);
+        assert_eq!(unwritten.load(Ordering::Relaxed), 10 + kept);
+        drop(blocks);
     }
 
     #[test]
@@ -333,7 +390,7 @@ mod tests {
         log.record(&record());
         log.record(&record());
         log.flush();
-        assert_eq!((log.dropped(), log.block.len()), (2, 0));
+        assert_eq!((log.dropped, log.block.len()), (2, 0));
     }
 
     #[test]
@@ -344,7 +401,7 @@ mod tests {
             folder.path().join("access.log.1"),
         );
         let writer = start(&path);
-        let mut log = writer.log();
+        let mut log = writer.log(Format::Combined);
         log.record(&record());
         log.flush();
         fs::rename(&path, &old).expect("rename");
@@ -352,7 +409,7 @@ mod tests {
         until(|| path.exists());
         log.record(&record());
         drop(log);
-        assert!(writer.shutdown(WAIT_MAX));
+        assert!(shutdown([writer], WAIT_MAX));
         assert_eq!((lines(&old), lines(&path)), (1, 1));
     }
 
@@ -365,10 +422,10 @@ mod tests {
         fs::rename(&logs, &moved).expect("rename");
         writer.reopen();
         until(|| !writer.requests.reopen.load(Ordering::Acquire));
-        let mut log = writer.log();
+        let mut log = writer.log(Format::Combined);
         log.record(&record());
         drop(log);
-        assert!(writer.shutdown(WAIT_MAX));
+        assert!(shutdown([writer], WAIT_MAX));
         assert_eq!(lines(&moved.join("access.log")), 1);
     }
 
@@ -376,12 +433,12 @@ mod tests {
     fn a_full_disk_loses_lines_but_not_the_count() {
         let unwritten = Arc::<AtomicU64>::default();
         let target = Target::File("/dev/full".into());
-        let writer = Writer::start(target, Format::Combined, unwritten.clone()).expect("start");
-        let mut log = writer.log();
+        let writer = Writer::start(target, unwritten.clone()).expect("start");
+        let mut log = writer.log(Format::Combined);
         log.record(&record());
         log.record(&record());
         drop(log);
-        assert!(writer.shutdown(WAIT_MAX));
+        assert!(shutdown([writer], WAIT_MAX));
         assert_eq!(unwritten.load(Ordering::Relaxed), 2);
     }
 
@@ -396,11 +453,11 @@ mod tests {
             .open(&path)
             .expect("open");
         let writer = start(&path);
-        let mut log = writer.log();
+        let mut log = writer.log(Format::Combined);
         (0..2_000).for_each(|_| log.record(&record()));
         log.flush();
         assert!(
-            !writer.shutdown(Duration::from_millis(20)),
+            !shutdown([writer], Duration::from_millis(20)),
             "nobody reads the pipe"
         );
         drop(reader);

@@ -11,6 +11,7 @@ use strum::VariantArray;
 use super::compute::ComputeFigures;
 use super::disk::{DiskFigures, device_number};
 use super::limits::LimitFigures;
+use super::site::{CLASSES, SiteFigures};
 use super::text::{Kind, Samples};
 use super::upstream::{BackendFigures, BackendState, OUTCOMES, UpstreamFigures, UpstreamState};
 use super::variants::VariantFigures;
@@ -57,6 +58,10 @@ enum Figure {
     Upstream(fn(&UpstreamFigures) -> u64),
     /// Of each upstream.
     UpstreamHistogram(fn(&UpstreamFigures) -> &HistogramFigures),
+    /// Of each site.
+    Site(fn(&SiteFigures) -> u64),
+    /// Of each site.
+    SiteHistogram(fn(&SiteFigures) -> &HistogramFigures),
     /// Of each backend.
     Backend(fn(&BackendFigures) -> u64),
     /// Samples with these labels.
@@ -88,6 +93,7 @@ impl Metric {
             Engine(_) | EngineHistogram(_) => &["engine"],
             Compute(_) | ComputeHistogram(_) => &["class"],
             Upstream(_) | UpstreamHistogram(_) => &["upstream"],
+            Site(_) | SiteHistogram(_) => &["site"],
             Backend(_) => &["upstream", "backend"],
             Computed(labels, _) => labels,
         }
@@ -131,6 +137,10 @@ impl Metric {
             UpstreamHistogram(of) => {
                 scrape.each_upstream(|upstream, labels| samples.histogram(labels, of(upstream)));
             }
+            Site(of) => scrape.each_site(|site, labels| samples.value(&[labels], of(site))),
+            SiteHistogram(of) => {
+                scrape.each_site(|site, labels| samples.histogram(&[labels], of(site)));
+            }
             Backend(of) => {
                 scrape.each_backend(|_, backend, labels| samples.value(&labels, of(backend)))
             }
@@ -151,6 +161,7 @@ pub(super) struct Scrape<'a> {
     pub(super) limits: Option<LimitFigures>,
     pub(super) watch: Option<WatchStats>,
     pub(super) upstreams: Vec<(UpstreamState, UpstreamFigures)>,
+    pub(super) sites: Vec<SiteFigures>,
 }
 
 impl Scrape<'_> {
@@ -190,6 +201,13 @@ impl Scrape<'_> {
     fn each_upstream(&self, mut give: impl FnMut(&UpstreamFigures, &[(&str, &str)])) {
         for (state, figures) in &self.upstreams {
             give(figures, &[("upstream", &state.name)]);
+        }
+    }
+
+    /// Calls `give` with each site and its label.
+    fn each_site(&self, mut give: impl FnMut(&SiteFigures, (&str, &str))) {
+        for site in &self.sites {
+            give(site, ("site", &site.name));
         }
     }
 
@@ -237,6 +255,14 @@ fn requests(scrape: &Scrape, samples: &mut Samples) {
         let code = status.map_or("other".to_owned(), |status| status.to_string());
         samples.value(&[("code", &code)], count);
     }
+}
+
+fn site_requests(scrape: &Scrape, samples: &mut Samples) {
+    scrape.each_site(|site, label| {
+        for (class, count) in CLASSES.iter().zip(site.classes) {
+            samples.value(&[label, ("class", class)], count);
+        }
+    });
 }
 
 fn steps(scrape: &Scrape, samples: &mut Samples) {
@@ -402,6 +428,29 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// means a full disk queue or a disk that does not answer. A sudden rise of 400 or 408 means a broken or hostile
     /// client.
     Counter("levity_requests_total", "requests", Computed(&["code"], requests));
+    /// Requests finished, by site and class of status: 1xx to 5xx, and other. A site is named by its first host, and
+    /// `default` without one; those after the first 100 of the configuration count as `other`. Requests that no site
+    /// got, such as invalid input, count in levity_requests_total only.
+    ///
+    /// As levity_requests_total; it shows which site it is.
+    Counter("levity_site_requests_total", "requests", Computed(&["site", "class"], site_requests));
+    /// Bytes of bodies sent, by site as in levity_site_requests_total.
+    ///
+    /// It shows which site uses the network: see levity_sent_bytes_total, which has the headers too.
+    Counter("levity_site_sent_bytes_total", "bytes", Site(|site| site.bytes));
+    /// From the first byte of a request to the last byte of its response, by site as in levity_site_requests_total.
+    ///
+    /// As levity_request_duration_seconds, whose bounds are closer; it shows which site it is.
+    Histogram("levity_site_request_duration_seconds", "seconds", SiteHistogram(|site| &site.duration));
+    /// Requests that a gate did not let through, by gate: access (`allow` and `deny`), signed_url, jwt, basic_auth and
+    /// forward_auth. They got its response: mostly 401 or 403, but also 429 and 503 for too many guesses of a password, or a
+    /// redirect and errors of an application that decides.
+    ///
+    /// `basic_auth` and `jwt` grow with each client that has not logged in yet. A sudden rise means that somebody guesses
+    /// passwords or links, or that tokens, links or a list of networks are outdated; the access log shows who.
+    Counter("levity_gate_denied_total", "requests", Computed(&["gate"], |scrape, samples| {
+        scrape.by_variant(samples, "gate", WorkerStats::gates_denied);
+    }));
     /// Responses by the source of their bytes: memory (own cache), cached (page cache, without an engine), disk (an
     /// engine), upstream (an application), - (none of these).
     ///

@@ -5,6 +5,8 @@ mod disk;
 mod docs;
 mod limits;
 mod metrics;
+mod register;
+pub mod site;
 mod text;
 pub mod upstream;
 mod variants;
@@ -22,10 +24,11 @@ pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
 pub use limits::{LimitFigure, LimitFigures};
 pub use variants::VariantFigures;
-pub use worker::{Ahead, WorkerStats};
+pub use worker::{Ahead, GateKind, WorkerStats};
 
 use crate::diagnostics;
 use metrics::{METRICS, Scrape};
+use site::SiteFigures;
 use upstream::{UpstreamFigures, UpstreamState};
 
 /// Everything that `/metrics` exports.
@@ -69,6 +72,11 @@ impl Stats {
     pub fn upstream(&self, name: &str, backends: impl Iterator<Item = u64>) -> UpstreamFigures {
         let registers = self.workers.iter().map(|worker| &worker.upstreams);
         UpstreamFigures::of(name, backends, registers)
+    }
+
+    /// The figures of each site. Does not block.
+    pub fn sites(&self) -> Vec<SiteFigures> {
+        SiteFigures::all(self.workers.iter().map(|worker| &worker.sites))
     }
 
     /// The workers' own counters, in their order.
@@ -116,6 +124,7 @@ impl Stats {
             limits: self.sources.limits.as_ref().map(|limits| limits()),
             watch: self.sources.watch.as_ref().map(|watch| watch()),
             upstreams: self.upstream_figures(),
+            sites: self.sites(),
         };
         for metric in METRICS {
             metric.render(&scrape, out);
@@ -283,6 +292,7 @@ mod tests {
         for worker in &workers {
             worker.accepted.add(2);
             worker.connection_ended(End::Timeout);
+            worker.gate_denied(GateKind::SignedUrl);
             worker.accept_pauses.add(1);
             worker.idle_given_up.add(3);
             worker.sent_bytes.add(1_000);
@@ -293,6 +303,8 @@ mod tests {
             worker.zero_copy_bytes.add(70);
             worker.log_dropped.set(4);
             request(worker, &trace, 200, Source::Memory);
+            let sites = worker.sites.replace(["a.example", "default"].into_iter());
+            sites[0].request(404, 70, Duration::from_millis(3));
             worker
                 .polls
                 .run_queue_waited(Duration::from_millis(1_500), None);
@@ -416,6 +428,11 @@ mod tests {
             "levity_variants_bytes 3000",
             "levity_variants_limit_bytes 8000",
             "levity_requests_total{code=\"other\"} 1",
+            "levity_site_requests_total{site=\"a.example\",class=\"4xx\"} 2",
+            "levity_site_requests_total{site=\"default\",class=\"2xx\"} 0",
+            "levity_site_sent_bytes_total{site=\"a.example\"} 140",
+            "levity_site_request_duration_seconds_bucket{site=\"a.example\",le=\"0.004096\"} 2",
+            "levity_site_request_duration_seconds_count{site=\"default\"} 0",
             "levity_responses_by_source_total{source=\"memory\"} 2",
             "levity_responses_by_source_total{source=\"-\"} 2",
             "levity_request_duration_seconds_bucket{le=\"0.0025\"} 0",
@@ -433,6 +450,8 @@ mod tests {
             "levity_sent_bytes_total 2000",
             "levity_disk_reads_total{engine=\"threads\",how=\"cached\"} 2",
             "levity_disk_reads_total{engine=\"threads\",how=\"async\"} 5",
+            "levity_gate_denied_total{gate=\"signed_url\"} 2",
+            "levity_gate_denied_total{gate=\"access\"} 0",
             "levity_reads_ahead_total{outcome=\"unused\"} 2",
             "levity_body_copied_bytes_total 200",
             "levity_body_spliced_bytes_total 100",

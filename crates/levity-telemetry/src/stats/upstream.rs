@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::register::{add, retain};
 use crate::cells::{Counter, Fourfold, Gauge, HistogramFigures};
 
 /// Outcomes of a request to a backend: a response, or an error type of `Proxy-Status` (RFC 9209, 2.3).
@@ -55,21 +56,6 @@ impl Register {
     fn find(&self, name: &str) -> Option<Arc<UpstreamCells>> {
         let cells = self.0.load();
         cells.iter().find(|cells| cells.name == name).cloned()
-    }
-}
-
-/// Only one thread replaces the list, so nothing comes between reading and writing it.
-fn add<T>(list: &ArcSwap<Vec<Arc<T>>>, new: Arc<T>) {
-    let mut all = Vec::clone(&list.load());
-    all.push(new);
-    list.store(Arc::new(all));
-}
-
-fn retain<T>(list: &ArcSwap<Vec<Arc<T>>>, is_kept: impl Fn(&T) -> bool) {
-    let now = list.load();
-    if !now.iter().all(|one| is_kept(one)) {
-        let kept = now.iter().filter(|one| is_kept(one)).cloned().collect();
-        list.store(Arc::new(kept));
     }
 }
 

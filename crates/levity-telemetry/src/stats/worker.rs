@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
+use super::site::SiteRegister;
 use super::upstream::Register;
 use crate::access_log::{End, Source};
 use crate::cells::{Counter, Fourfold, Histogram};
@@ -31,6 +32,22 @@ pub enum Ahead {
     Refused,
     /// The client left, or was too slow to keep it.
     Unused,
+}
+
+/// A kind of gate: what decides whether a request gets to a location.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum GateKind {
+    /// `allow` and `deny`.
+    Access,
+    /// `signed_url`.
+    SignedUrl,
+    /// `jwt`.
+    Jwt,
+    /// `basic_auth`.
+    BasicAuth,
+    /// `forward_auth`.
+    ForwardAuth,
 }
 
 /// The counters of one worker. Only that worker's thread may count; nothing here blocks.
@@ -75,6 +92,7 @@ pub struct WorkerStats {
     pub(super) filter_input_bytes: Counter,
     /// Bytes that came out of filters.
     pub(super) filter_output_bytes: Counter,
+    gates_denied: [Counter; GateKind::COUNT],
     /// Requests delayed because of `limits.absent_trips`: their connections look up too many absent names.
     pub absence_waits: Counter,
     /// Calls of `sendfile` on the loop that slept, because pages were not in memory.
@@ -83,6 +101,8 @@ pub struct WorkerStats {
     pub log_dropped: Counter,
     /// Counters of the upstreams that it sends requests to.
     pub upstreams: Register,
+    /// Counters of sites.
+    pub sites: SiteRegister,
 }
 
 impl WorkerStats {
@@ -112,10 +132,12 @@ impl WorkerStats {
             filtered_bodies: Counter::default(),
             filter_input_bytes: Counter::default(),
             filter_output_bytes: Counter::default(),
+            gates_denied: Default::default(),
             absence_waits: Counter::default(),
             sendfile_waits: Counter::default(),
             log_dropped: Counter::default(),
             upstreams: Register::default(),
+            sites: SiteRegister::default(),
         }
     }
 
@@ -127,6 +149,11 @@ impl WorkerStats {
     /// A connection has ended; once for each that was accepted.
     pub fn connection_ended(&self, end: End) {
         self.ends[end as usize].add(1);
+    }
+
+    /// A gate of this kind did not let a request through.
+    pub fn gate_denied(&self, kind: GateKind) {
+        self.gates_denied[kind as usize].add(1);
     }
 
     /// A chunk was read ahead, with this outcome.
@@ -207,6 +234,11 @@ impl WorkerStats {
             .iter()
             .filter(|source| **source != Source::Disk);
         others.map(|source| self.source(*source)).sum()
+    }
+
+    /// Requests that a gate of this kind did not let through.
+    pub(super) fn gates_denied(&self, kind: GateKind) -> u64 {
+        self.gates_denied[kind as usize].get()
     }
 
     /// Chunks read ahead with this outcome.

@@ -26,6 +26,19 @@ pub struct Identity {
     pub fields: Vec<(String, Vec<u8>)>,
 }
 
+impl Identity {
+    /// The sender is `user`, whose name applications get in `header`. A name that no header can have is not told.
+    pub fn is_user(&mut self, user: Vec<u8>, header: Option<&String>) {
+        let is_plain = !user.is_empty() && !user.iter().any(u8::is_ascii_control);
+        if let Some(header) = header.filter(|_| is_plain) {
+            // After a rewrite a gate is asked again.
+            self.fields.retain(|(name, _)| name != header);
+            self.fields.push((header.clone(), user.clone()));
+        }
+        self.user = user;
+    }
+}
+
 /// The sender of a request that no gate has asked about.
 pub static NOBODY: Identity = Identity {
     user: Vec::new(),
@@ -103,6 +116,7 @@ mod tests {
             users: entries.into(),
             allow_users: allow_users.map(names),
             pass_authorization: false,
+            user_header: None,
         })
         .expect("random bytes")
     }

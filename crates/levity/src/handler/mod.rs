@@ -17,6 +17,7 @@ mod variants;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use levity_telemetry::stats::GateKind;
 use levity_telemetry::step::Step;
 use levity_wire::Reject;
 
@@ -210,18 +211,8 @@ impl<'a> Handling<'a> {
             // Boxed except for files: moving one future that holds those of all handlers to the heap costs
             // more than parsing a request.
             let outcome = match handler {
-                Handler::Gate(Gate::Access(access)) => self.access(access),
+                Handler::Gate(gate) => self.gate(request, gate).await,
                 Handler::RateLimits(limits) => self.rate_limits(request, limits),
-                Handler::Gate(Gate::SignedUrl(gate)) => self.signed_url(request, gate),
-                Handler::Gate(Gate::Jwt(gate)) => self.jwt(request, gate),
-                Handler::Gate(Gate::BasicAuth(gate)) => {
-                    Box::pin(self.basic_auth(request, gate)).await
-                }
-                Handler::Gate(Gate::ForwardAuth(gate)) if self.worker.explanation.is_none() => {
-                    Box::pin(self.forward_auth(request, gate)).await
-                }
-                // Only explained: that application is not asked.
-                Handler::Gate(Gate::ForwardAuth(_)) => Outcome::Next,
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Preflight(cors) => match preflight::response(cors, request) {
                     Some(response) => Outcome::Response(response),
@@ -261,6 +252,29 @@ impl<'a> Handling<'a> {
             }
         }
         Outcome::Next
+    }
+
+    /// Asks a gate.
+    async fn gate(&mut self, request: &Request, gate: &'a Gate) -> Outcome<'a> {
+        let (kind, outcome) = match gate {
+            Gate::Access(gate) => (GateKind::Access, self.access(gate)),
+            Gate::SignedUrl(gate) => (GateKind::SignedUrl, self.signed_url(request, gate)),
+            Gate::Jwt(gate) => (GateKind::Jwt, self.jwt(request, gate)),
+            Gate::BasicAuth(gate) => {
+                let outcome = Box::pin(self.basic_auth(request, gate)).await;
+                (GateKind::BasicAuth, outcome)
+            }
+            // Only explained: that application is not asked.
+            Gate::ForwardAuth(_) if self.worker.explanation.is_some() => return Outcome::Next,
+            Gate::ForwardAuth(gate) => {
+                let outcome = Box::pin(self.forward_auth(request, gate)).await;
+                (GateKind::ForwardAuth, outcome)
+            }
+        };
+        if matches!(outcome, Outcome::Response(_)) {
+            self.worker.stats.gate_denied(kind);
+        }
+        outcome
     }
 
     /// Follows reroutes until there is a response.

@@ -294,6 +294,13 @@ impl Response {
         }
     }
 
+    /// The value of the first header called `name`, except those that the writer adds. Case is ignored.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        let base = self.base.as_ref();
+        let of_base = base.and_then(|base| base.fields().value(name));
+        of_base.or_else(|| self.fields.value(name))
+    }
+
     /// Moves the headers of `base` to `fields`, so that they can be changed.
     pub fn merge_base(&mut self) {
         if let Some(base) = self.base.take() {

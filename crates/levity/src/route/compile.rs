@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use levity_config::upstream::{AmbiguousPaths, Protocol};
 use levity_config::{
-    AddressSet, Answer, CacheRule, Config, Etag, LocationDisk, LocationOptions, Matcher, Pattern,
-    Symlinks, Template, Try,
+    AccessLog, AddressSet, Answer, CacheRule, Config, Etag, Gates, LocationDisk, LocationOptions,
+    Matcher, Pattern, Symlinks, Template, Try,
 };
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
@@ -116,6 +116,24 @@ pub(super) fn digests(config: &Config, old: Option<&Service>) -> Option<Arc<Dige
     old.or_else(|| is_needed.then(Arc::default))
 }
 
+/// The access logs that are not off, each once.
+pub(super) fn logs(config: &Config) -> Vec<levity_config::Log> {
+    let locations = config.sites.iter().flat_map(levity_config::Site::locations);
+    let of_locations = locations.filter_map(|location| location.log.as_ref());
+    let mut logs: Vec<levity_config::Log> = Vec::new();
+    for log in [&config.log].into_iter().chain(of_locations) {
+        if log.access != AccessLog::Off && !logs.contains(log) {
+            logs.push(log.clone());
+        }
+    }
+    logs
+}
+
+/// The place of `log` among `logs`; `None` if it is off.
+pub(super) fn log_number(logs: &[levity_config::Log], log: &levity_config::Log) -> Option<usize> {
+    logs.iter().position(|known| known == log)
+}
+
 /// Stores whose content stays at a reload.
 pub(super) struct Stores<'a> {
     /// Content that applications have preloaded.
@@ -145,6 +163,9 @@ struct Resources<'a> {
     disk: &'a Disk,
     whole: &'a levity_config::Disk,
     request_id: Option<String>,
+    logs: Vec<levity_config::Log>,
+    /// That of the server, in `logs`.
+    log: Option<usize>,
     roots: Roots,
     /// Locations with the same settings share their users, and so what is known about passwords.
     users: Vec<(levity_config::BasicAuth, Arc<BasicAuth>)>,
@@ -210,6 +231,7 @@ impl Resources<'_> {
             users: Users::new(settings)?,
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", settings.realm),
             pass_authorization: settings.pass_authorization,
+            user_header: settings.user_header.clone(),
         });
         self.users.push((settings.clone(), gate.clone()));
         Ok(gate)
@@ -261,6 +283,7 @@ pub(super) fn sites(
     stores: &Stores<'_>,
     parts: &ServiceParts,
 ) -> io::Result<(Vec<Site>, Vec<Arc<LiveRoot>>)> {
+    let logs = logs(config);
     let mut resources = Resources {
         disk: &parts.disk,
         compute: &parts.compute,
@@ -272,17 +295,26 @@ pub(super) fn sites(
         rate_limit_bytes: config.limits.rate_limit_bytes,
         whole: &config.disk,
         request_id: config.server.request_id.clone(),
+        log: log_number(&logs, &config.log),
+        logs,
         roots: Roots::default(),
         users: Vec::new(),
     };
-    let sites = config.sites.iter();
-    let sites: io::Result<_> = sites.map(|site| compile(site, &mut resources)).collect();
+    let sites = config.sites.iter().enumerate();
+    let sites: io::Result<_> = sites
+        .map(|(number, site)| compile(number, site, &mut resources))
+        .collect();
     Ok((sites?, resources.roots.0.into_values().collect()))
 }
 
-fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Result<Site> {
+fn compile(
+    number: usize,
+    site: &levity_config::Site,
+    resources: &mut Resources<'_>,
+) -> io::Result<Site> {
     let parts = SiteParts {
         hosts: site.hosts.clone(),
+        number,
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         has_php: resources.has_php(site),
         reserved: reserved(site),
@@ -309,6 +341,8 @@ fn compile(site: &levity_config::Site, resources: &mut Resources<'_>) -> io::Res
 struct SiteParts {
     /// Its host names.
     hosts: Vec<String>,
+    /// Its place in the configuration.
+    number: usize,
     /// The name of the only file that is served.
     only: Option<Vec<u8>>,
     /// See [`Resources::has_php`].
@@ -321,8 +355,7 @@ struct SiteParts {
 /// application as one that does not, so clients may send them nowhere.
 fn reserved(site: &levity_config::Site) -> Vec<String> {
     let gates = site.locations().map(|location| &location.gates);
-    let gates = gates.filter_map(|gates| gates.forward_auth.as_ref());
-    gates.flat_map(|gate| gate.copy.iter().cloned()).collect()
+    gates.flat_map(Gates::told).cloned().collect()
 }
 
 /// Compiles a location; `matchers` are those of its route and of those around it, none for that of the site.
@@ -365,6 +398,12 @@ fn location(
     let gates = gates(&of.gates, limits, resources)?;
     Ok(Location {
         number,
+        site: site.number,
+        route: path.map_or_else(String::new, Pattern::to_string),
+        log: match &of.log {
+            Some(own) => log_number(&resources.logs, own),
+            None => resources.log,
+        },
         error_pages,
         handlers: preflight.chain(gates).chain(behind).collect(),
         proxy,

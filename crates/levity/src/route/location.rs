@@ -28,6 +28,12 @@ use crate::variant_store::store::VariantStore;
 pub struct Location {
     /// Unique in the process, so that a cache never confuses locations of two configurations.
     pub number: u32,
+    /// The number of its site.
+    pub site: usize,
+    /// The path of its route; empty for that of a site itself.
+    pub route: String,
+    /// The number of its access log, in [`Service::logs`](super::Service::logs); `None` if it is off.
+    pub log: Option<usize>,
     /// Its handlers, in order.
     pub handlers: Vec<Handler>,
     /// Its files; `None` where all requests go to an upstream.
@@ -179,6 +185,8 @@ pub struct BasicAuth {
     pub challenge: String,
     /// Whether applications get the Authorization header.
     pub pass_authorization: bool,
+    /// The header with the name of the user, for applications.
+    pub user_header: Option<String>,
 }
 
 /// The clients that a location lets in.

@@ -92,10 +92,16 @@ pub struct Service {
     /// Suffixes of host names with their leading dot.
     by_suffix: Vec<(String, usize)>,
     default_site: Option<usize>,
+    /// The access logs that are not off, each once.
+    pub logs: Vec<levity_config::Log>,
+    /// That of requests without a location, in `logs`; `None` if it is off.
+    pub log: Option<usize>,
     /// The maximum of expressions that a site has for its routes.
     expressions_max: usize,
-    /// Every request is timed step by step, because the log or Server-Timing may need it.
+    /// Every request is timed step by step, because a log or Server-Timing may need it.
     pub times_each_step: bool,
+    /// Every request keeps the times of its chunks, because a log may need them.
+    pub keeps_chunks: bool,
 }
 
 impl Service {
@@ -118,7 +124,8 @@ impl Service {
         let (sites, live_roots) = compile::sites(&config, &upstreams, &stores, parts)?;
         let expressions = config.sites.iter().map(levity_config::Site::expressions);
         let expressions_max = expressions.max().unwrap_or_default();
-        let times_each_step = config.log.logs_steps()
+        let logs = compile::logs(&config);
+        let times_each_step = logs.iter().any(levity_config::Log::logs_steps)
             || (sites.iter().flat_map(Site::locations)).any(|location| location.server_timing);
         let mut service = Self {
             wire_limits: compile::wire_limits(&config.limits),
@@ -133,6 +140,9 @@ impl Service {
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
             default_site: None,
+            log: compile::log_number(&logs, &config.log),
+            keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),
+            logs,
             expressions_max,
             times_each_step,
             config,

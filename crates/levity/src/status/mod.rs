@@ -27,6 +27,7 @@ use levity_telemetry::cells::HistogramFigures;
 use levity_telemetry::diagnostics;
 use levity_telemetry::escape::escaped;
 use levity_telemetry::mounts::Mounts;
+use levity_telemetry::stats::site::{CLASSES, SiteFigures};
 use levity_telemetry::stats::{DiskFigures, Stats, VariantFigures, WorkerStats, device_number};
 
 pub use history::INTERVAL;
@@ -116,6 +117,7 @@ impl Status {
             "uptime_seconds": seconds(now.duration_since(started).unwrap_or_default()),
             "connections": self.connections(),
             "requests": requests(workers),
+            "sites": sites(&self.stats),
             "sent_bytes": sum(workers, |worker| worker.sent_bytes.get()),
             "io": disk.as_ref().map(|disk| io(disk, workers)),
             "upstreams": self.upstreams(),
@@ -263,7 +265,7 @@ fn requests(workers: &[Arc<WorkerStats>]) -> Value {
         let more = classes.iter_mut().zip(worker.requests_by_class());
         more.for_each(|(count, more)| *count += more);
     }
-    let names = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"].into_iter();
+    let names = CLASSES.into_iter();
     let by_source = Source::VARIANTS.iter().map(|source| {
         let name = match source {
             Source::None => "none",
@@ -276,6 +278,23 @@ fn requests(workers: &[Arc<WorkerStats>]) -> Value {
         "by_status": object(names.zip(classes)),
         "by_source": object(by_source),
     })
+}
+
+/// Each site; empty for a single one, whose figures are those of the server.
+fn sites(stats: &Stats) -> Vec<Value> {
+    let sites = stats.sites();
+    let several = Some(sites).filter(|sites| sites.len() > 1);
+    let site = |site: SiteFigures| {
+        json!({
+            "site": site.name,
+            "finished": site.classes.iter().sum::<u64>(),
+            "by_status": object(CLASSES.into_iter().zip(site.classes)),
+            "sent_bytes": site.bytes,
+            "p50_seconds": site.duration.quantile(0.5).map(seconds),
+            "p99_seconds": site.duration.quantile(0.99).map(seconds),
+        })
+    };
+    several.into_iter().flatten().map(site).collect()
 }
 
 fn io(disk: &DiskFigures, workers: &[Arc<WorkerStats>]) -> Value {

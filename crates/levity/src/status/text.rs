@@ -5,13 +5,14 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// Parts of the whole, in the order in which a person reads them.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "version",
     "start_time_seconds",
     "time_seconds",
     "uptime_seconds",
     "connections",
     "requests",
+    "sites",
     "sent_bytes",
     "upstreams",
     "io",
@@ -67,7 +68,7 @@ fn hyphens(key: &str) -> String {
 
 /// The name of a member of a list, or its number.
 fn name(member: &Value, number: usize) -> String {
-    let keys = ["device", "engine", "worker", "upstream", "backend"].into_iter();
+    let keys = ["device", "engine", "worker", "upstream", "backend", "site"].into_iter();
     match keys.map(|key| &member[key]).find(|name| !name.is_null()) {
         Some(Value::String(name)) => name.clone(),
         Some(name) => name.to_string(),
@@ -86,7 +87,7 @@ mod tests {
         let status = json!({
             "version": "1.0", "start_time_seconds": 1, "time_seconds": 2.5, "uptime_seconds": 1.5,
             "connections": { "accept_pauses": 3 },
-            "requests": {}, "sent_bytes": 7,
+            "requests": {}, "sites": [{ "site": "a.example", "finished": 4 }], "sent_bytes": 7,
             "upstreams": [{ "upstream": "app", "backends": [{ "backend": "127.0.0.1:3000", "idle": 2 }] }],
             "io": { "engine": "threads", "engines": [{ "engine": "threads", "async_read": 1261 }] },
             "devices": [{ "device": "8:1", "mount": null, "history": [1, 2] }],
@@ -102,6 +103,8 @@ mod tests {
              server.time-seconds: 2.5\n\
              server.uptime-seconds: 1.5\n\
              server.connections.accept-pauses: 3\n\
+             server.sites.a.example.finished: 4\n\
+             server.sites.a.example.site: a.example\n\
              server.sent-bytes: 7\n\
              server.upstreams.app.backends.127.0.0.1:3000.backend: 127.0.0.1:3000\n\
              server.upstreams.app.backends.127.0.0.1:3000.idle: 2\n\

@@ -1,10 +1,11 @@
 //! `docs/from-nginx.md`: each pair of configurations is run, and both servers get the requests beneath it.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{Answer, App, Client, Launch, Tree, head};
+use crate::support::{Answer, App, Client, Launch, Tree, head, wait_until};
 
 /// Nobody listens there.
 const DOWN: &str = "127.0.0.1:1";
@@ -165,8 +166,40 @@ fn is_expected(answer: &Answer, expected: &str) -> bool {
     })
 }
 
+/// Waits until the log has `"TEXT"`; then it must not have `!"OTHER"`.
+fn assert_logged(title: &str, log: &Path, expected: &str) {
+    let text = || fs::read_to_string(log).unwrap_or_default();
+    for part in expected.split(" | ").map(str::trim) {
+        let (is_absent, quoted) = match part.strip_prefix('!') {
+            Some(quoted) => (true, quoted),
+            None => (false, part),
+        };
+        let inner = quoted
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        let inner = inner.expect(part);
+        match is_absent {
+            true => assert!(!text().contains(inner), "{title}: {}", text()),
+            false => wait_until(&format!("{title}: {part}"), || text().contains(inner)),
+        }
+    }
+}
+
+/// Makes the folder of logs, which both servers may write to, and empties it.
+fn empty_log(tree: &Tree) {
+    let folder = tree.folder("log");
+    fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("chmod");
+    // It is missing before the first server.
+    let _ = fs::remove_file(folder.join("site.log"));
+}
+
 /// What is wrong with the responses of one of the two servers.
-fn wrong(server: &str, address: &str, behaviour: &Behaviour) -> Vec<String> {
+fn wrong(
+    server: &str,
+    address: &str,
+    behaviour: &Behaviour,
+    here: &dyn Fn(&str) -> String,
+) -> Vec<String> {
     let cases = behaviour.cases.iter().filter_map(|case| {
         let (only, case) = match case.split_once(": ") {
             Some((only @ ("nginx" | "levity"), case)) => (only, case),
@@ -176,8 +209,12 @@ fn wrong(server: &str, address: &str, behaviour: &Behaviour) -> Vec<String> {
         if only != server {
             return None;
         }
-        let answer = ask(&mut Client::to(address), request);
         let title = &behaviour.title;
+        if let Some(log) = request.strip_prefix("log ") {
+            assert_logged(title, Path::new(&here(log.trim())), expected);
+            return None;
+        }
+        let answer = ask(&mut Client::to(address), request);
         (!is_expected(&answer, expected)).then(|| format!("{title}: {server}: {case}\n{answer:?}"))
     });
     cases.collect()
@@ -202,8 +239,11 @@ fn both_servers_behave_as_the_page_says() {
     let mut all_wrong = Vec::new();
     for (behaviour, number) in behaviours.iter().zip(numbers) {
         assert!(behaviour.title.starts_with(&number), "{}", behaviour.title);
+        empty_log(&tree);
         let nginx = App::nginx(&here(&behaviour.nginx));
-        all_wrong.extend(wrong("nginx", nginx.address(), behaviour));
+        all_wrong.extend(wrong("nginx", nginx.address(), behaviour, &here));
+        drop(nginx);
+        empty_log(&tree);
         let listen = "address = \"80\"";
         assert_eq!(
             behaviour.levity.matches(listen).count(),
@@ -213,7 +253,8 @@ fn both_servers_behave_as_the_page_says() {
         );
         let config = here(&behaviour.levity).replace(listen, "address = \"127.0.0.1:0\"");
         let levity = Launch::run(&config).start();
-        all_wrong.extend(wrong("levity", &levity.address().to_string(), behaviour));
+        let address = levity.address().to_string();
+        all_wrong.extend(wrong("levity", &address, behaviour, &here));
     }
     assert!(all_wrong.is_empty(), "{}", all_wrong.join("\n"));
 }

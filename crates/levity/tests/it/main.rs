@@ -52,6 +52,7 @@ mod scgi;
 mod scripted;
 mod sendfile;
 mod signals;
+mod site_logs;
 mod spool;
 mod static_host;
 mod status;

@@ -330,7 +330,11 @@ fn every_key_is_documented_and_exists() {
     let upstream = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:9\"]\n";
     let store = Tree::new();
     let disk = format!("[disk]\nvariants = \"{}\"\n", store.path().display());
-    let server = Launch::site(tree.path(), &format!("{TABLES}{disk}{upstream}"), "")
+    let other = format!(
+        "[[site]]\nhosts = [\"other\"]\nroot = \"{}\"\n",
+        tree.path().display()
+    );
+    let server = Launch::site(tree.path(), &format!("{TABLES}{disk}{upstream}"), &other)
         .engine("threads")
         .start();
     work(&tree, &server);

@@ -32,7 +32,8 @@ impl<'a> Handling<'a> {
         };
         match self.verdict(gate, &given).await {
             Ok(true) => {
-                self.identity.user = given.user.into_bytes();
+                let user = given.user.into_bytes();
+                self.identity.is_user(user, gate.user_header.as_ref());
                 self.identity.hides_authorization = !gate.pass_authorization;
                 Outcome::Next
             }

@@ -86,6 +86,10 @@ impl Handling<'_> {
     /// Copies the headers that `gate` names to the request for the application of the location.
     fn copy(&mut self, from: &Fields, gate: &ForwardAuth) {
         let identity = &mut self.identity;
+        // After a rewrite the application is asked again.
+        identity
+            .fields
+            .retain(|(name, _)| !gate.copy.contains(name));
         for line in fields::lines(from.as_bytes()) {
             let is = |name: &String| line.name.eq_ignore_ascii_case(name.as_bytes());
             if let Some(name) = gate.copy.iter().find(|name| is(name)) {

@@ -35,7 +35,8 @@ impl<'a> Handling<'a> {
         let now_s = now.map_or(0.0, |since| since.as_secs_f64());
         match accepted(given, gate, now_s) {
             Some(claims) => {
-                self.identity.user = claims.subject.unwrap_or_default().into_bytes();
+                let user = claims.subject.unwrap_or_default().into_bytes();
+                self.identity.is_user(user, gate.user_header.as_ref());
                 Outcome::Next
             }
             None => Outcome::Response(challenge(gate, ", error=\"invalid_token\"")),
@@ -148,6 +149,7 @@ mod tests {
             cookie: None,
             query: None,
             realm: String::new(),
+            user_header: None,
         }
     }
 

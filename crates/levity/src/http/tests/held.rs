@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
-use levity_telemetry::access_log::{End, Record, Source};
+use levity_telemetry::access_log::{End, NoHeaders, Record, Source};
 use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
 use tokio::task::{self, JoinHandle, yield_now};
@@ -251,14 +251,17 @@ impl Held {
         let stats = &worker.stats;
         stats.request(200, Source::None, duration, ttfb, &trace);
         stats.sent_bytes.add(self.bytes);
-        worker.log_request(|| Record {
+        worker.service().log_request(None, || Record {
             peer: sink.peer().ip(),
             via: sink.peer().socket_ip(),
             user: b"",
             limited: None,
             arrived: worker.wall_time(log.arrived),
             id: None,
+            scheme: sink.peer().scheme(),
             host: log.text(0),
+            site: "",
+            route: "",
             method: b"GET",
             target: log.text(1),
             version: sink.version(),
@@ -270,6 +273,7 @@ impl Held {
             end,
             referer: log.text(2),
             user_agent: log.text(3),
+            headers: &NoHeaders,
             run_queue_wait_percent: stats.polls.run_queue_wait_percent(),
             trace: &trace,
         });

@@ -184,6 +184,39 @@ fn what_applications_learn() {
     assert_eq!(request.field("HTTP_AUTHORIZATION"), None);
 }
 
+/// Nobody else can say who the user is, on no way to the application.
+#[test]
+fn http_applications_learn_the_user() {
+    let tree = tree();
+    let http = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.answer("200 OK", "ok");
+        }
+    });
+    let server = started(
+        &tree,
+        &format!(
+            "proxy = \"app\"\nbasic_auth = {{ users = \"{{users}}\", user_header = \"Remote-User\" }}\n\
+             [[site.route]]\npath = \"/open\"\nbasic_auth = false\n\
+             [[site.route]]\npath = \"/moved\"\nreroute = \"/new\"\n\
+             [[upstream]]\nname = \"app\"\nto = [\"{}\"]\n",
+            http.address()
+        ),
+    );
+    let mut client = server.client();
+    let authorization = basic("ann", "secret");
+    let headers = [("Authorization", &*authorization), ("remote-user", "eve")];
+    for path in ["/", "/open", "/moved"] {
+        client.get_with(path, &headers).assert_status(200);
+    }
+    let requests = http.requests();
+    let told: Vec<_> = requests
+        .iter()
+        .map(|one| one.field("remote-user"))
+        .collect();
+    assert_eq!(told, [Some("ann"), None, Some("ann")]);
+}
+
 #[test]
 fn the_log_names_the_user() {
     let tree = tree();
