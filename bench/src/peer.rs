@@ -57,6 +57,8 @@ pub struct Row {
     settings: String,
     /// Additional placeholders of the template, with their values.
     blanks: Vec<(&'static str, String)>,
+    /// The name of its control group.
+    group: &'static str,
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +98,7 @@ impl Row {
             memory_mib: None,
             settings: String::new(),
             blanks: Vec::new(),
+            group: "server",
         }
     }
 
@@ -156,6 +159,26 @@ impl Row {
     pub fn with_chunk(&self, bytes: usize) -> Self {
         Self {
             settings: format!("[disk]\nchunk = {bytes}\n"),
+            ..self.clone()
+        }
+    }
+
+    /// The same under one more name, so that both may run at a time.
+    #[must_use]
+    pub fn beside(&self, name: &'static str) -> Self {
+        Self {
+            name: format!("{} {name}", self.name),
+            group: name,
+            ..self.clone()
+        }
+    }
+
+    /// Levity behind a proxy on this machine, which names the clients. `site` are keys of the site.
+    #[must_use]
+    pub fn behind_proxy(&self, site: &str) -> Self {
+        Self {
+            settings: "trusted_proxies = [\"127.0.0.1\"]\n".into(),
+            blanks: vec![("{compression}", site.into())],
             ..self.clone()
         }
     }
@@ -265,7 +288,7 @@ impl Server {
             memory_bytes_max: row.memory_mib.unwrap_or(rig.memory_mib()) << 20,
             processors_max: row.processors_max,
         };
-        let group = Group::create(rig.journal(), "server", limits)?;
+        let group = Group::create(rig.journal(), row.group, limits)?;
         let log = dir.join("output.log");
         let output = File::create(&log).context(|| format!("create {}", log.display()))?;
         let errors = output

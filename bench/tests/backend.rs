@@ -36,6 +36,7 @@ impl Backend {
             socket: Some(self.socket()),
             method: method.into(),
             numbered: path.contains("id="),
+            has_clients: false,
             paths: vec![path.into(); requests],
             body_bytes: None,
             missing_ok: false,

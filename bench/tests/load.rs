@@ -62,6 +62,7 @@ fn target(address: SocketAddr, paths: &[&str]) -> Target {
     Target {
         socket: None,
         numbered: false,
+        has_clients: false,
         address,
         method: "GET".into(),
         paths: paths.iter().map(|&path| path.to_owned()).collect(),
@@ -198,6 +199,7 @@ fn numbered_requests_that_fail_are_named() {
     });
     let target = Target {
         numbered: true,
+        has_clients: false,
         ..target(address, &["/?id="])
     };
     let mut client = Client::connect(target, 1).unwrap();

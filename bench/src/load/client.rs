@@ -36,6 +36,8 @@ pub struct Target {
     pub method: String,
     /// There is one path, and each request appends its number to it.
     pub numbered: bool,
+    /// There is one path, and each request is of the client with its number.
+    pub has_clients: bool,
     /// The paths; a [`Request`] names one by its index.
     pub paths: Vec<String>,
     /// The expected length of the body, if known.
@@ -50,6 +52,18 @@ pub struct Target {
 
 impl Target {
     fn render(&self, path: &str) -> Vec<u8> {
+        self.render_with(path, "")
+    }
+
+    /// A request of the client with this number.
+    fn render_of(&self, client: usize) -> Vec<u8> {
+        let (high, low) = (client >> 16, client & 0xffff);
+        let header = format!("X-Forwarded-For: 2001:db8:{high:x}:{low:x}::1\r\n");
+        self.render_with(&self.paths[0], &header)
+    }
+
+    /// `headers` are lines with their ends.
+    fn render_with(&self, path: &str, headers: &str) -> Vec<u8> {
         let Self {
             address, method, ..
         } = self;
@@ -61,7 +75,7 @@ impl Target {
         let accepts = coding.map_or(String::new(), |coding| {
             format!("Accept-Encoding: {coding}\r\n")
         });
-        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: levity-bench\r\n{accepts}{body}")
+        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: levity-bench\r\n{accepts}{headers}{body}")
             .into_bytes()
     }
 
@@ -239,11 +253,13 @@ impl Client {
     }
 
     fn send(&mut self, index: usize, request: Request) -> Result<()> {
-        let rendered = match self.target.numbered {
+        let target = &self.target;
+        let rendered = match target.numbered {
             true => {
-                let path = format!("{}{}", self.target.paths[0], request.index);
-                Cow::Owned(self.target.render(&path))
+                let path = format!("{}{}", target.paths[0], request.index);
+                Cow::Owned(target.render(&path))
             }
+            false if target.has_clients => Cow::Owned(target.render_of(request.index)),
             false => Cow::Borrowed(&*self.rendered[request.index]),
         };
         let connection = &mut self.connections[index];

@@ -41,9 +41,13 @@ pub struct Load {
     /// A file of paths, one per line, each requested once; in place of --path.
     #[arg(long)]
     pub list: Option<PathBuf>,
-    /// Repeat the list.
-    #[arg(long, requires = "list")]
+    /// Repeat the list, or the clients.
+    #[arg(long)]
     pub repeat: bool,
+    /// Send one request of each of so many clients, as a proxy names them in X-Forwarded-For: one of each IPv6 network of 64
+    /// bits.
+    #[arg(long)]
+    pub clients: Option<usize>,
     /// Append a number to the path of each request, from 0, and report which requests failed.
     #[arg(long)]
     pub numbered: bool,
@@ -86,6 +90,7 @@ impl Load {
             path: path.into(),
             list: None,
             repeat: false,
+            clients: None,
             numbered: false,
             coding: None,
             rate: None,
@@ -128,6 +133,7 @@ impl Load {
             address: self.address,
             socket: self.socket.clone(),
             numbered: self.numbered,
+            has_clients: self.clients.is_some(),
             method: self.method.clone(),
             paths: self.paths()?,
             body_bytes: self.body_bytes,
@@ -149,6 +155,12 @@ impl Load {
     }
 
     fn plan(&self) -> Result<Box<dyn Plan>> {
+        if let Some(clients) = self.clients {
+            return Ok(match self.repeat {
+                true => Box::new(Rounds::new(clients)),
+                false => Box::new(EachOnce::new(clients)),
+            });
+        }
         Ok(match self.rate {
             _ if self.numbered => Box::new(EachOnce::new(usize::MAX)),
             _ if self.repeat => Box::new(Rounds::new(self.paths()?.len())),
@@ -185,6 +197,7 @@ impl Load {
                 .iter()
                 .map(|coding| format!("--coding={coding}")),
         );
+        arguments.extend(self.clients.map(|count| format!("--clients={count}")));
         arguments.extend(self.rate.map(|rate| format!("--rate={rate}")));
         arguments.extend(self.body_bytes.map(|bytes| format!("--body-bytes={bytes}")));
         let switches = [

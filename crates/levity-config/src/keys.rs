@@ -12,7 +12,7 @@ use crate::schema::{
 };
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{limits, location_options, upload};
+use crate::{limits, location_options, rate_limit, upload};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -161,6 +161,10 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// JSON Web Tokens (RFC 7519), which let in whoever has one that is signed and valid. All others get 401. The key
     /// decides about the algorithm: RS256, EdDSA or HS256. Tokens need an `exp`; clocks may differ by 30 s.
     table("site.jwt", jwt::KEYS);
+    /// How much a client, a file or the site above may take; there may be several. They come before everything except
+    /// `allow`, `deny` and preflight requests, so they also bound guesses of passwords. A request has to pass those of the site and
+    /// those of its route. [How](tasks.md#rate-limits) they count.
+    array("site.limit", rate_limit::KEYS);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// The access log of the site above. Keys that it does not give are those of `[log]`; `log = false` turns it off. At most
@@ -218,6 +222,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.route.signed_url", signed_url::KEYS);
     /// JSON Web Tokens, in place of those of the site. `jwt = false` asks for none.
     table("site.route.jwt", jwt::KEYS);
+    /// The same for the route above, in addition to those of its site and of routes around it. `limit = false` drops these.
+    array("site.route.limit", rate_limit::KEYS);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// The access log of the route above, in place of that of its site. `log = false` turns it off, as for `/health`.

@@ -75,6 +75,10 @@ limits! {
     /// Disk lookups per second that one connection may cause for names that do not exist; its further requests are
     /// delayed to this rate. Names that the kernel remembers as absent do not count.
     absent_trips: usize = count(Count, "100", "1".."1000000"),
+    /// Memory for the state of all limits of sites and routes (`[[site.limit]]`), used as far as there are clients: 16 bytes for
+    /// each that is held back or has used a part of what it may take. While it is full, others are forgotten:
+    /// `levity_limit_evictions_total`. A reload that changes it forgets all of them.
+    rate_limit_bytes: usize = count(Size, "64MiB", "64KiB".."64GiB"),
     /// Names in one directory listing; a listing that is cut says so.
     listing_entries: usize = count(Count, "1000000", "1".."100000000"),
 }

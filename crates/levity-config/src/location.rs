@@ -16,7 +16,7 @@ use crate::tries::Try;
 use crate::upload::Upload;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, cors, gates, headers, listing_archive, root, upload};
+use crate::{answer, cors, gates, headers, listing_archive, rate_limit, root, upload};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -37,6 +37,8 @@ pub(crate) struct Above<'a> {
     pub(crate) location: &'a Location,
     /// Those of the routes around it; empty for sites, and for routes of sites.
     pub(crate) matchers: &'a [Matcher],
+    /// The number of routes around the tables that inherit it, with themselves: 0 for sites.
+    pub(crate) depth: usize,
     pub(crate) reach: Reach,
 }
 
@@ -99,6 +101,7 @@ pub(crate) fn read(
         answer: handlers.answer(own_answer, parent.answer),
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         gates: gates::read::read(section, &parent.gates, references.upstreams),
+        rate_limits: rate_limit::read(section, &parent.rate_limits, above.depth),
         internal: internal || parent.internal,
         upload: handlers.upload(section, parent.upload),
         files_first: false,

@@ -18,6 +18,7 @@ use crate::matcher::Matcher;
 use crate::network::TrustedProxies;
 use crate::own_names::OwnNames;
 use crate::pattern::Pattern;
+use crate::rate_limit::RateLimit;
 use crate::template::Template;
 use crate::tries::Try;
 use crate::upload::Upload;
@@ -264,6 +265,8 @@ pub struct Location {
     pub files_first: bool,
     /// Who is let in.
     pub gates: Gates,
+    /// How much is let through: those of the site, then those of the routes around it, and its own.
+    pub rate_limits: Vec<RateLimit>,
     /// Whether it is reachable only through X-Accel-Redirect; clients get 404.
     pub internal: bool,
     /// What clients may write, where its files answer.

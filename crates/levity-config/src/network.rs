@@ -38,6 +38,13 @@ pub struct Network {
 }
 
 impl Network {
+    /// The block around `ip` with a prefix of so many bits, of which the address has at least as many.
+    #[must_use]
+    pub fn around(ip: IpAddr, prefix: u32) -> Self {
+        let address = first(ip, prefix);
+        Self { address, prefix }
+    }
+
     /// Whether the block contains `ip`. An IPv6 block, even `::/0`, contains no IPv4 address.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
@@ -188,6 +195,18 @@ mod tests {
             let network: Network = text.parse().unwrap();
             assert_eq!(network.to_string(), shown);
             assert_eq!(shown.parse(), Ok(network));
+        }
+    }
+
+    #[test]
+    fn the_block_around_an_address() {
+        for (ip, prefix, shown) in [
+            ("192.0.2.77", 24, "192.0.2.0/24"),
+            ("192.0.2.77", 32, "192.0.2.77/32"),
+            ("2001:db8:1:2:3::", 64, "2001:db8:1:2::/64"),
+        ] {
+            let network = Network::around(ip.parse().unwrap(), prefix);
+            assert_eq!(network.to_string(), shown);
         }
     }
 

@@ -89,6 +89,7 @@ fn route(
     let below = Above {
         location: &location,
         matchers: &matchers,
+        depth: above.depth + 1,
         reach,
     };
     let (mut routes, within) = self::routes(&inner, below, references);

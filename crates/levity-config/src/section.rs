@@ -425,6 +425,12 @@ impl<'r> Section<'r> {
         foreign::of_type(name, value.get_ref().type_str(), self.source_of(value))
     }
 
+    /// Whether the value of `name` is a string.
+    pub(crate) fn is_text(&self, name: &str) -> bool {
+        let value = self.value(name).map(Spanned::get_ref);
+        matches!(value, Some(DeValue::String(_)))
+    }
+
     /// Whether the value of `name` is `[]`. False also for an array whose elements are wrong.
     pub(crate) fn is_empty_array(&self, name: &str) -> bool {
         let value = self.value(name).map(Spanned::get_ref);

@@ -44,6 +44,7 @@ fn site(
     let above = Above {
         location: whole,
         matchers: &[],
+        depth: 0,
         reach: Reach::default(),
     };
     let route_sections = section.children("route");
@@ -67,6 +68,7 @@ fn site(
     let above = Above {
         location: &location,
         matchers: &[],
+        depth: 1,
         reach,
     };
     let (routes, used) = route::routes(&route_sections, above, references);

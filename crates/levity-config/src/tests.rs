@@ -5,6 +5,7 @@ mod hints;
 mod logs;
 mod matching;
 mod proxying;
+mod rate_limits;
 mod sites;
 mod syntax;
 mod uploads;
@@ -175,6 +176,7 @@ fn required(path: &str) -> &'static [&'static str] {
         path if path.ends_with(".signed_url") => &["secret = \"0123456789abcdef\""],
         path if path.ends_with(".forward_auth") => &["upstream = \"a\"", "path = \"/\""],
         path if path.ends_with(".basic_auth") => &["users = \"users\""],
+        path if path.ends_with(".limit") => &["requests = \"1/s\""],
         _ => &[],
     }
 }
@@ -190,7 +192,7 @@ fn every_key_of_the_table_is_read() {
                 "site.disk" => format!("{SITE}[site.disk]\n{line}\n"),
                 path if path.starts_with("site.") => format!(
                     "{SITE}[[site.route]]\npath = \"/a\"\n{}",
-                    below(path, &line)
+                    below(table, &line)
                 ),
                 "upstream.check" => format!("[[upstream]]\n[upstream.check]\n{line}\n{SITE}"),
                 _ => format!("{}\n{line}\n{SITE}", table.heading()),
@@ -209,11 +211,15 @@ fn every_key_of_the_table_is_read() {
     }
 }
 
-fn below(path: &str, line: &str) -> String {
-    if path == "site.route" {
-        format!("{line}\n")
-    } else {
-        format!("[{path}]\n{line}\n")
+fn below(table: &Table, line: &str) -> String {
+    let heading = table.heading();
+    match table.path {
+        "site.route" => format!("{line}\n"),
+        // `after` is read with a rate only.
+        path if path.ends_with(".limit") && line.starts_with("after ") => {
+            format!("{heading}\nrequests = \"1/s\"\n{line}\n")
+        }
+        _ => format!("{heading}\n{line}\n"),
     }
 }
 

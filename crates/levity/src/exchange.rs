@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-use levity_telemetry::access_log::{End, Headers, NoHeaders, Record};
+use levity_telemetry::access_log::{End, Headers, LimitedBy, NoHeaders, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall;
 use levity_telemetry::step::Step;
@@ -26,6 +26,7 @@ use crate::http::request::{Arrival, Request};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::http::send::{self, Framing, ResponseSink, Sent};
+use crate::rate_limit::limit::RateLimit;
 use crate::respond;
 use crate::route::{Location, Service};
 use crate::worker::LocalService;
@@ -83,7 +84,14 @@ pub async fn exchange<S: ResponseSink + 'static>(
     }
     prepare(sink, request, location, &mut response, &mut handling);
     let mut close = response.close;
-    let mut sent = send::send(sink, request, &mut response, &mut handling.disk).await;
+    let mut sent = send::send(
+        sink,
+        request,
+        &mut response,
+        &mut handling.disk,
+        &handling.charges,
+    )
+    .await;
     if sent.replacement.is_some() {
         // Boxed: otherwise the future of every request would contain this rare path.
         let what = (&mut response, &mut sent);
@@ -99,6 +107,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         location,
         client: &client,
         user: &user,
+        limited: handling.charges.first_hit().map(limited_by),
     };
     conclude(sink, &service, &subject, &sent, handling.disk.trace);
     Exchanged {
@@ -209,7 +218,14 @@ async fn send_replacement<'a, S: ResponseSink>(
         *response = replacement;
         prepare(stream, request, location, response, handling);
         close = response.close;
-        *sent = send::send(stream, request, response, &mut handling.disk).await;
+        *sent = send::send(
+            stream,
+            request,
+            response,
+            &mut handling.disk,
+            &handling.charges,
+        )
+        .await;
     }
     close
 }
@@ -300,6 +316,14 @@ struct Subject<'a> {
     client: &'a Client,
     /// The name of the user; empty if no gate has asked for it.
     user: &'a [u8],
+    limited: Option<LimitedBy<'a>>,
+}
+
+fn limited_by(limit: &RateLimit) -> LimitedBy<'_> {
+    LimitedBy {
+        limit: limit.name(),
+        is_report: limit.only_reports(),
+    }
 }
 
 impl Headers for Subject<'_> {
@@ -375,6 +399,7 @@ fn record<S: ResponseSink>(
         peer,
         via: stream.peer().socket_ip(),
         user: subject.map_or(b"", |subject| subject.user),
+        limited: subject.and_then(|subject| subject.limited),
         arrived: worker.wall_time(arrived),
         id: request.map(Request::id),
         scheme,

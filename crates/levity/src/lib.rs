@@ -8,6 +8,7 @@ mod accept;
 pub mod admin;
 pub mod cache;
 pub mod cli;
+mod client_prefix;
 pub mod codings;
 mod completions;
 pub mod compute;
@@ -27,6 +28,7 @@ mod introduce;
 mod limit;
 mod log_writers;
 pub mod pipes;
+mod rate_limit;
 pub mod resolve;
 pub mod respond;
 #[cfg(test)]

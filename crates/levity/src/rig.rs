@@ -91,6 +91,7 @@ impl Rig {
             disk: disk.clone(),
             compute: compute.clone(),
             guesses: Guesses::new(1),
+            rate_limits: Arc::default(),
             variants,
             kept_files_max: 16,
         };

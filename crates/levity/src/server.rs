@@ -349,6 +349,7 @@ impl Shared {
             compute: start_compute(&config.limits)?,
             // The other threads are left to bodies.
             guesses: Guesses::new((cores() / 2).max(1)),
+            rate_limits: Arc::default(),
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
         };
@@ -690,6 +691,7 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>) -> Sources {
         disk,
         compute,
         variants,
+        rate_limits,
         ..
     } = shared.parts.clone();
     let watcher = shared.watcher.clone();
@@ -702,6 +704,7 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>) -> Sources {
         disk: Some(Box::new(move || DiskFigures::of(&disk))),
         compute: Some(Box::new(move || compute.figures())),
         variants: variants.map(|store| Box::new(move || variant_figures(&store)) as _),
+        limits: Some(Box::new(move || rate_limits.figures())),
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
         upstreams: Some(Box::new(states)),
         log_unwritten: shared.logs.unwritten().clone(),

@@ -16,7 +16,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-const REQUEST: &[u8] = b"GET /hot HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n";
+const PLAIN: &[u8] = b"GET /hot HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n";
+const LIMITED: &[u8] = b"GET /limited/hot HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n";
 const REQUESTS: usize = 2000;
 
 /// Per request, with the access log on. The number may only fall.
@@ -37,7 +38,8 @@ fn a_request_from_memory() {
         .expect("a time");
     let config = format!(
         "[server]\nworkers = 1\n[log]\naccess = \"{0}/log\"\n[[listen]]\naddress = \"unix:{0}/socket\"\n\
-         [[site]]\nroot = \"{0}/root\"\n",
+         [[site]]\nroot = \"{0}/root\"\n[[site.route]]\npath = \"/limited/*\"\nstrip_prefix = \"/limited\"\n\
+         limit = [{{ requests = \"1000000/s\" }}, {{ connections = 9 }}, {{ bytes = \"1TiB/s\" }}]\n",
         folder.path().display()
     );
     fs::write(path("levity.toml"), config).expect("a configuration");
@@ -46,22 +48,27 @@ fn a_request_from_memory() {
 
     let mut client = connect(&path("socket"));
     let mut response = vec![0; 8192];
-    let mut exchanges = |count| {
-        for _ in 0..count {
-            exchange(&mut client, &mut response);
+    let mut exchanges = |request: &[u8]| {
+        for _ in 0..REQUESTS {
+            exchange(&mut client, request, &mut response);
         }
     };
-    exchanges(REQUESTS);
-    let region = Region::new(ALLOCATOR);
-    exchanges(REQUESTS);
-    let stats = region.change();
+    let mut measured = |request| {
+        exchanges(request);
+        let region = Region::new(ALLOCATOR);
+        exchanges(request);
+        region.change()
+    };
+    let all = [PLAIN, LIMITED].map(&mut measured);
     kill_process(getpid(), Signal::TERM).expect("a signal to ourselves");
     server.join().expect("the server does not panic");
-    let allocations = (stats.allocations + stats.reallocations) / REQUESTS;
-    assert!(
-        allocations <= ALLOCATIONS_MAX,
-        "{allocations} per request: {stats:?}"
-    );
+    for (stats, what) in all.iter().zip(["plain", "limited"]) {
+        let allocations = (stats.allocations + stats.reallocations) / REQUESTS;
+        assert!(
+            allocations <= ALLOCATIONS_MAX,
+            "{what}: {allocations} per request: {stats:?}"
+        );
+    }
 }
 
 fn plan(config: &Path) -> Box<levity::cli::Plan> {
@@ -90,8 +97,8 @@ fn connect(socket: &Path) -> UnixStream {
 
 /// Sends a request, and reads its response up to the end of the content. The length of the header may change: soon
 /// after a change of the file its ETag is weak.
-fn exchange(client: &mut UnixStream, response: &mut [u8]) {
-    client.write_all(REQUEST).expect("sent");
+fn exchange(client: &mut UnixStream, request: &[u8], response: &mut [u8]) {
+    client.write_all(request).expect("sent");
     let mut read = 0;
     while !response[..read].ends_with(&[b'x'; 4096]) {
         let count = client.read(&mut response[read..]).expect("received");

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::record::Record;
+use super::record::{LimitedBy, Record};
 use super::stamp::Stamps;
 use super::{escape, number};
 use crate::request_id::RequestId;
@@ -42,6 +42,10 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record, stamps: &mut Stamps, timi
     push_seconds(out, "io_wait", record.trace.disk.waited);
     push_text(out, "src", record.source.label().as_bytes());
     push_text(out, "end", record.end.label().as_bytes());
+    if let Some(LimitedBy { limit, is_report }) = record.limited {
+        let key = if is_report { "would_limit" } else { "limited" };
+        push_text(out, key, limit.as_bytes());
+    }
     push_text(out, "referer", record.referer);
     push_text(out, "user_agent", record.user_agent);
     if let Some(upstream) = record.trace.upstream() {
@@ -284,6 +288,24 @@ mod tests {
     }
 
     #[test]
+    fn line_of_a_request_that_met_a_limit() {
+        for (is_report, key, other) in [
+            (false, "limited", "would_limit"),
+            (true, "would_limit", "limited"),
+        ] {
+            let limit = "5/s per client";
+            let limited = Some(LimitedBy { limit, is_report });
+            let value = json(&Record {
+                limited,
+                ..record()
+            });
+            assert_eq!(value[key], limit);
+            assert_eq!(value.get(other), None);
+        }
+        assert_eq!(json(&record()).get("limited"), None);
+    }
+
+    #[test]
     fn line_of_a_request_that_went_to_an_upstream() {
         let format = Format::Json {
             timing: LogTiming::Off,
@@ -397,11 +419,18 @@ mod tests {
             run_queue_wait_percent: None,
             via: None,
             user: b"ann",
+            limited: Some(LimitedBy {
+                limit: "a",
+                is_report: false,
+            }),
             route: "/a",
             ..with(trace)
         };
         let line = line(&by_proxy);
-        assert_eq!(keys(&line), documented("JSON"));
+        // This one stands in place of the one before it.
+        let mut all = documented("JSON");
+        all.retain(|key| *key != "would_limit");
+        assert_eq!(keys(&line), all);
         let (_, upstream) = line.split_once("\"upstream\":{").expect("the key");
         let (upstream, _) = upstream.split_once('}').expect("its end");
         assert_eq!(keys(&format!("{{{upstream}")), documented("Upstreams"));

@@ -53,6 +53,15 @@ impl End {
     }
 }
 
+/// A rate limit that has hit a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitedBy<'a> {
+    /// Its name.
+    pub limit: &'a str,
+    /// It only reports: the request passed.
+    pub is_report: bool,
+}
+
 /// Headers of a request and of its response. Names are in lower case.
 pub trait Headers {
     /// The value of the first header of the request with this name.
@@ -84,6 +93,8 @@ pub struct Record<'a> {
     pub via: Option<IpAddr>,
     /// The name of the user, if the server has asked for it; else empty.
     pub user: &'a [u8],
+    /// The rate limit that has refused the request or slowed down its response, or would have.
+    pub limited: Option<LimitedBy<'a>>,
     /// When the first byte of the request arrived.
     pub arrived: SystemTime,
     /// Its id; `None` when it could not be parsed.
@@ -138,6 +149,7 @@ pub(crate) mod samples {
             peer: Some(IpAddr::from([192, 0, 2, 7])),
             via: Some(IpAddr::from([192, 0, 2, 7])),
             user: b"",
+            limited: None,
             arrived: UNIX_EPOCH + Duration::from_micros(1_795_203_727_000_042),
             id: Some(RequestId::Made(0x2a)),
             scheme: "http",

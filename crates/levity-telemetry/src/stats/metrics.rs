@@ -10,6 +10,7 @@ use strum::VariantArray;
 
 use super::compute::ComputeFigures;
 use super::disk::{DiskFigures, device_number};
+use super::limits::LimitFigures;
 use super::site::{CLASSES, SiteFigures};
 use super::text::{Kind, Samples};
 use super::upstream::{BackendFigures, BackendState, OUTCOMES, UpstreamFigures, UpstreamState};
@@ -157,6 +158,7 @@ pub(super) struct Scrape<'a> {
     pub(super) disk: Option<DiskFigures>,
     pub(super) compute: Option<ComputeFigures>,
     pub(super) variants: Option<VariantFigures>,
+    pub(super) limits: Option<LimitFigures>,
     pub(super) watch: Option<WatchStats>,
     pub(super) upstreams: Vec<(UpstreamState, UpstreamFigures)>,
     pub(super) sites: Vec<SiteFigures>,
@@ -376,6 +378,24 @@ fn queue_refused(scrape: &Scrape, samples: &mut Samples) {
     });
 }
 
+fn limited(scrape: &Scrape, samples: &mut Samples) {
+    // A limit of a site and one of its routes may have the same name.
+    let mut counts = BTreeMap::<(&str, &str), u64>::new();
+    for one in scrape.limits.iter().flat_map(|limits| &limits.limits) {
+        *counts.entry((&one.limit, one.action)).or_default() += one.count;
+    }
+    for ((limit, action), count) in counts {
+        samples.value(&[("limit", limit), ("action", action)], count);
+    }
+}
+
+fn limit_evictions(scrape: &Scrape, samples: &mut Samples) {
+    let limits = scrape.limits.as_ref();
+    if let Some(evictions) = limits.and_then(|limits| limits.evictions) {
+        samples.value(&[], evictions);
+    }
+}
+
 fn log_dropped(scrape: &Scrape, samples: &mut Samples) {
     samples.value(&[("log", "access")], scrape.access_log_dropped);
     samples.value(&[("log", "diagnostics")], scrape.diagnostics_dropped);
@@ -467,6 +487,17 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// clients. `accept` and `parse`: clients that are slow to ask, or a busy loop. `respond`: large listings.
     /// `log.timing` and `levity timing` show which requests.
     Histogram("levity_step_duration_seconds", "seconds", Computed(&["step"], steps));
+    /// Requests that a rate limit has hit, by its name and by what it did: refused with 429, slowed (the response), or
+    /// reported (`report_only`: it let the request pass).
+    ///
+    /// The log names some of the clients, and each line of the JSON access log its limit. When it hits the wrong ones, raise
+    /// `after` or the rate; see whether a proxy in front is in `server.trusted_proxies`, or its clients count as one.
+    Counter("levity_limited_total", "requests", Computed(&["limit", "action"], limited));
+    /// Clients, files and routes whose state rate limits have forgotten before its time, because `limits.rate_limit_bytes` was
+    /// full.
+    ///
+    /// Limits let more pass than they should. Raise `limits.rate_limit_bytes`, or shorten the time in which `after` comes back.
+    Counter("levity_limit_evictions_total", "keys", Computed(&[], limit_evictions));
     /// Client connections now, by state.
     ///
     /// When it grows and levity_requests_total does not, clients hold idle or slow connections: lower

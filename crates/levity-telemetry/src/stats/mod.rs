@@ -3,6 +3,7 @@
 mod compute;
 mod disk;
 mod docs;
+mod limits;
 mod metrics;
 mod register;
 pub mod site;
@@ -21,6 +22,7 @@ use levity_disk::WatchStats;
 pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
+pub use limits::{LimitFigure, LimitFigures};
 pub use variants::VariantFigures;
 pub use worker::{Ahead, GateKind, UploadResult, WorkerStats};
 
@@ -45,6 +47,8 @@ pub struct Sources {
     pub compute: Option<Box<dyn Fn() -> ComputeFigures + Send + Sync>>,
     /// Reads the values of the store of compressed files; without it there are no metrics of it. Must not block.
     pub variants: Option<Box<dyn Fn() -> VariantFigures + Send + Sync>>,
+    /// Reads the values of rate limits; without it there are no metrics of them. Must not block.
+    pub limits: Option<Box<dyn Fn() -> LimitFigures + Send + Sync>>,
     /// Reads the values of the watcher.
     pub watch: Option<Box<dyn Fn() -> WatchStats + Send + Sync>>,
     /// Lists the upstreams of the configuration; must not block.
@@ -117,6 +121,7 @@ impl Stats {
             disk: self.disk(),
             compute: self.compute(),
             variants: self.variants(),
+            limits: self.sources.limits.as_ref().map(|limits| limits()),
             watch: self.sources.watch.as_ref().map(|watch| watch()),
             upstreams: self.upstream_figures(),
             sites: self.sites(),
@@ -202,6 +207,22 @@ mod tests {
                 }],
                 ..levity_disk::Stats::default()
             },
+        }
+    }
+
+    fn limits() -> LimitFigures {
+        let limit = |action, count| LimitFigure {
+            limit: "a \"b\"".to_owned(),
+            action,
+            count,
+        };
+        LimitFigures {
+            limits: vec![
+                limit("refused", 5),
+                limit("reported", 1),
+                limit("refused", 2),
+            ],
+            evictions: Some(3),
         }
     }
 
@@ -313,6 +334,7 @@ mod tests {
                 bytes: 3_000,
                 bytes_max: 8_000,
             })),
+            limits: Some(Box::new(limits)),
             watch: Some(Box::new(watch)),
             upstreams: Some(Box::new(|| vec![upstream_state()])),
             log_unwritten: Arc::new(3.into()),
@@ -452,6 +474,9 @@ mod tests {
             "levity_loop_stall_seconds_count{worker=\"0\"} 0",
             "levity_loop_stall_max_seconds{worker=\"1\"} 0.003",
             "levity_worker_run_queue_wait_seconds_total{worker=\"0\"} 1.5",
+            "levity_limited_total{limit=\"a \\\"b\\\"\",action=\"refused\"} 7",
+            "levity_limited_total{limit=\"a \\\"b\\\"\",action=\"reported\"} 1",
+            "levity_limit_evictions_total 3",
             "levity_log_dropped_total{log=\"access\"} 11",
             "levity_watches 3",
             "levity_watch_events_total 20",
@@ -488,6 +513,7 @@ mod tests {
         let out = rendered(&stats);
         assert!(!out.contains("levity_disk_"));
         assert!(!out.contains("\nlevity_comp"));
+        assert!(!out.contains("\nlevity_limit"));
         assert!(!out.lines().any(|line| line.starts_with("levity_watch")));
     }
 

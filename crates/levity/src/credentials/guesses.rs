@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::client_prefix::ClientPrefix;
 
 /// Wrong passwords of a client that cost it no time.
 const FREE_FAILURES: u32 = 5;
@@ -31,29 +32,6 @@ const CLIENTS_MAX: usize = 32 * 1024;
 
 /// What a hash costs before the first one was measured.
 const COST_INITIAL: Duration = Duration::from_millis(25);
-
-/// Clients that are counted as one: an IPv4 address, an IPv6 network of 64 bits, of which a client has all addresses, or
-/// all clients without an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClientPrefix(Option<u128>);
-
-impl ClientPrefix {
-    /// The prefix of a client; `None` stands for one on a Unix socket.
-    pub fn new(ip: Option<IpAddr>) -> Self {
-        Self(ip.map(|ip| match ip.to_canonical() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
-            IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
-        }))
-    }
-
-    /// The number by which threads are shared between clients. No connection has it: these are counted from 0.
-    pub fn stream(self) -> u64 {
-        let bits = self.0.unwrap_or_default();
-        #[expect(clippy::cast_possible_truncation, reason = "both halves are mixed in")]
-        let folded = (bits >> 64) as u64 ^ bits as u64;
-        folded | 1 << 63
-    }
-}
 
 /// The bounds of all event loops together. Loops lock the table for one look-up; no other thread does.
 pub struct Guesses {
@@ -211,6 +189,8 @@ impl Drop for Check {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn client(ip: &str) -> ClientPrefix {
@@ -231,15 +211,6 @@ mod tests {
             }
             Err(refusal) => Some(refusal),
         }
-    }
-
-    #[test]
-    fn prefixes() {
-        assert_eq!(client("192.0.2.1"), client("::ffff:192.0.2.1"));
-        assert_ne!(client("192.0.2.1"), client("192.0.2.2"));
-        assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:0:0:1"));
-        assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
-        assert_ne!(client("::"), ClientPrefix::new(None));
     }
 
     #[test]

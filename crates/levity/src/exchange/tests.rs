@@ -306,10 +306,11 @@ fn an_empty_line_after_a_body_begins_no_request() {
     rig.assert_idle();
 }
 
-/// The future of each request is on the heap. State that few requests need belongs in a box of its own.
+/// The future of each request is on the heap. State that few requests need belongs in a box of its own, except what a request
+/// has taken from rate limits: that would be an allocation for each request.
 #[test]
 fn the_future_of_an_exchange_stays_small() {
-    const BYTES_MAX: usize = 2900;
+    const BYTES_MAX: usize = 2980;
     let rig = rig();
     rig.run(async {
         let (_client, conn) = rig.conn(64);

@@ -1,10 +1,12 @@
 //! What handlers do with a request, in words.
 
 use std::io;
+use std::sync::Arc;
 
 use super::Outcome;
 use crate::explanation::{Explanation, Topic};
 use crate::http::client::Client;
+use crate::rate_limit::limit::RateLimit;
 use crate::resolve::Found;
 use crate::route::{Candidate, Files, Gate, Handler, Proxy};
 
@@ -17,6 +19,10 @@ pub(super) fn handler(
 ) {
     if let Handler::Gate(gate) = handler {
         let text = format!("{}: {}", of_gate(gate, client), verdict(outcome));
+        return explanation.add(Topic::Gate, text);
+    }
+    if let Handler::RateLimits(limits) = handler {
+        let text = format!("{}: {}", of_limits(limits), verdict(outcome));
         return explanation.add(Topic::Gate, text);
     }
     let text = match handler {
@@ -41,7 +47,7 @@ pub(super) fn handler(
         }
         Handler::IndexScript => format!("a script as index{}", goes_on(outcome)),
         Handler::Script => format!("the script of the path{}", goes_on(outcome)),
-        Handler::Gate(_) | Handler::Files(_) => return,
+        Handler::Gate(_) | Handler::RateLimits(_) | Handler::Files(_) => return,
     };
     explanation.add(Topic::Handler, text);
 }
@@ -57,10 +63,12 @@ pub(super) fn not_reached(
         return;
     }
     for handler in rest {
-        if let Handler::Gate(gate) = handler {
-            let text = format!("{}: not reached", of_gate(gate, client));
-            explanation.add(Topic::Gate, text);
-        }
+        let gate = match handler {
+            Handler::Gate(gate) => of_gate(gate, client),
+            Handler::RateLimits(limits) => of_limits(limits),
+            _ => continue,
+        };
+        explanation.add(Topic::Gate, format!("{gate}: not reached"));
     }
 }
 
@@ -80,6 +88,12 @@ fn of_gate(gate: &Gate, client: &Client) -> String {
             format!("`forward_auth` of {path} at `{upstream}`, which is not asked now")
         }
     }
+}
+
+/// Limits count the requests of the process that explains, and not those of a server.
+fn of_limits(limits: &[Arc<RateLimit>]) -> String {
+    let names: Vec<_> = limits.iter().map(|limit| limit.name()).collect();
+    format!("`limit` {}", names.join(", "))
 }
 
 fn verdict(outcome: &Outcome<'_>) -> String {

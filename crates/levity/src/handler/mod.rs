@@ -30,6 +30,7 @@ use crate::http::request::{Request, RequestError};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::http::send::Sent;
+use crate::rate_limit::charges::Charges;
 use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Service};
 use crate::scripts::{PathKind, Script};
 use crate::upstream::sendfile::Delegated;
@@ -52,6 +53,8 @@ pub struct Handling<'a> {
     pub body: RequestBody,
     /// Disk access for this request; holds its trace.
     pub disk: DiskClient<'a>,
+    /// What the request has taken from rate limits.
+    pub charges: Charges<'a>,
     /// What an earlier handler has found out about the path.
     path_kind: PathKind,
     /// The key in the cache of the last file that a step of `try` has looked for; empty without one.
@@ -135,6 +138,7 @@ impl<'a> Handling<'a> {
             client,
             body,
             disk,
+            charges: Charges::default(),
             path_kind: PathKind::Unknown,
             served_key: Vec::new(),
             script: None,
@@ -218,6 +222,7 @@ impl<'a> Handling<'a> {
             // more than parsing a request.
             let outcome = match handler {
                 Handler::Gate(gate) => self.gate(request, gate).await,
+                Handler::RateLimits(limits) => self.rate_limits(request, limits),
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Upload(upload) => Box::pin(self.upload(request, upload)).await,
                 Handler::Preflight(cors) => match preflight::response(cors, request) {

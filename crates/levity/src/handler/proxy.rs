@@ -225,7 +225,7 @@ impl<'a> Handling<'a> {
             let file = match handler {
                 // The application has let the client in. It could as well send the content itself.
                 // Nothing is written for a response of an application.
-                Handler::Gate(_) | Handler::Upload(_) => continue,
+                Handler::Gate(_) | Handler::RateLimits(_) | Handler::Upload(_) => continue,
                 Handler::Files(files) => {
                     let disk = &mut self.disk;
                     delegated_by.internal_file(files, path, request, disk).await

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use levity_config::upstream::{AmbiguousPaths, Protocol};
 use levity_config::{
     AccessLog, AddressSet, Answer, CacheRule, Config, Etag, Gates, LocationDisk, LocationOptions,
-    Pattern, Symlinks, Template, Try,
+    Matcher, Pattern, Symlinks, Template, Try,
 };
 use levity_disk::{Disk, ReadOptions, Root, Spool};
 use levity_wire::encoding::Coding;
@@ -35,6 +35,8 @@ use crate::filter::path_headers::HeadersOfPaths;
 use crate::filter::security_headers::SecurityHeaders;
 use crate::filter::substitute::Substitute;
 use crate::http::filter::Filter;
+use crate::rate_limit::limit::RateLimit;
+use crate::rate_limit::registry::Registry;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
 use crate::upload_store::store::UploadStore;
@@ -182,6 +184,8 @@ struct Resources<'a> {
     stores: &'a Stores<'a>,
     body_bytes: usize,
     kept_files_max: usize,
+    rate_limits: &'a Registry,
+    rate_limit_bytes: usize,
     disk: &'a Disk,
     whole: &'a levity_config::Disk,
     request_id: Option<String>,
@@ -324,6 +328,8 @@ pub(super) fn sites(
         stores,
         body_bytes: config.limits.body_bytes,
         kept_files_max: parts.kept_files_max,
+        rate_limits: &parts.rate_limits,
+        rate_limit_bytes: config.limits.rate_limit_bytes,
         whole: &config.disk,
         request_id: config.server.request_id.clone(),
         log: log_number(&logs, &config.log),
@@ -344,21 +350,21 @@ fn compile(
     resources: &mut Resources<'_>,
 ) -> io::Result<Site> {
     let parts = SiteParts {
+        hosts: site.hosts.clone(),
         number,
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         has_php: resources.has_php(site),
         reserved: reserved(site),
     };
     let routes = site.routes.iter().map(|route| {
-        let path = Some(&route.matcher().path);
-        let location = location(&route.location, path, &parts, resources)?;
+        let location = location(&route.location, &route.matchers, &parts, resources)?;
         Ok(Route {
             matchers: route.matchers.clone(),
             location,
         })
     });
     let routes: Vec<Route> = routes.collect::<io::Result<_>>()?;
-    let rest = location(&site.location, None, &parts, resources)?;
+    let rest = location(&site.location, &[], &parts, resources)?;
     let mut of_routes = routes.iter().map(|route| &route.location);
     let has_gates = of_routes.any(Location::has_gates) || rest.has_gates();
     Ok(Site {
@@ -370,6 +376,8 @@ fn compile(
 
 /// What the locations of a site share.
 struct SiteParts {
+    /// Its host names.
+    hosts: Vec<String>,
     /// Its place in the configuration.
     number: usize,
     /// The name of the only file that is served.
@@ -387,15 +395,16 @@ fn reserved(site: &levity_config::Site) -> Vec<String> {
     gates.flat_map(Gates::told).cloned().collect()
 }
 
-/// Compiles a location; `path` is that of its route.
+/// Compiles a location; `matchers` are those of its route and of those around it, none for that of the site.
 fn location(
     of: &levity_config::Location,
-    path: Option<&Pattern>,
+    matchers: &[Matcher],
     site: &SiteParts,
     resources: &mut Resources<'_>,
 ) -> io::Result<Location> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let options = &of.options;
+    let path = matchers.last().map(|matcher| &matcher.path);
     let compress = Compress::new(options, resources.compute).map(Arc::new);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let files = files(of, site, compress.as_ref(), resources)?.map(Arc::new);
@@ -424,7 +433,8 @@ fn location(
     };
     // A browser sends no credentials with a preflight.
     let preflight = of.cors.clone().map(Handler::Preflight).into_iter();
-    let gates = gates(&of.gates, resources)?.into_iter().map(Handler::Gate);
+    let limits = rate_limits(of, site, matchers, resources);
+    let gates = gates(&of.gates, limits, resources)?;
     Ok(Location {
         number,
         site: site.number,
@@ -445,8 +455,13 @@ fn location(
     })
 }
 
-/// The gates of a location, in order: those that cost least come first.
-fn gates(of: &levity_config::Gates, resources: &mut Resources<'_>) -> io::Result<Vec<Gate>> {
+/// The gates of a location, in order: those that cost least come first. `limits` come before passwords, whose guesses they
+/// bound too.
+fn gates(
+    of: &levity_config::Gates,
+    limits: Vec<Arc<RateLimit>>,
+    resources: &mut Resources<'_>,
+) -> io::Result<Vec<Handler>> {
     let access = Access {
         allow: of.allow.clone(),
         deny: of.deny.clone(),
@@ -461,13 +476,33 @@ fn gates(of: &levity_config::Gates, resources: &mut Resources<'_>) -> io::Result
         .map(|settings| resources.forward_auth(settings))
         .transpose()?;
     let list = [
-        refuses.then_some(Gate::Access(access)),
-        of.signed_url.clone().map(Gate::SignedUrl),
-        of.jwt.clone().map(Gate::Jwt),
-        basic_auth.map(Gate::BasicAuth),
-        forward_auth.map(Gate::ForwardAuth),
+        refuses.then_some(Handler::Gate(Gate::Access(access))),
+        (!limits.is_empty()).then_some(Handler::RateLimits(limits)),
+        of.signed_url
+            .clone()
+            .map(Gate::SignedUrl)
+            .map(Handler::Gate),
+        of.jwt.clone().map(Gate::Jwt).map(Handler::Gate),
+        basic_auth.map(Gate::BasicAuth).map(Handler::Gate),
+        forward_auth.map(Gate::ForwardAuth).map(Handler::Gate),
     ];
     Ok(list.into_iter().flatten().collect())
+}
+
+/// The limits of a location in the routes that `matchers` select. Locations that inherit a limit share it: its scope is the site,
+/// and as many of the routes as it stands in.
+fn rate_limits(
+    of: &levity_config::Location,
+    site: &SiteParts,
+    matchers: &[Matcher],
+    resources: &Resources<'_>,
+) -> Vec<Arc<RateLimit>> {
+    let limit = |settings: &levity_config::RateLimit| {
+        let scope = format!("{:?} {:?}", site.hosts, &matchers[..settings.depth]);
+        let registry = resources.rate_limits;
+        registry.limit(settings, &scope, resources.rate_limit_bytes)
+    };
+    of.rate_limits.iter().map(limit).collect()
 }
 
 /// The filters of a location, in order.

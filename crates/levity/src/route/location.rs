@@ -19,6 +19,7 @@ use crate::credentials::Users;
 use crate::digest_store::store::DigestStore;
 use crate::filter::compress::Compress;
 use crate::http::filter::Filter;
+use crate::rate_limit::limit::RateLimit;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::Scripts;
 use crate::upload_store::store::UploadStore;
@@ -130,6 +131,9 @@ pub enum Handler {
     Gate(Gate),
     /// Writes files.
     Upload(Arc<Upload>),
+    /// Refuses the request if there are too many, and limits the bytes of the response. It says nothing about who may have a
+    /// file, so it is no gate. Never empty.
+    RateLimits(Vec<Arc<RateLimit>>),
     /// Serves files; the last handler.
     Files(Arc<Files>),
     /// Redirects every request; the last handler.

@@ -20,6 +20,7 @@ use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
 use crate::digest_store::store::DigestStore;
 use crate::http::request::Request;
+use crate::rate_limit::registry::Registry;
 use crate::root::LiveRoot;
 use crate::upload_store::store::UploadStore;
 use crate::upstream::sendfile::store::PreloadStore;
@@ -59,6 +60,8 @@ pub struct ServiceParts {
     pub compute: Arc<Compute>,
     /// The bounds on guessing passwords.
     pub guesses: Arc<Guesses>,
+    /// The limits of sites and routes.
+    pub rate_limits: Arc<Registry>,
     /// The store of compressed forms of popular files, if they are kept.
     pub variants: Option<Arc<VariantStore>>,
     /// The maximum of files that handlers keep open between requests.

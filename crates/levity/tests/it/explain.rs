@@ -27,6 +27,7 @@ headers = { set = { X-Form = "1" } }
 [[site.route]]
 path = "/own/*"
 deny = ["192.0.2.0/24"]
+limit = [{ requests = "5/s" }, { connections = 9, name = "few" }]
 basic_auth = { users = "ROOT/users" }
 [[site.route]]
 path = "/in/*"
@@ -115,6 +116,7 @@ fn gates() {
         &explain(&tree, &[own, "--client", "192.0.2.7"]),
         &[
             "gate     `allow` and `deny`, client 192.0.2.7: refuses with 403\n",
+            "gate     `limit` 5/s per client, few: not reached\n",
             "gate     `basic_auth`: not reached\n",
             "HTTP/1.1 403",
         ],
@@ -123,6 +125,7 @@ fn gates() {
         &explain(&tree, &[own]),
         &[
             "gate     `allow` and `deny`, client 127.0.0.1: lets the request in\n",
+            "gate     `limit` 5/s per client, few: lets the request in\n",
             "gate     `basic_auth`: refuses with 401\n",
             "WWW-Authenticate: Basic",
         ],

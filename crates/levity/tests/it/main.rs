@@ -44,6 +44,7 @@ mod processor;
 mod proxy;
 mod proxy_protocol;
 mod range;
+mod rate_limits;
 mod redirect;
 mod refused;
 mod reroute;

@@ -11,8 +11,9 @@ use levity_compute::Class;
 use levity_wire::basic_auth::{self, Credentials};
 
 use super::super::{Handling, Outcome};
+use crate::client_prefix::ClientPrefix;
 use crate::credentials::Digest;
-use crate::credentials::guesses::{Check, ClientPrefix, Refusal};
+use crate::credentials::guesses::{Check, Refusal};
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;

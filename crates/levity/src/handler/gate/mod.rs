@@ -4,4 +4,5 @@ mod access;
 mod basic_auth;
 mod forward_auth;
 mod jwt;
+mod rate_limits;
 mod signed_url;

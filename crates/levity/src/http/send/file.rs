@@ -125,6 +125,13 @@ impl<S: ResponseSink> Sender<'_, S> {
         let mut probe = may_probe && file.ready.is_none();
         let mut read_ahead = None;
         while file.remaining > 0 {
+            let remaining = usize::try_from(file.remaining).unwrap_or(usize::MAX);
+            if self.has_to_wait(remaining) {
+                // No memory is held meanwhile. What was read is in the page cache then, unless it was read past it.
+                file.ready = None;
+                probe = may_probe;
+                self.grant(remaining).await?;
+            }
             // Boxed: most files are small.
             if probe
                 && self.may_use_thread(file)
@@ -157,8 +164,8 @@ impl<S: ResponseSink> Sender<'_, S> {
                     (read.ready, read.chunk)
                 }
             };
-            let len = file.remaining.min(ready.len() as u64);
-            if !probe {
+            let len = self.sendable(&ready, file) as u64;
+            if !probe && !self.throttle.is_on() {
                 read_ahead = self.read_ahead(file, len, disk);
             }
             let sent = self.send_timed(ready, chunk, file, disk).await?;
@@ -196,7 +203,11 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// The size of a read at `offset`: as configured, otherwise `auto`, and at most `remaining`.
     fn next_bytes(&self, disk: &DiskClient<'_>, offset: u64, remaining: u64, auto: usize) -> usize {
-        let bytes_max = disk.chunk_bytes.unwrap_or(auto);
+        let mut bytes_max = disk.chunk_bytes.unwrap_or(auto);
+        if self.throttle.is_on() {
+            // The rest would have to wait in memory, or be read again.
+            bytes_max = bytes_max.min(self.throttle.allowance().max(ALIGNMENT));
+        }
         // Chunks end at block boundaries, so that no block is read twice by direct reads.
         let bytes_max = bytes_max - (offset % ALIGNMENT as u64) as usize;
         bytes_max.min(usize::try_from(remaining).unwrap_or(usize::MAX))
@@ -326,7 +337,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         file: &mut FileBody,
         disk: &mut DiskClient<'_>,
     ) -> Result<usize, SendError> {
-        let len = file.remaining.min(ready.len() as u64);
+        let len = self.sendable(&ready, file) as u64;
         let (from, bytes_before) = (Instant::now(), self.body_bytes);
         let sent = self.send_ready(ready, file).await;
         let now = Instant::now();
@@ -345,9 +356,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             true => ready,
             false => self.copied_to_memory(ready)?,
         };
-        let bytes = ready
-            .len()
-            .min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
+        let bytes = self.sendable(&ready, file);
         let sent = match &ready {
             Ready::Bytes(buffer) => {
                 let memory_file = buffer.memory_file();
@@ -397,6 +406,12 @@ impl<S: ResponseSink> Sender<'_, S> {
         Ok(sent)
     }
 
+    /// The bytes of `ready` that belong to `file` and may leave now.
+    fn sendable(&self, ready: &Ready, file: &FileBody) -> usize {
+        let remaining = usize::try_from(file.remaining).unwrap_or(usize::MAX);
+        ready.len().min(remaining).min(self.throttle.allowance())
+    }
+
     /// Runs `send` for at most [`HOLD_MAX`], because its chunk takes memory or may be evicted from the page cache.
     /// Returns the number of bytes sent by then.
     pub(super) async fn with_hold_limit(
@@ -419,10 +434,12 @@ impl<S: ResponseSink> Sender<'_, S> {
         bytes: usize,
         mut call: impl FnMut(BorrowedFd<'_>, u64, usize) -> io::Result<Option<usize>>,
     ) -> Result<(), SendError> {
+        // Before the header, which would wait in the kernel for the body.
+        self.grant(bytes).await?;
         self.send_header_with_more().await?;
         let mut sent = 0;
         while sent < bytes {
-            let len = (bytes - sent).min(TURN_BYTES_MAX);
+            let len = self.grant((bytes - sent).min(TURN_BYTES_MAX)).await?;
             match self.sink.try_move(|socket| call(socket, sent as u64, len)) {
                 Ok(None) => return Ok(()),
                 Ok(Some(0)) => {
@@ -473,6 +490,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 false => PROBE_BYTES,
             };
         let len = window_bytes.min(usize::try_from(file.remaining).unwrap_or(usize::MAX));
+        let len = self.grant(len).await?;
         self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);
         let progress = with_send_timeout(sink, |context| {

@@ -14,6 +14,7 @@ use levity_wire::http1::{Trailers, is_one_of};
 use tokio::time::{self, Instant};
 
 use super::file::HOLD_MAX;
+use super::throttle::STREAM_BYTES_MAX;
 use super::{ResponseSink, SendError, Sender};
 use crate::compute::{Compute, DroppedInPool, Panicked};
 use crate::disk_client::DiskClient;
@@ -165,7 +166,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         while file.remaining > 0 {
             let ready = match file.ready.take() {
                 Some(ready) => ready,
-                None => self.next_chunk(file, None, disk).await?.ready,
+                None => {
+                    self.grant(JOB_BYTES).await?;
+                    self.next_chunk(file, None, disk).await?.ready
+                }
             };
             match ready {
                 Ready::Bytes(bytes) => {
@@ -226,7 +230,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         loop {
             let piece = match received.take() {
                 Some(piece) => piece,
-                None => self.next_piece(stream, false, trace).await?,
+                None => {
+                    self.grant_beside(&mut *stream, STREAM_BYTES_MAX).await?;
+                    self.next_piece(stream, false, trace).await?
+                }
             };
             let (bytes, then) = match piece {
                 Piece::Data { bytes, is_last } if is_last => (bytes, Then::Finish),
@@ -446,6 +453,7 @@ mod tests {
     use crate::http::request_body::{ClientStream, RequestBody};
     use crate::http::response::Response;
     use crate::http::send::send;
+    use crate::rate_limit::charges::Charges;
     use crate::rig::{Rig, message};
     use crate::route::RouteInput;
 
@@ -555,7 +563,9 @@ mod tests {
                 let (service, lookups) = (rig.worker.service(), Cell::default());
                 let mut trace = Trace::new(Instant::now(), None);
                 let mut disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
-                let sent = send::<Conn>(&conn, &request, &mut response, &mut disk).await;
+                let no_limits = Charges::default();
+                let sent =
+                    send::<Conn>(&conn, &request, &mut response, &mut disk, &no_limits).await;
                 drop(conn);
                 let replacement = sent.replacement.map(|response| response.status);
                 assert_eq!(replacement, sent.first_byte.is_none().then_some(502));
@@ -605,7 +615,14 @@ mod tests {
                 };
                 assert!(matches!(response.body, Body::File(_)));
                 response.filters = filters();
-                let sent = send::<Conn>(&conn, &request, &mut response, &mut handling.disk).await;
+                let sent = send::<Conn>(
+                    &conn,
+                    &request,
+                    &mut response,
+                    &mut handling.disk,
+                    &handling.charges,
+                )
+                .await;
                 assert!(matches!(sent.end, End::Complete));
                 drop((handling, conn));
             };
@@ -768,7 +785,9 @@ mod tests {
                 let (service, lookups) = (rig.worker.service(), Cell::default());
                 let mut trace = Trace::new(Instant::now(), None);
                 let mut disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
-                let sent = send::<Conn>(&conn, &request, &mut response, &mut disk).await;
+                let no_limits = Charges::default();
+                let sent =
+                    send::<Conn>(&conn, &request, &mut response, &mut disk, &no_limits).await;
                 assert!(matches!(sent.end, End::ClientAbort), "{:?}", sent.end);
             };
             let leaving = async {

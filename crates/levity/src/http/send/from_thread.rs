@@ -39,6 +39,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             && file.cached.warm.get()
             && self.sink.has_tcp_socket()
             && file.offset >= self.pace.thread_from
+            && self.throttle.allowance() as u64 >= BYTES_MIN
     }
 
     /// Sends bytes of `file` as long as they are in the page cache and the thread is not late. Returns whether any were
@@ -65,7 +66,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             }
         };
         let offset = file.offset;
-        while file.remaining > 0 {
+        while file.remaining > 0 && self.throttle.allowance() > 0 {
             self.wait_writable().await?;
             let from = Instant::now();
             let io_timeout = disk.service().config.limits.io_timeout;
@@ -138,7 +139,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             socket: socket.clone(),
             file: file.file.clone(),
             offset: file.offset,
-            len: file.remaining.min(TRIP_BYTES_MAX) as usize,
+            len: (file.remaining.min(TRIP_BYTES_MAX) as usize).min(self.throttle.allowance()),
             version: file.version.confirmed(),
         };
         let reply = move |sent| {

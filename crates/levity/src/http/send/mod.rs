@@ -8,6 +8,7 @@ mod filtered;
 mod from_thread;
 mod multipart;
 mod stream;
+mod throttle;
 
 use std::future::poll_fn;
 use std::io;
@@ -26,6 +27,7 @@ use levity_telemetry::trace::{Trace, UpstreamTrace};
 use levity_wire::http1::{Method, Trailers};
 
 use self::file::Pace;
+use self::throttle::Throttle;
 use super::error::{error, from_io};
 use super::filter::FilterError;
 use super::request::Request;
@@ -33,6 +35,7 @@ use super::request_body::ClientStream;
 use super::response::{Body, PartError, PartSource, Response, StreamError, UpgradeError};
 use crate::disk_client::DiskClient;
 use crate::entry::{Bytes, Content, PAGES_BYTES_MIN};
+use crate::rate_limit::charges::Charges;
 use crate::worker::Worker;
 
 /// A [`ClientStream`] to which a response can be written, in the framing of its HTTP version.
@@ -215,13 +218,14 @@ impl From<UpgradeError> for SendError {
     }
 }
 
-/// Sends `response`; for a HEAD request without its body. If that fails before the first byte,
+/// Sends `response`, within the limits of bytes that `charges` name; for a HEAD request without its body. If that fails before the first byte,
 /// [`Sent::replacement`] is the error to send.
 pub async fn send<S: ResponseSink>(
     sink: &S,
     request: &Request,
     response: &mut Response,
     disk: &mut DiskClient<'_>,
+    charges: &Charges<'_>,
 ) -> Sent {
     let head_only = request.head.method == Method::Head;
     let is_open_ended = response.is_open_ended();
@@ -229,6 +233,7 @@ pub async fn send<S: ResponseSink>(
     let filters = mem::take(&mut response.filters);
     let mut sender = Sender::new(sink, response, &body, is_open_ended);
     sender.has_body = !head_only;
+    sender.throttle = Throttle::new(charges);
     sender.update_server_timing(disk.trace);
     let outcome = match filters.is_empty() || head_only {
         true => sender.send_body(&mut body, head_only, disk).await,
@@ -341,6 +346,7 @@ struct Sender<'s, S: ResponseSink> {
     /// When the latest byte was sent.
     last_byte: Option<Instant>,
     pace: Pace,
+    throttle: Throttle<'s>,
 }
 
 impl<'s, S: ResponseSink> Sender<'s, S> {
@@ -368,6 +374,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             first_byte: None,
             last_byte: None,
             pace: Pace::new(),
+            throttle: Throttle::default(),
         }
     }
 
@@ -586,9 +593,15 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     /// sent: at most [`TURN_BYTES_MAX`], because the kernel may copy a mebibyte into a send buffer while other
     /// connections wait.
     async fn send_some(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
+        let want = bytes.len().min(TURN_BYTES_MAX);
+        let granted = match self.throttle.take(want) {
+            Ok(granted) => granted,
+            // Boxed: in place it would enlarge the future of every request.
+            Err(_) => Box::pin(self.grant(want)).await?,
+        };
+        let slice = &bytes[..granted];
         self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);
-        let slice = &bytes[..bytes.len().min(TURN_BYTES_MAX)];
         let progress = with_send_timeout(sink, |context| {
             let sent = sink.poll_send(context, header, slice, false);
             sent.map_err(disconnected)
@@ -612,6 +625,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         self.first_byte.get_or_insert(now);
         self.last_byte = Some(now);
         self.body_bytes += body_bytes as u64;
+        self.throttle.sent(body_bytes);
         self.sink.turn().spend(bytes).await;
     }
 }

@@ -41,6 +41,8 @@ impl<S: ResponseSink> Sender<'_, S> {
         // As for a file as a whole, no probe follows one that failed until an engine finds bytes in the page cache.
         let mut probe = true;
         while position.index <= body.parts.len() {
+            // Before anything is read.
+            self.grant(WRITE_BYTES).await?;
             let may_probe = probe || position.index == body.parts.len();
             if may_probe && self.is_at_hand(body, position) {
                 probe = self.send_at_hand(body, &mut position, disk).await?;
@@ -75,6 +77,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let from = Instant::now();
         let worker = self.sink.worker().clone();
         self.encode_header();
+        let bytes_max = self.throttle.allowance();
         let (sink, header) = (self.sink, &mut self.header);
         let progress = with_send_timeout(sink, |context| {
             ready!(sink.poll_write_ready(context)).map_err(disconnected)?;
@@ -84,7 +87,8 @@ impl<S: ResponseSink> Sender<'_, S> {
             if scratch.is_empty() {
                 return Poll::Ready(Ok(None));
             }
-            let sent = sink.poll_send(context, header, &scratch, false);
+            let slice = &scratch[..scratch.len().min(bytes_max)];
+            let sent = sink.poll_send(context, header, slice, false);
             sent.map_ok(Some).map_err(disconnected)
         })
         .await?;

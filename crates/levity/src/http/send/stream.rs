@@ -12,6 +12,7 @@ use levity_telemetry::access_log::Source;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::Trace;
 
+use super::throttle::STREAM_BYTES_MAX;
 use super::{Framing, ResponseSink, SendError, Sender, disconnected, with_send_timeout};
 use crate::http::response::{BodyStream, Piece, PieceLimits, Upgrade};
 use crate::pipes::PipeLease;
@@ -25,8 +26,9 @@ impl<S: ResponseSink> Sender<'_, S> {
     ) -> Result<(), SendError> {
         // Chunks and frames have to be written between the bytes.
         let is_plain = matches!(self.framing, Framing::ByLength | Framing::ByClosing);
-        let may_splice = is_plain && self.sink.has_tcp_socket();
+        let may_splice = is_plain && self.sink.has_tcp_socket() && !self.throttle.is_on();
         loop {
+            self.grant_beside(&mut *stream, STREAM_BYTES_MAX).await?;
             match self.next_piece(stream, may_splice, trace).await? {
                 Piece::Data { bytes, is_last } => {
                     self.send_piece(Some(&mut *stream), &bytes, is_last, trace)
@@ -50,7 +52,7 @@ impl<S: ResponseSink> Sender<'_, S> {
     ) -> Result<Piece, SendError> {
         let is_header_sent = self.has_header && self.header.is_none();
         let limits = PieceLimits {
-            bytes_max: self.pace.piece_bytes,
+            bytes_max: self.pace.piece_bytes.min(self.throttle.allowance()),
             may_splice,
         };
         let step = match stream.source() {
@@ -158,12 +160,34 @@ impl<S: ResponseSink> Sender<'_, S> {
         data: &[u8],
         is_last: bool,
     ) -> Result<(), SendError> {
+        let mut sent = 0;
+        while sent < data.len() {
+            let rest = &data[sent..];
+            let granted = match &mut stream {
+                Some(stream) => self.grant_beside(&mut **stream, rest.len()).await?,
+                None => self.grant(rest.len()).await?,
+            };
+            let is_last = is_last && granted == rest.len();
+            self.send_slice(&mut stream, &rest[..granted], is_last)
+                .await?;
+            sent += granted;
+        }
+        Ok(())
+    }
+
+    /// Sends all of `data`, which may leave now.
+    async fn send_slice(
+        &mut self,
+        stream: &mut Option<&mut dyn BodyStream>,
+        data: &[u8],
+        is_last: bool,
+    ) -> Result<(), SendError> {
         self.encode_header();
         let mut sent = 0;
         loop {
             let (sink, header) = (self.sink, &mut self.header);
             let progress = with_send_timeout(sink, |context| {
-                if let Some(stream) = &mut stream {
+                if let Some(stream) = stream {
                     stream.poll_upload(context).map_err(SendError::Source)?;
                 }
                 let sent = sink.poll_send(context, header, &data[sent..], is_last);

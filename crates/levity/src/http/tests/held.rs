@@ -255,6 +255,7 @@ impl Held {
             peer: sink.peer().ip(),
             via: sink.peer().socket_ip(),
             user: b"",
+            limited: None,
             arrived: worker.wall_time(log.arrived),
             id: None,
             scheme: sink.peer().scheme(),

@@ -1,0 +1,50 @@
+//! The limits of the configuration, and of those before it as far as requests still use them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use levity_telemetry::stats::LimitFigures;
+
+use super::limit::RateLimit;
+use super::table::Table;
+
+/// All limits. A reload finds those that stay, with their state. No event loop uses it.
+#[derive(Default)]
+pub struct Registry(Mutex<Vec<Arc<RateLimit>>>);
+
+impl Registry {
+    /// The limit with these settings at `scope`, a name of its site or route. All limits share a table of `table_bytes`,
+    /// which is made for the first.
+    pub fn limit(
+        &self,
+        settings: &levity_config::RateLimit,
+        scope: &str,
+        table_bytes: usize,
+    ) -> Arc<RateLimit> {
+        let mut limits = self.lock();
+        let of_table = |limit: &&Arc<RateLimit>| limit.table().bytes_max() == table_bytes;
+        let mut known = limits.iter().filter(of_table);
+        if let Some(limit) = known.find(|limit| limit.is(settings, scope)) {
+            return limit.clone();
+        }
+        let table = limits.iter().find(of_table);
+        let table = table.map(|limit| limit.table().clone());
+        let table = table.unwrap_or_else(|| Arc::new(Table::new(table_bytes)));
+        let limit = Arc::new(RateLimit::new(settings, scope, &table));
+        limits.push(limit.clone());
+        limit
+    }
+
+    /// Drops the limits that no configuration has, and counts the hits of the others.
+    pub fn figures(&self) -> LimitFigures {
+        let mut limits = self.lock();
+        limits.retain(|limit| Arc::strong_count(limit) > 1);
+        LimitFigures {
+            limits: limits.iter().map(|limit| limit.figure()).collect(),
+            evictions: limits.first().map(|limit| limit.table().evictions()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<RateLimit>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
