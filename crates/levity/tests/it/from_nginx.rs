@@ -238,6 +238,7 @@ fn both_servers_behave_as_the_page_says() {
         .map(|number| format!("{number}. "))
         .take(behaviours.len())
         .collect();
+    assert_eq!(behaviours.len(), 33);
     let mut all_wrong = Vec::new();
     for (behaviour, number) in behaviours.iter().zip(numbers) {
         assert!(behaviour.title.starts_with(&number), "{}", behaviour.title);
