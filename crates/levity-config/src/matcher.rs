@@ -37,9 +37,9 @@ pub struct When {
 }
 
 impl Matcher {
-    /// The number of its expressions.
+    /// The weight of its expressions.
     pub(crate) fn expressions(&self) -> usize {
-        usize::from(self.path.is_expression()) + self.when.headers.len() + self.when.query.len()
+        self.path.weight() + self.when.headers.len() + self.when.query.len()
     }
 
     /// Whether every request that `other` matches certainly matches too.

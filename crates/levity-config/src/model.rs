@@ -310,13 +310,14 @@ impl Site {
         self.hosts.first().map_or("default", String::as_str)
     }
 
-    /// The number of expressions that may have to be compared with a request to find its route, and the headers of its path.
+    /// The weight of the expressions that may have to be compared with a request to find its route, and the headers of its
+    /// path. One with stars, or with names of a static host, has the weight 1.
     #[must_use]
     pub fn expressions(&self) -> usize {
         let matchers = self.routes.iter().flat_map(|route| &route.matchers);
         let of_routes: usize = matchers.map(Matcher::expressions).sum();
         let headers = self.location.path_headers.iter();
-        of_routes + headers.filter(|of| of.path.is_expression()).count()
+        of_routes + headers.map(|of| of.path.weight()).sum::<usize>()
     }
 
     /// What answers at its routes and elsewhere.

@@ -21,10 +21,19 @@ pub enum Pattern {
     Regex(Expression),
 }
 
+/// What a byte costs at worst by a regular expression, whose automaton is then built as it is compared, in relation to a
+/// pattern with stars.
+const REGEX_WEIGHT: usize = 16;
+
 impl Pattern {
-    /// Whether all of a path is compared, by an expression.
-    pub(crate) fn is_expression(&self) -> bool {
-        matches!(self, Self::Glob(_) | Self::Regex(_))
+    /// What it costs to compare one byte of a path, in relation to a pattern with stars. Nothing, where only the start is
+    /// compared.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::Exact(_) | Self::Prefix(_) => 0,
+            Self::Glob(_) => 1,
+            Self::Regex(_) => REGEX_WEIGHT,
+        }
     }
 
     /// Reads `/exact`, `/prefix/*`, or a pattern with stars and braces elsewhere. `*.png` is `/**/*.png`.

@@ -18,7 +18,7 @@ use tokio::task;
 
 use crate::cli::Question;
 use crate::completions::Completions;
-use crate::explanation::{Explanation, Remark, Topic};
+use crate::explanation::{Explanation, Remark};
 use crate::serve::serve_unaccepted;
 use crate::server::Shared;
 use crate::worker::{Worker, WorkerParts};
@@ -30,8 +30,8 @@ const HEADER_BYTES_MAX: usize = 1 << 20;
 struct Answer {
     /// What decided, in order.
     remarks: Vec<Remark>,
-    /// The header of the response.
-    header: String,
+    /// The header of the response; `None` if it depends on what was not asked.
+    header: Option<String>,
 }
 
 /// Answers `question` on standard output. Files are read; nothing is written, and no upstream is asked. Blocks.
@@ -90,9 +90,10 @@ async fn ask(parts: WorkerParts, peer: Peer, header: &[u8]) -> io::Result<Answer
     ours.shutdown().await?;
     let header = read_header(&mut ours).await?;
     let explanation = worker.explanation.as_ref();
+    let is_unanswered = explanation.is_some_and(Explanation::is_unanswered);
     Ok(Answer {
         remarks: explanation.map(Explanation::take).unwrap_or_default(),
-        header,
+        header: (!is_unanswered).then_some(header),
     })
 }
 
@@ -112,21 +113,15 @@ async fn read_header(from: &mut UnixStream) -> io::Result<String> {
     }
 }
 
-/// Whether the response is that of an upstream, which was not asked.
-fn is_proxied(answer: &Answer) -> bool {
-    let mut remarks = answer.remarks.iter();
-    remarks.any(|remark| remark.topic == Topic::Handler && remark.text.starts_with("`proxy`"))
-}
-
 fn as_text(answer: &Answer) -> String {
     let mut text = String::new();
     for Remark { topic, text: of } in &answer.remarks {
         let topic: &str = topic.into();
         text.push_str(&format!("{topic:<8} {of}\n"));
     }
-    if !is_proxied(answer) {
+    if let Some(header) = &answer.header {
         text.push('\n');
-        text.push_str(&answer.header.replace("\r\n", "\n"));
+        text.push_str(&header.replace("\r\n", "\n"));
         text.push('\n');
     }
     text
@@ -139,6 +134,7 @@ fn as_json(answer: &Answer) -> String {
             json!({ "topic": topic, "text": remark.text })
         })
         .collect();
-    let header = (!is_proxied(answer)).then(|| answer.header.split("\r\n").collect::<Vec<_>>());
+    let header = answer.header.as_deref();
+    let header = header.map(|header| header.split("\r\n").collect::<Vec<_>>());
     json!({ "remarks": remarks, "response": header }).to_string()
 }

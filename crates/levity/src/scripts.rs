@@ -3,7 +3,7 @@
 use levity_wire::cgi::{Split, split_script};
 
 /// The scripts of a location.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Scripts {
     /// The suffix of their names, with its leading dot.
     suffix: Option<Vec<u8>>,
@@ -130,7 +130,8 @@ impl Scripts {
     }
 }
 
-fn without_coding(name: &[u8]) -> &[u8] {
+/// The name without the suffix of a precompressed file.
+pub fn without_coding(name: &[u8]) -> &[u8] {
     let coding = CODING_SUFFIXES
         .into_iter()
         .find(|coding| ends_with(name, coding));

@@ -29,11 +29,14 @@ pub struct Identity {
 impl Identity {
     /// The sender is `user`, whose name applications get in `header`. A name that no header can have is not told.
     pub fn is_user(&mut self, user: Vec<u8>, header: Option<&String>) {
-        let is_plain = !user.is_empty() && !user.iter().any(u8::is_ascii_control);
-        if let Some(header) = header.filter(|_| is_plain) {
+        let is_plain = user.trim_ascii().len() == user.len()
+            && !user.is_empty()
+            && !user.iter().any(u8::is_ascii_control);
+        if let Some(header) = header {
             // After a rewrite a gate is asked again.
             self.fields.retain(|(name, _)| name != header);
-            self.fields.push((header.clone(), user.clone()));
+            self.fields
+                .extend(is_plain.then(|| (header.clone(), user.clone())));
         }
         self.user = user;
     }

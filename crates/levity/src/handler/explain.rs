@@ -28,9 +28,13 @@ pub(super) fn handler(
     let text = match handler {
         Handler::Proxy(proxy) => to_proxy(proxy),
         Handler::Upload(_) if matches!(outcome, Outcome::Next) => return,
-        Handler::Upload(_) => {
-            format!("`upload`{}; nothing is written now", goes_on(outcome))
-        }
+        Handler::Upload(_) => match outcome {
+            Outcome::Response(refused) if refused.status >= 400 => {
+                format!("`upload` refuses with {}", refused.status)
+            }
+            _ => "`upload` takes it; the response depends on what is there, and nothing is written now"
+                .to_owned(),
+        },
         Handler::Preflight(_) if matches!(outcome, Outcome::Next) => return,
         Handler::Preflight(_) => "`cors` answers the preflight".to_owned(),
         Handler::Redirect(to) => format!("`redirect` with {}", to.status),
@@ -85,7 +89,9 @@ fn of_gate(gate: &Gate, client: &Client) -> String {
         Gate::ForwardAuth(gate) => {
             let path = String::from_utf8_lossy(&gate.path);
             let upstream = &gate.proxy.upstream.settings.name;
-            format!("`forward_auth` of {path} at `{upstream}`, which is not asked now")
+            format!(
+                "`forward_auth` of {path} at `{upstream}`, which is not asked now and taken to agree"
+            )
         }
     }
 }

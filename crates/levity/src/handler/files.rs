@@ -113,7 +113,7 @@ impl<'a> Handling<'a> {
     }
 
     /// Whether what lies at `path` is guarded by another location.
-    fn is_guarded(&self, request: &Request, files: &Files, path: &[u8]) -> bool {
+    pub(super) fn is_guarded(&self, request: &Request, files: &Files, path: &[u8]) -> bool {
         self.service
             .guards_elsewhere(path, self.route_input(request), files)
     }

@@ -24,6 +24,7 @@ use levity_wire::Reject;
 
 use crate::credentials::Identity;
 use crate::disk_client::DiskClient;
+use crate::explanation::Explanation;
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
@@ -188,6 +189,10 @@ impl<'a> Handling<'a> {
     /// As [`refuse`](Self::refuse), but a body that is too long to be dropped does not replace another error, such as that
     /// of a gate: the connection closes after it.
     async fn answer_without_body(&mut self, response: Response) -> Response {
+        // A handler has failed to read it.
+        if response.close {
+            return response;
+        }
         match self.drop_body(true).await {
             Err(error) if error.status != 413 || response.status < 400 => error,
             _ => response,
@@ -240,7 +245,11 @@ impl<'a> Handling<'a> {
                     return Box::pin(self.proxy(request, proxy)).await;
                 }
                 // Only explained: filters show what they change in any response.
-                Handler::Proxy(_) => Outcome::Response(Response::new(200)),
+                Handler::Proxy(_) => {
+                    let explanation = self.worker.explanation.iter();
+                    explanation.for_each(Explanation::leave_unanswered);
+                    Outcome::Response(Response::new(200))
+                }
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,
                 Handler::ExistingFile(step) => {
                     Box::pin(self.existing_file(request, location, step)).await
@@ -346,7 +355,8 @@ impl<'a> Handling<'a> {
     /// # Errors
     /// The response to an error of the body.
     async fn drop_body(&mut self, is_refused: bool) -> Result<(), Response> {
-        if self.body.is_complete() {
+        // Nobody sends the body of a request that is only explained.
+        if self.body.is_complete() || self.worker.explanation.is_some() {
             return Ok(());
         }
         let bytes_max = self.service.config.limits.body_bytes as u64;

@@ -192,6 +192,10 @@ struct Resources<'a> {
     logs: Vec<levity_config::Log>,
     /// That of the server, in `logs`.
     log: Option<usize>,
+    /// See [`all_scripts`].
+    scripts: Vec<(PathBuf, Scripts)>,
+    /// See [`reserved`].
+    reserved: Vec<String>,
     roots: Roots,
     /// Locations with the same settings share their users, and so what is known about passwords.
     users: Vec<(levity_config::BasicAuth, Arc<BasicAuth>)>,
@@ -208,20 +212,8 @@ impl Resources<'_> {
         }
     }
 
-    /// Whether a part of `site` is handled by an application that may be PHP. Its sources may then lie in
-    /// other parts of the site, too.
-    fn has_php(&self, site: &levity_config::Site) -> bool {
-        site.locations().any(|location| {
-            let name = location.proxying.proxy.as_deref();
-            let protocol = name.map(|name| self.upstream(name).settings.protocol);
-            protocol == Some(Protocol::Fastcgi)
-        })
-    }
-
     fn upstream(&self, name: &str) -> Arc<Upstream> {
-        let mut upstreams = self.upstreams.iter();
-        let upstream = upstreams.find(|upstream| upstream.settings.name == name);
-        upstream.expect("the configuration was checked").clone()
+        upstream(self.upstreams, name).clone()
     }
 
     /// An upstream that gets delegated requests, without the headers in `remove`. It may delegate files itself, but not
@@ -331,6 +323,8 @@ pub(super) fn sites(
         rate_limits: &parts.rate_limits,
         rate_limit_bytes: config.limits.rate_limit_bytes,
         whole: &config.disk,
+        scripts: all_scripts(config, upstreams),
+        reserved: reserved(config),
         request_id: config.server.request_id.clone(),
         log: log_number(&logs, &config.log),
         logs,
@@ -344,6 +338,22 @@ pub(super) fn sites(
     Ok((sites?, resources.roots.0.into_values().collect()))
 }
 
+fn upstream<'u>(upstreams: &'u [Arc<Upstream>], name: &str) -> &'u Arc<Upstream> {
+    let mut upstreams = upstreams.iter();
+    let upstream = upstreams.find(|upstream| upstream.settings.name == name);
+    upstream.expect("the configuration was checked")
+}
+
+/// Whether a part of `site` is handled by an application that may be PHP. Its sources may then lie in other parts of the
+/// site, too.
+fn has_php(site: &levity_config::Site, upstreams: &[Arc<Upstream>]) -> bool {
+    site.locations().any(|location| {
+        let name = location.proxying.proxy.as_deref();
+        let protocol = name.map(|name| upstream(upstreams, name).settings.protocol);
+        protocol == Some(Protocol::Fastcgi)
+    })
+}
+
 fn compile(
     number: usize,
     site: &levity_config::Site,
@@ -353,8 +363,7 @@ fn compile(
         hosts: site.hosts.clone(),
         number,
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
-        has_php: resources.has_php(site),
-        reserved: reserved(site),
+        has_php: has_php(site, resources.upstreams),
     };
     let routes = site.routes.iter().map(|route| {
         let location = location(&route.location, &route.matchers, &parts, resources)?;
@@ -382,16 +391,15 @@ struct SiteParts {
     number: usize,
     /// The name of the only file that is served.
     only: Option<Vec<u8>>,
-    /// See [`Resources::has_php`].
+    /// See [`has_php`].
     has_php: bool,
-    /// Headers that clients may not send to applications.
-    reserved: Vec<String>,
 }
 
-/// Headers by which applications of a site know who is let in. A route that lets everyone in may lead to the same
-/// application as one that does not, so clients may send them nowhere.
-fn reserved(site: &levity_config::Site) -> Vec<String> {
-    let gates = site.locations().map(|location| &location.gates);
+/// Headers by which applications know who is let in. A route or site that lets everyone in may lead to the same application
+/// as one that does not, so clients may send them nowhere.
+fn reserved(config: &Config) -> Vec<String> {
+    let locations = config.sites.iter().flat_map(levity_config::Site::locations);
+    let gates = locations.map(|location| &location.gates);
     gates.flat_map(Gates::told).cloned().collect()
 }
 
@@ -412,7 +420,7 @@ fn location(
     let (files, proxy) = match of.answer {
         Some(_) => (files.filter(|_| of.files_first), None),
         None => {
-            let proxy = proxy(of, files.as_deref(), site, resources)?;
+            let proxy = proxy(of, files.as_deref(), resources)?;
             (files, proxy)
         }
     };
@@ -696,12 +704,36 @@ fn upload(
     settings.resume_parts = settings.resume_parts.min(resources.kept_files_max);
     let files = files?.clone();
     let store = files.uploads.clone()?;
+    let root = of.root.as_deref()?;
+    let scripts = resources.scripts.iter();
+    let scripts = scripts.filter(|(other, _)| overlap(root, other));
     Some(Handler::Upload(Arc::new(Upload {
+        scripts: scripts.map(|(_, scripts)| scripts.clone()).collect(),
         settings,
         files,
         store,
         has_proxy,
     })))
+}
+
+/// Whether two folders have files in common. Blocks.
+fn overlap(one: &Path, other: &Path) -> bool {
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (one, other) = (resolved(one), resolved(other));
+    one.starts_with(&other) || other.starts_with(&one)
+}
+
+/// The scripts of all locations, with their roots.
+fn all_scripts(config: &Config, upstreams: &[Arc<Upstream>]) -> Vec<(PathBuf, Scripts)> {
+    let mut all = Vec::new();
+    for site in &config.sites {
+        let has_php = has_php(site, upstreams);
+        for of in site.locations() {
+            let scripts = scripts(of).or_else(|| has_php.then(Scripts::guarded));
+            all.extend(of.root.clone().zip(scripts));
+        }
+    }
+    all
 }
 
 /// The handlers of a location, in order.
@@ -761,7 +793,6 @@ fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
 fn proxy(
     of: &levity_config::Location,
     files: Option<&Files>,
-    site: &SiteParts,
     resources: &mut Resources<'_>,
 ) -> io::Result<Option<Arc<Proxy>>> {
     let proxying = &of.proxying;
@@ -776,9 +807,12 @@ fn proxy(
     let body_bytes = proxying.body_bytes;
     let ambiguous = proxying.ambiguous_paths;
     let mut request_headers = of.request_headers.clone();
-    request_headers.remove.extend(site.reserved.iter().cloned());
+    request_headers
+        .remove
+        .extend(resources.reserved.iter().cloned());
     let reproxy = upstream.settings.reproxy.iter();
-    let reproxy = reproxy.map(|name| resources.delegation_target(name, &site.reserved));
+    let reserved = resources.reserved.clone();
+    let reproxy = reproxy.map(|name| resources.delegation_target(name, &reserved));
     Ok(Some(Arc::new(Proxy {
         reproxy: reproxy.collect::<io::Result<_>>()?,
         sendfile_roots: resources.sendfile_roots(&upstream.settings.sendfile_roots)?,

@@ -21,7 +21,7 @@ use crate::filter::compress::Compress;
 use crate::http::filter::Filter;
 use crate::rate_limit::limit::RateLimit;
 use crate::root::{LiveRoot, SendfileRoot};
-use crate::scripts::Scripts;
+use crate::scripts::{self, Scripts};
 use crate::upload_store::store::UploadStore;
 use crate::upstream::Upstream;
 use crate::upstream::sendfile::store::PreloadStore;
@@ -180,12 +180,25 @@ pub struct Upload {
     pub store: Arc<UploadStore>,
     /// Other methods, and OPTIONS, are left to an upstream.
     pub has_proxy: bool,
+    /// The scripts among these files at any location: whoever may write one could have it run.
+    pub scripts: Vec<Scripts>,
 }
 
 impl Upload {
     /// Whether `method` is permitted.
     pub fn permits(&self, method: UploadMethod) -> bool {
         self.settings.methods.contains(&method)
+    }
+
+    /// Whether `path`, relative to the root, may be that of an uploaded file: it is neither hidden nor a script anywhere, nor
+    /// would it be sent in place of a file that must not be replaced.
+    pub fn accepts(&self, path: &[u8]) -> bool {
+        let is_form = !self.settings.overwrite
+            && !self.files.precompressed.is_empty()
+            && scripts::without_coding(path) != path;
+        self.files.shows(path)
+            && !is_form
+            && !self.scripts.iter().any(|scripts| scripts.is_source(path))
     }
 }
 

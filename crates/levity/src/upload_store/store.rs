@@ -1,13 +1,14 @@
 //! The uploads beneath one root.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use levity_telemetry::diagnostics;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat, unlinkat};
+use rustix::io::Errno;
 use tokio::sync::Mutex as Turn;
 
 use super::changes::Changes;
@@ -269,19 +270,21 @@ impl Drop for Claim {
 
 /// Removes the files in `folder` that no upload writes to any more. Blocks.
 fn remove_stale(folder: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
+    // A link could lead to files of somebody else, which the server may remove and the owner of the link may not.
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = match rustix::fs::open(folder, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        folder => folder?,
     };
-    let now = SystemTime::now();
-    for entry in entries {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = now.map_or(0, |since| since.as_secs());
+    for entry in Dir::read_from(&folder)? {
         let entry = entry?;
-        let modified = entry.metadata()?.modified()?;
-        if now
-            .duration_since(modified)
-            .is_ok_and(|age| age > STALE_AGE)
-        {
-            fs::remove_file(entry.path())?;
+        let stat = statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let modified_s = u64::try_from(stat.st_mtime).unwrap_or_default();
+        if is_file && now_s.saturating_sub(modified_s) > STALE_AGE.as_secs() {
+            unlinkat(&folder, entry.file_name(), AtFlags::empty())?;
         }
     }
     Ok(())

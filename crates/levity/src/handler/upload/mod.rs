@@ -60,7 +60,13 @@ impl<'a> Handling<'a> {
         method: UploadMethod,
     ) -> Result<Response, Response> {
         let path = Path::of(request, upload)?;
-        if self.worker.explanation.is_some() {
+        // A folder may be requested without its slash, and then gets to another route than what is in it.
+        let as_folder = [&request.path[..], b"/"].concat();
+        if !path.names_folder && self.is_guarded(request, &upload.files, &as_folder) {
+            return Err(error(403, "a folder of this name is guarded"));
+        }
+        if let Some(explanation) = &self.worker.explanation {
+            explanation.leave_unanswered();
             return Ok(empty(204));
         }
         if method == UploadMethod::Delete {

@@ -52,8 +52,8 @@ impl Path {
             return Err(error(400, "escaped slash in the path"));
         }
         let path = upload.files.beneath(&request.path);
-        if !upload.files.shows(path) {
-            return Err(error(403, "this name is hidden here"));
+        if !upload.accepts(path) {
+            return Err(error(403, "nothing can be written by this name"));
         }
         let bytes = path.strip_suffix(b"/").unwrap_or(path);
         let mut names = bytes.split(|&byte| byte == b'/');
