@@ -136,6 +136,14 @@ impl Handling<'_> {
             return Err(error(415, "files are stored without a coding"));
         }
         let length = self.body.remaining();
+        // Only HTTP/1.1 says that a request without a length has no body (RFC 9112, 6.3). A client of 1.0 may mean the end
+        // of the connection, and the file would be emptied.
+        if length == Some(0)
+            && self.body.stream().version() == "HTTP/1.0"
+            && request.header("content-length").is_none()
+        {
+            return Err(error(411, "HTTP/1.0 needs a Content-Length"));
+        }
         let content = match range(request)? {
             None => Content::Whole(length),
             Some(_) if settings.resume.is_zero() => return Err(cannot_continue()),
