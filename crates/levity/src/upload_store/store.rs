@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use levity_telemetry::diagnostics;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::{Mutex as Turn, Semaphore};
 
 use super::changes::Changes;
 use super::name_locks::NameLocks;
@@ -25,6 +25,9 @@ const STALE_AGE: Duration = Duration::from_secs(2 * 3600);
 /// How long a count of all files is used.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(600);
 
+/// How many names beneath a root are changed at a time. On a disk that does not answer, so many tasks wait without end.
+pub const CHANGES_MAX: usize = 64;
+
 /// The uploads beneath one root. Locations with that root share it, also across reloads.
 pub struct UploadStore {
     /// The root as it was resolved.
@@ -33,6 +36,8 @@ pub struct UploadStore {
     pub changes: Changes,
     /// The names that are being changed.
     pub names: NameLocks,
+    /// A permit is held by each task that changes a name.
+    pub changing: Arc<Semaphore>,
     /// Held by whoever counts the files.
     pub counting: Turn<()>,
     state: Mutex<State>,
@@ -77,6 +82,7 @@ impl UploadStore {
             root: root.to_owned(),
             changes: Changes::default(),
             names: NameLocks::default(),
+            changing: Arc::new(Semaphore::new(CHANGES_MAX)),
             counting: Turn::default(),
             state: Mutex::default(),
             born: Instant::now(),

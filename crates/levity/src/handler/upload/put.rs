@@ -121,8 +121,9 @@ impl Handling<'_> {
             bytes,
             reservation: incoming.reservation,
         };
+        let upload = name.upload.clone();
         let publish = async move { name.publish(complete).await };
-        Ok(self.in_background(publish).await)
+        Ok(self.in_background(&upload, publish).await)
     }
 
     /// What the body is, if it may be received.
