@@ -321,7 +321,7 @@ impl Name {
     }
 
     /// The folder around the name; if folders are made, the innermost one that exists.
-    async fn folder_around(&self) -> io::Result<Arc<OpenFile>> {
+    pub(super) async fn folder_around(&self) -> io::Result<Arc<OpenFile>> {
         let folders = self.path.folders().chain([&b"."[..]]);
         let mut missing = Errno::NOENT.into();
         for folder in folders {

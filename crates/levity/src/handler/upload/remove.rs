@@ -22,7 +22,18 @@ impl Name {
         if self.path.bytes.is_empty() {
             return Err(error(403, "the root stays"));
         }
-        self.target(&self.disk).await.map(drop)
+        self.target(&self.disk).await?;
+        self.check_file_system().await
+    }
+
+    /// # Errors
+    /// 409 if the name is on another file system: its files do not count for the quota.
+    async fn check_file_system(&self) -> Result<(), Response> {
+        match self.folder_around().await {
+            Ok(folder) if folder.meta().device == self.root.device() => Ok(()),
+            Ok(_) => Err(self.refusal(&Errno::XDEV.into())),
+            Err(error) => Err(self.refusal(&error)),
+        }
     }
 
     /// Removes the file, or the empty folder, that has the name.
@@ -103,7 +114,7 @@ impl Name {
     /// The response if that is refused or fails.
     pub async fn check_new_folder(&self) -> Result<(), Response> {
         match self.current(&self.disk).await {
-            Ok(None) => Ok(()),
+            Ok(None) => self.check_file_system().await,
             Ok(Some(_)) => Err(self.is_taken()),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::ISDIR | Errno::INVAL) => Err(self.is_taken()),

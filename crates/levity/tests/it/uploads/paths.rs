@@ -112,6 +112,18 @@ fn another_file_system_beneath_the_root_is_refused_before_the_body() {
         client.send(head("PUT", path, &headers));
         client.receive().assert_status(409);
     }
+    root.file("mounted/file", "1");
+    fs::create_dir(root.at("mounted/folder")).expect("a folder");
+    for (method, path) in [
+        ("MKCOL", "/mounted/new"),
+        ("DELETE", "/mounted/file"),
+        ("DELETE", "/mounted/folder"),
+        ("DELETE", "/mounted"),
+    ] {
+        let answer = server.client().request(method, path, &[]);
+        assert_eq!(answer.status, 409, "{method} {path}");
+    }
+    assert_eq!(names(&root.at("mounted")), ["file", "folder"]);
     drop(server);
     drop(mount);
 }
