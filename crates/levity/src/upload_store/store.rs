@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use levity_telemetry::diagnostics;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat, unlinkat};
 use rustix::io::Errno;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::{Mutex as Turn, Semaphore};
 
 use super::changes::Changes;
 use super::name_locks::NameLocks;
@@ -26,6 +26,9 @@ const STALE_AGE: Duration = Duration::from_secs(2 * 3600);
 /// How long a count of all files is used.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(600);
 
+/// How many names beneath a root are changed at a time. On a disk that does not answer, so many tasks wait without end.
+pub const CHANGES_MAX: usize = 64;
+
 /// The uploads beneath one root. Locations with that root share it, also across reloads.
 pub struct UploadStore {
     /// The root as it was resolved.
@@ -34,6 +37,8 @@ pub struct UploadStore {
     pub changes: Changes,
     /// The names that are being changed.
     pub names: NameLocks,
+    /// A permit is held by each task that changes a name.
+    pub changing: Arc<Semaphore>,
     /// Held by whoever counts the files.
     pub counting: Turn<()>,
     state: Mutex<State>,
@@ -78,6 +83,7 @@ impl UploadStore {
             root: root.to_owned(),
             changes: Changes::default(),
             names: NameLocks::default(),
+            changing: Arc::new(Semaphore::new(CHANGES_MAX)),
             counting: Turn::default(),
             state: Mutex::default(),
             born: Instant::now(),
@@ -292,6 +298,8 @@ fn remove_stale(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use levity_disk::{OpenFile, Root, Symlinks, TEMPORARY_PREFIX};
 
@@ -416,5 +424,19 @@ mod tests {
         let names = fs::read_dir(&folder).expect("a folder").flatten();
         let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
         assert_eq!(names, ["young"]);
+    }
+
+    /// Whoever may write beneath the root need not be able to remove what a link of theirs leads to.
+    #[test]
+    fn a_link_in_place_of_the_own_folder_is_not_followed() {
+        let (root, other) = (tempfile::tempdir(), tempfile::tempdir());
+        let (root, other) = (root.expect("a folder"), other.expect("a folder"));
+        let precious = other.path().join("precious");
+        let file = fs::File::create(&precious).expect("a file");
+        let then = SystemTime::now() - STALE_AGE - HOUR;
+        file.set_modified(then).expect("utimes");
+        std::os::unix::fs::symlink(other.path(), root.path().join(FOLDER)).expect("a link");
+        UploadStore::new(root.path()).remove_stale();
+        assert!(precious.exists());
     }
 }

@@ -278,6 +278,10 @@ per_engine_that_waits_elsewhere! {
         uploads::to_a_frozen_mount(engine);
     }
 
+    fn changes_of_names_on_a_frozen_mount(engine) {
+        uploads::changes_of_names_on_a_frozen_mount(engine);
+    }
+
     /// A transfer that the disk holds up in the middle is not completed by other means.
     fn frozen_under_a_transfer(engine) {
         let Some(disk) = SlowDisk::with(fill) else { return };

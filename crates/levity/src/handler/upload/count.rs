@@ -7,7 +7,7 @@ use std::time::Instant;
 use levity_disk::{DirectoryReader, Kind, Listing, Lookup, Root};
 use rustix::io::Errno;
 
-use super::name::{SharedName, c_path};
+use super::name::{FOLDERS_MAX, SharedName, c_path};
 use crate::disk_client::DetachedDisk;
 use crate::upload_store::store::FOLDER;
 
@@ -58,13 +58,18 @@ struct Level {
     next: usize,
 }
 
-/// The bytes of all regular files beneath `root`. Not those of other file systems, of what links lead to, and of folders
-/// that cannot be read.
+/// The bytes of all regular files beneath `root`. Not those of other file systems, of what links lead to, of folders that
+/// cannot be read, and of folders that are too deep to be written to.
 async fn bytes_beneath(disk: &DetachedDisk, root: &Arc<Root>) -> io::Result<u64> {
     let mut bytes = 0;
-    // At most as many as a path has names: each has a descriptor.
+    // Each has a descriptor.
     let mut levels: Vec<Level> = enter(disk, root, Vec::new()).await?.into_iter().collect();
-    while let Some(level) = levels.last_mut() {
+    loop {
+        // That of the root is 1.
+        let depth = levels.len();
+        let Some(level) = levels.last_mut() else {
+            return Ok(bytes);
+        };
         if level.next == level.piece.len() {
             if level.piece.is_last {
                 levels.pop();
@@ -81,14 +86,15 @@ async fn bytes_beneath(disk: &DetachedDisk, root: &Arc<Root>) -> io::Result<u64>
         };
         match entry.kind {
             Kind::Regular => bytes += stat.size,
-            Kind::Directory if entry.name != FOLDER.as_bytes() || !level.path.is_empty() => {
+            Kind::Directory
+                if depth <= FOLDERS_MAX && (depth > 1 || entry.name != FOLDER.as_bytes()) =>
+            {
                 let path = [&level.path, entry.name, b"/"].concat();
                 levels.extend(enter(disk, root, path).await?);
             }
             Kind::Directory | Kind::Other => {}
         }
     }
-    Ok(bytes)
 }
 
 /// Begins to read the folder `path`, which ends with a slash; `None` if it is gone or may not be read.
@@ -113,6 +119,13 @@ fn is_passed_over(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(
         errno,
-        Some(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::PERM | Errno::LOOP)
+        Some(
+            Errno::NOENT
+                | Errno::NOTDIR
+                | Errno::ACCESS
+                | Errno::PERM
+                | Errno::LOOP
+                | Errno::NAMETOOLONG
+        )
     )
 }

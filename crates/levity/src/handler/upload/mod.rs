@@ -79,30 +79,42 @@ impl<'a> Handling<'a> {
         match method {
             UploadMethod::Put => self.put(name).await,
             UploadMethod::Delete => {
-                Ok(self.in_background(async move { name.remove().await }).await)
+                name.check_removal().await?;
+                let remove = async move { name.remove().await };
+                Ok(self.in_background(upload, remove).await)
             }
             UploadMethod::Mkcol if !self.body.is_complete() => {
                 Err(error(415, "a body has no meaning here"))
             }
-            UploadMethod::Mkcol => Ok(self
-                .in_background(async move { name.make_folder().await })
-                .await),
+            UploadMethod::Mkcol => {
+                name.check_new_folder().await?;
+                let make = async move { name.make_folder().await };
+                Ok(self.in_background(upload, make).await)
+            }
         }
     }
 
-    /// Has `change` made by a task of its own, and waits for its response.
+    /// Has `change` made by a task of its own, and waits for its response. The task begins when fewer than
+    /// [`CHANGES_MAX`](crate::upload_store::store::CHANGES_MAX) are under way beneath the root: on a disk that does not
+    /// answer it never ends. Until then only the request waits.
     async fn in_background(
         &self,
+        upload: &Upload,
         change: impl Future<Output = Result<Response, Response>> + 'static,
     ) -> Response {
+        let deadline = time::Instant::now() + self.service.config.limits.io_timeout;
+        let turn = upload.store.changing.clone().acquire_owned();
+        let Ok(Ok(turn)) = time::timeout_at(deadline, turn).await else {
+            return error(503, "the disk is slow; nothing was changed");
+        };
         let (sender, receiver) = oneshot::channel();
         self.worker.spawn_background(async move {
             let response = change.await.unwrap_or_else(|refusal| refusal);
+            drop(turn);
             // An error means that the client was told that it takes too long.
             let _ = sender.send(response);
         });
-        let io_timeout = self.service.config.limits.io_timeout;
-        match time::timeout(io_timeout, receiver).await {
+        match time::timeout_at(deadline, receiver).await {
             Ok(Ok(response)) => response,
             _ => error(503, "the disk is slow; the change may still be made"),
         }

@@ -25,6 +25,10 @@ const NAME_BYTES_MAX: usize = 255;
 /// The maximum length of a path in bytes (`PATH_MAX`, less the final zero).
 const PATH_BYTES_MAX: usize = 4095;
 
+/// The maximum number of folders around a name, without the root. The count for a quota has a descriptor for each, and what
+/// is deeper is not counted.
+pub const FOLDERS_MAX: usize = 64;
+
 /// Permissions of files, less the umask.
 pub const FILE_MODE: u32 = 0o666;
 
@@ -59,6 +63,10 @@ impl Path {
         let mut names = bytes.split(|&byte| byte == b'/');
         if bytes.len() > PATH_BYTES_MAX || names.any(|name| name.len() > NAME_BYTES_MAX) {
             return Err(error(414, "the name is too long"));
+        }
+        if bytes.iter().filter(|&&byte| byte == b'/').count() > FOLDERS_MAX {
+            let reason = format!("more than {FOLDERS_MAX} folders in each other");
+            return Err(error(400, &reason));
         }
         Ok(Self {
             bytes: bytes.to_vec(),

@@ -121,8 +121,9 @@ impl Handling<'_> {
             bytes,
             reservation: incoming.reservation,
         };
+        let upload = name.upload.clone();
         let publish = async move { name.publish(complete).await };
-        Ok(self.in_background(publish).await)
+        Ok(self.in_background(&upload, publish).await)
     }
 
     /// What the body is, if it may be received.
@@ -136,6 +137,14 @@ impl Handling<'_> {
             return Err(error(415, "files are stored without a coding"));
         }
         let length = self.body.remaining();
+        // Only HTTP/1.1 says that a request without a length has no body (RFC 9112, 6.3). A client of 1.0 may mean the end
+        // of the connection, and the file would be emptied.
+        if length == Some(0)
+            && self.body.stream().version() == "HTTP/1.0"
+            && request.header("content-length").is_none()
+        {
+            return Err(error(411, "HTTP/1.0 needs a Content-Length"));
+        }
         let content = match range(request)? {
             None => Content::Whole(length),
             Some(_) if settings.resume.is_zero() => return Err(cannot_continue()),
@@ -312,7 +321,7 @@ impl Name {
     }
 
     /// The folder around the name; if folders are made, the innermost one that exists.
-    async fn folder_around(&self) -> io::Result<Arc<OpenFile>> {
+    pub(super) async fn folder_around(&self) -> io::Result<Arc<OpenFile>> {
         let folders = self.path.folders().chain([&b"."[..]]);
         let mut missing = Errno::NOENT.into();
         for folder in folders {

@@ -8,40 +8,71 @@ use rustix::io::Errno;
 
 use super::name::{Name, c_path};
 use super::{allow, empty};
+use crate::disk_client::DetachedDisk;
 use crate::http::error::error;
 use crate::http::response::Response;
 
 impl Name {
+    /// Looks whether the name can be removed, within the time-outs of the request: a disk that does not answer gets no
+    /// task that waits for it.
+    ///
+    /// # Errors
+    /// The response if that is refused or fails.
+    pub async fn check_removal(&self) -> Result<(), Response> {
+        if self.path.bytes.is_empty() {
+            return Err(error(403, "the root stays"));
+        }
+        self.target(&self.disk).await?;
+        self.check_file_system().await
+    }
+
+    /// # Errors
+    /// 409 if the name is on another file system: its files do not count for the quota.
+    async fn check_file_system(&self) -> Result<(), Response> {
+        match self.folder_around().await {
+            Ok(folder) if folder.meta().device == self.root.device() => Ok(()),
+            Ok(_) => Err(self.refusal(&Errno::XDEV.into())),
+            Err(error) => Err(self.refusal(&error)),
+        }
+    }
+
     /// Removes the file, or the empty folder, that has the name.
     ///
     /// # Errors
     /// The response if that is refused or fails.
     pub async fn remove(&self) -> Result<Response, Response> {
-        if self.path.bytes.is_empty() {
-            return Err(error(403, "the root stays"));
-        }
         let _turn = self.upload.store.names.lock(&self.path.bytes).await;
-        let removed = match self.current(&self.patient).await {
-            Ok(Some(_)) if self.path.names_folder => return Err(error(404, "")),
-            Ok(Some(file)) => {
+        let removed = match self.target(&self.patient).await? {
+            Some(file) => {
                 self.check(Some(&file)).await?;
                 self.remove_file(&file).await
             }
-            Ok(None) => return Err(error(404, "")),
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::ISDIR) => {
+            None => {
                 self.check_folder()?;
                 self.remove_folder().await
             }
-            Err(error) => Err(error),
         };
-        match removed {
-            Ok(()) => {}
-            Err(error) if is_absent(&error) => return Err(self::error(404, "")),
-            Err(error) => return Err(self.refusal(&error)),
-        }
+        removed.map_err(|error| self.not_removed(&error))?;
         let durable = self.sync_folder(self.path.parent()).await;
         durable.map_err(|error| self.refusal(&error))?;
         Ok(empty(204))
+    }
+
+    /// The file to be removed; `None` if it is a folder.
+    async fn target(&self, disk: &DetachedDisk) -> Result<Option<Arc<OpenFile>>, Response> {
+        match self.current(disk).await {
+            Ok(Some(file)) if !self.path.names_folder => Ok(Some(file)),
+            Ok(_) => Err(error(404, "")),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::ISDIR) => Ok(None),
+            Err(error) => Err(self.not_removed(&error)),
+        }
+    }
+
+    fn not_removed(&self, error: &io::Error) -> Response {
+        match is_absent(error) {
+            true => self::error(404, ""),
+            false => self.refusal(error),
+        }
     }
 
     /// # Errors
@@ -77,28 +108,43 @@ impl Name {
         Ok(())
     }
 
+    /// Looks whether a folder with the name can be made, as [`check_removal`](Self::check_removal) does.
+    ///
+    /// # Errors
+    /// The response if that is refused or fails.
+    pub async fn check_new_folder(&self) -> Result<(), Response> {
+        match self.current(&self.disk).await {
+            Ok(None) => self.check_file_system().await,
+            Ok(Some(_)) => Err(self.is_taken()),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::ISDIR | Errno::INVAL) => Err(self.is_taken()),
+                _ => Err(self.refusal(&error)),
+            },
+        }
+    }
+
     /// Makes a folder with the name (RFC 4918, 9.3).
     ///
     /// # Errors
     /// The response if that is refused or fails.
     pub async fn make_folder(&self) -> Result<Response, Response> {
-        let exists = || {
-            let mut response = error(405, "the name is taken");
-            response.fields.set("Allow", &allow(&self.upload));
-            response
-        };
-        if self.path.bytes.is_empty() {
-            return Err(exists());
-        }
         let _turn = self.upload.store.names.lock(&self.path.bytes).await;
         match self.make(&self.path.bytes).await {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(exists()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(self.is_taken());
+            }
             Err(error) => return Err(self.refusal(&error)),
         }
         let durable = self.sync_folder(self.path.parent()).await;
         durable.map_err(|error| self.refusal(&error))?;
         Ok(empty(201))
+    }
+
+    fn is_taken(&self) -> Response {
+        let mut response = error(405, "the name is taken");
+        response.fields.set("Allow", &allow(&self.upload));
+        response
     }
 }
 

@@ -2,8 +2,10 @@ use std::path::Path;
 
 use levity_disk::engine::crash::Recording;
 
+use crate::http::request::Request;
 use crate::rig::Rig;
-use crate::upload_store::store::FOLDER;
+use crate::route::RouteInput;
+use crate::upload_store::store::{CHANGES_MAX, FOLDER};
 
 /// A file that was answered with success is there after a crash, and one that was not is as before or complete.
 #[test]
@@ -43,4 +45,41 @@ fn no_crash_leaves_a_torn_file() {
         states += 1;
     });
     assert!(states > done[1], "{states} states of {done:?} steps");
+}
+
+fn delete(name: &str) -> String {
+    format!("DELETE /{name} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+}
+
+/// A change that does not end keeps its place. Without a place a change does not begin, and its client is told so.
+#[test]
+fn so_many_names_are_changed_at_a_time_and_no_more() {
+    let keys = "upload = { methods = [\"DELETE\"] }\n[limits]\nio_timeout = \"500ms\"\n";
+    let rig = Rig::with_files(keys, &[("held", "1"), ("last", "1"), ("more", "1")]);
+    let service = rig.worker.service();
+    let request = Request::default();
+    let location = service.route(b"a", b"/", RouteInput::of(&request));
+    let files = location.and_then(|location| location.files.clone());
+    let store = files.and_then(|files| files.uploads.clone());
+    let store = store.expect("uploads");
+    let has = |name| rig.root.path().join(name).exists();
+    rig.run(async {
+        let held = store.names.lock(b"held").await;
+        let waits = rig.ask(delete("held")).await;
+        assert!(waits.starts_with("HTTP/1.1 503 "), "{waits}");
+        assert!(waits.contains("may still be made"), "{waits}");
+        let others = store.changing.acquire_many(CHANGES_MAX as u32 - 2).await;
+        assert_eq!(store.changing.available_permits(), 1);
+        let last = rig.ask(delete("last")).await;
+        assert!(last.starts_with("HTTP/1.1 204 "), "{last}");
+        let one = store.changing.acquire().await;
+        let refused = rig.ask(delete("more")).await;
+        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        assert!(refused.contains("Retry-After: "), "{refused}");
+        assert!(refused.contains("nothing was changed"), "{refused}");
+        drop((held, others, one));
+        let all = store.changing.acquire_many(CHANGES_MAX as u32).await;
+        assert!(all.is_ok() && !has("held") && has("more"));
+    });
+    rig.assert_idle();
 }

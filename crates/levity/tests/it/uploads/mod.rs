@@ -301,3 +301,26 @@ fn an_upload_is_counted_and_logged() {
     wait_until("it is logged", || line().contains("\"PUT\""));
     assert!(line().contains("201"), "{}", line());
 }
+
+/// Without a length there is no body in HTTP/1.1 (RFC 9112, 6.3); in 1.0 that is not sure.
+#[test]
+fn only_http_1_1_has_empty_files_without_a_length() {
+    let root = writable();
+    root.file("file", "old");
+    let server = taking(root.path(), "").start();
+    for (request, status) in [
+        ("PUT /file HTTP/1.0\r\n\r\n", 411),
+        ("PUT /file HTTP/1.0\r\nContent-Length: 3\r\n\r\nnew", 204),
+        ("PUT /file HTTP/1.0\r\nContent-Length: 0\r\n\r\n", 204),
+        ("PUT /empty HTTP/1.1\r\nHost: a\r\n\r\n", 201),
+    ] {
+        let before = fs::read(root.at("file")).expect("a file");
+        let mut client = server.client();
+        client.send(request);
+        client.receive().assert_status(status);
+        let after = fs::read(root.at("file")).expect("a file");
+        assert!(status != 411 || after == before, "{request}");
+    }
+    assert_eq!(names(root.path()), ["empty", "file"]);
+    assert!(fs::read(root.at("file")).expect("a file").is_empty());
+}

@@ -112,8 +112,64 @@ fn another_file_system_beneath_the_root_is_refused_before_the_body() {
         client.send(head("PUT", path, &headers));
         client.receive().assert_status(409);
     }
+    root.file("mounted/file", "1");
+    fs::create_dir(root.at("mounted/folder")).expect("a folder");
+    for (method, path) in [
+        ("MKCOL", "/mounted/new"),
+        ("DELETE", "/mounted/file"),
+        ("DELETE", "/mounted/folder"),
+        ("DELETE", "/mounted"),
+    ] {
+        let answer = server.client().request(method, path, &[]);
+        assert_eq!(answer.status, 409, "{method} {path}");
+    }
+    assert_eq!(names(&root.at("mounted")), ["file", "folder"]);
     drop(server);
     drop(mount);
+}
+
+#[test]
+fn folders_have_a_maximum_depth() {
+    const FOLDERS_MAX: usize = 64;
+    let root = writable();
+    let keys = format!("{ALL}, create_folders = true, quota_bytes = \"10000B\"");
+    let server = taking(root.path(), &keys).start();
+    let deepest = "/d".repeat(FOLDERS_MAX);
+    let deeper = format!("{deepest}/d");
+    put_new(&server, &format!("{deepest}/file"), &content(1, 4000)).assert_status(201);
+    let file = format!("{deeper}/file");
+    let answer = put_new(&server, &file, b"1");
+    answer.assert_status(400);
+    assert!(answer.text().contains("64 folders"), "{answer:?}");
+    let mut client = server.client();
+    client.request("MKCOL", &deeper, &[]).assert_status(201);
+    client.request("MKCOL", &file, &[]).assert_status(400);
+    client.request("DELETE", &file, &[]).assert_status(400);
+    drop(server);
+    // What another program has put deeper is not counted.
+    root.file(&file[1..], content(1, 9000));
+    let server = taking(root.path(), &keys).start();
+    put_new(&server, "/more", &content(2, 6001)).assert_status(507);
+    put_new(&server, "/exact", &content(2, 6000)).assert_status(201);
+}
+
+/// With a final slash, its path is too long to be opened.
+#[test]
+fn a_folder_with_the_longest_path_does_not_keep_a_quota_from_being_counted() {
+    let root = writable();
+    let keys = format!("{ALL}, quota_bytes = \"10000B\"");
+    let names = vec!["n".repeat(255); 16];
+    let mut path = String::new();
+    let server = taking(root.path(), &keys).start();
+    let mut client = server.client();
+    for name in &names {
+        path = format!("{path}/{name}");
+        client.request("MKCOL", &path, &[]).assert_status(201);
+    }
+    assert_eq!(path.len(), 1 + 4095);
+    drop(server);
+    let server = taking(root.path(), &keys).start();
+    put_new(&server, "/file", b"1").assert_status(201);
 }
 
 #[test]
