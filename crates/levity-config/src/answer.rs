@@ -189,6 +189,6 @@ fn sample(pattern: &Pattern) -> Option<String> {
     match pattern {
         Pattern::Exact(path) => Some(path.clone()),
         Pattern::Prefix(prefix) => Some(format!("{prefix}levity-sample")),
-        Pattern::Glob(_) | Pattern::Regex(_) => None,
+        Pattern::Glob(_) | Pattern::Named(_) | Pattern::Regex(_) => None,
     }
 }

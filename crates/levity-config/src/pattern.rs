@@ -17,6 +17,8 @@ pub enum Pattern {
     Prefix(String),
     /// Paths that match a pattern with stars or braces.
     Glob(Expression),
+    /// Paths with a name in place of a segment, as a static host has them: an expression that has one way to match.
+    Named(Expression),
     /// Paths in which a regular expression matches.
     Regex(Expression),
 }
@@ -31,7 +33,7 @@ impl Pattern {
     pub(crate) fn weight(&self) -> usize {
         match self {
             Self::Exact(_) | Self::Prefix(_) => 0,
-            Self::Glob(_) => 1,
+            Self::Glob(_) | Self::Named(_) => 1,
             Self::Regex(_) => REGEX_WEIGHT,
         }
     }
@@ -75,7 +77,9 @@ impl Pattern {
         match self {
             Pattern::Exact(exact) => path == exact.as_bytes(),
             Pattern::Prefix(prefix) => path.starts_with(prefix.as_bytes()),
-            Pattern::Glob(expression) | Pattern::Regex(expression) => expression.matches(path),
+            Pattern::Glob(expression) | Pattern::Named(expression) | Pattern::Regex(expression) => {
+                expression.matches(path)
+            }
         }
     }
 
@@ -84,7 +88,7 @@ impl Pattern {
     pub fn covers(&self, other: &Pattern) -> bool {
         match (self, other) {
             (_, Pattern::Exact(path)) => self.matches(path.as_bytes()),
-            (Pattern::Prefix(prefix), Pattern::Regex(_)) => prefix == "/",
+            (Pattern::Prefix(prefix), Pattern::Named(_) | Pattern::Regex(_)) => prefix == "/",
             (Pattern::Prefix(prefix), other) => other.start().starts_with(prefix.as_str()),
             (ours, theirs) => ours == theirs,
         }
@@ -105,7 +109,7 @@ impl Pattern {
                 let text = glob.as_str();
                 &text[..text.find(['*', '{']).unwrap_or(text.len())]
             }
-            Pattern::Regex(_) => "",
+            Pattern::Named(_) | Pattern::Regex(_) => "",
         }
     }
 
@@ -114,7 +118,9 @@ impl Pattern {
     pub fn captures(&self, path: &[u8]) -> Vec<Range<usize>> {
         match self {
             Pattern::Exact(_) | Pattern::Prefix(_) => Vec::new(),
-            Pattern::Glob(expression) | Pattern::Regex(expression) => expression.captures(path),
+            Pattern::Glob(expression) | Pattern::Named(expression) | Pattern::Regex(expression) => {
+                expression.captures(path)
+            }
         }
     }
 
@@ -123,7 +129,9 @@ impl Pattern {
     pub fn groups(&self) -> usize {
         match self {
             Pattern::Exact(_) | Pattern::Prefix(_) => 0,
-            Pattern::Glob(expression) | Pattern::Regex(expression) => expression.groups(),
+            Pattern::Glob(expression) | Pattern::Named(expression) | Pattern::Regex(expression) => {
+                expression.groups()
+            }
         }
     }
 }
@@ -156,7 +164,7 @@ impl fmt::Display for Pattern {
         match self {
             Pattern::Exact(path) => f.write_str(path),
             Pattern::Prefix(path) => write!(f, "{path}*"),
-            Pattern::Glob(expression) | Pattern::Regex(expression) => {
+            Pattern::Glob(expression) | Pattern::Named(expression) | Pattern::Regex(expression) => {
                 f.write_str(expression.as_str())
             }
         }

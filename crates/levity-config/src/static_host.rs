@@ -260,7 +260,8 @@ fn path_of(from: &str) -> Result<(Pattern, Vec<String>), String> {
     } else {
         end
     };
-    Ok((Pattern::regex(&(regex + end))?, names))
+    let expression = Expression::regex(&(regex + end))?;
+    Ok((Pattern::Named(expression), names))
 }
 
 fn escaped(text: &str) -> String {
