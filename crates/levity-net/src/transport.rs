@@ -4,15 +4,15 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{RecvFlags, recv};
+use rustix::io::writev;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 #[cfg(any(test, feature = "test-support"))]
@@ -45,15 +45,13 @@ impl Transport {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let mut buffer = ReadBuf::new(buffer);
-        let read = match self {
-            Self::Tcp(tcp) => Pin::new(tcp).poll_read(context, &mut buffer),
-            Self::Unix(unix) => Pin::new(unix).poll_read(context, &mut buffer),
-            #[cfg(any(test, feature = "test-support"))]
-            Self::Memory(memory) => return memory.poll_read(context, buffer.initialize_unfilled()),
-        };
-        ready!(read)?;
-        Poll::Ready(Ok(buffer.filled().len()))
+        #[cfg(any(test, feature = "test-support"))]
+        if let Self::Memory(memory) = self {
+            return memory.poll_read(context, buffer);
+        }
+        self.poll_get(context, buffer.len(), |socket| {
+            Ok(recv(socket, &mut *buffer, RecvFlags::empty())?.1)
+        })
     }
 
     /// Reads into the spare capacity of `buffer`, of which there must be some; zero bytes mean that the peer sends no
@@ -67,8 +65,22 @@ impl Transport {
         if let Self::Memory(memory) = self {
             return memory.poll_append(context, buffer);
         }
+        let room = buffer.capacity() - buffer.len();
+        self.poll_get(context, room, |socket| {
+            Ok(recv(socket, spare_capacity(buffer), RecvFlags::empty())?.0)
+        })
+    }
+
+    /// Waits for bytes and runs `call`, which reads up to `len` of them.
+    fn poll_get(
+        &self,
+        context: &mut Context<'_>,
+        len: usize,
+        mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         loop {
-            match ready!(self.poll_readable(context))?.append(buffer) {
+            let socket = ready!(self.poll_readable(context))?;
+            match socket.move_up_to(len, Interest::READABLE, &mut call) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return Poll::Ready(read),
             }
@@ -143,12 +155,13 @@ impl Transport {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Tcp(tcp) => Pin::new(tcp).poll_write(context, bytes),
-            Self::Unix(unix) => Pin::new(unix).poll_write(context, bytes),
-            #[cfg(any(test, feature = "test-support"))]
-            Self::Memory(memory) => memory.poll_write_vectored(context, &[IoSlice::new(bytes)]),
+        #[cfg(any(test, feature = "test-support"))]
+        if let Self::Memory(memory) = self {
+            return memory.poll_write_vectored(context, &[IoSlice::new(bytes)]);
         }
+        self.poll_put(context, bytes.len(), |socket| {
+            Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
+        })
     }
 
     /// Writes as many bytes of `slices` as there is room for.
@@ -157,11 +170,28 @@ impl Transport {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(context, slices),
-            Self::Unix(unix) => Pin::new(unix).poll_write_vectored(context, slices),
-            #[cfg(any(test, feature = "test-support"))]
-            Self::Memory(memory) => memory.poll_write_vectored(context, slices),
+        #[cfg(any(test, feature = "test-support"))]
+        if let Self::Memory(memory) = self {
+            return memory.poll_write_vectored(context, slices);
+        }
+        let len = slices.iter().map(|slice| slice.len()).sum();
+        self.poll_put(context, len, |socket| Ok(writev(socket, slices)?))
+    }
+
+    /// Waits for room and runs `call`, which writes up to `len` bytes.
+    fn poll_put(
+        &self,
+        context: &mut Context<'_>,
+        len: usize,
+        mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.poll_write_ready(context))?;
+            let socket = self.socket().expect("only sockets are waited for");
+            match socket.move_up_to(len, Interest::WRITABLE, &mut call) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
         }
     }
 
@@ -260,20 +290,30 @@ impl Socket<'_> {
         }
     }
 
-    /// Reads into the spare capacity of `buffer`.
-    fn append(self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        let room = buffer.capacity() - buffer.len();
-        let mut read = None;
-        let outcome = self.try_take(|socket| {
-            let count = recv(socket, spare_capacity(buffer), RecvFlags::empty())?.0;
-            read = Some(count);
-            match (1..room).contains(&count) {
-                // The socket is empty. That is what `WouldBlock` tells the runtime, and saves the call that says so.
+    /// Runs one system call that moves up to `len` bytes in the direction of `interest`.
+    // Not by `TcpStream::poll_read` and its like: they call libc, whose functions can be cancelled, and that takes two
+    // more calls each.
+    fn move_up_to(
+        self,
+        len: usize,
+        interest: Interest,
+        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut moved = None;
+        let and_note = |socket: BorrowedFd<'_>| {
+            let count = call(socket)?;
+            moved = Some(count);
+            match (1..len).contains(&count) {
+                // The socket is empty, or full. That is what `WouldBlock` tells the runtime, and saves the call that says so.
                 true => Err(io::ErrorKind::WouldBlock.into()),
                 false => Ok(count),
             }
-        });
-        read.map_or(outcome, Ok)
+        };
+        let outcome = match self {
+            Self::Tcp(tcp) => tcp.try_io(interest, || and_note(tcp.as_fd())),
+            Self::Unix(unix) => unix.try_io(interest, || and_note(unix.as_fd())),
+        };
+        moved.map_or(outcome, Ok)
     }
 
     /// Runs one system call that moves bytes from the socket, unless the socket is known to be empty.
