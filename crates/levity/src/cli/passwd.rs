@@ -102,7 +102,11 @@ mod tests {
         let line = line("ann b", "secret").expect("a line");
         let entries = htpasswd::parse(&line).expect("a file");
         assert_eq!(entries[0].user, "ann b");
-        assert!(password::verify("secret", &entries[0].hash));
+        assert!(password::verify(
+            "secret",
+            &entries[0].hash,
+            &mut password::Memory::default()
+        ));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Bounds on guessing passwords: per client, and for the processor and the memory of all.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::password::Memory;
 use crate::client_prefix::ClientPrefix;
 
 /// Wrong passwords of a client that cost it no time.
@@ -26,6 +28,10 @@ const CHECKS_PER_CLIENT_MAX: u32 = 4;
 /// Passwords of all clients that wait, per permit: an honest client waits for at most so many hashes.
 const WAITING_PER_PERMIT_MAX: usize = 16;
 
+/// The part of those places that one user may have, and all names together that no user has. Otherwise nobody could log in
+/// while many clients guess the password of one.
+const WAITING_PER_NAME_PART: usize = 4;
+
 /// Clients whose failures are remembered, in each of two generations of the table. About 4 MiB in all, reserved at the start:
 /// a table that grows is copied, which takes longer than a loop may compute.
 const CLIENTS_MAX: usize = 32 * 1024;
@@ -36,9 +42,12 @@ const COST_INITIAL: Duration = Duration::from_millis(25);
 /// The bounds of all event loops together. Loops lock the table for one look-up; no other thread does.
 pub struct Guesses {
     permits: Semaphore,
+    permits_max: usize,
     waiting: AtomicUsize,
     waiting_max: usize,
     clients: Mutex<Clients>,
+    /// Memory of hashes for those that wait. Only threads that compute hashes lock it.
+    memory: Mutex<Vec<Memory>>,
     /// The processor time of the last hash, in microseconds.
     cost_us: AtomicU64,
 }
@@ -56,12 +65,15 @@ pub enum Refusal {
 pub struct Check {
     guesses: Arc<Guesses>,
     client: ClientPrefix,
+    name: String,
 }
 
 struct Clients {
     young: HashMap<ClientPrefix, Client>,
     /// Those that were not asked for since the last change of generations. They are dropped at the next one.
     old: HashMap<ClientPrefix, Client>,
+    /// Passwords that are verified or wait, by the name of the user.
+    checks_by_name: HashMap<String, usize>,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -86,6 +98,7 @@ impl Clients {
         Self {
             young: HashMap::with_capacity(CLIENTS_MAX),
             old: HashMap::with_capacity(CLIENTS_MAX),
+            checks_by_name: HashMap::new(),
         }
     }
 
@@ -105,19 +118,27 @@ impl Guesses {
     pub fn new(permits: usize) -> Arc<Self> {
         Arc::new(Self {
             permits: Semaphore::new(permits),
+            permits_max: permits,
             waiting: AtomicUsize::new(0),
             waiting_max: permits * WAITING_PER_PERMIT_MAX,
             clients: Mutex::new(Clients::new()),
+            memory: Mutex::default(),
             cost_us: AtomicU64::new(u64::try_from(COST_INITIAL.as_micros()).unwrap_or(u64::MAX)),
         })
     }
 
-    /// Counts a password of a client that is to be verified.
+    /// Counts a password of a client that is to be verified. `name` is that of the user, empty if there is none.
     ///
     /// # Errors
     /// When the client has to wait, or the server is busy.
-    pub fn begin(self: &Arc<Self>, client: ClientPrefix, now: Instant) -> Result<Check, Refusal> {
+    pub fn begin(
+        self: &Arc<Self>,
+        client: ClientPrefix,
+        name: &str,
+        now: Instant,
+    ) -> Result<Check, Refusal> {
         let mut clients = self.lock();
+        let of_name = clients.checks_by_name.get(name).copied().unwrap_or(0);
         let known = clients.of(client);
         if known
             .last_failure
@@ -131,16 +152,34 @@ impl Guesses {
         if known.checks >= CHECKS_PER_CLIENT_MAX {
             return Err(Refusal::TooMany(DELAY_MIN));
         }
+        if of_name >= self.waiting_max / WAITING_PER_NAME_PART {
+            return Err(Refusal::Busy);
+        }
         let one_more = |waiting| (waiting < self.waiting_max).then_some(waiting + 1);
         let counted = self
             .waiting
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         counted.map_err(|_| Refusal::Busy)?;
         known.checks += 1;
+        clients.checks_by_name.insert(name.to_owned(), of_name + 1);
         Ok(Check {
             guesses: self.clone(),
             client,
+            name: name.to_owned(),
         })
+    }
+
+    /// Runs `compute` with the memory of an earlier hash, if others have waited since. For the threads that compute hashes, as
+    /// many at a time as there are permits.
+    pub fn with_memory<T>(&self, compute: impl FnOnce(&mut Memory) -> T) -> T {
+        let kept = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = kept().pop().unwrap_or_default();
+        let computed = compute(&mut memory);
+        // The allocator would give the memory back to the kernel late, and the next hash would have to clear new pages.
+        if self.waiting.load(Ordering::Relaxed) > self.permits_max {
+            kept().push(memory);
+        }
+        computed
     }
 
     fn lock(&self) -> MutexGuard<'_, Clients> {
@@ -172,6 +211,11 @@ impl Check {
         Duration::from_micros(self.guesses.cost_us.load(Ordering::Relaxed))
     }
 
+    /// The bounds that it is counted by.
+    pub fn guesses(&self) -> Arc<Guesses> {
+        self.guesses.clone()
+    }
+
     /// The client.
     pub fn client(&self) -> ClientPrefix {
         self.client
@@ -184,6 +228,13 @@ impl Drop for Check {
         let mut clients = self.guesses.lock();
         let known = clients.of(self.client);
         known.checks = known.checks.saturating_sub(1);
+        let name = mem::take(&mut self.name);
+        if let Entry::Occupied(mut of_name) = clients.checks_by_name.entry(name) {
+            *of_name.get_mut() -= 1;
+            if *of_name.get() == 0 {
+                of_name.remove();
+            }
+        }
     }
 }
 
@@ -204,7 +255,7 @@ mod tests {
         is_right: bool,
         now: Instant,
     ) -> Option<Refusal> {
-        match guesses.begin(by, now) {
+        match guesses.begin(by, "ann", now) {
             Ok(check) => {
                 check.finish(is_right, Duration::from_millis(7), now);
                 None
@@ -235,7 +286,7 @@ mod tests {
         for _ in 0..=FREE_FAILURES {
             assert_eq!(guess(&guesses, attacker, false, now), None);
         }
-        let check = guesses.begin(other, now).expect("nothing waits");
+        let check = guesses.begin(other, "ann", now).expect("nothing waits");
         assert_eq!(check.cost(), Duration::from_millis(7));
     }
 
@@ -261,7 +312,8 @@ mod tests {
         for number in 0..WAITING_PER_PERMIT_MAX / CHECKS_PER_CLIENT_MAX as usize {
             let by = client(&format!("192.0.2.{number}"));
             for _ in 0..CHECKS_PER_CLIENT_MAX {
-                begun.extend(guesses.begin(by, now).ok());
+                let name = format!("user {number}");
+                begun.extend(guesses.begin(by, &name, now).ok());
             }
             let refused = guess(&guesses, by, true, now);
             assert_eq!(refused, Some(Refusal::TooMany(DELAY_MIN)));
@@ -280,6 +332,44 @@ mod tests {
             .map(|client| client.checks)
             .sum();
         assert_eq!(checks, 0);
+        assert!(guesses.lock().checks_by_name.is_empty());
+    }
+
+    /// Whoever guesses the password of one user from many addresses leaves places to others.
+    #[test]
+    fn one_name_does_not_take_all_places() {
+        let guesses = Guesses::new(1);
+        let now = Instant::now();
+        let begin = |number: usize, name| {
+            let begun = guesses.begin(client(&format!("192.0.2.{number}")), name, now);
+            begun
+                .map_err(|refusal| assert_eq!(refusal, Refusal::Busy))
+                .ok()
+        };
+        for name in ["ann", ""] {
+            let begun: Vec<_> = (0..WAITING_PER_PERMIT_MAX)
+                .filter_map(|number| begin(number, name))
+                .collect();
+            assert_eq!(begun.len(), WAITING_PER_PERMIT_MAX / WAITING_PER_NAME_PART);
+            assert!(begin(0, "bob").is_some());
+        }
+        assert!(begin(0, "ann").is_some());
+    }
+
+    /// Memory is kept as long as somebody waits for it, and no longer.
+    #[test]
+    fn memory_is_kept_for_those_who_wait() {
+        let guesses = Guesses::new(1);
+        let (by, now) = (client("192.0.2.1"), Instant::now());
+        let kept = || guesses.memory.lock().expect("memory").len();
+        let first = guesses.begin(by, "ann", now).ok();
+        let second = guesses.begin(by, "ann", now).ok();
+        guesses.with_memory(|_| ());
+        assert_eq!(kept(), 1);
+        drop(first);
+        guesses.with_memory(|_| ());
+        assert_eq!(kept(), 0);
+        drop(second);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use levity_wire::basic_auth::Credentials;
 use levity_wire::htpasswd::{Entry, Hash};
 use sha2::{Digest as _, Sha256};
 
+use self::password::Memory;
+
 /// A keyed hash of a name and a password.
 pub type Digest = [u8; 32];
 
@@ -90,16 +92,24 @@ impl Users {
         hash.finalize().into()
     }
 
+    /// The name of the user; empty if there is none with that name.
+    pub fn known_name<'c>(&self, given: &'c Credentials) -> &'c str {
+        match self.hashes.contains_key(&given.user) {
+            true => &given.user,
+            false => "",
+        }
+    }
+
     /// Whether the password is that of the user. Takes milliseconds to seconds of the processor, and the memory of the hash.
-    pub fn verify(&self, given: &Credentials) -> bool {
+    pub fn verify(&self, given: &Credentials, memory: &mut Memory) -> bool {
         match self.hashes.get(&given.user) {
-            Some(hash) => password::verify(&given.password, hash),
+            Some(hash) => password::verify(&given.password, hash, memory),
             None => {
                 // Only for its time: no password is right.
                 let _ = self
                     .decoy
                     .as_ref()
-                    .map(|decoy| password::verify(&given.password, decoy));
+                    .map(|decoy| password::verify(&given.password, decoy, memory));
                 false
             }
         }
@@ -151,10 +161,15 @@ mod tests {
     fn nobody_gets_in_with_a_name_that_does_not_exist() {
         let line = format!("ann:{}\n", password::hash("secret").expect("a hash"));
         let all = users(&line, None);
-        assert!(all.verify(&given("ann", "secret")));
-        assert!(!all.verify(&given("ann", "Secret")));
-        assert!(!all.verify(&given("eve", "secret")));
-        assert!(!users(&line, Some(&["eve"])).verify(&given("ann", "secret")));
-        assert!(!users("", None).verify(&given("ann", "")));
+        let verifies = |users: &Users, user, password| {
+            users.verify(&given(user, password), &mut Memory::default())
+        };
+        assert!(verifies(&all, "ann", "secret"));
+        assert!(!verifies(&all, "ann", "Secret"));
+        assert!(!verifies(&all, "eve", "secret"));
+        assert!(!verifies(&users(&line, Some(&["eve"])), "ann", "secret"));
+        assert!(!verifies(&users("", None), "ann", ""));
+        assert_eq!(all.known_name(&given("ann", "x")), "ann");
+        assert_eq!(all.known_name(&given("eve", "x")), "");
     }
 }

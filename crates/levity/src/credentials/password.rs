@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use levity_wire::htpasswd::{self, Hash};
@@ -17,10 +17,14 @@ const SALT_BYTES: usize = 16;
 
 const OUTPUT_BYTES: usize = 32;
 
+/// The memory of a hash, for the next one.
+#[derive(Default)]
+pub struct Memory(Vec<Block>);
+
 /// Whether `password` has this hash. Computes for milliseconds to seconds.
-pub fn verify(password: &str, hash: &Hash) -> bool {
+pub fn verify(password: &str, hash: &Hash, memory: &mut Memory) -> bool {
     match hash {
-        Hash::Argon2(hash) => argon2(password, hash),
+        Hash::Argon2(hash) => argon2(password, hash, memory),
         Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
         Hash::ShaCrypt(hash) => ShaCrypt::default()
             .verify_password(password.as_bytes(), hash.as_str())
@@ -28,7 +32,7 @@ pub fn verify(password: &str, hash: &Hash) -> bool {
     }
 }
 
-fn argon2(password: &str, hash: &htpasswd::Argon2) -> bool {
+fn argon2(password: &str, hash: &htpasswd::Argon2, Memory(memory): &mut Memory) -> bool {
     let algorithm = hash.variant.parse::<Algorithm>();
     let version = Version::try_from(hash.version);
     let bytes = Some(hash.output.len());
@@ -37,8 +41,10 @@ fn argon2(password: &str, hash: &htpasswd::Argon2) -> bool {
         return false;
     };
     let mut output = vec![0; hash.output.len()];
+    memory.resize(params.block_count(), Block::default());
     let argon2 = Argon2::new(algorithm, version, params);
-    let computed = argon2.hash_password_into(password.as_bytes(), &hash.salt, &mut output);
+    let password = password.as_bytes();
+    let computed = argon2.hash_password_into_with_memory(password, &hash.salt, &mut output, memory);
     computed.is_ok() && are_equal(&output, &hash.output)
 }
 
@@ -74,12 +80,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn assert_verifies(password: &str, hash: &str) {
+    fn assert_verifies(password: &str, hash: &str, memory: &mut Memory) {
         let entries = htpasswd::parse(&format!("a:{hash}")).expect(hash);
         let hash = &entries[0].hash;
-        assert!(verify(password, hash), "{hash:?}");
+        assert!(verify(password, hash, memory), "{hash:?}");
         for wrong in ["", "x", &password[1..], &format!("{password} ")] {
-            assert!(!verify(wrong, hash), "{hash:?} {wrong}");
+            assert!(!verify(wrong, hash, memory), "{hash:?} {wrong}");
         }
     }
 
@@ -90,7 +96,10 @@ mod tests {
             hash("secret").expect("a hash"),
         );
         assert_ne!(one, other);
-        assert_verifies("secret", &one);
+        // What one hash leaves there does not matter to the next.
+        let mut memory = Memory::default();
+        assert_verifies("secret", &one, &mut memory);
+        assert_verifies("secret", &other, &mut memory);
     }
 
     /// Published by the authors of each algorithm, or made by their programs.
@@ -117,7 +126,7 @@ mod tests {
                 "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
             ),
         ] {
-            assert_verifies(password, hash);
+            assert_verifies(password, hash, &mut Memory::default());
         }
     }
 }

@@ -57,7 +57,9 @@ impl<'a> Handling<'a> {
             Some(pending) => pending,
             None => {
                 let client = ClientPrefix::new(self.client.ip);
-                let check = self.service.guesses.begin(client, now).map_err(refusal)?;
+                let guesses = &self.service.guesses;
+                let name = gate.users.known_name(given);
+                let check = guesses.begin(client, name, now).map_err(refusal)?;
                 let pending = worker.verdicts.borrow_mut().begin(digest);
                 let verify = verify(worker.clone(), gate.clone(), given.clone(), digest, check);
                 // Not a part of the request: a client that leaves at once would not be charged for its guess.
@@ -80,7 +82,8 @@ async fn verify(
 ) {
     let permit = check.permit().await;
     let (stream, cost) = (check.client().stream(), check.cost());
-    let verify = move || gate.users.verify(&given);
+    let guesses = check.guesses();
+    let verify = move || guesses.with_memory(|memory| gate.users.verify(&given, memory));
     let computed = worker
         .compute
         .run(Class::Response, stream, cost, verify)
