@@ -183,6 +183,28 @@ impl Row {
         }
     }
 
+    /// The same with passwords for all paths beneath `/secret/`. `users` is a file of htpasswd; None for a peer that is
+    /// not prepared for this.
+    #[must_use]
+    pub fn with_passwords(&self, users: &Path) -> Option<Self> {
+        let (users, mut row) = (users.display(), self.clone());
+        match self.program {
+            Program::Levity { .. } => {
+                row = self.behind_proxy(&format!(
+                    "[[site.route]]\npath = \"/secret/*\"\nbasic_auth = {{ users = \"{users}\" }}\nstrip_prefix = \"/secret\""
+                ));
+            }
+            Program::Nginx => row.blanks.push((
+                "{locations}",
+                format!(
+                    "        location /secret/ {{ alias {{root}}/; auth_basic secret; auth_basic_user_file {users}; }}"
+                ),
+            )),
+            Program::Haproxy | Program::Lighttpd | Program::Caddy => return None,
+        }
+        Some(row)
+    }
+
     /// Whether it is Levity, which has more bars to meet.
     #[must_use]
     pub fn is_levity(&self) -> bool {
@@ -434,6 +456,7 @@ fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: Socke
         .replace("{settings}", &row.settings)
         // Blanks without a value.
         .replace("{compression}", "")
+        .replace("{locations}", "")
         .replace("{modules}", "")
         .replace("{limits}", "")
         .replace("{dir}", &dir.to_string_lossy())

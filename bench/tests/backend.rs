@@ -42,6 +42,7 @@ impl Backend {
             missing_ok: false,
             discard: false,
             coding: None,
+            credentials: None,
         };
         let mut client = Client::connect(target, connections).unwrap();
         let mut plan = EachOnce::new(requests);

@@ -70,6 +70,7 @@ fn target(address: SocketAddr, paths: &[&str]) -> Target {
         missing_ok: false,
         discard: false,
         coding: None,
+        credentials: None,
     }
 }
 

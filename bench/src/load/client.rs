@@ -4,13 +4,15 @@ use super::plan::{EachOnce, Next, Plan, Request};
 use super::response::{Decoder, Response};
 use super::{Failed, Report};
 use crate::failure::{Context, Failure, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use levity_inspect::histogram::Histogram;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::net::{RecvFlags, recv};
 use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -38,6 +40,8 @@ pub struct Target {
     pub numbered: bool,
     /// There is one path, and each request is of the client with its number.
     pub has_clients: bool,
+    /// Name and password of each request, in which `{}` becomes its number. There is one path.
+    pub credentials: Option<String>,
     /// The paths; a [`Request`] names one by its index.
     pub paths: Vec<String>,
     /// The expected length of the body, if known.
@@ -55,11 +59,19 @@ impl Target {
         self.render_with(path, "")
     }
 
-    /// A request of the client with this number.
-    fn render_of(&self, client: usize) -> Vec<u8> {
-        let (high, low) = (client >> 16, client & 0xffff);
-        let header = format!("X-Forwarded-For: 2001:db8:{high:x}:{low:x}::1\r\n");
-        self.render_with(&self.paths[0], &header)
+    /// The request with this number: of its client, and with its credentials.
+    fn render_of(&self, number: usize) -> Vec<u8> {
+        let mut headers = String::new();
+        if self.has_clients {
+            let (high, low) = (number >> 16, number & 0xffff);
+            headers += &format!("X-Forwarded-For: 2001:db8:{high:x}:{low:x}::1\r\n");
+        }
+        if let Some(credentials) = &self.credentials {
+            let credentials =
+                BASE64_STANDARD.encode(credentials.replace("{}", &number.to_string()));
+            headers += &format!("Authorization: Basic {credentials}\r\n");
+        }
+        self.render_with(&self.paths[0], &headers)
     }
 
     /// `headers` are lines with their ends.
@@ -137,6 +149,7 @@ struct Tally {
     requests: u64,
     body_bytes: u64,
     wire_bytes: u64,
+    statuses: BTreeMap<u16, u64>,
     errors: u64,
     first_error: Option<String>,
     failed: Vec<Failed>,
@@ -259,7 +272,9 @@ impl Client {
                 let path = format!("{}{}", target.paths[0], request.index);
                 Cow::Owned(target.render(&path))
             }
-            false if target.has_clients => Cow::Owned(target.render_of(request.index)),
+            false if target.has_clients || target.credentials.is_some() => {
+                Cow::Owned(target.render_of(request.index))
+            }
             false => Cow::Borrowed(&*self.rendered[request.index]),
         };
         let connection = &mut self.connections[index];
@@ -294,6 +309,7 @@ impl Client {
         let Some(request) = self.connections[index].pending.take() else {
             return self.fail(index, "a response without a request");
         };
+        *self.tally.statuses.entry(response.status).or_default() += 1;
         match complaint(&self.target, response) {
             Some(complaint) => {
                 self.tally.error(&complaint);
@@ -416,6 +432,7 @@ impl Tally {
             body_bytes: self.body_bytes,
             wire_bytes: self.wire_bytes,
             cpu_seconds: 0.0,
+            statuses: self.statuses.clone(),
             errors: self.errors,
             first_error: self.first_error.clone(),
             failed: self.failed.clone(),

@@ -48,6 +48,9 @@ pub struct Load {
     /// bits.
     #[arg(long)]
     pub clients: Option<usize>,
+    /// The name and password of each request (RFC 7617), in which `{}` becomes the number of the request, from 0.
+    #[arg(long)]
+    pub credentials: Option<String>,
     /// Append a number to the path of each request, from 0, and report which requests failed.
     #[arg(long)]
     pub numbered: bool,
@@ -91,6 +94,7 @@ impl Load {
             list: None,
             repeat: false,
             clients: None,
+            credentials: None,
             numbered: false,
             coding: None,
             rate: None,
@@ -134,6 +138,7 @@ impl Load {
             socket: self.socket.clone(),
             numbered: self.numbered,
             has_clients: self.clients.is_some(),
+            credentials: self.credentials.clone(),
             method: self.method.clone(),
             paths: self.paths()?,
             body_bytes: self.body_bytes,
@@ -155,10 +160,14 @@ impl Load {
     }
 
     fn plan(&self) -> Result<Box<dyn Plan>> {
-        if let Some(clients) = self.clients {
-            return Ok(match self.repeat {
-                true => Box::new(Rounds::new(clients)),
-                false => Box::new(EachOnce::new(clients)),
+        let of_each = self
+            .clients
+            .or(self.credentials.as_ref().map(|_| usize::MAX));
+        if let Some(count) = of_each {
+            return Ok(match self.rate {
+                Some(rate) => Box::new(Open::new(rate, count, Instant::now())),
+                None if self.repeat => Box::new(Rounds::new(count)),
+                None => Box::new(EachOnce::new(count)),
             });
         }
         Ok(match self.rate {
@@ -198,6 +207,8 @@ impl Load {
                 .map(|coding| format!("--coding={coding}")),
         );
         arguments.extend(self.clients.map(|count| format!("--clients={count}")));
+        let credentials = self.credentials.iter();
+        arguments.extend(credentials.map(|credentials| format!("--credentials={credentials}")));
         arguments.extend(self.rate.map(|rate| format!("--rate={rate}")));
         arguments.extend(self.body_bytes.map(|bytes| format!("--body-bytes={bytes}")));
         let switches = [

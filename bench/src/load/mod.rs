@@ -12,6 +12,7 @@ pub mod sip;
 
 use latency::Latency;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -30,6 +31,9 @@ pub struct Report {
     /// server while it handles the client's acknowledgements. 0 for a walker.
     #[serde(default)]
     pub cpu_seconds: f64,
+    /// All responses that arrived, by their status. Empty for a walker.
+    #[serde(default)]
+    pub statuses: BTreeMap<u16, u64>,
     /// Requests that failed: wrong status, wrong length, a broken connection.
     pub errors: u64,
     /// The message of the first failure.

@@ -8,6 +8,7 @@ mod cold;
 pub mod cores;
 mod cost;
 pub mod engines;
+pub mod g1;
 pub mod g2;
 pub mod hot;
 mod hot_and_cold;
@@ -110,6 +111,8 @@ pub enum Scenario {
     C3,
     /// Durable appends compared with fio.
     C4,
+    /// A small hot file while passwords are guessed.
+    G1,
     /// CPU time of a request for a small hot file with rate limits and a million clients.
     G2,
     /// huc and huc-n, and one picture of both.
@@ -352,6 +355,7 @@ impl Run {
             Scenario::C2 => c2::run(rig, rows, self),
             Scenario::C3 => c3::run(rig, rows, self),
             Scenario::C4 => c4::run(rig, self),
+            Scenario::G1 => g1::run(rig, rows, self),
             Scenario::G2 => g2::run(rig, &unfilled, self),
             Scenario::Picture | Scenario::All => Err(Failure::new("not a single workload")),
         }
@@ -441,7 +445,7 @@ impl Scenario {
     fn field(self) -> Field {
         match self {
             Self::P1 | Self::P2 | Self::P3 | Self::P4 | Self::P5 => Field::Proxies,
-            Self::C1 | Self::C2 | Self::C3 => Field::Compressors,
+            Self::C1 | Self::C2 | Self::C3 | Self::G1 => Field::Compressors,
             Self::C4 => Field::None,
             _ => Field::Files,
         }
@@ -451,7 +455,7 @@ impl Scenario {
         match self {
             Self::HucN => &FAST_SETS,
             Self::Engines => &SIZE_SETS,
-            Self::W1 | Self::W2 | Self::Cores | Self::G2 => &[],
+            Self::W1 | Self::W2 | Self::Cores | Self::G1 | Self::G2 => &[],
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::C1 | Self::C2 | Self::C3 | Self::C4 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
