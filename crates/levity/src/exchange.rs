@@ -21,7 +21,7 @@ use crate::disk_client::DiskClient;
 use crate::filter;
 use crate::handler::{Handled, Handling};
 use crate::http::client::Client;
-use crate::http::error::error;
+use crate::http::error::{detail, error};
 use crate::http::request::{Arrival, Request};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
@@ -29,7 +29,7 @@ use crate::http::send::{self, Framing, ResponseSink, Sent};
 use crate::rate_limit::limit::RateLimit;
 use crate::respond;
 use crate::route::{Location, Service};
-use crate::worker::LocalService;
+use crate::worker::{LocalService, Worker};
 
 const NOT_OWN_NAME: &str =
     "`levity serve` answers to `localhost` and IP addresses here; `--host NAME` adds a name";
@@ -62,13 +62,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let worker = sink.worker();
     worker.stats.begun.add(1);
     let service = worker.service();
-    if service.times_each_step || stall::is_first_of_turn() {
-        trace.time_each_step();
-    }
-    trace.enter(Step::Route);
-    if service.keeps_chunks {
-        trace.keep_chunks();
-    }
+    begin_steps(&mut trace, &service);
     let config = &service.config;
     let client = Client::new(sink.peer(), request, &config.server.trusted_proxies);
     let id_header = config.server.request_id.as_deref();
@@ -78,6 +72,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let body = RequestBody::new(stream.clone(), &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, mut response) = answer(&mut handling, request).await;
+    explain_answer(worker, location, &response);
     if response.status >= 400 {
         // Boxed: otherwise the future of every request would contain this rare path.
         response = Box::pin(handling.with_error_page(request, location, response)).await;
@@ -115,6 +110,16 @@ pub async fn exchange<S: ResponseSink + 'static>(
         ended: sent.ended,
         close,
         reset: sent.reset,
+    }
+}
+
+fn begin_steps(trace: &mut Trace, service: &Service) {
+    if service.times_each_step || stall::is_first_of_turn() {
+        trace.time_each_step();
+    }
+    trace.enter(Step::Route);
+    if service.keeps_chunks {
+        trace.keep_chunks();
     }
 }
 
@@ -158,6 +163,13 @@ async fn answer<'a>(
     }
     let refusal = handling.refuse(too_many_rewrites(request));
     (None, Box::pin(refusal).await)
+}
+
+/// Says where `response` comes from, and why it is an error.
+fn explain_answer(worker: &Worker, location: Option<&Location>, response: &Response) {
+    if let Some(explanation) = &worker.explanation {
+        explanation.answered(location.is_some(), detail(response));
+    }
 }
 
 /// Prepares `request` for the handlers of `location`.
@@ -286,6 +298,7 @@ fn route<'a>(
     may_be_internal: bool,
 ) -> Result<&'a Location, Response> {
     if matches!(request.head.method, Method::Connect | Method::Trace) {
+        handling.explain_refusal("CONNECT and TRACE are not supported");
         return Err(error(405, ""));
     }
     let service = handling.service;
@@ -300,6 +313,9 @@ fn route<'a>(
         .route(request.host(), &request.path, input)
         .ok_or_else(|| error(421, "no site here has that name"))?;
     if location.internal && !may_be_internal {
+        handling.explain_refusal(
+            "the route is `internal`: only `reroute` and X-Accel-Redirect lead there",
+        );
         return Err(error(404, ""));
     }
     service

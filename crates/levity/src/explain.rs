@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use levity_config::Watch;
+use levity_config::{AccessLog, Config, Log, LogFormat, Route, Site, Watch};
 use levity_net::{Peer, Transport};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::WorkerStats;
@@ -18,7 +18,8 @@ use tokio::task;
 
 use crate::cli::Question;
 use crate::completions::Completions;
-use crate::explanation::{Explanation, Remark};
+use crate::explanation::{Explanation, Remark, Topic};
+use crate::route::path_of;
 use crate::serve::serve_unaccepted;
 use crate::server::Shared;
 use crate::worker::{Worker, WorkerParts};
@@ -30,6 +31,13 @@ const HEADER_BYTES_MAX: usize = 1 << 20;
 struct Answer {
     /// What decided, in order.
     remarks: Vec<Remark>,
+    /// The site and route, as configured.
+    site: Option<Site>,
+    route: Option<Route>,
+    /// Why the response is an error, if it is one and the reason is known.
+    reason: Option<String>,
+    /// Where the request is logged.
+    log: Log,
     /// The header of the response; `None` if it depends on what was not asked.
     header: Option<String>,
 }
@@ -49,7 +57,8 @@ pub fn run(question: Question) -> ExitCode {
 }
 
 fn answer(question: Question) -> io::Result<Answer> {
-    let mut config = question.config;
+    let configured = question.config;
+    let mut config = configured.clone();
     // None of these belongs to what is explained, and the folder of variants may be in use by a server.
     config.turn_off_logs();
     config.disk.variants = None;
@@ -69,10 +78,10 @@ fn answer(question: Question) -> io::Result<Answer> {
         .enable_io()
         .enable_time()
         .build_local(LocalOptions::default())?;
-    runtime.block_on(ask(parts, peer, &question.header))
+    runtime.block_on(ask(parts, peer, &question.header, &configured))
 }
 
-async fn ask(parts: WorkerParts, peer: Peer, header: &[u8]) -> io::Result<Answer> {
+async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> io::Result<Answer> {
     let (completions, delivery) = Completions::new();
     task::spawn_local(delivery.run());
     let worker = Rc::new(Worker::new(parts, completions));
@@ -89,12 +98,60 @@ async fn ask(parts: WorkerParts, peer: Peer, header: &[u8]) -> io::Result<Answer
     // Nobody waits for the body that a header may announce.
     ours.shutdown().await?;
     let header = read_header(&mut ours).await?;
-    let explanation = worker.explanation.as_ref();
-    let is_unanswered = explanation.is_some_and(Explanation::is_unanswered);
-    Ok(Answer {
-        remarks: explanation.map(Explanation::take).unwrap_or_default(),
-        header: (!is_unanswered).then_some(header),
-    })
+    let explanation = worker.explanation.as_ref().expect("it was given one");
+    Ok(Answer::new(explanation, header, config))
+}
+
+impl Answer {
+    fn new(explanation: &Explanation, header: String, config: &Config) -> Self {
+        let place = explanation.place();
+        let site = place.map(|place| &config.sites[place.site]);
+        let route = site.zip(place.and_then(|place| place.route));
+        let route = route.map(|(site, number)| &site.routes[number]);
+        let location = site.filter(|_| explanation.is_at_location());
+        let location = location.map(|site| route.map_or(&site.location, |route| &route.location));
+        let own_log = location.and_then(|location| location.log.as_ref());
+        let log = own_log.unwrap_or(&config.log).clone();
+        explanation.add(Topic::Log, of_log(&log));
+        Self {
+            site: site.cloned(),
+            route: route.cloned(),
+            reason: explanation.reason(),
+            log,
+            header: (!explanation.is_unanswered()).then_some(header),
+            remarks: explanation.take(),
+        }
+    }
+
+    fn status(&self) -> Option<u16> {
+        let mut words = self.header.as_ref()?.split(' ');
+        words.nth(1)?.parse().ok()
+    }
+}
+
+/// Where `log` writes.
+fn target(log: &Log) -> String {
+    match &log.access {
+        AccessLog::Off => "off".to_owned(),
+        AccessLog::Stdout => "stdout".to_owned(),
+        AccessLog::File(path) => path.display().to_string(),
+    }
+}
+
+/// The name of a format.
+fn format_name(log: &Log) -> &'static str {
+    match log.format {
+        LogFormat::Combined => "combined",
+        LogFormat::Json => "json",
+        LogFormat::Custom(_) => "custom",
+    }
+}
+
+fn of_log(log: &Log) -> String {
+    match log.access {
+        AccessLog::Off => "none: the access log is off here".to_owned(),
+        _ => format!("{} ({})", target(log), format_name(log)),
+    }
 }
 
 async fn read_header(from: &mut UnixStream) -> io::Result<String> {
@@ -136,5 +193,23 @@ fn as_json(answer: &Answer) -> String {
         .collect();
     let header = answer.header.as_deref();
     let header = header.map(|header| header.split("\r\n").collect::<Vec<_>>());
-    json!({ "remarks": remarks, "response": header }).to_string()
+    let site = answer.site.as_ref();
+    let route = answer.route.as_ref();
+    json!({
+        "site": site.map(|site| json!({
+            "name": site.name(),
+            "hosts": site.hosts,
+            "line": site.line,
+        })),
+        "route": route.map(|route| json!({
+            "path": path_of(route),
+            "line": route.line,
+        })),
+        "status": answer.status(),
+        "reason": answer.reason,
+        "log": { "access": target(&answer.log), "format": format_name(&answer.log) },
+        "remarks": remarks,
+        "response": header,
+    })
+    .to_string()
 }

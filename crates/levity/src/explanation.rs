@@ -8,6 +8,18 @@ use std::mem;
 pub struct Explanation {
     remarks: RefCell<Vec<Remark>>,
     is_unanswered: Cell<bool>,
+    place: Cell<Option<Place>>,
+    is_at_location: Cell<bool>,
+    reason: RefCell<Option<String>>,
+}
+
+/// Where a request got to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The number of the site.
+    pub site: usize,
+    /// The number of its route; `None` if the keys of the site apply.
+    pub route: Option<usize>,
 }
 
 /// One remark.
@@ -33,8 +45,12 @@ pub enum Topic {
     Handler,
     /// A search for a file.
     File,
+    /// The reason of an error.
+    Reason,
     /// A change of a header.
     Header,
+    /// The access log.
+    Log,
 }
 
 impl Explanation {
@@ -52,6 +68,46 @@ impl Explanation {
     /// Whether [`leave_unanswered`](Self::leave_unanswered) was called.
     pub fn is_unanswered(&self) -> bool {
         self.is_unanswered.get()
+    }
+
+    /// Sets where the request got to.
+    pub fn set_place(&self, place: Option<Place>) {
+        self.place.set(place);
+    }
+
+    /// Where the request got to.
+    pub fn place(&self) -> Option<Place> {
+        self.place.get()
+    }
+
+    /// Sets why the request is refused, for an error whose text does not tell the client.
+    pub fn set_reason(&self, reason: impl Into<String>) {
+        self.reason.replace(Some(reason.into()));
+    }
+
+    /// The request has got its response: from the location at its place, or before it got there. `told` is what the text
+    /// of an error says; `None` unless it is one.
+    pub fn answered(&self, is_at_location: bool, told: Option<&str>) {
+        self.is_at_location.set(is_at_location);
+        let own = self.reason.take();
+        let reason = match told {
+            Some("") => own,
+            told => told.map(str::to_owned),
+        };
+        if let Some(reason) = &reason {
+            self.add(Topic::Reason, reason.as_str());
+        }
+        self.reason.replace(reason);
+    }
+
+    /// Whether the response comes from the location at the place of the request.
+    pub fn is_at_location(&self) -> bool {
+        self.is_at_location.get()
+    }
+
+    /// The reason of an error, if it is known.
+    pub fn reason(&self) -> Option<String> {
+        self.reason.borrow().clone()
     }
 
     /// Takes all remarks, in order.

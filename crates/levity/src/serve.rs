@@ -8,7 +8,7 @@ use levity_telemetry::step::Step;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::exchange::{self, Exchanged};
-use crate::http::error::error;
+use crate::http::error::{self, error};
 use crate::http::h1::conn::Conn;
 use crate::http::h1::{parse, proxy_header};
 use crate::http::request::RequestError;
@@ -118,6 +118,9 @@ async fn end_without_request(conn: &Conn, cause: RequestError) -> End {
 }
 
 async fn refuse(conn: &Conn, response: Response) {
+    if let Some(explanation) = &conn.worker.explanation {
+        explanation.answered(false, error::detail(&response));
+    }
     let arrived = conn.take_request_start();
     let sent = Box::pin(send::refuse(conn, response)).await;
     exchange::record_refused(conn, arrived, &sent);

@@ -60,6 +60,10 @@ pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
         }
     };
     match levity_config::load(&options.config) {
+        Ok(config) if !is_listener(options.listen.as_ref(), &config) => {
+            streams.err(&no_listener(&options, &config));
+            Step::Exit(EXIT_USAGE)
+        }
         Ok(config) => Step::Explain(Box::new(Question {
             config,
             header,
@@ -72,6 +76,24 @@ pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
             Step::Exit(EXIT_CONFIG)
         }
     }
+}
+
+fn is_listener(address: Option<&Address>, config: &Config) -> bool {
+    address.is_none_or(|address| config.listens_on(address))
+}
+
+/// The error for an address that the server would not listen on: no route with `when.listen` could match there.
+fn no_listener(options: &Options, config: &Config) -> String {
+    let address = options.listen.as_ref().map(Address::to_string);
+    let known: Vec<_> = (config.listen.iter())
+        .map(|listen| format!("`{}`", listen.address))
+        .collect();
+    format!(
+        "error: `{}` is no listener of {}, which has {}\n",
+        address.unwrap_or_default(),
+        options.config.display(),
+        known.join(", ")
+    )
 }
 
 /// The header of the request. The parser of the server judges it; only what would be another request is refused here.

@@ -3,12 +3,17 @@
 use std::io;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::Outcome;
 use crate::explanation::{Explanation, Topic};
 use crate::http::client::Client;
 use crate::rate_limit::limit::RateLimit;
 use crate::resolve::Found;
-use crate::route::{Candidate, Files, Gate, Handler, Proxy};
+use crate::route::{Candidate, Files, Gate, Handler, Proxy, is_hidden};
+
+/// Why a request for a file is refused with 405.
+pub(super) const METHODS_OF_FILES: &str = "files are for GET, HEAD and OPTIONS only";
 
 /// Says what `handler` did.
 pub(super) fn handler(
@@ -26,7 +31,12 @@ pub(super) fn handler(
         return explanation.add(Topic::Gate, text);
     }
     let text = match handler {
-        Handler::Proxy(proxy) => to_proxy(proxy),
+        Handler::Proxy(proxy) => match outcome {
+            Outcome::Response(refused) if refused.status >= 400 => {
+                format!("`proxy` refuses with {}", refused.status)
+            }
+            _ => to_proxy(proxy),
+        },
         Handler::Upload(_) if matches!(outcome, Outcome::Next) => return,
         Handler::Upload(_) => match outcome {
             Outcome::Response(refused) if refused.status >= 400 => {
@@ -41,7 +51,13 @@ pub(super) fn handler(
         Handler::Rewrite(_) => format!("`reroute`{}", target(outcome)),
         Handler::RewriteOnce(_) => format!("`_redirects`{}", target(outcome)),
         Handler::Respond(fixed) => format!("`respond` with {}", fixed.status),
-        Handler::Refuse(status) => format!("nothing was found: {status}"),
+        Handler::Refuse(status) => {
+            explanation.set_reason(match outcome {
+                Outcome::Response(refusal) if refusal.status == 405 => METHODS_OF_FILES,
+                _ => "no step of `try` has found anything",
+            });
+            format!("nothing was found: {status}")
+        }
         Handler::ExistingFile(step) => {
             format!(
                 "`try` of {}{}",
@@ -161,10 +177,45 @@ pub(super) fn search(
 ) {
     let root = files.root.last();
     let (root, path) = (root.path().display(), String::from_utf8_lossy(path));
+    let names_folder = path.is_empty() || path.ends_with('/');
     let found = match found {
         Ok(Found::File(file, _)) => format!("a file of {} bytes", file.entry.meta.size),
+        Ok(Found::Directory(_)) if !names_folder => {
+            "a folder, but the path has no slash at its end".to_owned()
+        }
         Ok(Found::Directory(_)) => "a folder without index".to_owned(),
         Err(error) => error.to_string(),
     };
     explanation.add(Topic::File, format!("{root}/{path}: {found}"));
+}
+
+/// Says why `path` is not looked for among `files`.
+pub(super) fn hidden(files: &Files, path: &[u8], explanation: &Explanation) {
+    let reason = match files.hidden_name(path) {
+        Some(name) => {
+            let name = String::from_utf8_lossy(name);
+            match is_hidden(name.as_bytes()) {
+                true => format!("the name `{name}` begins with a dot, and `show` does not have it"),
+                false => format!("the name `{name}` is in `hide`"),
+            }
+        }
+        None if files.shows(path) => "it is behind the gates of another route".to_owned(),
+        None => "it is a script, whose source is not sent".to_owned(),
+    };
+    let path = String::from_utf8_lossy(path);
+    explanation.add(Topic::File, format!("/{path}: not looked for, {reason}"));
+    explanation.set_reason(reason);
+}
+
+/// Why a file cannot be sent.
+pub(super) fn failure(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => "nothing has this name".to_owned(),
+        Some(Errno::NOTDIR) => "a part of the path before its end is no folder".to_owned(),
+        Some(Errno::ACCESS | Errno::PERM) => "whoever runs this command may not read it".to_owned(),
+        Some(_) if levity_disk::left_root(error) => {
+            "a symbolic link leaves the root; `symlinks = \"follow\"` allows that".to_owned()
+        }
+        _ => error.to_string(),
+    }
 }

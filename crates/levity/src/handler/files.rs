@@ -10,7 +10,6 @@ use levity_wire::http1::Method;
 
 use super::{Handling, Outcome, explain};
 use crate::cache::EntryRef;
-use crate::explanation::Topic;
 use crate::http::error::{self, error};
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -24,6 +23,7 @@ impl<'a> Handling<'a> {
     /// Serves a file or a directory; the last handler of a location.
     pub(super) async fn files(&mut self, request: &Request, files: &Files) -> Outcome<'a> {
         if let Some(refusal) = refused_method(request.head.method) {
+            self.explain_refusal(explain::METHODS_OF_FILES);
             return Outcome::Response(Box::pin(self.refuse(refusal)).await);
         }
         if !self.body.is_complete() {
@@ -47,10 +47,7 @@ impl<'a> Handling<'a> {
             path: files.beneath(&request.path),
         };
         if !files.shows(named.path) || self.has_guarded_index(request, files, &request.path) {
-            if let Some(explanation) = &self.worker.explanation {
-                let text = "hidden by its name, or behind the gates of another route";
-                explanation.add(Topic::File, text);
-            }
+            self.explain_hidden(files, named.path);
             return error(404, "");
         }
         match self.resolve(request, files, named).await {
@@ -112,6 +109,13 @@ impl<'a> Handling<'a> {
         found
     }
 
+    /// Says why `path`, relative to the root, is not looked for.
+    fn explain_hidden(&self, files: &Files, path: &[u8]) {
+        if let Some(explanation) = &self.worker.explanation {
+            explain::hidden(files, path, explanation);
+        }
+    }
+
     /// Whether what lies at `path` is guarded by another location.
     pub(super) fn is_guarded(&self, request: &Request, files: &Files, path: &[u8]) -> bool {
         self.service
@@ -156,6 +160,7 @@ impl<'a> Handling<'a> {
             || (is_other && self.is_guarded(request, &step.files, &path))
             || self.has_guarded_index(request, &step.files, &path)
         {
+            self.explain_hidden(&step.files, named.path);
             return Outcome::Next;
         }
         let found = self.resolve(request, &step.files, named).await;
@@ -231,6 +236,9 @@ pub(super) fn failed(
     let path = String::from_utf8_lossy(&request.path);
     let root = files.root.last();
     let root = root.path().display();
+    if let Some(explanation) = &worker.explanation {
+        explanation.set_reason(explain::failure(error));
+    }
     if levity_disk::left_root(error) {
         diagnostics::log(format_args!(
             "refused {path}: a symbolic link leaves {root}; \

@@ -180,6 +180,13 @@ impl<'a> Handling<'a> {
         })
     }
 
+    /// Says why the request is refused, if it is only explained. For refusals whose text does not tell the client.
+    pub fn explain_refusal(&self, reason: &str) {
+        if let Some(explanation) = &self.worker.explanation {
+            explanation.set_reason(reason);
+        }
+    }
+
     /// Drops the request body; returns `refusal`, or an error of the body.
     pub async fn refuse(&mut self, refusal: Response) -> Response {
         let dropped = self.drop_body(true).await;
@@ -244,12 +251,7 @@ impl<'a> Handling<'a> {
                 Handler::Proxy(proxy) if self.worker.explanation.is_none() => {
                     return Box::pin(self.proxy(request, proxy)).await;
                 }
-                // Only explained: filters show what they change in any response.
-                Handler::Proxy(_) => {
-                    let explanation = self.worker.explanation.iter();
-                    explanation.for_each(Explanation::leave_unanswered);
-                    Outcome::Response(Response::new(200))
-                }
+                Handler::Proxy(proxy) => self.unasked(proxy),
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,
                 Handler::ExistingFile(step) => {
                     Box::pin(self.existing_file(request, location, step)).await
@@ -273,6 +275,16 @@ impl<'a> Handling<'a> {
             }
         }
         Outcome::Next
+    }
+
+    /// In place of `proxy` when the request is only explained: filters show what they change in any response.
+    fn unasked(&self, proxy: &Proxy) -> Outcome<'a> {
+        if let Err(reject) = self.body.limit(proxy.body_bytes_max) {
+            return Outcome::Response(refused_body(reject));
+        }
+        let explanation = self.worker.explanation.iter();
+        explanation.for_each(Explanation::leave_unanswered);
+        Outcome::Response(Response::new(200))
     }
 
     /// Asks a gate.
@@ -355,12 +367,18 @@ impl<'a> Handling<'a> {
     /// # Errors
     /// The response to an error of the body.
     async fn drop_body(&mut self, is_refused: bool) -> Result<(), Response> {
-        // Nobody sends the body of a request that is only explained.
-        if self.body.is_complete() || self.worker.explanation.is_some() {
+        let explanation = self.worker.explanation.as_ref();
+        // An application or an upload, which is not asked now, would read the body and has a limit of its own.
+        let is_for_other = explanation.is_some_and(Explanation::is_unanswered);
+        if self.body.is_complete() || is_for_other {
             return Ok(());
         }
         let bytes_max = self.service.config.limits.body_bytes as u64;
         self.body.limit(bytes_max).map_err(refused_body)?;
+        // Nobody sends the body of a request that is only explained.
+        if explanation.is_some() {
+            return Ok(());
+        }
         self.disk.trace.enter(Step::Parse);
         // A client that expects 100-continue need not send the body of a request that is refused.
         if !is_refused || !self.body.expects_continue() {

@@ -50,7 +50,10 @@ impl<'a> Handling<'a> {
             }
         }
         match search.locate(scripts, request, kind).await {
-            Ok(None) => Outcome::Response(error(404, "")),
+            Ok(None) => {
+                self.explain_refusal("there is no script for the path");
+                Outcome::Response(error(404, ""))
+            }
             Ok(script) => {
                 self.script = script;
                 Outcome::Next

@@ -34,6 +34,18 @@ pub fn error(status: u16, detail: &str) -> Response {
     response
 }
 
+/// The detail that the text of an error has, if `response` is one; empty without a detail.
+pub fn detail(response: &Response) -> Option<&str> {
+    let Body::Text(text) = &response.body else {
+        return None;
+    };
+    let text = str::from_utf8(text)
+        .ok()
+        .filter(|_| response.is_error_text)?;
+    let detail = text.split_once(": ").map_or("", |(_, detail)| detail);
+    Some(detail.trim_end())
+}
+
 /// The response when a file could not be opened or read.
 pub fn from_io(error: &io::Error) -> Response {
     let status = match error.raw_os_error().map(Errno::from_raw_os_error) {

@@ -3,7 +3,7 @@
 use levity_config::{Matcher, Route};
 
 use super::{RouteInput, Service};
-use crate::explanation::{Explanation, Topic};
+use crate::explanation::{Explanation, Place, Topic};
 
 impl Service {
     /// Says where [`Service::route`] leads, and why not elsewhere.
@@ -17,8 +17,10 @@ impl Service {
         let Some(site) = self.site_of(host) else {
             let host = String::from_utf8_lossy(host);
             let text = format!("none: no site is called `{host}`, and each site has `hosts`");
+            explanation.set_place(None);
             return explanation.add(Topic::Site, text);
         };
+        let number = site;
         let site = &self.config.sites[site];
         let line = site.line;
         let hosts = match site.hosts.is_empty() {
@@ -26,12 +28,35 @@ impl Service {
             false => site.hosts.join(", "),
         };
         explanation.add(Topic::Site, format!("{hosts} (line {line})"));
+        let route = self.explain_routes(&site.routes, path, input, explanation);
+        explanation.set_place(Some(Place {
+            site: number,
+            route,
+        }));
+    }
+
+    /// Returns the number of the route that matches, if one does.
+    fn explain_routes(
+        &self,
+        routes: &[Route],
+        path: &[u8],
+        input: RouteInput<'_>,
+        explanation: &Explanation,
+    ) -> Option<usize> {
+        let as_folder = [path, b"/"].concat();
+        let is_of_folder =
+            |route: &Route| !path.ends_with(b"/") && input.matches(&route.matchers, &as_folder);
         let mut elsewhere = 0;
-        for route in &site.routes {
+        for (number, route) in routes.iter().enumerate() {
             match input.mismatch(&route.matchers, path) {
                 None => {
                     note_others(elsewhere, explanation);
-                    return explanation.add(Topic::Route, named(route));
+                    explanation.add(Topic::Route, named(route));
+                    return Some(number);
+                }
+                Some("path") if is_of_folder(route) => {
+                    let text = format!("not {}: the path has no slash at its end", named(route));
+                    explanation.add(Topic::Route, text);
                 }
                 Some("path") => elsewhere += 1,
                 Some(key) => {
@@ -41,9 +66,10 @@ impl Service {
             }
         }
         note_others(elsewhere, explanation);
-        if !site.routes.is_empty() {
+        if !routes.is_empty() {
             explanation.add(Topic::Route, "none matches: the keys of the site apply");
         }
+        None
     }
 }
 
@@ -55,9 +81,14 @@ fn note_others(count: usize, explanation: &Explanation) {
     }
 }
 
-fn named(route: &Route) -> String {
+/// The path of a route, with those of the routes around it.
+pub fn path_of(route: &Route) -> String {
     let paths: Vec<_> = route.matchers.iter().map(path).collect();
-    let path = paths.join(" within ");
+    paths.join(" within ")
+}
+
+fn named(route: &Route) -> String {
+    let path = path_of(route);
     match route.line {
         Some(line) => format!("`{path}` (line {line})"),
         None => format!("`{path}` of `_redirects`"),

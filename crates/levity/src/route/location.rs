@@ -412,11 +412,13 @@ impl Files {
     pub fn shows(&self, path: &[u8]) -> bool {
         let only = self.only.as_deref().is_none_or(|name| name == path);
         let is_source = |scripts: &Scripts| scripts.is_source(path);
-        only && !self.scripts.as_ref().is_some_and(is_source)
-            && (self.only.is_some()
-                || !path
-                    .split(|&byte| byte == b'/')
-                    .any(|name| self.names.hide(name)))
+        only && !self.scripts.as_ref().is_some_and(is_source) && self.hidden_name(path).is_none()
+    }
+
+    /// The first name in a path relative to the root that is hidden.
+    pub fn hidden_name<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let mut names = path.split(|&byte| byte == b'/');
+        names.find(|name| self.only.is_none() && self.names.hide(name))
     }
 }
 

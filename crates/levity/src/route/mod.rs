@@ -28,6 +28,7 @@ use crate::upstream::{self, Upstream};
 use crate::variant_store::store::VariantStore;
 
 use self::compile::Stores;
+pub use self::explain::path_of;
 pub use self::location::{
     Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
     ForwardAuth, Gate, Handler, Location, NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf,

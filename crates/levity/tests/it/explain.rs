@@ -1,7 +1,10 @@
 //! `levity explain`.
 
-use std::fs;
+use std::fs::{self, Permissions, read, set_permissions};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
 
 use crate::support::{Launch, Ran, Tree};
 
@@ -165,17 +168,267 @@ fn an_application() {
     assert!(app.accept().is_err());
 }
 
+#[track_caller]
+fn in_json(tree: &Tree, url: &str) -> Value {
+    let ran = explain(tree, &[url, "--json"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).expect("JSON")
+}
+
 #[test]
 fn as_json() {
     let (tree, _app) = site();
-    let ran = explain(&tree, &["http://example.org/form", "--json"]);
-    assert_eq!(ran.status, 0, "{}", ran.stderr);
-    let answer: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let answer = in_json(&tree, "http://example.org/form");
     assert_eq!(answer["remarks"][0]["topic"], "site");
     assert_eq!(answer["response"][0], "HTTP/1.1 200 OK");
-    let proxied = explain(&tree, &["http://example.org/api/", "--json"]);
-    let answer: serde_json::Value = serde_json::from_str(&proxied.stdout).expect("JSON");
-    assert!(answer["response"].is_null());
+    let site = json!({ "name": "example.org", "hosts": ["example.org"], "line": 4 });
+    assert_eq!(answer["site"], site);
+    assert_eq!(answer["route"], json!({ "path": "/form", "line": 18 }));
+    assert_eq!(answer["status"], 200);
+    assert!(answer["reason"].is_null());
+    assert_eq!(
+        answer["log"],
+        json!({ "access": "stdout", "format": "combined" })
+    );
+
+    let rerouted = in_json(&tree, "http://example.org/in/a");
+    assert_eq!(rerouted["route"], json!({ "path": "/own/*", "line": 21 }));
+    assert_eq!(rerouted["status"], 401);
+    assert_eq!(rerouted["reason"], "the request has no name and password");
+
+    let proxied = in_json(&tree, "http://example.org/api/");
+    assert!(proxied["response"].is_null());
+    assert!(proxied["status"].is_null());
+
+    let outside = in_json(&tree, "http://example.org/none");
+    assert_eq!((&outside["site"], &outside["status"]), (&site, &json!(404)));
+    assert!(outside["route"].is_null());
+    let nowhere = in_json(&tree, "/form");
+    assert!(nowhere["site"].is_null());
+    assert_eq!(nowhere["status"], 421);
+}
+
+const REFUSALS: &str = r#"
+[limits]
+body_bytes = 9
+[[listen]]
+address = "127.0.0.1:0"
+[[site]]
+root = "root"
+listing = false
+[[site.route]]
+path = "/kept/*"
+internal = true
+[[site.route]]
+path = "/lan/*"
+allow = ["10.0.0.0/8"]
+[[site.route]]
+path = "/not-lan/*"
+deny = ["127.0.0.0/8"]
+[[site.route]]
+path = "/users/*"
+basic_auth = { users = "users" }
+[[site.route]]
+path = "/app/*"
+proxy = "app"
+body_bytes = 5
+[[site.route]]
+path = "/tried/*"
+try = ["file", "directory"]
+[[site.route]]
+path = "/put/*"
+upload = { methods = ["PUT"], max_file_bytes = 7 }
+[[upstream]]
+name = "app"
+to = ["127.0.0.1:9"]
+"#;
+
+/// Each error has its reason on a line of its own, also where the client is not told.
+#[test]
+fn reasons() {
+    let tree = Tree::new();
+    tree.file("root/file", "1");
+    tree.file("root/folder/file", "1");
+    tree.file("root/.git/config", "1");
+    tree.file("users", USER);
+    tree.file("levity.toml", REFUSALS);
+    set_permissions(tree.at("root"), Permissions::from_mode(0o777)).expect("chmod");
+    let wrong = ["-H", "Authorization: Basic YW5uOndyb25n"];
+    let length = |bytes| ["-X", "PUT", "-H", bytes];
+    for (arguments, status, reason) in [
+        (&["/a b"][..], 400, "white space in the request target"),
+        (&["/a%00b"], 400, "NUL in the path"),
+        (&["/none"], 404, "nothing has this name"),
+        (
+            &["/file/more"],
+            404,
+            "a part of the path before its end is no folder",
+        ),
+        (&["/folder/"], 403, "listing is off for this directory"),
+        (
+            &["/.git/config"],
+            404,
+            "the name `.git` begins with a dot, and `show` does not have it",
+        ),
+        (
+            &["/file", "-X", "POST"],
+            405,
+            "files are for GET, HEAD and OPTIONS only",
+        ),
+        (
+            &["/file", "-X", "TRACE"],
+            405,
+            "CONNECT and TRACE are not supported",
+        ),
+        (
+            &["/kept/a"],
+            404,
+            "the route is `internal`: only `reroute` and X-Accel-Redirect lead there",
+        ),
+        (
+            &["/lan/a"],
+            403,
+            "the address of the client is not in `allow`",
+        ),
+        (
+            &["/not-lan/a"],
+            403,
+            "the address of the client is in `deny`",
+        ),
+        (&["/users/a"], 401, "the request has no name and password"),
+        (
+            &[&["/users/a"][..], &wrong].concat(),
+            401,
+            "the name or the password is wrong",
+        ),
+        (&["/tried/a"], 404, "no step of `try` has found anything"),
+        (
+            &["/file", "-H", "Content-Length: 10"],
+            413,
+            "the request's body is larger than `body_bytes` allows",
+        ),
+        (
+            &[&["/app/"][..], &length("Content-Length: 6")].concat(),
+            413,
+            "the request's body is larger than `body_bytes` allows",
+        ),
+        (
+            &[&["/put/a"][..], &length("Content-Length: 8")].concat(),
+            413,
+            "the file is larger than `max_file_bytes` allows",
+        ),
+        (
+            &["/put/a", "-X", "DELETE"],
+            405,
+            "`methods` of `upload` does not have the method",
+        ),
+    ] {
+        let ran = explain(&tree, arguments);
+        let (reason, status) = (
+            format!("\nreason   {reason}\n"),
+            format!("HTTP/1.1 {status} "),
+        );
+        let all = format!("\n{}", ran.stdout);
+        let at = all
+            .find(&reason)
+            .unwrap_or_else(|| panic!("{arguments:?}: {all}"));
+        assert!(all[at..].contains(&status), "{arguments:?}: {all}");
+    }
+    // Within the limits, which are those of the route.
+    for (path, bytes) in [("/app/", "5"), ("/put/a", "7"), ("/file", "9")] {
+        let length = format!("Content-Length: {bytes}");
+        let method = if path == "/file" { "GET" } else { "PUT" };
+        let ran = explain(&tree, &[path, "-X", method, "-H", &length]);
+        assert!(!ran.stdout.contains("reason "), "{}", ran.stdout);
+    }
+}
+
+/// A path that lacks its last slash, and a name that `try` does not look for.
+#[test]
+fn a_slash_that_is_missing_and_a_hidden_name() {
+    let tree = Tree::new();
+    tree.file("root/folder/index.html", "1");
+    tree.file("root/.env", "1");
+    tree.file("root/index.html", "1");
+    let routes = "[[site.route]]\npath = \"/other/*\"\n\
+        [[site.route]]\npath = \"/folder/*\"\n[[site.route]]\npath = \"/app/*\"\n\
+        try = [\"file\", \"directory\", \"/index.html\"]\nstrip_prefix = \"/app\"\n";
+    tree.file(
+        "levity.toml",
+        format!("[[site]]\nroot = \"root\"\n{routes}"),
+    );
+    let root = tree.at("root").display().to_string();
+    says(
+        &explain(&tree, &["/folder"]),
+        &[
+            "route    not `/folder/*` (line 6): the path has no slash at its end\n",
+            "route    2 before it have other paths\n",
+            &format!("file     {root}/folder: a folder, but the path has no slash at its end\n"),
+            "HTTP/1.1 301",
+            "Location: /folder/\n",
+        ],
+    );
+    let with_slash = explain(&tree, &["/folder/"]);
+    assert!(
+        !with_slash.stdout.contains("no slash"),
+        "{}",
+        with_slash.stdout
+    );
+    says(
+        &explain(&tree, &["/app/.env"]),
+        &[
+            "file     /.env: not looked for, the name `.env` begins with a dot, and `show` does not have it\n",
+            "handler  `try` of the file: the next handler follows\n",
+            "handler  `try` of /app/index.html answers with 200\n",
+            "HTTP/1.1 200",
+        ],
+    );
+}
+
+/// Routes may ask for the listener: one that the server does not have would explain what never happens.
+#[test]
+fn the_listener_has_to_exist() {
+    let tree = Tree::new();
+    let listen =
+        "[[listen]]\naddress = \"127.0.0.1:8081\"\n[[listen]]\naddress = \"unix:/run/l\"\n";
+    let site = "[[site]]\nrespond = {}\n[[site.route]]\npath = \"/*\"\n\
+        when = { listen = [\"unix:/run/l\"] }\nrespond = { status = 204 }\n";
+    tree.file("levity.toml", format!("{listen}{site}"));
+    for (address, status) in [("127.0.0.1:8081", "200"), ("unix:/run/l", "204")] {
+        let ran = explain(&tree, &["/", "--listen", address]);
+        says(&ran, &[&format!("HTTP/1.1 {status}")]);
+    }
+    let ran = explain(&tree, &["/", "--listen", "8081"]);
+    assert_eq!(ran.status, 2);
+    let has = "levity.toml, which has `127.0.0.1:8081`, `unix:/run/l`\n";
+    assert!(
+        ran.stderr
+            .starts_with("error: `[::]:8081` is no listener of "),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.ends_with(has), "{}", ran.stderr);
+}
+
+/// The log of the route, the site or the server; requests that no location answers are in that of the server.
+#[test]
+fn logs() {
+    let tree = Tree::new();
+    let site =
+        "[log]\nformat = \"json\"\n[[site]]\nrespond = {}\nlog = { access = \"./site.log\" }\n";
+    let routes = "[[site.route]]\npath = \"/off/*\"\nlog = false\n\
+        [[site.route]]\npath = \"/own/*\"\nlog = { format = \"{peer}\" }\n";
+    tree.file("levity.toml", format!("{site}{routes}"));
+    let file = tree.at("./site.log").display().to_string();
+    for (path, log) in [
+        ("/", format!("{file} (json)")),
+        ("/off/", "none: the access log is off here".to_owned()),
+        ("/own/", format!("{file} (custom)")),
+        ("/%", "stdout (json)".to_owned()),
+    ] {
+        says(&explain(&tree, &[path]), &[&format!("log      {log}\n")]);
+    }
+    assert!(!tree.at("site.log").exists());
 }
 
 #[test]
@@ -211,9 +464,6 @@ fn what_is_no_request() {
 /// It says what an upload would do, and does nothing.
 #[test]
 fn an_upload_is_not_made() {
-    use std::fs::{Permissions, read, set_permissions};
-    use std::os::unix::fs::PermissionsExt;
-
     let tree = Tree::new();
     tree.file("root/file", "1");
     set_permissions(tree.at("root"), Permissions::from_mode(0o777)).expect("chmod");

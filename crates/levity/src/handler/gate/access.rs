@@ -9,9 +9,12 @@ impl<'a> Handling<'a> {
     pub(in super::super) fn access(&self, access: &Access) -> Outcome<'a> {
         let ip = self.client.ip;
         let is_allowed = access.allow.as_ref().is_none_or(|set| set.contains(ip));
-        match is_allowed && !access.deny.contains(ip) {
-            true => Outcome::Next,
-            false => Outcome::Response(error(403, "")),
-        }
+        let reason = match is_allowed {
+            true if !access.deny.contains(ip) => return Outcome::Next,
+            true => "the address of the client is in `deny`",
+            false => "the address of the client is not in `allow`",
+        };
+        self.explain_refusal(reason);
+        Outcome::Response(error(403, ""))
     }
 }

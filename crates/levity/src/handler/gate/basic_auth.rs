@@ -28,6 +28,7 @@ impl<'a> Handling<'a> {
         gate: &Arc<BasicAuth>,
     ) -> Outcome<'a> {
         let Some(given) = credentials(request) else {
+            self.explain_refusal("the request has no name and password");
             return Outcome::Response(challenge(gate));
         };
         match self.verdict(gate, &given).await {
@@ -37,7 +38,10 @@ impl<'a> Handling<'a> {
                 self.identity.hides_authorization = !gate.pass_authorization;
                 Outcome::Next
             }
-            Ok(false) => Outcome::Response(challenge(gate)),
+            Ok(false) => {
+                self.explain_refusal("the name or the password is wrong");
+                Outcome::Response(challenge(gate))
+            }
             Err(refusal) => Outcome::Response(refusal),
         }
     }

@@ -26,6 +26,7 @@ impl<'a> Handling<'a> {
     /// Lets requests with a valid token through.
     pub(in super::super) fn jwt(&mut self, request: &Request, gate: &Jwt) -> Outcome<'a> {
         let Some(given) = find(request, gate) else {
+            self.explain_refusal("the request has no token");
             return Outcome::Response(challenge(gate, ""));
         };
         let now = self
@@ -39,7 +40,12 @@ impl<'a> Handling<'a> {
                 self.identity.is_user(user, gate.user_header.as_ref());
                 Outcome::Next
             }
-            None => Outcome::Response(challenge(gate, ", error=\"invalid_token\"")),
+            None => {
+                self.explain_refusal(
+                    "the token has no valid signature, or is not for this gate and time",
+                );
+                Outcome::Response(challenge(gate, ", error=\"invalid_token\""))
+            }
         }
     }
 }

@@ -34,7 +34,10 @@ impl<'a> Handling<'a> {
         let now = self.worker.wall_time(Instant::now());
         match signed.check(gate, now) {
             Ok(()) => Outcome::Next,
-            Err(Refused::Wrong) => Outcome::Response(error(403, "")),
+            Err(Refused::Wrong) => {
+                self.explain_refusal("the URL has no signature, or that of another URL");
+                Outcome::Response(error(403, ""))
+            }
             Err(Refused::Expired) => Outcome::Response(error(410, "the link has expired")),
         }
     }

@@ -43,7 +43,10 @@ impl<'a> Handling<'a> {
         let Some(method) = method.filter(|method| upload.permits(*method)) else {
             return match upload.has_proxy {
                 true => Outcome::Next,
-                false => Outcome::Response(other_method(request, upload)),
+                false => {
+                    self.explain_refusal("`methods` of `upload` does not have the method");
+                    Outcome::Response(other_method(request, upload))
+                }
             };
         };
         let response = self.write(request, upload, method).await;
@@ -66,6 +69,13 @@ impl<'a> Handling<'a> {
             return Err(error(403, "a folder of this name is guarded"));
         }
         if let Some(explanation) = &self.worker.explanation {
+            let bytes = self
+                .body
+                .remaining()
+                .filter(|_| method == UploadMethod::Put);
+            if bytes.is_some_and(|bytes| bytes > upload.settings.max_file_bytes) {
+                return Err(put::too_large());
+            }
             explanation.leave_unanswered();
             return Ok(empty(204));
         }

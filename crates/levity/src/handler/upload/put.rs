@@ -418,7 +418,7 @@ fn cannot_continue() -> Response {
     error(400, "no parts of files are kept here")
 }
 
-fn too_large() -> Response {
+pub(super) fn too_large() -> Response {
     error(413, "the file is larger than `max_file_bytes` allows")
 }
 
