@@ -117,6 +117,15 @@ pub enum LogField {
     /// `complete`, `client_abort`, `timeout` or `error`
     #[strum(serialize = "end")]
     End,
+    /// the [rate limit](tasks.md#rate-limits) that has refused the request or slowed down the response: its name
+    #[strum(serialize = "limited")]
+    Limited,
+    /// the rate limit with `report_only` that would have
+    #[strum(serialize = "would_limit")]
+    WouldLimit,
+    /// bytes of the request body received, without its framing
+    #[strum(serialize = "body_bytes")]
+    BodyBytes,
     /// the request header Referer
     #[strum(serialize = "referer")]
     Referer,
@@ -205,6 +214,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ("body_bytes_sent", "bytes"),
     ("bytes_sent", "bytes"),
     ("size", "bytes"),
+    ("limit_req_status", "limited"),
+    ("request_length", "body_bytes"),
+    ("content_length", "body_bytes"),
+    ("bytes_read", "body_bytes"),
     ("duration", "dur"),
     ("request_time", "dur"),
     ("http_host", "host"),

@@ -94,6 +94,10 @@ pub async fn exchange<S: ResponseSink + 'static>(
         close = Box::pin(replacing).await;
     }
     close |= sink.body_remaining() != Some(0);
+    if sink.is_body_cut_off() && sent.end == End::Complete {
+        // What was sent is an error that nobody may read.
+        sent.end = End::ClientAbort;
+    }
     handling.completed(&sent);
     let user = handling.user().to_vec();
     let subject = Subject {
@@ -427,6 +431,7 @@ fn record<S: ResponseSink>(
         version: request.map_or("", |_| stream.version()),
         status: sent.status,
         bytes: sent.bytes,
+        body_bytes: subject.map_or(0, |_| stream.body_received()),
         duration,
         ttfb,
         source: sent.source,

@@ -27,7 +27,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle};
-use tokio::time;
+use tokio::time::{self, MissedTickBehavior};
 
 use crate::admin;
 use crate::cache::SharedCache;
@@ -73,6 +73,9 @@ const COMPUTE_QUEUE_MAX: usize = 4096;
 
 /// The delay after which draining is logged.
 const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
+
+/// How often the control thread looks for hits of rate limits that no line of the log has counted.
+const LIMITS_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time-out for writing the last log lines.
 const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -482,8 +485,11 @@ impl Server {
 
     async fn live(&mut self, signals: &mut Signals) -> io::Result<()> {
         let mut reloading = Reloading::default();
+        let mut ticks = time::interval(LIMITS_LOG_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                now = ticks.tick() => self.parts.rate_limits.log_rest(now.into_std()),
                 event = signals.next() => match event {
                     Event::Stop => return Ok(()),
                     Event::Reload => reloading.begin(self),
@@ -525,6 +531,7 @@ impl Server {
             () = signals.stop() => diagnostics::log(format_args!("second signal: ending at once")),
         }
         self.checks = Checks::default();
+        self.parts.rate_limits.log_all();
         self.logs.shutdown(FINAL_FLUSH_TIMEOUT);
         // Dropping the disk would wait for reads in flight, on a frozen device forever.
         mem::forget(self.disk.clone());

@@ -42,6 +42,7 @@ pub(super) fn frame(now: &Value, before: Option<&Value>, address: &str) -> Vec<L
     let mut lines = view.summary(address);
     lines.extend(view.sites());
     lines.extend(view.upstreams());
+    lines.extend(view.limits());
     lines.extend(view.devices());
     lines.extend(view.workers());
     lines.extend(view.files());
@@ -215,6 +216,44 @@ impl View<'_> {
         let is_bad = |row: &Value| row["of"]["state"] != "up";
         let mut lines = table(headings, 3, &backends, row, is_bad);
         lines.extend(all.iter().filter_map(queue));
+        lines
+    }
+
+    /// A row for each rate limit, and a line for the keys under which they count.
+    fn limits(&self) -> Vec<Line> {
+        let headings = [
+            "limit",
+            "allowed",
+            "limited",
+            "in all",
+            "would limit",
+            "in all",
+        ];
+        let row = |limit: &Value| {
+            let before = self
+                .before
+                .and_then(|before| member(&before["limits"], "limit", &limit["limit"]));
+            let rate =
+                |key| self.per_second(limit[key].as_f64()?, before.map(|of| &of[key])?.as_f64()?);
+            [
+                text(&limit["limit"]),
+                per_second(rate("allowed")),
+                per_second(rate("limited")),
+                text(&limit["limited"]),
+                per_second(rate("would_limit")),
+                text(&limit["would_limit"]),
+            ]
+        };
+        let mut lines = table(headings, 1, list(&self.now["limits"]), row, |_| false);
+        if !lines.is_empty() {
+            let table = &self.now["limit_table"];
+            let evictions = number(&table["evictions"]);
+            let (keys, most) = (text(&table["keys"]), text(&table["keys_max"]));
+            lines.push(Line {
+                text: format!("{keys} of {most} keys in use, {evictions} forgotten too early"),
+                style: style(evictions > 0.0),
+            });
+        }
         lines
     }
 
@@ -448,6 +487,8 @@ mod tests {
                       "share_percent": 100, "backup": true, "drain": false, "in_use": 0, "idle": 0,
                       "connections_max": 8, "answered": 0, "failed": 9, "received_bytes": 0 },
                 ] }],
+            "limits": [{ "limit": "5/s per client", "allowed": requests, "limited": 7, "would_limit": 0 }],
+            "limit_table": { "keys": 12, "keys_max": 4096, "evictions": 0 },
             "devices": [{ "device": "8:1", "mount": "/srv", "file_system": "ext4", "queued": 4,
                 "in_flight": 16, "depth": 16, "oldest_seconds": 31.2,
                 "recent": { "service_p50_seconds": 0.005, "service_p99_seconds": null,
@@ -487,6 +528,9 @@ mod tests {
             "app       10.0.0.2:80  ejected 7.5 s backup: refused     0/8     0      0/s       9       0/s      0 B/s\n",
             "app: 2 of 10 wait for a connection, 0 were refused one\n",
             "/srv   ext4       4   16/16    31 s  5.0 ms    -    500 us  2.9 MiB/s\n",
+            "limit           allowed  limited  in all  would limit  in all\n\
+             5/s per client    100/s      0/s       7          0/s       0\n\
+             12 of 4096 keys in use, 0 forgotten too early\n",
             "9 %\n",
             "      12  h/a[2J\n",
             " 1.5 KiB  h/b\n",
@@ -525,6 +569,24 @@ mod tests {
             assert!(row.text.ends_with(&format!(" {shown}")), "{}", row.text);
             assert_eq!(row.style, style, "{}", row.text);
         }
+    }
+
+    #[test]
+    fn keys_that_limits_forget_are_shown() {
+        let mut now = status(10.0, 100);
+        now["limit_table"]["evictions"] = json!(3);
+        let lines = frame(&now, None, "");
+        let keys = lines.iter().find(|line| line.text.contains("forgotten"));
+        let keys = keys.expect("a line");
+        assert!(
+            keys.text.ends_with(" 3 forgotten too early"),
+            "{}",
+            keys.text
+        );
+        assert_eq!(keys.style, Style::Bad);
+        now["limits"] = json!([]);
+        let lines = frame(&now, None, "");
+        assert!(!text_of(&lines).contains("forgotten"));
     }
 
     #[test]

@@ -78,6 +78,9 @@ impl Place<'_> {
             LogField::IoWait => number::seconds(self.out, record.trace.disk.waited),
             LogField::Source => self.text(record.source.label().as_bytes()),
             LogField::End => self.text(record.end.label().as_bytes()),
+            LogField::Limited => self.limit(record, false),
+            LogField::WouldLimit => self.limit(record, true),
+            LogField::BodyBytes => decimal::push(self.out, record.body_bytes),
             LogField::Referer => self.text(record.referer),
             LogField::UserAgent => self.text(record.user_agent),
             LogField::Site => self.text(record.site.as_bytes()),
@@ -101,6 +104,12 @@ impl Place<'_> {
             LogField::UpstreamTtfb => self.or_dash(upstream.first_byte, number::seconds),
             _ => self.text(upstream.failure.map_or("", |(_, error)| error).as_bytes()),
         }
+    }
+
+    /// The name of the limit that has hit the request; `is_report` is whether it only reports.
+    fn limit(&mut self, record: &Record, is_report: bool) {
+        let limited = record.limited.filter(|by| by.is_report == is_report);
+        self.text(limited.map_or(b"", |by| by.limit.as_bytes()));
     }
 
     fn of_filter(&mut self, record: &Record, bytes: u64) {
@@ -161,7 +170,7 @@ fn divided(target: &[u8]) -> (&[u8], &[u8]) {
 mod tests {
     use super::super::line::{Format, tests::line_in};
     use super::super::record::samples::{Lines, of_upstream, record, with};
-    use super::super::record::{End, Record, Source};
+    use super::super::record::{End, LimitedBy, Record, Source};
     use super::*;
     use crate::trace::{Side, Trace};
     use std::net::IpAddr;
@@ -242,6 +251,11 @@ mod tests {
             referer: b"r",
             headers: &headers,
             source: Source::Disk,
+            body_bytes: 77,
+            limited: Some(LimitedBy {
+                limit: "5/s per client",
+                is_report: false,
+            }),
             ..with(trace)
         };
         assert_lines(
@@ -273,6 +287,10 @@ mod tests {
                 ),
                 ("{filter.in}-{filter.out}", "900-300"),
                 (
+                    "{body_bytes} {limited} {would_limit}",
+                    "77 5/s\\x20per\\x20client -",
+                ),
+                (
                     "{request.header.X-A} \"{response.header.ETag}\"",
                     "1 \"\\\"2\\\"\"",
                 ),
@@ -296,6 +314,8 @@ mod tests {
             "referer",
             "route",
             "bytes.clf",
+            "limited",
+            "would_limit",
             "filter.in",
             "upstream.name",
             "upstream.attempts",
@@ -303,6 +323,22 @@ mod tests {
         ] {
             assert_lines(&record, &[(&format!("<{{{field}}}>"), "<->")]);
         }
+    }
+
+    #[test]
+    fn a_limit_that_only_reports() {
+        let limited = Some(LimitedBy {
+            limit: "few",
+            is_report: true,
+        });
+        let record = Record {
+            limited,
+            ..record()
+        };
+        assert_lines(
+            &record,
+            &[("{limited} {would_limit} {body_bytes}", "- few 0")],
+        );
     }
 
     /// A strict parser reads each field up to the text behind it, and gets what was sent.

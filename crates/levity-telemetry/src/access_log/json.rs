@@ -37,6 +37,9 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record, stamps: &mut Stamps, timi
     push_text(out, "version", record.version.as_bytes());
     push_number(out, "status", record.status.into());
     push_number(out, "bytes", record.bytes);
+    if record.body_bytes > 0 {
+        push_number(out, "body_bytes", record.body_bytes);
+    }
     push_seconds(out, "dur", record.duration);
     push_seconds(out, "ttfb", record.ttfb);
     push_seconds(out, "io_wait", record.trace.disk.waited);
@@ -303,6 +306,13 @@ mod tests {
             assert_eq!(value.get(other), None);
         }
         assert_eq!(json(&record()).get("limited"), None);
+        assert_eq!(json(&record()).get("body_bytes"), None);
+        let body_bytes = 7;
+        let upload = Record {
+            body_bytes,
+            ..record()
+        };
+        assert_eq!(json(&upload)["body_bytes"], 7);
     }
 
     #[test]
@@ -419,6 +429,7 @@ mod tests {
             run_queue_wait_percent: None,
             via: None,
             user: b"ann",
+            body_bytes: 1,
             limited: Some(LimitedBy {
                 limit: "a",
                 is_report: false,

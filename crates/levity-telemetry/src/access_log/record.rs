@@ -117,6 +117,8 @@ pub struct Record<'a> {
     pub status: u16,
     /// Bytes of body sent.
     pub bytes: u64,
+    /// Bytes of the request body received.
+    pub body_bytes: u64,
     /// From the first byte of the request to the last of the response.
     pub duration: Duration,
     /// From the first byte of the request to the first of the response.
@@ -161,6 +163,7 @@ pub(crate) mod samples {
             version: "HTTP/1.1",
             status: 206,
             bytes: 1_048_576,
+            body_bytes: 0,
             duration: Duration::from_micros(12_345_678),
             ttfb: Duration::from_micros(123),
             source: Source::Memory,

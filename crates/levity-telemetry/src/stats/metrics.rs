@@ -10,7 +10,7 @@ use strum::VariantArray;
 
 use super::compute::ComputeFigures;
 use super::disk::{DiskFigures, device_number};
-use super::limits::LimitFigures;
+use super::limits::{LimitFigures, LimitTableFigures};
 use super::site::{CLASSES, SiteFigures};
 use super::text::{Kind, Samples};
 use super::upstream::{BackendFigures, BackendState, OUTCOMES, UpstreamFigures, UpstreamState};
@@ -390,10 +390,20 @@ fn limited(scrape: &Scrape, samples: &mut Samples) {
 }
 
 fn limit_evictions(scrape: &Scrape, samples: &mut Samples) {
-    let limits = scrape.limits.as_ref();
-    if let Some(evictions) = limits.and_then(|limits| limits.evictions) {
-        samples.value(&[], evictions);
+    if let Some(table) = limit_table(scrape) {
+        samples.value(&[], table.evictions);
     }
+}
+
+fn limit_keys(scrape: &Scrape, samples: &mut Samples) {
+    if let Some(table) = limit_table(scrape) {
+        samples.value(&[], table.keys);
+    }
+}
+
+fn limit_table(scrape: &Scrape) -> Option<LimitTableFigures> {
+    let limits = scrape.limits.as_ref();
+    limits.and_then(|limits| limits.table)
 }
 
 fn log_dropped(scrape: &Scrape, samples: &mut Samples) {
@@ -493,6 +503,11 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// The log names some of the clients, and each line of the JSON access log its limit. When it hits the wrong ones, raise
     /// `after` or the rate; see whether a proxy in front is in `server.trusted_proxies`, or its clients count as one.
     Counter("levity_limited_total", "requests", Computed(&["limit", "action"], limited));
+    /// Clients, files and routes that have used some of what rate limits allow, and not got it back yet; an estimate if
+    /// `limits.rate_limit_bytes` is large.
+    ///
+    /// Each takes 16 bytes of `limits.rate_limit_bytes`. Beyond a quarter of that, levity_limit_evictions_total may begin to grow.
+    Gauge("levity_limit_keys", "keys", Computed(&[], limit_keys));
     /// Clients, files and routes whose state rate limits have forgotten before its time, because `limits.rate_limit_bytes` was
     /// full.
     ///

@@ -22,7 +22,7 @@ use levity_disk::WatchStats;
 pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
-pub use limits::{LimitFigure, LimitFigures};
+pub use limits::{LimitFigure, LimitFigures, LimitTableFigures};
 pub use variants::VariantFigures;
 pub use worker::{Ahead, GateKind, UploadResult, WorkerStats};
 
@@ -104,6 +104,11 @@ impl Stats {
         self.sources.variants.as_ref().map(|variants| variants())
     }
 
+    /// The values of rate limits; `None` without a source of them. Does not block.
+    pub fn limits(&self) -> Option<LimitFigures> {
+        self.sources.limits.as_ref().map(|limits| limits())
+    }
+
     /// Lines of the access log that were dropped by workers or not written.
     pub fn access_log_dropped(&self) -> u64 {
         let dropped = self.workers.iter().map(|worker| worker.log_dropped.get());
@@ -121,7 +126,7 @@ impl Stats {
             disk: self.disk(),
             compute: self.compute(),
             variants: self.variants(),
-            limits: self.sources.limits.as_ref().map(|limits| limits()),
+            limits: self.limits(),
             watch: self.sources.watch.as_ref().map(|watch| watch()),
             upstreams: self.upstream_figures(),
             sites: self.sites(),
@@ -214,6 +219,7 @@ mod tests {
         let limit = |action, count| LimitFigure {
             limit: "a \"b\"".to_owned(),
             action,
+            allowed: 9,
             count,
         };
         LimitFigures {
@@ -222,7 +228,11 @@ mod tests {
                 limit("reported", 1),
                 limit("refused", 2),
             ],
-            evictions: Some(3),
+            table: Some(LimitTableFigures {
+                keys: 4,
+                keys_max: 64,
+                evictions: 3,
+            }),
         }
     }
 

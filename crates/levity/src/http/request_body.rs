@@ -51,6 +51,12 @@ pub trait ClientStream {
     /// Bytes of the body not read yet; `None` when the length is unknown.
     fn body_remaining(&self) -> Option<u64>;
 
+    /// Bytes of the body read so far, without its framing.
+    fn body_received(&self) -> u64;
+
+    /// Whether the end of the client's input was read within the body.
+    fn is_body_cut_off(&self) -> bool;
+
     /// Whether no byte of the body has been read.
     fn is_body_unread(&self) -> bool;
 

@@ -72,7 +72,11 @@ impl<'a> Charges<'a> {
             }
         }
         match wait {
-            None => Ok(()),
+            None => {
+                self.counted()
+                    .for_each(|(_, limit, _)| limit.count_passed());
+                Ok(())
+            }
             Some(wait) => {
                 self.undo();
                 Err(wait)

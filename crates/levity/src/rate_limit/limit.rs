@@ -1,6 +1,7 @@
 //! One limit of a site or route.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,11 +10,12 @@ use levity_config::{Limited, Network, Per};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::LimitFigure;
 
+use super::sharded_count::ShardedCount;
 use super::table::{Key, Table, Time};
 use crate::client_prefix::ClientPrefix;
 
 /// The minimum time between two lines of the log about a limit.
-const LOG_INTERVAL_NS: u64 = 10_000_000_000;
+pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a client is told to wait when too many of its requests are answered at the same time. Nobody knows when one ends.
 const CONNECTIONS_WAIT: Duration = Duration::from_secs(1);
@@ -34,6 +36,8 @@ pub struct RateLimit {
     /// Unique in the process.
     number: u64,
     table: Arc<Table>,
+    /// Requests that it has let through.
+    passed: ShardedCount,
     /// What it has refused or slowed down, or would have.
     hits: AtomicU64,
     /// Those that no line of the log has counted.
@@ -63,6 +67,7 @@ impl RateLimit {
             scope: scope.to_owned(),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             table: table.clone(),
+            passed: ShardedCount::new(),
             hits: AtomicU64::new(0),
             unlogged: AtomicU64::new(0),
             next_line: AtomicU64::new(0),
@@ -93,16 +98,27 @@ impl RateLimit {
         matches!(self.settings.limited, Limited::Bytes { .. })
     }
 
-    /// Its count of hits.
+    /// Counts a request that it has let through, and that no other limit has refused.
+    pub(super) fn count_passed(&self) {
+        self.passed.add_one();
+    }
+
+    /// What it has counted.
     pub(super) fn figure(&self) -> LimitFigure {
+        let (passed, hits) = (self.passed.sum(), self.hits.load(Ordering::Relaxed));
         LimitFigure {
             limit: self.settings.name.clone(),
+            // A response is slowed down after its request was let through.
+            allowed: match self.is_of_bytes() {
+                true => passed.saturating_sub(hits),
+                false => passed,
+            },
             action: match self.settings.limited {
                 _ if self.settings.report_only => "reported",
                 Limited::Bytes { .. } => "slowed",
                 _ => "refused",
             },
-            count: self.hits.load(Ordering::Relaxed),
+            count: hits,
         }
     }
 
@@ -203,39 +219,76 @@ impl RateLimit {
     pub(super) fn hit(&self, client: Option<IpAddr>, now: Instant) {
         self.hits.fetch_add(1, Ordering::Relaxed);
         self.unlogged.fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = self.take_line(now) {
+            let whom = self.whom(client);
+            self.log(format_args!(
+                "{whom}: {} since the last such line, of which there is at most one in 10 s",
+                requests(count)
+            ));
+        }
+    }
+
+    /// Logs the hits that no line has counted, if the next line may be logged. Otherwise the last of a series would be known
+    /// only after the next hit.
+    pub(super) fn log_rest(&self, now: Instant) {
+        if self.unlogged.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Some(count) = self.take_line(now) {
+            self.log(format_args!(
+                "more: {} since the last such line",
+                requests(count)
+            ));
+        }
+    }
+
+    /// The number of hits for a line of the log, if one may be logged now.
+    fn take_line(&self, now: Instant) -> Option<u64> {
         let now = self.table.time(now).0;
         let next = self.next_line.load(Ordering::Relaxed);
-        let then = now + LOG_INTERVAL_NS;
+        let then = now + nanos(LOG_INTERVAL);
         let relaxed = Ordering::Relaxed;
         let exchange = || {
             self.next_line
                 .compare_exchange(next, then, relaxed, relaxed)
         };
-        if now >= next && exchange().is_ok() {
-            let count = self.unlogged.swap(0, Ordering::Relaxed);
-            self.log(client, count);
+        let is_due = now >= next && exchange().is_ok();
+        // Another thread may have counted them just now.
+        let count = is_due.then(|| self.unlogged.swap(0, relaxed));
+        count.filter(|count| *count > 0)
+    }
+
+    /// The address of a client, or the block that counts as one.
+    fn whom(&self, client: Option<IpAddr>) -> String {
+        let Some(ip) = client.map(|ip| ip.to_canonical()) else {
+            return "a client of a Unix socket".to_owned();
+        };
+        let (prefix, bits) = match ip {
+            IpAddr::V4(_) => (self.settings.ipv4_prefix, Ipv4Addr::BITS),
+            IpAddr::V6(_) => (self.settings.ipv6_prefix, Ipv6Addr::BITS),
+        };
+        match prefix == bits {
+            true => ip.to_string(),
+            false => Network::around(ip, prefix).to_string(),
         }
     }
 
-    fn log(&self, client: Option<IpAddr>, count: u64) {
+    fn log(&self, what: fmt::Arguments<'_>) {
         let of = &self.settings;
-        let whom = client.map_or_else(
-            || "a client of a Unix socket".to_owned(),
-            |ip| match ip.to_canonical() {
-                ip @ IpAddr::V4(_) => Network::around(ip, of.ipv4_prefix).to_string(),
-                ip @ IpAddr::V6(_) => Network::around(ip, of.ipv6_prefix).to_string(),
-            },
-        );
         let done = match (&of.limited, of.report_only) {
             (Limited::Bytes { .. }, false) => "slowed down",
             (Limited::Bytes { .. }, true) => "would have slowed down",
             (_, false) => "refused",
             (_, true) => "would have refused",
         };
-        diagnostics::log(format_args!(
-            "limit `{}` {done} {whom}: {count} requests since the last such line, of which there is at most one in 10 s",
-            of.name
-        ));
+        diagnostics::log(format_args!("limit `{}` {done} {what}", of.name));
+    }
+}
+
+fn requests(count: u64) -> String {
+    match count {
+        1 => "1 request".to_owned(),
+        _ => format!("{count} requests"),
     }
 }
 

@@ -3,4 +3,5 @@
 pub mod charges;
 pub mod limit;
 pub mod registry;
+mod sharded_count;
 mod table;

@@ -1,10 +1,11 @@
 //! The limits of the configuration, and of those before it as far as requests still use them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use levity_telemetry::stats::LimitFigures;
+use levity_telemetry::stats::{LimitFigures, LimitTableFigures};
 
-use super::limit::RateLimit;
+use super::limit::{LOG_INTERVAL, RateLimit};
 use super::table::Table;
 
 /// All limits. A reload finds those that stay, with their state. No event loop uses it.
@@ -40,8 +41,25 @@ impl Registry {
         limits.retain(|limit| Arc::strong_count(limit) > 1);
         LimitFigures {
             limits: limits.iter().map(|limit| limit.figure()).collect(),
-            evictions: limits.first().map(|limit| limit.table().evictions()),
+            table: limits.first().map(|limit| {
+                let table = limit.table();
+                LimitTableFigures {
+                    keys: table.keys(table.time(Instant::now())),
+                    keys_max: table.keys_max(),
+                    evictions: table.evictions(),
+                }
+            }),
         }
+    }
+
+    /// Logs what limits have hit since their last line in the log, except those whose last line is too recent.
+    pub fn log_rest(&self, now: Instant) {
+        self.lock().iter().for_each(|limit| limit.log_rest(now));
+    }
+
+    /// Logs what limits have hit since their last line in the log; for the end of the process.
+    pub fn log_all(&self) {
+        self.log_rest(Instant::now() + LOG_INTERVAL);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<RateLimit>>> {

@@ -6,6 +6,7 @@
 mod compute;
 mod files;
 mod history;
+mod limits;
 mod page;
 mod text;
 mod upstreams;
@@ -108,6 +109,7 @@ impl Status {
         let workers = self.stats.workers();
         let history = lock(&self.history);
         let disk = self.stats.disk();
+        let limits = self.stats.limits();
         let now = SystemTime::now();
         let started = self.stats.started();
         json!({
@@ -121,6 +123,8 @@ impl Status {
             "sent_bytes": sum(workers, |worker| worker.sent_bytes.get()),
             "io": disk.as_ref().map(|disk| io(disk, workers)),
             "upstreams": self.upstreams(),
+            "limits": limits.as_ref().map_or_else(Vec::new, limits::limits),
+            "limit_table": limits.and_then(|limits| limits.table).map(limits::table),
             "devices": disk.map(|disk| self.devices(&disk.stats.devices, &history)),
             "compute": self.compute(&history),
             "variants": self.stats.variants().map(variants),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// Parts of the whole, in the order in which a person reads them.
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 16] = [
     "version",
     "start_time_seconds",
     "time_seconds",
@@ -15,6 +15,8 @@ const PARTS: [&str; 14] = [
     "sites",
     "sent_bytes",
     "upstreams",
+    "limits",
+    "limit_table",
     "io",
     "devices",
     "compute",
@@ -68,7 +70,10 @@ fn hyphens(key: &str) -> String {
 
 /// The name of a member of a list, or its number.
 fn name(member: &Value, number: usize) -> String {
-    let keys = ["device", "engine", "worker", "upstream", "backend", "site"].into_iter();
+    let keys = [
+        "device", "engine", "worker", "upstream", "backend", "site", "limit",
+    ]
+    .into_iter();
     match keys.map(|key| &member[key]).find(|name| !name.is_null()) {
         Some(Value::String(name)) => name.clone(),
         Some(name) => name.to_string(),
@@ -89,6 +94,7 @@ mod tests {
             "connections": { "accept_pauses": 3 },
             "requests": {}, "sites": [{ "site": "a.example", "finished": 4 }], "sent_bytes": 7,
             "upstreams": [{ "upstream": "app", "backends": [{ "backend": "127.0.0.1:3000", "idle": 2 }] }],
+            "limits": [{ "limit": "5/s per client", "allowed": 8 }], "limit_table": { "keys_max": 64 },
             "io": { "engine": "threads", "engines": [{ "engine": "threads", "async_read": 1261 }] },
             "devices": [{ "device": "8:1", "mount": null, "history": [1, 2] }],
             "compute": { "encoder_bytes": 9, "response": { "queued": 4, "busy_percent": null } },
@@ -109,6 +115,9 @@ mod tests {
              server.upstreams.app.backends.127.0.0.1:3000.backend: 127.0.0.1:3000\n\
              server.upstreams.app.backends.127.0.0.1:3000.idle: 2\n\
              server.upstreams.app.upstream: app\n\
+             server.limits.5/s per client.allowed: 8\n\
+             server.limits.5/s per client.limit: 5/s per client\n\
+             server.limit-table.keys-max: 64\n\
              server.io.engine: threads\n\
              server.io.threads.async-read: 1261\n\
              server.io.threads.engine: threads\n\

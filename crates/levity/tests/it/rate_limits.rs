@@ -5,11 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use serde_json::Value;
+use rustix::process::Signal;
+use serde_json::{Value, json};
 
 use crate::support::scripted::Scripted;
 use crate::support::{
-    Answer, Client, Launch, Server, Tree, assert_same, content, multipart, pass, settle, wait_until,
+    Answer, Client, Launch, Server, Tree, assert_same, content, head, multipart, pass, settle,
+    wait_until,
 };
 
 const LISTEN: &str =
@@ -130,7 +132,7 @@ fn prefixes_of_clients() {
     ] {
         assert_eq!(ask(&server, "/", client), status, "{client}");
     }
-    let line = server.says("limit `2/1h per client` refused 192.0.2.0/24: 1 requests");
+    let line = server.says("limit `2/1h per client` refused 192.0.2.0/24: 1 request since");
     assert!(!line.contains("2001"), "{line}");
     let listen = LISTEN.replace("\"127.0.0.1\"", "");
     let site = "[[site]]\nrespond = {}\nlimit = [{ requests = \"2/1h\" }]\n";
@@ -499,12 +501,59 @@ fn a_dry_run_only_reports() {
     for _ in 0..6 {
         client.get_with("/", &of("2001:db8::77")).assert_status(200);
     }
-    server.says("limit `trial` would have refused 2001:db8::/64: 1 requests since");
+    server.says("limit `trial` would have refused 2001:db8::/64: 1 request since");
     let metrics = server.metrics(&server.own("admin"));
     let reported = "levity_limited_total{limit=\"trial\",action=\"reported\"}";
     assert_eq!(metrics.sum(reported), 4.0);
     assert_eq!(metrics.sum("levity_limited_total"), 4.0);
     assert_eq!(server.stderr().matches("limit `trial`").count(), 1);
+}
+
+/// Also if no request follows, and at the end of the server.
+#[test]
+fn the_rest_is_logged() {
+    let server = started("limit = [{ requests = \"1/1h\", name = \"few\" }]");
+    let statuses = [(); 4].map(|()| ask(&server, "/", "192.0.2.1"));
+    assert_eq!(statuses, [200, 429, 429, 429]);
+    server.says("limit `few` refused 192.0.2.1: 1 request since the last such line, of which");
+    server.says("limit `few` refused more: 2 requests since the last such line");
+    assert_eq!(ask(&server, "/", "192.0.2.2"), 200);
+    assert_eq!(ask(&server, "/", "192.0.2.2"), 429);
+    server.signal(Signal::TERM);
+    server.says("limit `few` refused more: 1 request since the last such line");
+}
+
+/// `/status` has what each limit has done; the custom access log has the names of limits and the size of bodies.
+#[test]
+fn status_and_custom_log() {
+    let log = "[log]\naccess = \"{own}/log\"\n\
+        format = \"{status} {body_bytes} {limited} {would_limit}\"\n";
+    let site = "[[site]]\nrespond = {}\nlimit = [{ requests = \"2/1h\", name = \"real\" },\n\
+        { requests = \"1/1h\", name = \"trial\", report_only = true }]\n";
+    let server = Launch::run(&format!("{log}{LISTEN}{ADMIN}{site}")).start();
+    let mut client = server.client();
+    let length = [("Content-Length", "5")];
+    let statuses = [(); 3].map(|()| {
+        client.send(head("POST", "/", &length));
+        client.send("12345");
+        client.receive().status
+    });
+    assert_eq!(statuses, [200, 200, 429]);
+    let log = || std::fs::read_to_string(server.own("log")).unwrap_or_default();
+    wait_until("all requests are logged", || log().lines().count() == 3);
+    assert_eq!(log(), "200 5 - -\n200 5 - trial\n429 5 real -\n");
+
+    let status = Client::unix(&server.own("admin")).get("/status.json");
+    let status: Value = serde_json::from_slice(&status.body).expect("JSON");
+    let limit = |name, allowed, limited, would_limit| json!({ "limit": name, "allowed": allowed, "limited": limited, "would_limit": would_limit });
+    assert_eq!(
+        status["limits"],
+        json!([limit("real", 2, 1, 0), limit("trial", 1, 0, 2)])
+    );
+    let table = json!({ "keys": 2, "keys_max": 4_194_304, "evictions": 0 });
+    assert_eq!(status["limit_table"], table);
+    let metrics = server.metrics(&server.own("admin"));
+    assert_eq!(metrics.sum("levity_limit_keys"), 2.0);
 }
 
 #[test]

@@ -331,7 +331,7 @@ fn every_key_is_documented_and_exists() {
     let store = Tree::new();
     let disk = format!("[disk]\nvariants = \"{}\"\n", store.path().display());
     let other = format!(
-        "[[site]]\nhosts = [\"other\"]\nroot = \"{}\"\n",
+        "[[site]]\nhosts = [\"other\"]\nlimit = [{{ connections = 9 }}]\nroot = \"{}\"\n",
         tree.path().display()
     );
     let server = Launch::site(tree.path(), &format!("{TABLES}{disk}{upstream}"), &other)

@@ -285,6 +285,14 @@ impl ClientStream for Conn {
         self.incoming.borrow().remaining()
     }
 
+    fn body_received(&self) -> u64 {
+        self.incoming.borrow().bytes()
+    }
+
+    fn is_body_cut_off(&self) -> bool {
+        self.incoming.borrow().is_cut_off()
+    }
+
     fn is_body_unread(&self) -> bool {
         self.incoming.borrow().is_unread()
     }
@@ -309,7 +317,10 @@ impl ClientStream for Conn {
             }
             let mut scratch = self.worker.bulk.borrow_mut();
             let count = match ready!(self.poll_transport(context, &mut scratch)) {
-                Ok(0) | Err(_) => return Poll::Ready(Err(RequestError::Gone)),
+                Ok(0) | Err(_) => {
+                    incoming.cut_off();
+                    return Poll::Ready(Err(RequestError::Gone));
+                }
                 Ok(count) => count,
             };
             let taken = incoming.take(&scratch[..count], out)?;

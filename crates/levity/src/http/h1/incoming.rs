@@ -9,6 +9,7 @@ pub(super) struct Incoming {
     bytes: u64,
     bytes_max: u64,
     trailers: Trailers,
+    is_cut_off: bool,
 }
 
 enum Remaining {
@@ -38,6 +39,7 @@ impl Incoming {
             bytes: 0,
             bytes_max: u64::MAX,
             trailers: Trailers::default(),
+            is_cut_off: false,
         }
     }
 
@@ -60,6 +62,21 @@ impl Incoming {
     /// Whether no byte has been decoded.
     pub(super) fn is_unread(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Bytes decoded so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The client has left before the end.
+    pub(super) fn cut_off(&mut self) {
+        self.is_cut_off = true;
+    }
+
+    /// Whether the client has left before the end.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.is_cut_off
     }
 
     /// Bytes not decoded yet; `None` when the body is chunked, and after an error.

@@ -256,6 +256,7 @@ impl Held {
             via: sink.peer().socket_ip(),
             user: b"",
             limited: None,
+            body_bytes: 0,
             arrived: worker.wall_time(log.arrived),
             id: None,
             scheme: sink.peer().scheme(),

@@ -47,6 +47,10 @@ fn a_refused_request_counts_nowhere_and_waits_for_all() {
         assert_eq!(ask(b"/a"), Err(Duration::from_secs(60)));
     }
     assert_eq!(hits(&limits[0]), 0);
+    // Those that another limit has refused have not passed.
+    for limit in &limits {
+        assert_eq!(limit.figure().allowed, 1);
+    }
     assert_eq!((hits(&limits[2]), hits(&limits[3])), (20, 10));
     let mut charges = Charges::default();
     assert_eq!(charges.admit(&limits[..2], CLIENT, b"/", now), Ok(()));

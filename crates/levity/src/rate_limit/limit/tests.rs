@@ -103,7 +103,7 @@ fn a_reload_finds_the_limits_that_stay() {
 /// Limits that nobody uses are dropped, with the table.
 fn first_is_gone(registry: &Registry) {
     let figures = registry.figures();
-    assert!(figures.limits.is_empty() && figures.evictions.is_none());
+    assert!(figures.limits.is_empty() && figures.table.is_none());
 }
 
 /// The bytes that `clients` responses under one key have sent after `time`, if each looks again every 0.1 s.
@@ -159,4 +159,46 @@ fn bytes_that_were_not_sent_are_given_back() {
         panic!("nothing is left");
     };
     assert_eq!((at - now).as_millis().div_ceil(10), 50);
+}
+
+#[test]
+fn the_last_hits_are_logged_without_another() {
+    let limit = limit("requests = \"1/s\"");
+    let unlogged = || limit.unlogged.load(Ordering::Relaxed);
+    let now = Instant::now();
+    limit.log_rest(now);
+    for _ in 0..4 {
+        limit.hit(ip("192.0.2.1"), now);
+    }
+    // The first is in a line of its own.
+    assert_eq!(unlogged(), 3);
+    limit.log_rest(now + LOG_INTERVAL - Duration::from_millis(1));
+    assert_eq!(unlogged(), 3);
+    limit.log_rest(now + LOG_INTERVAL);
+    assert_eq!(unlogged(), 0);
+    // That was a line.
+    limit.hit(ip("192.0.2.1"), now + LOG_INTERVAL + Duration::from_secs(1));
+    assert_eq!(unlogged(), 1);
+}
+
+#[test]
+fn a_block_of_one_address_is_an_address() {
+    for (keys, client, shown) in [
+        ("", "192.0.2.1", "192.0.2.1"),
+        ("", "::ffff:192.0.2.1", "192.0.2.1"),
+        ("", "2001:db8::1", "2001:db8::/64"),
+        (", ipv4_prefix = 31", "192.0.2.1", "192.0.2.0/31"),
+        (", ipv6_prefix = 128", "2001:db8::1", "2001:db8::1"),
+    ] {
+        let limit = limit(&format!("requests = \"1/s\"{keys}"));
+        assert_eq!(limit.whom(ip(client)), shown);
+    }
+    assert_eq!(
+        limit("requests = \"1/s\"").whom(None),
+        "a client of a Unix socket"
+    );
+    assert_eq!(
+        (requests(1), requests(2)),
+        ("1 request".to_owned(), "2 requests".to_owned())
+    );
 }

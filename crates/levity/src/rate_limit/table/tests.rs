@@ -244,3 +244,31 @@ fn threads_share_a_count_exactly() {
     assert_eq!(table.peek(key, Time(1)), Time(1));
     assert!(table.enter(key, Time(1), 1) && !table.enter(key, Time(1), 1));
 }
+
+#[test]
+fn keys_are_counted_until_their_time_has_passed() {
+    let table = table(1 << 16);
+    assert_eq!(table.keys_max(), (1 << 16) / 16);
+    let now = Time(SECOND);
+    assert_eq!(table.keys(now), 0);
+    for number in 0..100 {
+        table.reserve(table.key(number), now, SECOND);
+    }
+    assert!(table.enter(table.key("a"), now, 1));
+    assert_eq!(table.keys(now), 101);
+    assert_eq!(table.keys(Time(2 * SECOND)), 1);
+    table.leave(table.key("a"));
+    assert_eq!(table.keys(Time(2 * SECOND)), 0);
+}
+
+#[test]
+fn keys_of_a_large_table_are_estimated() {
+    const KEYS: u64 = 40_000;
+    let table = table(16 << 20);
+    let now = Time(SECOND);
+    for number in 0..KEYS {
+        table.reserve(table.key(number), now, SECOND);
+    }
+    let keys = table.keys(now);
+    assert!(keys.abs_diff(KEYS) < KEYS / 10, "{keys}");
+}

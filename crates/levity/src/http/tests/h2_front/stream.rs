@@ -253,6 +253,14 @@ impl ClientStream for Stream {
         }
     }
 
+    fn body_received(&self) -> u64 {
+        self.incoming.borrow().bytes
+    }
+
+    fn is_body_cut_off(&self) -> bool {
+        false
+    }
+
     fn is_body_unread(&self) -> bool {
         self.incoming.borrow().bytes == 0
     }
