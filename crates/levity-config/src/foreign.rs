@@ -25,6 +25,8 @@ const CHECK: &[&str] = &["upstream.check"];
 const LOCATIONS: &[&str] = &["site", "site.route"];
 const LOCATIONS_AND_SERVER: &[&str] = &["server", "site", "site.route"];
 const LOCATIONS_AND_TOP: &[&str] = &["", "site", "site.route"];
+const RATES: &[&str] = &["site.limit", "site.route.limit"];
+const UPLOADS: &[&str] = &["site.upload", "site.route.upload"];
 const TOP_AND_SITE: &[&str] = &["", "site"];
 /// Tables that are about the whole server.
 const WHOLE: &[&str] = &["", "server"];
@@ -201,7 +203,17 @@ const KEYS: &[Foreign] = &[
         "`cors = { origins = [\"https://example.org\"] }`"),
     Foreign(&["cors", "cors_*", "allow_origin*"], WHOLE, "",
         "`cors` of a site or route"),
-    Foreign(&["dav_methods", "create_full_put_path", "webdav*", "uploads"], LOCATIONS, "upload",
+    Foreign(&["create_full_put_path"], LOCATIONS, "upload",
+        "`upload = { create_folders = true }`"),
+    Foreign(&["client_max_body_size", "max_body_size", "body_bytes"], UPLOADS, "max_file_bytes",
+        "`max_file_bytes`, a size such as \"100MiB\""),
+    Foreign(&["create_full_put_path"], UPLOADS, "create_folders",
+        "`create_folders = true`"),
+    Foreign(&["dav_methods"], UPLOADS, "methods",
+        "`methods = [\"PUT\", \"DELETE\", \"MKCOL\"]`"),
+    Foreign(&["dav_access"], UPLOADS, "",
+        "leave it out: files get the permissions that the umask of the server leaves, such as `UMask=` of its systemd unit"),
+    Foreign(&["dav_methods", "webdav*", "uploads"], LOCATIONS, "upload",
         "`upload = { methods = [\"PUT\", \"DELETE\"] }`"),
     Foreign(&["server_tokens", "server_signature"], ANYWHERE, "",
         "`Server` never contains the version; `headers = { remove = [\"Server\"] }` of a `[[site.route]]` removes it"),
@@ -249,6 +261,24 @@ const KEYS: &[Foreign] = &[
         "`jwt = { keys = \"FILE\" }`, a JSON Web Key Set"),
     Foreign(&["auth_jwt", "auth_jwt_key_file", "auth", "auth_*"], ANYWHERE, "",
         "authentication is `basic_auth`, `forward_auth`, `jwt` or `signed_url` of a site or route"),
+    Foreign(&["dry_run", "limit_req_dry_run", "limit_conn_dry_run"], RATES, "report_only",
+        "`report_only = true`"),
+    Foreign(&["status", "limit_req_status", "limit_conn_status"], RATES, "",
+        "leave it out: a refused request gets 429"),
+    Foreign(&["zone", "limit_req_zone", "limit_conn_zone"], RATES, "",
+        "leave it out: `per` says what shares the limit, and routes have those of their site too"),
+    Foreign(&["rate", "limit_req", "rate_limit"], RATES, "requests",
+        "`requests`, such as \"10/s\", or `bytes`, such as \"1MiB/s\""),
+    Foreign(&["limit_rate", "throttle"], RATES, "bytes",
+        "`bytes`, such as \"1MiB/s\""),
+    Foreign(&["limit_conn", "max_conns"], RATES, "connections",
+        "`connections`, such as 8"),
+    Foreign(&["burst"], RATES, "after",
+        "`after`, which counts the first request too: 21 stands for a burst of 20"),
+    Foreign(&["nodelay", "delay"], RATES, "",
+        "leave it out: requests beyond the limit are refused, and none is delayed"),
+    Foreign(&["limit"], BESIDE_LOCATIONS, "",
+        "limits are tables of a site or route: `[[site.limit]]`, behind its `[[site]]`"),
     Foreign(&["limit_req", "limit_req_*"], LOCATIONS, "limit",
         "`limit = [{ requests = \"10/s\", after = 20 }]` of a site or route; `after` is its burst"),
     Foreign(&["limit_rate", "limit_rate_*", "throttle"], LOCATIONS, "limit",
@@ -384,6 +414,34 @@ const TYPES: &[(&str, &str, &str)] = &[
         "string",
         "write `forward_auth = { upstream = \"NAME\", path = \"/auth\" }`",
     ),
+    (
+        "requests",
+        "integer",
+        "a rate has a time too: write \"VALUE/s\"",
+    ),
+    (
+        "bytes",
+        "integer",
+        "a rate has a time too: write \"VALUE/s\"",
+    ),
+    (
+        "limit",
+        "string",
+        "write `limit = [{ requests = VALUE }]`; for sizes it is `bytes` in place of `requests`",
+    ),
+    ("log", "string", "write `log = { access = VALUE }`"),
+    (
+        "log",
+        "boolean",
+        "write `log = { access = \"off\" }` or `log = { access = \"stdout\" }`",
+    ),
+    (
+        "upload",
+        "boolean",
+        "write `upload = { methods = [\"PUT\"] }`",
+    ),
+    ("upload", "string", "write `upload = { methods = [VALUE] }`"),
+    ("upload", "array", "write `upload = { methods = VALUE }`"),
     ("cors", "boolean", "write `cors = { origins = [\"*\"] }`"),
     ("cors", "string", "write `cors = { origins = [VALUE] }`"),
     (
@@ -392,6 +450,13 @@ const TYPES: &[(&str, &str, &str)] = &[
         "write [\"zstd\", \"br\", \"gzip\"], or [] for none",
     ),
 ];
+
+/// Values out of bounds: the key, the value as it is written, and what to write instead.
+const BOUNDS: &[(&str, &str, &str)] = &[(
+    "after",
+    "0",
+    "write 1, so that no more pass at once than the rate names, or leave it out",
+)];
 
 /// Our key for the foreign key `name` in the table `path`, empty when there is none, and what to write instead.
 pub(crate) fn key(path: &str, name: &str) -> Option<(&'static str, &'static str)> {
@@ -425,6 +490,13 @@ pub(crate) fn of_type(name: &str, toml_type: &str, value: &str) -> Option<String
     Some(help.replace("VALUE", value))
 }
 
+/// What to write in place of `value`, which is out of bounds, as the value of `name`.
+pub(crate) fn out_of_bounds(name: &str, value: &str) -> Option<&'static str> {
+    let mut bounds = BOUNDS.iter();
+    let (.., help) = bounds.find(|(key, theirs, _)| *key == name && *theirs == value)?;
+    Some(help)
+}
+
 /// What to write in place of an array of tables `path` that is none here.
 pub(crate) fn array(path: &str) -> Option<&'static str> {
     let help = "`[server]` is the process; a server of nginx is a `[[site]]` here";
@@ -450,7 +522,7 @@ mod tests {
                 }
             }
         }
-        for (key, ..) in WORDS.iter().chain(TYPES) {
+        for (key, ..) in WORDS.iter().chain(TYPES).chain(BOUNDS) {
             let mut keys = TABLES.iter().flat_map(|table| table.keys);
             let is_table = |table: &Table| table.path.rsplit('.').next() == Some(*key);
             let is_known = keys.any(|known| known.name == *key) || TABLES.iter().any(is_table);

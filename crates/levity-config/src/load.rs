@@ -13,7 +13,7 @@ use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
 use crate::section::Section;
 use crate::upstream::read::Upstreams;
-use crate::{disk, headers, limits, listen, log, recognise, site, upload};
+use crate::{disk, headers, limits, listen, log, rate_limit, recognise, site, upload};
 
 /// Maximum length of a configuration file. A longer one is most likely another file.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -85,6 +85,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
         upstreams: &upstreams,
         variants: config.disk.variants.as_deref(),
         logs: &log::Logs::new(&config.log),
+        limits: &rate_limit::RateLimits::default(),
         listen: &listen,
         uploads: &uploads,
     };

@@ -11,12 +11,13 @@ use crate::matcher::Matcher;
 use crate::model::{Answer, Location};
 use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
+use crate::rate_limit::RateLimits;
 use crate::section::Section;
 use crate::tries::Try;
 use crate::upload::Upload;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, cors, gates, headers, listing_archive, rate_limit, root, upload};
+use crate::{answer, cors, gates, headers, listing_archive, root, upload};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -25,6 +26,7 @@ pub(crate) struct References<'a> {
     /// `disk.variants`
     pub(crate) variants: Option<&'a Path>,
     pub(crate) logs: &'a Logs<'a>,
+    pub(crate) limits: &'a RateLimits,
     /// Where clients connect.
     pub(crate) listen: &'a [Address],
     /// The roots beneath which clients may write.
@@ -101,7 +103,9 @@ pub(crate) fn read(
         answer: handlers.answer(own_answer, parent.answer),
         proxying: handlers.proxying(proxying, parent.proxying, root.is_some()),
         gates: gates::read::read(section, &parent.gates, references.upstreams),
-        rate_limits: rate_limit::read(section, &parent.rate_limits, above.depth),
+        rate_limits: references
+            .limits
+            .of_location(section, &parent.rate_limits, above.depth),
         internal: internal || parent.internal,
         upload: handlers.upload(section, parent.upload),
         files_first: false,

@@ -128,8 +128,10 @@ fn format(section: &Section<'_>) -> Option<LogFormat> {
         "json" => Some(LogFormat::Json),
         text if text.contains(['{', '}', '$', '%']) => match LogTemplate::parse(text) {
             Ok(template) => Some(LogFormat::Custom(template)),
-            Err((message, help)) => {
-                given.refuse_with(message, help);
+            Err(problems) => {
+                for (message, help) in problems {
+                    given.refuse_with(message, help);
+                }
                 None
             }
         },

@@ -1,5 +1,6 @@
 //! `log.format` as a text with fields: `{peer} {status}`.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -243,43 +244,43 @@ impl LogTemplate {
     ///
     /// # Errors
     ///
-    /// A message, and what to write instead.
-    pub fn parse(text: &str) -> Result<Self, (String, String)> {
-        if text.len() > FORMAT_BYTES_MAX {
-            let help = "leave out what nobody reads".to_owned();
-            return Err((
-                format!("`format` has more than {FORMAT_BYTES_MAX} bytes"),
-                help,
-            ));
-        }
-        if let Some(wrong) = text.chars().find(|c| c.is_control() && *c != '\t') {
-            let help = "a line is one line, and gets its end by itself".to_owned();
-            return Err((format!("`format` has a `{}`", wrong.escape_debug()), help));
-        }
+    /// Messages, each with what to write instead.
+    pub fn parse(text: &str) -> Result<Self, Vec<(String, String)>> {
+        let only = |problem| vec![problem];
+        check_text(text).map_err(only)?;
+        let mut problems = Vec::new();
         let mut parts: Vec<LogPart> = Vec::new();
-        let (start, mut rest) = until_field(text)?;
+        let (start, mut rest) = until_field(text).map_err(only)?;
+        problems.extend(variables(start));
         let mut quotes = start.matches('"').count();
         while let Some(inside) = rest {
-            let Some((name, behind)) = inside.split_once('}') else {
-                return Err(unclosed());
-            };
-            let (after, next) = until_field(behind)?;
-            parts.push(LogPart {
-                value: value(name)?,
-                is_quoted: quotes % 2 == 1,
-                after: after.to_owned(),
-            });
+            let (name, behind) = inside.split_once('}').ok_or_else(|| only(unclosed()))?;
+            let (after, next) = until_field(behind).map_err(only)?;
+            match value(name) {
+                Ok(value) => parts.push(LogPart {
+                    value,
+                    is_quoted: quotes % 2 == 1,
+                    after: after.to_owned(),
+                }),
+                Err(problem) => problems.push(problem),
+            }
+            problems.extend(variables(after));
             quotes += after.matches('"').count();
             rest = next;
         }
-        if parts.is_empty() {
+        let mut seen = HashSet::new();
+        problems.retain(|problem| seen.insert(problem.clone()));
+        if parts.is_empty() && problems.is_empty() {
             let help = "fields are in braces: \"{peer} {status}\"".to_owned();
-            return Err(("`format` has no field".to_owned(), help));
+            problems.push(("`format` has no field".to_owned(), help));
         }
-        Ok(Self {
-            start: start.to_owned(),
-            parts: parts.into(),
-        })
+        match problems.is_empty() {
+            true => Ok(Self {
+                start: start.to_owned(),
+                parts: parts.into(),
+            }),
+            false => Err(problems),
+        }
     }
 
     /// The rows of the table of fields in docs/log.md.
@@ -297,6 +298,38 @@ impl LogTemplate {
         }
         rows
     }
+}
+
+/// Checks what no format may have, whatever its fields.
+fn check_text(text: &str) -> Result<(), (String, String)> {
+    if text.len() > FORMAT_BYTES_MAX {
+        let help = "leave out what nobody reads".to_owned();
+        return Err((
+            format!("`format` has more than {FORMAT_BYTES_MAX} bytes"),
+            help,
+        ));
+    }
+    if let Some(wrong) = text.chars().find(|c| c.is_control() && *c != '\t') {
+        let help = "a line is one line, and gets its end by itself".to_owned();
+        return Err((format!("`format` has a `{}`", wrong.escape_debug()), help));
+    }
+    Ok(())
+}
+
+/// What is wrong with the text between fields: variables of nginx, which would be written as they are.
+fn variables(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.split('$').skip(1).filter_map(|behind| {
+        let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let name = &behind[..end.unwrap_or(behind.len())];
+        let own = match name {
+            // Without the query, unlike the `uri` of other servers.
+            "uri" | "document_uri" => Some("path".to_owned()),
+            _ if LogField::from_str(name).is_ok() => Some(name.to_owned()),
+            _ => of_other_servers(name),
+        }?;
+        let message = format!("`${name}` is a variable of nginx");
+        Some((message, format!("did you mean `{{{own}}}`?")))
+    })
 }
 
 /// The text before the next field, and what follows its brace.
@@ -339,26 +372,30 @@ fn value(name: &str) -> Result<LogValue, (String, String)> {
 
 /// What to write in place of a field that does not exist.
 fn help(name: &str) -> String {
+    let names = || LogField::VARIANTS.iter().map(|field| field.into());
+    let own = of_other_servers(name);
+    match own.or_else(|| nearest(name, names()).map(str::to_owned)) {
+        Some(own) => format!("did you mean `{{{own}}}`?"),
+        None => "docs/log.md lists the fields; headers are `{request.header.NAME}`".to_owned(),
+    }
+}
+
+/// Our field for that of another server.
+fn of_other_servers(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let plain = lower.strip_prefix("request>").unwrap_or(&lower);
     if let Some((_, own)) = FOREIGN.iter().find(|(theirs, _)| *theirs == plain) {
-        return format!("did you mean `{{{own}}}`?");
+        return Some((*own).to_owned());
     }
-    for (theirs, own) in FOREIGN_HEADERS {
-        if let Some(header) = lower.strip_prefix(theirs) {
-            return match header.replace('-', "_").as_str() {
-                "referer" | "user_agent" if own.starts_with("request") => {
-                    format!("did you mean `{{{}}}`?", header.replace('-', "_"))
-                }
-                _ => format!("did you mean `{{{own}{}}}`?", header.replace('_', "-")),
-            };
-        }
-    }
-    let names = || LogField::VARIANTS.iter().map(|field| field.into());
-    match nearest(name, names()) {
-        Some(nearest) => format!("did you mean `{{{nearest}}}`?"),
-        None => "docs/log.md lists the fields; headers are `{request.header.NAME}`".to_owned(),
-    }
+    let (header, own) = FOREIGN_HEADERS.iter().find_map(|(theirs, own)| {
+        let header = lower.strip_prefix(theirs)?;
+        is_token(header).then_some((header, own))
+    })?;
+    let word = header.replace('-', "_");
+    Some(match word.as_str() {
+        "referer" | "user_agent" if own.starts_with("request") => word,
+        _ => format!("{own}{}", header.replace('_', "-")),
+    })
 }
 
 #[cfg(test)]
@@ -432,7 +469,7 @@ mod tests {
                 "docs/log.md lists the fields; headers are `{request.header.NAME}`",
             ),
             (
-                "$remote_addr",
+                "$price %h",
                 "`format` has no field",
                 "fields are in braces: \"{peer} {status}\"",
             ),
@@ -442,11 +479,14 @@ mod tests {
                 "a line is one line, and gets its end by itself",
             ),
         ] {
-            let expected = (message.to_owned(), help.to_owned());
+            let expected = vec![(message.to_owned(), help.to_owned())];
             assert_eq!(LogTemplate::parse(text), Err(expected), "{text}");
         }
         for text in ["{peer", "peer}", "{peer} }", "}{peer}", "{\"a\": {peer}}"] {
-            let (message, _) = LogTemplate::parse(text).unwrap_err();
+            let problems = LogTemplate::parse(text).unwrap_err();
+            let [(message, _)] = &problems[..] else {
+                panic!("{problems:?}");
+            };
             assert!(
                 message.contains("brace") || message.starts_with("unknown field"),
                 "{message}"
@@ -454,12 +494,61 @@ mod tests {
         }
     }
 
+    /// Whoever writes what the hints say has a format.
+    #[test]
+    fn all_problems_at_once() {
+        for (text, right) in [
+            (
+                "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \"$http_referer\"",
+                "{peer} - {user} [{time.clf}] \"{request}\" {status} {bytes} \"{referer}\"",
+            ),
+            ("$uri $request_uri", "{path} {target}"),
+            (
+                "{remote_addr} {statsu} {status} $host",
+                "{peer} {status} {status} {host}",
+            ),
+            (
+                "$http_x_real_ip/$sent_http_etag",
+                "{request.header.x-real-ip}/{response.header.etag}",
+            ),
+            ("$status $status", "{status} {status}"),
+            (
+                "$request_length$upstream_addr",
+                "{body_bytes}{upstream.backend}",
+            ),
+        ] {
+            let problems = LogTemplate::parse(text).unwrap_err();
+            let mut followed = text.to_owned();
+            for (message, help) in &problems {
+                let wrong = message.split('`').nth(1).expect("what is wrong");
+                let own = help.split('`').nth(1).expect("what to write");
+                // A whole name: `$request` also begins `$request_uri`.
+                let mut rest = followed.as_str();
+                let mut out = String::new();
+                while let Some((before, behind)) = rest.split_once(wrong) {
+                    let is_whole = wrong.ends_with('}')
+                        || !behind.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+                    out += before;
+                    out += if is_whole { own } else { wrong };
+                    rest = behind;
+                }
+                out += rest;
+                followed = out;
+            }
+            assert_eq!(followed, right);
+            assert!(LogTemplate::parse(&followed).is_ok(), "{followed}");
+        }
+        let text = |text| LogTemplate::parse(text).map(|_| ());
+        // Text as any other.
+        assert_eq!(text("{status} $5 $price"), Ok(()));
+    }
+
     #[test]
     fn the_longest_format() {
         let text = |bytes: usize| format!("{{peer}}{}", "x".repeat(bytes - "{peer}".len()));
         assert!(LogTemplate::parse(&text(FORMAT_BYTES_MAX)).is_ok());
-        let (message, _) = LogTemplate::parse(&text(FORMAT_BYTES_MAX + 1)).unwrap_err();
-        assert_eq!(message, "`format` has more than 4096 bytes");
+        let problems = LogTemplate::parse(&text(FORMAT_BYTES_MAX + 1)).unwrap_err();
+        assert_eq!(problems[0].0, "`format` has more than 4096 bytes");
     }
 
     #[test]

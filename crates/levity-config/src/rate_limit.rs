@@ -1,5 +1,6 @@
 //! `[[site.limit]]`: how much clients, files and routes may take.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use strum::{EnumString, VariantNames};
@@ -32,7 +33,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// A limit of a site or route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Its name in logs and metrics. Not unique.
+    /// Its name in logs and metrics. Only names that were given are unique in the file.
     pub name: String,
     /// The number of routes around it, one within the other: 0 for that of a site.
     pub depth: usize,
@@ -105,32 +106,49 @@ pub(crate) const KEYS: &[Key] = documented! {
     key("ipv6_prefix", Kind::Count("1", "128"), Some("64"));
     /// Whether the limit lets everything pass, and only logs and counts whom it would have hit.
     key("report_only", Kind::Boolean, Some("false"));
-    /// Its name in logs and metrics, by default made of the rate.
+    /// Its name in logs and metrics, by default made of the rate. No other limit of the file may be given the same name; the
+    /// figures of those with the same default name are added up.
     key("name", Kind::Text("a text"), None);
 };
 
-/// Reads the limits of a table, behind those of `above`. `depth` is the number of routes around them.
-pub(crate) fn read(section: &Section<'_>, above: &[RateLimit], depth: usize) -> Vec<RateLimit> {
-    if section.is_off("limit") {
-        return Vec::new();
-    }
-    let mut limits = above.to_vec();
-    for section in section.children("limit") {
-        let Some(limit) = limit(&section, depth) else {
-            continue;
-        };
-        let key = kind(&section).unwrap_or("requests");
-        if limits.contains(&limit) {
-            section.report(key, "this limit is given twice", None);
-        } else if limits.len() == RATE_LIMITS_MAX {
-            let message = format!(
-                "more than {RATE_LIMITS_MAX} limits apply here, with those of the tables around"
-            );
-            section.report(key, message, None);
+/// The limits of a file.
+#[derive(Default)]
+pub(crate) struct RateLimits {
+    /// The names that were given so far, with their lines.
+    names: Names,
+}
+
+type Names = RefCell<Vec<(String, usize)>>;
+
+impl RateLimits {
+    /// Reads the limits of a table, behind those of `above`. `depth` is the number of routes around them.
+    pub(crate) fn of_location(
+        &self,
+        section: &Section<'_>,
+        above: &[RateLimit],
+        depth: usize,
+    ) -> Vec<RateLimit> {
+        if section.is_off("limit") {
+            return Vec::new();
         }
-        limits.push(limit);
+        let mut limits = above.to_vec();
+        for section in section.children("limit") {
+            let Some(limit) = limit(&section, depth, &self.names) else {
+                continue;
+            };
+            let key = kind(&section).unwrap_or("requests");
+            if limits.contains(&limit) {
+                section.report(key, "this limit is given twice", None);
+            } else if limits.len() == RATE_LIMITS_MAX {
+                let message = format!(
+                    "more than {RATE_LIMITS_MAX} limits apply here, with those of the tables around"
+                );
+                section.report(key, message, None);
+            }
+            limits.push(limit);
+        }
+        limits
     }
-    limits
 }
 
 /// The first of the keys that say what is limited.
@@ -139,14 +157,17 @@ fn kind(section: &Section<'_>) -> Option<&'static str> {
     kinds.find(|kind| section.has(kind))
 }
 
-fn limit(section: &Section<'_>, depth: usize) -> Option<RateLimit> {
+fn limit(section: &Section<'_>, depth: usize, names: &Names) -> Option<RateLimit> {
     let per = section.word_or_default("per");
     for prefix in ["ipv4_prefix", "ipv6_prefix"] {
         if section.has(prefix) && per != Per::Client {
             section.report(prefix, "it is of use with `per = \"client\"` only", None);
         }
     }
-    let (name, report_only) = (name(section), section.boolean_or_default("report_only"));
+    let (name, report_only) = (
+        name(section, names),
+        section.boolean_or_default("report_only"),
+    );
     let bits = |key| u32::try_from(section.count(key)).unwrap_or_default();
     let (ipv4_prefix, ipv6_prefix) = (bits("ipv4_prefix"), bits("ipv6_prefix"));
     let (limited, text) = limited(section)?;
@@ -166,7 +187,7 @@ fn limit(section: &Section<'_>, depth: usize) -> Option<RateLimit> {
     })
 }
 
-fn name(section: &Section<'_>) -> Option<String> {
+fn name(section: &Section<'_>, names: &Names) -> Option<String> {
     let given = section.text("name")?;
     let is_plain = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if given.text.is_empty()
@@ -177,13 +198,24 @@ fn name(section: &Section<'_>) -> Option<String> {
             "a name has 1 to {NAME_BYTES_MAX} characters of ASCII"
         ));
     }
+    let mut names = names.borrow_mut();
+    match names.iter().find(|(name, _)| name == given.text) {
+        Some((_, line)) => {
+            let help = format!("the first is on line {line}");
+            given.refuse_with(format!("limit `{}` is given twice", given.text), help);
+        }
+        None => names.push((given.text.to_owned(), section.reader.line(&given.span))),
+    }
     Some(given.text.to_owned())
 }
 
 /// What is limited, and how it was written.
 fn limited(section: &Section<'_>) -> Option<(Limited, String)> {
     let Some(kind) = kind(section) else {
-        section.require("requests");
+        let is_misspelt = |kind: &&str| section.has_misspelt(kind);
+        if !["connections", "bytes"].iter().any(is_misspelt) {
+            section.require("requests");
+        }
         return None;
     };
     for other in ["connections", "bytes"] {
@@ -274,14 +306,31 @@ const BYTES: Unit = Unit {
     max: "1TiB/s",
 };
 
-/// The error is a phrase that helps. nginx writes `10r/s`.
+/// The error is a phrase that helps; it may be empty. nginx writes `10r/s`.
 fn number_of_requests(text: &str) -> Result<u64, String> {
     let bare = text.strip_suffix('r').unwrap_or(text);
     let number: Option<u64> = whole_number(bare);
     match number {
         Some(number) if bare == text => Ok(number),
-        Some(number) => Err(format!("write `{number}` without `r`")),
+        Some(number) => Err(format!("did you mean \"{number}\"?")),
+        None if value::size(text).is_ok() => Err("a size is for `bytes`".to_owned()),
         None => Err(String::new()),
+    }
+}
+
+/// What to write in place of a rate, from its two parts as they are written, with phrases that help with those that are wrong.
+fn help_on_rate(count: (&str, Option<String>), time: (&str, Option<String>)) -> String {
+    let meant = |(text, help): &(&str, Option<String>)| match help {
+        None => Some((*text).to_owned()),
+        Some(help) => {
+            let meant = help.strip_prefix("did you mean \"")?;
+            meant.strip_suffix("\"?").map(str::to_owned)
+        }
+    };
+    match (meant(&count), meant(&time)) {
+        (Some(count), Some(time)) => format!("did you mean \"{count}/{time}\"?"),
+        (None, _) => count.1.unwrap_or_default(),
+        _ => time.1.unwrap_or_default(),
     }
 }
 
@@ -306,16 +355,23 @@ impl Rate {
             given.refuse_with(format!("`{text}` is no rate"), help);
         };
         let Some((count, time)) = text.split_once('/') else {
-            refuse(usual());
+            refuse(match (unit.parse)(text) {
+                Ok(_) => format!("did you mean \"{text}/s\"?"),
+                Err(_) => usual(),
+            });
             return None;
         };
-        let count = (unit.parse)(count).map_err(refuse).ok()?;
         let one = time
             .starts_with(|c: char| c.is_ascii_alphabetic())
             .then_some("1");
-        let time = value::duration(&[one.unwrap_or_default(), time].concat());
-        let time_ms = time.map_err(refuse).ok()?;
-        let rate = Self { count, time_ms };
+        let of_time = value::duration(&[one.unwrap_or_default(), time].concat());
+        let rate = match ((unit.parse)(count), of_time) {
+            (Ok(count), Ok(time_ms)) => Self { count, time_ms },
+            (of_count, of_time) => {
+                refuse(help_on_rate((count, of_count.err()), (time, of_time.err())));
+                return None;
+            }
+        };
         rate.check(unit)
             .map_err(|(reason, help)| given.refuse_with(format!("`{text}` {reason}"), help))
             .ok()?;

@@ -258,7 +258,8 @@ impl<'r> Section<'r> {
             if let Some(message) = without_parent(self.reader.schema, table, value.get_ref()) {
                 self.reader.report(&value.span(), message, None);
             } else {
-                self.report_kind(value, "an array of tables", help());
+                let help = self.help_on_type(name, value).or_else(help);
+                self.report_kind(value, "an array of tables", help);
             }
             return Vec::new();
         };
@@ -311,7 +312,9 @@ impl<'r> Section<'r> {
             }
             Wrong::Bounds(reason) => {
                 let message = format!("`{name}` {reason}");
-                self.reader.report(&value.span(), message, None);
+                let help = foreign::out_of_bounds(name, self.source_of(value));
+                let help = help.map(str::to_owned);
+                self.reader.report(&value.span(), message, help);
             }
         }
         default()
@@ -397,13 +400,14 @@ impl<'r> Section<'r> {
         let text = self.string(value);
         if text.is_none() {
             let kind = self.table.key(name).kind;
-            let help = match (kind, value.get_ref()) {
+            let by_kind = || match (kind, value.get_ref()) {
                 (Kind::Word(words), _) => Some(one_of(words)),
                 (Kind::Text(_), DeValue::Integer(_)) => {
                     Some(format!("write \"{}\"", self.source_of(value)))
                 }
                 _ => None,
             };
+            let help = self.help_on_type(name, value).or_else(by_kind);
             self.report_kind(value, kind.expected(), help);
         }
         text

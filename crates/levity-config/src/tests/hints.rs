@@ -360,3 +360,226 @@ fn words_of_other_servers() {
         assert!(reports.contains(help), "{word}: {reports}");
     }
 }
+
+/// Whoever does what the hint says has a configuration that is accepted.
+#[test]
+fn hints_that_are_followed() {
+    let limit = |keys: &str| format!("{SITE}limit = [{{ {keys} }}]\n");
+    let upload = |keys: &str| format!("{SITE}upload = {{ {keys} }}\n");
+    let site = |line: &str| format!("{SITE}{line}\n");
+    let top = |line: &str| format!("{line}\n{SITE}");
+    let rate = "requests = \"10/s\"";
+    for (wrong, help, right) in [
+        (
+            limit("rate = \"10/s\""),
+            "`requests`, such as \"10/s\"",
+            limit(rate),
+        ),
+        (
+            limit("rate = \"1mb/s\""),
+            "or `bytes`, such as \"1MiB/s\"",
+            limit("bytes = \"1MiB/s\""),
+        ),
+        (
+            limit("limit_req = 1"),
+            "`requests`, such as \"10/s\"",
+            limit(rate),
+        ),
+        (
+            limit("limit_rate = 1"),
+            "`bytes`, such as \"1MiB/s\"",
+            limit("bytes = \"1MiB/s\""),
+        ),
+        (
+            limit("limit_conn = 8"),
+            "`connections`, such as 8",
+            limit("connections = 8"),
+        ),
+        (
+            limit(&format!("{rate}, burst = 20")),
+            "`after`, which counts the first request too: 21",
+            limit(&format!("{rate}, after = 21")),
+        ),
+        (
+            limit(&format!("{rate}, zone = \"a\"")),
+            "leave it out: `per`",
+            limit(rate),
+        ),
+        (
+            limit(&format!("{rate}, nodelay = true")),
+            "leave it out: requests",
+            limit(rate),
+        ),
+        (
+            limit(&format!("{rate}, dry_run = true")),
+            "`report_only = true`",
+            limit(&format!("{rate}, report_only = true")),
+        ),
+        (
+            limit(&format!("{rate}, status = 503")),
+            "leave it out: a refused request",
+            limit(rate),
+        ),
+        (limit("requests = 10"), "write \"10/s\"", limit(rate)),
+        (
+            limit("bytes = 1000"),
+            "write \"1000/s\"",
+            limit("bytes = \"1000/s\""),
+        ),
+        (
+            limit("requests = \"10\""),
+            "did you mean \"10/s\"?",
+            limit(rate),
+        ),
+        (
+            limit("requests = \"10r/m\""),
+            "did you mean \"10/m\"?",
+            limit("requests = \"10/m\""),
+        ),
+        (
+            limit("requests = \"1MiB/s\""),
+            "a size is for `bytes`",
+            limit("bytes = \"1MiB/s\""),
+        ),
+        (
+            limit("bytes = \"1mb/s\""),
+            "did you mean \"1MB/s\"?",
+            limit("bytes = \"1MB/s\""),
+        ),
+        (
+            limit("bytes = \"1m/10S\""),
+            "did you mean \"1MiB/10s\"?",
+            limit("bytes = \"1MiB/10s\""),
+        ),
+        (
+            limit("bytes = \"1MiB/S\""),
+            "did you mean \"1MiB/1s\"?",
+            limit("bytes = \"1MiB/1s\""),
+        ),
+        (
+            limit("bytes = \"1MiB\""),
+            "did you mean \"1MiB/s\"?",
+            limit("bytes = \"1MiB/s\""),
+        ),
+        (
+            limit(&format!("{rate}, after = 0")),
+            "write 1,",
+            limit(&format!("{rate}, after = 1")),
+        ),
+        (
+            limit("bytes = \"1MiB/s\", after = 0"),
+            "or leave it out",
+            limit("bytes = \"1MiB/s\""),
+        ),
+        (
+            site("limit = \"5/s\""),
+            "write `limit = [{ requests = \"5/s\" }]`",
+            limit("requests = \"5/s\""),
+        ),
+        (
+            top("[[limit]]\nrequests = \"10/s\""),
+            "`[[site.limit]]`, behind its `[[site]]`",
+            site("[[site.limit]]\nrequests = \"10/s\""),
+        ),
+        (
+            top("[server]\nlimit = []"),
+            "`[[site.limit]]`, behind its `[[site]]`",
+            site("[[site.limit]]\nrequests = \"10/s\""),
+        ),
+        (
+            upload("client_max_body_size = \"1m\""),
+            "`max_file_bytes`, a size such as \"100MiB\"",
+            upload("max_file_bytes = \"100MiB\""),
+        ),
+        (
+            upload("create_full_put_path = true"),
+            "`create_folders = true`",
+            upload("create_folders = true"),
+        ),
+        (
+            upload("dav_methods = \"PUT\""),
+            "`methods = [\"PUT\", \"DELETE\", \"MKCOL\"]`",
+            upload("methods = [\"PUT\", \"DELETE\", \"MKCOL\"]"),
+        ),
+        (
+            upload("dav_access = \"user:rw\""),
+            "leave it out: files",
+            upload(""),
+        ),
+        (
+            site("create_full_put_path = true"),
+            "`upload = { create_folders = true }`",
+            upload("create_folders = true"),
+        ),
+        (
+            site("upload = true"),
+            "write `upload = { methods = [\"PUT\"] }`",
+            upload("methods = [\"PUT\"]"),
+        ),
+        (
+            site("upload = \"DELETE\""),
+            "write `upload = { methods = [\"DELETE\"] }`",
+            upload("methods = [\"DELETE\"]"),
+        ),
+        (
+            site("upload = [\"PUT\"]"),
+            "write `upload = { methods = [\"PUT\"] }`",
+            upload("methods = [\"PUT\"]"),
+        ),
+        (
+            site("log = \"off\""),
+            "write `log = { access = \"off\" }`",
+            site("log = { access = \"off\" }"),
+        ),
+        (
+            top("log = \"off\""),
+            "write `log = { access = \"off\" }`",
+            top("log = { access = \"off\" }"),
+        ),
+        (
+            top("log = false"),
+            "write `log = { access = \"off\" }`",
+            top("log = { access = \"off\" }"),
+        ),
+        (
+            site("log = true"),
+            "or `log = { access = \"stdout\" }`",
+            site("log = { access = \"off\" }"),
+        ),
+        (
+            site("redirect = { to = \"https://a.example$uri\" }").replace("root = \"/srv\"\n", ""),
+            "here it is `{path}`",
+            site("redirect = { to = \"https://a.example{path}\" }")
+                .replace("root = \"/srv\"\n", ""),
+        ),
+    ] {
+        let (_, reports) = only(&wrong);
+        assert!(reports.contains(help), "{wrong}: {reports}");
+        let meant = reports
+            .strip_prefix("write `")
+            .and_then(|rest| rest.split('`').next());
+        let meant = meant.or_else(|| reports.strip_prefix("did you mean \"")?.strip_suffix("\"?"));
+        assert!(
+            meant.is_none_or(|meant| right.contains(meant)),
+            "{wrong}: {reports}"
+        );
+        assert!(parse(&right).is_ok(), "{right}");
+    }
+}
+
+#[test]
+fn all_fields_of_a_format_at_once() {
+    let text = format!("[log]\nformat = \"{{remote_addr}} {{statsu}} $uri\"\n{SITE}");
+    let problems = parse(&text).expect_err("three fields");
+    let helps: Vec<_> = problems
+        .iter()
+        .filter_map(|problem| problem.help.as_deref())
+        .collect();
+    let expected = ["`{peer}`", "`{status}`", "`{path}`"].map(|own| format!("did you mean {own}?"));
+    assert_eq!(helps, expected);
+    assert!(
+        problems
+            .iter()
+            .all(|problem| problem.position.as_ref().is_some_and(|at| at.line == 2))
+    );
+}

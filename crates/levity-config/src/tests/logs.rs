@@ -58,7 +58,7 @@ fn wrong_logs_have_their_line() {
          log = { format = \"{status}\", timing = \"chunk\", acces = \"off\" }\n",
         &[
             "2:10 unknown field `{sttus}` [did you mean `{status}`?]",
-            "5:7 expected a table, found string [write `[site.log]`]",
+            "5:7 expected a table, found string [write `log = { access = \"/b\" }`]",
             "8:39 `timing`: only lines in JSON have room for it [write `format = \"json\"` beside it]",
             "8:48 unknown key `acces` [did you mean `access`?]",
         ],

@@ -100,12 +100,12 @@ fn what_cannot_be_a_limit() {
         ("per = \"client\"", "`requests` is missing"),
         (
             "requests = \"100\"",
-            "`100` is no rate [write a number of requests and a time, such as \"100/10s\"]",
+            "`100` is no rate [did you mean \"100/s\"?]",
         ),
         ("requests = \"a/s\"", "`a/s` is no rate [write a number"),
         (
             "requests = \"10r/s\"",
-            "`10r/s` is no rate [write `10` without `r`]",
+            "`10r/s` is no rate [did you mean \"10/s\"?]",
         ),
         (
             "requests = \"+1/s\"",
@@ -114,7 +114,7 @@ fn what_cannot_be_a_limit() {
         ("requests = \"10/10x\"", "`10/10x` is no rate [units are ms"),
         (
             "requests = \"10/10S\"",
-            "`10/10S` is no rate [did you mean \"10s\"?]",
+            "`10/10S` is no rate [did you mean \"10/10s\"?]",
         ),
         ("requests = \"10/\"", "`10/` is no rate [write a number"),
         ("requests = \"0/s\"", "`0/s` lets nothing pass [`deny"),
@@ -149,15 +149,19 @@ fn what_cannot_be_a_limit() {
         ("requests = \"1/s\", after = 0", "`after` must be from 1B"),
         (
             "requests = 5",
-            "expected a string, found integer [write \"5\"]",
+            "expected a string, found integer [a rate has a time too: write \"5/s\"]",
         ),
         (
             "bytes = \"1m/s\"",
-            "`1m/s` is no rate [did you mean \"1MiB\"?]",
+            "`1m/s` is no rate [did you mean \"1MiB/s\"?]",
         ),
         (
             "bytes = \"1MiB\"",
-            "`1MiB` is no rate [write a number of bytes and a time, such as \"1MiB/s\"]",
+            "`1MiB` is no rate [did you mean \"1MiB/s\"?]",
+        ),
+        (
+            "bytes = \"much\"",
+            "`much` is no rate [write a number of bytes and a time, such as \"1MiB/s\"]",
         ),
         (
             "bytes = \"20000000TiB/s\"",
@@ -235,5 +239,35 @@ fn the_number_of_limits_is_bounded() {
     assert_eq!(
         messages(&table),
         ["expected an array of tables, found table"]
+    );
+}
+
+/// Two limits of one name could not be told apart in logs and metrics. Those that routes inherit are one.
+#[test]
+fn names_are_given_once() {
+    let text = format!(
+        "{SITE}limit = [{{ requests = \"1/s\", name = \"few\" }}]\n\
+         [[site.route]]\npath = \"/a/*\"\n\
+         [[site.route]]\npath = \"/b/*\"\nlimit = [{{ connections = 2, name = \"few\" }}]\n"
+    );
+    let problems = parse(&text).expect_err("a name twice");
+    let [problem] = &problems[..] else {
+        panic!("{problems:?}");
+    };
+    assert_eq!(problem.message, "limit `few` is given twice");
+    assert_eq!(problem.help.as_deref(), Some("the first is on line 3"));
+    assert_eq!(
+        problem.position.as_ref().map(|position| position.line),
+        Some(8)
+    );
+    assert!(parse(&text.replacen("few", "fewer", 1)).is_ok());
+    // Default names may be shared.
+    let same = "limit = [{ requests = \"1/s\" }]\n";
+    let route = format!("[[site.route]]\npath = \"/a/*\"\n{same}");
+    assert!(
+        parse(&format!(
+            "{SITE}[[site.route]]\npath = \"/b\"\n{same}{route}"
+        ))
+        .is_ok()
     );
 }
