@@ -12,7 +12,7 @@ pub struct LimitFigures {
 /// The state of the clients, files and routes that limits count under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitTableFigures {
-    /// Keys that have used some of what they may; an estimate if the table is large.
+    /// Keys that have used some of what they may; an estimate if there are many.
     pub keys: u64,
     /// The maximum of keys.
     pub keys_max: u64,

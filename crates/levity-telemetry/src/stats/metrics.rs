@@ -504,7 +504,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// `after` or the rate; see whether a proxy in front is in `server.trusted_proxies`, or its clients count as one.
     Counter("levity_limited_total", "requests", Computed(&["limit", "action"], limited));
     /// Clients, files and routes that have used some of what rate limits allow, and not got it back yet; an estimate if
-    /// `limits.rate_limit_bytes` is large.
+    /// they are many.
     ///
     /// Each takes 16 bytes of `limits.rate_limit_bytes`. Beyond a quarter of that, levity_limit_evictions_total may begin to grow.
     Gauge("levity_limit_keys", "keys", Computed(&[], limit_keys));
