@@ -38,6 +38,9 @@ fn with(root: &Path, tables: &str, keys: &str) -> Launch {
     )
 }
 
+/// Made by `htpasswd -bnBC 4`: `secret`.
+const USERS: &str = "ann:$2y$04$MoKKoQ5swkLbx1YRjQwMNeNLTLCQd61MP9T68vDeM5qpKwzjfEKsa\n";
+
 const ALL: &str = "methods = [\"PUT\", \"DELETE\", \"MKCOL\"]";
 
 fn put(client: &mut Client, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
@@ -161,6 +164,39 @@ fn folders_on_the_way_are_made_once_the_file_is_complete() {
     assert_eq!(server.get("/a/b/c/file").text(), "1");
     put_new(&server, "/a/b/other", b"1").assert_status(201);
     put_new(&server, "/a/b/other/file", b"1").assert_status(409);
+}
+
+/// The error that it gets is complete, but nobody reads it.
+#[test]
+fn an_upload_that_is_cut_off_is_logged_as_that() {
+    let root = writable();
+    let log = "[log]\naccess = \"stdout\"\nformat = \"json\"\n";
+    let server = with(root.path(), log, ALL).start();
+    let chunked = [("Transfer-Encoding", "chunked")];
+    let length = [("Content-Length", "9")];
+    for (name, framing, body) in [
+        ("/length", &length, "12345"),
+        ("/chunked", &chunked, "5\r\n12345\r\n"),
+        ("/half", &length, "12345"),
+        ("/whole", &chunked, "5\r\n12345\r\n0\r\n\r\n"),
+    ] {
+        let mut client = server.client();
+        client.send(head("PUT", name, framing));
+        client.send(body);
+        let (status, end) = match name {
+            "/whole" => (client.receive().status, "complete"),
+            "/half" => {
+                client.finish();
+                (client.receive().status, "client_abort")
+            }
+            _ => (400, "client_abort"),
+        };
+        drop(client);
+        let line = server.prints(&format!("\"target\":\"{name}\""));
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let found = (&line["status"], &line["end"], &line["body_bytes"]);
+        assert_eq!(found, (&status.into(), &end.into(), &5.into()), "{line}");
+    }
 }
 
 #[test]
@@ -323,4 +359,43 @@ fn only_http_1_1_has_empty_files_without_a_length() {
     }
     assert_eq!(names(root.path()), ["empty", "file"]);
     assert!(fs::read(root.at("file")).expect("a file").is_empty());
+}
+
+/// The recipe of docs/tasks.md for files that everyone reads and users write.
+#[test]
+fn everyone_reads_and_users_write() {
+    let page = include_str!("../../../../../docs/tasks.md");
+    let (_, section) = page
+        .split_once("**Everyone reads, only users write.**")
+        .expect("the section");
+    let (_, recipe) = section.split_once("```toml\n").expect("a recipe");
+    let (recipe, _) = recipe.split_once("```").expect("its end");
+    let (root, own) = (writable(), Tree::new());
+    root.file("read", "1");
+    own.file("users", USERS);
+    let recipe = recipe
+        .replace("/srv/files", &root.path().display().to_string())
+        .replace("\"users\"", &format!("{:?}", own.at("users")));
+    let server = Launch::run(&format!("[[listen]]\naddress = \"127.0.0.1:0\"\n{recipe}")).start();
+    let mut client = server.client();
+    let user = [("Authorization", "Basic YW5uOnNlY3JldA==")];
+    let wrong = [("Authorization", "Basic YW5uOndyb25n")];
+    assert_eq!(client.get("/read").text(), "1");
+    assert!(client.get("/").text().contains("read"));
+    for who in [&[][..], &wrong] {
+        put(&mut server.client(), "/new", who, b"2").assert_status(401);
+        for (method, path) in [("DELETE", "/read"), ("MKCOL", "/folder")] {
+            client.request(method, path, who).assert_status(401);
+        }
+    }
+    assert_eq!(names(root.path()), ["read"]);
+    put(&mut client, "/a/new", &user, b"2").assert_status(201);
+    client.request("MKCOL", "/folder", &user).assert_status(201);
+    client.request("DELETE", "/read", &user).assert_status(204);
+    // Everyone sees what they have done.
+    assert_eq!(client.get("/a/new").text(), "2");
+    client.get("/read").assert_status(404);
+    client.get("/folder/").assert_status(200);
+    // Other methods are not there.
+    client.request("POST", "/a/new", &user).assert_status(405);
 }
