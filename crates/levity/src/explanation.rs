@@ -85,8 +85,8 @@ impl Explanation {
         self.reason.replace(Some(reason.into()));
     }
 
-    /// The request has got its response: from the location at its place, or before it got there. `told` is what the text
-    /// of an error says; `None` unless it is one.
+    /// The request has got its response: from the location at its place, or before it got there. `told` is what an
+    /// error tells the client, which may be nothing; `None` unless it is one.
     pub fn answered(&self, is_at_location: bool, told: Option<&str>) {
         self.is_at_location.set(is_at_location);
         let own = self.reason.take();

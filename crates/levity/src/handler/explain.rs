@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use levity_config::NamePattern;
 use rustix::io::Errno;
 
 use super::Outcome;
@@ -10,7 +11,7 @@ use crate::explanation::{Explanation, Topic};
 use crate::http::client::Client;
 use crate::rate_limit::limit::RateLimit;
 use crate::resolve::Found;
-use crate::route::{Candidate, Files, Gate, Handler, Proxy, is_hidden};
+use crate::route::{Candidate, Files, Gate, Handler, Proxy};
 
 /// Why a request for a file is refused with 405.
 pub(super) const METHODS_OF_FILES: &str = "files are for GET, HEAD and OPTIONS only";
@@ -50,7 +51,10 @@ pub(super) fn handler(
         Handler::Redirect(to) => format!("`redirect` with {}", to.status),
         Handler::Rewrite(_) => format!("`reroute`{}", target(outcome)),
         Handler::RewriteOnce(_) => format!("`_redirects`{}", target(outcome)),
-        Handler::Respond(fixed) => format!("`respond` with {}", fixed.status),
+        Handler::Respond(fixed) => {
+            explanation.set_reason("`respond` gives this status to every request here");
+            format!("`respond` with {}", fixed.status)
+        }
         Handler::Refuse(status) => {
             explanation.set_reason(match outcome {
                 Outcome::Response(refusal) if refusal.status == 405 => METHODS_OF_FILES,
@@ -194,9 +198,12 @@ pub(super) fn hidden(files: &Files, path: &[u8], explanation: &Explanation) {
     let reason = match files.hidden_name(path) {
         Some(name) => {
             let name = String::from_utf8_lossy(name);
-            match is_hidden(name.as_bytes()) {
-                true => format!("the name `{name}` begins with a dot, and `show` does not have it"),
-                false => format!("the name `{name}` is in `hide`"),
+            let is_in_list = |pattern: &NamePattern| pattern.matches(name.as_bytes());
+            match files.names.hidden.iter().any(is_in_list) {
+                true => format!("the name `{name}` is in `hide`"),
+                false => {
+                    format!("the name `{name}` begins with a dot, and `show` does not have it")
+                }
             }
         }
         None if files.shows(path) => "it is behind the gates of another route".to_owned(),

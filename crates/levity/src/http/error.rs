@@ -34,16 +34,14 @@ pub fn error(status: u16, detail: &str) -> Response {
     response
 }
 
-/// The detail that the text of an error has, if `response` is one; empty without a detail.
+/// The detail that an error tells its client; empty without one. `None` for other responses.
 pub fn detail(response: &Response) -> Option<&str> {
-    let Body::Text(text) = &response.body else {
-        return None;
+    let text = match &response.body {
+        Body::Text(text) if response.is_error_text => str::from_utf8(text).unwrap_or_default(),
+        _ => "",
     };
-    let text = str::from_utf8(text)
-        .ok()
-        .filter(|_| response.is_error_text)?;
     let detail = text.split_once(": ").map_or("", |(_, detail)| detail);
-    Some(detail.trim_end())
+    (response.status >= 400).then(|| detail.trim_end())
 }
 
 /// The response when a file could not be opened or read.

@@ -216,6 +216,10 @@ address = "127.0.0.1:0"
 [[site]]
 root = "root"
 listing = false
+hide = ["*.bak"]
+[[site.route]]
+path = "/gone"
+respond = { status = 410 }
 [[site.route]]
 path = "/kept/*"
 internal = true
@@ -250,6 +254,7 @@ fn reasons() {
     tree.file("root/file", "1");
     tree.file("root/folder/file", "1");
     tree.file("root/.git/config", "1");
+    tree.file("root/a.bak", "1");
     tree.file("users", USER);
     tree.file("levity.toml", REFUSALS);
     set_permissions(tree.at("root"), Permissions::from_mode(0o777)).expect("chmod");
@@ -279,6 +284,12 @@ fn reasons() {
             &["/file", "-X", "TRACE"],
             405,
             "CONNECT and TRACE are not supported",
+        ),
+        (&["/a.bak"], 404, "the name `a.bak` is in `hide`"),
+        (
+            &["/gone"],
+            410,
+            "`respond` gives this status to every request here",
         ),
         (
             &["/kept/a"],
