@@ -27,7 +27,9 @@ use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
 use crate::variant_store::store::VariantStore;
 
-use self::compile::Stores;
+use self::compile::roots::Roots;
+use self::compile::stores::Stores;
+use self::compile::{logs, stores};
 pub use self::explain::path_of;
 pub use self::location::{
     Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
@@ -119,23 +121,24 @@ impl Service {
         let disk = &*parts.disk;
         let old_upstreams = old.map_or(&[][..], |old| &old.upstreams);
         let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
-        let preloads = compile::preloads(&config, parts.kept_files_max, old);
-        let digests = compile::digests(&config, old);
-        let uploads = compile::uploads(&config, old);
-        let stores = Stores {
+        let preloads = stores::preloads(&config, parts.kept_files_max, old);
+        let digests = stores::digests(&config, old);
+        let mut roots = Roots::default();
+        let uploads = stores::uploads(&config, &mut roots, old);
+        let kept = Stores {
             preloads: preloads.as_ref(),
             digests: digests.as_ref(),
             uploads: &uploads,
         };
-        let (sites, live_roots) = compile::sites(&config, &upstreams, &stores, parts)?;
+        let (sites, live_roots) = compile::sites(&config, &upstreams, &kept, roots, parts)?;
         let expressions = config.sites.iter().map(levity_config::Site::expressions);
         let expressions_max = expressions.max().unwrap_or_default();
-        let logs = compile::logs(&config);
+        let logs = logs::logs(&config);
         let times_each_step = logs.iter().any(levity_config::Log::logs_steps)
             || (sites.iter().flat_map(Site::locations)).any(|location| location.server_timing);
         let mut service = Self {
             wire_limits: compile::wire_limits(&config.limits),
-            spool: compile::spool(&config, disk)?,
+            spool: stores::spool(&config, disk)?,
             memory_engine: disk.engine_for("threads").map_err(io::Error::other)?,
             guesses: parts.guesses.clone(),
             upstreams,
@@ -147,7 +150,7 @@ impl Service {
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
             default_site: None,
-            log: compile::log_number(&logs, &config.log),
+            log: logs::log_number(&logs, &config.log),
             keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),
             logs,
             expressions_max,

@@ -1,0 +1,78 @@
+//! The handlers behind the gates, in order. A handler that is new gets its line here.
+
+use std::sync::Arc;
+
+use levity_config::{Answer, Pattern, Template, Try};
+
+use crate::route::location::{Candidate, FileStep, Files, Handler, Proxy, RedirectTo, TargetOf};
+
+/// The handlers of a location without an answer, in order.
+pub fn handlers(
+    tries: Option<&[Try]>,
+    files: Option<&Arc<Files>>,
+    proxy: Option<&Arc<Proxy>>,
+) -> Vec<Handler> {
+    let scripts = |proxy: &Arc<Proxy>| proxy.scripts(files?);
+    let runs_scripts = proxy.and_then(scripts).is_some();
+    let to_proxy = || {
+        let script = runs_scripts.then_some(Handler::Script);
+        script.into_iter().chain(proxy.cloned().map(Handler::Proxy))
+    };
+    let tries = match (tries, files) {
+        (Some([Try::File]) | None, Some(files)) if proxy.is_none() => {
+            return vec![Handler::Files(files.clone())];
+        }
+        (None, _) => return to_proxy().collect(),
+        (Some(tries), _) => tries,
+    };
+    let mut handlers = Vec::new();
+    for one in tries {
+        match one {
+            Try::Proxy => handlers.extend(to_proxy()),
+            Try::Status(status) => handlers.push(Handler::Refuse(*status)),
+            of_files => {
+                let is_named = matches!(of_files, Try::File);
+                handlers.extend((is_named && runs_scripts).then_some(Handler::IndexScript));
+                let step = files.and_then(|files| file_step(files, of_files, tries));
+                handlers.extend(step.map(Handler::ExistingFile));
+            }
+        }
+    }
+    if !matches!(tries.last(), Some(Try::Proxy | Try::Status(_))) {
+        handlers.push(Handler::Refuse(404));
+    }
+    handlers
+}
+
+/// The search of `one` among `tries`; `None` for what is no search of files.
+pub fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
+    let candidate = match one {
+        Try::File if tries.contains(&Try::Directory) => Candidate::File,
+        Try::File => Candidate::FileOrIndex,
+        Try::FileWith(suffix) => Candidate::WithSuffix(suffix.clone().into_bytes()),
+        Try::Directory => Candidate::Folder,
+        Try::Path(path) => Candidate::At([&files.strip_prefix, path.as_bytes()].concat()),
+        Try::Proxy | Try::Status(_) => return None,
+    };
+    Some(FileStep {
+        files: files.clone(),
+        candidate,
+    })
+}
+
+/// The handler of a location that is a redirect or a fixed response.
+pub fn answer(answer: &Answer, path: Option<&Pattern>, is_once: bool) -> Handler {
+    let target = |template: &Template| TargetOf {
+        template: template.clone(),
+        path: path.cloned(),
+    };
+    match answer {
+        Answer::Redirect(redirect) => Handler::Redirect(RedirectTo {
+            status: redirect.status,
+            target: target(&redirect.to),
+        }),
+        Answer::Reroute(to) if is_once => Handler::RewriteOnce(target(to)),
+        Answer::Reroute(to) => Handler::Rewrite(target(to)),
+        Answer::Fixed(fixed) => Handler::Respond(fixed.clone()),
+    }
+}
