@@ -24,7 +24,7 @@ pub const FOLDER: &str = ".levity-temporary-uploads";
 const STALE_AGE: Duration = Duration::from_secs(2 * 3600);
 
 /// How long a count of all files is used.
-const COUNT_AGE_MAX: Duration = Duration::from_secs(600);
+pub const COUNT_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// How many names beneath a root are changed at a time. On a disk that does not answer, so many tasks wait without end.
 pub const CHANGES_MAX: usize = 64;
@@ -40,7 +40,7 @@ pub struct UploadStore {
     /// A permit is held by each task that changes a name.
     pub changing: Arc<Semaphore>,
     /// Held by whoever counts the files.
-    pub counting: Turn<()>,
+    pub counting: Arc<Turn<()>>,
     state: Mutex<State>,
     born: Instant,
     /// When the first part expires, in milliseconds since `born`; the maximum without parts.
@@ -84,7 +84,7 @@ impl UploadStore {
             changes: Changes::default(),
             names: NameLocks::default(),
             changing: Arc::new(Semaphore::new(CHANGES_MAX)),
-            counting: Turn::default(),
+            counting: Arc::default(),
             state: Mutex::default(),
             born: Instant::now(),
             next_expiry_ms: AtomicU64::new(u64::MAX),
@@ -128,11 +128,11 @@ impl UploadStore {
         self.state().added_since = 0;
     }
 
-    /// All files that were found since [`count_begins`](Self::count_begins) have `bytes`.
-    pub fn counted(&self, bytes: u64) {
+    /// All files that were found from [`count_begins`](Self::count_begins) to `now` have `bytes`.
+    pub fn counted(&self, bytes: u64, now: Instant) {
         let mut state = self.state();
         state.used = bytes + state.added_since;
-        state.counted = Some(Instant::now());
+        state.counted = Some(now);
     }
 
     /// Reserves `bytes` for a file, within `quota` if there is one.
@@ -336,7 +336,7 @@ mod tests {
         let (_root, store) = store();
         let quota = Some(100);
         store.count_begins();
-        store.counted(40);
+        store.counted(40, Instant::now());
         let mut first = store.reserve(30, quota).expect("room");
         let second = store.reserve(30, quota).expect("room to the edge");
         assert!(store.reserve(1, quota).is_err());
@@ -358,7 +358,7 @@ mod tests {
         // Files that get their names during a count may be missed by it.
         store.count_begins();
         store.reserve(10, quota).expect("room").used(10, 0);
-        store.counted(0);
+        store.counted(0, Instant::now());
         assert!(store.reserve(31, quota).is_err());
     }
 

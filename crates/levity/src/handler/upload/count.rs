@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use levity_disk::{DirectoryReader, Kind, Listing, Lookup, Root};
 use rustix::io::Errno;
+use tokio::sync::OwnedMutexGuard;
 
 use super::name::{FOLDERS_MAX, SharedName, c_path};
 use crate::disk_client::DetachedDisk;
@@ -24,28 +25,30 @@ pub async fn ensure_counted(name: &SharedName) -> io::Result<()> {
     match store.has_recent_count(Instant::now()) {
         Some(true) => Ok(()),
         Some(false) => {
-            let again = name.clone();
-            let worker = name.disk.worker();
-            worker.spawn_background(async move {
-                // Without it the last count stays, and the next upload tries again.
-                let _ = count(&again).await;
-            });
+            // Before a task is started: on a slow disk there would be one of each upload that comes during a count.
+            if let Ok(turn) = store.counting.clone().try_lock_owned() {
+                let again = name.clone();
+                let worker = name.disk.worker();
+                worker.spawn_background(async move {
+                    // Without it the last count stays, and the next upload tries again.
+                    let _ = count(&again, turn).await;
+                });
+            }
             Ok(())
         }
-        None => count(name).await,
+        None => count(name, store.counting.clone().lock_owned().await).await,
     }
 }
 
-/// Counts the files unless somebody else has done it meanwhile.
-async fn count(name: &SharedName) -> io::Result<()> {
+/// Counts the files in its `turn`, unless somebody else has done it meanwhile.
+async fn count(name: &SharedName, _turn: OwnedMutexGuard<()>) -> io::Result<()> {
     let store = &name.upload.store;
-    let _turn = store.counting.lock().await;
     if store.has_recent_count(Instant::now()) == Some(true) {
         return Ok(());
     }
     store.count_begins();
     let bytes = bytes_beneath(&name.disk, &name.root).await?;
-    store.counted(bytes);
+    store.counted(bytes, Instant::now());
     Ok(())
 }
 

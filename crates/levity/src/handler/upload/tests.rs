@@ -1,11 +1,14 @@
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
 
 use levity_disk::engine::crash::Recording;
+use tokio::task;
 
 use crate::http::request::Request;
 use crate::rig::Rig;
 use crate::route::RouteInput;
-use crate::upload_store::store::{CHANGES_MAX, FOLDER};
+use crate::upload_store::store::{CHANGES_MAX, COUNT_AGE_MAX, FOLDER, UploadStore};
 
 /// A file that was answered with success is there after a crash, and one that was not is as before or complete.
 #[test]
@@ -51,17 +54,53 @@ fn delete(name: &str) -> String {
     format!("DELETE /{name} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 }
 
-/// A change that does not end keeps its place. Without a place a change does not begin, and its client is told so.
-#[test]
-fn so_many_names_are_changed_at_a_time_and_no_more() {
-    let keys = "upload = { methods = [\"DELETE\"] }\n[limits]\nio_timeout = \"500ms\"\n";
-    let rig = Rig::with_files(keys, &[("held", "1"), ("last", "1"), ("more", "1")]);
+fn put(name: &str) -> String {
+    format!("PUT /{name} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\n1")
+}
+
+/// The uploads beneath the root of the site.
+fn store(rig: &Rig) -> Arc<UploadStore> {
     let service = rig.worker.service();
     let request = Request::default();
     let location = service.route(b"a", b"/", RouteInput::of(&request));
     let files = location.and_then(|location| location.files.clone());
     let store = files.and_then(|files| files.uploads.clone());
-    let store = store.expect("uploads");
+    store.expect("uploads")
+}
+
+/// While files are counted again, uploads neither wait for that nor leave tasks that do.
+#[test]
+fn uploads_start_one_count_and_no_more() {
+    let rig = Rig::with_files("upload = { quota_bytes = \"1MiB\" }\n", &[]);
+    let store = store(&rig);
+    let count_grows_old = || store.counted(0, Instant::now() - COUNT_AGE_MAX);
+    let has_recent_count = || store.has_recent_count(Instant::now()) == Some(true);
+    rig.run(async {
+        count_grows_old();
+        let created = rig.ask(put("first")).await;
+        assert!(created.starts_with("HTTP/1.1 201 "), "{created}");
+        while !has_recent_count() {
+            task::yield_now().await;
+        }
+        count_grows_old();
+        let counting = store.counting.lock().await;
+        for name in ["a", "b", "c"] {
+            let created = rig.ask(put(name)).await;
+            assert!(created.starts_with("HTTP/1.1 201 "), "{created}");
+        }
+        rig.worker.drain().await;
+        assert!(!has_recent_count());
+        drop(counting);
+    });
+    rig.assert_idle();
+}
+
+/// A change that does not end keeps its place. Without a place a change does not begin, and its client is told so.
+#[test]
+fn so_many_names_are_changed_at_a_time_and_no_more() {
+    let keys = "upload = { methods = [\"DELETE\"] }\n[limits]\nio_timeout = \"500ms\"\n";
+    let rig = Rig::with_files(keys, &[("held", "1"), ("last", "1"), ("more", "1")]);
+    let store = store(&rig);
     let has = |name| rig.root.path().join(name).exists();
     rig.run(async {
         let held = store.names.lock(b"held").await;
