@@ -7,6 +7,7 @@
 
 pub mod address;
 mod answer;
+mod bypass;
 mod cache_control;
 mod compress;
 mod cors;
@@ -77,7 +78,7 @@ pub use model::{
     AccessLog, Admin, Answer, Config, Disk, Etag, Fixed, Headers, Listen, Location, Log, LogFormat,
     LogTiming, PathHeaders, Redirect, Route, Server, Site, Watch,
 };
-pub use name_pattern::NamePattern;
+pub use name_pattern::{NamePattern, hides, is_hidden};
 pub use network::{AddressSet, Network, TrustedProxies};
 pub use own_names::OwnNames;
 pub use pattern::Pattern;

@@ -13,7 +13,7 @@ use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
 use crate::section::Section;
 use crate::upstream::read::Upstreams;
-use crate::{disk, headers, limits, listen, log, rate_limit, recognise, site, upload};
+use crate::{bypass, disk, headers, limits, listen, log, rate_limit, recognise, site, upload};
 
 /// Maximum length of a configuration file. A longer one is most likely another file.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -91,6 +91,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     };
     let sites = site::sites(&root, config.server.headers.clone(), references);
     upstreams.note_unused(&reader);
+    bypass::note(&sites, &reader);
     let mut config = Config {
         sites,
         upstreams: upstreams.into_list(),

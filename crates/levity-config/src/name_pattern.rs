@@ -1,5 +1,7 @@
 //! Patterns of file names.
 
+use levity_disk::TEMPORARY_PREFIX;
+
 use crate::section::{Section, Text};
 
 /// A file name, in which `*` stands for any text and `?` for any character. Case matters.
@@ -43,6 +45,22 @@ impl NamePattern {
             retry = Some((after_star, tail));
         }
     }
+}
+
+/// Names with a leading dot are hidden by default, except the one that RFC 8615 reserves.
+#[must_use]
+pub fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".") && name != b".well-known"
+}
+
+/// Whether `name`, of a file or a folder, is neither listed nor served where `hide` has the values `hidden`, and `show` has
+/// `shown`.
+#[must_use]
+pub fn hides(hidden: &[NamePattern], shown: &[NamePattern], name: &[u8]) -> bool {
+    let is_in = |patterns: &[NamePattern]| patterns.iter().any(|pattern| pattern.matches(name));
+    // A file that has this prefix is being written.
+    let is_shown = || is_in(shown) && !name.starts_with(TEMPORARY_PREFIX.as_bytes());
+    is_hidden(name) && !is_shown() || is_in(hidden)
 }
 
 /// What follows the first character of `text`, which is not empty; a byte that is not UTF-8 is one.

@@ -64,7 +64,12 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn note(&self, span: &Range<usize>, message: String) {
-        self.notes.borrow_mut().push((self.line(span), message));
+        self.note_at(self.line(span), message);
+    }
+
+    /// Notes something about the table on a line, counted from 1.
+    pub(crate) fn note_at(&self, line: usize, message: String) {
+        self.notes.borrow_mut().push((line, message));
     }
 
     /// The problems in the order of the file.

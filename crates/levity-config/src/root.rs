@@ -1,5 +1,6 @@
 //! `root` of sites and routes.
 
+use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use crate::section::Section;
@@ -30,8 +31,14 @@ pub(crate) fn read(section: &Section<'_>, variants: Option<&Path>) -> Option<Pat
     Some(root)
 }
 
+/// The path of a folder without links, if it may be looked up on the disk and is there; otherwise as by [`normal`]. May block.
+pub(crate) fn resolved(path: &Path, may_look_up: bool) -> PathBuf {
+    let resolved = may_look_up.then(|| fs::canonicalize(path).ok());
+    resolved.flatten().unwrap_or_else(|| normal(path))
+}
+
 /// An absolute path without `.` and `..`. Links are not resolved: two names of one folder may stay different.
-pub(crate) fn normal(path: &Path) -> PathBuf {
+fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

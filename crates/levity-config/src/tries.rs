@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::foreign;
+use crate::name_pattern::is_hidden;
 use crate::section::{Element, Section, Text};
 use crate::suggest::nearest;
 
@@ -120,7 +121,7 @@ fn is_suffix(text: &str) -> bool {
 fn path(given: &Text<'_>) -> Option<Try> {
     let text = given.text;
     let is_wrong = |segment: &str| matches!(segment, "" | "." | "..");
-    let is_hidden = |segment: &str| segment.starts_with('.') && segment != ".well-known";
+    let is_hidden = |segment: &str| is_hidden(segment.as_bytes());
     let help = if text.contains(['?', '$', '{', '*', '\0']) || text.ends_with(".php") {
         "a file is sent as it is, without a query; `script_index` runs a script"
     } else if text.ends_with('/') {

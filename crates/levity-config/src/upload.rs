@@ -1,14 +1,13 @@
 //! `upload`: requests that write files beneath the root of a site or route.
 
 use std::cell::RefCell;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use levity_disk::check_writable;
 use strum::{EnumString, VariantNames};
 
-use crate::root::normal;
+use crate::root::resolved;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 
@@ -181,8 +180,7 @@ fn note_gates(section: &Section<'_>, place: &Place<'_>) {
 }
 
 fn check_nesting(section: &Section<'_>, root: &Path, roots: &Roots) {
-    let resolved = section.reads_files().then(|| fs::canonicalize(root).ok());
-    let own = resolved.flatten().unwrap_or_else(|| normal(root));
+    let own = resolved(root, section.reads_files());
     let mut known = roots.borrow_mut();
     let mut others = known.iter().filter(|(other, _)| *other != own);
     let nested =

@@ -371,3 +371,157 @@ fn routes_that_take_paths_of_guarded_ones_are_noted() {
         [""; 0]
     );
 }
+
+const APP: &str = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:1\"]\n";
+const FOLDER: &str = "[[site.route]]\npath = \"/in/*\"\nallow = [\"10.0.0.0/8\"]\n";
+
+/// Applications often take `/in` for `/in/`.
+#[test]
+fn a_guarded_folder_whose_name_gets_to_an_upstream_is_noted() {
+    let notes = |site: &str| {
+        let text = format!("[[site]]\n{site}{APP}");
+        parse(&text).expect(site).notes
+    };
+    let all = "proxy = \"app\"\n";
+    assert_eq!(
+        notes(&format!("{all}{FOLDER}")),
+        [
+            "line 4: `/in/*` has gates that `/in`, without the slash, has not: the site on line 1 sends that path to the \
+             upstream `app`; add a route `/in` with the same gates, or with `redirect = { to = \"/in/\" }`"
+        ]
+    );
+    let by_route = "root = \"/srv\"\n[[site.route]]\npath = \"/i*\"\nproxy = \"app\"\n";
+    let found = notes(&format!("{by_route}{FOLDER}"));
+    let named = found
+        .iter()
+        .filter(|note| note.contains("without the slash"));
+    assert_eq!(named.count(), 1, "{found:?}");
+    assert!(
+        found
+            .iter()
+            .any(|note| note.contains("the route `/i*` on line 4"))
+    );
+    let name = "[[site.route]]\npath = \"/in\"\n";
+    let sometimes =
+        format!("{all}{FOLDER}{name}when = {{ method = [\"GET\"] }}\ninternal = true\n");
+    assert_eq!(notes(&sometimes).len(), 1, "other methods get to the site");
+    let files = format!("root = \"/srv\"\n[[site.route]]\npath = \"/out/*\"\n{all}{FOLDER}");
+    for quiet in [
+        format!("{all}{FOLDER}{name}allow = [\"10.0.0.0/8\"]\n"),
+        format!("{all}{FOLDER}{name}redirect = {{ to = \"/in/\" }}\n"),
+        format!(
+            "{all}{FOLDER}{name}when = {{ client = [\"10.0.0.0/8\"] }}\n{name}root = \"/srv\"\n"
+        ),
+        format!("{all}allow = [\"10.0.0.0/8\"]\n{FOLDER}"),
+        format!("{all}{}", FOLDER.replace("10.0.0.0/8", "all")),
+        format!("{all}{}", FOLDER.replace("/in/*", "/*")),
+        format!("{all}{}", FOLDER.replace("/in/*", "/in")),
+        format!("{all}root = \"/srv\"\ntry = [\"file\", 404]\n{FOLDER}"),
+        files,
+    ] {
+        let found = notes(&quiet);
+        let mut found = found.iter();
+        assert!(
+            !found.any(|note| note.contains("without the slash")),
+            "{quiet}"
+        );
+    }
+}
+
+/// As with `alias` of nginx: gates are of paths, and files may have several.
+#[test]
+fn files_with_gates_that_other_paths_lead_to_are_noted() {
+    let notes = |text: &str| parse(text).expect(text).notes;
+    let note = |line, path: &str, alias: &str, open: &str| {
+        format!(
+            "line {line}: files of `{path}` have gates here that they have not at `{alias}`, where {open} serves the same files; \
+             give it the gates, or a `root` without these files"
+        )
+    };
+    let site = format!("{SITE}{FOLDER}");
+    let route = |path: &str, keys: &str| format!("[[site.route]]\npath = \"{path}\"\n{keys}\n");
+    let stripped = |path: &str, prefix: &str, root: &str| {
+        route(
+            path,
+            &format!("strip_prefix = \"{prefix}\"\nroot = \"{root}\""),
+        )
+    };
+    let other = |keys: &str| format!("[[site]]\nhosts = [\"b\"]\nroot = \"/srv\"\n{keys}");
+    for (more, alias, open) in [
+        (
+            stripped("/all/*", "/all", "/srv"),
+            "/all/in/*",
+            "the route `/all/*` on line 7",
+        ),
+        (
+            stripped("/all/*", "/all", "/"),
+            "/all/srv/in/*",
+            "the route `/all/*` on line 7",
+        ),
+        (
+            stripped("/a/*", "/a", "/srv/x/../in"),
+            "/a/*",
+            "the route `/a/*` on line 7",
+        ),
+        (other(""), "/in/*", "the site on line 6"),
+        (
+            other(&route("/in/*", "index = []")),
+            "/in/*",
+            "the route `/in/*` on line 10",
+        ),
+    ] {
+        let found = notes(&format!("{site}{more}"));
+        assert_eq!(found, [note(4, "/in/*", alias, open)], "{more}");
+    }
+    // The other way round: a part of what the site serves is guarded by another path only.
+    let guarded = stripped("/g/*", "/g", "/srv/kept") + "allow = [\"10.0.0.0/8\"]\n";
+    let found = notes(&format!("{SITE}{guarded}"));
+    assert_eq!(found, [note(4, "/g/*", "/kept/*", "the site on line 1")]);
+    let found = notes(&format!("{SITE}{}", other("allow = [\"10.0.0.0/8\"]")));
+    let of_site = note(3, "", "/*", "the site on line 1").replace("``", "this site");
+    assert_eq!(found, [of_site]);
+    let file = "[[site.route]]\npath = \"/key\"\nallow = [\"10.0.0.0/8\"]\n";
+    let found = notes(&format!("{SITE}{file}{}", stripped("/a/*", "/a", "/srv")));
+    assert_eq!(
+        found,
+        [note(4, "/key", "/a/key", "the route `/a/*` on line 7")]
+    );
+    let some = file.replace("/key", "*.key");
+    let found = notes(&format!("{SITE}{some}{}", other("")));
+    assert_eq!(
+        found,
+        [note(4, "*.key", "*.key", "the site on line 6")]
+            .map(|note| note.replace("`*.key", "`/**/*.key"))
+    );
+    let gate = "allow = [\"10.0.0.0/8\"]";
+    for quiet in [
+        stripped("/all/*", "/all", "/srv/in") + gate,
+        stripped("/part/*", "/part", "/srv/in/part"),
+        stripped("/a/*", "/a", "/srv/input"),
+        stripped("/a/*", "/a", "/srv") + "hide = [\"in\"]",
+        stripped("/a/*", "/a", "/srv") + "internal = true",
+        stripped("/a/*", "/a", "/srv") + "when = { client = [\"10.0.0.0/8\"] }",
+        stripped("/a/*", "/a", "/srv") + "[[site.route.route]]\npath = \"/a/in/*\"\n" + gate,
+        route("/a/*", "root = \"/srv\""),
+        route("/a/*", "strip_prefix = \"/a\"\nrespond = {}"),
+        other(&route("/in/*", gate)),
+        other(&route("/in/*", "respond = {}")),
+    ] {
+        assert_eq!(notes(&format!("{site}{quiet}")), [""; 0], "{quiet}");
+    }
+}
+
+#[test]
+fn links_to_guarded_folders_are_resolved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(path("kept/in")).expect("folders");
+    std::os::unix::fs::symlink("kept", path("link")).expect("a link");
+    let file = path("levity.toml");
+    let text =
+        format!("[[site]]\nroot = \"kept\"\n{FOLDER}[[site]]\nhosts = [\"b\"]\nroot = \"link\"\n");
+    std::fs::write(&file, text).expect("a file");
+    let notes = load(&file).expect("a configuration").notes;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("the site on line 6"), "{notes:?}");
+}

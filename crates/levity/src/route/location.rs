@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use levity_config::{
     AddressSet, ArchiveForm, Cors, Fixed, Jwt, NamePattern, Pattern, SignedUrl, Statuses, Template,
-    UploadMethod,
+    UploadMethod, hides,
 };
-use levity_disk::{ReadOptions, Spool, TEMPORARY_PREFIX};
+use levity_disk::{ReadOptions, Spool};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 
@@ -434,16 +434,8 @@ pub struct NameRules {
 impl NameRules {
     /// Whether `name`, of a file or a folder, is neither listed nor served.
     pub fn hide(&self, name: &[u8]) -> bool {
-        let is_in = |patterns: &[NamePattern]| patterns.iter().any(|pattern| pattern.matches(name));
-        // A file that has this prefix is being written.
-        let is_shown = || is_in(&self.shown) && !name.starts_with(TEMPORARY_PREFIX.as_bytes());
-        is_hidden(name) && !is_shown() || is_in(&self.hidden)
+        hides(&self.hidden, &self.shown, name)
     }
-}
-
-/// Names with a leading dot are hidden by default, except the one that RFC 8615 reserves.
-pub fn is_hidden(name: &[u8]) -> bool {
-    name.starts_with(b".") && name != b".well-known"
 }
 
 /// The folder for spooled bodies.

@@ -34,7 +34,7 @@ pub use self::explain::path_of;
 pub use self::location::{
     Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
     ForwardAuth, Gate, Handler, Location, NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf,
-    Upload, is_hidden,
+    Upload,
 };
 pub use self::matching::{OwnedInput, RouteInput};
 

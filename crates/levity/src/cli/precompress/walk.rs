@@ -5,13 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use levity_config::MediaTypes;
+use levity_config::{MediaTypes, is_hidden};
 use levity_disk::Kind;
 use levity_wire::mime;
 
 use super::folder::Folder;
 use super::temporary;
-use crate::route::is_hidden;
 
 /// The depth to which folders are walked: each level keeps a descriptor open.
 const DEPTH_MAX: usize = 256;

@@ -1,0 +1,288 @@
+//! Notes about ways around gates: requests that get, without a gate, what a route or site guards.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::gates::Gates;
+use crate::matcher::{Matcher, When};
+use crate::model::{Location, Site};
+use crate::name_pattern::hides;
+use crate::pattern::Pattern;
+use crate::reader::Reader;
+use crate::root::resolved;
+use crate::tries::Try;
+
+/// Notes each route and site with gates beside which there is a way to an upstream or to its files. May block.
+pub(crate) fn note(sites: &[Site], reader: &Reader<'_>) {
+    let mut locations = sites.iter().flat_map(Site::locations);
+    if !locations.any(|location| is_guarded(&location.gates)) {
+        return;
+    }
+    let mut folders = Folders {
+        may_look_up: reader.base.is_some(),
+        known: HashMap::new(),
+    };
+    let sites: Vec<Vec<Table<'_>>> = sites
+        .iter()
+        .map(|site| tables(site, &mut folders))
+        .collect();
+    let mappings = mappings(&sites);
+    for (number, tables) in sites.iter().enumerate() {
+        for guarded in tables.iter().filter(|table| table.guards()) {
+            let name = name_without_slash(guarded, tables);
+            let alias = || alias(number, guarded, &sites, &mappings);
+            for note in name.into_iter().chain(alias()) {
+                reader.note_at(guarded.line, note);
+            }
+        }
+    }
+}
+
+fn is_guarded(gates: &Gates) -> bool {
+    gates.adds_to(&Gates::default())
+}
+
+/// A route, or what a site has besides its routes.
+struct Table<'a> {
+    /// None for that of a site.
+    matchers: &'a [Matcher],
+    /// The paths of its requests, before other routes take theirs; `None` if no pattern says that.
+    path: Option<Pattern>,
+    location: &'a Location,
+    line: usize,
+    /// The folder of its files without links, if files answer.
+    root: Option<Arc<Path>>,
+}
+
+impl Table<'_> {
+    /// Whether clients have to pass gates here.
+    fn guards(&self) -> bool {
+        !self.location.internal && is_guarded(&self.location.gates)
+    }
+
+    /// Whether clients get here without a gate of `guarded`.
+    fn lets_by(&self, guarded: &Self) -> bool {
+        let mut when = self.matchers.iter().map(|matcher| &matcher.when);
+        let gates = &guarded.location.gates;
+        !self.location.internal
+            && when.all(|when| when.clients.is_empty())
+            && gates.adds_to(&self.location.gates)
+    }
+
+    /// The upstream that requests may get to.
+    fn upstream(&self) -> Option<&str> {
+        let proxying = &self.location.proxying;
+        let tries = proxying.tries.as_deref();
+        let is_asked = tries.is_none_or(|tries| tries.contains(&Try::Proxy));
+        let name = proxying.proxy.as_deref();
+        name.filter(|_| is_asked && self.location.answer.is_none())
+    }
+
+    fn strip_prefix(&self) -> &str {
+        self.location.strip_prefix.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it serves the file or folder `beneath` its root.
+    fn shows(&self, beneath: &Path) -> bool {
+        let options = &self.location.options;
+        let is_hidden = |name: &OsStr| hides(&options.hide, &options.show, name.as_encoded_bytes());
+        !beneath.iter().any(is_hidden)
+    }
+
+    /// Whose files, in a note about this table.
+    fn owner(&self) -> String {
+        match self.matchers.last() {
+            Some(matcher) => format!("`{}`", matcher.path),
+            None => "this site".to_owned(),
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self.matchers.last() {
+            Some(matcher) => format!("the route `{}` on line {}", matcher.path, self.line),
+            None => format!("the site on line {}", self.line),
+        }
+    }
+}
+
+/// The tables of a site, in the order in which they are asked.
+fn tables<'a>(site: &'a Site, folders: &mut Folders<'a>) -> Vec<Table<'a>> {
+    let routes = site.routes.iter().map(|route| {
+        let line = route.line.unwrap_or(site.line);
+        (route.matchers.as_slice(), &route.location, line)
+    });
+    let rest = (&[][..], &site.location, site.line);
+    let table = |(matchers, location, line): (&'a [Matcher], &'a Location, usize)| {
+        let is_asked = location.asks_files() && (location.answer.is_none() || location.files_first);
+        let root = location.root.as_deref().filter(|_| is_asked);
+        Table {
+            matchers,
+            path: narrowest(matchers),
+            location,
+            line,
+            root: root.map(|root| folders.get(root)),
+        }
+    };
+    routes.chain([rest]).map(table).collect()
+}
+
+/// The pattern that all of `matchers` match, if one of them is it.
+fn narrowest(matchers: &[Matcher]) -> Option<Pattern> {
+    let covers_all = |one: &&Pattern| matchers.iter().all(|other| other.path.covers(one));
+    match matchers {
+        [] => Some(Pattern::Prefix("/".to_owned())),
+        _ => {
+            let mut paths = matchers.iter().rev().map(|matcher| &matcher.path);
+            paths.find(covers_all).cloned()
+        }
+    }
+}
+
+/// The tables that may answer every path of `pattern`: those up to the first that takes all requests for them.
+fn answering<'t, 'a>(
+    tables: &'t [Table<'a>],
+    pattern: &'t Pattern,
+) -> impl Iterator<Item = &'t Table<'a>> {
+    let matches = |table: &Table<'_>| table.matchers.iter().all(|one| one.path.covers(pattern));
+    let takes_all =
+        |table: &Table<'_>| table.matchers.iter().all(|one| one.when == When::default());
+    let mut is_taken = false;
+    tables
+        .iter()
+        .filter(move |table| matches(table))
+        .take_while(move |table| !std::mem::replace(&mut is_taken, takes_all(table)))
+}
+
+/// The note about the path `/X` beside a guarded `/X/*`, if it gets to an upstream without the gates: applications often
+/// take it for `/X/`.
+fn name_without_slash(guarded: &Table<'_>, tables: &[Table<'_>]) -> Option<String> {
+    let Some(Pattern::Prefix(folder)) = &guarded.path else {
+        return None;
+    };
+    let name = folder.strip_suffix('/').filter(|name| !name.is_empty())?;
+    let path = Pattern::Exact(name.to_owned());
+    let open = |table: &&Table<'_>| table.upstream().is_some() && table.lets_by(guarded);
+    let open = answering(tables, &path).find(open)?;
+    Some(format!(
+        "`{folder}*` has gates that `{name}`, without the slash, has not: {} sends that path to the upstream `{}`; add a route \
+         `{name}` with the same gates, or with `redirect = {{ to = \"{folder}\" }}`",
+        open.shown(),
+        open.upstream()?
+    ))
+}
+
+/// How tables lead from paths to files.
+struct Mapping<'a> {
+    /// The number of the site.
+    site: usize,
+    strip_prefix: &'a str,
+}
+
+/// The mappings to each root, each once.
+type Mappings<'a> = HashMap<&'a Path, Vec<Mapping<'a>>>;
+
+fn mappings<'a>(sites: &'a [Vec<Table<'_>>]) -> Mappings<'a> {
+    let mut mappings = Mappings::new();
+    for (site, tables) in sites.iter().enumerate() {
+        for table in tables.iter().filter(|table| !table.location.internal) {
+            let Some(root) = &table.root else {
+                continue;
+            };
+            let of_root = mappings.entry(root).or_default();
+            let strip_prefix = table.strip_prefix();
+            let mut own = of_root.iter().rev().take_while(|known| known.site == site);
+            if !own.any(|known| known.strip_prefix == strip_prefix) {
+                of_root.push(Mapping { site, strip_prefix });
+            }
+        }
+    }
+    mappings
+}
+
+/// The note about other paths that lead, without the gates, to the files that `guarded` of the site of that number has.
+fn alias(
+    site: usize,
+    guarded: &Table<'_>,
+    sites: &[Vec<Table<'_>>],
+    mappings: &Mappings<'_>,
+) -> Option<String> {
+    let (root, path) = (guarded.root.as_ref()?, guarded.path.as_ref()?);
+    let files = files(root, guarded.strip_prefix(), path);
+    for other_root in files.ancestors() {
+        let beneath = files.strip_prefix(other_root).ok()?;
+        for mapping in mappings.get(other_root).into_iter().flatten() {
+            let is_same = other_root == &**root && mapping.strip_prefix == guarded.strip_prefix();
+            let alias = match path {
+                // How routes of one site go before each other is noted there.
+                _ if is_same && mapping.site == site => continue,
+                _ if is_same => path.clone(),
+                Pattern::Exact(_) => Pattern::Exact(mapping.path_of(beneath)?),
+                Pattern::Prefix(_) => Pattern::Prefix(mapping.folder_of(beneath)?),
+                _ => continue,
+            };
+            if mapping.site == site && alias == *path {
+                continue;
+            }
+            let open = |table: &&Table<'_>| {
+                table.root.as_deref() == Some(other_root)
+                    && table.strip_prefix() == mapping.strip_prefix
+                    && table.shows(beneath)
+                    && table.lets_by(guarded)
+            };
+            if let Some(open) = answering(&sites[mapping.site], &alias).find(open) {
+                return Some(format!(
+                    "files of {} have gates here that they have not at `{alias}`, where {} serves the same files; give it \
+                     the gates, or a `root` without these files",
+                    guarded.owner(),
+                    open.shown()
+                ));
+            }
+        }
+    }
+    None
+}
+
+impl Mapping<'_> {
+    /// The path of the file `beneath` the root.
+    fn path_of(&self, beneath: &Path) -> Option<String> {
+        let beneath = beneath.to_str()?;
+        Some(format!("{}/{beneath}", self.strip_prefix))
+    }
+
+    /// The path of the folder `beneath` the root.
+    fn folder_of(&self, beneath: &Path) -> Option<String> {
+        let path = self.path_of(beneath)?;
+        Some(match path.ends_with('/') {
+            true => path,
+            false => format!("{path}/"),
+        })
+    }
+}
+
+/// The file of an exact path, or the folder of others. A pattern with stars or expressions may have files anywhere beneath the
+/// root.
+fn files(root: &Path, strip_prefix: &str, path: &Pattern) -> PathBuf {
+    match path {
+        Pattern::Exact(text) | Pattern::Prefix(text) => {
+            let rest = text.strip_prefix(strip_prefix).unwrap_or(text);
+            root.join(rest.trim_matches('/'))
+        }
+        _ => root.to_owned(),
+    }
+}
+
+/// Folders by their paths in the configuration.
+struct Folders<'a> {
+    /// As for [`resolved`].
+    may_look_up: bool,
+    known: HashMap<&'a Path, Arc<Path>>,
+}
+
+impl<'a> Folders<'a> {
+    fn get(&mut self, path: &'a Path) -> Arc<Path> {
+        let resolved = || resolved(path, self.may_look_up).into();
+        self.known.entry(path).or_insert_with(resolved).clone()
+    }
+}
