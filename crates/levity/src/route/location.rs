@@ -22,6 +22,7 @@ use crate::http::filter::Filter;
 use crate::rate_limit::limit::RateLimit;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::{self, Scripts};
+use crate::upload_store::related::RelatedUploads;
 use crate::upload_store::store::UploadStore;
 use crate::upstream::Upstream;
 use crate::upstream::sendfile::store::PreloadStore;
@@ -361,8 +362,8 @@ pub struct Files {
     pub variants: Option<FileVariants>,
     /// The digests of its files, if responses have them.
     pub digests: Option<FileDigests>,
-    /// The uploads beneath the root, if there are any, also by way of other locations.
-    pub uploads: Option<Arc<UploadStore>>,
+    /// Uploads that change files beneath the root, also by way of other locations.
+    pub uploads: Vec<RelatedUploads>,
 }
 
 /// How responses with files get digests.
@@ -399,7 +400,8 @@ impl Files {
     /// When an upload last changed something in the folder of `path`, which is relative to the root. What was looked up until
     /// then may be outdated.
     pub fn changed(&self, path: &[u8]) -> Option<Instant> {
-        self.uploads.as_ref()?.changes.last(path)
+        let times = self.uploads.iter();
+        times.filter_map(|uploads| uploads.changed(path)).max()
     }
 
     /// The cache key of `path` at the location of that number.

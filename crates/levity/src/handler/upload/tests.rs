@@ -8,6 +8,7 @@ use tokio::task;
 use crate::http::request::Request;
 use crate::rig::Rig;
 use crate::route::RouteInput;
+use crate::upload_store::related::RelatedUploads;
 use crate::upload_store::store::{CHANGES_MAX, COUNT_AGE_MAX, FOLDER, UploadStore};
 
 /// A file that was answered with success is there after a crash, and one that was not is as before or complete.
@@ -64,8 +65,9 @@ fn store(rig: &Rig) -> Arc<UploadStore> {
     let request = Request::default();
     let location = service.route(b"a", b"/", RouteInput::of(&request));
     let files = location.and_then(|location| location.files.clone());
-    let store = files.and_then(|files| files.uploads.clone());
-    store.expect("uploads")
+    let files = files.expect("files");
+    let store = files.uploads.iter().find_map(RelatedUploads::of_folder);
+    store.expect("uploads").clone()
 }
 
 /// While files are counted again, uploads neither wait for that nor leave tasks that do.

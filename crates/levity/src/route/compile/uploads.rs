@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::resources::Resources;
 use crate::route::location::{Files, Handler, Upload};
-use crate::upload_store::store::UploadStore;
+use crate::upload_store::related::RelatedUploads;
 
 /// The handler of uploads, where files may answer.
 pub fn upload(
@@ -17,7 +17,11 @@ pub fn upload(
     let mut settings = of.upload.clone().filter(|_| of.asks_files())?;
     settings.resume_parts = settings.resume_parts.min(resources.kept_files_max);
     let files = files?.clone();
-    let store = files.uploads.clone()?;
+    let store = files
+        .uploads
+        .iter()
+        .find_map(RelatedUploads::of_folder)?
+        .clone();
     let scripts = resources.scripts.iter();
     let scripts = scripts.filter(|(other, _)| overlap(store.root(), other));
     Some(Handler::Upload(Arc::new(Upload {
@@ -35,13 +39,14 @@ fn overlap(one: &Path, other: &Path) -> bool {
 }
 
 impl Resources<'_> {
-    /// The uploads beneath the root at `path`, if there are any. Blocks.
-    pub fn uploads(&mut self, path: &Path) -> Option<Arc<UploadStore>> {
+    /// The uploads that change files beneath the root at `path`. Blocks.
+    pub fn uploads(&mut self, path: &Path) -> Vec<RelatedUploads> {
         if self.stores.uploads.is_empty() {
-            return None;
+            return Vec::new();
         }
-        let root = self.roots.resolved(path)?;
-        let mut uploads = self.stores.uploads.iter();
-        uploads.find(|store| store.root() == &*root).cloned()
+        let root = self.roots.resolved(path);
+        let stores = self.stores.uploads.iter();
+        let related = stores.filter_map(|store| RelatedUploads::new(store, root.as_deref()?));
+        related.collect()
     }
 }

@@ -104,3 +104,61 @@ fn other_routes_with_the_root_get_the_new_content_too() {
         }
     }
 }
+
+/// Other sites have the folder of the uploads, a folder around it, and one within it.
+#[test]
+fn roots_within_each_other_get_the_new_content_too() {
+    let root = writable();
+    let kept = root.at("kept");
+    root.file("kept/a/file", "0");
+    for folder in ["kept", "kept/a"] {
+        fs::set_permissions(root.at(folder), Permissions::from_mode(0o777)).expect("chmod");
+    }
+    std::os::unix::fs::symlink("kept", root.at("link")).expect("a link");
+    crate::support::settle();
+    let site = |host: &str, folder: &str| {
+        let root = root.at(folder);
+        format!(
+            "[[site]]\nhosts = [\"{host}\"]\nroot = \"{}\"\n",
+            root.display()
+        )
+    };
+    let keys = [
+        format!("upload = {{ {ALL} }}\n"),
+        site("around", ""),
+        site("link", "link"),
+        site("within", "kept/a"),
+    ];
+    let ttl = "[disk]\nentry_ttl = \"1h\"\n";
+    let server = Launch::site(&kept, ttl, &keys.concat()).workers(2).start();
+    let mut readers = [server.client(), server.client(), server.client()];
+    let get = |reader: &mut Client, name: &str| {
+        let places = [("around", "/kept/a"), ("link", "/a"), ("within", "")];
+        places.map(|(host, folder)| reader.get_for(host, &format!("{folder}/{name}")))
+    };
+    for round in 1..4 {
+        for reader in &mut readers {
+            get(reader, "file")
+                .iter()
+                .for_each(|answer| answer.assert_status(200));
+        }
+        let body = round.to_string();
+        put_new(&server, "/a/file", body.as_bytes()).assert_status(204);
+        for reader in &mut readers {
+            for answer in get(reader, "file") {
+                assert_eq!(answer.text(), body);
+            }
+        }
+    }
+    for reader in &mut readers {
+        get(reader, "new")
+            .iter()
+            .for_each(|answer| answer.assert_status(404));
+    }
+    put_new(&server, "/a/new", b"1").assert_status(201);
+    for reader in &mut readers {
+        get(reader, "new")
+            .iter()
+            .for_each(|answer| answer.assert_status(200));
+    }
+}
