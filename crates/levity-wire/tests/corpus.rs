@@ -18,7 +18,7 @@ use levity_wire::http1::{
 };
 use levity_wire::proxy_protocol;
 use levity_wire::range::{self, Range};
-use levity_wire::{basic_auth, htpasswd, jwt, path};
+use levity_wire::{basic_auth, content_range, htpasswd, jwt, path};
 
 mod properties;
 
@@ -120,6 +120,13 @@ fn range() {
             Range::Unsatisfiable => 416,
         };
         status.to_string()
+    });
+}
+
+#[test]
+fn content_range() {
+    replay("content_range", properties::content_range, |bytes| {
+        accepted(content_range::parse(bytes).is_some())
     });
 }
 
