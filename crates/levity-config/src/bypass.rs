@@ -62,6 +62,12 @@ impl Table<'_> {
         !self.location.internal && is_guarded(&self.location.gates)
     }
 
+    /// Whether the paths of its requests include those of `pattern`, before other routes take theirs.
+    fn matches(&self, pattern: &Pattern) -> bool {
+        let mut matchers = self.matchers.iter();
+        matchers.all(|matcher| matcher.path.covers(pattern))
+    }
+
     /// Whether clients get here without a gate of `guarded`.
     fn lets_by(&self, guarded: &Self) -> bool {
         let mut when = self.matchers.iter().map(|matcher| &matcher.when);
@@ -140,19 +146,13 @@ fn narrowest(matchers: &[Matcher]) -> Option<Pattern> {
     }
 }
 
-/// The tables that may answer every path of `pattern`: those up to the first that takes all requests for them.
-fn answering<'t, 'a>(
-    tables: &'t [Table<'a>],
-    pattern: &'t Pattern,
-) -> impl Iterator<Item = &'t Table<'a>> {
-    let matches = |table: &Table<'_>| table.matchers.iter().all(|one| one.path.covers(pattern));
-    let takes_all =
-        |table: &Table<'_>| table.matchers.iter().all(|one| one.when == When::default());
-    let mut is_taken = false;
-    tables
-        .iter()
-        .filter(move |table| matches(table))
-        .take_while(move |table| !std::mem::replace(&mut is_taken, takes_all(table)))
+/// Whether all requests for every path of `pattern` get to one of `tables`.
+fn is_taken(tables: &[Table<'_>], pattern: &Pattern) -> bool {
+    let takes_all = |table: &Table<'_>| {
+        let mut matchers = table.matchers.iter();
+        table.matches(pattern) && matchers.all(|one| one.when == When::default())
+    };
+    tables.iter().any(takes_all)
 }
 
 /// The note about the path `/X` beside a guarded `/X/*`, if it gets to an upstream without the gates: applications often
@@ -163,8 +163,13 @@ fn name_without_slash(guarded: &Table<'_>, tables: &[Table<'_>]) -> Option<Strin
     };
     let name = folder.strip_suffix('/').filter(|name| !name.is_empty())?;
     let path = Pattern::Exact(name.to_owned());
-    let open = |table: &&Table<'_>| table.upstream().is_some() && table.lets_by(guarded);
-    let open = answering(tables, &path).find(open)?;
+    let open = |(_, table): &(usize, &Table<'_>)| {
+        table.upstream().is_some() && table.lets_by(guarded) && table.matches(&path)
+    };
+    let (number, open) = tables.iter().enumerate().find(open)?;
+    if is_taken(&tables[..number], &path) {
+        return None;
+    }
     Some(format!(
         "`{folder}*` has gates that `{name}`, without the slash, has not: {} sends that path to the upstream `{}`; add a route \
          `{name}` with the same gates, or with `redirect = {{ to = \"{folder}\" }}`",
@@ -178,6 +183,8 @@ struct Mapping<'a> {
     /// The number of the site.
     site: usize,
     strip_prefix: &'a str,
+    /// The numbers of the tables that lead so.
+    tables: Vec<usize>,
 }
 
 /// The mappings to each root, each once.
@@ -186,15 +193,20 @@ type Mappings<'a> = HashMap<&'a Path, Vec<Mapping<'a>>>;
 fn mappings<'a>(sites: &'a [Vec<Table<'_>>]) -> Mappings<'a> {
     let mut mappings = Mappings::new();
     for (site, tables) in sites.iter().enumerate() {
-        for table in tables.iter().filter(|table| !table.location.internal) {
-            let Some(root) = &table.root else {
+        for (number, table) in tables.iter().enumerate() {
+            let Some(root) = table.root.as_deref().filter(|_| !table.location.internal) else {
                 continue;
             };
             let of_root = mappings.entry(root).or_default();
             let strip_prefix = table.strip_prefix();
-            let mut own = of_root.iter().rev().take_while(|known| known.site == site);
-            if !own.any(|known| known.strip_prefix == strip_prefix) {
-                of_root.push(Mapping { site, strip_prefix });
+            let mut own = of_root.iter_mut().rev().take_while(|one| one.site == site);
+            match own.find(|one| one.strip_prefix == strip_prefix) {
+                Some(known) => known.tables.push(number),
+                None => of_root.push(Mapping {
+                    site,
+                    strip_prefix,
+                    tables: vec![number],
+                }),
             }
         }
     }
@@ -225,18 +237,21 @@ fn alias(
             if mapping.site == site && alias == *path {
                 continue;
             }
-            let open = |table: &&Table<'_>| {
-                table.root.as_deref() == Some(other_root)
-                    && table.strip_prefix() == mapping.strip_prefix
-                    && table.shows(beneath)
-                    && table.lets_by(guarded)
+            let open = |number: &&usize| {
+                let tables = &sites[mapping.site][..=**number];
+                tables.last().is_some_and(|table| {
+                    table.lets_by(guarded)
+                        && table.matches(&alias)
+                        && table.shows(beneath)
+                        && !is_taken(&tables[..**number], &alias)
+                })
             };
-            if let Some(open) = answering(&sites[mapping.site], &alias).find(open) {
+            if let Some(&open) = mapping.tables.iter().find(open) {
                 return Some(format!(
                     "files of {} have gates here that they have not at `{alias}`, where {} serves the same files; give it \
                      the gates, or a `root` without these files",
                     guarded.owner(),
-                    open.shown()
+                    sites[mapping.site][open].shown()
                 ));
             }
         }
