@@ -124,7 +124,7 @@ pub(crate) const PROXYING: &[Key] = documented! {
     /// Script beneath `root` that answers requests that match neither a file nor a script. Needs what `script_suffix`
     /// needs.
     key("script_index", Kind::Text("a file such as `index.php`"), None);
-    /// Length of a request body, in place of `limits.body_bytes`.
+    /// Length of a request body that an application gets, in place of `limits.body_bytes`. Where files answer, that one counts.
     key("body_bytes", Kind::Size("0B", "1TiB"), None);
     /// What happens to a request for the upstream whose path some applications read as a path of another route:
     /// applications that decode `%2F` or `%5C` to a slash, or drop `;parameters`. `"refuse"`, the default, answers
