@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::NameKey;
 use super::password::Memory;
 use crate::client_prefix::ClientPrefix;
 
@@ -28,8 +29,8 @@ const CHECKS_PER_CLIENT_MAX: u32 = 4;
 /// Passwords of all clients that wait, per permit: an honest client waits for at most so many hashes.
 const WAITING_PER_PERMIT_MAX: usize = 16;
 
-/// The part of those places that one user may have, and all names together that no user has. Otherwise nobody could log in
-/// while many clients guess the password of one.
+/// The part of those places that one name may have, whether or not a user has it. Otherwise nobody could log in while many
+/// clients guess the password of one.
 const WAITING_PER_NAME_PART: usize = 4;
 
 /// Clients whose failures are remembered, in each of two generations of the table. About 4 MiB in all, reserved at the start:
@@ -65,15 +66,15 @@ pub enum Refusal {
 pub struct Check {
     guesses: Arc<Guesses>,
     client: ClientPrefix,
-    name: String,
+    name: NameKey,
 }
 
 struct Clients {
     young: HashMap<ClientPrefix, Client>,
     /// Those that were not asked for since the last change of generations. They are dropped at the next one.
     old: HashMap<ClientPrefix, Client>,
-    /// Passwords that are verified or wait, by the name of the user.
-    checks_by_name: HashMap<String, usize>,
+    /// Passwords that are verified or wait, by the name that was given.
+    checks_by_name: HashMap<NameKey, usize>,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -127,18 +128,18 @@ impl Guesses {
         })
     }
 
-    /// Counts a password of a client that is to be verified. `name` is that of the user, empty if there is none.
+    /// Counts a password of a client that is to be verified. `name` is that which it gave.
     ///
     /// # Errors
     /// When the client has to wait, or the server is busy.
     pub fn begin(
         self: &Arc<Self>,
         client: ClientPrefix,
-        name: &str,
+        name: NameKey,
         now: Instant,
     ) -> Result<Check, Refusal> {
         let mut clients = self.lock();
-        let of_name = clients.checks_by_name.get(name).copied().unwrap_or(0);
+        let of_name = clients.checks_by_name.get(&name).copied().unwrap_or(0);
         let known = clients.of(client);
         if known
             .last_failure
@@ -161,11 +162,11 @@ impl Guesses {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         counted.map_err(|_| Refusal::Busy)?;
         known.checks += 1;
-        clients.checks_by_name.insert(name.to_owned(), of_name + 1);
+        clients.checks_by_name.insert(name, of_name + 1);
         Ok(Check {
             guesses: self.clone(),
             client,
-            name: name.to_owned(),
+            name,
         })
     }
 
@@ -176,8 +177,10 @@ impl Guesses {
         let mut memory = kept().pop().unwrap_or_default();
         let computed = compute(&mut memory);
         // The allocator would give the memory back to the kernel late, and the next hash would have to clear new pages.
-        if self.waiting.load(Ordering::Relaxed) > self.permits_max {
-            kept().push(memory);
+        match self.waiting.load(Ordering::Relaxed) > self.permits_max {
+            true => kept().push(memory),
+            // Those that ended at the same time may have kept theirs for nobody.
+            false => kept().clear(),
         }
         computed
     }
@@ -228,8 +231,7 @@ impl Drop for Check {
         let mut clients = self.guesses.lock();
         let known = clients.of(self.client);
         known.checks = known.checks.saturating_sub(1);
-        let name = mem::take(&mut self.name);
-        if let Entry::Occupied(mut of_name) = clients.checks_by_name.entry(name) {
+        if let Entry::Occupied(mut of_name) = clients.checks_by_name.entry(self.name) {
             *of_name.get_mut() -= 1;
             if *of_name.get() == 0 {
                 of_name.remove();
@@ -244,6 +246,8 @@ mod tests {
 
     use super::*;
 
+    const ANN: NameKey = NameKey(1);
+
     fn client(ip: &str) -> ClientPrefix {
         ClientPrefix::new(Some(ip.parse().expect("an address")))
     }
@@ -255,7 +259,7 @@ mod tests {
         is_right: bool,
         now: Instant,
     ) -> Option<Refusal> {
-        match guesses.begin(by, "ann", now) {
+        match guesses.begin(by, ANN, now) {
             Ok(check) => {
                 check.finish(is_right, Duration::from_millis(7), now);
                 None
@@ -286,7 +290,7 @@ mod tests {
         for _ in 0..=FREE_FAILURES {
             assert_eq!(guess(&guesses, attacker, false, now), None);
         }
-        let check = guesses.begin(other, "ann", now).expect("nothing waits");
+        let check = guesses.begin(other, ANN, now).expect("nothing waits");
         assert_eq!(check.cost(), Duration::from_millis(7));
     }
 
@@ -312,8 +316,7 @@ mod tests {
         for number in 0..WAITING_PER_PERMIT_MAX / CHECKS_PER_CLIENT_MAX as usize {
             let by = client(&format!("192.0.2.{number}"));
             for _ in 0..CHECKS_PER_CLIENT_MAX {
-                let name = format!("user {number}");
-                begun.extend(guesses.begin(by, &name, now).ok());
+                begun.extend(guesses.begin(by, NameKey(10 + number as u64), now).ok());
             }
             let refused = guess(&guesses, by, true, now);
             assert_eq!(refused, Some(Refusal::TooMany(DELAY_MIN)));
@@ -346,14 +349,15 @@ mod tests {
                 .map_err(|refusal| assert_eq!(refusal, Refusal::Busy))
                 .ok()
         };
-        for name in ["ann", ""] {
+        let bob = NameKey(2);
+        for name in [ANN, NameKey(0)] {
             let begun: Vec<_> = (0..WAITING_PER_PERMIT_MAX)
                 .filter_map(|number| begin(number, name))
                 .collect();
             assert_eq!(begun.len(), WAITING_PER_PERMIT_MAX / WAITING_PER_NAME_PART);
-            assert!(begin(0, "bob").is_some());
+            assert!(begin(0, bob).is_some());
         }
-        assert!(begin(0, "ann").is_some());
+        assert!(begin(0, ANN).is_some());
     }
 
     /// Memory is kept as long as somebody waits for it, and no longer.
@@ -362,11 +366,17 @@ mod tests {
         let guesses = Guesses::new(1);
         let (by, now) = (client("192.0.2.1"), Instant::now());
         let kept = || guesses.memory.lock().expect("memory").len();
-        let first = guesses.begin(by, "ann", now).ok();
-        let second = guesses.begin(by, "ann", now).ok();
+        let first = guesses.begin(by, ANN, now).ok();
+        let second = guesses.begin(by, ANN, now).ok();
         guesses.with_memory(|_| ());
         assert_eq!(kept(), 1);
         drop(first);
+        // One that nobody took goes, too.
+        guesses
+            .memory
+            .lock()
+            .expect("memory")
+            .push(Memory::default());
         guesses.with_memory(|_| ());
         assert_eq!(kept(), 0);
         drop(second);

@@ -41,7 +41,12 @@ fn argon2(password: &str, hash: &htpasswd::Argon2, Memory(memory): &mut Memory) 
         return false;
     };
     let mut output = vec![0; hash.output.len()];
-    memory.resize(params.block_count(), Block::default());
+    let blocks = params.block_count();
+    if memory.capacity() > blocks {
+        // Of a larger hash, whose memory is kept for no smaller one.
+        *memory = Vec::new();
+    }
+    memory.resize(blocks, Block::default());
     let argon2 = Argon2::new(algorithm, version, params);
     let password = password.as_bytes();
     let computed = argon2.hash_password_into_with_memory(password, &hash.salt, &mut output, memory);

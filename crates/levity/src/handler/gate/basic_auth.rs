@@ -62,7 +62,7 @@ impl<'a> Handling<'a> {
             None => {
                 let client = ClientPrefix::new(self.client.ip);
                 let guesses = &self.service.guesses;
-                let name = gate.users.known_name(given);
+                let name = gate.users.name_key(given);
                 let check = guesses.begin(client, name, now).map_err(refusal)?;
                 let pending = worker.verdicts.borrow_mut().begin(digest);
                 let verify = verify(worker.clone(), gate.clone(), given.clone(), digest, check);
