@@ -15,7 +15,10 @@ use super::table::{Key, Table, Time};
 use crate::client_prefix::ClientPrefix;
 
 /// The minimum time between two lines of the log about a limit.
-pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The time after a line in which hits come to one of their own. What is left then is the rest.
+pub(super) const REST_AFTER: Duration = Duration::from_secs(20);
 
 /// How long a client is told to wait when too many of its requests are answered at the same time. Nobody knows when one ends.
 const CONNECTIONS_WAIT: Duration = Duration::from_secs(1);
@@ -219,7 +222,7 @@ impl RateLimit {
     pub(super) fn hit(&self, client: Option<IpAddr>, now: Instant) {
         self.hits.fetch_add(1, Ordering::Relaxed);
         self.unlogged.fetch_add(1, Ordering::Relaxed);
-        if let Some(count) = self.take_line(now) {
+        if let Some(count) = self.take_line(now, Duration::ZERO) {
             let whom = self.whom(client);
             self.log(format_args!(
                 "{whom}: {} since the last such line, of which there is at most one in 10 s",
@@ -228,13 +231,13 @@ impl RateLimit {
         }
     }
 
-    /// Logs the hits that no line has counted, if the next line may be logged. Otherwise the last of a series would be known
-    /// only after the next hit.
+    /// Logs the hits that no line has counted, if no hit has had a line for twice the usual time. Otherwise the last of a series
+    /// would be known only after the next hit. Not earlier, because the line of a hit names a client.
     pub(super) fn log_rest(&self, now: Instant) {
         if self.unlogged.load(Ordering::Relaxed) == 0 {
             return;
         }
-        if let Some(count) = self.take_line(now) {
+        if let Some(count) = self.take_line(now, REST_AFTER.saturating_sub(LOG_INTERVAL)) {
             self.log(format_args!(
                 "more: {} since the last such line",
                 requests(count)
@@ -242,8 +245,8 @@ impl RateLimit {
         }
     }
 
-    /// The number of hits for a line of the log, if one may be logged now.
-    fn take_line(&self, now: Instant) -> Option<u64> {
+    /// The number of hits for a line of the log, if one may be logged `beyond` ago.
+    fn take_line(&self, now: Instant, beyond: Duration) -> Option<u64> {
         let now = self.table.time(now).0;
         let next = self.next_line.load(Ordering::Relaxed);
         let then = now + nanos(LOG_INTERVAL);
@@ -252,7 +255,7 @@ impl RateLimit {
             self.next_line
                 .compare_exchange(next, then, relaxed, relaxed)
         };
-        let is_due = now >= next && exchange().is_ok();
+        let is_due = now >= next.saturating_add(nanos(beyond)) && exchange().is_ok();
         // Another thread may have counted them just now.
         let count = is_due.then(|| self.unlogged.swap(0, relaxed));
         count.filter(|count| *count > 0)

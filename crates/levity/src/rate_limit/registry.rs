@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use levity_telemetry::stats::{LimitFigures, LimitTableFigures};
 
-use super::limit::{LOG_INTERVAL, RateLimit};
+use super::limit::{REST_AFTER, RateLimit};
 use super::table::Table;
 
 /// All limits. A reload finds those that stay, with their state. No event loop uses it.
@@ -38,7 +38,13 @@ impl Registry {
     /// Drops the limits that no configuration has, and counts the hits of the others.
     pub fn figures(&self) -> LimitFigures {
         let mut limits = self.lock();
-        limits.retain(|limit| Arc::strong_count(limit) > 1);
+        limits.retain(|limit| {
+            let is_used = Arc::strong_count(limit) > 1;
+            if !is_used {
+                limit.log_rest(Instant::now() + REST_AFTER);
+            }
+            is_used
+        });
         LimitFigures {
             limits: limits.iter().map(|limit| limit.figure()).collect(),
             table: limits.first().map(|limit| {
@@ -59,7 +65,7 @@ impl Registry {
 
     /// Logs what limits have hit since their last line in the log; for the end of the process.
     pub fn log_all(&self) {
-        self.log_rest(Instant::now() + LOG_INTERVAL);
+        self.log_rest(Instant::now() + REST_AFTER);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<RateLimit>>> {

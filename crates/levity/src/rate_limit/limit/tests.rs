@@ -172,13 +172,16 @@ fn the_last_hits_are_logged_without_another() {
     }
     // The first is in a line of its own.
     assert_eq!(unlogged(), 3);
-    limit.log_rest(now + LOG_INTERVAL - Duration::from_millis(1));
+    limit.log_rest(now + REST_AFTER - Duration::from_millis(1));
     assert_eq!(unlogged(), 3);
-    limit.log_rest(now + LOG_INTERVAL);
+    limit.log_rest(now + REST_AFTER);
     assert_eq!(unlogged(), 0);
     // That was a line.
-    limit.hit(ip("192.0.2.1"), now + LOG_INTERVAL + Duration::from_secs(1));
+    limit.hit(ip("192.0.2.1"), now + REST_AFTER + Duration::from_secs(1));
     assert_eq!(unlogged(), 1);
+    // Clients that come now and then have their own lines.
+    limit.hit(ip("192.0.2.1"), now + REST_AFTER + LOG_INTERVAL);
+    assert_eq!(unlogged(), 0);
 }
 
 #[test]
