@@ -45,6 +45,9 @@ const HOT_P99_MAX: Duration = Duration::from_millis(50);
 /// A server that waits for the disk lets a hot request wait for several reads, of 5 ms each.
 const BASELINE_MIN: Duration = Duration::from_millis(20);
 
+/// Waits of `readahead` while 32 MB are sent. Of 190 runs, three had one or two.
+const LEAKS_MAX: f64 = 4.0;
+
 /// A loop that sleeps longer than this slept where it should not.
 const STALL_MAX_SECONDS: f64 = 0.005;
 
@@ -175,8 +178,10 @@ per_engine_that_waits_elsewhere! {
         }
         // Of pages that are in memory before they are sent, the kernel may still make one wait.
         let leaks = metrics(&server).sum("levity_sendfile_waits_total");
-        let stalls_max = if engine == "readahead" { leaks } else { 0.0 };
-        assert!(stalls(&server) <= stalls_max, "the loop slept: {}", server.stderr());
+        let leaks_max = if engine == "readahead" { LEAKS_MAX } else { 0.0 };
+        let stalls = stalls(&server);
+        let is_right = stalls <= leaks.min(leaks_max);
+        assert!(is_right, "{stalls} stalls, {leaks} waits: {}", server.stderr());
     }
 
     /// A file of less than a mebibyte is one trip; of one that is not wanted whole less is read.
