@@ -10,6 +10,7 @@ use strum::{EnumString, VariantNames};
 
 use crate::address::Address;
 use crate::cors::Cors;
+use crate::expression::Expression;
 use crate::gates::Gates;
 use crate::limits::Limits;
 use crate::location_options::LocationOptions;
@@ -317,7 +318,8 @@ impl Site {
         let matchers = self.routes.iter().flat_map(|route| &route.matchers);
         let of_routes: usize = matchers.map(Matcher::expressions).sum();
         let headers = self.location.path_headers.iter();
-        of_routes + headers.map(|of| of.path.weight()).sum::<usize>()
+        let weight = |of: &PathHeaders| of.path.weight() + usize::from(of.host.is_some());
+        of_routes + headers.map(weight).sum::<usize>()
     }
 
     /// What answers at its routes and elsewhere.
@@ -361,6 +363,8 @@ pub struct Fixed {
 /// Headers of responses to some paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathHeaders {
+    /// The hosts, with their ports; `None` for all.
+    pub host: Option<Expression>,
     /// The paths.
     pub path: Pattern,
     /// Names and values to write; headers of the same name are replaced.

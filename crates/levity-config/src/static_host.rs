@@ -76,6 +76,43 @@ fn refuse(section: &Section<'_>, name: &str, line: usize, reason: &str) {
     section.report(KEY, format_args!("{name}, line {line}: {reason}"), None);
 }
 
+fn note_left_out(section: &Section<'_>, name: &str, line: usize, text: &str) {
+    let note = format!("{name}, line {line}, is left out: {}", text.trim());
+    section.reader.note(&section.span_of(KEY), note);
+}
+
+/// The condition and the path of a rule for `from`, a path or a URL; the path is empty if the URL has none. `None` for a
+/// host that cannot be compared: one with a placeholder, or behind another scheme than those of this server.
+fn host_and_path(from: &str) -> Result<Option<(Option<Expression>, &str)>, String> {
+    let url = from.split_once("://").filter(|_| !from.starts_with('/'));
+    let Some((scheme, rest)) = url else {
+        return Ok(Some((None, from)));
+    };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if host.is_empty() {
+        return Err(format!("a host is missing in `{from}`"));
+    }
+    let is_http = ["http", "https"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known));
+    if !is_http || has_placeholder(host) {
+        return Ok(None);
+    }
+    Ok(Some((Some(expression_of(host)?), path)))
+}
+
+/// Whether a host has `*` or `:name`, of which `:80` is one. A port and an address in brackets have colons, too.
+fn has_placeholder(host: &str) -> bool {
+    let name = host.trim_end_matches(|c: char| c.is_ascii_digit());
+    let name = name.strip_suffix(':').unwrap_or(host);
+    name.is_empty() || name.contains('*') || (name.contains(':') && !name.starts_with('['))
+}
+
+/// The hosts that a rule for `host` is about: with any port, if it has none.
+fn expression_of(host: &str) -> Result<Expression, String> {
+    Expression::regex(&format!("^(?i){}(:[0-9]*)?$", escaped(host)))
+}
+
 // ---- redirects ----
 
 fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec<Route> {
@@ -84,10 +121,7 @@ fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec
         match redirect(line, site) {
             Ok(Rule::Route(route)) => routes.push(*route),
             Ok(Rule::None) => {}
-            Ok(Rule::LeftOut) => {
-                let note = format!("{}, line {number}, is left out: {}", NAMES[0], line.trim());
-                section.reader.note(&section.span_of(KEY), note);
-            }
+            Ok(Rule::LeftOut) => note_left_out(section, NAMES[0], number, line),
             Err(reason) => {
                 refuse(section, NAMES[0], number, &reason);
                 wrong += 1;
@@ -109,7 +143,7 @@ fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec
 pub enum Rule {
     /// Blank, or a comment.
     None,
-    /// It needs what this server does not know: conditions about the client, or a proxy for another server.
+    /// It needs what this server does not know: conditions about the client, a proxy for another server, or hosts with a name.
     LeftOut,
     /// What the rule becomes.
     Route(Box<Route>),
@@ -130,16 +164,16 @@ pub fn redirect(line: &str, site: &Location) -> Result<Rule, String> {
 }
 
 /// The route of a line: `FROM [NAME=VALUE...] TO [STATUS[!]] [CONDITION...]`. `None` for one that needs what this server
-/// does not know: conditions about the client, or a proxy for another server.
+/// does not know, as [`Rule::LeftOut`] says.
 fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
     let mut words = line.split_whitespace();
     let from = words.next().expect("the line is not empty");
-    let (host, from) = match from.split_once("://") {
-        Some((_, rest)) => {
-            rest.split_at(rest.find('/').ok_or("a path is missing behind the host")?)
-        }
-        None => ("", from),
+    let Some((host, from)) = host_and_path(from)? else {
+        return Ok(None);
     };
+    if from.is_empty() {
+        return Err("a path is missing behind the host".to_owned());
+    }
     let mut rest: Vec<&str> = words.collect();
     let end = rest
         .iter()
@@ -175,22 +209,16 @@ fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
             path,
             when: When {
                 query,
-                headers: host_of(host)?,
+                headers: host
+                    .map(|host| ("host".to_owned(), host))
+                    .into_iter()
+                    .collect(),
                 ..When::default()
             },
         }],
         line: None,
         location,
     }))
-}
-
-/// The condition of a rule for one host, with any port; none for an empty one.
-fn host_of(host: &str) -> Result<Vec<(String, Expression)>, String> {
-    if host.is_empty() {
-        return Ok(Vec::new());
-    }
-    let regex = format!("^(?i){}(:[0-9]*)?$", escaped(host));
-    Ok(vec![("host".to_owned(), Expression::regex(&regex)?)])
 }
 
 /// What a rule of `status` gives. `Err` for a status that no rule has.
@@ -332,7 +360,7 @@ fn with_group(template: Template) -> Template {
 /// Rules for headers: paths without indentation, and beneath each its headers, `NAME: VALUE`, or `! NAME` without it.
 fn headers_of(section: &Section<'_>, lines: &[String]) -> Vec<PathHeaders> {
     let mut rules: Vec<PathHeaders> = Vec::new();
-    let mut wrong = 0;
+    let (mut wrong, mut is_left_out) = (0, false);
     for (number, line) in (1..).zip(lines) {
         let text = line.trim();
         if text.is_empty() || text.starts_with('#') {
@@ -340,13 +368,15 @@ fn headers_of(section: &Section<'_>, lines: &[String]) -> Vec<PathHeaders> {
         }
         let is_path = !line.starts_with([' ', '\t']);
         let outcome = match (is_path, rules.last_mut()) {
-            (true, _) => headers_path(text).map(|path| {
-                rules.push(PathHeaders {
-                    path,
-                    set: Vec::new(),
-                    remove: Vec::new(),
-                });
+            (true, _) => headers_rule(text).map(|rule| {
+                is_left_out = rule.is_none();
+                if is_left_out {
+                    note_left_out(section, NAMES[1], number, line);
+                }
+                rules.extend(rule);
             }),
+            // Without its rule it would belong to the one before.
+            (false, _) if is_left_out => Ok(()),
             (false, Some(rule)) => header(text, rule),
             (false, None) => Err("a path is missing before it".to_owned()),
         };
@@ -368,16 +398,26 @@ fn headers_of(section: &Section<'_>, lines: &[String]) -> Vec<PathHeaders> {
     rules
 }
 
-fn headers_path(text: &str) -> Result<Pattern, String> {
-    let path = match text.split_once("://") {
-        Some((_, rest)) => rest.find('/').map_or("/*", |slash| &rest[slash..]),
-        None => text,
+/// A rule without headers so far; `None` for hosts that cannot be compared.
+fn headers_rule(text: &str) -> Result<Option<PathHeaders>, String> {
+    let Some((host, path)) = host_and_path(text)? else {
+        return Ok(None);
     };
-    if path.contains('*') && !path.ends_with("/*") {
-        let glob = path.replace('*', "**");
-        return Expression::glob(&glob).map(Pattern::Glob);
-    }
-    path_of(path).map(|(pattern, _)| pattern)
+    let path = match path {
+        "" => "/*",
+        path => path,
+    };
+    let path = if path.contains('*') && !path.ends_with("/*") {
+        Expression::glob(&path.replace('*', "**")).map(Pattern::Glob)?
+    } else {
+        path_of(path)?.0
+    };
+    Ok(Some(PathHeaders {
+        host,
+        path,
+        set: Vec::new(),
+        remove: Vec::new(),
+    }))
 }
 
 fn header(text: &str, rule: &mut PathHeaders) -> Result<(), String> {
@@ -460,12 +500,36 @@ mod tests {
     }
 
     #[test]
+    fn hosts() {
+        for (url, host, is_about) in [
+            ("https://a.example/*", "A.example:8080", Some(true)),
+            ("http://a.example:80/*", "a.example:80", Some(true)),
+            ("http://a.example:80/*", "a.example:81", Some(false)),
+            ("HTTPS://a.example", "b.a.example", Some(false)),
+            ("https://[::1]:80/", "[::1]:80", Some(true)),
+            ("https://a-:b.example/", "a-x.example", None),
+            ("https://:80/", ":80", None),
+            ("gopher://a.example/", "a.example", None),
+        ] {
+            let rule = host_and_path(url).expect(url);
+            let expression = rule.map(|(expression, _)| expression.expect("a host"));
+            let found = expression.map(|expression| expression.matches(host.as_bytes()));
+            assert_eq!(found, is_about, "{url} {host}");
+        }
+        let path = "/to/http://a.example";
+        assert_eq!(host_and_path(path), Ok(Some((None, path))));
+    }
+
+    #[test]
     fn rules_that_are_left_out_or_wrong() {
         let site = Location::default();
         for line in [
             "/a /b 302 Country=de",
             "/api/* https://api.example/:splat 200",
             "/a id=:id /b/:id",
+            "https://:version.example/* /b",
+            "https://*.example/* /b",
+            "ftp://a.example/* /b",
         ] {
             assert!(rule(line, &site).expect(line).is_none(), "{line}");
         }
@@ -477,6 +541,8 @@ mod tests {
             "/a*b /c",
             "/a x /b",
             "/a //b.example",
+            "https:///a /b",
+            "https://a.example /b",
         ] {
             assert!(rule(line, &site).is_err(), "{line}");
         }

@@ -21,11 +21,7 @@ impl Filter for HeadersOfPaths {
         if head.status >= 400 {
             return;
         }
-        for rule in self
-            .0
-            .iter()
-            .filter(|rule| rule.path.matches(&request.path))
-        {
+        for rule in self.0.iter().filter(|rule| is_about(rule, request)) {
             for name in &rule.remove {
                 head.fields.remove(name);
             }
@@ -36,4 +32,9 @@ impl Filter for HeadersOfPaths {
             }
         }
     }
+}
+
+fn is_about(rule: &PathHeaders, request: &Request) -> bool {
+    let mut hosts = rule.host.iter();
+    hosts.all(|host| host.matches(request.host())) && rule.path.matches(&request.path)
 }

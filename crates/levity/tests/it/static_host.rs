@@ -109,6 +109,32 @@ fn rules_for_one_host() {
         .assert_status(404);
 }
 
+/// A rule for the previews of a site would otherwise keep search engines away from the site itself.
+#[test]
+fn headers_for_one_host() {
+    let tree = Tree::new();
+    tree.file("a", "a");
+    tree.file(
+        "_headers",
+        "/*\n  X-All: 1\nhttps://:project.pages.dev/*\n  X-Robots-Tag: noindex\n  ! X-All\n\
+         https://staging.example.org/*\n  X-Robots-Tag: none\nhttps://b.example\n  X-B: 1\n",
+    );
+    let server = Launch::site(tree.path(), "", "static_host_files = true").start();
+    let mut client = server.client();
+    for (host, robots, b) in [
+        ("example.org", None, None),
+        ("a.staging.example.org", None, None),
+        ("x.pages.dev", None, None),
+        ("Staging.example.org:8080", Some("none"), None),
+        ("b.example", None, Some("1")),
+    ] {
+        let answer = client.get_for(host, "/a");
+        assert_eq!(answer.header("x-robots-tag"), robots, "{host}");
+        assert_eq!(answer.header("x-b"), b, "{host}");
+        assert_eq!(answer.header("x-all"), Some("1"), "{host}");
+    }
+}
+
 /// A rule for everything whose page is gone does not go round in circles.
 #[test]
 fn a_page_that_is_gone() {
@@ -145,6 +171,17 @@ fn what_check_says() {
         said.contains("_redirects, line 1, is left out: /a /b 302 Country=de"),
         "{said}"
     );
+    let (status, said) = told(
+        "https://:a.example/* /b\n",
+        "/*\n  X-A: 1\nhttps://:p.pages.dev/*\n  X-B: 1\n",
+    );
+    assert_eq!(status, 0, "{said}");
+    for line in [
+        "_redirects, line 1, is left out: https://:a.example/* /b",
+        "_headers, line 3, is left out: https://:p.pages.dev/*",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
     for (redirects, headers, expected) in [
         (
             "\n/a /b 418\n",
