@@ -2,7 +2,7 @@
 
 use crate::headers;
 use crate::matcher::{Matcher, When};
-use crate::model::{Answer, Fixed, Redirect, Route, Site};
+use crate::model::{Answer, Fixed, Location, Redirect, Route, Site};
 use crate::pattern::Pattern;
 use crate::section::{Section, Text};
 use crate::template::{Part, Template};
@@ -26,6 +26,9 @@ const OTHER_HANDLERS: &[&str] = &[
 const KEYS: &[&str] = &["redirect", "reroute", "respond"];
 
 const STATUSES: &[usize] = &[301, 302, 303, 307, 308];
+
+/// What stands for any name in a path.
+pub(crate) const SAMPLE: &str = "levity-sample";
 
 /// The maximum of bytes in the body of a fixed response: it is copied for each request.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -151,18 +154,28 @@ fn fixed(section: &Section<'_>) -> Fixed {
 /// Whether the redirect or the rewrite of a route, or of the site for `None`, leads to itself in the end. `site` has no errors so far.
 /// Patterns whose paths cannot be told are taken to lead elsewhere.
 pub(crate) fn finds_loop(site: &Site, start: Option<usize>) -> bool {
-    let mut at = start;
     let path = match start {
         Some(number) => sample(&site.routes[number].matcher().path),
-        None => Some("/levity-sample".to_owned()),
+        None => Some(format!("/{SAMPLE}")),
     };
-    let Some(mut path) = path else {
-        return false;
-    };
-    for _ in 0..=site.routes.len() + 1 {
+    path.is_some_and(|path| leads_back(site, start, path, site.routes.len() + 2))
+}
+
+/// Whether a request for `path`, which gets to the route `start`, or to the site for `None`, is led there again within so many
+/// steps. May block, to look for files that go before an answer.
+pub(crate) fn leads_back(
+    site: &Site,
+    start: Option<usize>,
+    mut path: String,
+    steps_max: usize,
+) -> bool {
+    let mut at = start;
+    for _ in 0..steps_max {
         let route = at.map(|number| &site.routes[number]);
         let location = route.map_or(&site.location, |route| &route.location);
-        if route.is_some_and(|route| route.matcher().when != When::default()) {
+        if route.is_some_and(|route| route.matcher().when != When::default())
+            || (location.files_first && has_file(location, &path))
+        {
             return false;
         }
         let to = match &location.answer {
@@ -184,11 +197,16 @@ pub(crate) fn finds_loop(site: &Site, start: Option<usize>) -> bool {
     false
 }
 
+fn has_file(location: &Location, path: &str) -> bool {
+    let root = location.root.as_ref();
+    root.is_some_and(|root| root.join(path.trim_start_matches('/')).exists())
+}
+
 /// A path that the pattern matches.
 fn sample(pattern: &Pattern) -> Option<String> {
     match pattern {
         Pattern::Exact(path) => Some(path.clone()),
-        Pattern::Prefix(prefix) => Some(format!("{prefix}levity-sample")),
+        Pattern::Prefix(prefix) => Some(format!("{prefix}{SAMPLE}")),
         Pattern::Glob(_) | Pattern::Named(_) | Pattern::Regex(_) => None,
     }
 }

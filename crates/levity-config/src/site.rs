@@ -82,7 +82,7 @@ fn site(
     };
     check_loops(section, &route_sections, &site);
     // Those of the configuration go before.
-    site.routes.extend(of_host);
+    static_host::add(section, of_host, &mut site);
     site
 }
 

@@ -1,10 +1,11 @@
 //! `_redirects` and `_headers`: the files in which the sites of static hosts (Netlify, Cloudflare Pages) keep their rules.
 
+use crate::answer::{SAMPLE, leads_back};
 use crate::error_pages::Statuses;
 use crate::expression::Expression;
 use crate::headers::is_field_value;
 use crate::matcher::{Matcher, When};
-use crate::model::{Answer, Location, PathHeaders, Redirect, Route};
+use crate::model::{Answer, Location, PathHeaders, Redirect, Route, Site};
 use crate::pattern::Pattern;
 use crate::section::Section;
 use crate::template::{Part, Template};
@@ -23,6 +24,10 @@ const RULES_MAX: usize = 500;
 /// The maximum of wrong lines that are reported: a file in another notation is one mistake.
 const WRONG_LINES_MAX: usize = 8;
 
+/// The maximum of redirects that are followed to see whether they lead to themselves. Clients give up after some 20, and a file
+/// may have [`RULES_MAX`] rules, each of which is compared at each step.
+const STEPS_MAX: usize = 20;
+
 const KEY: &str = "static_host_files";
 
 /// Whether the files in the root of `site` are read.
@@ -39,8 +44,16 @@ pub(crate) fn headers(section: &Section<'_>, site: &Location) -> Vec<PathHeaders
     headers_of(section, &lines(section, site, NAMES[1]))
 }
 
-/// Reads the redirects in the root of `site`, as routes. May block.
-pub(crate) fn redirects(section: &Section<'_>, site: &Location) -> Vec<Route> {
+/// A rule of `_redirects`.
+pub(crate) struct HostRedirect {
+    /// Its line, counted from 1.
+    number: usize,
+    text: String,
+    pub(crate) route: Route,
+}
+
+/// Reads the redirects in the root of `site`. May block.
+pub(crate) fn redirects(section: &Section<'_>, site: &Location) -> Vec<HostRedirect> {
     let site = Location {
         answer: None,
         ..site.clone()
@@ -70,6 +83,36 @@ fn lines(section: &Section<'_>, site: &Location, name: &str) -> Vec<String> {
             Vec::new()
         }
     }
+}
+
+/// Adds the routes of `redirects` behind those of `site`, and notes the redirects that lead to themselves. They are no error: the
+/// file is that of the author of the pages. May block.
+pub(crate) fn add(section: &Section<'_>, redirects: Vec<HostRedirect>, site: &mut Site) {
+    let first = site.routes.len();
+    let routes = redirects.iter().map(|redirect| redirect.route.clone());
+    site.routes.extend(routes);
+    for (at, redirect) in (first..).zip(&redirects) {
+        let is_redirect = matches!(redirect.route.location.answer, Some(Answer::Redirect(_)));
+        if is_redirect && leads_back(site, Some(at), sample(&redirect.text), STEPS_MAX) {
+            let note = format!(
+                "{}, line {}, leads to itself where no file is found: {}",
+                NAMES[0],
+                redirect.number,
+                redirect.text.trim()
+            );
+            section.reader.note(&section.span_of(KEY), note);
+        }
+    }
+}
+
+/// A path that the rule in a line matches.
+fn sample(line: &str) -> String {
+    let from = line.split_whitespace().next().unwrap_or_default();
+    let segments = from.split('/').map(|segment| match segment {
+        name if name == "*" || name.starts_with(':') => SAMPLE,
+        text => text,
+    });
+    segments.collect::<Vec<_>>().join("/")
 }
 
 fn refuse(section: &Section<'_>, name: &str, line: usize, reason: &str) {
@@ -115,11 +158,15 @@ fn expression_of(host: &str) -> Result<Expression, String> {
 
 // ---- redirects ----
 
-fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec<Route> {
-    let (mut routes, mut wrong) = (Vec::new(), 0);
+fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec<HostRedirect> {
+    let (mut redirects, mut wrong) = (Vec::new(), 0);
     for (number, line) in (1..).zip(lines) {
         match redirect(line, site) {
-            Ok(Rule::Route(route)) => routes.push(*route),
+            Ok(Rule::Route(route)) => redirects.push(HostRedirect {
+                number,
+                text: line.clone(),
+                route: *route,
+            }),
             Ok(Rule::None) => {}
             Ok(Rule::LeftOut) => note_left_out(section, NAMES[0], number, line),
             Err(reason) => {
@@ -131,11 +178,11 @@ fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec
             break;
         }
     }
-    if routes.len() > RULES_MAX {
+    if redirects.len() > RULES_MAX {
         let reason = format!("{}: more than {RULES_MAX} rules", NAMES[0]);
         section.report(KEY, reason, None);
     }
-    routes
+    redirects
 }
 
 /// A line of `_redirects`.

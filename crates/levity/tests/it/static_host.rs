@@ -182,6 +182,24 @@ fn what_check_says() {
     ] {
         assert!(said.contains(line), "{said}");
     }
+    tree.file("kept", "a file");
+    let (status, said) = told(
+        "# no rule\n/loop /loop 301\n/l1 /l2\n/l2 /l1 302\n/in/* /in/:splat/x\n/a /b\n/b /c 200\n/kept /kept\n\
+         /x/:id /x/:id/\n/in2 /l1\n/c /b\n",
+        "",
+    );
+    assert_eq!(status, 0, "{said}");
+    for line in [
+        "2, leads to itself where no file is found: /loop /loop 301\n",
+        "3, leads to itself where no file is found: /l1 /l2\n",
+        "4, leads to itself where no file is found: /l2 /l1 302\n",
+        "5, leads to itself where no file is found: /in/* /in/:splat/x\n",
+        "9, leads to itself where no file is found: /x/:id /x/:id/\n",
+        "11, leads to itself where no file is found: /c /b\n",
+    ] {
+        assert!(said.contains(&format!("_redirects, line {line}")), "{said}");
+    }
+    assert_eq!(said.matches("leads to itself").count(), 6, "{said}");
     for (redirects, headers, expected) in [
         (
             "\n/a /b 418\n",
