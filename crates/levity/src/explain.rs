@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use levity_config::address::Address;
 use levity_config::{AccessLog, Config, Log, LogFormat, Route, Site, Watch};
 use levity_net::{Peer, Transport};
 use levity_telemetry::diagnostics;
@@ -65,13 +66,19 @@ fn answer(question: Question) -> io::Result<Answer> {
     config.disk.watch = Watch::Off;
     diagnostics::start()?;
     let shared = Shared::start(&config)?;
+    let explanation = Explanation::default();
+    let listener = question.listener.or_else(|| {
+        let (listener, note) = default_listener(&config, question.port)?;
+        note.into_iter()
+            .for_each(|note| explanation.add(Topic::Listener, note));
+        Some(listener)
+    });
     let parts = WorkerParts {
-        explanation: Some(Explanation::default()),
+        explanation: Some(explanation),
         ..shared.worker(Arc::new(WorkerStats::new(0)))?
     };
     let mut peer = Peer::new(Some(SocketAddr::new(question.client, 0)));
-    let first = || config.listen.first().map(|listen| listen.address.clone());
-    if let Some(listener) = question.listener.or_else(first) {
+    if let Some(listener) = listener {
         peer.set_listener(Arc::new(listener));
     }
     let runtime = Builder::new_current_thread()
@@ -79,6 +86,30 @@ fn answer(question: Question) -> io::Result<Answer> {
         .enable_time()
         .build_local(LocalOptions::default())?;
     runtime.block_on(ask(parts, peer, &question.header, &configured))
+}
+
+/// The listener for a URL with `port`: the only one with that port, else the first, of which a note says so. `None` if there is
+/// none.
+fn default_listener(config: &Config, port: Option<u16>) -> Option<(Address, Option<String>)> {
+    let addresses = || config.listen.iter().map(|listen| &listen.address);
+    let first = addresses().next()?.clone();
+    let Some(port) = port else {
+        return Some((first, None));
+    };
+    let has_port = |address: &&Address| matches!(address, Address::Tcp(tcp) if tcp.port() == port);
+    let with_port: Vec<_> = addresses().filter(has_port).collect();
+    Some(match with_port[..] {
+        [only] => (only.clone(), None),
+        [] => {
+            let note = format!("`{first}`, the first: none has port {port}");
+            (first, Some(note))
+        }
+        [first, ..] => {
+            let count = with_port.len();
+            let note = format!("`{first}`, the first of {count} with port {port}");
+            (first.clone(), Some(note))
+        }
+    })
 }
 
 async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> io::Result<Answer> {

@@ -35,6 +35,8 @@ pub struct Remark {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Topic {
+    /// The listener.
+    Listener,
     /// The site.
     Site,
     /// The route.

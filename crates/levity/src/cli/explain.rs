@@ -27,7 +27,7 @@ pub(super) struct Options {
     /// The address of the client
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     client: IpAddr,
-    /// The listener that the client connects to. Default: the first in the file
+    /// The listener that the client connects to. Default: that with the port of the URL, else the first in the file
     #[arg(long, value_name = "ADDR")]
     listen: Option<Address>,
     /// Print JSON
@@ -46,6 +46,8 @@ pub struct Question {
     pub client: IpAddr,
     /// The listener that it connects to.
     pub listener: Option<Address>,
+    /// The port of the URL, which tells the listener if none is given.
+    pub port: Option<u16>,
     /// Whether the answer is JSON.
     pub json: bool,
 }
@@ -69,6 +71,7 @@ pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
             header,
             client: options.client,
             listener: options.listen,
+            port: port(&options.url),
             json: options.json,
         })),
         Err(errors) => {
@@ -76,6 +79,13 @@ pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
             Step::Exit(EXIT_CONFIG)
         }
     }
+}
+
+/// The port of a URL that has one.
+fn port(url: &str) -> Option<u16> {
+    let (_, rest) = url.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next()?;
+    host.rsplit_once(':')?.1.parse().ok()
 }
 
 fn is_listener(address: Option<&Address>, config: &Config) -> bool {

@@ -28,7 +28,13 @@ pub(super) fn handler(
         return explanation.add(Topic::Gate, text);
     }
     if let Handler::RateLimits(limits) = handler {
-        let text = format!("{}: {}", of_limits(limits), verdict(outcome));
+        let verdict = match outcome {
+            Outcome::Response(_) => verdict(outcome),
+            _ => {
+                "lets the first request in; counters are not those of the running server".to_owned()
+            }
+        };
+        let text = format!("{}: {verdict}", of_limits(limits));
         return explanation.add(Topic::Gate, text);
     }
     let text = match handler {
@@ -118,7 +124,11 @@ fn of_gate(gate: &Gate, client: &Client) -> String {
 
 /// Limits count the requests of the process that explains, and not those of a server.
 fn of_limits(limits: &[Arc<RateLimit>]) -> String {
-    let names: Vec<_> = limits.iter().map(|limit| limit.name()).collect();
+    let named = |limit: &Arc<RateLimit>| match limit.only_reports() {
+        true => format!("{} (report_only)", limit.name()),
+        false => limit.name().to_owned(),
+    };
+    let names: Vec<_> = limits.iter().map(named).collect();
     format!("`limit` {}", names.join(", "))
 }
 

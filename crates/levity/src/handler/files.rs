@@ -238,6 +238,8 @@ pub(super) fn failed(
     let root = root.path().display();
     if let Some(explanation) = &worker.explanation {
         explanation.set_reason(explain::failure(error));
+        // Nobody made this request, so that there is nothing to log.
+        return response;
     }
     if levity_disk::left_root(error) {
         diagnostics::log(format_args!(

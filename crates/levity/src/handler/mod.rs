@@ -139,7 +139,7 @@ impl<'a> Handling<'a> {
             client,
             body,
             disk,
-            charges: Charges::default(),
+            charges: Charges::new(worker.explanation.is_some()),
             path_kind: PathKind::Unknown,
             served_key: Vec::new(),
             script: None,

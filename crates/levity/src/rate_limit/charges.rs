@@ -24,6 +24,8 @@ pub struct Charges<'a> {
     /// The limits that have refused the request or slowed down the response, or would have; a bit each.
     hits: Cell<u8>,
     earlier: Option<Box<Charges<'a>>>,
+    /// The request is only explained: what hits it is neither counted nor logged.
+    is_explained: bool,
 }
 
 /// Bytes that a response may send.
@@ -36,6 +38,13 @@ pub struct Grant {
 }
 
 impl<'a> Charges<'a> {
+    /// Nothing so far, of a request that is answered or only explained.
+    pub fn new(is_explained: bool) -> Self {
+        let mut none = Self::default();
+        none.is_explained = is_explained;
+        none
+    }
+
     /// Counts a request of `client` for `path` under `limits`, except those that it has met before.
     ///
     /// # Errors
@@ -51,7 +60,8 @@ impl<'a> Charges<'a> {
             return Ok(());
         }
         if !self.limits.is_empty() {
-            self.earlier = Some(Box::new(mem::take(self)));
+            let next = Self::new(self.is_explained);
+            self.earlier = Some(Box::new(mem::replace(self, next)));
         }
         (self.client, self.limits) = (Some(client), limits);
         let mut wait: Option<Duration> = None;
@@ -139,8 +149,10 @@ impl<'a> Charges<'a> {
 
     fn hit(&self, index: usize, now: Instant) {
         self.hits.update(|hits| hits | bit(index));
-        let client = self.client.and_then(|client| client.ip);
-        self.limits[index].hit(client, now);
+        if !self.is_explained {
+            let client = self.client.and_then(|client| client.ip);
+            self.limits[index].hit(client, now);
+        }
     }
 
     fn has_met_before(&self, limit: &Arc<RateLimit>) -> bool {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions, read, set_permissions};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
@@ -128,7 +128,7 @@ fn gates() {
         &explain(&tree, &[own]),
         &[
             "gate     `allow` and `deny`, client 127.0.0.1: lets the request in\n",
-            "gate     `limit` 5/s per client, few: lets the request in\n",
+            "gate     `limit` 5/s per client, few: lets the first request in; counters are not those of the running server\n",
             "gate     `basic_auth`: refuses with 401\n",
             "WWW-Authenticate: Basic",
         ],
@@ -419,6 +419,71 @@ fn the_listener_has_to_exist() {
         ran.stderr
     );
     assert!(ran.stderr.ends_with(has), "{}", ran.stderr);
+}
+
+/// Without `--listen` the port of the URL tells the listener.
+#[test]
+fn the_port_of_the_url() {
+    let tree = Tree::new();
+    let listen = [
+        "127.0.0.1:8081",
+        "127.0.0.1:8082",
+        "[::1]:8082",
+        "[::1]:8083",
+    ];
+    let listen = listen.map(|address| format!("[[listen]]\naddress = \"{address}\"\n"));
+    let site = "[[site]]\nrespond = {}\n[[site.route]]\npath = \"/*\"\n\
+        when = { listen = [\"127.0.0.1:8082\", \"[::1]:8083\"] }\nrespond = { status = 204 }\n";
+    tree.file("levity.toml", listen.concat() + site);
+    for (url, status, note) in [
+        ("http://a/", 200, None),
+        ("http://a:8081", 200, None),
+        ("http://[::1]:8083/x", 204, None),
+        (
+            "http://a:8082/",
+            204,
+            Some("`127.0.0.1:8082`, the first of 2 with port 8082"),
+        ),
+        (
+            "http://a:9?b:8083",
+            200,
+            Some("`127.0.0.1:8081`, the first: none has port 9"),
+        ),
+    ] {
+        let ran = explain(&tree, &[url]);
+        says(&ran, &[&format!("HTTP/1.1 {status} ")]);
+        let listener = ran.stdout.strip_prefix("listener ");
+        let said = listener.and_then(|rest| rest.lines().next());
+        assert_eq!(said, note, "{url}: {}", ran.stdout);
+    }
+    let given = explain(&tree, &["http://a:9/", "--listen", "[::1]:8083"]);
+    says(&given, &["site ", "HTTP/1.1 204"]);
+    assert!(!given.stdout.contains("listener "), "{}", given.stdout);
+}
+
+/// Nobody made the request, so that nothing on standard error may look as if somebody had.
+#[test]
+fn what_is_explained_is_no_event() {
+    let tree = Tree::new();
+    tree.file("root/file", vec![b'x'; 100_000]);
+    symlink("/", tree.at("root/out")).expect("a link");
+    let limits = "limit = [{ bytes = \"16KiB/s\", report_only = true, name = \"slow\" }]";
+    tree.file(
+        "levity.toml",
+        format!("[[site]]\nroot = \"root\"\n{limits}\n"),
+    );
+    let ran = explain(&tree, &["/file"]);
+    says(
+        &ran,
+        &[
+            "gate     `limit` slow (report_only): lets the first request in; counters",
+            "200 OK",
+        ],
+    );
+    assert_eq!(ran.stderr, "");
+    let ran = explain(&tree, &["/out/etc"]);
+    says(&ran, &["symbolic link leaves the root", "HTTP/1.1 403"]);
+    assert_eq!(ran.stderr, "");
 }
 
 /// The log of the route, the site or the server; requests that no location answers are in that of the server.
