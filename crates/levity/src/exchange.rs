@@ -148,7 +148,7 @@ async fn answer<'a>(
         let location = match route(handling, request, may_be_internal) {
             Ok(location) => location,
             // Boxed: a rare path.
-            Err(refusal) => return (None, Box::pin(handling.refuse(refusal)).await),
+            Err(refusal) => return Box::pin(refuse(handling, request, *refusal)).await,
         };
         enter(handling, request, location).await;
         let rewritten = match handling.respond(request, location).await {
@@ -167,6 +167,34 @@ async fn answer<'a>(
     }
     let refusal = handling.refuse(too_many_rewrites(request));
     (None, Box::pin(refusal).await)
+}
+
+/// A refusal before any handler was asked, and the location whose filters and error pages it gets.
+struct Unrouted<'a> {
+    location: Option<&'a Location>,
+    response: Response,
+}
+
+/// The refusal of a request that gets to no location.
+fn unrouted<'a>(status: u16, reason: &'static str) -> Box<Unrouted<'a>> {
+    Box::new(Unrouted {
+        location: None,
+        response: error(status, reason),
+    })
+}
+
+/// Answers a request that no handler is asked for.
+async fn refuse<'a>(
+    handling: &mut Handling<'a>,
+    request: &mut Request,
+    refusal: Unrouted<'a>,
+) -> (Option<&'a Location>, Response) {
+    handling.asks_handlers = false;
+    if let Some(location) = refusal.location {
+        enter(handling, request, location).await;
+    }
+    let response = handling.refuse(refusal.response).await;
+    (refusal.location, response)
 }
 
 /// Says where `response` comes from, and why it is an error.
@@ -211,7 +239,7 @@ async fn send_replacement<'a, S: ResponseSink>(
     (response, sent): (&mut Response, &mut Sent),
     handling: &mut Handling<'a>,
 ) -> bool {
-    let mut may_retry = !request.has_body();
+    let mut may_retry = !request.has_body() && handling.asks_handlers;
     while let Some(failure) = sent.replacement.take() {
         handling.replaced();
         let is_outdated = sent.outdated && handling.disk.trace.upstream().is_none();
@@ -295,36 +323,45 @@ fn check_own_name(service: &Service, request: &Request, client: &Client) -> Resu
 /// Finds the location of `request`. A request that was rewritten may get to an internal one, if the rule may lead there.
 ///
 /// # Errors
-/// The response to a request that has no location.
+/// The refusal of a request that has no location, or one that it may not get to.
 fn route<'a>(
     handling: &Handling<'a>,
     request: &Request,
     may_be_internal: bool,
-) -> Result<&'a Location, Response> {
+) -> Result<&'a Location, Box<Unrouted<'a>>> {
     if matches!(request.head.method, Method::Connect | Method::Trace) {
         handling.explain_refusal("CONNECT and TRACE are not supported");
-        return Err(error(405, ""));
+        return Err(unrouted(405, ""));
     }
     let service = handling.service;
     service
         .check_length(request)
-        .map_err(|reject| error(reject.status, reject.reason))?;
+        .map_err(|reject| unrouted(reject.status, reject.reason))?;
     let input = handling.route_input(request);
     if let Some(explanation) = &handling.worker.explanation {
         service.explain_route(request.host(), &request.path, input, explanation);
     }
     let location = service
         .route(request.host(), &request.path, input)
-        .ok_or_else(|| error(421, "no site here has that name"))?;
+        .ok_or_else(|| unrouted(421, "no site here has that name"))?;
     if location.internal && !may_be_internal {
         handling.explain_refusal(
             "the route is `internal`: only `reroute` and X-Accel-Redirect lead there",
         );
-        return Err(error(404, ""));
+        let (number, location) = service
+            .public_route(request.host(), &request.path, input)
+            .expect("the site has been found");
+        if let Some(explanation) = &handling.worker.explanation {
+            explanation.answered_by(number);
+        }
+        return Err(Box::new(Unrouted {
+            location: Some(location),
+            response: error(404, ""),
+        }));
     }
     service
         .check_readings(input, location)
-        .map_err(|reject| error(reject.status, reject.reason))?;
+        .map_err(|reject| unrouted(reject.status, reject.reason))?;
     Ok(location)
 }
 

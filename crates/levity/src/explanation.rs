@@ -77,6 +77,12 @@ impl Explanation {
         self.place.set(place);
     }
 
+    /// Sets the route of the site whose keys apply to a refusal, in place of the route that the request got to.
+    pub fn answered_by(&self, route: Option<usize>) {
+        let place = self.place.get();
+        self.place.set(place.map(|place| Place { route, ..place }));
+    }
+
     /// Where the request got to.
     pub fn place(&self) -> Option<Place> {
         self.place.get()

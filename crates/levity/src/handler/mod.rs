@@ -70,6 +70,8 @@ pub struct Handling<'a> {
     hooks: Vec<Box<dyn CompletionHook>>,
     /// An earlier response failed before its first byte was sent.
     is_replacing: bool,
+    /// The handlers of the location are asked; not for a request that was refused before.
+    pub asks_handlers: bool,
 }
 
 /// The result of a handler.
@@ -147,6 +149,7 @@ impl<'a> Handling<'a> {
             delegated_by: None,
             hooks: Vec::new(),
             is_replacing: false,
+            asks_handlers: true,
         }
     }
 

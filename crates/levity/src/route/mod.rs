@@ -221,6 +221,24 @@ impl Service {
         Some(route.map_or(&site.rest, |route| &route.location))
     }
 
+    /// As [`route`](Self::route), as if there were no internal routes: what it finds gives a request for one of these the headers and
+    /// the page of any other error 404, so that no client can tell which paths are internal. Returns the number of the route, too.
+    pub fn public_route(
+        &self,
+        host: &[u8],
+        path: &[u8],
+        input: RouteInput<'_>,
+    ) -> Option<(Option<usize>, &Location)> {
+        let site = &self.sites[self.site_of(host)?];
+        let mut routes = site.routes.iter().enumerate();
+        let route = routes
+            .find(|(_, route)| !route.location.internal && input.matches(&route.matchers, path));
+        Some(match route {
+            Some((number, route)) => (Some(number), &route.location),
+            None => (None, &site.rest),
+        })
+    }
+
     /// Checks that the routes can be compared with the target of `request` without holding up the loop.
     ///
     /// # Errors

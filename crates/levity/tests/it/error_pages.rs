@@ -32,6 +32,42 @@ fn backend() -> Scripted {
     })
 }
 
+/// The headers of an answer without its times, and its text.
+fn without_times(answer: &Answer) -> (Vec<(String, Vec<u8>)>, String) {
+    let mut headers = answer.headers();
+    headers.retain(|(name, _)| !name.eq_ignore_ascii_case("server-timing"));
+    (headers, answer.text())
+}
+
+/// A difference to what is not there would tell clients which paths are internal.
+#[test]
+fn an_internal_route_looks_like_nothing() {
+    let tree = Tree::new();
+    tree.file("errors/404.html", "own page");
+    tree.file("in/a", "a");
+    let keys = "security_headers = true\nserver_timing = true\n\
+        headers = { always = true, set = { X-Always = \"1\" } }\n";
+    let routes = "[[site.route]]\npath = \"/errors/*\"\ninternal = true\n\
+        [[site.route]]\npath = \"/in/*\"\ninternal = true\nheaders = { always = true, set = { X-In = \"1\" } }\n";
+    for pages in ["error_pages = { 404 = \"/errors/404.html\" }\n", ""] {
+        let server = Launch::site(tree.path(), "", &format!("{keys}{pages}{routes}")).start();
+        let mut client = server.client();
+        let seen = ["/nope", "/errors/404.html", "/errors/none", "/in/a"].map(|path| {
+            let answer = client.get(path);
+            answer.assert_status(404);
+            assert_eq!(answer.field("x-always"), "1", "{path}");
+            answer.field("server-timing");
+            answer.field("x-content-type-options");
+            assert_eq!(answer.text() == "own page", !pages.is_empty(), "{path}");
+            without_times(&answer)
+        });
+        let [expected, internal @ ..] = &seen;
+        for internal in internal {
+            assert_eq!(internal, expected);
+        }
+    }
+}
+
 #[test]
 fn the_form_is_chosen_by_accept() {
     let tree = Tree::new();
