@@ -32,8 +32,9 @@ pub(crate) fn note(sites: &[Site], reader: &Reader<'_>) {
     for (number, tables) in sites.iter().enumerate() {
         for guarded in tables.iter().filter(|table| table.guards()) {
             let name = name_without_slash(guarded, tables);
-            let alias = || alias(number, guarded, &sites, &mappings);
-            for note in name.into_iter().chain(alias()) {
+            let beneath = beneath_name(guarded, tables);
+            let alias = alias(number, guarded, &sites, &mappings);
+            for note in [name, beneath, alias].into_iter().flatten() {
                 reader.note_at(guarded.line, note);
             }
         }
@@ -84,6 +85,11 @@ impl Table<'_> {
         let is_asked = tries.is_none_or(|tries| tries.contains(&Try::Proxy));
         let name = proxying.proxy.as_deref();
         name.filter(|_| is_asked && self.location.answer.is_none())
+    }
+
+    /// Whether files or an upstream answer.
+    fn serves(&self) -> bool {
+        self.root.is_some() || self.upstream().is_some()
     }
 
     fn strip_prefix(&self) -> &str {
@@ -175,6 +181,31 @@ fn name_without_slash(guarded: &Table<'_>, tables: &[Table<'_>]) -> Option<Strin
          `{name}` with the same gates, or with `redirect = {{ to = \"{folder}\" }}`",
         open.shown(),
         open.upstream()?
+    ))
+}
+
+/// The note about paths beneath a guarded `/X`, if they are served without the gates: in other servers `/X` stands for them,
+/// too. A name with an extension is taken for that of a file, beneath which there is nothing.
+fn beneath_name(guarded: &Table<'_>, tables: &[Table<'_>]) -> Option<String> {
+    let Some(Pattern::Exact(name)) = &guarded.path else {
+        return None;
+    };
+    let is_file = Path::new(name).extension().is_some();
+    if name.ends_with('/') || is_file || !guarded.serves() {
+        return None;
+    }
+    let folder = Pattern::Prefix(format!("{name}/"));
+    // The comparison of paths goes first, as the cheapest.
+    let open = |(_, table): &(usize, &Table<'_>)| {
+        table.matches(&folder) && table.serves() && table.lets_by(guarded)
+    };
+    let (number, open) = tables.iter().enumerate().find(open)?;
+    if is_taken(&tables[..number], &folder) {
+        return None;
+    }
+    Some(format!(
+        "`{name}` is that path alone, and paths beneath it do not have its gates: {} serves `{folder}`; guard `{folder}` too",
+        open.shown()
     ))
 }
 

@@ -428,6 +428,70 @@ fn a_guarded_folder_whose_name_gets_to_an_upstream_is_noted() {
     }
 }
 
+/// `location /team {}` of nginx is a prefix.
+#[test]
+fn open_paths_beneath_a_guarded_name_are_noted() {
+    let notes = |site: &str| {
+        let text = format!("[[site]]\n{site}{APP}");
+        let notes = parse(&text).expect(site).notes;
+        let is_meant = |note: &String| note.contains("is that path alone, and");
+        notes.into_iter().filter(is_meant).collect::<Vec<_>>()
+    };
+    let note = |open: &str| {
+        format!(
+            "line 4: `/team` is that path alone, and paths beneath it do not have its gates: {open} serves `/team/*`; guard \
+             `/team/*` too"
+        )
+    };
+    let files = "root = \"/srv\"\n";
+    let app = "proxy = \"app\"\n";
+    let gate = "allow = [\"10.0.0.0/8\"]";
+    let route = |path: &str, keys: &str| format!("[[site.route]]\npath = \"{path}\"\n{keys}\n");
+    let team = route("/team", gate);
+    let beneath = |keys: &str| format!("{files}{team}{}", route("/team/*", keys));
+    for (site, open) in [
+        (format!("{files}{team}"), "the site on line 1"),
+        (format!("{app}{team}"), "the site on line 1"),
+        (beneath("index = []"), "the route `/team/*` on line 7"),
+        (beneath(app), "the route `/team/*` on line 7"),
+        // Not all of what is beneath.
+        (
+            format!("{files}{team}{}", route("/team/", gate)),
+            "the site on line 1",
+        ),
+        (
+            format!("{files}{team}{}", route("/team/a/*", gate)),
+            "the site on line 1",
+        ),
+        (
+            beneath("when = { method = [\"GET\"] }\ninternal = true"),
+            "the site on line 1",
+        ),
+    ] {
+        assert_eq!(notes(&site), [note(open)], "{site}");
+    }
+    for quiet in [
+        beneath(gate),
+        beneath("internal = true"),
+        beneath("respond = { status = 404 }"),
+        beneath("redirect = { to = \"/team\" }"),
+        beneath("when = { client = [\"10.0.0.0/8\"] }").replace(files, "respond = {}\n"),
+        format!("{files}{gate}\n{team}"),
+        format!("{files}{}", route("/team.html", gate)),
+        format!("{files}{}", route("/team/", gate)),
+        format!("{files}{}", route("/", gate)),
+        format!("{files}{}", route("/team/*", gate)),
+        format!("{files}{}", route("/team", "allow = [\"all\"]")),
+        format!(
+            "{files}{}",
+            route("/team", "respond = {}\ndeny = [\"::1\"]")
+        ),
+        format!("respond = {{}}\n{}{team}", route("/a/*", app)),
+    ] {
+        assert_eq!(notes(&quiet), [""; 0], "{quiet}");
+    }
+}
+
 /// As with `alias` of nginx: gates are of paths, and files may have several.
 #[test]
 fn files_with_gates_that_other_paths_lead_to_are_noted() {
@@ -480,13 +544,13 @@ fn files_with_gates_that_other_paths_lead_to_are_noted() {
     let found = notes(&format!("{SITE}{}", other("allow = [\"10.0.0.0/8\"]")));
     let of_site = note(3, "", "/*", "the site on line 1").replace("``", "this site");
     assert_eq!(found, [of_site]);
-    let file = "[[site.route]]\npath = \"/key\"\nallow = [\"10.0.0.0/8\"]\n";
+    let file = "[[site.route]]\npath = \"/a.key\"\nallow = [\"10.0.0.0/8\"]\n";
     let found = notes(&format!("{SITE}{file}{}", stripped("/a/*", "/a", "/srv")));
     assert_eq!(
         found,
-        [note(4, "/key", "/a/key", "the route `/a/*` on line 7")]
+        [note(4, "/a.key", "/a/a.key", "the route `/a/*` on line 7")]
     );
-    let some = file.replace("/key", "*.key");
+    let some = file.replace("/a.key", "*.key");
     let found = notes(&format!("{SITE}{some}{}", other("")));
     assert_eq!(
         found,
