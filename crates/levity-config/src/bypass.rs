@@ -13,9 +13,11 @@ use crate::pattern::Pattern;
 use crate::reader::Reader;
 use crate::root::resolved;
 use crate::tries::Try;
+use crate::upstream::Upstream;
+use crate::upstream::read::Upstreams;
 
 /// Notes each route and site with gates beside which there is a way to an upstream or to its files. May block.
-pub(crate) fn note(sites: &[Site], reader: &Reader<'_>) {
+pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
     let mut locations = sites.iter().flat_map(Site::locations);
     if !locations.any(|location| is_guarded(&location.gates)) {
         return;
@@ -24,16 +26,19 @@ pub(crate) fn note(sites: &[Site], reader: &Reader<'_>) {
         may_look_up: reader.base.is_some(),
         known: HashMap::new(),
     };
+    let applications = applications(upstreams);
     let sites: Vec<Vec<Table<'_>>> = sites
         .iter()
-        .map(|site| tables(site, &mut folders))
+        .map(|site| tables(site, &applications, &mut folders))
         .collect();
     let mappings = mappings(&sites);
+    let mounts = mounts(&sites);
     for (number, tables) in sites.iter().enumerate() {
         for guarded in tables.iter().filter(|table| table.guards()) {
             let name = name_without_slash(guarded, tables);
             let beneath = beneath_name(guarded, tables);
-            let alias = alias(number, guarded, &sites, &mappings);
+            let alias = alias(number, guarded, &sites, &mappings)
+                .or_else(|| other_way(number, guarded, &sites, &mounts));
             for note in [name, beneath, alias].into_iter().flatten() {
                 reader.note_at(guarded.line, note);
             }
@@ -55,6 +60,8 @@ struct Table<'a> {
     line: usize,
     /// The folder of its files without links, if files answer.
     root: Option<Arc<Path>>,
+    /// The one that may answer.
+    application: Option<Application>,
 }
 
 impl Table<'_> {
@@ -80,11 +87,12 @@ impl Table<'_> {
 
     /// The upstream that requests may get to.
     fn upstream(&self) -> Option<&str> {
-        let proxying = &self.location.proxying;
-        let tries = proxying.tries.as_deref();
-        let is_asked = tries.is_none_or(|tries| tries.contains(&Try::Proxy));
-        let name = proxying.proxy.as_deref();
-        name.filter(|_| is_asked && self.location.answer.is_none())
+        upstream(self.location)
+    }
+
+    /// Whether clients get here without a gate of `guarded`, and no other gate is in its place.
+    fn has_fewer_gates(&self, guarded: &Self) -> bool {
+        self.lets_by(guarded) && !self.location.gates.adds_to(&guarded.location.gates)
     }
 
     /// Whether files or an upstream answer.
@@ -119,8 +127,20 @@ impl Table<'_> {
     }
 }
 
+/// The upstream that requests may get to.
+fn upstream(location: &Location) -> Option<&str> {
+    let tries = location.proxying.tries.as_deref();
+    let is_asked = tries.is_none_or(|tries| tries.contains(&Try::Proxy));
+    let name = location.proxying.proxy.as_deref();
+    name.filter(|_| is_asked && location.answer.is_none())
+}
+
 /// The tables of a site, in the order in which they are asked.
-fn tables<'a>(site: &'a Site, folders: &mut Folders<'a>) -> Vec<Table<'a>> {
+fn tables<'a>(
+    site: &'a Site,
+    applications: &HashMap<&str, Application>,
+    folders: &mut Folders<'a>,
+) -> Vec<Table<'a>> {
     let routes = site.routes.iter().map(|route| {
         let line = route.line.unwrap_or(site.line);
         (route.matchers.as_slice(), &route.location, line)
@@ -129,7 +149,9 @@ fn tables<'a>(site: &'a Site, folders: &mut Folders<'a>) -> Vec<Table<'a>> {
     let table = |(matchers, location, line): (&'a [Matcher], &'a Location, usize)| {
         let is_asked = location.asks_files() && (location.answer.is_none() || location.files_first);
         let root = location.root.as_deref().filter(|_| is_asked);
+        let application = upstream(location).and_then(|name| applications.get(name));
         Table {
+            application: application.map(|one| one.with_scripts(location, folders)),
             matchers,
             path: narrowest(matchers),
             location,
@@ -317,6 +339,141 @@ fn files(root: &Path, strip_prefix: &str, path: &Pattern) -> PathBuf {
         }
         _ => root.to_owned(),
     }
+}
+
+/// What answers to paths.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Application {
+    /// The same for upstreams that have a backend in common.
+    number: usize,
+    /// Whether the folder says which scripts it runs.
+    is_cgi: bool,
+    /// That folder.
+    scripts: Option<Arc<Path>>,
+}
+
+impl Application {
+    /// As `location` asks it.
+    fn with_scripts<'a>(&self, location: &'a Location, folders: &mut Folders<'a>) -> Self {
+        let root = location.root.as_deref().filter(|_| self.is_cgi);
+        Self {
+            scripts: root.map(|root| folders.get(root)),
+            ..self.clone()
+        }
+    }
+}
+
+/// The applications behind upstreams, by the names of these.
+fn applications(upstreams: &Upstreams) -> HashMap<&str, Application> {
+    // For each upstream an earlier one with a backend in common, or itself.
+    let mut earlier: Vec<usize> = Vec::new();
+    let first = |earlier: &[usize], mut number: usize| {
+        while earlier[number] != number {
+            number = earlier[number];
+        }
+        number
+    };
+    let mut of_backends = HashMap::new();
+    for (number, upstream) in upstreams.iter().enumerate() {
+        earlier.push(number);
+        for backend in &upstream.to {
+            let other = *of_backends.entry(&backend.at).or_insert(number);
+            let (one, other) = (first(&earlier, number), first(&earlier, other));
+            earlier[one.max(other)] = one.min(other);
+            // Keeps the way to the first short.
+            earlier[number] = one.min(other);
+        }
+    }
+    let application = |(number, upstream): (usize, &'_ Upstream)| Application {
+        number: first(&earlier, number),
+        is_cgi: upstream.protocol.is_cgi(),
+        scripts: None,
+    };
+    let names = upstreams.iter().map(|upstream| upstream.name.as_str());
+    names
+        .zip(upstreams.iter().enumerate().map(application))
+        .collect()
+}
+
+/// The tables that lead to an application, each by its site and its number there, by the start of the paths that the
+/// application gets from them.
+type Mounts<'a> = HashMap<(&'a Application, &'a str), Vec<(usize, usize)>>;
+
+fn mounts<'a>(sites: &'a [Vec<Table<'_>>]) -> Mounts<'a> {
+    let mut mounts = Mounts::new();
+    for (site, tables) in sites.iter().enumerate() {
+        for (number, table) in tables.iter().enumerate() {
+            let is_plain = |path: &&Pattern| matches!(path, Pattern::Exact(_) | Pattern::Prefix(_));
+            let path = table.path.as_ref().filter(is_plain);
+            if let (Some(application), Some(path)) = (&table.application, path) {
+                let key = (application, inner_start(table, path));
+                mounts.entry(key).or_default().push((site, number));
+            }
+        }
+    }
+    mounts
+}
+
+/// The start of the paths that the application gets from the table for those of `path`.
+fn inner_start<'p>(table: &Table<'_>, path: &'p Pattern) -> &'p str {
+    let start = path.start();
+    match start.strip_prefix(table.strip_prefix()).unwrap_or(start) {
+        "" => "/",
+        rest => rest,
+    }
+}
+
+/// How many tables [`other_way`] looks at for one that is guarded, with those before each of them: a bound on the time for files
+/// with thousands of routes.
+const LOOKS_MAX: usize = 100_000;
+
+/// The note about another way, without the gates, to the application that `guarded` of the site of that number asks.
+fn other_way(
+    site: usize,
+    guarded: &Table<'_>,
+    sites: &[Vec<Table<'_>>],
+    mounts: &Mounts<'_>,
+) -> Option<String> {
+    let (application, path) = (guarded.application.as_ref()?, guarded.path.as_ref()?);
+    let mut matchers = guarded.matchers.iter();
+    if !matchers.all(|matcher| matcher.when.clients.is_empty()) {
+        return None;
+    }
+    let inner = inner_start(guarded, path);
+    let slashes = inner.match_indices('/').map(|(at, _)| at + 1);
+    let exact = Some(inner.len()).filter(|_| !inner.ends_with('/'));
+    let candidates = slashes
+        .chain(exact)
+        .filter_map(|end| mounts.get(&(application, &inner[..end])))
+        .flatten();
+    let mut looks = LOOKS_MAX;
+    for &(other_site, number) in candidates {
+        looks = looks.checked_sub(number + 1)?;
+        let tables = &sites[other_site];
+        let open = &tables[number];
+        let alias = match path {
+            _ if open.strip_prefix() == guarded.strip_prefix() => path.clone(),
+            Pattern::Exact(_) => Pattern::Exact(format!("{}{inner}", open.strip_prefix())),
+            Pattern::Prefix(_) => Pattern::Prefix(format!("{}{inner}", open.strip_prefix())),
+            _ => continue,
+        };
+        // How routes of one site go before each other is noted there.
+        let is_other = other_site != site || alias != *path;
+        if is_other
+            && open.matches(&alias)
+            && open.has_fewer_gates(guarded)
+            && !is_taken(&tables[..number], &alias)
+        {
+            return Some(format!(
+                "{} has gates that `{alias}` has not, where {} asks the same application, by the upstream `{}`; give it the \
+                 gates, or make it `internal`",
+                guarded.owner(),
+                open.shown(),
+                open.upstream()?
+            ));
+        }
+    }
+    None
 }
 
 /// Folders by their paths in the configuration.

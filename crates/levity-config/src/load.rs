@@ -91,7 +91,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     };
     let sites = site::sites(&root, config.server.headers.clone(), references);
     upstreams.note_unused(&reader);
-    bypass::note(&sites, &reader);
+    bypass::note(&sites, &upstreams, &reader);
     let mut config = Config {
         sites,
         upstreams: upstreams.into_list(),

@@ -575,6 +575,117 @@ fn files_with_gates_that_other_paths_lead_to_are_noted() {
     }
 }
 
+/// A gate is one of paths and not of applications.
+#[test]
+fn other_ways_to_a_guarded_application_are_noted() {
+    let more = "[[upstream]]\nname = \"both\"\nto = [\"127.0.0.1:2\", \"127.0.0.1:1\"]\n\
+        [[upstream]]\nname = \"other\"\nto = [\"127.0.0.1:3\"]\n\
+        [[upstream]]\nname = \"php\"\nto = [\"unix:/php\"]\nprotocol = \"fastcgi\"\n";
+    let notes = |site: &str| {
+        let text = format!("[[site]]\n{site}\n{APP}{more}");
+        let notes = parse(&text).expect(&text).notes;
+        let is_meant = |note: &String| note.contains("the same application");
+        notes.into_iter().filter(is_meant).collect::<Vec<_>>()
+    };
+    let note = |owner: &str, alias: &str, open: &str, name: &str| {
+        format!(
+            "{owner} has gates that `{alias}` has not, where {open} asks the same application, by the upstream `{name}`; give \
+             it the gates, or make it `internal`"
+        )
+    };
+    let route = |path: &str, keys: &str| format!("[[site.route]]\npath = \"{path}\"\n{keys}\n");
+    let stripped = |path: &str, name: &str| {
+        let prefix = path.trim_end_matches("/*");
+        route(
+            path,
+            &format!("strip_prefix = \"{prefix}\"\nproxy = \"{name}\""),
+        )
+    };
+    let other = |keys: &str| format!("[[site]]\nhosts = [\"b\"]\n{keys}\n");
+    let app = "proxy = \"app\"\n";
+    let site = format!("{app}{FOLDER}");
+    let folder = "line 4: `/in/*`";
+    for (more, alias, open, name) in [
+        (other(app), "/in/*", "the site on line 6", "app"),
+        (
+            other("proxy = \"both\""),
+            "/in/*",
+            "the site on line 6",
+            "both",
+        ),
+        (
+            stripped("/a/*", "app"),
+            "/a/in/*",
+            "the route `/a/*` on line 7",
+            "app",
+        ),
+        (
+            stripped("/a/*", "app") + "when = { method = [\"GET\"] }",
+            "/a/in/*",
+            "the route `/a/*` on line 7",
+            "app",
+        ),
+        (
+            other(&format!("root = \"/srv\"\n{}", route("/in/*", app))),
+            "/in/*",
+            "the route `/in/*` on line 10",
+            "app",
+        ),
+    ] {
+        let expected = note(folder, alias, open, name);
+        assert_eq!(notes(&format!("{site}{more}")), [expected], "{more}");
+    }
+    let gate = "allow = [\"10.0.0.0/8\"]";
+    let one = route("/x", gate);
+    assert_eq!(
+        notes(&format!("{app}{one}{}", stripped("/a/*", "app"))),
+        [note(
+            "line 4: `/x`",
+            "/a/x",
+            "the route `/a/*` on line 7",
+            "app"
+        )]
+    );
+    // The other way round, and a gate that both have.
+    let guarded = stripped("/g/*", "app") + gate;
+    assert_eq!(
+        notes(&format!("{app}deny = [\"::1\"]\n{guarded}")),
+        [note("line 5: `/g/*`", "/*", "the site on line 1", "app")]
+    );
+    let php = "proxy = \"php\"\nscript_index = \"a.php\"\nroot = \"/srv\"\n";
+    assert_eq!(notes(&format!("{php}{gate}\n{}", other(php))).len(), 1);
+    for quiet in [
+        stripped("/a/*", "other"),
+        stripped("/a/*", "app") + "internal = true",
+        stripped("/a/*", "app") + "when = { client = [\"10.0.0.0/8\"] }",
+        stripped("/a/*", "app") + "[[site.route.route]]\npath = \"/a/in/*\"\n" + gate,
+        route("/a/*", app),
+        route("/a/*", "strip_prefix = \"/a\"\nrespond = {}"),
+        other(&format!("{app}{}", route("/in/*", gate))),
+        other(&format!("{app}{}", route("/in/*", "respond = {}"))),
+        other(&format!("root = \"/srv\"\n{}", route("/into/*", app))),
+        other(&format!("root = \"/srv\"\n{}", route("/in/deeper/*", app))),
+        other(&format!("{app}root = \"/srv\"\ntry = [\"file\", 404]")),
+    ] {
+        assert_eq!(notes(&format!("{site}{quiet}")), [""; 0], "{quiet}");
+    }
+    let of_clients = format!("{FOLDER}when = {{ client = [\"::1\"] }}\n");
+    let beside = |keys: &str| {
+        format!(
+            "respond = {{}}\n{FOLDER}{app}{}",
+            other(&format!("{app}{keys}"))
+        )
+    };
+    assert_eq!(notes(&beside("")).len(), 1);
+    for quiet in [
+        beside("deny = [\"::1\"]"),
+        format!("{app}{of_clients}{}", other(app)),
+        format!("{php}{gate}\n{}", other(&php.replace("/srv", "/else"))),
+    ] {
+        assert_eq!(notes(&quiet), [""; 0], "{quiet}");
+    }
+}
+
 #[test]
 fn links_to_guarded_folders_are_resolved() {
     let folder = tempfile::tempdir().expect("a folder");

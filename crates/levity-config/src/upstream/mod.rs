@@ -116,7 +116,7 @@ pub struct Backend {
 }
 
 /// Where a backend is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum At {
     /// An address, or the path of a Unix socket.
     Address(Address),

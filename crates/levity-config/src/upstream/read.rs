@@ -44,6 +44,11 @@ impl Upstreams {
     }
 
     /// In the order of the file.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Upstream> {
+        self.0.iter().map(|known| &known.upstream)
+    }
+
+    /// In the order of the file.
     pub(crate) fn into_list(self) -> Vec<Upstream> {
         self.0.into_iter().map(|known| known.upstream).collect()
     }
