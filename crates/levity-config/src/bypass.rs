@@ -1,6 +1,6 @@
 //! Notes about ways around gates: requests that get, without a gate, what a route or site guards.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +33,14 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
         .collect();
     let mappings = mappings(&sites);
     let mounts = mounts(&sites);
+    let mut seen = HashSet::new();
+    for secret in reader.secrets.borrow().iter() {
+        let note = || served_secret(&secret.path, &sites, &mappings, folders.may_look_up);
+        let is_new = seen.insert(&secret.path);
+        if let Some(note) = is_new.then(note).flatten() {
+            reader.note_at(secret.line, note);
+        }
+    }
     for (number, tables) in sites.iter().enumerate() {
         for guarded in tables.iter().filter(|table| table.guards()) {
             let name = name_without_slash(guarded, tables);
@@ -93,6 +101,13 @@ impl Table<'_> {
     /// Whether clients get here without a gate of `guarded`, and no other gate is in its place.
     fn has_fewer_gates(&self, guarded: &Self) -> bool {
         self.lets_by(guarded) && !self.location.gates.adds_to(&guarded.location.gates)
+    }
+
+    /// Whether clients can get files by their names.
+    fn sends_files(&self) -> bool {
+        let tries = self.location.proxying.tries.as_deref();
+        let has_names = tries.is_none_or(|tries| tries.contains(&Try::File));
+        has_names && !self.location.gates.refuses_all()
     }
 
     /// Whether files or an upstream answer.
@@ -231,6 +246,33 @@ fn beneath_name(guarded: &Table<'_>, tables: &[Table<'_>]) -> Option<String> {
     ))
 }
 
+/// The note about a file with secrets that clients can get.
+fn served_secret(
+    file: &Path,
+    sites: &[Vec<Table<'_>>],
+    mappings: &Mappings<'_>,
+    may_look_up: bool,
+) -> Option<String> {
+    // By its name in the root, where it may be a link, and by that of its folder, since roots are known without links.
+    let folder = resolved(file.parent()?, may_look_up);
+    for name in [folder.join(file.file_name()?), resolved(file, false)] {
+        for root in name.ancestors() {
+            let beneath = name.strip_prefix(root).ok()?;
+            for mapping in mappings.get(root).into_iter().flatten() {
+                let path = Pattern::Exact(mapping.path_of(beneath)?);
+                if let Some(open) = mapping.serving(sites, &path, beneath, Table::sends_files) {
+                    return Some(format!(
+                        "{} lies beneath a `root`: {} serves it at `{path}`; move it to a folder that is not served",
+                        file.display(),
+                        open.shown()
+                    ));
+                }
+            }
+        }
+    }
+    None
+}
+
 /// How tables lead from paths to files.
 struct Mapping<'a> {
     /// The number of the site.
@@ -290,21 +332,13 @@ fn alias(
             if mapping.site == site && alias == *path {
                 continue;
             }
-            let open = |number: &&usize| {
-                let tables = &sites[mapping.site][..=**number];
-                tables.last().is_some_and(|table| {
-                    table.lets_by(guarded)
-                        && table.matches(&alias)
-                        && table.shows(beneath)
-                        && !is_taken(&tables[..**number], &alias)
-                })
-            };
-            if let Some(&open) = mapping.tables.iter().find(open) {
+            let open = mapping.serving(sites, &alias, beneath, |table| table.lets_by(guarded));
+            if let Some(open) = open {
                 return Some(format!(
                     "files of {} have gates here that they have not at `{alias}`, where {} serves the same files; give it \
                      the gates, or a `root` without these files",
                     guarded.owner(),
-                    sites[mapping.site][open].shown()
+                    open.shown()
                 ));
             }
         }
@@ -313,6 +347,23 @@ fn alias(
 }
 
 impl Mapping<'_> {
+    /// The table that serves what is `beneath` the root at `path`, if `may_be` holds for it.
+    fn serving<'s, 'a>(
+        &self,
+        sites: &'s [Vec<Table<'a>>],
+        path: &Pattern,
+        beneath: &Path,
+        may_be: impl Fn(&Table<'a>) -> bool,
+    ) -> Option<&'s Table<'a>> {
+        let tables = &sites[self.site];
+        let serves = |&number: &usize| {
+            let table = &tables[number];
+            let is_it = may_be(table) && table.matches(path) && table.shows(beneath);
+            (is_it && !is_taken(&tables[..number], path)).then_some(table)
+        };
+        self.tables.iter().find_map(serves)
+    }
+
     /// The path of the file `beneath` the root.
     fn path_of(&self, beneath: &Path) -> Option<String> {
         let beneath = beneath.to_str()?;

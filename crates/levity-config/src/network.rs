@@ -19,6 +19,15 @@ pub struct AddressSet {
 }
 
 impl AddressSet {
+    /// Every client.
+    pub(crate) fn everyone() -> Self {
+        let networks = ["0.0.0.0/0", "::/0"].map(|text| text.parse().expect("a network"));
+        Self {
+            networks: networks.into(),
+            unix: true,
+        }
+    }
+
     /// Whether `peer` is in it; `None` stands for a peer on a Unix socket.
     #[must_use]
     pub fn contains(&self, peer: Option<IpAddr>) -> bool {

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
@@ -23,6 +23,15 @@ pub(crate) struct Reader<'t> {
     problems: RefCell<Vec<Problem>>,
     /// Remarks that are not errors, each with its line.
     notes: RefCell<Vec<(usize, String)>>,
+    /// In the order in which they are read.
+    pub(crate) secrets: RefCell<Vec<SecretFile>>,
+}
+
+/// A file that no client should get.
+pub(crate) struct SecretFile {
+    /// The line of its key.
+    pub(crate) line: usize,
+    pub(crate) path: PathBuf,
 }
 
 impl<'t> Reader<'t> {
@@ -34,6 +43,7 @@ impl<'t> Reader<'t> {
             broken: BTreeSet::new(),
             problems: RefCell::default(),
             notes: RefCell::default(),
+            secrets: RefCell::default(),
         }
     }
 

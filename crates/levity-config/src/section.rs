@@ -10,7 +10,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::reader::Reader;
+use crate::reader::{Reader, SecretFile};
 use crate::schema::{Key, Kind, Schema, Table};
 use crate::suggest::{listed, nearest};
 use crate::{foreign, unknown};
@@ -530,6 +530,16 @@ impl<'r> Section<'r> {
                 None
             }
         }
+    }
+
+    /// As [`Self::file_text`], of a file that no client should get.
+    pub(crate) fn secret_text(&self, name: &str, bytes_max: u64) -> Option<(PathBuf, String)> {
+        let (path, text) = self.file_text(name, bytes_max)?;
+        self.reader.secrets.borrow_mut().push(SecretFile {
+            line: self.reader.line(&self.span_of(name)),
+            path: path.clone(),
+        });
+        Some((path, text))
     }
 
     /// Reports that the folder of `path`, the value of `name`, does not exist. Checks only when the file was

@@ -77,11 +77,15 @@ pub(crate) fn read(section: &Section<'_>, user_header: Option<String>) -> Option
 }
 
 fn keys(section: &Section<'_>) -> Option<Vec<VerificationKey>> {
-    let (name, is_set) = match section.has("keys") {
-        true => ("keys", true),
-        false => ("secret_file", false),
+    let is_set = section.has("keys");
+    let (name, found) = match is_set {
+        true => ("keys", section.file_text("keys", KEYS_BYTES_MAX)),
+        false => (
+            "secret_file",
+            section.secret_text("secret_file", KEYS_BYTES_MAX),
+        ),
     };
-    let (file, text) = section.file_text(name, KEYS_BYTES_MAX)?;
+    let (file, text) = found?;
     if !section.reads_files() {
         return Some(Vec::new());
     }

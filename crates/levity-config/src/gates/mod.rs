@@ -72,6 +72,11 @@ impl Gates {
         copied.chain(users).chain(subjects)
     }
 
+    /// Whether nobody is let in.
+    pub(crate) fn refuses_all(&self) -> bool {
+        self.deny == AddressSet::everyone()
+    }
+
     /// Whether there is a gate that `above` has not, or has in another form.
     pub(crate) fn adds_to(&self, above: &Self) -> bool {
         let differs = |has_own, is_equal: bool| has_own && !is_equal;

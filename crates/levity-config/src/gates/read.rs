@@ -83,7 +83,7 @@ pub(crate) fn read(section: &Section<'_>, above: &Gates, upstreams: &Upstreams) 
             .reader
             .note(&section.span_of("internal"), note.to_owned());
     }
-    let everyone = everyone();
+    let everyone = AddressSet::everyone();
     if section.has("allow") && deny.as_ref() == Some(&everyone) {
         let help = "leave it out: `allow` refuses all others".to_owned();
         section.report("deny", "nobody would be let in", Some(help));
@@ -137,7 +137,7 @@ fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
     }
     let pass_authorization = section.boolean("pass_authorization") == Some(true);
     let user_header = headers::name_for_requests(section, "user_header");
-    let (file, text) = section.file_text("users", USERS_BYTES_MAX)?;
+    let (file, text) = section.secret_text("users", USERS_BYTES_MAX)?;
     let report = |error| section.report("users", format_args!("{}, {error}", file.display()), None);
     let users = htpasswd::parse(&text).map_err(report).ok()?;
     for given in names.iter().flatten() {
@@ -200,7 +200,7 @@ fn clients(section: &Section<'_>, key: &str) -> Option<AddressSet> {
     for given in section.names(key)? {
         match given.text {
             UNIX => clients.unix = true,
-            ALL => clients = everyone(),
+            ALL => clients = AddressSet::everyone(),
             text if text.starts_with("unix:") => {
                 given.refuse_with(
                     format!("`{text}` is no network"),
@@ -211,12 +211,4 @@ fn clients(section: &Section<'_>, key: &str) -> Option<AddressSet> {
         }
     }
     Some(clients)
-}
-
-fn everyone() -> AddressSet {
-    let networks = ["0.0.0.0/0", "::/0"].map(|text| text.parse().expect("a network"));
-    AddressSet {
-        networks: networks.into(),
-        unix: true,
-    }
 }

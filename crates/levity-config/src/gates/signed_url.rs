@@ -124,7 +124,7 @@ fn secret(section: &Section<'_>, is_for_hmac: bool) -> Option<Secret> {
                 section.require("secret_file");
             }
             (
-                section.file_text("secret_file", SECRET_BYTES_MAX)?.1,
+                section.secret_text("secret_file", SECRET_BYTES_MAX)?.1,
                 "secret_file",
             )
         }

@@ -700,3 +700,87 @@ fn links_to_guarded_folders_are_resolved() {
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].contains("the site on line 6"), "{notes:?}");
 }
+
+#[test]
+fn files_with_secrets_that_are_served_are_noted() {
+    let notes = |text: &str| {
+        let notes = parse(text).expect(text).notes;
+        let is_meant = |note: &String| note.contains("lies beneath a `root`");
+        notes.into_iter().filter(is_meant).collect::<Vec<_>>()
+    };
+    let note = |line, file: &str, open: &str, path: &str| {
+        format!(
+            "line {line}: {file} lies beneath a `root`: {open} serves it at `{path}`; move it to a folder that is not served"
+        )
+    };
+    let users = "basic_auth = { users = \"/srv/in/users\" }\n";
+    let url = "signed_url = { secret_file = \"/srv/./key\" }\n";
+    let token = "jwt = { secret_file = \"/srv/key\" }\n";
+    let route = |path: &str, keys: &str| format!("[[site.route]]\npath = \"{path}\"\n{keys}\n");
+    let site = "the site on line 1";
+    let kept = "[[site]]\nroot = \"/kept\"\n";
+    for (text, expected) in [
+        (
+            format!("{SITE}{users}"),
+            note(3, "/srv/in/users", site, "/in/users"),
+        ),
+        (format!("{SITE}{url}"), note(3, "/srv/./key", site, "/key")),
+        (format!("{SITE}{token}"), note(3, "/srv/key", site, "/key")),
+        // Once, and by whatever site.
+        (
+            format!(
+                "{kept}{users}{}[[site]]\nhosts = [\"b\"]\nroot = \"/srv/x/..\"\n",
+                route("/a", users)
+            ),
+            note(3, "/srv/in/users", "the site on line 8", "/in/users"),
+        ),
+        (
+            format!(
+                "{kept}{users}{}",
+                route("/a/*", "strip_prefix = \"/a\"\nroot = \"/srv\"")
+            ),
+            note(
+                3,
+                "/srv/in/users",
+                "the route `/a/*` on line 5",
+                "/a/in/users",
+            ),
+        ),
+        (
+            format!("{SITE}{users}hide = [\"user\"]"),
+            note(3, "/srv/in/users", site, "/in/users"),
+        ),
+        (
+            format!(
+                "{SITE}{}show = [\".users\"]",
+                users.replace("users\"", ".users\"")
+            ),
+            note(3, "/srv/in/.users", site, "/in/.users"),
+        ),
+    ] {
+        assert_eq!(notes(&text), [expected], "{text}");
+    }
+    for quiet in [
+        format!("{SITE}{}", users.replace("/srv/", "/srv2/")),
+        format!("{SITE}{}", users.replace("users\"", ".users\"")),
+        format!("{SITE}{}", users.replace("/in/", "/.in/")),
+        format!("{SITE}{users}hide = [\"u*\"]"),
+        format!("{SITE}{users}hide = [\"in\"]"),
+        format!("{SITE}{users}{}", route("/in/*", "internal = true")),
+        format!("{SITE}{users}{}", route("/in/*", "deny = [\"all\"]")),
+        format!("{SITE}{users}try = [\"/a.html\"]"),
+        format!("{SITE}{users}{}", route("/in/users", "respond = {}")),
+        format!("{SITE}jwt = {{ keys = \"/srv/key\" }}"),
+        format!("{kept}{users}{}", route("/a/*", "root = \"/srv\"")),
+        format!("{kept}{users}"),
+    ] {
+        assert_eq!(notes(&quiet), [""; 0], "{quiet}");
+    }
+    let secret = "0123456789abcdef0123456789abcdef\n";
+    let config = loaded(secret, "jwt = { secret_file = \"users\" }\n").expect("a site");
+    assert!(
+        config.notes[0].contains("at `/users`"),
+        "{:?}",
+        config.notes
+    );
+}
