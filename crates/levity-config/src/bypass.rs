@@ -73,9 +73,13 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Whether clients have to pass gates here.
+    /// Whether clients have to pass gates here before they read.
     fn guards(&self) -> bool {
-        !self.location.internal && is_guarded(&self.location.gates)
+        let reads = |when: &When| {
+            when.methods.is_empty() || when.methods.iter().any(|method| method == "GET")
+        };
+        let mut when = self.matchers.iter().map(|matcher| &matcher.when);
+        !self.location.internal && is_guarded(&self.location.gates) && when.all(reads)
     }
 
     /// Whether the paths of its requests include those of `pattern`, before other routes take theirs.
@@ -84,13 +88,13 @@ impl Table<'_> {
         matchers.all(|matcher| matcher.path.covers(pattern))
     }
 
-    /// Whether clients get here without a gate of `guarded`.
+    /// Whether clients get here without a gate as those of `guarded`. Which users a gate lets in is not compared: the
+    /// operator may have reasons, and files of thousands of users would take long.
     fn lets_by(&self, guarded: &Self) -> bool {
         let mut when = self.matchers.iter().map(|matcher| &matcher.when);
-        let gates = &guarded.location.gates;
         !self.location.internal
-            && when.all(|when| when.clients.is_empty())
-            && gates.adds_to(&self.location.gates)
+            && when.all(|when| when.clients.is_empty() && when.listen.is_empty())
+            && guarded.location.gates.bound_more_than(&self.location.gates)
     }
 
     /// The upstream that requests may get to.
@@ -162,7 +166,9 @@ fn tables<'a>(
     });
     let rest = (&[][..], &site.location, site.line);
     let table = |(matchers, location, line): (&'a [Matcher], &'a Location, usize)| {
-        let is_asked = location.asks_files() && (location.answer.is_none() || location.files_first);
+        let is_asked = looks_for_path(location)
+            && location.asks_files()
+            && (location.answer.is_none() || location.files_first);
         let root = location.root.as_deref().filter(|_| is_asked);
         let application = upstream(location).and_then(|name| applications.get(name));
         Table {
@@ -175,6 +181,13 @@ fn tables<'a>(
         }
     };
     routes.chain([rest]).map(table).collect()
+}
+
+/// Whether the path of a request names the file, unlike a fixed file for all requests.
+fn looks_for_path(location: &Location) -> bool {
+    let names = |one: &Try| matches!(one, Try::File | Try::FileWith(_) | Try::Directory);
+    let tries = location.proxying.tries.as_deref();
+    tries.is_none_or(|tries| tries.iter().any(names))
 }
 
 /// The pattern that all of `matchers` match, if one of them is it.
@@ -207,7 +220,7 @@ fn name_without_slash(guarded: &Table<'_>, tables: &[Table<'_>]) -> Option<Strin
     let name = folder.strip_suffix('/').filter(|name| !name.is_empty())?;
     let path = Pattern::Exact(name.to_owned());
     let open = |(_, table): &(usize, &Table<'_>)| {
-        table.upstream().is_some() && table.lets_by(guarded) && table.matches(&path)
+        table.matches(&path) && table.upstream().is_some() && table.lets_by(guarded)
     };
     let (number, open) = tables.iter().enumerate().find(open)?;
     if is_taken(&tables[..number], &path) {

@@ -77,6 +77,21 @@ impl Gates {
         self.deny == AddressSet::everyone()
     }
 
+    /// Whether clients have to prove who they are, be of some networks or of none of some, and `other` asks for nothing of that
+    /// kind.
+    pub(crate) fn bound_more_than(&self, other: &Self) -> bool {
+        let asks_who = |gates: &Self| {
+            gates.signed_url.is_some()
+                || gates.jwt.is_some()
+                || gates.basic_auth.is_some()
+                || gates.forward_auth.is_some()
+        };
+        let none = AddressSet::default();
+        asks_who(self) && !asks_who(other)
+            || self.allow.is_some() && other.allow.is_none()
+            || self.deny != none && other.deny == none
+    }
+
     /// Whether there is a gate that `above` has not, or has in another form.
     pub(crate) fn adds_to(&self, above: &Self) -> bool {
         let differs = |has_own, is_equal: bool| has_own && !is_equal;

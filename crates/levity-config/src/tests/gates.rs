@@ -492,6 +492,9 @@ fn open_paths_beneath_a_guarded_name_are_noted() {
     }
 }
 
+const LISTEN: &str = "\
+    [[listen]]\naddress = \"127.0.0.1:8081\"\n[[listen]]\naddress = \"127.0.0.1:8082\"\n";
+
 /// As with `alias` of nginx: gates are of paths, and files may have several.
 #[test]
 fn files_with_gates_that_other_paths_lead_to_are_noted() {
@@ -570,9 +573,16 @@ fn files_with_gates_that_other_paths_lead_to_are_noted() {
         route("/a/*", "strip_prefix = \"/a\"\nrespond = {}"),
         other(&route("/in/*", gate)),
         other(&route("/in/*", "respond = {}")),
+        // Another gate of the same kind, files that no path names, and one listener of several.
+        other(&route("/in/*", "allow = [\"192.0.2.0/24\"]")),
+        other("try = [\"/index.html\", 404]"),
+        stripped("/a/*", "/a", "/srv") + "when = { listen = [\"127.0.0.1:8081\"] }\n" + LISTEN,
     ] {
         assert_eq!(notes(&format!("{site}{quiet}")), [""; 0], "{quiet}");
     }
+    // Everyone may read, and only some may write.
+    let writers = route("/*", &format!("when = {{ method = [\"PUT\"] }}\n{gate}"));
+    assert_eq!(notes(&format!("{SITE}{writers}{}", other(""))), [""; 0]);
 }
 
 /// A gate is one of paths and not of applications.
@@ -662,6 +672,12 @@ fn other_ways_to_a_guarded_application_are_noted() {
         route("/a/*", app),
         route("/a/*", "strip_prefix = \"/a\"\nrespond = {}"),
         other(&format!("{app}{}", route("/in/*", gate))),
+        // Another gate of the same kind, and one listener of several.
+        other(&format!(
+            "{app}{}",
+            route("/in/*", "allow = [\"192.0.2.0/24\"]")
+        )),
+        stripped("/a/*", "app") + "when = { listen = [\"127.0.0.1:8081\"] }\n" + LISTEN,
         other(&format!("{app}{}", route("/in/*", "respond = {}"))),
         other(&format!("root = \"/srv\"\n{}", route("/into/*", app))),
         other(&format!("root = \"/srv\"\n{}", route("/in/deeper/*", app))),
