@@ -121,7 +121,7 @@ pub enum LogField {
     /// the [rate limit](tasks.md#rate-limits) that has refused the request or slowed down the response: its name
     #[strum(serialize = "limited")]
     Limited,
-    /// the rate limit with `report_only` that would have
+    /// the rate limit with `report_only` that would have; the first one in the file, if there are several
     #[strum(serialize = "would_limit")]
     WouldLimit,
     /// bytes of the request body received, without its framing
