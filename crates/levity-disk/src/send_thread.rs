@@ -41,7 +41,7 @@ const TURNS_MAX: usize = 8;
 const TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The time after which a transfer that has begun has ended, unless the thread waits for a disk.
-/// One that waits for its socket is looked at every [`CHECK_INTERVAL`].
+/// One that waits for its socket is looked at every `CHECK_INTERVAL`.
 pub const TRANSFER_TIME_MAX: Duration = TIME_MAX.saturating_add(CHECK_INTERVAL.saturating_mul(2));
 
 /// How often the transfers whose sockets are full are checked.

@@ -55,7 +55,7 @@ struct Account {
 }
 
 impl CpuQuota {
-    /// The quota of this process. Blocks, as [`CpuQuota::read`].
+    /// The quota of this process. Blocks, as `CpuQuota::read`.
     pub fn of_process() -> CpuQuota {
         let quota = CpuQuota {
             is_limited: AtomicBool::new(false),

@@ -91,7 +91,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes `input`, and passes the content to `sink`, at most [`STEP_BYTES`] at a time. All that can be decoded
+    /// Decodes `input`, and passes the content to `sink`, at most `STEP_BYTES` at a time. All that can be decoded
     /// of `input` is passed on.
     ///
     /// # Errors

@@ -340,7 +340,7 @@ impl ClientStream for Conn {
         Ok(())
     }
 
-    /// Input after a complete request is the next request. It is read into the inbox, up to [`PIPELINED_BYTES_MAX`].
+    /// Input after a complete request is the next request. It is read into the inbox, up to `PIPELINED_BYTES_MAX`.
     fn watch(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
         let has_sent_all = self.incoming.borrow().is_complete();
         if !has_sent_all || self.inbox.borrow().len() >= PIPELINED_BYTES_MAX {
