@@ -49,7 +49,7 @@ impl Transport {
         if let Self::Memory(memory) = self {
             return memory.poll_read(context, buffer);
         }
-        self.poll_get(context, buffer.len(), |socket| {
+        self.poll_move(context, Interest::READABLE, buffer.len(), |socket| {
             Ok(recv(socket, &mut *buffer, RecvFlags::empty())?.1)
         })
     }
@@ -66,25 +66,9 @@ impl Transport {
             return memory.poll_append(context, buffer);
         }
         let room = buffer.capacity() - buffer.len();
-        self.poll_get(context, room, |socket| {
+        self.poll_move(context, Interest::READABLE, room, |socket| {
             Ok(recv(socket, spare_capacity(buffer), RecvFlags::empty())?.0)
         })
-    }
-
-    /// Waits for bytes and runs `call`, which reads up to `len` of them.
-    fn poll_get(
-        &self,
-        context: &mut Context<'_>,
-        len: usize,
-        mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            let socket = ready!(self.poll_readable(context))?;
-            match socket.move_up_to(len, Interest::READABLE, &mut call) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(read),
-            }
-        }
     }
 
     /// Waits for bytes and runs `call`, a system call that moves some of them from the socket; its `WouldBlock` must
@@ -94,22 +78,9 @@ impl Transport {
         context: &mut Context<'_>,
         mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        loop {
-            match ready!(self.poll_readable(context))?.try_take(&mut call) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                taken => return Poll::Ready(taken),
-            }
-        }
-    }
-
-    /// The socket, once a read is likely to find bytes.
-    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<Socket<'_>>> {
-        let socket = self.socket().expect("only sockets are waited for");
-        match socket {
-            Socket::Tcp(tcp) => ready!(tcp.poll_read_ready(context))?,
-            Socket::Unix(unix) => ready!(unix.poll_read_ready(context))?,
-        }
-        Poll::Ready(Ok(socket))
+        self.poll_call(context, Interest::READABLE, |socket| {
+            socket.try_take(&mut call)
+        })
     }
 
     /// Waits for bytes and reads them into `buffer`; zero bytes mean that the peer sends no more.
@@ -159,7 +130,7 @@ impl Transport {
         if let Self::Memory(memory) = self {
             return memory.poll_write_vectored(context, &[IoSlice::new(bytes)]);
         }
-        self.poll_put(context, bytes.len(), |socket| {
+        self.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| {
             Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
         })
     }
@@ -175,22 +146,42 @@ impl Transport {
             return memory.poll_write_vectored(context, slices);
         }
         let len = slices.iter().map(|slice| slice.len()).sum();
-        self.poll_put(context, len, |socket| Ok(writev(socket, slices)?))
+        self.poll_move(context, Interest::WRITABLE, len, |socket| {
+            Ok(writev(socket, slices)?)
+        })
     }
 
-    /// Waits for room and runs `call`, which writes up to `len` bytes.
-    fn poll_put(
+    /// Waits until `call` can move up to `len` bytes in the direction of `interest`, and runs it.
+    fn poll_move(
         &self,
         context: &mut Context<'_>,
+        interest: Interest,
         len: usize,
         mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        self.poll_call(context, interest, |socket| {
+            socket.move_up_to(len, interest, &mut call)
+        })
+    }
+
+    /// Runs `call` when the socket is likely to be ready, until it does not say `WouldBlock`.
+    fn poll_call<T>(
+        &self,
+        context: &mut Context<'_>,
+        interest: Interest,
+        mut call: impl FnMut(Socket<'_>) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        let socket = self.socket().expect("only sockets are waited for");
         loop {
-            ready!(self.poll_write_ready(context))?;
-            let socket = self.socket().expect("only sockets are waited for");
-            match socket.move_up_to(len, Interest::WRITABLE, &mut call) {
+            ready!(match (socket, interest.is_readable()) {
+                (Socket::Tcp(tcp), true) => tcp.poll_read_ready(context),
+                (Socket::Tcp(tcp), false) => tcp.poll_write_ready(context),
+                (Socket::Unix(unix), true) => unix.poll_read_ready(context),
+                (Socket::Unix(unix), false) => unix.poll_write_ready(context),
+            })?;
+            match call(socket) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
+                moved => return Poll::Ready(moved),
             }
         }
     }
