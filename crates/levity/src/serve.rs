@@ -52,13 +52,9 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
             Err(error) => break end_without_request(&conn, error).await,
         };
         let arrival = conn.arrival();
-        // Boxed: the future of an exchange is far larger than that of an idle connection. `Box::pin` would make it on
-        // the stack and move it.
-        let exchange = Box::write(
-            Box::new_uninit(),
-            exchange::exchange(&conn, &mut request, arrival),
-        );
-        let exchanged = Box::into_pin(exchange).await;
+        // On the heap: the future of an exchange is far larger than that of an idle connection.
+        let make = || exchange::exchange(&conn, &mut request, arrival);
+        let exchanged = worker.exchange_memory.pin(make).await;
         worker.return_request(request);
         if let Some(end) = after_exchange(&conn, exchanged).await {
             break end;

@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use levity_disk::memory::SpareMemory;
 use levity_disk::{Disk, PageSender, SendThread, Watcher};
 use levity_net::{OldestIdle, SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
 use levity_telemetry::access_log::{Log, Record};
@@ -210,6 +211,8 @@ pub struct Worker {
     piece: Cell<Vec<u8>>,
     /// A buffer for a response header.
     head: Cell<Vec<u8>>,
+    /// Memory for the future of an exchange.
+    pub exchange_memory: SpareMemory,
     service: RefCell<Rc<LocalService>>,
     #[expect(clippy::vec_box, reason = "they travel in and out in their boxes")]
     requests: RefCell<Vec<Box<Request>>>,
@@ -281,6 +284,7 @@ impl Worker {
             zero_copy: parts.zero_copy,
             piece: Cell::default(),
             head: Cell::default(),
+            exchange_memory: SpareMemory::default(),
             service: RefCell::new(Rc::new(service)),
             requests: RefCell::default(),
             logs: RefCell::new(logs),
