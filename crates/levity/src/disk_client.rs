@@ -281,14 +281,24 @@ impl<'a> DiskClient<'a> {
 
     /// Records that a request at `now` uses `root`. Waits for a check of the root if the last one is too old.
     pub async fn ensure_checked(&mut self, root: &LiveRoot, now: Instant) {
-        if root.is_overdue(now, self.service.config.disk.root_ttl()) {
-            let last = root.last();
-            let result = Box::pin(self.check_root(last.clone())).await;
-            root.apply_check(&last, result);
+        if self.has_to_check(root, now) {
+            Box::pin(self.check(root)).await;
         }
     }
 
-    /// Checks whether another root has replaced `root`.
+    /// Records that a request at `now` uses `root`. Returns whether it has to [`check`](Self::check) it first, because the
+    /// last check is too old.
+    pub fn has_to_check(&self, root: &LiveRoot, now: Instant) -> bool {
+        root.is_overdue(now, self.service.config.disk.root_ttl())
+    }
+
+    /// Checks whether another root has replaced `root`, and waits for the result.
+    pub async fn check(&mut self, root: &LiveRoot) {
+        let last = root.last();
+        let result = self.check_root(last.clone()).await;
+        root.apply_check(&last, result);
+    }
+
     async fn check_root(&mut self, root: Arc<Root>) -> io::Result<Option<Arc<Root>>> {
         root::check_result(self.run(Op::CheckRoot { root }, Class::First).await?)
     }

@@ -28,6 +28,7 @@ use crate::http::response::Response;
 use crate::http::send::{self, Framing, ResponseSink, Sent};
 use crate::rate_limit::limit::RateLimit;
 use crate::respond;
+use crate::root::LiveRoot;
 use crate::route::{Location, Service};
 use crate::worker::{LocalService, Worker};
 
@@ -150,7 +151,11 @@ async fn answer<'a>(
             // Boxed: a rare path.
             Err(refusal) => return Box::pin(refuse(handling, request, *refusal)).await,
         };
-        enter(handling, request, location).await;
+        if let Some(root) = unchecked_root(handling, location) {
+            // Boxed: rarely a request has to wait for a check.
+            Box::pin(handling.disk.check(root)).await;
+        }
+        enter(handling, request, location);
         let rewritten = match handling.respond(request, location).await {
             Handled::Response(response) => return (Some(location), response),
             Handled::Rewritten(rewritten) => rewritten,
@@ -191,7 +196,10 @@ async fn refuse<'a>(
 ) -> (Option<&'a Location>, Response) {
     handling.asks_handlers = false;
     if let Some(location) = refusal.location {
-        enter(handling, request, location).await;
+        if let Some(root) = unchecked_root(handling, location) {
+            handling.disk.check(root).await;
+        }
+        enter(handling, request, location);
     }
     let response = handling.refuse(refusal.response).await;
     (refusal.location, response)
@@ -204,14 +212,19 @@ fn explain_answer(worker: &Worker, location: Option<&Location>, response: &Respo
     }
 }
 
+/// The root of `location` if it has to be checked before the request uses it.
+fn unchecked_root<'a>(handling: &Handling<'_>, location: &'a Location) -> Option<&'a LiveRoot> {
+    let root = &location.files.as_ref()?.root;
+    let now = handling.disk.trace.step_began();
+    handling.disk.has_to_check(root, now).then_some(root)
+}
+
 /// Prepares `request` for the handlers of `location`.
-async fn enter<'a>(handling: &mut Handling<'a>, request: &mut Request, location: &'a Location) {
-    let disk = &mut handling.disk;
-    disk.trace.set_server_timing(location.server_timing);
-    if let Some(files) = &location.files {
-        let now = disk.trace.step_began();
-        disk.ensure_checked(&files.root, now).await;
-    }
+fn enter(handling: &mut Handling<'_>, request: &mut Request, location: &Location) {
+    handling
+        .disk
+        .trace
+        .set_server_timing(location.server_timing);
     request.set_key(location.key());
     if request.head.conditional && !location.compress.is_empty() {
         request.adapt_conditions(&location.compress);

@@ -51,8 +51,11 @@ impl<'a> Handling<'a> {
             return error(404, "");
         }
         match self.resolve(request, files, named).await {
+            Ok(Found::File(cached, ready)) if self.sends_as_it_is(files, &cached) => {
+                respond::file::file(request, cached, ready)
+            }
             Ok(Found::File(cached, ready)) => {
-                self.file_response(request, files, named.path, (cached, ready))
+                self.file_response(request, (files, named.path), (cached, ready))
                     .await
             }
             Ok(Found::Directory(directory)) if !request.names_directory() => {
@@ -68,11 +71,15 @@ impl<'a> Handling<'a> {
         }
     }
 
+    /// Whether a file is sent without a digest of its content, and in no other form.
+    fn sends_as_it_is(&self, files: &Files, cached: &EntryRef) -> bool {
+        files.variants.is_none() && files.digests.is_none() && !self.lacks_content_etag(cached)
+    }
+
     async fn file_response(
         &mut self,
         request: &Request,
-        files: &Files,
-        path: &[u8],
+        (files, path): (&Files, &[u8]),
         (cached, ready): (Rc<EntryRef>, Option<(u64, Ready)>),
     ) -> Response {
         // The cache trusts a variant on a file system that may block, even after its read has failed.
@@ -183,7 +190,7 @@ impl<'a> Handling<'a> {
                 return Outcome::Response(respond::redirect::to_directory(request));
             }
             Ok(Found::File(cached, ready)) => {
-                let response = self.file_response(request, files, named.path, (cached, ready));
+                let response = self.file_response(request, (files, named.path), (cached, ready));
                 return Outcome::Response(response.await);
             }
             Ok(Found::Directory(_)) if is_folder && files.listing && !request.names_directory() => {
