@@ -82,11 +82,7 @@ impl<'a> Charges<'a> {
             }
         }
         match wait {
-            None => {
-                self.counted()
-                    .for_each(|(_, limit, _)| limit.count_passed());
-                Ok(())
-            }
+            None => Ok(()),
             Some(wait) => {
                 self.undo();
                 Err(wait)
@@ -192,7 +188,13 @@ fn bit(index: usize) -> u8 {
 
 impl Drop for Charges<'_> {
     fn drop(&mut self) {
-        self.counted().for_each(|(_, limit, key)| limit.end(key));
+        for (index, limit, key) in self.counted() {
+            // Not before: a later limit may have refused the request, and a limit of bytes slowed down the response.
+            if self.hits.get() & bit(index) == 0 {
+                limit.count_passed();
+            }
+            limit.end(key);
+        }
     }
 }
 

@@ -101,27 +101,22 @@ impl RateLimit {
         matches!(self.settings.limited, Limited::Bytes { .. })
     }
 
-    /// Counts a request that it has let through, and that no other limit has refused.
+    /// Counts a request that it has let through and not slowed down, and that no other limit has refused.
     pub(super) fn count_passed(&self) {
         self.passed.add_one();
     }
 
     /// What it has counted.
     pub(super) fn figure(&self) -> LimitFigure {
-        let (passed, hits) = (self.passed.sum(), self.hits.load(Ordering::Relaxed));
         LimitFigure {
             limit: self.settings.name.clone(),
-            // A response is slowed down after its request was let through.
-            allowed: match self.is_of_bytes() {
-                true => passed.saturating_sub(hits),
-                false => passed,
-            },
+            allowed: self.passed.sum(),
             action: match self.settings.limited {
                 _ if self.settings.report_only => "reported",
                 Limited::Bytes { .. } => "slowed",
                 _ => "refused",
             },
-            count: hits,
+            count: self.hits.load(Ordering::Relaxed),
         }
     }
 

@@ -569,6 +569,29 @@ fn status_and_custom_log() {
 }
 
 #[test]
+fn what_a_later_limit_refuses_was_not_allowed_by_the_first() {
+    let site = "[[site]]\nlimit = [{ requests = \"9/1h\", name = \"first\" }]\nrespond = {}\n\
+        [[site.route]]\npath = \"/\"\nreroute = \"/inner\"\n\
+        [[site.route]]\npath = \"/inner\"\nlimit = [{ requests = \"1/1h\", name = \"later\" }]\nrespond = {}\n";
+    let server = Launch::run(&format!("{LISTEN}{ADMIN}{site}")).start();
+    let mut client = server.client();
+    let statuses = [(); 3].map(|()| client.get("/").status);
+    assert_eq!(statuses, [200, 429, 429]);
+    let status = Client::unix(&server.own("admin")).get("/status.json");
+    let status: Value = serde_json::from_slice(&status.body).expect("JSON");
+    let counted = |index: usize| {
+        let limit = &status["limits"][index];
+        (
+            limit["limit"].clone(),
+            limit["allowed"].clone(),
+            limit["limited"].clone(),
+        )
+    };
+    assert_eq!(counted(0), ("first".into(), 1.into(), 0.into()));
+    assert_eq!(counted(1), ("later".into(), 1.into(), 2.into()));
+}
+
+#[test]
 fn the_access_log_names_the_limit() {
     let log = "[log]\naccess = \"{own}/log\"\nformat = \"json\"\n";
     let site = "[[site]]\nrespond = {}\nlimit = [{ requests = \"2/1h\", name = \"real\" },\n\
