@@ -26,6 +26,8 @@ const LOCATIONS: &[&str] = &["site", "site.route"];
 const LOCATIONS_AND_SERVER: &[&str] = &["server", "site", "site.route"];
 const LOCATIONS_AND_TOP: &[&str] = &["", "site", "site.route"];
 const RATES: &[&str] = &["site.limit", "site.route.limit"];
+const JWTS: &[&str] = &["site.jwt", "site.route.jwt"];
+const REWRITES: &[&str] = &["site.rewrite", "site.route.rewrite"];
 const UPLOADS: &[&str] = &["site.upload", "site.route.upload"];
 const TOP_AND_SITE: &[&str] = &["", "site"];
 /// Tables that are about the whole server.
@@ -235,6 +237,10 @@ const KEYS: &[Foreign] = &[
         "`redirect = { to = \"https://{host}{path}\", status = 308 }`"),
     Foreign(&["rewrites", "rewrite_to", "uri"], ROUTE, "reroute",
         "`reroute = \"/new/{rest}\"`"),
+    Foreign(&["to", "from", "path", "uri"], REWRITES, "",
+        "`rewrite` changes headers of an application; another path to go on with is `reroute` of a `[[site.route]]`"),
+    Foreign(&["match", "matches", "matcher", "prefix", "url", "location"], ROUTE, "path",
+        "`path`, such as \"/api/*\"; other conditions are in `when`"),
     Foreign(&["error_page", "handle_errors", "error_document"], LOCATIONS, "error_pages",
         "`error_pages = { 404 = \"/404.html\" }`"),
     Foreign(&["proxy_intercept_errors"], LOCATIONS, "replace_errors",
@@ -259,6 +265,8 @@ const KEYS: &[Foreign] = &[
         "`forward_auth = { upstream = \"NAME\", path = \"/auth\" }` of a site or route"),
     Foreign(&["auth_jwt", "auth_jwt_key_file", "jwt_auth", "jwtauth"], LOCATIONS, "jwt",
         "`jwt = { keys = \"FILE\" }`, a JSON Web Key Set"),
+    Foreign(&["secret", "key", "hs256"], JWTS, "keys",
+        "`secret_file`, a file with the secret in its first line, or `keys`, a file with a JSON Web Key Set"),
     Foreign(&["auth_jwt", "auth_jwt_key_file", "auth", "auth_*"], ANYWHERE, "",
         "authentication is `basic_auth`, `forward_auth`, `jwt` or `signed_url` of a site or route"),
     Foreign(&["dry_run", "limit_req_dry_run", "limit_conn_dry_run"], RATES, "report_only",
@@ -280,7 +288,7 @@ const KEYS: &[Foreign] = &[
     Foreign(&["limit"], BESIDE_LOCATIONS, "",
         "limits are tables of a site or route: `[[site.limit]]`, behind its `[[site]]`"),
     Foreign(&["limit_req", "limit_req_*"], LOCATIONS, "limit",
-        "`limit = [{ requests = \"10/s\", after = 20 }]` of a site or route; `after` is its burst"),
+        "`limit = [{ requests = \"10/s\", after = 21 }]` of a site or route; `after` counts the first request too: 21 stands for a burst of 20"),
     Foreign(&["limit_rate", "limit_rate_*", "throttle"], LOCATIONS, "limit",
         "`limit = [{ bytes = \"1MiB/s\", after = \"10MiB\" }]` of a site or route"),
     Foreign(&["limit_conn", "limit_conn_*"], LOCATIONS, "limit",

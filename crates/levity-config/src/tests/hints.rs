@@ -53,6 +53,7 @@ fn keys_that_are_often_tried() {
         ("access_log = \"/a\"", "`access` of `[log]`"),
         ("error_log = \"/a\"", "standard error"),
         ("limit_req = 1", "`limit = [{ requests = \"10/s\""),
+        ("jwt = { secret = \"abc\" }", "`secret_file`, a file with"),
         ("limit_rate_after = 1", "`limit = [{ bytes = \"1MiB/s\""),
         ("limit_conn = 1", "`limit = [{ connections = 8 }]`"),
         ("http2 = true", "no HTTP/2"),
@@ -348,6 +349,17 @@ fn tables_without_what_they_belong_to() {
 }
 
 #[test]
+fn a_path_in_the_place_of_headers() {
+    let (_, help) = only(&format!(
+        "{UPSTREAM}{SITE}proxy = \"app\"\nrewrite = {{ to = \"/b\" }}"
+    ));
+    assert!(
+        help.contains("is `reroute` of a `[[site.route]]`"),
+        "{help}"
+    );
+}
+
+#[test]
 fn words_of_other_servers() {
     for (key, word, help) in [
         ("protocol", "https", "no TLS to applications yet"),
@@ -369,6 +381,7 @@ fn hints_that_are_followed() {
     let site = |line: &str| format!("{SITE}{line}\n");
     let top = |line: &str| format!("{line}\n{SITE}");
     let rate = "requests = \"10/s\"";
+    let route = |line: &str| format!("{SITE}[[site.route]]\n{line}\nrespond = {{}}\n");
     for (wrong, help, right) in [
         (
             limit("rate = \"10/s\""),
@@ -399,6 +412,11 @@ fn hints_that_are_followed() {
             limit(&format!("{rate}, burst = 20")),
             "`after`, which counts the first request too: 21",
             limit(&format!("{rate}, after = 21")),
+        ),
+        (
+            route("match = \"/c\""),
+            "`path`, such as",
+            route("path = \"/c\""),
         ),
         (
             limit(&format!("{rate}, zone = \"a\"")),
