@@ -119,29 +119,54 @@ fn refuse(section: &Section<'_>, name: &str, line: usize, reason: &str) {
     section.report(KEY, format_args!("{name}, line {line}: {reason}"), None);
 }
 
-fn note_left_out(section: &Section<'_>, name: &str, line: usize, text: &str) {
-    let note = format!("{name}, line {line}, is left out: {}", text.trim());
+fn note_left_out(section: &Section<'_>, name: &str, line: usize, (text, reason): (&str, &str)) {
+    let text = text.trim();
+    let note = format!("{name}, line {line}, is left out, because {reason}: {text}");
     section.reader.note(&section.span_of(KEY), note);
 }
 
-/// The condition and the path of a rule for `from`, a path or a URL; the path is empty if the URL has none. `None` for a
-/// host that cannot be compared: one with a placeholder, or behind another scheme than those of this server.
-fn host_and_path(from: &str) -> Result<Option<(Option<Expression>, &str)>, String> {
+/// Why a line is not taken over. Both are a phrase for the reader.
+#[derive(Debug, PartialEq)]
+enum Untaken {
+    /// It needs what this server does not know.
+    LeftOut(&'static str),
+    /// It is wrong.
+    Wrong(String),
+}
+
+impl From<String> for Untaken {
+    fn from(reason: String) -> Self {
+        Self::Wrong(reason)
+    }
+}
+
+impl From<&str> for Untaken {
+    fn from(reason: &str) -> Self {
+        Self::Wrong(reason.to_owned())
+    }
+}
+
+/// The condition and the path of a rule for `from`, a path or a URL; the path is empty if the URL has none. A host with a
+/// placeholder, or behind another scheme than those of this server, is left out.
+fn host_and_path(from: &str) -> Result<(Option<Expression>, &str), Untaken> {
     let url = from.split_once("://").filter(|_| !from.starts_with('/'));
     let Some((scheme, rest)) = url else {
-        return Ok(Some((None, from)));
+        return Ok((None, from));
     };
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if host.is_empty() {
-        return Err(format!("a host is missing in `{from}`"));
+        return Err(format!("a host is missing in `{from}`").into());
     }
     let is_http = ["http", "https"]
         .iter()
         .any(|known| scheme.eq_ignore_ascii_case(known));
-    if !is_http || has_placeholder(host) {
-        return Ok(None);
+    if !is_http {
+        return Err(Untaken::LeftOut("no request comes with that scheme"));
     }
-    Ok(Some((Some(expression_of(host)?), path)))
+    if has_placeholder(host) {
+        return Err(Untaken::LeftOut("its host has a placeholder"));
+    }
+    Ok((Some(expression_of(host)?), path))
 }
 
 /// Whether a host has `*` or `:name`, of which `:80` is one. A port and an address in brackets have colons, too.
@@ -168,7 +193,9 @@ fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec
                 route: *route,
             }),
             Ok(Rule::None) => {}
-            Ok(Rule::LeftOut) => note_left_out(section, NAMES[0], number, line),
+            Ok(Rule::LeftOut(reason)) => {
+                note_left_out(section, NAMES[0], number, (line, reason));
+            }
             Err(reason) => {
                 refuse(section, NAMES[0], number, &reason);
                 wrong += 1;
@@ -190,8 +217,8 @@ fn redirects_of(section: &Section<'_>, lines: &[String], site: &Location) -> Vec
 pub enum Rule {
     /// Blank, or a comment.
     None,
-    /// It needs what this server does not know: conditions about the client, a proxy for another server, or hosts with a name.
-    LeftOut,
+    /// It needs what this server does not know; a phrase that says what.
+    LeftOut(&'static str),
     /// What the rule becomes.
     Route(Box<Route>),
 }
@@ -206,20 +233,20 @@ pub fn redirect(line: &str, site: &Location) -> Result<Rule, String> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(Rule::None);
     }
-    let route = rule(line, site)?;
-    Ok(route.map_or(Rule::LeftOut, |route| Rule::Route(Box::new(route))))
+    match rule(line, site) {
+        Ok(route) => Ok(Rule::Route(Box::new(route))),
+        Err(Untaken::LeftOut(reason)) => Ok(Rule::LeftOut(reason)),
+        Err(Untaken::Wrong(reason)) => Err(reason),
+    }
 }
 
-/// The route of a line: `FROM [NAME=VALUE...] TO [STATUS[!]] [CONDITION...]`. `None` for one that needs what this server
-/// does not know, as [`Rule::LeftOut`] says.
-fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
+/// The route of a line: `FROM [NAME=VALUE...] TO [STATUS[!]] [CONDITION...]`.
+fn rule(line: &str, site: &Location) -> Result<Route, Untaken> {
     let mut words = line.split_whitespace();
     let from = words.next().expect("the line is not empty");
-    let Some((host, from)) = host_and_path(from)? else {
-        return Ok(None);
-    };
+    let (host, from) = host_and_path(from)?;
     if from.is_empty() {
-        return Err("a path is missing behind the host".to_owned());
+        return Err("a path is missing behind the host".into());
     }
     let mut rest: Vec<&str> = words.collect();
     let end = rest
@@ -230,7 +257,7 @@ fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
     let to = rest.remove(0);
     let status = rest.first().copied().unwrap_or("301");
     if rest.len() > 1 {
-        return Ok(None);
+        return Err(Untaken::LeftOut("it has a condition about the client"));
     }
     let (status, is_forced) = match status.strip_suffix('!') {
         Some(status) => (status, true),
@@ -240,18 +267,17 @@ fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
         .parse()
         .map_err(|_| format!("`{status}` is not a status"))?;
     let (path, names) = path_of(from)?;
-    let is_proxy = to.contains("://") && status == 200;
-    let Some(query) = query_of(&query)?.filter(|_| !is_proxy) else {
-        return Ok(None);
-    };
-    let Some(location) = location_of(status, &template_of(to, &names)?, to, site)? else {
-        return Ok(None);
-    };
+    if to.contains("://") && status == 200 {
+        return Err(Untaken::LeftOut(
+            "it stands for a proxy; an `[[upstream]]` is one",
+        ));
+    }
+    let query = query_of(&query)?;
     let location = Location {
         files_first: !is_forced,
-        ..location
+        ..location_of(status, &template_of(to, &names)?, to, site)?
     };
-    Ok(Some(Route {
+    Ok(Route {
         matchers: vec![Matcher {
             path,
             when: When {
@@ -265,16 +291,16 @@ fn rule(line: &str, site: &Location) -> Result<Option<Route>, String> {
         }],
         line: None,
         location,
-    }))
+    })
 }
 
-/// What a rule of `status` gives. `Err` for a status that no rule has.
+/// What a rule of `status` gives.
 fn location_of(
     status: u16,
     to: &Template,
     text: &str,
     site: &Location,
-) -> Result<Option<Location>, String> {
+) -> Result<Location, Untaken> {
     let mut location = site.clone();
     location.answer = Some(match status {
         301 | 302 | 303 | 307 | 308 => Answer::Redirect(Redirect {
@@ -287,15 +313,17 @@ fn location_of(
             location.options.error_pages = vec![(Statuses::One(status), text.to_owned())];
             location.proxying.tries = Some(vec![Try::File, Try::Status(status)]);
             location.answer = None;
-            return Ok((!text.contains([':', '*'])).then_some(location));
+            return match text.contains([':', '*']) {
+                true => Err(Untaken::LeftOut("the page of an error has a placeholder")),
+                false => Ok(location),
+            };
         }
         _ => {
-            return Err(format!(
-                "{status} is not the status of a redirect, 200 or 404"
-            ));
+            let reason = format!("{status} is not the status of a redirect, 200 or 404");
+            return Err(reason.into());
         }
     });
-    Ok(Some(location))
+    Ok(location)
 }
 
 /// The pattern of a path with `:name` and `*`, and the names of its groups.
@@ -350,19 +378,19 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The conditions of `NAME=VALUE` words; `None` if one takes its value from the request, as `id=:id` does.
-fn query_of(words: &[&str]) -> Result<Option<Vec<(String, Expression)>>, String> {
+/// The conditions of `NAME=VALUE` words. One that takes its value from the request, as `id=:id` does, is left out.
+fn query_of(words: &[&str]) -> Result<Vec<(String, Expression)>, Untaken> {
     let mut query = Vec::new();
     for word in words {
         let (name, value) = word
             .split_once('=')
             .ok_or(format!("`{word}` is not NAME=VALUE"))?;
         if value.starts_with(':') {
-            return Ok(None);
+            return Err(Untaken::LeftOut("it uses a value of the query"));
         }
         query.push((name.to_owned(), Expression::text(value)?));
     }
-    Ok(Some(query))
+    Ok(query)
 }
 
 /// A target, whose `:name` and `:splat` become groups.
@@ -415,13 +443,19 @@ fn headers_of(section: &Section<'_>, lines: &[String]) -> Vec<PathHeaders> {
         }
         let is_path = !line.starts_with([' ', '\t']);
         let outcome = match (is_path, rules.last_mut()) {
-            (true, _) => headers_rule(text).map(|rule| {
-                is_left_out = rule.is_none();
-                if is_left_out {
-                    note_left_out(section, NAMES[1], number, line);
+            (true, _) => match headers_rule(text) {
+                Ok(rule) => {
+                    is_left_out = false;
+                    rules.push(rule);
+                    Ok(())
                 }
-                rules.extend(rule);
-            }),
+                Err(Untaken::LeftOut(reason)) => {
+                    is_left_out = true;
+                    note_left_out(section, NAMES[1], number, (line, reason));
+                    Ok(())
+                }
+                Err(Untaken::Wrong(reason)) => Err(reason),
+            },
             // Without its rule it would belong to the one before.
             (false, _) if is_left_out => Ok(()),
             (false, Some(rule)) => header(text, rule),
@@ -446,10 +480,8 @@ fn headers_of(section: &Section<'_>, lines: &[String]) -> Vec<PathHeaders> {
 }
 
 /// A rule without headers so far; `None` for hosts that cannot be compared.
-fn headers_rule(text: &str) -> Result<Option<PathHeaders>, String> {
-    let Some((host, path)) = host_and_path(text)? else {
-        return Ok(None);
-    };
+fn headers_rule(text: &str) -> Result<PathHeaders, Untaken> {
+    let (host, path) = host_and_path(text)?;
     let path = match path {
         "" => "/*",
         path => path,
@@ -459,12 +491,12 @@ fn headers_rule(text: &str) -> Result<Option<PathHeaders>, String> {
     } else {
         path_of(path)?.0
     };
-    Ok(Some(PathHeaders {
+    Ok(PathHeaders {
         host,
         path,
         set: Vec::new(),
         remove: Vec::new(),
-    }))
+    })
 }
 
 fn header(text: &str, rule: &mut PathHeaders) -> Result<(), String> {
@@ -496,7 +528,7 @@ mod tests {
     /// The path of a request, and where a rule leads it; `None` if the rule does not match.
     fn leads(rule_line: &str, path: &str) -> Option<String> {
         let site = Location::default();
-        let route = rule(rule_line, &site).expect(rule_line).expect(rule_line);
+        let route = rule(rule_line, &site).expect(rule_line);
         let pattern = &route.matchers[0].path;
         if !pattern.matches(path.as_bytes()) {
             return None;
@@ -558,27 +590,31 @@ mod tests {
             ("https://:80/", ":80", None),
             ("gopher://a.example/", "a.example", None),
         ] {
-            let rule = host_and_path(url).expect(url);
+            let rule = host_and_path(url).ok();
             let expression = rule.map(|(expression, _)| expression.expect("a host"));
             let found = expression.map(|expression| expression.matches(host.as_bytes()));
             assert_eq!(found, is_about, "{url} {host}");
         }
         let path = "/to/http://a.example";
-        assert_eq!(host_and_path(path), Ok(Some((None, path))));
+        assert_eq!(host_and_path(path), Ok((None, path)));
     }
 
     #[test]
     fn rules_that_are_left_out_or_wrong() {
         let site = Location::default();
-        for line in [
-            "/a /b 302 Country=de",
-            "/api/* https://api.example/:splat 200",
-            "/a id=:id /b/:id",
-            "https://:version.example/* /b",
-            "https://*.example/* /b",
-            "ftp://a.example/* /b",
+        for (line, reason) in [
+            ("/a /b 302 Country=de", "a condition about the client"),
+            ("/api/* https://api.example/:splat 200", "a proxy"),
+            ("/a id=:id /b/:id", "a value of the query"),
+            ("https://:version.example/* /b", "a placeholder"),
+            ("https://*.example/* /b", "a placeholder"),
+            ("ftp://a.example/* /b", "that scheme"),
+            ("/a/* /:splat 404", "the page of an error"),
         ] {
-            assert!(rule(line, &site).expect(line).is_none(), "{line}");
+            match rule(line, &site) {
+                Err(Untaken::LeftOut(found)) => assert!(found.contains(reason), "{line}: {found}"),
+                other => panic!("{line}: {other:?}"),
+            }
         }
         for line in [
             "/a",
@@ -591,7 +627,10 @@ mod tests {
             "https:///a /b",
             "https://a.example /b",
         ] {
-            assert!(rule(line, &site).is_err(), "{line}");
+            assert!(
+                matches!(rule(line, &site), Err(Untaken::Wrong(_))),
+                "{line}"
+            );
         }
         // A part of a path never begins a target.
         assert!(rule("/:a /:a/x", &site).is_err());

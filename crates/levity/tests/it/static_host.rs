@@ -168,7 +168,7 @@ fn what_check_says() {
     let (status, said) = told("/a /b 302 Country=de\n", "");
     assert_eq!(status, 0, "{said}");
     assert!(
-        said.contains("_redirects, line 1, is left out: /a /b 302 Country=de"),
+        said.contains("_redirects, line 1, is left out, because it has a condition about the client: /a /b 302 Country=de"),
         "{said}"
     );
     let (status, said) = told(
@@ -177,8 +177,8 @@ fn what_check_says() {
     );
     assert_eq!(status, 0, "{said}");
     for line in [
-        "_redirects, line 1, is left out: https://:a.example/* /b",
-        "_headers, line 3, is left out: https://:p.pages.dev/*",
+        "_redirects, line 1, is left out, because its host has a placeholder: https://:a.example/* /b",
+        "_headers, line 3, is left out, because its host has a placeholder: https://:p.pages.dev/*",
     ] {
         assert!(said.contains(line), "{said}");
     }
