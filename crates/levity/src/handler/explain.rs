@@ -193,7 +193,15 @@ pub(super) fn search(
     let (root, path) = (root.path().display(), String::from_utf8_lossy(path));
     let names_folder = path.is_empty() || path.ends_with('/');
     let found = match found {
-        Ok(Found::File(file, _)) => format!("a file of {} bytes", file.entry.meta.size),
+        Ok(Found::File(file, _)) => {
+            let what = match (names_folder, &files.index[..]) {
+                (false, _) => "a file",
+                (true, [_]) => "its index file",
+                // The search does not keep which.
+                (true, _) => "the first of its index files",
+            };
+            format!("{what} of {} bytes", file.entry.meta.size)
+        }
         Ok(Found::Directory(_)) if !names_folder => {
             "a folder, but the path has no slash at its end".to_owned()
         }

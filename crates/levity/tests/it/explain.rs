@@ -380,6 +380,12 @@ fn a_slash_that_is_missing_and_a_hidden_name() {
         ],
     );
     let with_slash = explain(&tree, &["/folder/"]);
+    says(
+        &with_slash,
+        &[&format!(
+            "file     {root}/folder/: its index file of 1 bytes\n"
+        )],
+    );
     assert!(
         !with_slash.stdout.contains("no slash"),
         "{}",
