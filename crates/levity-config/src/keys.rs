@@ -231,7 +231,7 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.route.log", LOCATION_LOG);
     /// Conditions besides the path, all of which must hold. A route whose conditions do not hold is passed over.
     table("site.route.when", documented! {
-        /// Methods, such as `["POST", "PUT"]`.
+        /// Methods, such as `["POST", "PUT"]`. GET stands for HEAD too.
         key("method", Kind::Names, None);
         /// Headers of the request, name = "value"; `*` in a value is any text. A header that occurs several times needs
         /// one such value.
@@ -287,7 +287,7 @@ const REDIRECT: &[Key] = documented! {
 
 /// `[site.respond]` and `[site.route.respond]`
 const RESPOND: &[Key] = documented! {
-    /// The status.
+    /// The status. 503 has `Retry-After: 5` unless it is among the headers.
     key("status", Kind::Count("200", "599"), Some("200"));
     /// The content, up to 64 KiB. Without it the content is the status and its name, in one line, for 400 and above.
     key("body", Kind::Text("a text"), None);
