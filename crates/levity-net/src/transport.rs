@@ -359,4 +359,40 @@ mod tests {
             }
         }
     }
+
+    /// A write that has filled the socket lets the next one wait for an event.
+    #[tokio::test]
+    async fn a_write_after_a_short_one_waits_for_room() {
+        let (mut near, mut far) = sockets();
+        let bytes: Vec<u8> = (0..4_u32 << 20).map(|at| (at >> 10) as u8).collect();
+        let writing = async {
+            let (mut sent, mut short) = (0, 0);
+            while sent < bytes.len() {
+                let rest = &bytes[sent..];
+                let count = poll_fn(|context| near.poll_write(context, rest)).await;
+                let count = count.expect("a reader");
+                short += usize::from(count < rest.len());
+                sent += count;
+            }
+            near.end_output();
+            short
+        };
+        let reading = async {
+            let mut read = Vec::new();
+            loop {
+                read.reserve(64 * 1024);
+                if append(&mut far, &mut read).await.expect("a writer") == 0 {
+                    return read;
+                }
+            }
+        };
+        let (short, read) = tokio::join!(writing, reading);
+        assert!(short > 0, "the socket was never full");
+        assert!(
+            read == bytes,
+            "{} of {} bytes came",
+            read.len(),
+            bytes.len()
+        );
+    }
 }
