@@ -1,0 +1,154 @@
+//! Other paths that lead to guarded files, and paths of files with secrets.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::table::{Table, is_taken};
+use crate::pattern::Pattern;
+use crate::root::resolved;
+
+/// The note about a file with secrets that clients can get.
+pub(super) fn served_secret(
+    file: &Path,
+    sites: &[Vec<Table<'_>>],
+    mappings: &Mappings<'_>,
+    may_look_up: bool,
+) -> Option<String> {
+    // By its name in the root, where it may be a link, and by that of its folder, since roots are known without links.
+    let folder = resolved(file.parent()?, may_look_up);
+    for name in [folder.join(file.file_name()?), resolved(file, false)] {
+        for root in name.ancestors() {
+            let beneath = name.strip_prefix(root).ok()?;
+            for mapping in mappings.get(root).into_iter().flatten() {
+                let path = Pattern::Exact(mapping.path_of(beneath)?);
+                if let Some(open) = mapping.serving(sites, &path, beneath, Table::sends_files) {
+                    return Some(format!(
+                        "{} lies beneath a `root`: {} serves it at `{path}`; move it to a folder that is not served",
+                        file.display(),
+                        open.shown()
+                    ));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// How tables lead from paths to files.
+pub(super) struct Mapping<'a> {
+    /// The number of the site.
+    site: usize,
+    strip_prefix: &'a str,
+    /// The numbers of the tables that lead so.
+    tables: Vec<usize>,
+}
+
+impl Mapping<'_> {
+    /// The table that serves what is `beneath` the root at `path`, if `may_be` holds for it.
+    fn serving<'s, 'a>(
+        &self,
+        sites: &'s [Vec<Table<'a>>],
+        path: &Pattern,
+        beneath: &Path,
+        may_be: impl Fn(&Table<'a>) -> bool,
+    ) -> Option<&'s Table<'a>> {
+        let tables = &sites[self.site];
+        let serves = |&number: &usize| {
+            let table = &tables[number];
+            let is_it = may_be(table) && table.matches(path) && table.shows(beneath);
+            (is_it && !is_taken(&tables[..number], path)).then_some(table)
+        };
+        self.tables.iter().find_map(serves)
+    }
+
+    /// The path of the file `beneath` the root.
+    fn path_of(&self, beneath: &Path) -> Option<String> {
+        let beneath = beneath.to_str()?;
+        Some(format!("{}/{beneath}", self.strip_prefix))
+    }
+
+    /// The path of the folder `beneath` the root.
+    fn folder_of(&self, beneath: &Path) -> Option<String> {
+        let path = self.path_of(beneath)?;
+        Some(match path.ends_with('/') {
+            true => path,
+            false => format!("{path}/"),
+        })
+    }
+}
+
+/// The mappings to each root, each once.
+pub(super) type Mappings<'a> = HashMap<&'a Path, Vec<Mapping<'a>>>;
+
+pub(super) fn mappings<'a>(sites: &'a [Vec<Table<'_>>]) -> Mappings<'a> {
+    let mut mappings = Mappings::new();
+    for (site, tables) in sites.iter().enumerate() {
+        for (number, table) in tables.iter().enumerate() {
+            let Some(root) = table.root.as_deref().filter(|_| !table.location.internal) else {
+                continue;
+            };
+            let of_root = mappings.entry(root).or_default();
+            let strip_prefix = table.strip_prefix();
+            let mut own = of_root.iter_mut().rev().take_while(|one| one.site == site);
+            match own.find(|one| one.strip_prefix == strip_prefix) {
+                Some(known) => known.tables.push(number),
+                None => of_root.push(Mapping {
+                    site,
+                    strip_prefix,
+                    tables: vec![number],
+                }),
+            }
+        }
+    }
+    mappings
+}
+
+/// The note about other paths that lead, without the gates, to the files that `guarded` of the site of that number has.
+pub(super) fn alias(
+    site: usize,
+    guarded: &Table<'_>,
+    sites: &[Vec<Table<'_>>],
+    mappings: &Mappings<'_>,
+) -> Option<String> {
+    let (root, path) = (guarded.root.as_ref()?, guarded.path.as_ref()?);
+    let files = files(root, guarded.strip_prefix(), path);
+    for other_root in files.ancestors() {
+        let beneath = files.strip_prefix(other_root).ok()?;
+        for mapping in mappings.get(other_root).into_iter().flatten() {
+            let is_same = other_root == &**root && mapping.strip_prefix == guarded.strip_prefix();
+            let alias = match path {
+                // How routes of one site go before each other is noted there.
+                _ if is_same && mapping.site == site => continue,
+                _ if is_same => path.clone(),
+                Pattern::Exact(_) => Pattern::Exact(mapping.path_of(beneath)?),
+                Pattern::Prefix(_) => Pattern::Prefix(mapping.folder_of(beneath)?),
+                _ => continue,
+            };
+            if mapping.site == site && alias == *path {
+                continue;
+            }
+            let open = mapping.serving(sites, &alias, beneath, |table| table.lets_by(guarded));
+            if let Some(open) = open {
+                return Some(format!(
+                    "files of {} have gates here that they have not at `{alias}`, where {} serves the same files; give it \
+                     the gates, or a `root` without these files",
+                    guarded.owner(),
+                    open.shown()
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// The file of an exact path, or the folder of others. A pattern with stars or expressions may have files anywhere beneath the
+/// root.
+fn files(root: &Path, strip_prefix: &str, path: &Pattern) -> PathBuf {
+    match path {
+        Pattern::Exact(text) | Pattern::Prefix(text) => {
+            let rest = text.strip_prefix(strip_prefix).unwrap_or(text);
+            root.join(rest.trim_matches('/'))
+        }
+        _ => root.to_owned(),
+    }
+}

@@ -1,0 +1,172 @@
+//! Routes and sites as one: what they match, and what answers there.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::application::Application;
+use super::folders::Folders;
+use crate::gates::Gates;
+use crate::matcher::{Matcher, When};
+use crate::model::{Location, Site};
+use crate::name_pattern::hides;
+use crate::pattern::Pattern;
+use crate::tries::Try;
+
+pub(super) fn is_guarded(gates: &Gates) -> bool {
+    gates.adds_to(&Gates::default())
+}
+
+/// A route, or what a site has besides its routes.
+pub(super) struct Table<'a> {
+    /// None for that of a site.
+    pub(super) matchers: &'a [Matcher],
+    /// The paths of its requests, before other routes take theirs; `None` if no pattern says that.
+    pub(super) path: Option<Pattern>,
+    pub(super) location: &'a Location,
+    pub(super) line: usize,
+    /// The folder of its files without links, if files answer.
+    pub(super) root: Option<Arc<Path>>,
+    /// The one that may answer.
+    pub(super) application: Option<Application>,
+}
+
+impl Table<'_> {
+    /// Whether clients have to pass gates here before they read.
+    pub(super) fn guards(&self) -> bool {
+        let reads = |when: &When| {
+            when.methods.is_empty() || when.methods.iter().any(|method| method == "GET")
+        };
+        let mut when = self.matchers.iter().map(|matcher| &matcher.when);
+        !self.location.internal && is_guarded(&self.location.gates) && when.all(reads)
+    }
+
+    /// Whether the paths of its requests include those of `pattern`, before other routes take theirs.
+    pub(super) fn matches(&self, pattern: &Pattern) -> bool {
+        let mut matchers = self.matchers.iter();
+        matchers.all(|matcher| matcher.path.covers(pattern))
+    }
+
+    /// Whether clients get here without a gate as those of `guarded`. Which users a gate lets in is not compared: the
+    /// operator may have reasons, and files of thousands of users would take long.
+    pub(super) fn lets_by(&self, guarded: &Self) -> bool {
+        let mut when = self.matchers.iter().map(|matcher| &matcher.when);
+        !self.location.internal
+            && when.all(|when| when.clients.is_empty() && when.listen.is_empty())
+            && guarded.location.gates.bound_more_than(&self.location.gates)
+    }
+
+    /// The upstream that requests may get to.
+    pub(super) fn upstream(&self) -> Option<&str> {
+        upstream(self.location)
+    }
+
+    /// Whether clients get here without a gate of `guarded`, and no other gate is in its place.
+    pub(super) fn has_fewer_gates(&self, guarded: &Self) -> bool {
+        self.lets_by(guarded) && !self.location.gates.adds_to(&guarded.location.gates)
+    }
+
+    /// Whether clients can get files by their names.
+    pub(super) fn sends_files(&self) -> bool {
+        let tries = self.location.proxying.tries.as_deref();
+        let has_names = tries.is_none_or(|tries| tries.contains(&Try::File));
+        has_names && !self.location.gates.refuses_all()
+    }
+
+    /// Whether files or an upstream answer.
+    pub(super) fn serves(&self) -> bool {
+        self.root.is_some() || self.upstream().is_some()
+    }
+
+    pub(super) fn strip_prefix(&self) -> &str {
+        self.location.strip_prefix.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it serves the file or folder `beneath` its root.
+    pub(super) fn shows(&self, beneath: &Path) -> bool {
+        let options = &self.location.options;
+        let is_hidden = |name: &OsStr| hides(&options.hide, &options.show, name.as_encoded_bytes());
+        !beneath.iter().any(is_hidden)
+    }
+
+    /// Whose files, in a note about this table.
+    pub(super) fn owner(&self) -> String {
+        match self.matchers.last() {
+            Some(matcher) => format!("`{}`", matcher.path),
+            None => "this site".to_owned(),
+        }
+    }
+
+    pub(super) fn shown(&self) -> String {
+        match self.matchers.last() {
+            Some(matcher) => format!("the route `{}` on line {}", matcher.path, self.line),
+            None => format!("the site on line {}", self.line),
+        }
+    }
+}
+
+/// The upstream that requests may get to.
+fn upstream(location: &Location) -> Option<&str> {
+    let tries = location.proxying.tries.as_deref();
+    let is_asked = tries.is_none_or(|tries| tries.contains(&Try::Proxy));
+    let name = location.proxying.proxy.as_deref();
+    name.filter(|_| is_asked && location.answer.is_none())
+}
+
+/// The tables of a site, in the order in which they are asked.
+pub(super) fn tables<'a>(
+    site: &'a Site,
+    applications: &HashMap<&str, Application>,
+    folders: &mut Folders<'a>,
+) -> Vec<Table<'a>> {
+    let routes = site.routes.iter().map(|route| {
+        let line = route.line.unwrap_or(site.line);
+        (route.matchers.as_slice(), &route.location, line)
+    });
+    let rest = (&[][..], &site.location, site.line);
+    let table = |(matchers, location, line): (&'a [Matcher], &'a Location, usize)| {
+        let is_asked = looks_for_path(location)
+            && location.asks_files()
+            && (location.answer.is_none() || location.files_first);
+        let root = location.root.as_deref().filter(|_| is_asked);
+        let application = upstream(location).and_then(|name| applications.get(name));
+        Table {
+            application: application.map(|one| one.with_scripts(location, folders)),
+            matchers,
+            path: narrowest(matchers),
+            location,
+            line,
+            root: root.map(|root| folders.get(root)),
+        }
+    };
+    routes.chain([rest]).map(table).collect()
+}
+
+/// Whether the path of a request names the file, unlike a fixed file for all requests.
+fn looks_for_path(location: &Location) -> bool {
+    let names = |one: &Try| matches!(one, Try::File | Try::FileWith(_) | Try::Directory);
+    let tries = location.proxying.tries.as_deref();
+    tries.is_none_or(|tries| tries.iter().any(names))
+}
+
+/// The pattern that all of `matchers` match, if one of them is it.
+fn narrowest(matchers: &[Matcher]) -> Option<Pattern> {
+    let covers_all = |one: &&Pattern| matchers.iter().all(|other| other.path.covers(one));
+    match matchers {
+        [] => Some(Pattern::Prefix("/".to_owned())),
+        _ => {
+            let mut paths = matchers.iter().rev().map(|matcher| &matcher.path);
+            paths.find(covers_all).cloned()
+        }
+    }
+}
+
+/// Whether all requests for every path of `pattern` get to one of `tables`.
+pub(super) fn is_taken(tables: &[Table<'_>], pattern: &Pattern) -> bool {
+    let takes_all = |table: &Table<'_>| {
+        let mut matchers = table.matchers.iter();
+        table.matches(pattern) && matchers.all(|one| one.when == When::default())
+    };
+    tables.iter().any(takes_all)
+}
