@@ -34,6 +34,7 @@ mod name_pattern;
 mod network;
 mod own_names;
 mod pattern;
+mod pattern_index;
 mod problem;
 mod proxying;
 mod rate_limit;

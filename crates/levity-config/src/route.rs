@@ -5,6 +5,7 @@ use crate::location::{self, Above, Own, References, Used};
 use crate::matcher::{self, Matcher};
 use crate::model::Route;
 use crate::pattern::Pattern;
+use crate::pattern_index::PatternIndex;
 use crate::section::Section;
 
 /// Reads routes, with those within them, and what they use of the files of the table around them.
@@ -14,7 +15,8 @@ pub(crate) fn routes(
     references: References<'_>,
 ) -> (Vec<Route>, Used) {
     let mut seen: Vec<(Matcher, usize)> = Vec::new();
-    let mut open: Vec<(Pattern, usize)> = Vec::new();
+    let mut index = PatternIndex::default();
+    let mut open = Open::default();
     let (mut routes, mut used) = (Vec::new(), Used::default());
     for section in sections {
         let (own, of_route) = route(section, above, references);
@@ -22,37 +24,56 @@ pub(crate) fn routes(
         let Some(matcher) = own.last().and_then(|route| route.matchers.last()) else {
             continue;
         };
-        let mut earlier = seen.iter();
-        if let Some((earlier, line)) = earlier.find(|(earlier, _)| earlier.covers(matcher)) {
+        let covers = |number: usize| seen[number].0.covers(matcher);
+        if let Some(number) = index.first_covering(&matcher.path, covers) {
+            let (earlier, line) = &seen[number];
             let help = format!("`{}` on line {line} matches first", earlier.path);
             section.report("path", "this route can never match", Some(help));
         }
         let line = section.reader.line(&section.span_of("path"));
+        index.push(matcher.path.start(), seen.len());
         seen.push((matcher.clone(), line));
         if !gates::read::are_given(section) {
             let answers = section.has("redirect") || section.has("respond");
-            open.extend((!answers).then(|| (matcher.path.clone(), line)));
+            if !answers {
+                open.push(matcher.path.clone(), line);
+            }
         } else if own
             .last()
             .is_some_and(|route| route.location.gates.adds_to(&above.location.gates))
         {
-            note_open(section, &matcher.path, &open);
+            open.note_before(section, &matcher.path);
         }
         routes.extend(own);
     }
     (routes, used)
 }
 
-/// Notes a route before a guarded one that may take some of its paths, and with them its gates: the first that matches
-/// wins.
-fn note_open(section: &Section<'_>, guarded: &Pattern, before: &[(Pattern, usize)]) {
-    let mut before = before.iter();
-    if let Some((open, line)) = before.find(|(open, _)| may_share(open, guarded)) {
-        let note = format!(
-            "`{open}` on line {line} comes first, and lets requests to paths of `{guarded}` through without its gates; put it \
-             behind this route, or within it"
-        );
-        section.reader.note(&section.span_of("path"), note);
+/// Routes without gates of their own that pass requests on, each with its line.
+#[derive(Default)]
+struct Open {
+    routes: Vec<(Pattern, usize)>,
+    index: PatternIndex,
+}
+
+impl Open {
+    fn push(&mut self, path: Pattern, line: usize) {
+        self.index.push(path.start(), self.routes.len());
+        self.routes.push((path, line));
+    }
+
+    /// Notes a route before a guarded one that may take some of its paths, and with them its gates: the first that matches
+    /// wins.
+    fn note_before(&self, section: &Section<'_>, guarded: &Pattern) {
+        let shares = |number: usize| may_share(&self.routes[number].0, guarded);
+        if let Some(number) = self.index.first_sharing(guarded, shares) {
+            let (open, line) = &self.routes[number];
+            let note = format!(
+                "`{open}` on line {line} comes first, and lets requests to paths of `{guarded}` through without its gates; put it \
+                 behind this route, or within it"
+            );
+            section.reader.note(&section.span_of("path"), note);
+        }
     }
 }
 

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::table::{Table, is_taken};
+use super::table::{Table, Tables};
 use crate::pattern::Pattern;
+use crate::pattern_index::PatternIndex;
 use crate::root::resolved;
 
 /// The note about a file with secrets that clients can get.
 pub(super) fn served_secret(
     file: &Path,
-    sites: &[Vec<Table<'_>>],
+    sites: &[Tables<'_>],
     mappings: &Mappings<'_>,
     may_look_up: bool,
 ) -> Option<String> {
@@ -39,26 +40,21 @@ pub(super) struct Mapping<'a> {
     /// The number of the site.
     site: usize,
     strip_prefix: &'a str,
-    /// The numbers of the tables that lead so.
-    tables: Vec<usize>,
+    /// The tables that lead so.
+    tables: PatternIndex,
 }
 
 impl Mapping<'_> {
     /// The table that serves what is `beneath` the root at `path`, if `may_be` holds for it.
     fn serving<'s, 'a>(
         &self,
-        sites: &'s [Vec<Table<'a>>],
+        sites: &'s [Tables<'a>],
         path: &Pattern,
         beneath: &Path,
         may_be: impl Fn(&Table<'a>) -> bool,
     ) -> Option<&'s Table<'a>> {
-        let tables = &sites[self.site];
-        let serves = |&number: &usize| {
-            let table = &tables[number];
-            let is_it = may_be(table) && table.matches(path) && table.shows(beneath);
-            (is_it && !is_taken(&tables[..number], path)).then_some(table)
-        };
-        self.tables.iter().find_map(serves)
+        let is_it = |table: &Table<'a>| may_be(table) && table.shows(beneath);
+        sites[self.site].first_asked_of(&self.tables, path, is_it)
     }
 
     /// The path of the file `beneath` the root.
@@ -80,24 +76,26 @@ impl Mapping<'_> {
 /// The mappings to each root, each once.
 pub(super) type Mappings<'a> = HashMap<&'a Path, Vec<Mapping<'a>>>;
 
-pub(super) fn mappings<'a>(sites: &'a [Vec<Table<'_>>]) -> Mappings<'a> {
+pub(super) fn mappings<'a>(sites: &'a [Tables<'_>]) -> Mappings<'a> {
     let mut mappings = Mappings::new();
     for (site, tables) in sites.iter().enumerate() {
-        for (number, table) in tables.iter().enumerate() {
+        // Where those of the site are among the mappings to their root.
+        let mut own = HashMap::new();
+        for (number, table) in tables.all.iter().enumerate() {
             let Some(root) = table.root.as_deref().filter(|_| !table.location.internal) else {
                 continue;
             };
             let of_root = mappings.entry(root).or_default();
             let strip_prefix = table.strip_prefix();
-            let mut own = of_root.iter_mut().rev().take_while(|one| one.site == site);
-            match own.find(|one| one.strip_prefix == strip_prefix) {
-                Some(known) => known.tables.push(number),
-                None => of_root.push(Mapping {
+            let at = *own.entry((root, strip_prefix)).or_insert(of_root.len());
+            if at == of_root.len() {
+                of_root.push(Mapping {
                     site,
                     strip_prefix,
-                    tables: vec![number],
-                }),
+                    tables: PatternIndex::default(),
+                });
             }
+            of_root[at].tables.push(table.start(), number);
         }
     }
     mappings
@@ -107,7 +105,7 @@ pub(super) fn mappings<'a>(sites: &'a [Vec<Table<'_>>]) -> Mappings<'a> {
 pub(super) fn alias(
     site: usize,
     guarded: &Table<'_>,
-    sites: &[Vec<Table<'_>>],
+    sites: &[Tables<'_>],
     mappings: &Mappings<'_>,
 ) -> Option<String> {
     let (root, path) = (guarded.root.as_ref()?, guarded.path.as_ref()?);

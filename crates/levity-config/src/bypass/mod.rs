@@ -18,7 +18,7 @@ use files::{alias, mappings, served_secret};
 use folders::Folders;
 use mounts::{mounts, other_way};
 use names::{beneath_name, name_without_slash};
-use table::{Table, is_guarded, tables};
+use table::{Tables, is_guarded};
 
 /// Notes each route and site with gates beside which there is a way to an upstream or to its files. May block.
 pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
@@ -29,9 +29,9 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
     let may_look_up = reader.base.is_some();
     let mut folders = Folders::new(may_look_up);
     let applications = applications(upstreams);
-    let sites: Vec<Vec<Table<'_>>> = sites
+    let sites: Vec<Tables<'_>> = sites
         .iter()
-        .map(|site| tables(site, &applications, &mut folders))
+        .map(|site| Tables::new(site, &applications, &mut folders))
         .collect();
     let mappings = mappings(&sites);
     let mounts = mounts(&sites);
@@ -44,7 +44,7 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
         }
     }
     for (number, tables) in sites.iter().enumerate() {
-        for guarded in tables.iter().filter(|table| table.guards()) {
+        for guarded in tables.all.iter().filter(|table| table.guards()) {
             let name = name_without_slash(guarded, tables);
             let beneath = beneath_name(guarded, tables);
             let alias = alias(number, guarded, &sites, &mappings)

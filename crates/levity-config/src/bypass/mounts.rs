@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use super::application::Application;
-use super::table::{Table, is_taken};
+use super::table::{Table, Tables};
 use crate::pattern::Pattern;
 
 /// The tables that lead to an application, each by its site and its number there, by the start of the paths that the
 /// application gets from them.
 pub(super) type Mounts<'a> = HashMap<(&'a Application, &'a str), Vec<(usize, usize)>>;
 
-pub(super) fn mounts<'a>(sites: &'a [Vec<Table<'_>>]) -> Mounts<'a> {
+pub(super) fn mounts<'a>(sites: &'a [Tables<'_>]) -> Mounts<'a> {
     let mut mounts = Mounts::new();
     for (site, tables) in sites.iter().enumerate() {
-        for (number, table) in tables.iter().enumerate() {
+        for (number, table) in tables.all.iter().enumerate() {
             let is_plain = |path: &&Pattern| matches!(path, Pattern::Exact(_) | Pattern::Prefix(_));
             let path = table.path.as_ref().filter(is_plain);
             if let (Some(application), Some(path)) = (&table.application, path) {
@@ -42,7 +42,7 @@ const LOOKS_MAX: usize = 100_000;
 pub(super) fn other_way(
     site: usize,
     guarded: &Table<'_>,
-    sites: &[Vec<Table<'_>>],
+    sites: &[Tables<'_>],
     mounts: &Mounts<'_>,
 ) -> Option<String> {
     let (application, path) = (guarded.application.as_ref()?, guarded.path.as_ref()?);
@@ -61,7 +61,7 @@ pub(super) fn other_way(
     for &(other_site, number) in candidates {
         looks = looks.checked_sub(number + 1)?;
         let tables = &sites[other_site];
-        let open = &tables[number];
+        let open = &tables.all[number];
         let alias = match path {
             _ if open.strip_prefix() == guarded.strip_prefix() => path.clone(),
             Pattern::Exact(_) => Pattern::Exact(format!("{}{inner}", open.strip_prefix())),
@@ -73,7 +73,7 @@ pub(super) fn other_way(
         if is_other
             && open.matches(&alias)
             && open.has_fewer_gates(guarded)
-            && !is_taken(&tables[..number], &alias)
+            && !tables.is_taken(number, &alias)
         {
             return Some(format!(
                 "{} has gates that `{alias}` has not, where {} asks the same application, by the upstream `{}`; give it the \

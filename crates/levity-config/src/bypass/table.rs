@@ -12,6 +12,7 @@ use crate::matcher::{Matcher, When};
 use crate::model::{Location, Site};
 use crate::name_pattern::hides;
 use crate::pattern::Pattern;
+use crate::pattern_index::PatternIndex;
 use crate::tries::Try;
 
 pub(super) fn is_guarded(gates: &Gates) -> bool {
@@ -46,6 +47,12 @@ impl Table<'_> {
     pub(super) fn matches(&self, pattern: &Pattern) -> bool {
         let mut matchers = self.matchers.iter();
         matchers.all(|matcher| matcher.path.covers(pattern))
+    }
+
+    /// The text with which the paths of its requests start, for a [`PatternIndex`].
+    pub(super) fn start(&self) -> &str {
+        let last = self.matchers.last();
+        last.map_or("", |matcher| matcher.path.start())
     }
 
     /// Whether clients get here without a gate as those of `guarded`. Which users a gate lets in is not compared: the
@@ -114,8 +121,64 @@ fn upstream(location: &Location) -> Option<&str> {
     name.filter(|_| is_asked && location.answer.is_none())
 }
 
-/// The tables of a site, in the order in which they are asked.
-pub(super) fn tables<'a>(
+/// The tables of a site.
+pub(super) struct Tables<'a> {
+    /// In the order in which they are asked.
+    pub(super) all: Vec<Table<'a>>,
+    index: PatternIndex,
+}
+
+impl<'a> Tables<'a> {
+    pub(super) fn new(
+        site: &'a Site,
+        applications: &HashMap<&str, Application>,
+        folders: &mut Folders<'a>,
+    ) -> Self {
+        let all = all(site, applications, folders);
+        let mut index = PatternIndex::default();
+        for (number, table) in all.iter().enumerate() {
+            index.push(table.start(), number);
+        }
+        Self { all, index }
+    }
+
+    /// The first table that matches `path` and for which `is_it` holds, unless an earlier one takes all its requests.
+    pub(super) fn first_asked(
+        &self,
+        path: &Pattern,
+        is_it: impl Fn(&Table<'a>) -> bool,
+    ) -> Option<&Table<'a>> {
+        self.first_asked_of(&self.index, path, is_it)
+    }
+
+    /// As [`Tables::first_asked`], of the tables in `index`.
+    pub(super) fn first_asked_of(
+        &self,
+        index: &PatternIndex,
+        path: &Pattern,
+        is_it: impl Fn(&Table<'a>) -> bool,
+    ) -> Option<&Table<'a>> {
+        let number = index.first_covering(path, |number| {
+            let table = &self.all[number];
+            table.matches(path) && is_it(table)
+        })?;
+        (!self.is_taken(number, path)).then(|| &self.all[number])
+    }
+
+    /// Whether all requests for every path of `pattern` get to a table before that of the number.
+    pub(super) fn is_taken(&self, number: usize, pattern: &Pattern) -> bool {
+        let takes_all = |earlier: usize| {
+            let table = &self.all[earlier];
+            let mut matchers = table.matchers.iter();
+            earlier < number
+                && table.matches(pattern)
+                && matchers.all(|one| one.when == When::default())
+        };
+        self.index.first_covering(pattern, takes_all).is_some()
+    }
+}
+
+fn all<'a>(
     site: &'a Site,
     applications: &HashMap<&str, Application>,
     folders: &mut Folders<'a>,
@@ -160,13 +223,4 @@ fn narrowest(matchers: &[Matcher]) -> Option<Pattern> {
             paths.find(covers_all).cloned()
         }
     }
-}
-
-/// Whether all requests for every path of `pattern` get to one of `tables`.
-pub(super) fn is_taken(tables: &[Table<'_>], pattern: &Pattern) -> bool {
-    let takes_all = |table: &Table<'_>| {
-        let mut matchers = table.matchers.iter();
-        table.matches(pattern) && matchers.all(|one| one.when == When::default())
-    };
-    tables.iter().any(takes_all)
 }

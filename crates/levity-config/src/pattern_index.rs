@@ -1,0 +1,187 @@
+//! Path patterns by the text with which their paths start.
+
+use std::collections::BTreeMap;
+use std::iter;
+use std::ops::Bound;
+
+use crate::pattern::Pattern;
+
+/// The numbers of patterns, such as those of routes. Finds one without a look at all of them: files have thousands of routes,
+/// each of which is compared with the others.
+#[derive(Default)]
+pub(crate) struct PatternIndex {
+    /// The numbers ascend.
+    by_start: BTreeMap<Box<[u8]>, Vec<usize>>,
+}
+
+impl PatternIndex {
+    /// Adds a pattern with this [start](Pattern::start); the empty one is that of patterns for any path. The number is higher
+    /// than those before.
+    pub(crate) fn push(&mut self, start: &str, number: usize) {
+        let numbers = self.by_start.entry(start.as_bytes().into());
+        numbers.or_default().push(number);
+    }
+
+    /// The lowest number for which `is_it` holds, of those whose patterns may [cover](Pattern::covers) `pattern`. It is asked about
+    /// some that do not, too.
+    pub(crate) fn first_covering(
+        &self,
+        pattern: &Pattern,
+        is_it: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        lowest(self.at_starts_of(known_start(pattern)), is_it)
+    }
+
+    /// The lowest number for which `is_it` holds, of those whose patterns may match a path that `pattern` matches. It is asked
+    /// about some that do not, too.
+    pub(crate) fn first_sharing(
+        &self,
+        pattern: &Pattern,
+        is_it: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let start = known_start(pattern);
+        lowest(self.at_starts_of(start).chain(self.beneath(start)), is_it)
+    }
+
+    /// The numbers at each start of `text`, from the longest on.
+    fn at_starts_of<'i>(&'i self, text: &'i str) -> impl Iterator<Item = &'i [usize]> {
+        let text = text.as_bytes();
+        // Longer starts are not in the index, or were returned.
+        let mut end = Some(text.len());
+        iter::from_fn(move || {
+            loop {
+                let up_to = (Bound::Unbounded, Bound::Included(&text[..end?]));
+                let (start, numbers) = self.by_start.range::<[u8], _>(up_to).next_back()?;
+                let pairs = start.iter().zip(text);
+                let shared = pairs.take_while(|(one, other)| one == other).count();
+                if shared == start.len() {
+                    end = shared.checked_sub(1);
+                    return Some(numbers.as_slice());
+                }
+                end = Some(shared);
+            }
+        })
+    }
+
+    /// The numbers at each text that starts with `start`.
+    fn beneath<'i>(&'i self, start: &'i str) -> impl Iterator<Item = &'i [usize]> {
+        let from = (Bound::Included(start.as_bytes()), Bound::Unbounded);
+        let starts = self.by_start.range::<[u8], _>(from);
+        starts
+            .take_while(|(text, _)| text.starts_with(start.as_bytes()))
+            .map(|(_, numbers)| numbers.as_slice())
+    }
+}
+
+/// Every path starts with a slash.
+fn known_start(pattern: &Pattern) -> &str {
+    match pattern.start() {
+        "" => "/",
+        start => start,
+    }
+}
+
+fn lowest<'i>(
+    lists: impl Iterator<Item = &'i [usize]>,
+    is_it: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    let mut lowest = None;
+    for list in lists {
+        let numbers = list.iter().copied();
+        let mut below = numbers.take_while(|&number| lowest.is_none_or(|lowest| number < lowest));
+        lowest = below.find(|&number| is_it(number)).or(lowest);
+    }
+    lowest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::Expression;
+
+    const TEXTS: [&str; 16] = [
+        "/",
+        "/*",
+        "/a",
+        "/a/",
+        "/a/*",
+        "/a/b",
+        "/a/b/*",
+        "/a/b/c",
+        "/ab",
+        "/ab/*",
+        "/a/b*.png",
+        "/a*/b",
+        "*.png",
+        "/\u{e9}",
+        "/\u{e9}/*",
+        "/b/*",
+    ];
+
+    fn patterns() -> Vec<Pattern> {
+        let plain = TEXTS.map(|text| Pattern::parse(text).expect(text));
+        let regex = Pattern::regex("^/a").expect("a pattern");
+        let named = Pattern::Named(Expression::regex("/b$").expect("a pattern"));
+        plain.into_iter().chain([regex, named]).collect()
+    }
+
+    fn index(patterns: &[Pattern]) -> PatternIndex {
+        let mut index = PatternIndex::default();
+        for (number, pattern) in patterns.iter().enumerate() {
+            index.push(pattern.start(), number);
+        }
+        index
+    }
+
+    #[test]
+    fn finds_each_pattern_that_covers_another() {
+        let patterns = patterns();
+        for after in 0..patterns.len() {
+            let mut rest = patterns.clone();
+            rest.rotate_left(after);
+            let index = index(&rest);
+            for pattern in &patterns {
+                let covers = |number: usize| rest[number].covers(pattern);
+                let expected = (0..rest.len()).find(|&number| covers(number));
+                assert!(expected.is_some());
+                let found = index.first_covering(pattern, covers);
+                assert_eq!(found, expected, "{pattern} {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn finds_each_pattern_that_covers_another_or_is_covered() {
+        let patterns = patterns();
+        for after in 0..patterns.len() {
+            let mut rest = patterns.clone();
+            rest.rotate_left(after);
+            let index = index(&rest);
+            for pattern in &patterns {
+                let shares =
+                    |number: usize| rest[number].covers(pattern) || pattern.covers(&rest[number]);
+                let expected = (0..rest.len()).find(|&number| shares(number));
+                let found = index.first_sharing(pattern, shares);
+                assert_eq!(found, expected, "{pattern} {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_empty_start_is_one_of_any_path() {
+        let mut index = PatternIndex::default();
+        index.push("", 0);
+        for text in TEXTS {
+            let pattern = Pattern::parse(text).expect(text);
+            assert_eq!(index.first_covering(&pattern, |_| true), Some(0));
+        }
+        assert_eq!(
+            index.first_covering(&Pattern::Exact("a".into()), |_| true),
+            Some(0)
+        );
+        assert_eq!(
+            index.first_covering(&Pattern::Exact("/".into()), |_| false),
+            None
+        );
+    }
+}
