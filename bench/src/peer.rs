@@ -70,6 +70,12 @@ enum Program {
     Caddy,
 }
 
+impl AsRef<Self> for Row {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl Row {
     /// A peer by its name.
     ///

@@ -6,8 +6,8 @@
 
 use super::cost::WARM_UP;
 use super::hot_and_cold::{self, CLOSED_CONNECTIONS, Loop, OPEN_CONNECTIONS};
-use super::{Measured, Run, interleaved, startable, to_json};
-use crate::failure::{Context, Failure, Result};
+use super::{Measured, Run, Subject, interleaved, name_left_out, startable, to_json};
+use crate::failure::{Context, Result};
 use crate::load::Report;
 use crate::load::command::Load;
 use crate::machine;
@@ -95,9 +95,8 @@ pub struct Pass {
     loop_seconds: Option<[f64; 3]>,
 }
 
-/// A row with the kind of its text load.
-struct Subject {
-    row: Row,
+/// The load on text beside the hot file.
+struct Text {
     coding: Coding,
     makes_variants: bool,
 }
@@ -112,12 +111,9 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     let folder = rig.setup.dir.join("variants");
     let _remove = rig.journal().note(Step::RemoveDirectory(folder.clone()))?;
     create_dir_for_nobody(&folder)?;
-    let subjects: Vec<Subject> = rows.iter().flat_map(|row| subjects(row, &folder)).collect();
-    let rows = subjects.iter().map(|subject| subject.row.clone());
-    let (rows, left_out) = startable(rig, rows.collect())?;
-    let measured = interleaved(&rows, run.passes, |row, _| {
-        let subject = subjects.iter().find(|subject| subject.row.name == row.name);
-        let subject = subject.ok_or_else(|| Failure::new("a row without a subject"))?;
+    let subjects: Vec<Subject<Text>> = rows.iter().flat_map(|row| subjects(row, &folder)).collect();
+    let (subjects, left_out) = startable(rig, subjects)?;
+    let measured = interleaved(&subjects, run.passes, |subject, _| {
         let bench = Bench {
             rig,
             run,
@@ -144,13 +140,11 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         "at its level, closed loop",
         "bar",
     ]);
-    for (row, measured) in rows.iter().zip(&measured) {
-        table.push(cells(row.is_levity(), measured));
+    for (subject, measured) in subjects.iter().zip(&measured) {
+        table.push(cells(subject.row.is_levity(), measured));
     }
     let mut caption = caption(run);
-    for server in left_out {
-        caption.push_str(&format!("\n\nLeft out: {server}"));
-    }
+    name_left_out(&mut caption, &left_out);
     Ok(Outcome {
         name: "c1".into(),
         caption,
@@ -161,17 +155,17 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
 }
 
 /// The rows of a server: each coding at its highest level, or what comes next to it.
-fn subjects(row: &Row, folder: &Path) -> Vec<Subject> {
+fn subjects(row: &Row, folder: &Path) -> Vec<Subject<Text>> {
     let highest = [
         Compression::at(Coding::Br, 11),
         Compression::at(Coding::Zstd, 19),
         Compression::at(Coding::Gzip, 9),
         Compression::by_default(Coding::Zstd),
     ];
-    let mut subjects: Vec<Subject> = Vec::new();
+    let mut subjects: Vec<Subject<Text>> = Vec::new();
     for compression in highest {
         let coding = compression.coding;
-        let is_there = |subject: &Subject| subject.coding == coding;
+        let is_there = |subject: &Subject<Text>| subject.kind.coding == coding;
         // Levity has no row with gzip: its level 9 is cheap.
         let is_wanted = !row.is_levity() || coding != Coding::Gzip;
         if let Some(row) = row.unpinned().compressed(compression)
@@ -180,8 +174,10 @@ fn subjects(row: &Row, folder: &Path) -> Vec<Subject> {
         {
             subjects.push(Subject {
                 row,
-                coding,
-                makes_variants: false,
+                kind: Text {
+                    coding,
+                    makes_variants: false,
+                },
             });
         }
     }
@@ -194,8 +190,10 @@ fn subjects(row: &Row, folder: &Path) -> Vec<Subject> {
                     .compressed(Compression::at(coding, 1))
                     .unwrap_or(row.unpinned())
                     .with_variants(folder),
-                coding,
-                makes_variants: true,
+                kind: Text {
+                    coding,
+                    makes_variants: true,
+                },
             }
         }));
     }
@@ -206,7 +204,7 @@ struct Bench<'a> {
     rig: &'a Rig,
     run: &'a Run,
     folder: &'a Path,
-    subject: &'a Subject,
+    subject: &'a Subject<Text>,
 }
 
 impl Bench<'_> {
@@ -234,7 +232,7 @@ impl Bench<'_> {
         let beside = self.hot(server, kind)?;
         let text = text.report()?;
         let grown = server.metrics()?.zip(before);
-        let text_bytes = match self.subject.makes_variants {
+        let text_bytes = match self.subject.kind.makes_variants {
             true => (self.made()? - made_before) * TEXTS.bytes as u64,
             false => text.requests * LARGE_TEXTS.bytes as u64,
         };
@@ -268,9 +266,9 @@ impl Bench<'_> {
     fn text(&self, server: &Server) -> Result<Load> {
         let seconds = WARM_UP.as_secs_f64() + self.run.seconds + MARGIN;
         let mut load = Load::new(server.address, "", downloads(), seconds);
-        load.coding = Some(self.subject.coding.word().into());
+        load.coding = Some(self.subject.kind.coding.word().into());
         load.abandon = true;
-        if self.subject.makes_variants {
+        if self.subject.kind.makes_variants {
             let paths: Vec<String> = (0..TEXTS.files)
                 .flat_map(|index| vec![TEXTS.text_path(index); POPULAR_IN_A_ROW])
                 .collect();

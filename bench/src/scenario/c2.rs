@@ -1,9 +1,9 @@
 //! C2: what does it cost a proxy to compress a response, and how small does it become?
 
 use super::proxied::{Cost, JSON_BYTES, PLACES, Pair, WARM_UP_SECONDS, json_path, upstream};
-use super::{Measured, Run, interleaved, proxied, startable, to_json};
+use super::{Measured, Run, Subject, interleaved, name_left_out, proxied, startable, to_json};
 use crate::backend::Protocol;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::peer::Row;
 use crate::peer::compression::{Coding, Compression};
 use crate::report::Outcome;
@@ -52,9 +52,7 @@ impl Pass {
 /// # Errors
 /// The rig, a proxy or the application fails.
 pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
-    let subjects = subjects(rig, rows, run.quick);
-    let rows = subjects.iter().map(|(row, _)| row.clone()).collect();
-    let (rows, left_out) = startable(rig, rows)?;
+    let (subjects, left_out) = startable(rig, subjects(rig, rows, run.quick))?;
     let mut table = Table::new(&[
         "proxy",
         "clients",
@@ -70,27 +68,21 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     ]);
     let mut all = Vec::new();
     for &connections in run.connections_or(&CONNECTIONS) {
-        let measured = interleaved(&rows, run.passes, |row, _| {
-            let subject = subjects
-                .iter()
-                .find(|(subject, _)| subject.name == row.name);
-            let (_, compression) = subject.ok_or_else(|| Failure::new("an unknown row"))?;
-            measure(rig, row, *compression, connections, run.seconds)
+        let measured = interleaved(&subjects, run.passes, |subject, _| {
+            measure(rig, subject, connections, run.seconds)
         })?;
-        let peers: Vec<&Measured<Pass>> = rows
+        let peers: Vec<&Measured<Pass>> = subjects
             .iter()
             .zip(&measured)
-            .filter_map(|(row, measured)| (!row.is_levity()).then_some(measured))
+            .filter_map(|(subject, measured)| (!subject.row.is_levity()).then_some(measured))
             .collect();
-        for (row, measured) in rows.iter().zip(&measured) {
-            table.push(cells(row.is_levity(), measured, &peers));
+        for (subject, measured) in subjects.iter().zip(&measured) {
+            table.push(cells(subject.row.is_levity(), measured, &peers));
         }
         all.extend(measured);
     }
     let mut caption = caption(run);
-    for server in left_out {
-        caption.push_str(&format!("\n\nLeft out: {server}"));
-    }
+    name_left_out(&mut caption, &left_out);
     Ok(Outcome {
         name: "c2".into(),
         caption,
@@ -100,7 +92,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     })
 }
 
-fn subjects(rig: &Rig, rows: &[Row], is_quick: bool) -> Vec<(Row, Compression)> {
+fn subjects(rig: &Rig, rows: &[Row], is_quick: bool) -> Vec<Subject<Compression>> {
     let upstream = upstream(rig, Protocol::Http, 1, proxied::CLIENTS);
     let levels = if is_quick { QUICK_LEVELS } else { LEVELS };
     let at = |(coding, levels): (Coding, &'static [u8])| {
@@ -116,7 +108,11 @@ fn subjects(rig: &Rig, rows: &[Row], is_quick: bool) -> Vec<(Row, Compression)> 
         let has_levels = row.compressed(Compression::at(Coding::Zstd, 1)).is_some();
         let only = by_default.iter().filter(|_| !has_levels);
         for &compression in compressions.iter().chain(only) {
-            subjects.extend(row.compressed(compression).map(|row| (row, compression)));
+            let row = row.compressed(compression);
+            subjects.extend(row.map(|row| Subject {
+                row,
+                kind: compression,
+            }));
         }
     }
     subjects
@@ -124,14 +120,13 @@ fn subjects(rig: &Rig, rows: &[Row], is_quick: bool) -> Vec<(Row, Compression)> 
 
 fn measure(
     rig: &Rig,
-    row: &Row,
-    compression: Compression,
+    subject: &Subject<Compression>,
     connections: usize,
     seconds: f64,
 ) -> Result<Pass> {
-    let pair = Pair::simple(rig, row)?;
+    let pair = Pair::simple(rig, &subject.row)?;
     let mut load = pair.load(&json_path(), connections, WARM_UP_SECONDS);
-    load.coding = Some(compression.coding.word().into());
+    load.coding = Some(subject.kind.coding.word().into());
     load.measure(rig.load_cpu())?;
     load.seconds = seconds;
     let before = pair.proxy.metrics()?;
@@ -139,7 +134,7 @@ fn measure(
     let grown = pair.proxy.metrics()?.zip(before);
     Ok(Pass {
         connections,
-        compression,
+        compression: subject.kind,
         cost,
         at_level: grown.map(|(after, before)| super::at_level(&after, &before)),
     })

@@ -2,7 +2,7 @@
 
 use super::cost::Cost;
 use super::proxied::{CLIENTS, JSON_BYTES, PLACES, Pair, json_path, upstream};
-use super::{Measured, Run, interleaved, startable, to_json};
+use super::{Measured, Run, interleaved, name_left_out, startable, to_json};
 use crate::backend::Protocol;
 use crate::backend::command::Backend;
 use crate::failure::Result;
@@ -111,9 +111,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     ]);
     measured.iter().for_each(|row| table.push(cells(row)));
     let mut caption = caption(run, slow_clients);
-    for server in left_out {
-        caption.push_str(&format!("\n\nLeft out: {server}"));
-    }
+    name_left_out(&mut caption, &left_out);
     Ok(Outcome {
         name: "c3".into(),
         caption,

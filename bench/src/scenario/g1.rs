@@ -6,8 +6,8 @@
 
 use super::cost::WARM_UP;
 use super::hot_and_cold::{self, Loop, OPEN_CONNECTIONS};
-use super::{Measured, Run, interleaved, startable, to_json};
-use crate::failure::{Context, Failure, Result};
+use super::{Measured, Run, Subject, interleaved, name_left_out, startable, to_json};
+use crate::failure::{Context, Result};
 use crate::load::Report;
 use crate::load::command::{Load, RunningLoad};
 use crate::peer::{Row, Server};
@@ -80,12 +80,6 @@ impl Pass {
     }
 }
 
-/// A row with the origin of its guesses.
-struct Subject {
-    row: Row,
-    guessers: Guessers,
-}
-
 /// Runs the workload.
 ///
 /// # Errors
@@ -93,12 +87,8 @@ struct Subject {
 pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     let dir = rig.setup.dir.join("users");
     create_dir_for_nobody(&dir)?;
-    let subjects = subjects(rows, &dir)?;
-    let rows = subjects.iter().map(|subject| subject.row.clone());
-    let (rows, left_out) = startable(rig, rows.collect())?;
-    let measured = interleaved(&rows, run.passes, |row, _| {
-        let subject = subjects.iter().find(|subject| subject.row.name == row.name);
-        let subject = subject.ok_or_else(|| Failure::new("a row without a subject"))?;
+    let (subjects, left_out) = startable(rig, subjects(rows, &dir)?)?;
+    let measured = interleaved(&subjects, run.passes, |subject, _| {
         measure(rig, run, subject)
     })?;
     let mut table = Table::new(&[
@@ -115,13 +105,11 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         "of hashes",
         "bar",
     ]);
-    for (row, measured) in rows.iter().zip(&measured) {
-        table.push(cells(row.is_levity(), measured));
+    for (subject, measured) in subjects.iter().zip(&measured) {
+        table.push(cells(subject.row.is_levity(), measured));
     }
     let mut caption = caption(run);
-    for server in left_out {
-        caption.push_str(&format!("\n\nLeft out: {server}"));
-    }
+    name_left_out(&mut caption, &left_out);
     Ok(Outcome {
         name: "g1".into(),
         caption,
@@ -131,7 +119,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     })
 }
 
-fn subjects(rows: &[Row], dir: &Path) -> Result<Vec<Subject>> {
+fn subjects(rows: &[Row], dir: &Path) -> Result<Vec<Subject<Guessers>>> {
     let mut subjects = Vec::new();
     for row in rows {
         let hash = if row.is_levity() { ARGON2 } else { BCRYPT };
@@ -144,7 +132,7 @@ fn subjects(rows: &[Row], dir: &Path) -> Result<Vec<Subject>> {
             [(Guessers::One, "one client"), (Guessers::Many, "many")].map(|(guessers, from)| {
                 Subject {
                     row: row.named(format!("{name}, {from}")),
-                    guessers,
+                    kind: guessers,
                 }
             }),
         );
@@ -162,12 +150,12 @@ fn users(dir: &Path, server: &str, hash: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn measure(rig: &Rig, run: &Run, subject: &Subject) -> Result<Pass> {
+fn measure(rig: &Rig, run: &Run, subject: &Subject<Guessers>) -> Result<Pass> {
     let server = Server::start(rig, &subject.row)?;
     let alone = hot(run, &server).measure(None)?;
     let before = server.anonymous_bytes()?;
     let seconds = WARM_UP.as_secs_f64() + run.seconds;
-    let guesses = guesses(&server, subject.guessers, seconds).start(None)?;
+    let guesses = guesses(&server, subject.kind, seconds).start(None)?;
     let logins = logins(&server, seconds).start(None)?;
     let beside = hot(run, &server).start(None)?;
     let most = most_memory(&server, Duration::from_secs_f64(seconds))?;

@@ -293,9 +293,7 @@ impl Run {
         };
         for &scenario in scenarios {
             let mut outcome = self.outcome(scenario, rig, &rows, panels)?;
-            for server in &options.left_out {
-                outcome.caption.push_str(&format!("\n\nLeft out: {server}"));
-            }
+            name_left_out(&mut outcome.caption, &options.left_out);
             if self.quick {
                 outcome
                     .caption
@@ -480,12 +478,24 @@ fn variant(disk: Disk, spindles: u32) -> String {
     }
 }
 
+/// A row, and what else its measurements depend on.
+struct Subject<K> {
+    row: Row,
+    kind: K,
+}
+
+impl<K> AsRef<Row> for Subject<K> {
+    fn as_ref(&self) -> &Row {
+        &self.row
+    }
+}
+
 /// Starts each server once, so that a server that cannot run is known before the measurements.
-fn startable(rig: &Rig, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>)> {
+fn startable<S: AsRef<Row>>(rig: &Rig, rows: Vec<S>) -> Result<(Vec<S>, Vec<String>)> {
     let (mut startable, mut left_out) = (Vec::new(), Vec::new());
     let needs_a_server = !rows.is_empty();
     for row in rows {
-        match Server::start(rig, &row) {
+        match Server::start(rig, row.as_ref()) {
             Ok(_) => startable.push(row),
             Err(error) => {
                 eprintln!("levity-bench: left out: {error}");
@@ -500,6 +510,13 @@ fn startable(rig: &Rig, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>)> {
     }
 }
 
+/// Adds the servers that did not start to the text below a table.
+fn name_left_out(caption: &mut String, left_out: &[String]) {
+    for server in left_out {
+        caption.push_str(&format!("\n\nLeft out: {server}"));
+    }
+}
+
 /// All passes of one row.
 #[derive(Serialize)]
 pub struct Measured<P> {
@@ -511,22 +528,23 @@ pub struct Measured<P> {
 
 /// Measures every row in every pass: A B C, then C B A. So a slow minute of the machine affects all rows, and no row
 /// follows the same other row in every pass.
-fn interleaved<P>(
-    rows: &[Row],
+fn interleaved<S: AsRef<Row>, P>(
+    rows: &[S],
     passes: usize,
-    mut measure: impl FnMut(&Row, u64) -> Result<P>,
+    mut measure: impl FnMut(&S, u64) -> Result<P>,
 ) -> Result<Vec<Measured<P>>> {
     let mut measured: Vec<_> = rows
         .iter()
         .map(|row| Measured {
-            server: row.name.clone(),
+            server: row.as_ref().name.clone(),
             passes: Vec::new(),
         })
         .collect();
     for pass in 1..=passes {
         for number in order(rows.len(), pass) {
             let row = &rows[number];
-            eprintln!("levity-bench: pass {pass} of {passes}: {}", row.name);
+            let name = &row.as_ref().name;
+            eprintln!("levity-bench: pass {pass} of {passes}: {name}");
             measured[number].passes.push(measure(row, pass as u64)?);
         }
     }
