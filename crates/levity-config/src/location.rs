@@ -233,7 +233,9 @@ fn check_proxying(section: &Section<'_>, reach: Reach, is_route: bool, has_route
     }
     for key in ["request_headers", "rewrite", "ambiguous_paths"] {
         if section.has(key) && !reach.has_proxy {
-            section.report(key, "there is no `proxy` here", None);
+            let help = "`rewrite` changes headers of an application; `reroute` of a `[[site.route]]` goes on with another path";
+            let help = (key == "rewrite").then(|| help.to_owned());
+            section.report(key, "there is no `proxy` here", help);
         }
     }
 }

@@ -256,8 +256,11 @@ fn rule(line: &str, site: &Location) -> Result<Route, Untaken> {
     let query: Vec<_> = rest.drain(..end).collect();
     let to = rest.remove(0);
     let status = rest.first().copied().unwrap_or("301");
-    if rest.len() > 1 {
+    if rest.iter().any(|word| word.contains('=')) {
         return Err(Untaken::LeftOut("it has a condition about the client"));
+    }
+    if rest.len() > 1 {
+        return Err(Untaken::LeftOut("more than a status follows its target"));
     }
     let (status, is_forced) = match status.strip_suffix('!') {
         Some(status) => (status, true),
@@ -267,12 +270,12 @@ fn rule(line: &str, site: &Location) -> Result<Route, Untaken> {
         .parse()
         .map_err(|_| format!("`{status}` is not a status"))?;
     let (path, names) = path_of(from)?;
+    let query = query_of(&query)?;
     if to.contains("://") && status == 200 {
         return Err(Untaken::LeftOut(
             "it stands for a proxy; an `[[upstream]]` is one",
         ));
     }
-    let query = query_of(&query)?;
     let location = Location {
         files_first: !is_forced,
         ..location_of(status, &template_of(to, &names)?, to, site)?
@@ -479,7 +482,7 @@ fn headers_of(section: &Section<'_>, lines: &[String]) -> Vec<PathHeaders> {
     rules
 }
 
-/// A rule without headers so far; `None` for hosts that cannot be compared.
+/// A rule without headers so far.
 fn headers_rule(text: &str) -> Result<PathHeaders, Untaken> {
     let (host, path) = host_and_path(text)?;
     let path = match path {
@@ -604,6 +607,8 @@ mod tests {
         let site = Location::default();
         for (line, reason) in [
             ("/a /b 302 Country=de", "a condition about the client"),
+            ("/a /b Country=de", "a condition about the client"),
+            ("/a /b 301 something else", "more than a status"),
             ("/api/* https://api.example/:splat 200", "a proxy"),
             ("/a id=:id /b/:id", "a value of the query"),
             ("https://:version.example/* /b", "a placeholder"),
@@ -623,6 +628,7 @@ mod tests {
             "/a /b 418",
             "/a*b /c",
             "/a x /b",
+            "/a x https://b.example 200",
             "/a //b.example",
             "https:///a /b",
             "https://a.example /b",

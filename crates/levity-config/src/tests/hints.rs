@@ -354,9 +354,13 @@ fn a_path_in_the_place_of_headers() {
         "{UPSTREAM}{SITE}proxy = \"app\"\nrewrite = {{ to = \"/b\" }}"
     ));
     assert!(
-        help.contains("is `reroute` of a `[[site.route]]`"),
+        help.contains("`reroute` of a `[[site.route]]` without `proxy`"),
         "{help}"
     );
+    let (_, help) = only(&format!(
+        "{UPSTREAM}{SITE}proxy = \"app\"\nrewrite = {{ path = {{ \"/a\" = \"/b\" }} }}"
+    ));
+    assert!(help.contains("`cookie_path = {"), "{help}");
 }
 
 #[test]

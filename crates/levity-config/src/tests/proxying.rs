@@ -532,7 +532,8 @@ fn requests_are_changed_for_upstreams_only() {
          proxy = \"app\"\n[site.route.rewrite]",
         &[
             "12:1 `request_headers`: there is no `proxy` here",
-            "13:1 `rewrite`: there is no `proxy` here",
+            "13:1 `rewrite`: there is no `proxy` here [`rewrite` changes headers of an application; `reroute` of a \
+             `[[site.route]]` goes on with another path]",
         ],
     );
 }

@@ -19,6 +19,7 @@ impl SpareMemory {
     /// there directly where the compiler can do so; `Box::pin` would make it on the stack and move it. Aborts the
     /// process when there is no memory, as a box does.
     pub fn pin<T>(&self, make: impl FnOnce() -> T) -> Pin<Placed<'_, T>> {
+        const { assert!(size_of::<T>() > 0, "a value without size needs no memory") };
         let layout = Layout::new::<T>();
         let spare = self.0.take().filter(|block| block.layout == layout);
         let block = spare.unwrap_or_else(|| Block::new(layout));
@@ -73,8 +74,7 @@ struct Block {
 
 impl Block {
     fn new(layout: Layout) -> Self {
-        assert!(layout.size() > 0, "a value without size needs no memory");
-        // SAFETY: the layout is not empty.
+        // SAFETY: the layout is that of a value with a size.
         match NonNull::new(unsafe { alloc(layout) }) {
             Some(at) => Self { at, layout },
             None => handle_alloc_error(layout),

@@ -27,7 +27,7 @@ pub struct LimitFigure {
     pub limit: String,
     /// What it did: `refused`, `slowed` or `reported`.
     pub action: &'static str,
-    /// Requests within the limit.
+    /// Requests within the limit whose responses have ended, slowed ones left out.
     pub allowed: u64,
     /// Requests that were refused, responses that were slowed down, or those that would have been.
     pub count: u64,

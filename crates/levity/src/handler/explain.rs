@@ -198,7 +198,7 @@ pub(super) fn search(
                 (false, _) => "a file",
                 (true, [_]) => "its index file",
                 // The search does not keep which.
-                (true, _) => "the first of its index files",
+                (true, _) => "an index file",
             };
             format!("{what} of {} bytes", file.entry.meta.size)
         }

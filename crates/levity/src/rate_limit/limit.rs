@@ -39,7 +39,7 @@ pub struct RateLimit {
     /// Unique in the process.
     number: u64,
     table: Arc<Table>,
-    /// Requests that it has let through.
+    /// Requests that it has let through and not slowed down, and whose responses have ended.
     passed: ShardedCount,
     /// What it has refused or slowed down, or would have.
     hits: AtomicU64,
