@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// In bytes: what 200 uploads may take. Each gathers up to 64 KiB before a write.
-const MEMORY_MAX: usize = 56 << 20;
+/// In bytes: what 200 uploads may take of the 300 MB that they send. Each gathers 64 KiB before a write, and the allocator keeps
+/// memory for each thread that writes: 45 to 80 MB in all, however much they send.
+const MEMORY_MAX: usize = 128 << 20;
 
 fn threads(server: &Server) -> usize {
     let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
@@ -13,7 +14,7 @@ fn threads(server: &Server) -> usize {
 #[test]
 fn slow_uploads_take_no_threads_and_little_memory() {
     const UPLOADS: usize = 200;
-    const BYTES: usize = 600_000;
+    const BYTES: usize = 1_500_000;
     let root = writable();
     root.file("hot", "hot");
     let server = taking(root.path(), "").start();
