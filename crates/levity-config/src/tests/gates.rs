@@ -785,6 +785,7 @@ fn files_with_secrets_that_are_served_are_noted() {
         format!("{SITE}{users}{}", route("/in/*", "internal = true")),
         format!("{SITE}{users}{}", route("/in/*", "deny = [\"all\"]")),
         format!("{SITE}{users}try = [\"/a.html\"]"),
+        format!("{SITE}{users}try = [\"directory\", \"file.html\", 404]"),
         format!("{SITE}{users}{}", route("/in/users", "respond = {}")),
         format!("{SITE}jwt = {{ keys = \"/srv/key\" }}"),
         format!("{kept}{users}{}", route("/a/*", "root = \"/srv\"")),
