@@ -294,6 +294,19 @@ impl Location {
         let mut tries = proxying.tries.iter().flatten();
         self.root.is_some() && (proxying.proxy.is_none() || tries.any(Try::asks_files))
     }
+
+    /// The steps of `try` that look for what the path of a request names.
+    #[must_use]
+    pub fn searches(&self) -> Vec<Try> {
+        match &self.proxying.tries {
+            None => vec![Try::File],
+            Some(tries) => tries
+                .iter()
+                .filter(|one| one.looks_for_path())
+                .cloned()
+                .collect(),
+        }
+    }
 }
 
 impl Route {

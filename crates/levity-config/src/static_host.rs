@@ -314,7 +314,9 @@ fn location_of(
         404 | 410 => {
             location.error_pages_root = location.root.clone();
             location.options.error_pages = vec![(Statuses::One(status), text.to_owned())];
-            location.proxying.tries = Some(vec![Try::File, Try::Status(status)]);
+            let mut tries = site.searches();
+            tries.push(Try::Status(status));
+            location.proxying.tries = Some(tries);
             location.answer = None;
             return match text.contains([':', '*']) {
                 true => Err(Untaken::LeftOut("the page of an error has a placeholder")),

@@ -39,6 +39,11 @@ impl Try {
         !matches!(self, Self::Proxy | Self::Status(_))
     }
 
+    /// Whether the path of a request names what is looked for, unlike a fixed file for all requests.
+    pub(crate) fn looks_for_path(&self) -> bool {
+        matches!(self, Self::File | Self::FileWith(_) | Self::Directory)
+    }
+
     /// Whether it answers every request, so that nothing behind it is tried.
     fn always_answers(&self) -> bool {
         matches!(self, Self::Proxy | Self::Status(_))

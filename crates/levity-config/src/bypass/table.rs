@@ -189,7 +189,7 @@ fn all<'a>(
     });
     let rest = (&[][..], &site.location, site.line);
     let table = |(matchers, location, line): (&'a [Matcher], &'a Location, usize)| {
-        let is_asked = looks_for_path(location)
+        let is_asked = !location.searches().is_empty()
             && location.asks_files()
             && (location.answer.is_none() || location.files_first);
         let root = location.root.as_deref().filter(|_| is_asked);
@@ -204,13 +204,6 @@ fn all<'a>(
         }
     };
     routes.chain([rest]).map(table).collect()
-}
-
-/// Whether the path of a request names the file, unlike a fixed file for all requests.
-fn looks_for_path(location: &Location) -> bool {
-    let names = |one: &Try| matches!(one, Try::File | Try::FileWith(_) | Try::Directory);
-    let tries = location.proxying.tries.as_deref();
-    tries.is_none_or(|tries| tries.iter().any(names))
 }
 
 /// The pattern that all of `matchers` match, if one of them is it.

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use levity_config::{Config, Matcher, Pattern, Try};
+use levity_config::{Config, Matcher, Pattern};
 use levity_wire::http1;
 
 use self::resources::{Resources, SiteParts};
@@ -121,11 +121,12 @@ fn location(
     };
     let behind: Vec<Handler> = match &of.answer {
         Some(answer) => {
-            let file = files.as_ref().filter(|_| of.files_first);
-            let step = file.and_then(|files| handlers::file_step(files, &Try::File, &[]));
-            let file = step.map(Handler::ExistingFile);
-            let answer = handlers::answer(answer, path, of.files_first);
-            file.into_iter().chain([answer]).collect()
+            let mut behind = match files.as_ref().filter(|_| of.files_first) {
+                Some(files) => handlers::searches(files, &of.searches()),
+                None => Vec::new(),
+            };
+            behind.push(handlers::answer(answer, path, of.files_first));
+            behind
         }
         None => {
             let tries = of.proxying.tries.as_deref();

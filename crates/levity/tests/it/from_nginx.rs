@@ -68,6 +68,7 @@ fn tree() -> Tree {
         ),
         ("php/own.php", "<?php echo 'own';"),
         ("php/note.txt", "note\n"),
+        ("php/admin/index.php", "<?php echo 'admin';"),
         // Made by `htpasswd -bnBC 4`: `secret`.
         (
             "users",

@@ -62,6 +62,34 @@ per_engine! {
     }
 }
 
+per_engine! {
+    /// What the site tries goes before a redirect, but for one with `!`.
+    fn files_that_the_site_tries_go_first(engine) {
+        let keys = "try = [\"file\", \"file.html\", \"directory\", \"/plain\"]\n";
+        let (tree, server) = site(engine, keys);
+        tree.file("docs/index.html", "docs");
+        tree.file("gone/kept.html", "kept");
+        let mut client = server.client();
+        for (path, status, found) in [
+            ("/show", 200, "shown"),
+            ("/blog/own", 200, "own"),
+            ("/docs", 301, "/docs/"),
+            ("/docs/", 200, "docs"),
+            ("/gone/kept", 200, "kept"),
+            ("/gone/x", 404, "lost"),
+            ("/forced/x", 200, "news"),
+            ("/any/thing", 200, "app"),
+        ] {
+            let answer = client.get(path);
+            let seen = match status {
+                301 => answer.field("location").to_owned(),
+                _ => answer.text(),
+            };
+            assert_eq!((answer.status, seen.as_str()), (status, found), "{path}");
+        }
+    }
+}
+
 #[test]
 fn headers() {
     let (_tree, server) = site("auto", "headers.set = { X-All = \"0\", X-Own = \"1\" }");

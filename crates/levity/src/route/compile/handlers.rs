@@ -44,8 +44,14 @@ pub fn handlers(
     handlers
 }
 
+/// The searches of files among `tries`.
+pub fn searches(files: &Arc<Files>, tries: &[Try]) -> Vec<Handler> {
+    let steps = tries.iter().filter_map(|one| file_step(files, one, tries));
+    steps.map(Handler::ExistingFile).collect()
+}
+
 /// The search of `one` among `tries`; `None` for what is no search of files.
-pub fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
+fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
     let candidate = match one {
         Try::File if tries.contains(&Try::Directory) => Candidate::File,
         Try::File => Candidate::FileOrIndex,
