@@ -7,6 +7,7 @@ use crate::headers::is_field_value;
 use crate::matcher::{Matcher, When};
 use crate::model::{Answer, Location, PathHeaders, Redirect, Route, Site};
 use crate::pattern::Pattern;
+use crate::pattern_index::PatternIndex;
 use crate::section::Section;
 use crate::template::{Part, Template};
 use crate::token::is_token;
@@ -91,6 +92,7 @@ pub(crate) fn add(section: &Section<'_>, redirects: Vec<HostRedirect>, site: &mu
     let first = site.routes.len();
     let routes = redirects.iter().map(|redirect| redirect.route.clone());
     site.routes.extend(routes);
+    note_unreached(section, &redirects);
     for (at, redirect) in (first..).zip(&redirects) {
         let is_redirect = matches!(redirect.route.location.answer, Some(Answer::Redirect(_)));
         if is_redirect && leads_back(site, Some(at), sample(&redirect.text), STEPS_MAX) {
@@ -103,6 +105,43 @@ pub(crate) fn add(section: &Section<'_>, redirects: Vec<HostRedirect>, site: &mu
             section.reader.note(&section.span_of(KEY), note);
         }
     }
+}
+
+/// Notes the lines that no request gets to, because one before them has all their paths.
+fn note_unreached(section: &Section<'_>, redirects: &[HostRedirect]) {
+    let shapes: Vec<_> = redirects.iter().map(|one| shape(&one.text)).collect();
+    let mut index = PatternIndex::default();
+    for (at, (redirect, (paths, is_all))) in redirects.iter().zip(&shapes).enumerate() {
+        let covers = |before: usize| shapes[before].0.covers(paths);
+        if let Some(before) = index.first_covering(paths, covers) {
+            let note = format!(
+                "{}, line {}, is never reached, because line {} comes first: {}",
+                NAMES[0],
+                redirect.number,
+                redirects[before].number,
+                redirect.text.trim()
+            );
+            section.reader.note(&section.span_of(KEY), note);
+        }
+        if *is_all && redirect.route.matcher().when == When::default() {
+            index.push(paths.start(), at);
+        }
+    }
+}
+
+/// Paths among which are all that the rule in a line matches, and whether there are no others. The pattern of its route has groups,
+/// and cannot be compared.
+fn shape(line: &str) -> (Pattern, bool) {
+    let from = line.split_whitespace().next().unwrap_or_default();
+    let from = from.split_once("://").map_or(from, |(_, rest)| {
+        rest.find('/').map_or("/", |start| &rest[start..])
+    });
+    let Some(end) = from.find([':', '*']) else {
+        return (Pattern::Exact(from.to_owned()), true);
+    };
+    let start = from[..end].rfind('/').map_or(0, |slash| slash + 1);
+    let is_all = &from[start..] == "*";
+    (Pattern::Prefix(from[..start].to_owned()), is_all)
 }
 
 /// A path that the rule in a line matches.

@@ -210,6 +210,25 @@ fn what_check_says() {
     ] {
         assert!(said.contains(line), "{said}");
     }
+    let (status, said) = told(
+        "/q id=1 /x\n/q /y\n/q /z 302\n/a/* /b/:splat\n/a/c /d 301!\nhttps://a.example/e /f\n/e /g\n/* /i 200\n/p/:n /r\n",
+        "",
+    );
+    assert_eq!(status, 0, "{said}");
+    let unreached: Vec<_> = said
+        .lines()
+        .filter_map(|line| line.split_once("is never reached, because "))
+        .map(|(_, rest)| rest)
+        .collect();
+    assert_eq!(
+        unreached,
+        [
+            "line 2 comes first: /q /z 302",
+            "line 4 comes first: /a/c /d 301!",
+            "line 8 comes first: /p/:n /r"
+        ],
+        "{said}"
+    );
     tree.file("kept", "a file");
     let (status, said) = told(
         "# no rule\n/loop /loop 301\n/l1 /l2\n/l2 /l1 302\n/in/* /in/:splat/x\n/a /b\n/b /c 200\n/kept /kept\n\
