@@ -132,10 +132,7 @@ fn note_unreached(section: &Section<'_>, redirects: &[HostRedirect]) {
 /// Paths among which are all that the rule in a line matches, and whether there are no others. The pattern of its route has groups,
 /// and cannot be compared.
 fn shape(line: &str) -> (Pattern, bool) {
-    let from = line.split_whitespace().next().unwrap_or_default();
-    let from = from.split_once("://").map_or(from, |(_, rest)| {
-        rest.find('/').map_or("/", |start| &rest[start..])
-    });
+    let (_, from) = split_url(line.split_whitespace().next().unwrap_or_default());
     let Some(end) = from.find([':', '*']) else {
         return (Pattern::Exact(from.to_owned()), true);
     };
@@ -188,11 +185,9 @@ impl From<&str> for Untaken {
 /// The condition and the path of a rule for `from`, a path or a URL; the path is empty if the URL has none. A host with a
 /// placeholder, or behind another scheme than those of this server, is left out.
 fn host_and_path(from: &str) -> Result<(Option<Expression>, &str), Untaken> {
-    let url = from.split_once("://").filter(|_| !from.starts_with('/'));
-    let Some((scheme, rest)) = url else {
+    let (Some((scheme, host)), path) = split_url(from) else {
         return Ok((None, from));
     };
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if host.is_empty() {
         return Err(format!("a host is missing in `{from}`").into());
     }
@@ -206,6 +201,17 @@ fn host_and_path(from: &str) -> Result<(Option<Expression>, &str), Untaken> {
         return Err(Untaken::LeftOut("its host has a placeholder"));
     }
     Ok((Some(expression_of(host)?), path))
+}
+
+/// The scheme and host of `from`, if it is a URL, and its path.
+fn split_url(from: &str) -> (Option<(&str, &str)>, &str) {
+    match from.split_once("://").filter(|_| !from.starts_with('/')) {
+        Some((scheme, rest)) => {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            (Some((scheme, host)), path)
+        }
+        None => (None, from),
+    }
 }
 
 /// Whether a host has `*` or `:name`, of which `:80` is one. A port and an address in brackets have colons, too.

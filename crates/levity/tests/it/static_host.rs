@@ -1,6 +1,6 @@
 //! `_redirects` and `_headers` of static hosts.
 
-use crate::support::{Launch, Server, Tree, per_engine};
+use crate::support::{Client, Launch, Server, Tree, per_engine};
 
 const REDIRECTS: &str = "# rules of a site\n\
     /home              /                       301\n\
@@ -32,6 +32,17 @@ fn site(engine: &str, keys: &str) -> (Tree, Server) {
     (tree, server)
 }
 
+/// A GET of `path` gets `found`: the Location of a redirect, else the content.
+#[track_caller]
+fn assert_leads(client: &mut Client, path: &str, status: u16, found: &str) {
+    let answer = client.get(path);
+    let seen = match status {
+        301 | 302 => answer.field("location").to_owned(),
+        _ => answer.text(),
+    };
+    assert_eq!((answer.status, seen.as_str()), (status, found), "{path}");
+}
+
 per_engine! {
     fn redirects(engine) {
         let (_tree, server) = site(engine, "");
@@ -52,12 +63,7 @@ per_engine! {
             ("/any/thing", 200, "app"),
             ("/", 200, "app"),
         ] {
-            let answer = client.get(path);
-            let seen = match status {
-                301 | 302 => answer.field("location").to_owned(),
-                _ => answer.text(),
-            };
-            assert_eq!((answer.status, seen.as_str()), (status, found), "{path}");
+            assert_leads(&mut client, path, status, found);
         }
     }
 }
@@ -80,12 +86,7 @@ per_engine! {
             ("/forced/x", 200, "news"),
             ("/any/thing", 200, "app"),
         ] {
-            let answer = client.get(path);
-            let seen = match status {
-                301 => answer.field("location").to_owned(),
-                _ => answer.text(),
-            };
-            assert_eq!((answer.status, seen.as_str()), (status, found), "{path}");
+            assert_leads(&mut client, path, status, found);
         }
     }
 }
@@ -211,7 +212,7 @@ fn what_check_says() {
         assert!(said.contains(line), "{said}");
     }
     let (status, said) = told(
-        "/q id=1 /x\n/q /y\n/q /z 302\n/a/* /b/:splat\n/a/c /d 301!\nhttps://a.example/e /f\n/e /g\n/* /i 200\n/p/:n /r\n",
+        "/q id=1 /x\n/q /y\n/q /z 302\n/a/* /b/:splat\n/a/c /d 301!\n/ /start\n/to/http://a.example /x\nhttps://a.example/e /f\n/e /g\n/* /i 200\n/p/:n /r\n",
         "",
     );
     assert_eq!(status, 0, "{said}");
@@ -225,7 +226,7 @@ fn what_check_says() {
         [
             "line 2 comes first: /q /z 302",
             "line 4 comes first: /a/c /d 301!",
-            "line 8 comes first: /p/:n /r"
+            "line 10 comes first: /p/:n /r"
         ],
         "{said}"
     );
