@@ -133,38 +133,39 @@ mod tests {
         index
     }
 
-    #[test]
-    fn finds_each_pattern_that_covers_another() {
+    /// Runs `check` for each pattern, with all of them in each rotation of their order and the index of those.
+    fn in_each_order(check: impl Fn(&[Pattern], &PatternIndex, &Pattern)) {
         let patterns = patterns();
         for after in 0..patterns.len() {
             let mut rest = patterns.clone();
             rest.rotate_left(after);
             let index = index(&rest);
             for pattern in &patterns {
-                let covers = |number: usize| rest[number].covers(pattern);
-                let expected = (0..rest.len()).find(|&number| covers(number));
-                assert!(expected.is_some());
-                let found = index.first_covering(pattern, covers);
-                assert_eq!(found, expected, "{pattern} {after}");
+                check(&rest, &index, pattern);
             }
         }
     }
 
     #[test]
+    fn finds_each_pattern_that_covers_another() {
+        in_each_order(|all, index, pattern| {
+            let covers = |number: usize| all[number].covers(pattern);
+            let expected = (0..all.len()).find(|&number| covers(number));
+            assert!(expected.is_some());
+            let found = index.first_covering(pattern, covers);
+            assert_eq!(found, expected, "{pattern} {all:?}");
+        });
+    }
+
+    #[test]
     fn finds_each_pattern_that_covers_another_or_is_covered() {
-        let patterns = patterns();
-        for after in 0..patterns.len() {
-            let mut rest = patterns.clone();
-            rest.rotate_left(after);
-            let index = index(&rest);
-            for pattern in &patterns {
-                let shares =
-                    |number: usize| rest[number].covers(pattern) || pattern.covers(&rest[number]);
-                let expected = (0..rest.len()).find(|&number| shares(number));
-                let found = index.first_sharing(pattern, shares);
-                assert_eq!(found, expected, "{pattern} {after}");
-            }
-        }
+        in_each_order(|all, index, pattern| {
+            let shares =
+                |number: usize| all[number].covers(pattern) || pattern.covers(&all[number]);
+            let expected = (0..all.len()).find(|&number| shares(number));
+            let found = index.first_sharing(pattern, shares);
+            assert_eq!(found, expected, "{pattern} {all:?}");
+        });
     }
 
     #[test]

@@ -73,7 +73,11 @@ impl<'a> Handling<'a> {
 
     /// Whether a file is sent without a digest of its content, and in no other form.
     fn sends_as_it_is(&self, files: &Files, cached: &EntryRef) -> bool {
-        files.variants.is_none() && files.digests.is_none() && !self.lacks_content_etag(cached)
+        files.variants.is_none() && !self.needs_digests(files, cached)
+    }
+
+    fn needs_digests(&self, files: &Files, cached: &EntryRef) -> bool {
+        files.digests.is_some() || self.lacks_content_etag(cached)
     }
 
     async fn file_response(
@@ -84,7 +88,7 @@ impl<'a> Handling<'a> {
     ) -> Response {
         // The cache trusts a variant on a file system that may block, even after its read has failed.
         let variants = files.variants.as_ref().filter(|_| !self.is_replacing);
-        if files.digests.is_some() || self.lacks_content_etag(&cached) {
+        if self.needs_digests(files, &cached) {
             // Boxed: few configurations have digests.
             let file = (cached, ready);
             return Box::pin(self.with_digests(request, (files, path), variants, file)).await;
