@@ -26,6 +26,7 @@ pub mod forwarded;
 pub mod htpasswd;
 pub mod http1;
 pub mod jwt;
+pub mod mailbox;
 pub mod mime;
 pub mod path;
 pub mod proxy_protocol;

@@ -1,0 +1,90 @@
+//! Memory of messages, counted until the last reference to them is gone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A bound on the memory of all messages of a process, in bytes. Taking and giving back are atomic operations.
+#[derive(Debug)]
+pub struct Budget {
+    bytes_max: AtomicUsize,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of `bytes_max`, none of which is used.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            bytes_max: AtomicUsize::new(bytes_max),
+            used: AtomicUsize::new(0),
+        })
+    }
+
+    /// Changes the bound. What is in use beyond it stays.
+    pub fn set_max(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Reserves `bytes`; `None` if they would exceed the bound.
+    #[must_use]
+    pub fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
+        let bytes_max = self.bytes_max.load(Ordering::Relaxed);
+        let more = |used: usize| used.checked_add(bytes).filter(|&used| used <= bytes_max);
+        let reserved = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        reserved.ok().map(|_| Reservation {
+            budget: self.clone(),
+            bytes,
+        })
+    }
+
+    /// Reserves `bytes` even beyond the bound, for messages that a store has accepted already.
+    #[must_use]
+    pub fn reserve(self: &Arc<Self>, bytes: usize) -> Reservation {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        Reservation {
+            budget: self.clone(),
+            bytes,
+        }
+    }
+}
+
+/// Bytes of a [`Budget`], which get them back when it is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_holds_to_the_byte() {
+        let budget = Budget::new(10);
+        let first = budget.try_reserve(6).expect("room");
+        assert!(budget.try_reserve(5).is_none());
+        let second = budget.try_reserve(4).expect("room");
+        assert!(budget.try_reserve(1).is_none() && budget.used() == 10);
+        drop((first, second));
+        assert_eq!(budget.used(), 0);
+        let beyond = budget.reserve(11);
+        assert_eq!(budget.used(), 11);
+        drop(beyond);
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -1,0 +1,33 @@
+//! Mailboxes: named, bounded logs of messages that outlive the connections of those who send and receive.
+//!
+//! A box has one [`Owner`], which numbers its messages and drives the [`Store`] that keeps them. Event loops have
+//! [copies](Copies) of the boxes that their own receivers read. Loops and owners exchange [commands](Command) and
+//! [events](Event) through queues; no lock is taken. Knows no HTTP.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+#![forbid(unsafe_code)]
+
+mod budget;
+mod copies;
+mod log;
+pub mod memory;
+mod message;
+mod name;
+mod owner;
+mod protocol;
+mod settings;
+mod store;
+
+pub use budget::{Budget, Reservation};
+pub use copies::{Copies, Entry, FORMS, Feed, Next, SubscribeError};
+pub use log::{Log, Trimmed};
+pub use message::{Content, Draft, Message};
+pub use name::Name;
+pub use owner::{Owner, OwnerFigures, run};
+pub use protocol::{Command, Event, Info, PublishError, Published};
+pub use settings::{Mode, Settings};
+pub use store::{
+    Append, Appended, Appending, Change, Figures, Listing, Looking, Opened, Opening, Removing,
+    Store, StoreError, Summary, new_epoch,
+};
+
+pub use levity_wire::mailbox::{Cursor, MessageId};

@@ -1,0 +1,242 @@
+//! The store without a disk: messages end with the process.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::future::ready;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use crate::log::{Log, Trimmed};
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::store::{
+    Append, Appended, Appending, Change, Figures, Listing, Looking, Opened, Opening, Removing,
+    Store, StoreError, Summary,
+};
+
+/// The maximum of boxes that a sweep looks at.
+const SWEPT_MAX: usize = 64;
+
+/// Keeps messages in memory.
+#[derive(Debug)]
+pub struct MemoryStore {
+    boxes: BTreeMap<Name, MemoryBox>,
+    /// The number of boxes of each set.
+    counts: HashMap<String, usize>,
+    /// Which box is due when. A box may be in it several times; only the entry of [`MemoryBox::due`] counts.
+    due: BinaryHeap<Reverse<(SystemTime, Name)>>,
+    /// The epoch of the next box.
+    epoch: u64,
+    figures: Figures,
+}
+
+#[derive(Debug)]
+struct MemoryBox {
+    log: Log,
+    settings: Arc<Settings>,
+    is_watched: bool,
+    used_at: SystemTime,
+    /// When a sweep has to look at it.
+    due: SystemTime,
+}
+
+impl MemoryBox {
+    /// When its first message expires, or it is idle for long enough.
+    fn next_due(&self) -> Option<SystemTime> {
+        let idle = (!self.is_watched).then(|| self.used_at + self.settings.idle);
+        let deadlines = self
+            .log
+            .messages()
+            .filter_map(|message| message.draft.deadline);
+        deadlines.chain(idle).min()
+    }
+
+    fn is_idle(&self, now: SystemTime) -> bool {
+        !self.is_watched && self.used_at + self.settings.idle <= now
+    }
+}
+
+impl MemoryStore {
+    /// An empty store. Its first box has the epoch `epoch`, and each further one the next: a box that is removed and made
+    /// again does not have the ids of its earlier life. [`new_epoch`](crate::store::new_epoch) makes one.
+    #[must_use]
+    pub fn new(epoch: u64) -> Self {
+        Self {
+            boxes: BTreeMap::new(),
+            counts: HashMap::new(),
+            due: BinaryHeap::new(),
+            epoch,
+            figures: Figures::default(),
+        }
+    }
+
+    /// The box, which is made if it is not known.
+    fn get(
+        &mut self,
+        name: &Name,
+        settings: &Arc<Settings>,
+        now: SystemTime,
+    ) -> Result<&mut MemoryBox, StoreError> {
+        if !self.boxes.contains_key(name) {
+            let count = self.counts.entry(settings.set.clone()).or_default();
+            if *count >= settings.boxes_max {
+                return Err(StoreError::TooManyBoxes);
+            }
+            *count += 1;
+            let due = now + settings.idle;
+            let made = MemoryBox {
+                log: Log::new(self.epoch),
+                settings: settings.clone(),
+                is_watched: false,
+                used_at: now,
+                due,
+            };
+            self.epoch += 1;
+            self.due.push(Reverse((due, name.clone())));
+            self.boxes.insert(name.clone(), made);
+        }
+        let found = self.boxes.get_mut(name).expect("it was made");
+        // A reload may have changed them.
+        found.settings = settings.clone();
+        Ok(found)
+    }
+
+    fn append_one(&mut self, append: Append, now: SystemTime) -> Result<Appended, StoreError> {
+        let found = self.get(&append.name, &append.settings, now)?;
+        found.used_at = now;
+        let key = append.draft.key.as_deref();
+        if let Some(id) = key.and_then(|key| found.log.find(key)) {
+            return Ok(Appended::Duplicate(id));
+        }
+        let deadline = append
+            .draft
+            .deadline
+            .filter(|&deadline| deadline < found.due);
+        let (message, trimmed) = found.log.append(append.draft, &append.settings);
+        let lost = found.log.lost();
+        if let Some(deadline) = deadline {
+            found.due = deadline;
+            self.due.push(Reverse((deadline, append.name)));
+        }
+        self.count(trimmed);
+        Ok(Appended::New { message, lost })
+    }
+
+    fn count(&mut self, trimmed: Trimmed) {
+        self.figures.lost += trimmed.lost as u64;
+        self.figures.expired += trimmed.expired as u64;
+    }
+
+    fn schedule(&mut self, name: &Name) {
+        let Some(found) = self.boxes.get_mut(name) else {
+            return;
+        };
+        if let Some(due) = found.next_due() {
+            found.due = due;
+            self.due.push(Reverse((due, name.clone())));
+        }
+    }
+
+    fn drop_box(&mut self, name: &Name) -> bool {
+        let was_known = self.boxes.remove(name).is_some();
+        if was_known && let Some(count) = self.counts.get_mut(name.set()) {
+            *count -= 1;
+        }
+        was_known
+    }
+}
+
+impl Store for MemoryStore {
+    fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening {
+        let opened = self
+            .get(name, settings, now)
+            .map(|found| opened(&found.log));
+        Box::pin(ready(opened))
+    }
+
+    fn look(&mut self, name: &Name) -> Looking {
+        let found = self.boxes.get(name).map(|found| opened(&found.log));
+        Box::pin(ready(Ok(found)))
+    }
+
+    fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending {
+        let results = appends
+            .into_iter()
+            .map(|append| self.append_one(append, now));
+        Box::pin(ready(results.collect()))
+    }
+
+    fn remove(&mut self, name: &Name) -> Removing {
+        Box::pin(ready(Ok(self.drop_box(name))))
+    }
+
+    fn mark_read(&mut self, name: &Name, end: u64) {
+        if let Some(found) = self.boxes.get_mut(name) {
+            found.log.mark_read(end);
+        }
+    }
+
+    fn watch(&mut self, name: &Name, is_read: bool, now: SystemTime) {
+        if let Some(found) = self.boxes.get_mut(name) {
+            (found.is_watched, found.used_at) = (is_read, now);
+            self.schedule(name);
+        }
+    }
+
+    fn list(&mut self, set: &str, after: Option<&Name>, count_max: usize) -> Listing {
+        let first = Name::first_of(set);
+        let start = Bound::Excluded(after.unwrap_or(&first));
+        let names = self.boxes.range((start, Bound::Unbounded));
+        let names = names.take_while(|(name, _)| name.set() == set);
+        let summaries = names.take(count_max).map(|(name, found)| Summary {
+            name: name.clone(),
+            messages: found.log.messages().len(),
+            bytes: found.log.bytes(),
+        });
+        Box::pin(ready(Ok(summaries.collect())))
+    }
+
+    fn poll_change(&mut self, _: &mut Context<'_>) -> Poll<Change> {
+        Poll::Pending
+    }
+
+    fn sweep(&mut self, now: SystemTime) {
+        for _ in 0..SWEPT_MAX {
+            match self.due.peek() {
+                Some(Reverse((due, _))) if *due <= now => {}
+                _ => return,
+            }
+            let Reverse((due, name)) = self.due.pop().expect("there is one");
+            let Some(found) = self.boxes.get_mut(&name).filter(|found| found.due == due) else {
+                continue;
+            };
+            let trimmed = found.log.expire(now);
+            if found.is_idle(now) {
+                self.drop_box(&name);
+                self.figures.idle_boxes += 1;
+            } else {
+                self.schedule(&name);
+            }
+            self.count(trimmed);
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        Figures {
+            boxes: self.boxes.len(),
+            ..self.figures
+        }
+    }
+}
+
+fn opened(log: &Log) -> Opened {
+    Opened {
+        epoch: log.epoch(),
+        next: log.next(),
+        lost: log.lost(),
+        read: log.read(),
+        messages: log.messages().cloned().collect(),
+    }
+}

@@ -1,0 +1,80 @@
+//! Messages.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use levity_wire::mailbox::MessageId;
+
+use crate::budget::Reservation;
+
+/// The memory of a message beside its bytes, about.
+const OVERHEAD_BYTES: usize = 160;
+
+/// A message before a box has it. One draft may go to many boxes, which share its memory.
+#[derive(Debug)]
+pub struct Draft {
+    /// The id that its publisher gives it: a box takes one message of an id.
+    pub key: Option<Box<str>>,
+    /// The name of the event; empty without one.
+    pub event: Box<str>,
+    /// The media type of the content.
+    pub media_type: Box<str>,
+    /// The content.
+    pub content: Content,
+    /// When it is dropped, whether or not somebody has received it.
+    pub deadline: Option<SystemTime>,
+    /// Its memory. `None` in tests.
+    pub reservation: Option<Reservation>,
+}
+
+/// The content of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Bytes.
+    Bytes(Box<[u8]>),
+    /// The file at this path, which is read for each receiver.
+    File(Box<str>),
+}
+
+impl Content {
+    /// Its size in memory in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::File(path) => path.len(),
+        }
+    }
+
+    /// Whether it takes no memory.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Draft {
+    /// The memory that it takes in bytes, about. This counts for the bounds of a box.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let key = self.key.as_ref().map_or(0, |key| key.len());
+        OVERHEAD_BYTES + key + self.event.len() + self.media_type.len() + self.content.len()
+    }
+}
+
+/// A message of a box. A clone is a reference.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// Its id.
+    pub id: MessageId,
+    /// What it says.
+    pub draft: Arc<Draft>,
+}
+
+impl Message {
+    /// Whether its time is over.
+    #[must_use]
+    pub fn has_expired(&self, now: SystemTime) -> bool {
+        self.draft.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}

@@ -1,0 +1,74 @@
+//! The name of a box in the process.
+
+use std::fmt;
+use std::sync::Arc;
+
+use levity_wire::mailbox::is_name;
+
+/// The name of a box, with that of the set that it belongs to: `SET/NAME`. Sets share nothing but the store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// The box `name` of `set`; `None` if [`is_name`] refuses the name. The name of a set has no slash.
+    #[must_use]
+    pub fn new(set: &str, name: &[u8]) -> Option<Self> {
+        if !is_name(name) {
+            return None;
+        }
+        let name = std::str::from_utf8(name).ok()?;
+        Some(Self(format!("{set}/{name}").into()))
+    }
+
+    /// The name as [`as_str`](Self::as_str) gave it, for a store that reads it back; `None` for any other text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (set, name) = text.split_once('/')?;
+        Self::new(set, name.as_bytes()).filter(|_| !set.is_empty())
+    }
+
+    /// A name before all names of `set`. No box has it.
+    pub(crate) fn first_of(set: &str) -> Self {
+        Self(format!("{set}/").into())
+    }
+
+    /// Set and name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The set.
+    #[must_use]
+    pub fn set(&self) -> &str {
+        self.0.split_once('/').map_or("", |(set, _)| set)
+    }
+
+    /// The name within the set.
+    #[must_use]
+    pub fn in_set(&self) -> &str {
+        self.0.split_once('/').map_or("", |(_, name)| name)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_the_parts_that_it_was_made_of() {
+        let name = Name::new("chat", b"rooms/1").expect("a name");
+        assert_eq!((name.set(), name.in_set()), ("chat", "rooms/1"));
+        assert_eq!(Name::parse(name.as_str()), Some(name));
+        for text in ["chat", "chat/", "/a", "", "chat//a"] {
+            assert_eq!(Name::parse(text), None, "{text}");
+        }
+        assert_eq!(Name::new("chat", b"a b"), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! The contract of what keeps the messages of boxes.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use levity_wire::mailbox::MessageId;
+
+use crate::message::{Draft, Message};
+use crate::name::Name;
+use crate::settings::Settings;
+
+/// Where messages are kept. One [`Owner`](crate::Owner) drives it, on one thread.
+///
+/// No method waits: what takes time is a future, which does not borrow the store, so that any number may be pending. A
+/// future that is dropped does not undo what was begun. Times are those of the caller.
+///
+/// Messages of a box have growing numbers within one epoch. A store that has lost messages which it had acknowledged begins a
+/// new epoch for the box, so that receivers learn of it. Epochs of a box grow.
+///
+/// A box is removed when it is idle: nobody [watches](Self::watch) it, and neither a message came nor did a watch end for the
+/// time of [`Settings::idle`].
+pub trait Store: 'static {
+    /// What is kept of a box. A box that is not known is made, without a message and with a new epoch;
+    /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set. An `append` that began earlier and
+    /// has not ended may be in it or not; none that begins later is.
+    fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening;
+
+    /// What is kept of a box; `None` if it is not known. Changes nothing.
+    fn look(&mut self, name: &Name) -> Looking;
+
+    /// Appends messages in this order, and drops what then exceeds the bounds of a box; makes a box as [`open`](Self::open)
+    /// does. The results are in the same order. A draft whose key the box remembers is not appended again: its result is the
+    /// id of the first, as [`Appended::Duplicate`]. A box remembers the keys of the messages that it keeps, and at least those of
+    /// the last 256 messages. For [durable](Settings::is_durable) sets the future ends when a crash of the machine can
+    /// no longer take the messages. The owner learns the results in the order of its calls, whichever future ends first.
+    fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending;
+
+    /// Removes a box with all that is kept of it; whether it was known.
+    fn remove(&mut self, name: &Name) -> Removing;
+
+    /// Notes that a receiver has read all messages of the box with numbers below `end`. May be lost in a crash.
+    fn mark_read(&mut self, name: &Name, end: u64);
+
+    /// Whether somebody receives from the box here. Called with `true` before [`open`](Self::open).
+    fn watch(&mut self, name: &Name, is_read: bool, now: SystemTime);
+
+    /// At most `count_max` boxes of `set` whose names follow `after`, in the order of names where the store has one.
+    fn list(&mut self, set: &str, after: Option<&Name>, count_max: usize) -> Listing;
+
+    /// Waits for a change that another process has made. A store that no other process uses is never ready.
+    fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Change>;
+
+    /// Drops what has expired at `now`, and idle boxes. A call computes for well below a millisecond, and the next one
+    /// continues. Called about ten times a second.
+    fn sweep(&mut self, now: SystemTime);
+
+    /// Figures for metrics.
+    fn figures(&self) -> Figures;
+}
+
+/// A result of [`Store::open`].
+pub type Opening = Pin<Box<dyn Future<Output = Result<Opened, StoreError>>>>;
+
+/// A result of [`Store::look`].
+pub type Looking = Pin<Box<dyn Future<Output = Result<Option<Opened>, StoreError>>>>;
+
+/// A result of [`Store::append`].
+pub type Appending = Pin<Box<dyn Future<Output = Vec<Result<Appended, StoreError>>>>>;
+
+/// A result of [`Store::remove`].
+pub type Removing = Pin<Box<dyn Future<Output = Result<bool, StoreError>>>>;
+
+/// A result of [`Store::list`].
+pub type Listing = Pin<Box<dyn Future<Output = Result<Vec<Summary>, StoreError>>>>;
+
+/// A box in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its name.
+    pub name: Name,
+    /// The number of messages that are kept.
+    pub messages: usize,
+    /// Their size in bytes.
+    pub bytes: usize,
+}
+
+/// Figures of a store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Boxes that are known here.
+    pub boxes: usize,
+    /// Messages that were dropped because of a bound.
+    pub lost: u64,
+    /// Messages whose time was over.
+    pub expired: u64,
+    /// Boxes that were removed because they were idle.
+    pub idle_boxes: u64,
+}
+
+/// An epoch for a store that begins at `now`: milliseconds since 1970 and 20 random bits, so that two stores do not share one
+/// and later ones are larger.
+///
+/// # Panics
+/// If the kernel has no random numbers.
+#[must_use]
+pub fn new_epoch(now: SystemTime) -> u64 {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let random = getrandom::u32().expect("random numbers of the kernel");
+    (since.as_millis() as u64) << 20 | u64::from(random >> 12)
+}
+
+/// A message on its way to a store.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// The box.
+    pub name: Name,
+    /// The settings of its set.
+    pub settings: Arc<Settings>,
+    /// The message.
+    pub draft: Arc<Draft>,
+}
+
+/// What became of an append.
+#[derive(Debug, Clone)]
+pub enum Appended {
+    /// The box has the message.
+    New {
+        /// The message with its id.
+        message: Message,
+        /// Messages of the box with smaller numbers are gone because of a bound.
+        lost: u64,
+    },
+    /// The box had got the message before, under this id.
+    Duplicate(MessageId),
+}
+
+/// What is kept of a box.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The life of the box.
+    pub epoch: u64,
+    /// The next message has at least this number.
+    pub next: u64,
+    /// Messages with smaller numbers are gone because of a bound.
+    pub lost: u64,
+    /// Messages with smaller numbers were read by a receiver.
+    pub read: u64,
+    /// The messages that are kept, in order.
+    pub messages: Vec<Message>,
+}
+
+/// A change that no command of this process has made.
+#[derive(Debug)]
+pub enum Change {
+    /// Another process has appended this message.
+    Appended {
+        /// The box.
+        name: Name,
+        /// The message.
+        message: Message,
+        /// As in [`Appended::New`].
+        lost: u64,
+    },
+    /// Another process has removed the box.
+    Removed(Name),
+    /// Messages may be missing, or the epoch is another one: open the box again.
+    Outdated(Name),
+}
+
+/// Why a store does not do what it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreError {
+    /// The set has as many boxes as it may.
+    TooManyBoxes,
+    /// There is no room: the disk is full, or a bound of the store is reached. What was acknowledged is still there.
+    Full(String),
+    /// The store cannot be reached, or takes too long. Whether a message was appended may be unknown: a publisher that tries
+    /// again with the same key does no harm.
+    Unavailable(String),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyBoxes => formatter.write_str("there are too many boxes"),
+            Self::Full(reason) | Self::Unavailable(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
