@@ -33,6 +33,7 @@ pub mod proxy_protocol;
 pub mod range;
 pub mod scgi;
 pub mod sendfile_header;
+pub mod sse;
 
 mod reject;
 

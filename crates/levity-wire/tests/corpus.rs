@@ -233,6 +233,13 @@ fn sendfile_header() {
 }
 
 #[test]
+fn sse() {
+    replay("sse", properties::sse, |bytes| {
+        complete(properties::sse_outcome(bytes))
+    });
+}
+
+#[test]
 fn htpasswd() {
     replay("htpasswd", properties::htpasswd, |bytes| {
         let text = str::from_utf8(bytes).unwrap_or("\0");

@@ -21,6 +21,7 @@ mod range;
 mod request_head;
 mod response_head;
 mod sendfile_header;
+mod sse;
 mod users;
 
 pub use accept::{OFFERED_TYPES, accept};
@@ -39,6 +40,7 @@ pub use range::{range, range_input};
 pub use request_head::request_head;
 pub use response_head::response_head;
 pub use sendfile_header::{sendfile_header, sendfile_outcome};
+pub use sse::{sse, sse_outcome};
 pub use users::{basic_auth, htpasswd, jwt};
 
 const SMALL: Limits = Limits {
