@@ -1,7 +1,7 @@
 //! The store without a disk: messages end with the process.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::future::ready;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ const SWEPT_MAX: usize = 64;
 #[derive(Debug)]
 pub struct MemoryStore {
     boxes: BTreeMap<Name, MemoryBox>,
+    /// Boxes with receivers, also those that are not known.
+    watched: HashSet<Name>,
     /// The number of boxes of each set.
     counts: HashMap<String, usize>,
     /// Which box is due when. A box may be in it several times; only the entry of [`MemoryBox::due`] counts.
@@ -65,6 +67,7 @@ impl MemoryStore {
     pub fn new(epoch: u64) -> Self {
         Self {
             boxes: BTreeMap::new(),
+            watched: HashSet::new(),
             counts: HashMap::new(),
             due: BinaryHeap::new(),
             epoch,
@@ -89,7 +92,7 @@ impl MemoryStore {
             let made = MemoryBox {
                 log: Log::new(self.epoch),
                 settings: settings.clone(),
-                is_watched: false,
+                is_watched: self.watched.contains(name),
                 used_at: now,
                 due,
             };
@@ -179,6 +182,10 @@ impl Store for MemoryStore {
     }
 
     fn watch(&mut self, name: &Name, is_read: bool, now: SystemTime) {
+        match is_read {
+            true => self.watched.insert(name.clone()),
+            false => self.watched.remove(name),
+        };
         if let Some(found) = self.boxes.get_mut(name) {
             (found.is_watched, found.used_at) = (is_read, now);
             self.schedule(name);

@@ -166,6 +166,7 @@ impl<S: Store> Owner<S> {
     }
 
     fn open(&mut self, name: Name, settings: Arc<Settings>, worker: usize, now: SystemTime) {
+        self.store.watch(&name, true, now);
         let opening = self.store.open(&name, &settings, now);
         let watched = self.watched.entry(name.clone()).or_insert_with(|| Watched {
             settings: settings.clone(),
@@ -176,7 +177,6 @@ impl<S: Store> Owner<S> {
         if !is_known {
             watched.receivers.push((worker, 0));
         }
-        self.store.watch(&name, true, now);
         self.ask(async move { Answer::Opened(name, worker, opening.await) });
     }
 
@@ -277,7 +277,9 @@ impl<S: Store> Owner<S> {
             Ok(Appended::New { message, lost }) => {
                 figures.published.fetch_add(1, Ordering::Relaxed);
                 let id = message.id;
-                self.report_message(name, message, lost);
+                if !self.store.reports_appends() {
+                    self.report_message(name, message, lost);
+                }
                 Ok(Published {
                     id,
                     receivers,

@@ -15,44 +15,62 @@ use crate::settings::Settings;
 
 /// Where messages are kept. One [`Owner`](crate::Owner) drives it, on one thread.
 ///
-/// No method waits: what takes time is a future, which does not borrow the store, so that any number may be pending. A
-/// future that is dropped does not undo what was begun. Times are those of the caller.
+/// No method waits: what takes time is a future, which does not borrow the store, so that any number may be pending. What was
+/// asked for is done whether or not the future is polled, and also if it is dropped. Calls for the same box take effect in the
+/// order of the calls. Times are those of the caller.
 ///
-/// Messages of a box have growing numbers within one epoch. A store that has lost messages which it had acknowledged begins a
-/// new epoch for the box, so that receivers learn of it. Epochs of a box grow.
+/// Messages of a box have growing numbers within one epoch, not necessarily contiguous ones. Epochs of a box grow with each
+/// of its lives: also that of a box which is removed and made again at once is larger than the one before. A store that has
+/// lost messages which it had acknowledged begins a new epoch for the box, so that receivers learn of it. A store that outlives
+/// the process keeps what it has acknowledged, with ids, keys, epochs and [`Opened::lost`], also if the process is killed.
 ///
 /// A box is removed when it is idle: nobody [watches](Self::watch) it, and neither a message came nor did a watch end for the
-/// time of [`Settings::idle`].
+/// time of [`Settings::idle`]. Idle boxes may stay for longer.
 pub trait Store: 'static {
     /// What is kept of a box. A box that is not known is made, without a message and with a new epoch;
-    /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set. An `append` that began earlier and
-    /// has not ended may be in it or not; none that begins later is.
+    /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set. All appends that have ended are in
+    /// it. An `append` that began earlier and has not ended may be in it or not; none that begins later is.
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening;
 
     /// What is kept of a box; `None` if it is not known. Changes nothing.
     fn look(&mut self, name: &Name) -> Looking;
 
-    /// Appends messages in this order, and drops what then exceeds the bounds of a box; makes a box as [`open`](Self::open)
-    /// does. The results are in the same order. A draft whose key the box remembers is not appended again: its result is the
-    /// id of the first, as [`Appended::Duplicate`]. A box remembers the keys of the messages that it keeps, and at least those of
-    /// the last 256 messages. For [durable](Settings::is_durable) sets the future ends when a crash of the machine can
-    /// no longer take the messages. The owner learns the results in the order of its calls, whichever future ends first.
+    /// Appends messages in this order, and drops what then exceeds the bounds of a box, the oldest first and no more than
+    /// necessary; makes a box as [`open`](Self::open) does. The results are in the same order, and each is for itself. A draft
+    /// whose key the box remembers is not appended again: its result is the id of the first, as [`Appended::Duplicate`]. A box
+    /// remembers the keys of the messages that it keeps, and at least those of the last 256 messages, also if these are gone.
+    /// For [durable](Settings::is_durable) sets the future ends when a crash of the machine can no longer take the messages.
+    /// The owner learns the results in the order of its calls, whichever future ends first.
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending;
 
     /// Removes a box with all that is kept of it; whether it was known.
     fn remove(&mut self, name: &Name) -> Removing;
 
-    /// Notes that a receiver has read all messages of the box with numbers below `end`. May be lost in a crash.
+    /// Notes that a receiver has read all messages of the box with numbers below `end`. The position does not go back, nor
+    /// beyond the [next](Opened::next) number. May be lost in a crash.
     fn mark_read(&mut self, name: &Name, end: u64);
 
-    /// Whether somebody receives from the box here. Called with `true` before [`open`](Self::open).
+    /// Whether somebody receives from the box here. Called with `true` before [`open`](Self::open), so the box may not be
+    /// known. A watch is of a name: it lasts until a call with `false`, also if the box is removed and made again. Calls do not
+    /// add up.
     fn watch(&mut self, name: &Name, is_read: bool, now: SystemTime);
 
-    /// At most `count_max` boxes of `set` whose names follow `after`, in the order of names where the store has one.
+    /// At most `count_max` boxes of `set` whose names follow `after`, in an order in which the last name of a list is the
+    /// `after` of the next one: lists that are asked for in turn have every box once. The box of `after` may be gone.
     fn list(&mut self, set: &str, after: Option<&Name>, count_max: usize) -> Listing;
 
-    /// Waits for a change that another process has made. A store that no other process uses is never ready.
+    /// Waits for a change of a watched box that another process has made. A store that no other process uses is never ready.
+    ///
+    /// Changes of a box are reported in the order of the numbers, and without a hole: where messages are missing, for example
+    /// after a lost connection, [`Change::Outdated`] is reported before the ones that follow.
     fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Change>;
+
+    /// Whether [`poll_change`](Self::poll_change) reports messages of watched boxes that this process has appended, too.
+    /// Otherwise the owner reports these when their futures end, in the order of the calls. That is right only if no other
+    /// process appends to the box between: a store that is shared says `true`, or lets the futures wait for earlier changes.
+    fn reports_appends(&self) -> bool {
+        false
+    }
 
     /// Drops what has expired at `now`, and idle boxes. A call computes for well below a millisecond, and the next one
     /// continues. Called about ten times a second.

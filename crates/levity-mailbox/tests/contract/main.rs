@@ -1,0 +1,14 @@
+//! One contract, checked with every store: the same calls must give the same results wherever messages are kept.
+//!
+//! A new store adds a [subject](harness::Subject) to `stores.rs` and a line to `for_every_store!` in `harness.rs`.
+
+mod appending;
+mod contents;
+mod expiring;
+mod harness;
+mod keys;
+mod listing;
+mod removing;
+mod reopening;
+mod sharing;
+mod stores;
