@@ -41,12 +41,12 @@ pub struct Trimmed {
 }
 
 impl Log {
-    /// An empty log in its life `epoch`.
+    /// An empty log in its life `epoch`. Its first message has the number 1: the number 0 is that before all messages.
     #[must_use]
     pub fn new(epoch: u64) -> Self {
         Self {
             epoch,
-            next: 0,
+            next: 1,
             lost: 0,
             read: 0,
             bytes: 0,
@@ -242,7 +242,7 @@ pub(crate) mod tests {
         }
         assert_eq!(
             (numbers(&log), log.lost(), log.next()),
-            (vec![2, 3, 4], 2, 5)
+            (vec![3, 4, 5], 3, 6)
         );
     }
 
@@ -254,9 +254,9 @@ pub(crate) mod tests {
         for _ in 0..3 {
             log.append(draft("1234", None).into(), &settings);
         }
-        assert_eq!((numbers(&log), log.bytes()), (vec![1, 2], 2 * one));
+        assert_eq!((numbers(&log), log.bytes()), (vec![2, 3], 2 * one));
         log.append(draft(&"x".repeat(1000), None).into(), &settings);
-        assert_eq!((numbers(&log), log.lost()), (vec![3], 3));
+        assert_eq!((numbers(&log), log.lost()), (vec![4], 4));
     }
 
     #[test]
@@ -270,7 +270,7 @@ pub(crate) mod tests {
             log.append(draft.into(), &settings);
         }
         assert_eq!(log.expire(now).expired, 2);
-        assert_eq!((numbers(&log), log.lost()), (vec![1], 0));
+        assert_eq!((numbers(&log), log.lost()), (vec![2], 0));
     }
 
     #[test]
@@ -285,7 +285,7 @@ pub(crate) mod tests {
         let first_kept = 1000 - KEYS_MAX;
         assert!(log.find(&format!("k{}", first_kept - 1)).is_none());
         let found = log.find(&format!("k{first_kept}")).expect("remembered");
-        assert_eq!(found.sequence, first_kept as u64);
+        assert_eq!(found.sequence, first_kept as u64 + 1);
         assert_eq!(log.keys.len(), KEYS_MAX);
     }
 }

@@ -49,7 +49,9 @@ impl Listener {
             }
             Self::Unix(listener) => {
                 let (unix, _) = listener.accept().await?;
-                Ok((Transport::Unix(unix), Peer::new(None)))
+                let credentials = unix.peer_cred();
+                let uid = credentials.ok().map(|process| process.uid());
+                Ok((Transport::Unix(unix), Peer::new(None).with_uid(uid)))
             }
         }
     }

@@ -10,6 +10,8 @@ use levity_config::address::Address;
 pub struct Peer {
     /// `None` on a Unix socket.
     socket: Option<SocketAddr>,
+    /// The user of the process at the other end; known on a Unix socket only.
+    uid: Option<u32>,
     client: PeerClient,
     /// The listener that accepted the connection, as configured.
     listener: Option<Arc<Address>>,
@@ -40,9 +42,22 @@ impl Peer {
     pub fn new(socket: Option<SocketAddr>) -> Self {
         Self {
             socket: socket.map(canonical),
+            uid: None,
             client: PeerClient::Itself,
             listener: None,
         }
+    }
+
+    /// The process at the other end of a Unix socket runs as this user.
+    #[must_use]
+    pub fn with_uid(self, uid: Option<u32>) -> Self {
+        Self { uid, ..self }
+    }
+
+    /// The user of the process at the other end, if it connected to a Unix socket: what the kernel says of it.
+    #[must_use]
+    pub fn uid(&self) -> Option<u32> {
+        self.uid
     }
 
     /// The listener that the connection came to.

@@ -66,7 +66,10 @@ pub enum Clock {
     /// That which the caller passes, so that tests need not wait.
     OfCaller,
     /// That of the machine or of a server: tests wait until it is so late.
-    #[allow(dead_code, reason = "only for stores on a server, which not every build has")]
+    #[allow(
+        dead_code,
+        reason = "only for stores on a server, which not every build has"
+    )]
     OfMachine,
 }
 
