@@ -27,6 +27,7 @@ pub mod htpasswd;
 pub mod http1;
 pub mod jwt;
 pub mod mailbox;
+pub mod mailbox_header;
 pub mod mime;
 pub mod path;
 pub mod proxy_protocol;

@@ -87,7 +87,7 @@ pub fn is_reserved(name: &[u8]) -> bool {
     RESERVED.iter().any(|start| starts_with(name, start))
 }
 
-fn starts_with(name: &[u8], start: &[u8]) -> bool {
+pub(crate) fn starts_with(name: &[u8], start: &[u8]) -> bool {
     let same = |(&byte, &known): (&u8, &u8)| match known {
         b'-' => !byte.is_ascii_alphanumeric(),
         _ => byte.to_ascii_lowercase() == known,

@@ -233,6 +233,13 @@ fn sendfile_header() {
 }
 
 #[test]
+fn mailbox() {
+    replay("mailbox", properties::mailbox, |bytes| {
+        complete(properties::mailbox_outcome(bytes))
+    });
+}
+
+#[test]
 fn sse() {
     replay("sse", properties::sse, |bytes| {
         complete(properties::sse_outcome(bytes))

@@ -1,0 +1,6 @@
+//! A header of mailboxes: its name in the first line, its value in the rest.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| properties::mailbox(bytes));
