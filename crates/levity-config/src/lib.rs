@@ -31,6 +31,7 @@ mod matcher;
 mod media_types;
 mod model;
 mod name_pattern;
+mod named;
 mod network;
 mod own_names;
 mod pattern;
