@@ -33,6 +33,7 @@ mod model;
 mod name_pattern;
 mod named;
 mod network;
+mod origins;
 mod own_names;
 mod pattern;
 mod pattern_index;
@@ -82,6 +83,7 @@ pub use model::{
 };
 pub use name_pattern::{NamePattern, hides, is_hidden};
 pub use network::{AddressSet, Network, TrustedProxies};
+pub use origins::Origins;
 pub use own_names::OwnNames;
 pub use pattern::Pattern;
 pub use problem::{Errors, Problem};
