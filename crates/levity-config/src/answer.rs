@@ -1,6 +1,7 @@
-//! What a site or route answers itself: `redirect`, `reroute` and `respond`.
+//! What a site or route answers itself: `redirect`, `reroute`, `respond` and `mailbox`.
 
 use crate::headers;
+use crate::mailbox::read::Mailboxes;
 use crate::matcher::{Matcher, When};
 use crate::model::{Answer, Fixed, Location, Redirect, Route, Site};
 use crate::pattern::Pattern;
@@ -23,7 +24,7 @@ const OTHER_HANDLERS: &[&str] = &[
 ];
 
 /// The keys of which a table may have one.
-const KEYS: &[&str] = &["redirect", "reroute", "respond"];
+const KEYS: &[&str] = &["redirect", "reroute", "respond", "mailbox"];
 
 const STATUSES: &[usize] = &[301, 302, 303, 307, 308];
 
@@ -38,12 +39,13 @@ pub(crate) fn is_named(section: &Section<'_>) -> bool {
     KEYS.iter().any(|key| section.has(key))
 }
 
-/// Reads `redirect`, `reroute` and `respond` of one table. `path` is that of a route. `is_alone` is whether other handlers
+/// Reads the answer of one table. `path` is that of a route. `is_alone` is whether other handlers
 /// beside an answer have no effect; in a site they may be meant for its routes.
 pub(crate) fn read(
     section: &Section<'_>,
     path: Option<&Pattern>,
     is_alone: bool,
+    mailboxes: &Mailboxes,
 ) -> Option<Answer> {
     let key = KEYS.iter().find(|key| section.has(key))?;
     for other in KEYS.iter().chain(OTHER_HANDLERS) {
@@ -65,6 +67,7 @@ pub(crate) fn read(
                 .map(Answer::Redirect)
         }
         "reroute" => reroute(section, path).map(Answer::Reroute),
+        "mailbox" => mailboxes.named_by(section, key).map(Answer::Mailbox),
         _ => {
             let table = section.child(key);
             section.has_table(key).then(|| Answer::Fixed(fixed(&table)))

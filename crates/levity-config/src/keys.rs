@@ -6,13 +6,14 @@ use strum::VariantNames as _;
 
 use crate::gates::{jwt, read as gates, signed_url};
 use crate::log;
+use crate::mailbox::keys as mailbox;
 use crate::model::{Etag, Watch};
 use crate::schema::{
     Key, Kind, Schema, Table, array, documented, joined, key, table, without_defaults,
 };
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{limits, location_options, rate_limit, upload};
+use crate::{limits, location_options, rate_limit, resume, upload};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -135,7 +136,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// with conditions about the client or placeholders in the host, and those that stand for a proxy, are left out
         /// with a note.
         key("static_host_files", Kind::Boolean, Some("false"));
-    }, gates::KEYS, upstream::PROXYING, location_options::KEYS));
+    }, gates::KEYS, upstream::PROXYING, mailbox::LOCATION, location_options::KEYS));
     /// Answers all requests of the site above with another URL; those of a route with `root`, `proxy`, `try` or an answer
     /// of its own are left to that.
     table("site.redirect", REDIRECT);
@@ -166,6 +167,11 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// `allow`, `deny` and preflight requests, so they also bound guesses of passwords. A request has to pass those of the site and
     /// those of its route. [How](tasks.md#rate-limits) they count.
     array("site.limit", rate_limit::KEYS);
+    /// Keeps event streams of the application (`text/event-stream`) while a client is away. The application is asked once: when
+    /// the connection of its client is lost, the rest of the response is read and kept, and the same client gets what it has
+    /// missed when it comes back with `Last-Event-ID`. `resume = {}` does so with these defaults, `resume = false` of a route
+    /// turns it off.
+    table("site.resume", resume::KEYS);
     /// How the files of the site above are read, where that differs from `[disk]`.
     table("site.disk", LOCATION_DISK);
     /// The access log of the site above. Keys that it does not give are those of `[log]`; `log = false` turns it off. At most
@@ -205,7 +211,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Removed from the start of the request path before the file is looked up or the upstream is asked;
         /// whole segments only.
         key("strip_prefix", Kind::Text("a path"), None);
-    }, gates::KEYS, upstream::PROXYING, &location_options::INHERITED_KEYS)).recursive();
+    }, gates::KEYS, upstream::PROXYING, mailbox::LOCATION, &location_options::INHERITED_KEYS)).recursive();
     /// Answers all requests of the route above with another URL.
     table("site.route.redirect", REDIRECT);
     /// Answers all requests of the route above with a fixed response.
@@ -225,6 +231,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.route.jwt", jwt::KEYS);
     /// The same for the route above, in addition to those of its site and of routes around it. `limit = false` drops these.
     array("site.route.limit", rate_limit::KEYS);
+    /// Keeps event streams of the application of the route above, in place of what its site says.
+    table("site.route.resume", resume::KEYS);
     /// How the files of the route above are read, where that differs from `[disk]` and its site.
     table("site.route.disk", LOCATION_DISK);
     /// The access log of the route above, in place of that of its site. `log = false` turns it off, as for `/health`.
@@ -260,6 +268,11 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// Health checks of the backends of the upstream above. Without this table the health of a backend is known from
     /// requests only.
     table("upstream.check", upstream::CHECK);
+    /// Where the messages of all mailboxes are kept. Only a restart changes this table.
+    table("mailbox_store", mailbox::STORE);
+    /// A set of mailboxes with the same settings. A mailbox is a log of messages with a name, which keeps what arrives while
+    /// its receivers are away. `mailbox` of a site or route names the set.
+    array("mailbox", mailbox::MAILBOX);
 };
 
 /// `[site.disk]` and `[site.route.disk]`

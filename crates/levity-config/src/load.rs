@@ -7,6 +7,8 @@ use toml::de::DeTable;
 
 use crate::keys::SCHEMA;
 use crate::location::References;
+use crate::mailbox::read::Mailboxes;
+use crate::mailbox::store;
 use crate::model::{Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem, Source};
@@ -80,9 +82,11 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
         .iter()
         .map(|one| one.address.clone())
         .collect();
+    let mailboxes = Mailboxes::read(&root, &config.mailbox_store);
     let uploads = upload::Roots::default();
     let references = References {
         upstreams: &upstreams,
+        mailboxes: &mailboxes,
         variants: config.disk.variants.as_deref(),
         logs: &log::Logs::new(&config.log),
         limits: &rate_limit::RateLimits::default(),
@@ -91,10 +95,12 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     };
     let sites = site::sites(&root, config.server.headers.clone(), references);
     upstreams.note_unused(&reader);
+    mailboxes.note_unused(&reader);
     bypass::note(&sites, &upstreams, &reader);
     let mut config = Config {
         sites,
         upstreams: upstreams.into_list(),
+        mailboxes: mailboxes.into_list(),
         ..config
     };
     config.notes = reader.take_notes();
@@ -116,7 +122,7 @@ fn of_another_server(text: &str) -> Option<Problem> {
     })
 }
 
-/// Reads everything except sites and upstreams.
+/// Reads everything except sites and what they refer to.
 fn config(root: &Section<'_>) -> Config {
     let listen = listen::listen(root);
     Config {
@@ -129,6 +135,8 @@ fn config(root: &Section<'_>) -> Config {
         own_names: None,
         sites: Vec::new(),
         upstreams: Vec::new(),
+        mailbox_store: store::read(&root.child("mailbox_store")),
+        mailboxes: Vec::new(),
         notes: Vec::new(),
     }
 }

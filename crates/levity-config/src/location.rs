@@ -7,6 +7,7 @@ use crate::disk::location_disk;
 use crate::gates::Gates;
 use crate::location_options::{self, LocationOptions};
 use crate::log::Logs;
+use crate::mailbox::read::Mailboxes;
 use crate::matcher::Matcher;
 use crate::model::{Answer, Location};
 use crate::pattern::Pattern;
@@ -17,12 +18,13 @@ use crate::tries::Try;
 use crate::upload::Upload;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, cors, gates, headers, listing_archive, root, upload};
+use crate::{answer, cors, gates, headers, listing_archive, resume, root, upload};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
 pub(crate) struct References<'a> {
     pub(crate) upstreams: &'a Upstreams,
+    pub(crate) mailboxes: &'a Mailboxes,
     /// `disk.variants`
     pub(crate) variants: Option<&'a Path>,
     pub(crate) logs: &'a Logs<'a>,
@@ -81,7 +83,7 @@ pub(crate) fn read(
     let parent = above.location.clone();
     let own_root = root::read(section, references.variants);
     let (proxying, reach) = proxying::read(section, references.upstreams, above.reach);
-    let own_answer = answer::read(section, path, !has_routes);
+    let own_answer = answer::read(section, path, !has_routes, references.mailboxes);
     let internal = section.boolean("internal") == Some(true);
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, &parent.options);
@@ -125,10 +127,15 @@ pub(crate) fn read(
             &parent.request_headers,
         ),
         rewrite: headers::rewrite(&section.child("rewrite"), parent.rewrite),
+        mailbox_headers: references
+            .mailboxes
+            .of_headers(section, parent.mailbox_headers),
+        resume: resume::read(section, parent.resume),
         options,
         root,
     };
     check_upload(section, &location, has_routes, references);
+    references.mailboxes.check(section, &location);
     note_missing_pages(section, &location);
     check_proxying(section, reach, path.is_some(), has_routes);
     check_errors(section, reach, has_routes);
@@ -231,8 +238,14 @@ fn check_proxying(section: &Section<'_>, reach: Reach, is_route: bool, has_route
         let help = "add \"proxy\" to it".to_owned();
         section.report("proxy", "`try` leaves it out", Some(help));
     }
-    for key in ["request_headers", "rewrite", "ambiguous_paths"] {
-        if section.has(key) && !reach.has_proxy {
+    for key in [
+        "request_headers",
+        "rewrite",
+        "ambiguous_paths",
+        "mailbox_headers",
+        "resume",
+    ] {
+        if section.has(key) && !section.is_off(key) && !reach.has_proxy {
             let help = "`rewrite` changes headers of an application; `reroute` of a `[[site.route]]` goes on with another path";
             let help = (key == "rewrite").then(|| help.to_owned());
             section.report(key, "there is no `proxy` here", help);

@@ -15,11 +15,13 @@ use crate::gates::Gates;
 use crate::limits::Limits;
 use crate::location_options::LocationOptions;
 use crate::log_format::LogTemplate;
+use crate::mailbox::{Mailbox, MailboxStore};
 use crate::matcher::Matcher;
 use crate::network::TrustedProxies;
 use crate::own_names::OwnNames;
 use crate::pattern::Pattern;
 use crate::rate_limit::RateLimit;
+use crate::resume::Resume;
 use crate::template::Template;
 use crate::tries::Try;
 use crate::upload::Upload;
@@ -47,6 +49,10 @@ pub struct Config {
     pub sites: Vec<Site>,
     /// In the order of the file.
     pub upstreams: Vec<Upstream>,
+    /// Where the messages of mailboxes are kept.
+    pub mailbox_store: MailboxStore,
+    /// Sets of mailboxes, in the order of the file.
+    pub mailboxes: Vec<Mailbox>,
     /// Remarks for the operator that are not errors, such as a key under another server's name.
     pub notes: Vec<String>,
 }
@@ -284,6 +290,10 @@ pub struct Location {
     pub request_headers: Headers,
     /// Changes to URLs and cookies in an upstream's responses.
     pub rewrite: Rewrite,
+    /// The set of mailboxes, by its number in [`Config::mailboxes`], that an upstream's responses use by their headers.
+    pub mailbox_headers: Option<usize>,
+    /// How event streams of an upstream are kept for clients that come back.
+    pub resume: Option<Resume>,
 }
 
 impl Location {
@@ -351,6 +361,8 @@ pub enum Answer {
     Reroute(Template),
     /// A fixed response.
     Fixed(Fixed),
+    /// Boxes of the set of mailboxes with this number in [`Config::mailboxes`].
+    Mailbox(usize),
 }
 
 /// `redirect`

@@ -136,7 +136,13 @@ fn defaults() {
 fn defaults_in_the_table_are_those_of_the_code() {
     let (mut bare, mut given) = (String::new(), String::new());
     // The file itself has no heading, an answer leaves no room for another nor for uploads, and the others need an upstream.
-    let untested = [".redirect", ".upload", ".request_headers", ".forward_auth"];
+    let untested = [
+        ".redirect",
+        ".upload",
+        ".request_headers",
+        ".forward_auth",
+        ".resume",
+    ];
     let is_untested = |table: &&Table| untested.iter().any(|end| table.path.ends_with(end));
     let is_tested = |table: &&Table| !table.path.is_empty() && !is_untested(table);
     for table in TABLES.iter().filter(is_tested) {
@@ -172,6 +178,7 @@ fn required(path: &str) -> &'static [&'static str] {
         "site.route" => &["path = \"/a\""],
         "site.cors" | "site.route.cors" => &["origins = []"],
         "upstream" => &["name = \"a\"", "to = [\"a:80\"]"],
+        "mailbox" => &["name = \"a\""],
         path if path.ends_with(".jwt") => &["keys = \"keys\""],
         path if path.ends_with(".signed_url") => &["secret = \"0123456789abcdef\""],
         path if path.ends_with(".forward_auth") => &["upstream = \"a\"", "path = \"/\""],
@@ -476,7 +483,7 @@ fn unknown_keys_name_the_nearest() {
              `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
-            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`, `upstream`]",
+            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`, `upstream`, `mailbox_store`, `mailbox`]",
         ],
     );
 }

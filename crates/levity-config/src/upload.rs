@@ -147,7 +147,8 @@ pub(crate) fn check(section: &Section<'_>, place: &Place<'_>, roots: &Roots) {
         return section.report(TABLE, "nothing is written at internal routes", Some(help));
     }
     if !place.has_routes && place.has_answer {
-        let message = "every request is answered by `redirect`, `respond` or `reroute` here";
+        let message =
+            "every request is answered by `redirect`, `respond`, `reroute` or `mailbox` here";
         return section.report(TABLE, message, None);
     }
     if !place.has_routes && !place.asks_files {

@@ -1,19 +1,25 @@
 //! Reads `[[upstream]]`.
 
-use std::cell::Cell;
-use std::ops::Range;
-
 use levity_wire::http1;
 
 use super::{Backend, Balance, Check, Protocol, ProxyProtocol, Sticky, Upstream, backend};
 use crate::headers::is_request_target;
+use crate::named::{NameForm, Named};
 use crate::reader::Reader;
 use crate::section::{Section, Text};
-use crate::suggest::{listed, nearest};
 use crate::token::is_token;
 
+const NAME: NameForm = NameForm {
+    others: b"-_.",
+    bytes_max: usize::MAX,
+    help: "letters, digits, `-`, `_` and `.`",
+};
+
 /// The upstreams of a file, for the keys that name them.
-pub(crate) struct Upstreams(Vec<Known>);
+pub(crate) struct Upstreams {
+    names: Named,
+    all: Vec<Known>,
+}
 
 /// An upstream, as far as it is known in spite of its errors.
 pub(crate) struct Known {
@@ -21,85 +27,51 @@ pub(crate) struct Known {
     upstream: Upstream,
     /// `None` when it is wrong.
     pub(crate) protocol: Option<Protocol>,
-    /// The position of its table.
-    span: Range<usize>,
-    /// Whether anything names it.
-    is_used: Cell<bool>,
 }
 
 impl Upstreams {
     pub(crate) fn read(root: &Section<'_>) -> Self {
         let tables = root.children("upstream");
-        let mut names = Vec::new();
-        let mut upstreams = Upstreams(
-            tables
-                .iter()
-                .map(|section| known(section, &mut names))
-                .collect(),
-        );
+        let mut names = Named::new("an upstream");
+        let all = tables.iter().map(|section| known(section, &mut names));
+        let all = all.collect();
+        let mut upstreams = Upstreams { names, all };
         for (at, section) in tables.iter().enumerate() {
-            upstreams.0[at].upstream.reproxy = upstreams.reproxy(at, section);
+            upstreams.all[at].upstream.reproxy = upstreams.reproxy(at, section);
         }
         upstreams
     }
 
     /// In the order of the file.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Upstream> {
-        self.0.iter().map(|known| &known.upstream)
+        self.all.iter().map(|known| &known.upstream)
     }
 
     /// In the order of the file.
     pub(crate) fn into_list(self) -> Vec<Upstream> {
-        self.0.into_iter().map(|known| known.upstream).collect()
+        self.all.into_iter().map(|known| known.upstream).collect()
     }
 
     /// Notes upstreams that were never found by [`Self::find`].
     pub(crate) fn note_unused(&self, reader: &Reader<'_>) {
-        for known in self.0.iter().filter(|known| !known.is_used.get()) {
-            let name = &known.upstream.name;
-            reader.note(
-                &known.span,
-                format!("no site or route uses the upstream `{name}`"),
-            );
-        }
+        self.names.note_unused(reader);
     }
 
     /// The upstream that the key `of` names. Reports an unknown name.
     pub(crate) fn find(&self, reader: &Reader<'_>, name: &Text<'_>, of: &str) -> Option<&Known> {
-        let found = self.0.iter().find(|known| known.upstream.name == name.text);
-        // An upstream with a wrong name may be the one that is meant.
-        if found.is_none() && self.names().all(|name| !name.is_empty()) {
-            let message = format!("no upstream has the name `{}`", name.text);
-            reader.report_absent(Some(&name.span), message, Some(self.help(name.text, of)));
-        }
-        if let Some(known) = found {
-            known.is_used.set(true);
-        }
-        found
-    }
-
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|known| known.upstream.name.as_str())
-    }
-
-    fn help(&self, name: &str, of: &str) -> String {
-        if name.contains([':', '/']) {
-            return format!(
-                "`{of}` takes the name of an `[[upstream]]`; put the address into its `to`"
-            );
-        }
-        match nearest(name, self.names()) {
-            Some(nearest) => format!("did you mean \"{nearest}\"?"),
-            None if self.0.is_empty() => "add `[[upstream]]` with that `name`".to_owned(),
-            None => format!("known: {}", listed(self.names())),
-        }
+        let is_address = name.text.contains([':', '/']);
+        let help = is_address.then(|| {
+            format!("`{of}` takes the name of an `[[upstream]]`; put the address into its `to`")
+        });
+        let number = self.names.find(reader, name, help)?;
+        Some(&self.all[number])
     }
 
     fn reproxy(&self, at: usize, section: &Section<'_>) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in section.names("reproxy").unwrap_or_default() {
             let known = self.find(section.reader, &name, "reproxy");
-            let wrong = if name.text == self.0[at].upstream.name {
+            let wrong = if name.text == self.all[at].upstream.name {
                 Some("is this upstream itself")
             } else if names.iter().any(|other| other == name.text) {
                 Some("is given twice")
@@ -119,29 +91,20 @@ impl Upstreams {
     }
 }
 
-fn known(section: &Section<'_>, names: &mut Vec<(String, Range<usize>)>) -> Known {
+fn known(section: &Section<'_>, names: &mut Named) -> Known {
     let default = section.default_word("protocol");
     let protocol = section.word("protocol");
     let protocol = protocol.or((!section.has("protocol")).then_some(default));
     let upstream = upstream(section, protocol.unwrap_or(default), names);
-    Known {
-        upstream,
-        protocol,
-        span: section.span.clone(),
-        is_used: Cell::new(false),
-    }
+    Known { upstream, protocol }
 }
 
-fn upstream(
-    section: &Section<'_>,
-    protocol: Protocol,
-    names: &mut Vec<(String, Range<usize>)>,
-) -> Upstream {
+fn upstream(section: &Section<'_>, protocol: Protocol, names: &mut Named) -> Upstream {
     let connections = section.count("connections");
     // `off` is none of its variants.
     let proxy_protocol = section.word::<ProxyProtocol>("proxy_protocol");
     Upstream {
-        name: name(section, names).unwrap_or_default(),
+        name: names.add(section, &NAME),
         protocol,
         to: to(section),
         balance: balance(section),
@@ -176,24 +139,6 @@ fn upstream(
         reproxy: Vec::new(),
         resolve_interval: section.duration("resolve_interval"),
     }
-}
-
-fn name(section: &Section<'_>, names: &mut Vec<(String, Range<usize>)>) -> Option<String> {
-    section.require("name");
-    let given = section.text("name")?;
-    let text = given.text;
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if text.is_empty() || !text.bytes().all(fits) {
-        let message = format!("`{text}` is not the name of an upstream");
-        given.refuse_with(message, "letters, digits, `-`, `_` and `.`");
-        return None;
-    }
-    if let Some((_, first)) = names.iter().find(|(other, _)| other == text) {
-        let help = format!("the first is on line {}", section.reader.line(first));
-        given.refuse_with(format!("upstream `{text}` is given twice"), help);
-    }
-    names.push((text.to_owned(), given.span));
-    Some(text.to_owned())
 }
 
 fn to(section: &Section<'_>) -> Vec<Backend> {

@@ -25,7 +25,7 @@ impl Filter for CorsHeaders {
         ] {
             fields.remove(name);
         }
-        if !cors.any_origin {
+        if !cors.origins.any {
             fields.add("Vary", b"Origin");
         }
         let Some(origin) = permitted(cors, request) else {
@@ -45,7 +45,7 @@ impl Filter for CorsHeaders {
 /// The value of Access-Control-Allow-Origin for `request`, if its page is permitted.
 pub fn permitted<'r>(cors: &Cors, request: &'r Request) -> Option<&'r [u8]> {
     // Also without an origin: a cache may keep the response for pages of others.
-    if cors.any_origin {
+    if cors.origins.any {
         return Some(b"*");
     }
     let origin = request.header("origin")?;

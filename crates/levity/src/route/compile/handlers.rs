@@ -80,5 +80,6 @@ pub fn answer(answer: &Answer, path: Option<&Pattern>, is_once: bool) -> Handler
         Answer::Reroute(to) if is_once => Handler::RewriteOnce(target(to)),
         Answer::Reroute(to) => Handler::Rewrite(target(to)),
         Answer::Fixed(fixed) => Handler::Respond(fixed.clone()),
+        Answer::Mailbox(_) => Handler::Refuse(503),
     }
 }

@@ -1,0 +1,142 @@
+//! Reads `[[mailbox]]`, and how sites and routes use one.
+
+use levity_wire::jwt::SECRET_BYTES_MIN;
+
+use super::{Mailbox, MailboxStore, StoreKind};
+use crate::gates::{Gates, Secret};
+use crate::model::{Answer, Location};
+use crate::named::{NameForm, Named};
+use crate::origins;
+use crate::reader::Reader;
+use crate::section::Section;
+
+const NAME: NameForm = NameForm {
+    others: b"-_",
+    bytes_max: 64,
+    help: "1 to 64 letters, digits, `-` and `_`",
+};
+
+/// The maximum length of the file of a key.
+const KEY_BYTES_MAX: u64 = 4096;
+
+/// The sets of mailboxes of a file, for the keys that name them.
+pub(crate) struct Mailboxes {
+    names: Named,
+    all: Vec<Mailbox>,
+}
+
+impl Mailboxes {
+    pub(crate) fn read(root: &Section<'_>, store: &MailboxStore) -> Self {
+        let mut names = Named::new("a mailbox");
+        let tables = root.children("mailbox");
+        let all = tables
+            .iter()
+            .map(|section| mailbox(section, &mut names, store));
+        let all = all.collect();
+        Mailboxes { names, all }
+    }
+
+    /// In the order of the file.
+    pub(crate) fn into_list(self) -> Vec<Mailbox> {
+        self.all
+    }
+
+    /// Notes sets to which no site or route refers.
+    pub(crate) fn note_unused(&self, reader: &Reader<'_>) {
+        self.names.note_unused(reader);
+    }
+
+    /// The number of the set that `key` of a site or route names. Reports an unknown name.
+    pub(crate) fn named_by(&self, section: &Section<'_>, key: &str) -> Option<usize> {
+        let name = section.text(key)?;
+        self.names.find(section.reader, &name, None)
+    }
+
+    /// The number of the set that `mailbox_headers` of a table names; `above` is that of the table around it.
+    pub(crate) fn of_headers(&self, section: &Section<'_>, above: Option<usize>) -> Option<usize> {
+        const KEY: &str = "mailbox_headers";
+        match section.has(KEY) {
+            true if section.is_off(KEY) => None,
+            true => self.named_by(section, KEY),
+            false => above,
+        }
+    }
+
+    /// Reports a set where nobody could use it, and notes who may.
+    pub(crate) fn check(&self, section: &Section<'_>, location: &Location) {
+        const KEY: &str = "mailbox";
+        let is_own = section.has(KEY);
+        let Some(Answer::Mailbox(number)) = location.answer else {
+            return;
+        };
+        if is_own && location.internal {
+            return section.report(KEY, "clients do not get to internal routes", None);
+        }
+        let set = &self.all[number];
+        let is_off = section.is_off("jwt");
+        // A table `jwt` that is wrong has been reported.
+        let lacks_jwt = location.gates.jwt.is_none() && (is_off || !section.has("jwt"));
+        if set.claim.is_some() && lacks_jwt && (is_own || is_off) {
+            let at = if is_own { KEY } else { "jwt" };
+            let message = format_args!("`claim` of the mailbox `{}` needs a `jwt` here", set.name);
+            section.report(at, message, None);
+        } else if is_own && location.gates == Gates::default() {
+            let note = "everyone who can connect and knows the name of a box may receive its messages: let the names be unguessable, \
+                        or add `jwt` or another gate";
+            section.reader.note(&section.span_of(KEY), note.to_owned());
+        }
+    }
+}
+
+fn mailbox(section: &Section<'_>, names: &mut Named, store: &MailboxStore) -> Mailbox {
+    section.at_most("message_bytes", "bytes");
+    let has_lifetime = section.has("lifetime");
+    let durable = section.boolean_or_default("durable");
+    if durable && store.kind == StoreKind::Memory {
+        let help = "add `[mailbox_store]` with `store = \"journal\"`".to_owned();
+        section.report("durable", "messages are kept in memory only", Some(help));
+    }
+    let claim = section.text("claim");
+    if let Some(given) = claim.as_ref().filter(|given| given.text.is_empty()) {
+        given.refuse("`claim`: it is empty");
+    }
+    if section.is_empty_array("origins") {
+        let help = "leave it out for pages of the host itself; `[\"*\"]` permits every page";
+        section.report("origins", "it is empty", Some(help.to_owned()));
+    }
+    Mailbox {
+        name: names.add(section, &NAME),
+        mode: section.word_or_default("mode"),
+        message_bytes: section.count("message_bytes"),
+        messages: section.count("messages"),
+        bytes: section.count("bytes"),
+        lifetime: has_lifetime.then(|| section.duration("lifetime")),
+        idle: section.duration("idle"),
+        boxes: section.count("boxes"),
+        receivers: section.count("receivers"),
+        receivers_per_client: section.count("receivers_per_client"),
+        publishes_per_second: section.count("publishes_per_second"),
+        durable,
+        heartbeat: section.duration("heartbeat"),
+        retry: section.duration("retry"),
+        rotate: section.duration("rotate"),
+        publish_key: secret(section, "publish_key_file"),
+        grip_key: secret(section, "grip_key_file"),
+        origins: origins::read(section),
+        claim: claim.map(|given| given.text.to_owned()),
+        protocol: section.word_or_default("protocol"),
+    }
+}
+
+/// The first line of a file.
+fn secret(section: &Section<'_>, key: &str) -> Option<Secret> {
+    let (_, text) = section.secret_text(key, KEY_BYTES_MAX)?;
+    let line = text.lines().next().unwrap_or_default();
+    // It is empty as well when the configuration was not loaded from the disk.
+    if line.len() < SECRET_BYTES_MIN && section.reads_files() {
+        let message = format!("a key has at least {SECRET_BYTES_MIN} bytes");
+        let help = "`openssl rand -hex 32` makes one".to_owned();
+        section.report(key, message, Some(help));
+    }
+    Some(Secret(line.as_bytes().to_vec()))
+}
