@@ -275,7 +275,7 @@ impl Copies {
         }
     }
 
-    /// Ends all receivers, as their boxes were removed.
+    /// Wakes all receivers, so that they see that the event loop ends.
     pub fn wake_everyone(&self) {
         let copies: Vec<_> = self.copies.borrow().values().cloned().collect();
         copies.into_iter().for_each(|copy| self.wake_all(copy));

@@ -18,6 +18,7 @@ use tokio::task;
 
 use crate::accept;
 use crate::completions::Completions;
+use crate::mailboxes::local::LocalParts;
 use crate::route::Service;
 use crate::worker::{Worker, WorkerParts};
 
@@ -44,6 +45,8 @@ pub enum Message {
 pub struct Parts {
     /// The parts of the worker.
     pub worker: WorkerParts,
+    /// The mailboxes of the worker.
+    pub mailboxes: LocalParts,
     /// The listening sockets.
     pub listen: Vec<(Address, ListeningSocket)>,
     /// Messages of the control thread.
@@ -81,7 +84,9 @@ fn run(parts: Parts) -> io::Result<()> {
 async fn live(parts: Parts) {
     let (completions, delivery) = Completions::new();
     task::spawn_local(delivery.run());
-    let worker = Rc::new(Worker::new(parts.worker, completions));
+    let (mailboxes, upkeep) = parts.mailboxes.split();
+    task::spawn_local(upkeep.run());
+    let worker = Rc::new(Worker::new(parts.worker, completions, mailboxes));
     let mut listeners = accept::Listeners::default();
     listeners.add(&worker, parts.listen);
     let sweep = task::spawn_local(worker.clone().sweep());

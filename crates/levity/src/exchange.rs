@@ -25,6 +25,7 @@ use crate::http::error::{detail, error};
 use crate::http::request::{Arrival, Request};
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
+use crate::http::send::parked::{self, Parked};
 use crate::http::send::{self, Framing, ResponseSink, Sent};
 use crate::rate_limit::limit::RateLimit;
 use crate::respond;
@@ -48,6 +49,8 @@ pub struct Exchanged {
     pub close: bool,
     /// Closing the connection sends a reset instead of an orderly end.
     pub reset: bool,
+    /// The rest of the response, which is not part of the exchange.
+    pub parked: Option<Box<Parked>>,
 }
 
 /// Answers `request`, which arrived on `stream`, and logs it.
@@ -100,6 +103,19 @@ pub async fn exchange<S: ResponseSink + 'static>(
         sent.end = End::ClientAbort;
     }
     handling.completed(&sent);
+    if let Some(held) = sent.held.take() {
+        let user = handling.user();
+        let about = (&*request, location, &client);
+        let arrived = handling.disk.trace.arrived();
+        let subject = parked::Subject::new(service.clone(), about, user, arrived, &sent);
+        return Exchanged {
+            end: sent.end,
+            ended: sent.ended,
+            close: true,
+            reset: false,
+            parked: Some(Box::new(Parked::new(held, subject))),
+        };
+    }
     let user = handling.user().to_vec();
     let subject = Subject {
         request,
@@ -115,6 +131,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         ended: sent.ended,
         close,
         reset: sent.reset,
+        parked: None,
     }
 }
 

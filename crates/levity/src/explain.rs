@@ -20,6 +20,7 @@ use tokio::task;
 use crate::cli::Question;
 use crate::completions::Completions;
 use crate::explanation::{Explanation, Remark, Topic};
+use crate::mailboxes::local::LocalParts;
 use crate::route::path_of;
 use crate::serve::serve_unaccepted;
 use crate::server::Shared;
@@ -115,7 +116,8 @@ fn default_listener(config: &Config, port: Option<u16>) -> Option<(Address, Opti
 async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> io::Result<Answer> {
     let (completions, delivery) = Completions::new();
     task::spawn_local(delivery.run());
-    let worker = Rc::new(Worker::new(parts, completions));
+    let (mailboxes, _) = LocalParts::single().split();
+    let worker = Rc::new(Worker::new(parts, completions, mailboxes));
     let slot = worker.slots.clone().acquire_owned().await;
     let (mut ours, theirs) = UnixStream::pair()?;
     let slot = slot.expect("the slots are never closed");

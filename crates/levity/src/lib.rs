@@ -27,6 +27,7 @@ pub mod http;
 mod introduce;
 mod limit;
 mod log_writers;
+pub mod mailboxes;
 pub mod pipes;
 mod rate_limit;
 pub mod resolve;

@@ -37,6 +37,8 @@ use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
 use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
+use crate::mailboxes::local::LocalParts;
+use crate::mailboxes::set::SharedMailboxes;
 use crate::route::{Service, ServiceParts};
 use crate::serve::serve;
 use crate::variant_store::store::VariantStore;
@@ -92,6 +94,7 @@ impl Rig {
             compute: compute.clone(),
             guesses: Guesses::new(1),
             rate_limits: Arc::default(),
+            mailboxes: SharedMailboxes::new(1, config.limits.mailbox_memory),
             variants,
             kept_files_max: 16,
         };
@@ -114,10 +117,12 @@ impl Rig {
             pipes_max: 2,
             explanation: None,
         };
-        let worker = Rc::new(Worker::new(parts, completions));
+        let (mailboxes, upkeep) = LocalParts::single().split();
+        let worker = Rc::new(Worker::new(parts, completions, mailboxes));
         drop(entered);
         let tasks = LocalSet::new();
         tasks.spawn_local(delivery.run());
+        tasks.spawn_local(upkeep.run());
         Self {
             worker,
             root,

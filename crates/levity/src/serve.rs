@@ -1,6 +1,7 @@
 //! Serves the requests of one connection, one after the other.
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use levity_net::{Peer, Transport};
 use levity_telemetry::access_log::End;
@@ -54,8 +55,13 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
         let arrival = conn.arrival();
         // On the heap: the future of an exchange is far larger than that of an idle connection.
         let make = || exchange::exchange(&conn, &mut request, arrival);
-        let exchanged = worker.exchange_memory.pin(make).await;
+        let mut exchanged = worker.exchange_memory.pin(make).await;
         worker.return_request(request);
+        if let Some(parked) = exchanged.parked.take() {
+            Step::Send.enter();
+            exchanged.end = parked.run(&*conn).await;
+            exchanged.ended = Instant::now();
+        }
         if let Some(end) = after_exchange(&conn, exchanged).await {
             break end;
         }
@@ -82,6 +88,7 @@ async fn after_exchange(conn: &Conn, exchanged: Exchanged) -> Option<End> {
         ended,
         close,
         reset,
+        parked: _,
     } = exchanged;
     conn.response_ended(ended);
     if end == End::Complete && !close && !conn.worker.is_draining() {

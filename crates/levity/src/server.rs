@@ -37,6 +37,8 @@ use crate::credentials::guesses::Guesses;
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, log_some};
 use crate::log_writers::LogWriters;
+use crate::mailboxes;
+use crate::mailboxes::set::SharedMailboxes;
 use crate::route::{Service, ServiceParts};
 use crate::status::{self, Status, Upstreams};
 use crate::upstream;
@@ -353,6 +355,7 @@ impl Shared {
             // The other threads are left to bodies.
             guesses: Guesses::new((cores() / 2).max(1)),
             rate_limits: Arc::default(),
+            mailboxes: SharedMailboxes::new(workers, config.limits.mailbox_memory),
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
         };
@@ -424,9 +427,12 @@ impl Server {
         let status = Arc::new(status);
         let admin = start_admin(config.admin.as_ref(), &status)?;
         let (end, ended) = mpsc::channel(count);
-        for (number, (stats, messages)) in worker_stats.into_iter().zip(messages).enumerate() {
+        let mailboxes = mailboxes::start::in_memory(count);
+        let loops = worker_stats.into_iter().zip(messages).zip(mailboxes.loops);
+        for (number, ((stats, messages), mailboxes)) in loops.enumerate() {
             let parts = Parts {
                 worker: shared.worker(stats)?,
+                mailboxes,
                 listen: take_sockets(&mut bound),
                 messages,
                 guard: plan.guard,

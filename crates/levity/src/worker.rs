@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use levity_disk::memory::SpareMemory;
 use levity_disk::{Disk, PageSender, SendThread, Watcher};
+use levity_mailbox::Copies;
 use levity_net::{OldestIdle, SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
 use levity_telemetry::access_log::{Log, Record};
 use levity_telemetry::diagnostics;
@@ -153,6 +154,11 @@ impl LocalService {
         record: impl FnOnce() -> Record<'r>,
     ) {
         let log = location.map_or(self.service.log, |location| location.log);
+        self.log_in(log, record);
+    }
+
+    /// Logs a finished request in the log of that number, if there is one.
+    pub fn log_in<'r>(&self, log: Option<usize>, record: impl FnOnce() -> Record<'r>) {
         if let Some(log) = log.and_then(|log| self.logs.get(log)) {
             log.borrow_mut().record(&record());
         }
@@ -160,12 +166,22 @@ impl LocalService {
 
     /// The name of the site of `location`.
     pub fn name_of_site(&self, location: &Location) -> &str {
-        self.service.config.sites[location.site].name()
+        self.site_name(location.site)
+    }
+
+    /// The name of the site of that number.
+    pub fn site_name(&self, site: usize) -> &str {
+        self.service.config.sites[site].name()
     }
 
     /// The counters of the site of `location`.
     pub fn site_of(&self, location: &Location) -> &SiteCells {
-        &self.sites[location.site]
+        self.site_cells(location.site)
+    }
+
+    /// The counters of the site of that number.
+    pub fn site_cells(&self, site: usize) -> &SiteCells {
+        &self.sites[site]
     }
 }
 
@@ -189,6 +205,8 @@ pub struct Worker {
     pub cache: Cache,
     /// The source of change notifications for files, if any.
     pub watcher: Option<Arc<Watcher>>,
+    /// The copies of mailboxes that receivers read here.
+    pub mailboxes: Rc<Copies>,
     /// Counters.
     pub stats: Arc<WorkerStats>,
     /// Connections to backends.
@@ -259,7 +277,7 @@ impl Time {
 
 impl Worker {
     /// A worker without connections.
-    pub fn new(parts: WorkerParts, completions: Completions) -> Self {
+    pub fn new(parts: WorkerParts, completions: Completions, mailboxes: Rc<Copies>) -> Self {
         let pools = Pools::new(parts.workers, parts.stats.clone());
         pools.retain(&parts.service.upstreams);
         let service = LocalService::new(parts.service, parts.logs, &parts.stats);
@@ -270,6 +288,7 @@ impl Worker {
             completions,
             cache: Cache::new(parts.cache),
             watcher: parts.watcher,
+            mailboxes,
             pools,
             stats: parts.stats,
             timers: Timers::default(),
@@ -388,6 +407,7 @@ impl Worker {
     pub async fn drain(&self) {
         self.draining.set(true);
         self.timers.expire_idle();
+        self.mailboxes.wake_everyone();
         while !self.timers.is_empty() || self.background_tasks.get() > 0 {
             self.work_ended.notified().await;
         }

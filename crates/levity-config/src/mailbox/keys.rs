@@ -43,7 +43,7 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// average: the times differ, so that not all of them come at once.
     key("retry", Kind::Duration("10ms", "1h"), Some("3s"));
     /// How long a receiver stays connected, on average. It then connects again, and misses nothing.
-    key("rotate", Kind::Duration("10s", "30d"), Some("1h"));
+    key("rotate", Kind::Duration("1s", "30d"), Some("1h"));
     /// A file with a key of at least 32 bytes in its first line, such as `openssl rand -hex 32` prints. Whoever sends it as a
     /// bearer token may publish and remove boxes. Without the key, only processes may that connect over a Unix socket as the
     /// user of the server or as root, and tokens with `claim`.

@@ -69,7 +69,8 @@ fn may_change_body(request: &Request, response: &Response) -> bool {
     let is_head = request.head.method == Method::Head;
     let has_content = match response.body {
         Body::None => is_head && !matches!(response.status, 204 | 304),
-        Body::Upgrade { .. } => false,
+        // Receivers share the bytes of what they get.
+        Body::Held { .. } | Body::Upgrade { .. } => false,
         _ => true,
     };
     has_content && response.status != 206 && response.fields.value("content-range").is_none()

@@ -7,6 +7,7 @@ mod explain;
 mod files;
 mod gate;
 mod listing;
+mod mailbox;
 mod preflight;
 mod proxy;
 mod redirect;
@@ -251,10 +252,17 @@ impl<'a> Handling<'a> {
                 Handler::Rewrite(to) => redirect::rewritten(to, request, self.client, true),
                 Handler::RewriteOnce(to) => redirect::rewritten(to, request, self.client, false),
                 Handler::Respond(fixed) => Outcome::Response(respond::response(fixed)),
+                Handler::Mailbox(endpoint) if self.worker.explanation.is_none() => {
+                    Box::pin(self.mailbox(request, endpoint)).await
+                }
+                Handler::Mailbox(_) => self.unasked(),
                 Handler::Proxy(proxy) if self.worker.explanation.is_none() => {
                     return Box::pin(self.proxy(request, proxy)).await;
                 }
-                Handler::Proxy(proxy) => self.unasked(proxy),
+                Handler::Proxy(proxy) => match self.body.limit(proxy.body_bytes_max) {
+                    Err(reject) => Outcome::Response(refused_body(reject)),
+                    Ok(()) => self.unasked(),
+                },
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,
                 Handler::ExistingFile(step) => {
                     Box::pin(self.existing_file(request, location, step)).await
@@ -280,11 +288,8 @@ impl<'a> Handling<'a> {
         Outcome::Next
     }
 
-    /// In place of `proxy` when the request is only explained: filters show what they change in any response.
-    fn unasked(&self, proxy: &Proxy) -> Outcome<'a> {
-        if let Err(reject) = self.body.limit(proxy.body_bytes_max) {
-            return Outcome::Response(refused_body(reject));
-        }
+    /// In place of a response that is not asked for when the request is only explained: filters show what they change in any.
+    fn unasked(&self) -> Outcome<'a> {
         let explanation = self.worker.explanation.iter();
         explanation.for_each(Explanation::leave_unanswered);
         Outcome::Response(Response::new(200))

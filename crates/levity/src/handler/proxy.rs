@@ -246,6 +246,9 @@ impl<'a> Handling<'a> {
                     Err(delegated_by.refuse(502, "an internal route with `reroute` has no content"))
                 }
                 Handler::Respond(fixed) => Ok(respond::response(fixed)),
+                Handler::Mailbox(_) => {
+                    Err(delegated_by.refuse(502, "a route of mailboxes has no content"))
+                }
                 Handler::Refuse(status) => {
                     Err(delegated_by.refuse(*status, "nothing in its `try` answers"))
                 }

@@ -8,6 +8,7 @@ pub mod fields;
 pub mod file_version;
 pub mod filter;
 pub mod h1;
+pub mod held;
 pub mod request;
 pub mod request_body;
 pub mod response;

@@ -20,6 +20,7 @@ use levity_wire::range::Part;
 use super::fields::Fields;
 use super::file_version::Version;
 use super::filter::BodyFilter;
+use super::held::Held;
 use crate::cache::EntryRef;
 use crate::disk_client::DiskClient;
 use crate::entry::Entry;
@@ -48,6 +49,13 @@ pub enum Body {
         stream: Box<dyn BodyStream>,
         /// The length in bytes; `None` when unknown.
         length: Option<u64>,
+    },
+    /// Content that arrives after the exchange has ended.
+    Held {
+        /// The protocol to which the connection or stream changes, if any, as the client offered it.
+        protocol: Option<Vec<u8>>,
+        /// The content.
+        held: Box<dyn Held>,
     },
     /// The connection, or stream, changes to another protocol after the header.
     Upgrade {
@@ -217,7 +225,7 @@ impl Body {
     /// The length in bytes; `None` when unknown, and for bodies without a length.
     pub fn length(&self) -> Option<u64> {
         match self {
-            Self::None | Self::Upgrade { .. } => None,
+            Self::None | Self::Held { .. } | Self::Upgrade { .. } => None,
             Self::Text(text) => Some(text.len() as u64),
             Self::Page(page) => Some((**page).as_ref().len() as u64),
             Self::Memory(_, range) => Some(range.len() as u64),
@@ -345,6 +353,7 @@ impl Response {
     pub fn is_open_ended(&self) -> bool {
         match &self.body {
             Body::None | Body::Upgrade { .. } => false,
+            Body::Held { protocol, .. } => protocol.is_none(),
             body => body.length().is_none() || !self.filters.is_empty(),
         }
     }

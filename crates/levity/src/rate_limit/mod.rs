@@ -4,4 +4,4 @@ pub mod charges;
 pub mod limit;
 pub mod registry;
 mod sharded_count;
-mod table;
+pub mod table;

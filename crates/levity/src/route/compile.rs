@@ -27,6 +27,7 @@ use self::stores::Stores;
 use super::location::{Handler, Location};
 use super::{Route, ServiceParts, Site};
 use crate::filter::compress::Compress;
+use crate::mailboxes::set::MailboxSet;
 use crate::root::LiveRoot;
 use crate::upstream::Upstream;
 
@@ -53,6 +54,7 @@ pub(super) fn sites(
         kept_files_max: parts.kept_files_max,
         rate_limits: &parts.rate_limits,
         rate_limit_bytes: config.limits.rate_limit_bytes,
+        mailboxes: mailbox_sets(config, parts),
         whole: &config.disk,
         scripts,
         reserved: gates::reserved(config),
@@ -67,6 +69,13 @@ pub(super) fn sites(
         .map(|(number, site)| compile(number, site, &mut resources))
         .collect();
     Ok((sites?, resources.roots.into_open()))
+}
+
+/// The sets of mailboxes, in the order of the configuration.
+fn mailbox_sets(config: &Config, parts: &ServiceParts) -> Vec<Arc<MailboxSet>> {
+    let sets = config.mailboxes.iter();
+    sets.map(|of| MailboxSet::new(of, &parts.mailboxes))
+        .collect()
 }
 
 fn compile(
@@ -125,7 +134,7 @@ fn location(
                 Some(files) => handlers::searches(files, &of.searches()),
                 None => Vec::new(),
             };
-            behind.push(handlers::answer(answer, path, of.files_first));
+            behind.push(handlers::answer(of, answer, path, &resources.mailboxes));
             behind
         }
         None => {

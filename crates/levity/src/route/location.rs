@@ -19,6 +19,7 @@ use crate::credentials::Users;
 use crate::digest_store::store::DigestStore;
 use crate::filter::compress::Compress;
 use crate::http::filter::Filter;
+use crate::mailboxes::set::MailboxSet;
 use crate::rate_limit::limit::RateLimit;
 use crate::root::{LiveRoot, SendfileRoot};
 use crate::scripts::{self, Scripts};
@@ -145,6 +146,8 @@ pub enum Handler {
     RewriteOnce(TargetOf),
     /// Gives every request the same response; the last handler.
     Respond(Fixed),
+    /// Sends to mailboxes and receives from them; the last handler.
+    Mailbox(MailboxEndpoint),
     /// Finds the script of a directory whose index names list scripts before files.
     IndexScript,
     /// Serves a file or folder if it exists.
@@ -286,6 +289,22 @@ pub struct TargetOf {
     pub template: Template,
     /// The path of the route, if it is one.
     pub path: Option<Pattern>,
+}
+
+/// Where clients use a set of mailboxes.
+pub struct MailboxEndpoint {
+    /// The set.
+    pub set: Arc<MailboxSet>,
+    /// What precedes the name of a box in paths.
+    pub prefix: Vec<u8>,
+}
+
+impl MailboxEndpoint {
+    /// The part of `path` that names a box.
+    pub fn beneath<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+        let name = path.strip_prefix(&self.prefix[..]).unwrap_or(path);
+        name.strip_prefix(b"/").unwrap_or(name)
+    }
 }
 
 /// How a location proxies requests.

@@ -20,6 +20,7 @@ use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
 use crate::digest_store::store::DigestStore;
 use crate::http::request::Request;
+use crate::mailboxes::set::SharedMailboxes;
 use crate::rate_limit::registry::Registry;
 use crate::root::LiveRoot;
 use crate::upload_store::store::UploadStore;
@@ -33,8 +34,8 @@ use self::compile::{logs, stores};
 pub use self::explain::path_of;
 pub use self::location::{
     Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
-    ForwardAuth, Gate, Handler, Location, NameRules, Proxy, RedirectTo, SpoolFolder, TargetOf,
-    Upload,
+    ForwardAuth, Gate, Handler, Location, MailboxEndpoint, NameRules, Proxy, RedirectTo,
+    SpoolFolder, TargetOf, Upload,
 };
 pub use self::matching::{OwnedInput, RouteInput};
 
@@ -65,6 +66,8 @@ pub struct ServiceParts {
     pub guesses: Arc<Guesses>,
     /// The limits of sites and routes.
     pub rate_limits: Arc<Registry>,
+    /// What all sets of mailboxes have in common.
+    pub mailboxes: Arc<SharedMailboxes>,
     /// The store of compressed forms of popular files, if they are kept.
     pub variants: Option<Arc<VariantStore>>,
     /// The maximum of files that handlers keep open between requests.

@@ -35,6 +35,7 @@ mod http1;
 mod idle;
 mod listing;
 mod log;
+mod mailbox;
 mod matching;
 mod names;
 mod packages;

@@ -125,7 +125,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                     .filter_stream(filters, &mut **stream, disk.trace)
                     .await?;
             }
-            Body::None | Body::Upgrade { .. } | Body::Multipart(_) => {
+            Body::None | Body::Held { .. } | Body::Upgrade { .. } | Body::Multipart(_) => {
                 unreachable!("filters get whole content only")
             }
         }

@@ -7,6 +7,7 @@ mod file;
 mod filtered;
 mod from_thread;
 mod multipart;
+pub mod parked;
 mod stream;
 mod throttle;
 
@@ -30,6 +31,7 @@ use self::file::Pace;
 use self::throttle::Throttle;
 use super::error::{error, from_io};
 use super::filter::FilterError;
+use super::held::Held;
 use super::request::Request;
 use super::request_body::ClientStream;
 use super::response::{Body, PartError, PartSource, Response, StreamError, UpgradeError};
@@ -174,6 +176,8 @@ pub struct Sent {
     pub outdated: bool,
     /// Closing the connection resets it, so that the client detects the truncation.
     pub reset: bool,
+    /// The header has been sent, and this sends the rest.
+    pub held: Option<Box<dyn Held>>,
 }
 
 /// Why a response could not be sent completely.
@@ -265,6 +269,12 @@ pub async fn send<S: ResponseSink>(
     // The end of a stream may come after its last byte, and the step of the application ends with it.
     sent.ended = sent.ended.max(disk.trace.step_began());
     sent.reset = reset;
+    if let Body::Held { held, .. } = body
+        && !head_only
+        && sent.end == End::Complete
+    {
+        sent.held = Some(held);
+    }
     sent
 }
 
@@ -315,7 +325,7 @@ fn source(body: &Body, trace: &Trace) -> Source {
         Body::Upgrade { .. } => Source::Upstream,
         // An application's response may have no body.
         Body::None if trace.upstream().is_some_and(UpstreamTrace::is_answered) => Source::Upstream,
-        Body::None | Body::Text(_) | Body::Page(_) => Source::None,
+        Body::None | Body::Text(_) | Body::Page(_) | Body::Held { .. } => Source::None,
     }
 }
 
@@ -354,6 +364,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         let framing = sink.framing(is_open_ended);
         let upgrade = match body {
             Body::Upgrade { protocol, .. } => Some(protocol.clone()),
+            Body::Held { protocol, .. } => protocol.clone(),
             _ => None,
         };
         Self {
@@ -413,6 +424,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             replacement,
             outdated,
             reset: false,
+            held: None,
         }
     }
 
@@ -505,6 +517,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Body::Stream { stream, .. } => {
                 return self.send_stream(&mut **stream, disk.trace).await;
             }
+            Body::Held { .. } => return self.send_header().await,
             Body::Upgrade { tunnel, .. } => return self.run_tunnel(&mut **tunnel).await,
         }
         self.finish(&Trailers::default()).await

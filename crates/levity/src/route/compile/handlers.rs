@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use levity_config::{Answer, Pattern, Template, Try};
 
-use crate::route::location::{Candidate, FileStep, Files, Handler, Proxy, RedirectTo, TargetOf};
+use crate::mailboxes::set::MailboxSet;
+use crate::route::location::{
+    Candidate, FileStep, Files, Handler, MailboxEndpoint, Proxy, RedirectTo, TargetOf,
+};
 
 /// The handlers of a location without an answer, in order.
 pub fn handlers(
@@ -66,8 +69,14 @@ fn file_step(files: &Arc<Files>, one: &Try, tries: &[Try]) -> Option<FileStep> {
     })
 }
 
-/// The handler of a location that is a redirect or a fixed response.
-pub fn answer(answer: &Answer, path: Option<&Pattern>, is_once: bool) -> Handler {
+/// The handler of a location with an answer of its own.
+pub fn answer(
+    of: &levity_config::Location,
+    answer: &Answer,
+    path: Option<&Pattern>,
+    sets: &[Arc<MailboxSet>],
+) -> Handler {
+    let is_once = of.files_first;
     let target = |template: &Template| TargetOf {
         template: template.clone(),
         path: path.cloned(),
@@ -80,6 +89,21 @@ pub fn answer(answer: &Answer, path: Option<&Pattern>, is_once: bool) -> Handler
         Answer::Reroute(to) if is_once => Handler::RewriteOnce(target(to)),
         Answer::Reroute(to) => Handler::Rewrite(target(to)),
         Answer::Fixed(fixed) => Handler::Respond(fixed.clone()),
-        Answer::Mailbox(_) => Handler::Refuse(503),
+        Answer::Mailbox(number) => Handler::Mailbox(MailboxEndpoint {
+            set: sets[*number].clone(),
+            prefix: mailbox_prefix(of, path),
+        }),
     }
+}
+
+/// What precedes the names of boxes in paths: `strip_prefix`, or the folder in which all paths of the route are.
+fn mailbox_prefix(of: &levity_config::Location, path: Option<&Pattern>) -> Vec<u8> {
+    let folder = || {
+        let start = path.map_or("", |path| path.start());
+        start
+            .rsplit_once('/')
+            .map_or("", |(folder, _)| folder)
+            .to_owned()
+    };
+    of.strip_prefix.clone().unwrap_or_else(folder).into_bytes()
 }

@@ -10,6 +10,7 @@ use levity_disk::{Disk, ReadOptions};
 use super::roots::Roots;
 use super::stores::Stores;
 use crate::compute::Compute;
+use crate::mailboxes::set::MailboxSet;
 use crate::rate_limit::registry::Registry;
 use crate::route::location::BasicAuth;
 use crate::scripts::Scripts;
@@ -26,6 +27,7 @@ pub struct Resources<'a> {
     pub kept_files_max: usize,
     pub rate_limits: &'a Registry,
     pub rate_limit_bytes: usize,
+    pub mailboxes: Vec<Arc<MailboxSet>>,
     pub disk: &'a Disk,
     pub whole: &'a levity_config::Disk,
     pub request_id: Option<String>,

@@ -1,0 +1,135 @@
+//! The handler of mailboxes: publishers send to them by request, and clients receive from them.
+
+mod forms;
+mod publish;
+mod publisher;
+mod receive;
+mod receiver;
+
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Instant;
+
+use levity_mailbox::{Command, Name, PublishError, StoreError};
+use levity_wire::http1::Method;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::{Handling, Outcome};
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+use crate::mailboxes::set::{MailboxSet, Refusal};
+use crate::route::MailboxEndpoint;
+
+const ALLOW: &[u8] = b"GET, HEAD, POST, DELETE, OPTIONS";
+
+impl<'a> Handling<'a> {
+    /// Answers a request to an endpoint of mailboxes.
+    pub(super) async fn mailbox(
+        &mut self,
+        request: &Request,
+        endpoint: &'a MailboxEndpoint,
+    ) -> Outcome<'a> {
+        Outcome::Response(match request.head.method {
+            Method::Get | Method::Head => self.receive_from_mailbox(request, endpoint).await,
+            Method::Post => self.publish(request, endpoint).await,
+            Method::Delete => self.remove_mailbox(request, endpoint).await,
+            Method::Options => with_allow(Response::new(204)),
+            _ => with_allow(error(405, "")),
+        })
+    }
+
+    /// Removes a box, which ends its receivers.
+    async fn remove_mailbox(&mut self, request: &Request, endpoint: &MailboxEndpoint) -> Response {
+        let set = &endpoint.set;
+        let name = match self.named_box(request, endpoint) {
+            Ok(name) => name,
+            Err(refusal) => return refusal,
+        };
+        if let Err(refusal) = self.check_publisher(request, set, name.in_set()) {
+            return refusal;
+        }
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Remove {
+            name: name.clone(),
+            reply,
+        };
+        self.worker.mailboxes.send_to_owner_of(&name, command);
+        match self.answer_of_owner(answer).await {
+            Ok(Ok(true)) => Response::new(204),
+            Ok(Ok(false)) => error(404, "there is no such mailbox"),
+            Ok(Err(failure)) => refused_by_store(set, &failure),
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// The box that the path names.
+    fn named_box(&self, request: &Request, endpoint: &MailboxEndpoint) -> Result<Name, Response> {
+        let name = endpoint.beneath(&request.path);
+        Name::new(&endpoint.set.of.name, name).ok_or_else(|| {
+            error(
+                400,
+                "the name of a mailbox has letters, digits and -._~:@+=/, 200 bytes at most",
+            )
+        })
+    }
+
+    /// Waits for the answer of an owner, at most `limits.io_timeout`.
+    async fn answer_of_owner<T>(&self, mut answer: oneshot::Receiver<T>) -> Result<T, Response> {
+        // In memory it comes within the same turn of the loop.
+        let timer = self.body.timer();
+        timer.set(Instant::now() + self.service.config.limits.io_timeout);
+        let answer = poll_fn(|context| match Pin::new(&mut answer).poll(context) {
+            Poll::Ready(answer) => Poll::Ready(answer.ok()),
+            Poll::Pending if timer.poll_expired(context) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        timer.clear();
+        answer.ok_or_else(|| error(503, "the mailboxes do not answer"))
+    }
+}
+
+fn with_allow(mut response: Response) -> Response {
+    response.fields.set("Allow", ALLOW);
+    response
+}
+
+/// A response with this JSON.
+fn json(status: u16, value: &Value) -> Response {
+    let mut response = Response::new(status);
+    response.fields.add("Content-Type", b"application/json");
+    response.fields.add("Cache-Control", b"no-store");
+    let mut text = value.to_string();
+    text.push('\n');
+    response.body = Body::Text(text.into_bytes());
+    response
+}
+
+/// The response to a failure of the store.
+fn refused_by_store(set: &MailboxSet, failure: &StoreError) -> Response {
+    let (refusal, status) = reason_of(failure);
+    set.shared.refusals.add(refusal);
+    error(status, &failure.to_string())
+}
+
+fn reason_of(failure: &StoreError) -> (Refusal, u16) {
+    match failure {
+        StoreError::TooManyBoxes => (Refusal::Boxes, 507),
+        StoreError::Full(_) => (Refusal::StoreFull, 507),
+        StoreError::Unavailable(_) => (Refusal::Store, 503),
+    }
+}
+
+/// The same for a message that a box did not get.
+fn reason_of_publish(failure: &PublishError) -> (Refusal, u16, String) {
+    match failure {
+        PublishError::Store(failure) => {
+            let (refusal, status) = reason_of(failure);
+            (refusal, status, failure.to_string())
+        }
+        PublishError::Ended => (Refusal::Store, 503, "the server ends".to_owned()),
+    }
+}

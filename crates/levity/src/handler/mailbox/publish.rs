@@ -1,0 +1,232 @@
+//! Publishing by request: the body is the message.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use levity_mailbox::{Append, Command, Content, Draft, Name, PublishError, Published, Reservation};
+use levity_wire::{Reject, mailbox_header};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::super::{Handling, refused_body, without_body};
+use super::{json, reason_of_publish};
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::mailboxes::set::{MailboxSet, Refusal};
+use crate::route::MailboxEndpoint;
+
+/// The header that names several boxes.
+const DELIVER: &str = "mailbox-deliver";
+
+/// The media type of a message whose publisher names none.
+const DEFAULT_TYPE: &str = "application/octet-stream";
+
+/// The memory of a message beside its content, at most: its names and what holds them.
+const OVERHEAD_BYTES: usize = 1024;
+
+/// The result for one box.
+pub(super) type Delivery = (Name, Result<Published, PublishError>);
+
+impl Handling<'_> {
+    /// Publishes the body to the box that the path names, or to those that `Mailbox-Deliver` names.
+    pub(super) async fn publish(
+        &mut self,
+        request: &Request,
+        endpoint: &MailboxEndpoint,
+    ) -> Response {
+        match Box::pin(self.try_publish(request, endpoint)).await {
+            Ok(response) | Err(response) => response,
+        }
+    }
+
+    async fn try_publish(
+        &mut self,
+        request: &Request,
+        endpoint: &MailboxEndpoint,
+    ) -> Result<Response, Response> {
+        let set = &endpoint.set;
+        let is_list = request.header(DELIVER).is_some();
+        let names = match is_list {
+            true => listed_boxes(request, set)?,
+            false => vec![self.named_box(request, endpoint)?],
+        };
+        for name in &names {
+            self.check_publisher(request, set, name.in_set())?;
+        }
+        self.count_publish(set)?;
+        let mut draft = described(request, set, self.now())?;
+        let (content, reservation) = self.received(set).await?;
+        draft.content = Content::Bytes(content.into());
+        draft.reservation = Some(reservation);
+        let deliveries = self.deliver(set, names, draft).await?;
+        Ok(summary(set, &deliveries, is_list))
+    }
+
+    /// The present time on the wall.
+    pub(super) fn now(&self) -> SystemTime {
+        self.worker.wall_time(Instant::now())
+    }
+
+    /// Takes one of the publishes of this second.
+    pub(super) fn count_publish(&self, set: &MailboxSet) -> Result<(), Response> {
+        set.take_publish(Instant::now()).map_err(|wait| {
+            set.shared.refusals.add(Refusal::Publishes);
+            let mut refusal = error(429, "too many messages per second");
+            let seconds = wait.as_secs() + 1;
+            refusal
+                .fields
+                .add("Retry-After", seconds.to_string().as_bytes());
+            refusal
+        })
+    }
+
+    /// Reads the body of the request, for which memory is reserved before.
+    async fn received(&mut self, set: &MailboxSet) -> Result<(Vec<u8>, Reservation), Response> {
+        let bytes_max = set.of.message_bytes as u64;
+        self.body.limit(bytes_max).map_err(|reject| {
+            set.shared.refusals.add(Refusal::MessageBytes);
+            refused_body(reject)
+        })?;
+        let announced = self.body.remaining().unwrap_or(bytes_max) as usize;
+        let reservation = reserve(set, announced)?;
+        let mut content = Vec::with_capacity(announced);
+        self.body.send_continue().await;
+        while !self.body.is_complete() {
+            let received = self.body.receive(&mut content).await;
+            received.map_err(|failure| {
+                set.shared.refusals.add(Refusal::MessageBytes);
+                without_body(failure)
+            })?;
+        }
+        self.body.timer().clear();
+        content.shrink_to_fit();
+        Ok((content, reservation))
+    }
+
+    /// Has all boxes of `names` get the message. The results are in the same order.
+    pub(super) async fn deliver(
+        &self,
+        set: &MailboxSet,
+        names: Vec<Name>,
+        draft: Draft,
+    ) -> Result<Vec<Delivery>, Response> {
+        let (copies, draft) = (&self.worker.mailboxes, Arc::new(draft));
+        let mut by_owner: Vec<Vec<Append>> = Vec::new();
+        by_owner.resize_with(copies.owners(), Vec::new);
+        for name in &names {
+            by_owner[copies.owner_of(name)].push(Append {
+                name: name.clone(),
+                settings: set.settings.clone(),
+                draft: draft.clone(),
+            });
+        }
+        let mut answers = Vec::new();
+        for (owner, appends) in by_owner.into_iter().enumerate() {
+            if !appends.is_empty() {
+                let (reply, answer) = oneshot::channel();
+                let of_owner: Vec<_> = appends.iter().map(|append| append.name.clone()).collect();
+                copies.send(owner, Command::Publish { appends, reply });
+                answers.push((of_owner, answer));
+            }
+        }
+        let mut deliveries = Vec::new();
+        for (of_owner, answer) in answers {
+            let results = self.answer_of_owner(answer).await?;
+            deliveries.extend(of_owner.into_iter().zip(results));
+        }
+        deliveries.sort_by_key(|(name, _)| names.iter().position(|one| one == name));
+        Ok(deliveries)
+    }
+}
+
+/// The boxes that `Mailbox-Deliver` names.
+fn listed_boxes(request: &Request, set: &MailboxSet) -> Result<Vec<Name>, Response> {
+    let mut names = Vec::new();
+    for line in request.headers_named(DELIVER) {
+        mailbox_header::add_names(&mut names, line).map_err(rejected)?;
+    }
+    if names.is_empty() {
+        return Err(error(400, "Mailbox-Deliver names no mailbox"));
+    }
+    let names = names
+        .iter()
+        .filter_map(|name| Name::new(&set.of.name, name.as_bytes()));
+    Ok(names.collect())
+}
+
+/// A message without its content, as the headers of the request describe it.
+fn described(request: &Request, set: &MailboxSet, now: SystemTime) -> Result<Draft, Response> {
+    let header = |name| request.header(name);
+    let event = header("mailbox-event").map(mailbox_header::event);
+    let key = header("mailbox-id").map(mailbox_header::key);
+    let lifetime = header("mailbox-ttl").map(mailbox_header::ttl);
+    let lifetime = lifetime.transpose().map_err(rejected)?;
+    let lifetime = lifetime.or(set.settings.lifetime);
+    let media_type = header("content-type").map(str::from_utf8);
+    let media_type = media_type
+        .transpose()
+        .map_err(|_| error(400, "Content-Type is no UTF-8"))?;
+    Ok(Draft {
+        key: key.transpose().map_err(rejected)?.map(Into::into),
+        event: event
+            .transpose()
+            .map_err(rejected)?
+            .unwrap_or_default()
+            .into(),
+        media_type: media_type.unwrap_or(DEFAULT_TYPE).into(),
+        content: Content::Bytes(Box::default()),
+        deadline: lifetime.map(|lifetime| now + lifetime),
+        reservation: None,
+    })
+}
+
+/// Memory for a message with content of that length.
+pub(super) fn reserve(set: &MailboxSet, bytes: usize) -> Result<Reservation, Response> {
+    let reservation = set.shared.budget.try_reserve(bytes + OVERHEAD_BYTES);
+    reservation.ok_or_else(|| {
+        set.shared.refusals.add(Refusal::Memory);
+        error(507, "the memory of mailboxes is used up")
+    })
+}
+
+/// What became of a message, for its publisher.
+fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) -> Response {
+    let mut failed = None;
+    let mut receivers = 0;
+    let values: Vec<Value> = deliveries
+        .iter()
+        .map(|(name, result)| match result {
+            Ok(published) => {
+                receivers += published.receivers;
+                json!({
+                    "mailbox": name.in_set(),
+                    "id": published.id.to_string(),
+                    "receivers": published.receivers,
+                    "duplicate": published.is_duplicate,
+                })
+            }
+            Err(failure) => {
+                let (refusal, status, reason) = reason_of_publish(failure);
+                set.shared.refusals.add(refusal);
+                failed.get_or_insert((status, reason.clone()));
+                json!({"mailbox": name.in_set(), "error": reason})
+            }
+        })
+        .collect();
+    let all_failed = deliveries.iter().all(|(_, result)| result.is_err());
+    let status = match &failed {
+        Some((status, reason)) if all_failed => return error(*status, reason),
+        Some(_) => 207,
+        None if receivers > 0 => 201,
+        None => 202,
+    };
+    match is_list {
+        true => json(status, &json!({ "mailboxes": values })),
+        false => json(status, &values[0]),
+    }
+}
+
+fn rejected(reject: Reject) -> Response {
+    error(reject.status, reject.reason)
+}

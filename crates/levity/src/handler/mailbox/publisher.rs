@@ -1,0 +1,78 @@
+//! Who may publish.
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use levity_config::Secret;
+use rustix::process::geteuid;
+use sha2::Sha256;
+
+use super::super::Handling;
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::mailboxes::set::{MailboxSet, Refusal};
+
+/// Headers by which proxies describe their clients. A request with one of them does not come from the peer itself.
+const OF_PROXIES: [&str; 5] = [
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-real-ip",
+];
+
+impl Handling<'_> {
+    /// Whether the client may publish to the box `name` of `set`.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) fn check_publisher(
+        &self,
+        request: &Request,
+        set: &MailboxSet,
+        _name: &str,
+    ) -> Result<(), Response> {
+        let refusal = match &set.of.publish_key {
+            Some(Secret(key)) if has_key(request, key) => return Ok(()),
+            Some(_) => {
+                let mut refusal = error(401, "publishing needs the key of the set");
+                refusal.fields.add("WWW-Authenticate", b"Bearer");
+                refusal
+            }
+            None if self.is_own_process(request) => return Ok(()),
+            None => error(
+                403,
+                "without `publish_key_file`, publishers have to use a Unix socket, as the user of the server or root",
+            ),
+        };
+        set.shared.refusals.add(Refusal::Publisher);
+        Err(refusal)
+    }
+
+    /// Whether the client is a process of the user of the server, or of root, on a Unix socket, and no proxy for somebody
+    /// else.
+    fn is_own_process(&self, request: &Request) -> bool {
+        let uid = self.body.peer().uid();
+        let is_own = uid.is_some_and(|uid| uid == 0 || uid == geteuid().as_raw());
+        let is_for_other = OF_PROXIES.iter().any(|name| request.header(name).is_some());
+        is_own && !is_for_other && !self.client.by_trusted && self.client.ip.is_none()
+    }
+}
+
+/// Whether the request has the key, compared in constant time.
+fn has_key(request: &Request, key: &[u8]) -> bool {
+    let Some((scheme, given)) = request
+        .header("authorization")
+        .and_then(|value| value.split_at_checked(7))
+    else {
+        return false;
+    };
+    let tag = |text: &[u8]| {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
+        mac.update(text);
+        mac
+    };
+    let expected = tag(key).finalize().into_bytes();
+    !key.is_empty()
+        && scheme.eq_ignore_ascii_case(b"Bearer ")
+        && tag(given.trim_ascii()).verify_slice(&expected).is_ok()
+}

@@ -1,0 +1,338 @@
+//! Receiving: what a client gets of a box, and in which form.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use levity_mailbox::{Command, Cursor, Feed, Message, MessageId, Name, Next};
+use levity_wire::accept;
+use levity_wire::http1::Method;
+use levity_wire::mailbox_header;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::super::Handling;
+use super::forms::{Form, described};
+use super::receiver::Receiver;
+use super::{json, refused_by_store};
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
+use crate::route::MailboxEndpoint;
+
+/// What clients may name in Accept, by preference.
+const FORMS: [(&str, Option<Form>); 4] = [
+    ("application/json", None),
+    ("text/event-stream", Some(Form::Events)),
+    ("application/x-ndjson", Some(Form::Lines)),
+    ("application/octet-stream", Some(Form::Content)),
+];
+
+/// The longest wait of a long poll.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// The maximum of messages in one response that is not a stream.
+const MESSAGES_MAX: usize = 1000;
+
+impl Handling<'_> {
+    /// Answers a client that wants messages.
+    pub(super) async fn receive_from_mailbox(
+        &mut self,
+        request: &Request,
+        endpoint: &MailboxEndpoint,
+    ) -> Response {
+        match Box::pin(self.try_receive(request, endpoint)).await {
+            Ok(response) | Err(response) => response,
+        }
+    }
+
+    async fn try_receive(
+        &mut self,
+        request: &Request,
+        endpoint: &MailboxEndpoint,
+    ) -> Result<Response, Response> {
+        let set = &endpoint.set;
+        let name = self.named_box(request, endpoint)?;
+        let query = Query::of(request)?;
+        if query.info || request.head.method == Method::Head {
+            return self.info(set, &name).await;
+        }
+        let form = preferred(request);
+        let wait = request.headers_named("prefer").find_map(wait);
+        let cursor = cursor(request, &query)?;
+        if form.is_none() && wait.is_none() {
+            return self.buffered(set, &name, cursor).await;
+        }
+        let (mut feed, slot) = self.subscribe(set, &name, cursor)?;
+        self.opened(set, &mut feed).await?;
+        match form {
+            Some(form) => Ok(self.stream(set, feed, slot, form)),
+            None => self.long_poll(&name, feed, wait.unwrap_or_default()).await,
+        }
+    }
+
+    /// Adds a receiver of the box.
+    pub(super) fn subscribe(
+        &self,
+        set: &Arc<MailboxSet>,
+        name: &Name,
+        cursor: Option<Cursor>,
+    ) -> Result<(Feed, ReceiverSlot), Response> {
+        let slot = set.enter(name, self.client.ip, Instant::now());
+        let slot = slot.map_err(|refusal| {
+            set.shared.refusals.add(refusal);
+            error(429, "too many receivers")
+        })?;
+        let feed = self.worker.mailboxes.subscribe(name, &set.settings, cursor);
+        let feed = feed.map_err(|_| error(429, "the mailbox has too many receivers"))?;
+        Ok((feed, slot))
+    }
+
+    /// Waits until the box is open, at most `limits.io_timeout`.
+    pub(super) async fn opened(&self, set: &MailboxSet, feed: &mut Feed) -> Result<(), Response> {
+        let timer = self.body.timer();
+        timer.set(Instant::now() + self.service.config.limits.io_timeout);
+        let opened = poll_fn(|context| match feed.poll_open(context) {
+            Poll::Ready(opened) => Poll::Ready(Some(opened)),
+            Poll::Pending if timer.poll_expired(context) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        timer.clear();
+        match opened {
+            Some(opened) => opened.map_err(|failure| refused_by_store(set, &failure)),
+            None => Err(error(503, "the mailboxes do not answer")),
+        }
+    }
+
+    /// A response that never ends by itself.
+    pub(super) fn stream(
+        &self,
+        set: &Arc<MailboxSet>,
+        feed: Feed,
+        slot: ReceiverSlot,
+        form: Form,
+    ) -> Response {
+        let mut response = Response::new(200);
+        let fields = &mut response.fields;
+        fields.add("Content-Type", form.media_type().as_bytes());
+        fields.add("Cache-Control", b"no-store");
+        // Proxies of the nginx family would keep events back.
+        fields.add("X-Accel-Buffering", b"no");
+        fields.add("Vary", b"Accept");
+        let receiver = Receiver::new(self.worker.clone(), set.clone(), feed, slot, form);
+        if let Some(gap) = receiver.gap() {
+            fields.add(mailbox_header::GAP, gap.to_string().as_bytes());
+        }
+        response.body = Body::Held {
+            protocol: None,
+            held: Box::new(receiver),
+        };
+        response
+    }
+
+    /// What is kept of a box after the cursor, as JSON.
+    async fn buffered(
+        &self,
+        set: &MailboxSet,
+        name: &Name,
+        cursor: Option<Cursor>,
+    ) -> Result<Response, Response> {
+        let info = self.look(set, name).await?;
+        let opened = &info.opened;
+        let (first, is_gap) = match cursor {
+            None | Some(Cursor::Earliest) => (0, false),
+            Some(Cursor::New) => (opened.next, false),
+            Some(Cursor::After(id)) if id.epoch != opened.epoch || id.sequence >= opened.next => {
+                (0, true)
+            }
+            Some(Cursor::After(id)) => (id.sequence + 1, id.sequence + 1 < opened.lost),
+        };
+        let now = self.now();
+        let messages = opened.messages.iter();
+        let messages = messages.filter(|one| one.id.sequence >= first && !one.has_expired(now));
+        let messages: Vec<&Message> = messages.take(MESSAGES_MAX).collect();
+        let last = MessageId {
+            epoch: opened.epoch,
+            sequence: opened.next.saturating_sub(1),
+        };
+        Ok(messages_response(name, &messages, last, is_gap))
+    }
+
+    async fn look(&self, set: &MailboxSet, name: &Name) -> Result<levity_mailbox::Info, Response> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Look {
+            name: name.clone(),
+            reply,
+        };
+        self.worker.mailboxes.send_to_owner_of(name, command);
+        let found = self.answer_of_owner(answer).await?;
+        let found = found.map_err(|failure| refused_by_store(set, &failure))?;
+        found.ok_or_else(|| error(404, "there is no such mailbox"))
+    }
+
+    /// What is known of a box.
+    async fn info(&self, set: &MailboxSet, name: &Name) -> Result<Response, Response> {
+        let info = self.look(set, name).await?;
+        let opened = &info.opened;
+        let bytes: usize = opened.messages.iter().map(|one| one.draft.bytes()).sum();
+        let last = MessageId {
+            epoch: opened.epoch,
+            sequence: opened.next.saturating_sub(1),
+        };
+        Ok(json(
+            200,
+            &json!({
+                "mailbox": name.in_set(),
+                "last": last.to_string(),
+                "messages": opened.messages.len(),
+                "bytes": bytes,
+                "receivers": info.receivers,
+            }),
+        ))
+    }
+
+    /// Waits for messages, and answers with all that have come by then.
+    async fn long_poll(
+        &self,
+        name: &Name,
+        mut feed: Feed,
+        wait: Duration,
+    ) -> Result<Response, Response> {
+        let timer = self.body.timer();
+        timer.set(Instant::now() + wait.min(WAIT_MAX));
+        let first = poll_fn(|context| match feed.poll_next(context, self.now()) {
+            Poll::Ready(next) => Poll::Ready(Some(next)),
+            Poll::Pending if self.worker.is_draining() || self.body.watch(context).is_err() => {
+                Poll::Ready(None)
+            }
+            Poll::Pending if timer.poll_expired(context) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        timer.clear();
+        let (mut messages, mut is_gap) = (Vec::new(), false);
+        let mut next = first;
+        while let Some(one) = next {
+            match one {
+                Next::Message(entry) => messages.push(entry.message.clone()),
+                Next::Gap(_) => is_gap = true,
+                Next::Removed => return Err(error(410, "the mailbox was removed")),
+                Next::Failed(failure) => return Err(error(503, &failure.to_string())),
+            }
+            next = match messages.len() {
+                MESSAGES_MAX => None,
+                _ => feed.next(self.now()),
+            };
+        }
+        let last = feed.position().unwrap_or(MessageId {
+            epoch: 0,
+            sequence: 0,
+        });
+        if let Some(last) = messages.last() {
+            feed.mark_read(last.id);
+        }
+        if messages.is_empty() && !is_gap {
+            let mut response = Response::new(204);
+            add_next(&mut response, last);
+            return Ok(response);
+        }
+        let messages: Vec<&Message> = messages.iter().collect();
+        Ok(messages_response(name, &messages, last, is_gap))
+    }
+}
+
+/// The parts of the query that count.
+#[derive(Default)]
+struct Query {
+    last_event_id: Option<String>,
+    info: bool,
+}
+
+impl Query {
+    fn of(request: &Request) -> Result<Self, Response> {
+        let mut query = Self::default();
+        for (name, value) in form_urlencoded::parse(request.query().unwrap_or_default()) {
+            match &*name {
+                "last_event_id" => query.last_event_id = Some(value.into_owned()),
+                "info" => query.info = true,
+                _ => {}
+            }
+        }
+        Ok(query)
+    }
+}
+
+/// Where the client wants to begin. The header goes before the query, since a browser that connects again sends both.
+fn cursor(request: &Request, query: &Query) -> Result<Option<Cursor>, Response> {
+    if let Some(given) = request.header("last-event-id") {
+        // An id of another server: what came after it is not known, so something may be missing. An error would keep a
+        // browser from coming back.
+        let unknown = Cursor::After(MessageId {
+            epoch: 0,
+            sequence: 0,
+        });
+        let given = str::from_utf8(given)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        return Ok(Some(given.unwrap_or(unknown)));
+    }
+    let given = query
+        .last_event_id
+        .as_deref()
+        .filter(|text| !text.is_empty());
+    given
+        .map(|text| {
+            text.parse()
+                .map_err(|_| error(400, "`last_event_id` is an id, `earliest` or `new`"))
+        })
+        .transpose()
+}
+
+/// The form of a stream that the client prefers; `None` for a response that ends.
+fn preferred(request: &Request) -> Option<Form> {
+    let types = FORMS.map(|(media_type, _)| media_type);
+    let chosen = accept::preferred(request.headers_named("accept"), &types)?;
+    FORMS[chosen].1
+}
+
+/// The seconds of `wait` in a value of Prefer (RFC 7240).
+fn wait(value: &[u8]) -> Option<Duration> {
+    let preferences = value.split(|&byte| byte == b',');
+    preferences.into_iter().find_map(|one| {
+        let (name, seconds) = str::from_utf8(one).ok()?.trim().split_once('=')?;
+        let is_wait = name.trim().eq_ignore_ascii_case("wait");
+        let seconds = seconds.trim().parse().ok()?;
+        is_wait.then(|| Duration::from_secs(seconds))
+    })
+}
+
+fn messages_response(
+    name: &Name,
+    messages: &[&Message],
+    last: MessageId,
+    is_gap: bool,
+) -> Response {
+    let last = messages.last().map_or(last, |message| message.id);
+    let described: Vec<_> = messages.iter().map(|message| described(message)).collect();
+    let mut body = json!({
+        "mailbox": name.in_set(),
+        "messages": described,
+        "last": last.to_string(),
+    });
+    if is_gap {
+        body["gap"] = true.into();
+    }
+    let mut response = json(200, &body);
+    response.fields.add("Vary", b"Accept, Prefer");
+    add_next(&mut response, last);
+    response
+}
+
+/// Says where the next request continues (RFC 8288).
+fn add_next(response: &mut Response, last: MessageId) {
+    let link = format!("<?last_event_id={last}>; rel=\"next\"");
+    response.fields.add("Link", link.as_bytes());
+}

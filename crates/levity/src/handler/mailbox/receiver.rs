@@ -1,0 +1,262 @@
+//! A receiver of a stream: what is left of its request when it waits.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use levity_mailbox::{Feed, MessageId, Next};
+use levity_telemetry::access_log::End;
+use levity_telemetry::stall;
+use levity_wire::sse;
+
+use super::forms::Form;
+use crate::http::held::{Held, HeldClient};
+use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
+use crate::worker::Worker;
+
+/// The maximum of bytes of one receiver before others have their turn.
+const TURN_BYTES_MAX: usize = 64 * 1024;
+
+/// The time over which receivers leave a server that drains.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A receiver.
+pub struct Receiver {
+    worker: Rc<Worker>,
+    set: Arc<MailboxSet>,
+    feed: Feed,
+    form: Form,
+    /// What is being sent.
+    outgoing: Option<Outgoing>,
+    /// It was looked ahead for a gap at the start.
+    ahead: Option<Next>,
+    has_begun: bool,
+    /// The client takes nothing at present.
+    is_blocked: bool,
+    /// The stream ends after what is being sent.
+    ending: bool,
+    /// The server drains, and the time of the end has been chosen.
+    is_leaving: bool,
+    heartbeat_at: Instant,
+    ends_at: Instant,
+    _slot: ReceiverSlot,
+}
+
+/// Bytes on their way to a client.
+struct Outgoing {
+    bytes: Rc<[u8]>,
+    sent: usize,
+    /// The message that they are.
+    message: Option<MessageId>,
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Receiver")
+    }
+}
+
+impl Receiver {
+    /// A receiver of `feed`, whose box is open.
+    pub fn new(
+        worker: Rc<Worker>,
+        set: Arc<MailboxSet>,
+        mut feed: Feed,
+        slot: ReceiverSlot,
+        form: Form,
+    ) -> Self {
+        let now = Instant::now();
+        let ahead = feed.next(worker.wall_time(now));
+        Self {
+            heartbeat_at: now + set.of.heartbeat,
+            ends_at: now + jittered(set.of.rotate),
+            worker,
+            set,
+            feed,
+            form,
+            outgoing: None,
+            ahead,
+            has_begun: false,
+            is_blocked: false,
+            ending: false,
+            is_leaving: false,
+            _slot: slot,
+        }
+    }
+
+    /// The id before which messages are gone, if the stream begins with that.
+    pub fn gap(&self) -> Option<MessageId> {
+        match self.ahead {
+            Some(Next::Gap(next)) => Some(next),
+            _ => None,
+        }
+    }
+
+    /// What is sent before all messages.
+    fn greeting(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.form == Form::Events {
+            sse::retry(&mut out, jittered(self.set.of.retry));
+        }
+        out
+    }
+
+    fn send(&mut self, bytes: impl Into<Rc<[u8]>>, message: Option<MessageId>) {
+        let bytes = bytes.into();
+        if !bytes.is_empty() {
+            self.outgoing = Some(Outgoing {
+                bytes,
+                sent: 0,
+                message,
+            });
+        }
+    }
+
+    /// Sends the rest of what is being sent.
+    fn poll_outgoing(
+        &mut self,
+        client: &dyn HeldClient,
+        context: &mut Context<'_>,
+        sent: &mut u64,
+    ) -> Poll<Result<usize, End>> {
+        let Some(outgoing) = &mut self.outgoing else {
+            return Poll::Ready(Ok(0));
+        };
+        let before = outgoing.sent;
+        let polled = client.poll_send(context, &outgoing.bytes, &mut outgoing.sent);
+        let moved = outgoing.sent - before;
+        *sent += moved as u64;
+        match polled {
+            Poll::Ready(Ok(())) => {
+                self.is_blocked = false;
+                if let Some(id) = outgoing.message {
+                    self.feed.mark_read(id);
+                }
+                self.outgoing = None;
+                Poll::Ready(Ok(moved))
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(Err(End::ClientAbort)),
+            Poll::Pending => self.poll_blocked(client, context, moved > 0).map(Err),
+        }
+    }
+
+    /// Ends a client that takes nothing for `limits.send_timeout`.
+    fn poll_blocked(
+        &mut self,
+        client: &dyn HeldClient,
+        context: &mut Context<'_>,
+        has_taken: bool,
+    ) -> Poll<End> {
+        if !self.is_blocked || has_taken {
+            self.is_blocked = true;
+            let send_timeout = self.worker.service().config.limits.send_timeout;
+            client.timer().set(stall::poll_start() + send_timeout);
+        }
+        if client.timer().poll_expired(context) {
+            client.reset();
+            return Poll::Ready(End::Timeout);
+        }
+        Poll::Pending
+    }
+
+    /// Takes what comes next. Ready with `false` if the stream ends.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let now = self.worker.wall_time(stall::poll_start());
+        let next = match self.ahead.take() {
+            Some(next) => next,
+            None => ready!(self.feed.poll_next(context, now)),
+        };
+        match next {
+            Next::Message(entry) => {
+                let form = self.form;
+                let bytes = entry.form(form.number(), |message| form.encode(message));
+                self.send(bytes, Some(entry.message.id));
+                Poll::Ready(true)
+            }
+            Next::Gap(next) => {
+                self.send(self.form.gap(next), None);
+                // One that was too slow comes back with the id of the gap; others would get ever later pieces.
+                self.ending = self.has_begun;
+                Poll::Ready(true)
+            }
+            Next::Removed | Next::Failed(_) => Poll::Ready(false),
+        }
+    }
+
+    /// What a receiver does that waits: it keeps the connection alive, and ends some time. Receivers that all left a draining
+    /// server at once would come back at once.
+    fn poll_idle(&mut self, client: &dyn HeldClient, context: &mut Context<'_>) -> Poll<()> {
+        let now = stall::poll_start();
+        if self.worker.is_draining() && !self.is_leaving {
+            self.is_leaving = true;
+            let drain_timeout = self.worker.service().config.limits.drain_timeout;
+            let time = drain_timeout.min(DRAIN_TIME_MAX) / 2;
+            self.ends_at = self.ends_at.min(now + time.mul_f32(fraction()));
+        }
+        if now >= self.ends_at {
+            self.ending = true;
+            return Poll::Ready(());
+        }
+        if now >= self.heartbeat_at {
+            self.heartbeat_at = now + self.set.of.heartbeat;
+            let heartbeat = self.form.heartbeat();
+            if !heartbeat.is_empty() {
+                self.send(heartbeat, None);
+                return Poll::Ready(());
+            }
+        }
+        let timer = client.timer();
+        timer.set(self.heartbeat_at.min(self.ends_at));
+        let _ = timer.poll_expired(context);
+        Poll::Pending
+    }
+}
+
+impl Held for Receiver {
+    fn poll(
+        &mut self,
+        client: &dyn HeldClient,
+        context: &mut Context<'_>,
+        sent: &mut u64,
+    ) -> Poll<End> {
+        let mut moved = 0;
+        if !self.has_begun && self.outgoing.is_none() {
+            self.send(self.greeting(), None);
+        }
+        loop {
+            if client.is_gone(context) {
+                return Poll::Ready(End::ClientAbort);
+            }
+            match ready!(self.poll_outgoing(client, context, sent)) {
+                Ok(more) => moved += more,
+                Err(end) => return Poll::Ready(end),
+            }
+            if self.ending {
+                let ended = ready!(client.poll_end(context));
+                return Poll::Ready(ended.map_or(End::ClientAbort, |()| End::Complete));
+            }
+            if moved >= TURN_BYTES_MAX {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            match self.poll_next(context) {
+                Poll::Ready(goes_on) => self.ending |= !goes_on,
+                Poll::Pending => ready!(self.poll_idle(client, context)),
+            }
+            self.has_begun = true;
+        }
+    }
+}
+
+/// A time between three quarters and five quarters of `time`, so that receivers do not come back all at once.
+fn jittered(time: Duration) -> Duration {
+    time.mul_f32(0.75 + fraction() / 2.0)
+}
+
+/// A random number from 0 to 1.
+fn fraction() -> f32 {
+    (RandomState::new().hash_one(0) % 1024) as f32 / 1024.0
+}

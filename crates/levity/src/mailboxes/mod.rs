@@ -1,0 +1,5 @@
+//! The mailboxes of the process: their owners, and the sets that the configuration describes.
+
+pub mod local;
+pub mod set;
+pub mod start;

@@ -1,0 +1,198 @@
+//! A set of boxes as the configuration describes it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use levity_mailbox::{Budget, Mode, Name, Settings};
+
+use crate::client_prefix::ClientPrefix;
+use crate::rate_limit::table::{Key, Table};
+
+/// Memory for the counts of receivers and publishes, in bytes; used as far as there are any.
+const COUNT_BYTES: usize = 16 << 20;
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// What all sets have in common. A reload does not change it.
+pub struct SharedMailboxes {
+    /// The memory of messages.
+    pub budget: Arc<Budget>,
+    /// Who has refused what.
+    pub refusals: Refusals,
+    counts: Table,
+    /// Among how many owners boxes are divided.
+    owners: usize,
+}
+
+/// Counts of what was refused, by reason.
+#[derive(Default)]
+pub struct Refusals([AtomicU64; Refusal::ALL.len()]);
+
+/// Why something was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// A message is longer than `message_bytes`.
+    MessageBytes,
+    /// `limits.mailbox_memory` is used up.
+    Memory,
+    /// There are as many boxes as `boxes`.
+    Boxes,
+    /// A box has as many receivers as `receivers`.
+    Receivers,
+    /// A client has as many receivers as `receivers_per_client`.
+    ReceiversPerClient,
+    /// There are more messages than `publishes_per_second`.
+    Publishes,
+    /// Somebody who may not publish.
+    Publisher,
+    /// The store is full.
+    StoreFull,
+    /// The store does not answer.
+    Store,
+}
+
+impl Refusal {
+    /// All reasons, in their order.
+    pub const ALL: [Self; 9] = [
+        Self::MessageBytes,
+        Self::Memory,
+        Self::Boxes,
+        Self::Receivers,
+        Self::ReceiversPerClient,
+        Self::Publishes,
+        Self::Publisher,
+        Self::StoreFull,
+        Self::Store,
+    ];
+
+    /// The word of the metric: the key of the limit, where there is one.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::MessageBytes => "message_bytes",
+            Self::Memory => "mailbox_memory",
+            Self::Boxes => "boxes",
+            Self::Receivers => "receivers",
+            Self::ReceiversPerClient => "receivers_per_client",
+            Self::Publishes => "publishes_per_second",
+            Self::Publisher => "publisher",
+            Self::StoreFull => "store_full",
+            Self::Store => "store",
+        }
+    }
+}
+
+impl Refusals {
+    /// Counts one.
+    pub fn add(&self, refusal: Refusal) {
+        self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The count of a reason.
+    pub fn count(&self, refusal: Refusal) -> u64 {
+        self.0[refusal as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl SharedMailboxes {
+    /// For boxes that are divided among `owners`, whose messages take `bytes_max`.
+    pub fn new(owners: usize, bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            budget: Budget::new(bytes_max),
+            refusals: Refusals::default(),
+            counts: Table::new(COUNT_BYTES),
+            owners,
+        })
+    }
+}
+
+/// A set of boxes.
+pub struct MailboxSet {
+    /// As configured.
+    pub of: levity_config::Mailbox,
+    /// What its boxes may hold.
+    pub settings: Arc<Settings>,
+    /// What it has in common with others.
+    pub shared: Arc<SharedMailboxes>,
+}
+
+impl MailboxSet {
+    /// The set that `of` describes.
+    pub fn new(of: &levity_config::Mailbox, shared: &Arc<SharedMailboxes>) -> Arc<Self> {
+        let settings = Settings {
+            set: of.name.clone(),
+            mode: match of.mode {
+                levity_config::MailboxMode::Inbox => Mode::Inbox,
+                levity_config::MailboxMode::Topic => Mode::Topic,
+            },
+            messages_max: of.messages,
+            bytes_max: of.bytes,
+            lifetime: of.lifetime,
+            idle: of.idle,
+            boxes_max: of.boxes.div_ceil(shared.owners),
+            receivers_max: of.receivers,
+            is_durable: of.durable,
+        };
+        Arc::new(Self {
+            of: of.clone(),
+            settings: Arc::new(settings),
+            shared: shared.clone(),
+        })
+    }
+
+    /// Takes one of `publishes_per_second`; a tenth of a second's worth may come at once.
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub fn take_publish(&self, now: Instant) -> Result<(), Duration> {
+        let counts = &self.shared.counts;
+        let rate = self.of.publishes_per_second as u64;
+        let cost = NS_PER_SECOND / rate.max(1);
+        let tolerance = (NS_PER_SECOND / 10).max(cost);
+        let key = counts.key(("publishes", &self.of.name));
+        let taken = counts.take(key, counts.time(now), cost, tolerance);
+        taken.map_err(Duration::from_nanos)
+    }
+
+    /// Counts a receiver of `name`.
+    ///
+    /// # Errors
+    /// Which limit is reached.
+    pub fn enter(
+        self: &Arc<Self>,
+        name: &Name,
+        client: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<ReceiverSlot, Refusal> {
+        let counts = &self.shared.counts;
+        let now = counts.time(now);
+        let of_client = counts.key((&self.of.name, ClientPrefix::new(client)));
+        let of_box = counts.key(("receivers", name));
+        if !counts.enter(of_client, now, self.of.receivers_per_client as u64) {
+            return Err(Refusal::ReceiversPerClient);
+        }
+        if !counts.enter(of_box, now, self.of.receivers as u64) {
+            counts.leave(of_client);
+            return Err(Refusal::Receivers);
+        }
+        Ok(ReceiverSlot {
+            shared: self.shared.clone(),
+            keys: [of_client, of_box],
+        })
+    }
+}
+
+/// A counted receiver. Dropping it ends the count.
+pub struct ReceiverSlot {
+    shared: Arc<SharedMailboxes>,
+    keys: [Key; 2],
+}
+
+impl Drop for ReceiverSlot {
+    fn drop(&mut self) {
+        self.keys
+            .iter()
+            .for_each(|&key| self.shared.counts.leave(key));
+    }
+}

@@ -1,0 +1,136 @@
+//! Who may publish, and what publishers are told.
+
+use super::{Events, KEY, json, post, publisher, start, text, wait_for_receivers};
+use crate::support::Tree;
+
+#[test]
+fn a_message_gets_an_id_and_its_receivers_are_counted() {
+    let server = start("");
+    let mut publisher = publisher(&server);
+    let first = post(&mut publisher, "a", &[], "one");
+    first.assert_status(202);
+    let first = json(&first);
+    assert_eq!(
+        (text(&first, "mailbox"), &first["receivers"]),
+        ("a", &0.into())
+    );
+    let mut events = Events::new(&server, "a", &[]);
+    wait_for_receivers(&mut publisher, "a", 1);
+    let second = post(&mut publisher, "a", &[], "two");
+    second.assert_status(201);
+    let second = json(&second);
+    assert_eq!(second["receivers"], 1);
+    let event = events.next().expect("an event");
+    assert_eq!((&*event.id, &*event.data), (text(&second, "id"), "two"));
+}
+
+#[test]
+fn one_request_goes_to_many_boxes() {
+    let server = start("");
+    let mut publisher = publisher(&server);
+    let answer = post(&mut publisher, "", &[("Mailbox-Deliver", "a, b,c")], "x");
+    answer.assert_status(202);
+    let boxes = json(&answer);
+    let boxes = boxes["mailboxes"].as_array().expect("a list");
+    let names: Vec<_> = boxes.iter().map(|one| text(one, "mailbox")).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    for name in names {
+        let buffered = json(&publisher.get(&format!("/m/{name}")));
+        assert_eq!(text(&buffered["messages"][0], "data"), "x");
+    }
+}
+
+#[test]
+fn a_message_of_an_id_is_taken_once() {
+    let server = start("");
+    let mut publisher = publisher(&server);
+    let headers = [("Mailbox-Id", "order-7")];
+    let first = json(&post(&mut publisher, "a", &headers, "x"));
+    let again = json(&post(&mut publisher, "a", &headers, "y"));
+    assert_eq!(text(&first, "id"), text(&again, "id"));
+    assert_eq!(
+        (&first["duplicate"], &again["duplicate"]),
+        (&false.into(), &true.into())
+    );
+    let buffered = json(&publisher.get("/m/a"));
+    assert_eq!(buffered["messages"].as_array().expect("a list").len(), 1);
+}
+
+#[test]
+fn only_own_processes_publish_without_a_key() {
+    let server = start("");
+    let mut stranger = server.client();
+    post(&mut stranger, "a", &[], "x").assert_status(403);
+    // A proxy on the socket may speak for anyone.
+    for name in ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"] {
+        let mut proxy = publisher(&server);
+        post(&mut proxy, "a", &[(name, "for=192.0.2.1")], "x").assert_status(403);
+    }
+    let mut publisher = publisher(&server);
+    post(&mut publisher, "a", &[], "x").assert_status(202);
+}
+
+#[test]
+fn a_key_lets_publishers_in() {
+    let tree = Tree::new();
+    tree.file("key", format!("{KEY}\n"));
+    let path = tree.at("key").display().to_string();
+    let server = start(&format!("publish_key_file = \"{path}\""));
+    let authorization = format!("Bearer {KEY}");
+    for wrong in [
+        "",
+        "Bearer ",
+        "Bearer 0123456789abcdef0123456789abcdee",
+        "Basic eDp5",
+    ] {
+        let mut client = publisher(&server);
+        let headers = [("Authorization", wrong)];
+        post(&mut client, "a", &headers, "x").assert_status(401);
+    }
+    let headers = [("Authorization", &*authorization)];
+    post(&mut server.client(), "a", &headers, "x").assert_status(202);
+}
+
+#[test]
+fn the_limit_of_a_message_holds_to_the_byte() {
+    let server = start("message_bytes = \"1KiB\"");
+    let mut publisher = publisher(&server);
+    post(&mut publisher, "a", &[], &"x".repeat(1024)).assert_status(202);
+    let mut other = super::publisher(&server);
+    post(&mut other, "a", &[], &"x".repeat(1025)).assert_status(413);
+    let buffered = json(&publisher.get("/m/a"));
+    assert_eq!(buffered["messages"].as_array().expect("a list").len(), 1);
+}
+
+#[test]
+fn names_and_headers_are_checked() {
+    let server = start("");
+    let mut publisher = publisher(&server);
+    for name in ["a%20b", "a,b", "&", ""] {
+        post(&mut publisher, name, &[], "x").assert_status(400);
+    }
+    for header in [
+        ("Mailbox-TTL", "soon"),
+        ("Mailbox-TTL", "0"),
+        ("Mailbox-Id", "a b"),
+        ("Mailbox-Deliver", "a b"),
+        ("Mailbox-Deliver", ""),
+    ] {
+        post(&mut publisher, "a", &[header], "x").assert_status(400);
+    }
+    publisher
+        .request("PUT", "/m/a", &[("Content-Length", "0")])
+        .assert_status(405);
+}
+
+#[test]
+fn the_boxes_of_a_set_are_bounded() {
+    let server = super::launch("boxes = 2").workers(1).start();
+    let mut publisher = publisher(&server);
+    for name in ["a", "b", "a"] {
+        post(&mut publisher, name, &[], "x").assert_status(202);
+    }
+    post(&mut publisher, "c", &[], "x").assert_status(507);
+    publisher.request("DELETE", "/m/a", &[]).assert_status(204);
+    post(&mut publisher, "c", &[], "x").assert_status(202);
+}
