@@ -31,15 +31,19 @@ impl Cors {
     }
 }
 
-/// Reads `cors`; `None` when the table is absent.
-pub(crate) fn read(section: &Section<'_>) -> Option<Cors> {
-    if !section.has("cors") {
+/// Reads `cors`; `above` is that of the table around it, for one that is absent or wrong.
+pub(crate) fn read(section: &Section<'_>, above: Option<Cors>) -> Option<Cors> {
+    const TABLE: &str = "cors";
+    if !section.has(TABLE) {
+        return above;
+    }
+    if section.is_off(TABLE) {
         return None;
     }
-    let is_table = section.has_table("cors");
-    let section = section.child("cors");
+    let is_table = section.has_table(TABLE);
+    let section = section.child(TABLE);
     if !is_table {
-        return None;
+        return above;
     }
     section.require("origins");
     let origins = origins::read(&section).unwrap_or_default();

@@ -82,12 +82,13 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
         .iter()
         .map(|one| one.address.clone())
         .collect();
-    let mailboxes = Mailboxes::read(&root, &config.mailbox_store);
+    let mailboxes = Mailboxes::read(&root, &config.mailbox_store, &config.limits);
     let uploads = upload::Roots::default();
     let references = References {
         upstreams: &upstreams,
         mailboxes: &mailboxes,
         variants: config.disk.variants.as_deref(),
+        messages: config.mailbox_store.folder.as_deref(),
         logs: &log::Logs::new(&config.log),
         limits: &rate_limit::RateLimits::default(),
         listen: &listen,

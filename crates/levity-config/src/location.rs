@@ -1,6 +1,6 @@
 //! The keys that sites and routes have in common.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::address::Address;
 use crate::disk::location_disk;
@@ -13,6 +13,7 @@ use crate::model::{Answer, Location};
 use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
 use crate::rate_limit::RateLimits;
+use crate::root::OwnFolder;
 use crate::section::Section;
 use crate::tries::Try;
 use crate::upload::Upload;
@@ -27,12 +28,25 @@ pub(crate) struct References<'a> {
     pub(crate) mailboxes: &'a Mailboxes,
     /// `disk.variants`
     pub(crate) variants: Option<&'a Path>,
+    /// `mailbox_store.folder`
+    pub(crate) messages: Option<&'a Path>,
     pub(crate) logs: &'a Logs<'a>,
     pub(crate) limits: &'a RateLimits,
     /// Where clients connect.
     pub(crate) listen: &'a [Address],
     /// The roots beneath which clients may write.
     pub(crate) uploads: &'a upload::Roots,
+}
+
+impl<'a> References<'a> {
+    /// Folders that no client should get files of.
+    fn own_folders(&self) -> [OwnFolder<'a>; 2] {
+        let folder = |key, content, path| OwnFolder { key, content, path };
+        [
+            folder("disk.variants", "variants", self.variants),
+            folder("mailbox_store.folder", "messages", self.messages),
+        ]
+    }
 }
 
 /// What a table inherits.
@@ -81,14 +95,12 @@ pub(crate) fn read(
     references: References<'_>,
 ) -> Own {
     let parent = above.location.clone();
-    let own_root = root::read(section, references.variants);
+    let own_root = root::read(section, &references.own_folders());
     let (proxying, reach) = proxying::read(section, references.upstreams, above.reach);
     let own_answer = answer::read(section, path, !has_routes, references.mailboxes);
     let internal = section.boolean("internal") == Some(true);
     let disk = location_disk(&section.child("disk"));
     let options = location_options::read(section, disk, &parent.options);
-    check_lists(section, &options);
-    check_dictionaries(section, &options, references, has_routes);
     let may_list = options.listing || has_routes;
     listing_archive::check(section, &options.listing_archive, may_list);
     let handlers = OwnHandlers {
@@ -112,15 +124,13 @@ pub(crate) fn read(
         upload: handlers.upload(section, parent.upload),
         files_first: false,
         path_headers: parent.path_headers,
-        error_pages_root: parent
-            .error_pages_root
-            .filter(|_| !section.has("error_pages"))
-            .or_else(|| root.clone())
-            .filter(|_| !options.error_pages.is_empty()),
-        cors: match section.is_off("cors") {
-            true => None,
-            false => cors::read(section).or(parent.cors),
-        },
+        error_pages_root: error_pages_root(
+            section,
+            parent.error_pages_root,
+            root.as_ref(),
+            &options,
+        ),
+        cors: cors::read(section, parent.cors),
         headers: headers::of_responses(&section.child("headers"), &parent.headers),
         request_headers: headers::of_requests(
             &section.child("request_headers"),
@@ -134,9 +144,7 @@ pub(crate) fn read(
         options,
         root,
     };
-    check_upload(section, &location, has_routes, references);
-    references.mailboxes.check(section, &location);
-    note_missing_pages(section, &location);
+    check(section, &location, has_routes, references);
     check_proxying(section, reach, path.is_some(), has_routes);
     check_errors(section, reach, has_routes);
     Own {
@@ -211,6 +219,14 @@ pub(crate) fn note_unasked_files(section: &Section<'_>, reach: Reach, used: Used
     });
 }
 
+fn check(section: &Section<'_>, location: &Location, has_routes: bool, references: References<'_>) {
+    check_lists(section, &location.options);
+    check_dictionaries(section, &location.options, references, has_routes);
+    check_upload(section, location, has_routes, references);
+    references.mailboxes.check(section, location);
+    note_missing_pages(section, location);
+}
+
 fn check_upload(
     section: &Section<'_>,
     location: &Location,
@@ -264,6 +280,18 @@ fn check_errors(section: &Section<'_>, reach: Reach, has_routes: bool) {
     if section.has("replace_errors") && !reach.has_proxy {
         section.report("replace_errors", "there is no `proxy` here", None);
     }
+}
+
+/// The folder of the pages: that of the table which names them.
+fn error_pages_root(
+    section: &Section<'_>,
+    above: Option<PathBuf>,
+    own: Option<&PathBuf>,
+    options: &LocationOptions,
+) -> Option<PathBuf> {
+    let inherited = above.filter(|_| !section.has("error_pages"));
+    let root = inherited.or_else(|| own.cloned());
+    root.filter(|_| !options.error_pages.is_empty())
 }
 
 /// Notes pages that are not there: for their errors the built-in page would be sent.

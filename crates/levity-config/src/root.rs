@@ -5,30 +5,47 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::section::Section;
 
-/// Reads `root`. Reports a folder that has files in common with `disk.variants`: clients could get them under their
-/// names, and what else lies in that folder would be taken for variants.
-pub(crate) fn read(section: &Section<'_>, variants: Option<&Path>) -> Option<PathBuf> {
+/// A folder of the server itself.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnFolder<'a> {
+    /// The key that names it.
+    pub(crate) key: &'static str,
+    /// What the server keeps there.
+    pub(crate) content: &'static str,
+    pub(crate) path: Option<&'a Path>,
+}
+
+/// Reads `root`. Reports a folder that has files in common with one of `others`: clients could get these under their names,
+/// and what else lies there would be taken for files of the server.
+pub(crate) fn read(section: &Section<'_>, others: &[OwnFolder<'_>]) -> Option<PathBuf> {
     const KEY: &str = "root";
     let root = section.folder(KEY)?;
-    // Only the paths of a text without a file are relative.
-    let variants = variants.filter(|variants| variants.is_absolute());
-    let Some(variants) = variants.filter(|_| root.is_absolute()) else {
-        return Some(root);
-    };
-    let (own, theirs) = (root.display(), variants.display());
-    let (normal, kept) = (normal(&root), normal(variants));
-    let message = if normal == kept {
-        format!("{own} is also `disk.variants`")
-    } else if kept.starts_with(&normal) {
-        format!("`disk.variants`, {theirs}, lies in {own}")
-    } else if normal.starts_with(&kept) {
-        format!("{own} lies in `disk.variants`, {theirs}")
-    } else {
-        return Some(root);
-    };
-    let help = "keep variants in a folder that is not served".to_owned();
-    section.report(KEY, message, Some(help));
+    for other in others {
+        if let Some(message) = other.path.and_then(|path| shared(&root, other.key, path)) {
+            let help = format!("keep {} in a folder that is not served", other.content);
+            section.report(KEY, message, Some(help));
+        }
+    }
     Some(root)
+}
+
+/// How `root` and the folder that `key` names lie in each other.
+fn shared(root: &Path, key: &str, folder: &Path) -> Option<String> {
+    // Only the paths of a text without a file are relative.
+    if !root.is_absolute() || !folder.is_absolute() {
+        return None;
+    }
+    let (own, theirs) = (root.display(), folder.display());
+    let (root, folder) = (normal(root), normal(folder));
+    if root == folder {
+        Some(format!("{own} is also `{key}`"))
+    } else if folder.starts_with(&root) {
+        Some(format!("`{key}`, {theirs}, lies in {own}"))
+    } else if root.starts_with(&folder) {
+        Some(format!("{own} lies in `{key}`, {theirs}"))
+    } else {
+        None
+    }
 }
 
 /// The path of a folder without links, if it may be looked up on the disk and is there; otherwise as by [`normal`]. May block.

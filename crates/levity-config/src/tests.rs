@@ -3,6 +3,7 @@ mod files;
 mod gates;
 mod hints;
 mod logs;
+mod mailboxes;
 mod matching;
 mod proxying;
 mod rate_limits;

@@ -12,7 +12,7 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// Who reads a box.
     key("mode", Kind::Word(MailboxMode::VARIANTS), Some("topic"))
         .with_meanings(meanings::<MailboxMode>);
-    /// Size of one message; at most `bytes`. A larger one gets 413.
+    /// Size of one message, at most `bytes` and `limits.mailbox_memory`; a larger one gets 413.
     key("message_bytes", Kind::Size("1B", "64MiB"), Some("64KiB"));
     /// Number of messages that a box keeps for receivers that are away. Older ones give way, and a receiver that has missed
     /// some is told so.
@@ -33,8 +33,8 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     key("receivers_per_client", Kind::Count("1", "10000000"), Some("100"));
     /// Messages that may be published in a second, to all boxes. Others get 429.
     key("publishes_per_second", Kind::Count("1", "10000000"), Some("1000"));
-    /// Whether a message is on the disk, or with another store where that keeps it, before its publisher gets 201. Not with
-    /// `store = "memory"`.
+    /// Whether a message is safe before its publisher has an answer: in the journal it is on the disk then, and with `"redis"`
+    /// and `"nats"` as safe as their own configuration makes it. Not with `store = "memory"`.
     key("durable", Kind::Boolean, Some("false"));
     /// Time without a message after which a receiver gets a sign of life, so that neither it nor a proxy between takes the
     /// connection for dead.

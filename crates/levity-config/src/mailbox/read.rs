@@ -4,6 +4,7 @@ use levity_wire::jwt::SECRET_BYTES_MIN;
 
 use super::{Mailbox, MailboxStore, StoreKind};
 use crate::gates::{Gates, Secret};
+use crate::limits::Limits;
 use crate::model::{Answer, Location};
 use crate::named::{NameForm, Named};
 use crate::origins;
@@ -26,13 +27,15 @@ pub(crate) struct Mailboxes {
 }
 
 impl Mailboxes {
-    pub(crate) fn read(root: &Section<'_>, store: &MailboxStore) -> Self {
+    pub(crate) fn read(root: &Section<'_>, store: &MailboxStore, limits: &Limits) -> Self {
         let mut names = Named::new("a mailbox");
         let tables = root.children("mailbox");
-        let all = tables
-            .iter()
-            .map(|section| mailbox(section, &mut names, store));
-        let all = all.collect();
+        let set = |section| {
+            let set = mailbox(section, &mut names);
+            check_place(section, &set, store, limits);
+            set
+        };
+        let all = tables.iter().map(set).collect();
         Mailboxes { names, all }
     }
 
@@ -88,14 +91,20 @@ impl Mailboxes {
     }
 }
 
-fn mailbox(section: &Section<'_>, names: &mut Named, store: &MailboxStore) -> Mailbox {
-    section.at_most("message_bytes", "bytes");
-    let has_lifetime = section.has("lifetime");
-    let durable = section.boolean_or_default("durable");
-    if durable && store.kind == StoreKind::Memory {
+/// Reports what the place for messages cannot do.
+fn check_place(section: &Section<'_>, set: &Mailbox, store: &MailboxStore, limits: &Limits) {
+    if set.durable && store.kind == StoreKind::Memory {
         let help = "add `[mailbox_store]` with `store = \"journal\"`".to_owned();
         section.report("durable", "messages are kept in memory only", Some(help));
     }
+    if set.message_bytes > limits.mailbox_memory {
+        let message = "`limits.mailbox_memory` has no room for such a message";
+        section.report("message_bytes", message, None);
+    }
+}
+
+fn mailbox(section: &Section<'_>, names: &mut Named) -> Mailbox {
+    section.at_most("message_bytes", "bytes");
     let claim = section.text("claim");
     if let Some(given) = claim.as_ref().filter(|given| given.text.is_empty()) {
         given.refuse("`claim`: it is empty");
@@ -110,13 +119,15 @@ fn mailbox(section: &Section<'_>, names: &mut Named, store: &MailboxStore) -> Ma
         message_bytes: section.count("message_bytes"),
         messages: section.count("messages"),
         bytes: section.count("bytes"),
-        lifetime: has_lifetime.then(|| section.duration("lifetime")),
+        lifetime: section
+            .has("lifetime")
+            .then(|| section.duration("lifetime")),
         idle: section.duration("idle"),
         boxes: section.count("boxes"),
         receivers: section.count("receivers"),
         receivers_per_client: section.count("receivers_per_client"),
         publishes_per_second: section.count("publishes_per_second"),
-        durable,
+        durable: section.boolean_or_default("durable"),
         heartbeat: section.duration("heartbeat"),
         retry: section.duration("retry"),
         rotate: section.duration("rotate"),

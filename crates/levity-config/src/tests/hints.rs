@@ -605,3 +605,85 @@ fn all_fields_of_a_format_at_once() {
             .all(|problem| problem.position.as_ref().is_some_and(|at| at.line == 2))
     );
 }
+
+/// Words of other servers that keep messages.
+#[test]
+fn mailboxes_of_other_servers() {
+    let set = "[[mailbox]]\nname = \"a\"\n";
+    let resume = format!("{UPSTREAM}[[site]]\nproxy = \"app\"\n[site.resume]\n");
+    for (before, line, help) in [
+        (SITE, "nchan_publisher = true", "`mailbox = \"NAME\"`"),
+        (SITE, "nchan_pubsub = \"websocket\"", "`mailbox = \"NAME\"`"),
+        (SITE, "push_stream_subscriber = 1", "`mailbox = \"NAME\"`"),
+        (SITE, "mercure = {}", "`mailbox = \"NAME\"`"),
+        (SITE, "nchan_channel_id = \"$1\"", "behind `strip_prefix`"),
+        (
+            SITE,
+            "nchan_message_buffer_length = 10",
+            "`messages` of the `[[mailbox]]`",
+        ),
+        (
+            SITE,
+            "nchan_message_timeout = \"5m\"",
+            "`lifetime` of the `[[mailbox]]`",
+        ),
+        (
+            SITE,
+            "nchan_authorize_request = \"/a\"",
+            "`forward_auth` of a site",
+        ),
+        (SITE, "nchan_redis_url = \"a\"", "`store = \"redis\"`"),
+        (
+            SITE,
+            "push_stream_shared_memory_size = 1",
+            "`mailbox_memory` of `[limits]`",
+        ),
+        (SITE, "nchan_group_location = 1", "`[[mailbox]]` has the"),
+        (
+            SITE,
+            "publisher_jwt = \"a\"",
+            "`claim` of the `[[mailbox]]`",
+        ),
+        ("[server]\n", "mercure = 1", "`[[mailbox]]` has the"),
+        (
+            "[limits]\n",
+            "nchan_max_reserved_memory = 1",
+            "`mailbox_memory`",
+        ),
+        (set, "nchan_message_buffer_length = 1", "`messages`, a"),
+        (set, "history_ttl = 1", "`lifetime`, a duration"),
+        (set, "nchan_message_max_size = 1", "`message_bytes`, a"),
+        (set, "nchan_channel_timeout = 1", "`idle`, a duration"),
+        (set, "max_subscribers = 1", "`receivers`, a number"),
+        (set, "ping_interval = 1", "`heartbeat`, a duration"),
+        (set, "publisher_jwt = 1", "`claim`, and `jwt`"),
+        (set, "publish_key = \"a\"", "`publish_key_file`, a file"),
+        (set, "grip_key = \"a\"", "`grip_key_file`, a file"),
+        (set, "allowed_origins = []", "`origins`, an array"),
+        (set, "redis_url = \"a\"", "`url` of `[mailbox_store]`"),
+        ("[mailbox_store]\n", "type = \"redis\"", "`store`, which"),
+        ("[mailbox_store]\n", "path = \"/a\"", "`folder`, the path"),
+        ("[mailbox_store]\n", "host = \"a\"", "`url`, such as"),
+        (&resume, "ttl = \"5m\"", "`for`, a duration"),
+        (&resume, "size = 1", "`bytes`, a size"),
+        ("", "[redis]", "`[mailbox_store]` with"),
+    ] {
+        let own = before.contains("[[site]]");
+        let site = if own { "" } else { SITE };
+        let (message, reports) = only(&format!("{before}{line}\n{site}"));
+        assert!(message.starts_with("unknown key"), "{line}: {message}");
+        assert!(reports.contains(help), "{line}: {reports}");
+    }
+    for (lines, help) in [
+        (
+            "[[mailbox]]\nname = \"a\"\nmode = \"queue\"",
+            "did you mean \"inbox\"?",
+        ),
+        ("[mailbox_store]\nstore = \"disk\"", "write \"journal\""),
+        ("[mailbox_store]\nstore = \"jetstream\"", "write \"nats\""),
+        ("[mailbox]\nname = \"a\"", "a `[[mailbox]]` has"),
+    ] {
+        let (_, reports) = only(&format!("{lines}\n{SITE}"));
+        assert!(reports.contains(help), "{lines}: {reports}");
+    }
+}
