@@ -24,7 +24,7 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     key("lifetime", Kind::Duration("1s", "365d"), None);
     /// How long a box is kept after its last receiver has left and its last message has come.
     key("idle", Kind::Duration("1s", "365d"), Some("60s"));
-    /// Boxes of the process that exist at the same time. Whoever would open another one gets 503.
+    /// Boxes of the process that exist at the same time. Whoever would open another one gets 507.
     key("boxes", Kind::Count("1", "100000000"), Some("10000"));
     /// Receivers of one box at the same time. Others get 503.
     key("receivers", Kind::Count("1", "10000000"), Some("100000"));

@@ -19,7 +19,7 @@ use super::{json, refused_by_store};
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
-use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
+use crate::mailboxes::set::{MailboxSet, ReceiverSlot, Refusal};
 use crate::route::MailboxEndpoint;
 
 /// What clients may name in Accept, by preference.
@@ -83,10 +83,13 @@ impl Handling<'_> {
         let slot = set.enter(name, self.client.ip, Instant::now());
         let slot = slot.map_err(|refusal| {
             set.shared.refusals.add(refusal);
-            error(429, "too many receivers")
+            match refusal {
+                Refusal::ReceiversPerClient => error(429, "too many receivers of this client"),
+                _ => error(503, "the mailbox has too many receivers"),
+            }
         })?;
         let feed = self.worker.mailboxes.subscribe(name, &set.settings, cursor);
-        let feed = feed.map_err(|_| error(429, "the mailbox has too many receivers"))?;
+        let feed = feed.map_err(|_| error(503, "the mailbox has too many receivers"))?;
         Ok((feed, slot))
     }
 
