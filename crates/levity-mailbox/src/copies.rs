@@ -517,14 +517,14 @@ impl Feed {
         let Some(kept) = state.kept.as_mut().filter(|kept| kept.epoch == id.epoch) else {
             return;
         };
-        let end = id.sequence + 1;
+        let end = id.sequence.saturating_add(1);
         if self.copy.settings.mode != Mode::Inbox || end <= kept.read {
             return;
         }
         kept.read = end;
         if let Some(copies) = self.copies.upgrade() {
-            let name = self.copy.name.clone();
-            copies.send_to_owner_of(&self.copy.name, Command::Read { name, end });
+            let (name, last) = (self.copy.name.clone(), id);
+            copies.send_to_owner_of(&self.copy.name, Command::Read { name, last });
         }
     }
 

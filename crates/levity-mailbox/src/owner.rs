@@ -125,7 +125,7 @@ impl<S: Store> Owner<S> {
                 worker,
                 receivers,
             } => self.set_receivers(&name, worker, receivers, now),
-            Command::Read { name, end } => self.store.mark_read(&name, end),
+            Command::Read { name, last } => self.store.mark_read(&name, last),
             Command::Look { name, reply } => {
                 let looking = self.store.look(&name);
                 self.ask(async move { Answer::Looked(name, looking.await, reply) });

@@ -38,12 +38,12 @@ pub enum Command {
         /// The number of receivers.
         receivers: usize,
     },
-    /// A receiver has read all messages with numbers below `end`.
+    /// A receiver has read all messages up to one.
     Read {
         /// The box.
         name: Name,
-        /// The first number that was not read.
-        end: u64,
+        /// The last message that was read.
+        last: MessageId,
     },
     /// What is kept of a box, which is not made.
     Look {

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 /// asked for is done whether or not the future is polled, and also if it is dropped. Calls for the same box take effect in the
 /// order of the calls. Times are those of the caller.
 ///
-/// Messages of a box have growing numbers within one epoch, not necessarily contiguous ones. Epochs of a box grow with each
+/// Messages of a box have growing numbers within one epoch, from 1 on and not necessarily contiguous ones. Epochs of a box grow with each
 /// of its lives: also that of a box which is removed and made again at once is larger than the one before. A store that has
 /// lost messages which it had acknowledged begins a new epoch for the box, so that receivers learn of it. A store that outlives
 /// the process keeps what it has acknowledged, with ids, keys, epochs and [`Opened::lost`], also if the process is killed.
@@ -46,9 +46,9 @@ pub trait Store: 'static {
     /// Removes a box with all that is kept of it; whether it was known.
     fn remove(&mut self, name: &Name) -> Removing;
 
-    /// Notes that a receiver has read all messages of the box with numbers below `end`. The position does not go back, nor
-    /// beyond the [next](Opened::next) number. May be lost in a crash.
-    fn mark_read(&mut self, name: &Name, end: u64);
+    /// Notes that a receiver has read all messages of the box up to `last`. The position does not go back, nor beyond the
+    /// [next](Opened::next) number. An id of another life of the box is ignored. May be lost in a crash.
+    fn mark_read(&mut self, name: &Name, last: MessageId);
 
     /// Whether somebody receives from the box here. Called with `true` before [`open`](Self::open), so the box may not be
     /// known. A watch is of a name: it lasts until a call with `false`, also if the box is removed and made again. Calls do not
@@ -165,9 +165,10 @@ pub struct Opened {
     pub next: u64,
     /// Messages with smaller numbers are gone because of a bound.
     pub lost: u64,
-    /// Messages with smaller numbers were read by a receiver.
+    /// Messages with smaller numbers were read by a receiver. Smaller than `lost` only if messages were lost that nobody had
+    /// read.
     pub read: u64,
-    /// The messages that are kept, in order.
+    /// The messages that are kept, in order. Some may be [over](Message::has_expired).
     pub messages: Vec<Message>,
 }
 
