@@ -8,6 +8,8 @@
 
 mod budget;
 mod copies;
+mod feed;
+mod kept;
 mod log;
 pub mod memory;
 mod message;
@@ -18,12 +20,14 @@ mod settings;
 mod store;
 
 pub use budget::{Budget, Reservation};
-pub use copies::{Copies, Entry, FORMS, Feed, Next, SubscribeError};
+pub use copies::{Copies, SubscribeError};
+pub use feed::Feed;
+pub use kept::{Entry, FORMS, Next};
 pub use log::{Log, Trimmed};
 pub use message::{Content, Draft, Message};
 pub use name::Name;
 pub use owner::{Owner, OwnerFigures, run};
-pub use protocol::{Command, Event, Info, PublishError, Published};
+pub use protocol::{Command, Event, EventKind, Info, PublishError, Published};
 pub use settings::{Mode, Settings};
 pub use store::{
     Append, Appended, Appending, Change, Figures, Listing, Looking, Opened, Opening, Removing,

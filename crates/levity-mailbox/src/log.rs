@@ -1,6 +1,6 @@
 //! The messages that a box keeps.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -12,7 +12,10 @@ use crate::settings::Settings;
 /// The maximum of ids of publishers that a box remembers in addition to those of the messages that it keeps.
 const KEYS_MAX: usize = 256;
 
-/// A bounded log of messages.
+/// The maximum of messages that [`Log::expire`] drops.
+const EXPIRED_MAX: usize = 256;
+
+/// A bounded log of messages. Their numbers begin with 1, so that there is an id before the first one.
 #[derive(Debug)]
 pub struct Log {
     epoch: u64,
@@ -24,11 +27,13 @@ pub struct Log {
     read: u64,
     bytes: usize,
     messages: VecDeque<Message>,
+    /// When messages are over, and their numbers.
+    deadlines: BTreeSet<(SystemTime, u64)>,
     /// The ids of publishers, and which messages they were given to. Those of the last messages are remembered even
     /// if these are gone.
-    keys: HashMap<Box<str>, u64>,
+    keys: HashMap<Arc<str>, u64>,
     /// The same in their order.
-    key_order: VecDeque<(u64, Box<str>)>,
+    key_order: VecDeque<(u64, Arc<str>)>,
 }
 
 /// What a log has dropped.
@@ -47,10 +52,11 @@ impl Log {
         Self {
             epoch,
             next: 1,
-            lost: 0,
-            read: 0,
+            lost: 1,
+            read: 1,
             bytes: 0,
             messages: VecDeque::new(),
+            deadlines: BTreeSet::new(),
             keys: HashMap::new(),
             key_order: VecDeque::new(),
         }
@@ -116,10 +122,14 @@ impl Log {
     /// next one.
     pub fn restore(&mut self, message: Message, settings: &Settings) -> Trimmed {
         debug_assert!(message.id.sequence >= self.next);
+        let number = message.id.sequence;
         if let Some(key) = &message.draft.key {
-            self.remember(key.clone(), message.id.sequence);
+            self.remember(key.as_ref().into(), number);
         }
-        self.next = message.id.sequence + 1;
+        if let Some(deadline) = message.draft.deadline {
+            self.deadlines.insert((deadline, number));
+        }
+        self.next = number + 1;
         self.bytes += message.draft.bytes();
         self.messages.push_back(message);
         self.trim(settings)
@@ -133,7 +143,7 @@ impl Log {
         self.read = self.read.max(read);
     }
 
-    fn remember(&mut self, key: Box<str>, sequence: u64) {
+    fn remember(&mut self, key: Arc<str>, sequence: u64) {
         self.keys.insert(key.clone(), sequence);
         self.key_order.push_back((sequence, key));
     }
@@ -146,6 +156,9 @@ impl Log {
         {
             let dropped = self.messages.pop_front().expect("there is one");
             self.bytes -= dropped.draft.bytes();
+            if let Some(deadline) = dropped.draft.deadline {
+                self.deadlines.remove(&(deadline, dropped.id.sequence));
+            }
             self.lost = dropped.id.sequence + 1;
             trimmed.lost += 1;
         }
@@ -153,46 +166,72 @@ impl Log {
         trimmed
     }
 
-    /// Drops messages whose time is over.
+    /// When the next message is over.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<SystemTime> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Drops messages whose time is over, at most 256. [`next_deadline`](Self::next_deadline) tells whether there are more.
     pub fn expire(&mut self, now: SystemTime) -> Trimmed {
-        let before = self.messages.len();
-        let bytes = &mut self.bytes;
-        self.messages.retain(|message| {
-            let keeps = !message.has_expired(now);
-            if !keeps {
-                *bytes -= message.draft.bytes();
-            }
-            keeps
-        });
-        self.forget_keys();
-        Trimmed {
-            lost: 0,
-            expired: before - self.messages.len(),
+        let mut trimmed = Trimmed::default();
+        while trimmed.expired < EXPIRED_MAX
+            && let Some((_, number)) = self.deadlines.first().filter(|(due, _)| *due <= now)
+        {
+            let index = self.index_of(*number);
+            let expired = self.messages.remove(index).expect("there is one");
+            self.bytes -= expired.draft.bytes();
+            self.deadlines.pop_first();
+            trimmed.expired += 1;
         }
+        self.forget_keys();
+        trimmed
+    }
+
+    /// Where the first message is whose number is not smaller.
+    fn index_of(&self, number: u64) -> usize {
+        self.messages
+            .partition_point(|message| message.id.sequence < number)
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let found = self.messages.get(self.index_of(number));
+        found.is_some_and(|message| message.id.sequence == number)
     }
 
     /// Forgets ids of messages that are gone, but not the last [`KEYS_MAX`].
     fn forget_keys(&mut self) {
-        let first = self
-            .messages
-            .front()
-            .map_or(self.next, |message| message.id.sequence);
-        while self.key_order.len() > KEYS_MAX {
-            match self.key_order.front() {
-                Some((sequence, _)) if *sequence < first => {
-                    let (sequence, key) = self.key_order.pop_front().expect("there is one");
-                    if self.keys.get(&key) == Some(&sequence) {
-                        self.keys.remove(&key);
-                    }
+        while self.key_order.len() > KEYS_MAX && !self.has(self.key_order[0].0) {
+            let (number, key) = self.key_order.pop_front().expect("there is one");
+            self.forget(number, &key);
+        }
+        // Many may have gone behind one that stays.
+        if self.key_order.len() > 2 * (KEYS_MAX + self.messages.len()) {
+            let mut order = std::mem::take(&mut self.key_order);
+            let last = order.split_off(order.len() - KEYS_MAX);
+            for (number, key) in order {
+                match self.has(number) {
+                    true => self.key_order.push_back((number, key)),
+                    false => self.forget(number, &key),
                 }
-                _ => break,
             }
+            self.key_order.extend(last);
         }
     }
 
-    /// Notes that a receiver has read all messages with numbers below `end`.
-    pub fn mark_read(&mut self, end: u64) {
-        self.read = self.read.max(end.min(self.next));
+    fn forget(&mut self, number: u64, key: &str) {
+        // A later message may have got the same.
+        if self.keys.get(key) == Some(&number) {
+            self.keys.remove(key);
+        }
+    }
+
+    /// Notes that a receiver has read all messages up to `last`. One of another life of the box is ignored.
+    pub fn mark_read(&mut self, last: MessageId) {
+        if last.epoch == self.epoch {
+            let end = last.sequence.saturating_add(1);
+            self.read = self.read.max(end.min(self.next));
+        }
     }
 }
 
@@ -270,7 +309,7 @@ pub(crate) mod tests {
             log.append(draft.into(), &settings);
         }
         assert_eq!(log.expire(now).expired, 2);
-        assert_eq!((numbers(&log), log.lost()), (vec![2], 0));
+        assert_eq!((numbers(&log), log.lost()), (vec![2], 1));
     }
 
     #[test]
@@ -287,5 +326,71 @@ pub(crate) mod tests {
         let found = log.find(&format!("k{first_kept}")).expect("remembered");
         assert_eq!(found.sequence, first_kept as u64 + 1);
         assert_eq!(log.keys.len(), KEYS_MAX);
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn keys_are_bounded_behind_a_message_that_stays() {
+        let mut log = Log::new(7);
+        let settings = settings(10, usize::MAX);
+        log.append(draft("stays", Some("stays")).into(), &settings);
+        for number in 0..10_000 {
+            let mut draft = draft("x", Some(&format!("k{number}")));
+            draft.deadline = Some(at(number));
+            log.append(draft.into(), &settings);
+            log.expire(at(number));
+        }
+        assert_eq!(numbers(&log), [1]);
+        assert!(log.key_order.len() <= 2 * (KEYS_MAX + 2));
+        assert_eq!(log.keys.len(), log.key_order.len());
+        let found = |key: &str| log.find(key).is_some();
+        assert!(found("stays") && found("k9999") && found(&format!("k{}", 10_000 - KEYS_MAX)));
+        assert!(!found("k0"));
+    }
+
+    #[test]
+    fn a_call_expires_a_bounded_number_in_the_order_of_their_deadlines() {
+        let mut log = Log::new(7);
+        let settings = settings(1000, usize::MAX);
+        for number in 0..600 {
+            let mut draft = draft("x", None);
+            draft.deadline = Some(at(1000 - number));
+            log.append(draft.into(), &settings);
+        }
+        assert_eq!(log.next_deadline(), Some(at(401)));
+        assert_eq!(log.expire(at(400)).expired, 0);
+        assert_eq!(log.expire(at(2000)).expired, EXPIRED_MAX);
+        assert_eq!(numbers(&log).last(), Some(&(600 - EXPIRED_MAX as u64)));
+        log.expire(at(2000));
+        log.expire(at(2000));
+        assert_eq!((numbers(&log), log.bytes()), (Vec::new(), 0));
+        assert_eq!((log.next_deadline(), log.lost()), (None, 1));
+    }
+
+    #[test]
+    fn a_dropped_message_has_no_deadline_any_more() {
+        let mut log = Log::new(7);
+        let settings = settings(1, usize::MAX);
+        for _ in 0..10 {
+            let mut draft = draft("x", None);
+            draft.deadline = Some(at(5));
+            log.append(draft.into(), &settings);
+        }
+        assert_eq!(log.deadlines.len(), 1);
+        assert_eq!(log.expire(at(5)).expired, 1);
+    }
+
+    #[test]
+    fn another_life_is_not_read() {
+        let mut log = Log::new(7);
+        log.append(draft("x", None).into(), &settings(1, usize::MAX));
+        let last = |epoch, sequence| MessageId { epoch, sequence };
+        log.mark_read(last(6, 1));
+        assert_eq!(log.read(), 1);
+        log.mark_read(last(7, u64::MAX));
+        assert_eq!(log.read(), 2);
     }
 }

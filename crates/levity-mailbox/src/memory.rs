@@ -1,12 +1,13 @@
 //! The store without a disk: messages end with the process.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::future::ready;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
+
+use levity_wire::mailbox::MessageId;
 
 use crate::log::{Log, Trimmed};
 use crate::name::Name;
@@ -19,6 +20,9 @@ use crate::store::{
 /// The maximum of boxes that a sweep looks at.
 const SWEPT_MAX: usize = 64;
 
+/// A sweep that has dropped as many messages looks at no further box.
+const DROPPED_MAX: usize = 1024;
+
 /// Keeps messages in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
@@ -27,8 +31,8 @@ pub struct MemoryStore {
     watched: HashSet<Name>,
     /// The number of boxes of each set.
     counts: HashMap<String, usize>,
-    /// Which box is due when. A box may be in it several times; only the entry of [`MemoryBox::due`] counts.
-    due: BinaryHeap<Reverse<(SystemTime, Name)>>,
+    /// Which box is due when, each as [`MemoryBox::due`] says.
+    due: BTreeSet<(SystemTime, Name)>,
     /// The epoch of the next box.
     epoch: u64,
     figures: Figures,
@@ -40,19 +44,15 @@ struct MemoryBox {
     settings: Arc<Settings>,
     is_watched: bool,
     used_at: SystemTime,
-    /// When a sweep has to look at it.
-    due: SystemTime,
+    /// When a sweep looks at it: not later than [`next_due`](Self::next_due).
+    due: Option<SystemTime>,
 }
 
 impl MemoryBox {
     /// When its first message expires, or it is idle for long enough.
     fn next_due(&self) -> Option<SystemTime> {
         let idle = (!self.is_watched).then(|| self.used_at + self.settings.idle);
-        let deadlines = self
-            .log
-            .messages()
-            .filter_map(|message| message.draft.deadline);
-        deadlines.chain(idle).min()
+        self.log.next_deadline().into_iter().chain(idle).min()
     }
 
     fn is_idle(&self, now: SystemTime) -> bool {
@@ -69,7 +69,7 @@ impl MemoryStore {
             boxes: BTreeMap::new(),
             watched: HashSet::new(),
             counts: HashMap::new(),
-            due: BinaryHeap::new(),
+            due: BTreeSet::new(),
             epoch,
             figures: Figures::default(),
         }
@@ -88,17 +88,16 @@ impl MemoryStore {
                 return Err(StoreError::TooManyBoxes);
             }
             *count += 1;
-            let due = now + settings.idle;
             let made = MemoryBox {
                 log: Log::new(self.epoch),
                 settings: settings.clone(),
                 is_watched: self.watched.contains(name),
                 used_at: now,
-                due,
+                due: None,
             };
             self.epoch += 1;
-            self.due.push(Reverse((due, name.clone())));
             self.boxes.insert(name.clone(), made);
+            self.schedule(name);
         }
         let found = self.boxes.get_mut(name).expect("it was made");
         // A reload may have changed them.
@@ -113,15 +112,12 @@ impl MemoryStore {
         if let Some(id) = key.and_then(|key| found.log.find(key)) {
             return Ok(Appended::Duplicate(id));
         }
-        let deadline = append
-            .draft
-            .deadline
-            .filter(|&deadline| deadline < found.due);
+        let deadline = append.draft.deadline;
         let (message, trimmed) = found.log.append(append.draft, &append.settings);
         let lost = found.log.lost();
-        if let Some(deadline) = deadline {
-            found.due = deadline;
-            self.due.push(Reverse((deadline, append.name)));
+        let due = found.due;
+        if deadline.is_some_and(|deadline| due.is_none_or(|due| deadline < due)) {
+            self.schedule(&append.name);
         }
         self.count(trimmed);
         Ok(Appended::New { message, lost })
@@ -136,18 +132,41 @@ impl MemoryStore {
         let Some(found) = self.boxes.get_mut(name) else {
             return;
         };
-        if let Some(due) = found.next_due() {
-            found.due = due;
-            self.due.push(Reverse((due, name.clone())));
+        let due = found.next_due();
+        if due == found.due {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut found.due, due) {
+            self.due.remove(&(before, name.clone()));
+        }
+        if let Some(due) = due {
+            self.due.insert((due, name.clone()));
         }
     }
 
-    fn drop_box(&mut self, name: &Name) -> bool {
-        let was_known = self.boxes.remove(name).is_some();
-        if was_known && let Some(count) = self.counts.get_mut(name.set()) {
+    /// Drops the box; the number of its messages, if it was known.
+    fn drop_box(&mut self, name: &Name) -> Option<usize> {
+        let dropped = self.boxes.remove(name)?;
+        if let Some(due) = dropped.due {
+            self.due.remove(&(due, name.clone()));
+        }
+        if let Some(count) = self.counts.get_mut(name.set()) {
             *count -= 1;
         }
-        was_known
+        Some(dropped.log.messages().len())
+    }
+
+    /// Drops what has expired of a due box; the number of messages.
+    fn sweep_box(&mut self, name: &Name, now: SystemTime) -> usize {
+        let found = self.boxes.get_mut(name).expect("it is due");
+        if found.is_idle(now) {
+            self.figures.idle_boxes += 1;
+            return self.drop_box(name).unwrap_or_default();
+        }
+        let trimmed = found.log.expire(now);
+        self.schedule(name);
+        self.count(trimmed);
+        trimmed.expired
     }
 }
 
@@ -172,12 +191,12 @@ impl Store for MemoryStore {
     }
 
     fn remove(&mut self, name: &Name) -> Removing {
-        Box::pin(ready(Ok(self.drop_box(name))))
+        Box::pin(ready(Ok(self.drop_box(name).is_some())))
     }
 
-    fn mark_read(&mut self, name: &Name, end: u64) {
+    fn mark_read(&mut self, name: &Name, last: MessageId) {
         if let Some(found) = self.boxes.get_mut(name) {
-            found.log.mark_read(end);
+            found.log.mark_read(last);
         }
     }
 
@@ -210,23 +229,17 @@ impl Store for MemoryStore {
     }
 
     fn sweep(&mut self, now: SystemTime) {
+        let mut dropped = 0;
         for _ in 0..SWEPT_MAX {
-            match self.due.peek() {
-                Some(Reverse((due, _))) if *due <= now => {}
-                _ => return,
-            }
-            let Reverse((due, name)) = self.due.pop().expect("there is one");
-            let Some(found) = self.boxes.get_mut(&name).filter(|found| found.due == due) else {
-                continue;
+            let is_due = |(due, _): &&(SystemTime, Name)| *due <= now;
+            let Some((_, name)) = self.due.first().filter(is_due) else {
+                return;
             };
-            let trimmed = found.log.expire(now);
-            if found.is_idle(now) {
-                self.drop_box(&name);
-                self.figures.idle_boxes += 1;
-            } else {
-                self.schedule(&name);
+            let name = name.clone();
+            dropped += self.sweep_box(&name, now);
+            if dropped >= DROPPED_MAX {
+                return;
             }
-            self.count(trimmed);
         }
     }
 

@@ -9,17 +9,20 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use levity_wire::mailbox::MessageId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, Interval, MissedTickBehavior};
 
-use crate::message::Message;
 use crate::name::Name;
-use crate::protocol::{Command, Event, Info, PublishError, Published};
+use crate::protocol::{Command, Event, EventKind, Info, PublishError, Published};
 use crate::settings::Settings;
 use crate::store::{Append, Appended, Appending, Change, Opened, Store, StoreError, Summary};
 
 /// The maximum of commands before the owner lets others run.
 const COMMANDS_MAX: usize = 32;
+
+/// The maximum of answers and changes of the store before the owner lets others run.
+const STEPS_MAX: usize = 128;
 
 /// The pause between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -61,15 +64,17 @@ pub struct Owner<S> {
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
+type Replies = oneshot::Sender<Vec<Result<Published, PublishError>>>;
+
 /// An answer of the store, and who waits for it.
 enum Answer {
-    Opened(Name, usize, Result<Opened, StoreError>),
+    Opened(Name, Vec<CopyAt>, Result<Opened, StoreError>),
     Looked(
         Name,
         Result<Option<Opened>, StoreError>,
         Reply<Option<Info>>,
     ),
-    Removed(Name, Result<bool, StoreError>, Reply<bool>),
+    Removed(Name, Vec<CopyAt>, Result<bool, StoreError>, Reply<bool>),
     Listed(
         Result<Vec<Summary>, StoreError>,
         Reply<Vec<(Summary, usize)>>,
@@ -79,18 +84,33 @@ enum Answer {
 struct Pending {
     names: Vec<Name>,
     appending: Appending,
-    reply: oneshot::Sender<Vec<Result<Published, PublishError>>>,
+    /// What it has ended with.
+    results: Option<Vec<Result<Appended, StoreError>>>,
+    reply: Replies,
+}
+
+/// A copy of a box.
+#[derive(Debug, Clone, Copy)]
+struct CopyAt {
+    /// The number of the event loop.
+    worker: usize,
+    /// The number that the event loop has given it.
+    copy: u64,
 }
 
 struct Watched {
     settings: Arc<Settings>,
-    /// Event loops with receivers, and the number of these.
-    receivers: Vec<(usize, usize)>,
+    /// The copies, at most one of each event loop, and the numbers of their receivers.
+    copies: Vec<(CopyAt, usize)>,
 }
 
 impl Watched {
-    fn count(&self) -> usize {
-        self.receivers.iter().map(|(_, receivers)| receivers).sum()
+    fn copies(&self) -> Vec<CopyAt> {
+        self.copies.iter().map(|(copy, _)| *copy).collect()
+    }
+
+    fn receivers(&self) -> usize {
+        self.copies.iter().map(|(_, receivers)| receivers).sum()
     }
 }
 
@@ -119,20 +139,23 @@ impl<S: Store> Owner<S> {
                 name,
                 settings,
                 worker,
-            } => self.open(name, settings, worker, now),
+                copy,
+            } => self.open(name, settings, CopyAt { worker, copy }, now),
             Command::Receivers {
                 name,
                 worker,
                 receivers,
             } => self.set_receivers(&name, worker, receivers, now),
-            Command::Read { name, end } => self.store.mark_read(&name, end),
+            Command::Read { name, worker, last } => self.mark_read(&name, worker, last),
             Command::Look { name, reply } => {
                 let looking = self.store.look(&name);
                 self.ask(async move { Answer::Looked(name, looking.await, reply) });
             }
             Command::Remove { name, reply } => {
                 let removing = self.store.remove(&name);
-                self.ask(async move { Answer::Removed(name, removing.await, reply) });
+                // A copy that is opened from now on is one of the next life.
+                let copies = self.copies_of(&name);
+                self.ask(async move { Answer::Removed(name, copies, removing.await, reply) });
             }
             Command::List {
                 set,
@@ -150,108 +173,167 @@ impl<S: Store> Owner<S> {
         self.asked.push(Box::pin(answer));
     }
 
-    fn publish(
-        &mut self,
-        appends: Vec<Append>,
-        reply: oneshot::Sender<Vec<Result<Published, PublishError>>>,
-        now: SystemTime,
-    ) {
+    fn publish(&mut self, appends: Vec<Append>, reply: Replies, now: SystemTime) {
         let names = appends.iter().map(|append| append.name.clone()).collect();
         let appending = self.store.append(appends, now);
         self.appending.push_back(Pending {
             names,
             appending,
+            results: None,
             reply,
         });
     }
 
-    fn open(&mut self, name: Name, settings: Arc<Settings>, worker: usize, now: SystemTime) {
+    fn open(&mut self, name: Name, settings: Arc<Settings>, opened: CopyAt, now: SystemTime) {
         self.store.watch(&name, true, now);
         let opening = self.store.open(&name, &settings, now);
         let watched = self.watched.entry(name.clone()).or_insert_with(|| Watched {
             settings: settings.clone(),
-            receivers: Vec::new(),
+            copies: Vec::new(),
         });
         watched.settings = settings;
-        let is_known = watched.receivers.iter().any(|(known, _)| *known == worker);
-        if !is_known {
-            watched.receivers.push((worker, 0));
-        }
-        self.ask(async move { Answer::Opened(name, worker, opening.await) });
+        let known = &mut watched.copies;
+        known.retain(|(copy, _)| copy.worker != opened.worker);
+        known.push((opened, 0));
+        self.ask(async move { Answer::Opened(name, vec![opened], opening.await) });
     }
 
     fn set_receivers(&mut self, name: &Name, worker: usize, receivers: usize, now: SystemTime) {
         let Some(watched) = self.watched.get_mut(name) else {
             return;
         };
-        let mut known = watched.receivers.iter_mut();
-        if let Some((_, count)) = known.find(|(known, _)| *known == worker) {
+        let mut known = watched.copies.iter_mut();
+        if let Some((_, count)) = known.find(|(copy, _)| copy.worker == worker) {
             *count = receivers;
         }
         if receivers == 0 {
-            watched.receivers.retain(|(known, _)| *known != worker);
+            watched.copies.retain(|(copy, _)| copy.worker != worker);
         }
-        if watched.receivers.is_empty() {
+        if watched.copies.is_empty() {
             self.watched.remove(name);
             self.store.watch(name, false, now);
         }
     }
 
-    /// Reports to the event loops that receive from the box.
-    fn report(&self, name: &Name, event: &Event) {
-        let Some(watched) = self.watched.get(name) else {
-            return;
-        };
-        for (worker, _) in &watched.receivers {
-            // An error means that the loop has ended.
-            let _ = self.workers[*worker].send(event.clone());
-        }
+    fn mark_read(&mut self, name: &Name, worker: usize, last: MessageId) {
+        self.store.mark_read(name, last);
+        let copies = self.copies_of(name).into_iter();
+        let others = copies.filter(|copy| copy.worker != worker);
+        self.report(name, others, &EventKind::Read(last));
+    }
+
+    fn copies_of(&self, name: &Name) -> Vec<CopyAt> {
+        self.watched
+            .get(name)
+            .map_or_else(Vec::new, Watched::copies)
     }
 
     fn receivers(&self, name: &Name) -> usize {
-        self.watched.get(name).map_or(0, Watched::count)
+        self.watched.get(name).map_or(0, Watched::receivers)
     }
 
-    /// Continues everything that is pending.
-    pub fn poll(&mut self, context: &mut Context<'_>, now: SystemTime) {
-        self.poll_appends(context);
-        while let Poll::Ready(Some(answer)) = self.asked.poll_next_unpin(context) {
-            self.answer(answer);
-        }
-        while let Poll::Ready(change) = self.store.poll_change(context) {
-            self.change(change, now);
-        }
-    }
-
-    fn poll_appends(&mut self, context: &mut Context<'_>) {
-        while let Some(first) = self.appending.front_mut() {
-            let Poll::Ready(results) = first.appending.as_mut().poll(context) else {
-                return;
+    fn report(&self, name: &Name, copies: impl IntoIterator<Item = CopyAt>, kind: &EventKind) {
+        for CopyAt { worker, copy } in copies {
+            let event = Event {
+                name: name.clone(),
+                copy,
+                kind: kind.clone(),
             };
+            // An error means that the loop has ended.
+            let _ = self.workers[worker].send(event);
+        }
+    }
+
+    /// Reports to the event loops that receive from the box.
+    fn report_to_all(&self, name: &Name, kind: &EventKind) {
+        if let Some(watched) = self.watched.get(name) {
+            self.report(name, watched.copies.iter().map(|(copy, _)| *copy), kind);
+        }
+    }
+
+    /// Continues what is pending, a bounded part at a time.
+    pub fn poll(&mut self, context: &mut Context<'_>, now: SystemTime) {
+        let mut steps = STEPS_MAX;
+        let is_done = self.poll_changes(context, now, &mut steps)
+            && self.poll_appends(context, now, &mut steps)
+            && self.poll_answers(context, &mut steps);
+        if !is_done {
+            context.waker().wake_by_ref();
+        }
+    }
+
+    /// Takes changes of the store until there is none, or there are no more steps; whether the former.
+    fn poll_changes(
+        &mut self,
+        context: &mut Context<'_>,
+        now: SystemTime,
+        steps: &mut usize,
+    ) -> bool {
+        while *steps > 0 {
+            let Poll::Ready(change) = self.store.poll_change(context) else {
+                return true;
+            };
+            self.change(change, now);
+            *steps -= 1;
+        }
+        false
+    }
+
+    fn poll_appends(
+        &mut self,
+        context: &mut Context<'_>,
+        now: SystemTime,
+        steps: &mut usize,
+    ) -> bool {
+        while let Some(first) = self.appending.front_mut() {
+            if first.results.is_none() {
+                let Poll::Ready(results) = first.appending.as_mut().poll(context) else {
+                    return true;
+                };
+                first.results = Some(results);
+            }
+            // Changes that the store noted before come before.
+            if !self.poll_changes(context, now, steps) {
+                return false;
+            }
+            *steps -= 1;
             let ended = self.appending.pop_front().expect("there is one");
+            let results = ended.results.into_iter().flatten();
             let results = ended.names.into_iter().zip(results);
-            let results = results.map(|(name, result)| self.appended(name, result));
+            let results = results.map(|(name, result)| self.appended(&name, result));
             let _ = ended.reply.send(results.collect());
         }
+        true
+    }
+
+    fn poll_answers(&mut self, context: &mut Context<'_>, steps: &mut usize) -> bool {
+        while *steps > 0 {
+            let Poll::Ready(Some(answer)) = self.asked.poll_next_unpin(context) else {
+                return true;
+            };
+            self.answer(answer);
+            *steps -= 1;
+        }
+        false
     }
 
     fn answer(&self, answer: Answer) {
         match answer {
-            Answer::Opened(name, worker, opened) => {
-                let event = match opened {
-                    Ok(opened) => Event::Opened { name, opened },
-                    Err(error) => Event::Failed { name, error },
+            Answer::Opened(name, copies, opened) => {
+                let kind = match opened {
+                    Ok(opened) => EventKind::Opened(opened),
+                    Err(error) => EventKind::Failed(error),
                 };
-                let _ = self.workers[worker].send(event);
+                self.report(&name, copies, &kind);
             }
             Answer::Looked(name, found, reply) => {
                 let receivers = self.receivers(&name);
                 let info = |opened| Info { opened, receivers };
                 let _ = reply.send(found.map(|found| found.map(info)));
             }
-            Answer::Removed(name, removed, reply) => {
+            Answer::Removed(name, copies, removed, reply) => {
                 if removed.is_ok() {
-                    self.report(&name, &Event::Removed(name.clone()));
+                    self.report(&name, copies, &EventKind::Removed);
                 }
                 let _ = reply.send(removed);
             }
@@ -268,17 +350,17 @@ impl<S: Store> Owner<S> {
 
     fn appended(
         &self,
-        name: Name,
+        name: &Name,
         result: Result<Appended, StoreError>,
     ) -> Result<Published, PublishError> {
         let figures = &self.figures;
-        let receivers = self.receivers(&name);
+        let receivers = self.receivers(name);
         match result {
             Ok(Appended::New { message, lost }) => {
                 figures.published.fetch_add(1, Ordering::Relaxed);
                 let id = message.id;
                 if !self.store.reports_appends() {
-                    self.report_message(name, message, lost);
+                    self.report_to_all(name, &EventKind::Appended { message, lost });
                 }
                 Ok(Published {
                     id,
@@ -301,15 +383,6 @@ impl<S: Store> Owner<S> {
         }
     }
 
-    fn report_message(&self, name: Name, message: Message, lost: u64) {
-        let event = Event::Appended {
-            name: name.clone(),
-            message,
-            lost,
-        };
-        self.report(&name, &event);
-    }
-
     /// Reports a change of another process.
     fn change(&mut self, change: Change, now: SystemTime) {
         match change {
@@ -317,17 +390,16 @@ impl<S: Store> Owner<S> {
                 name,
                 message,
                 lost,
-            } => self.report_message(name, message, lost),
-            Change::Removed(name) => self.report(&name, &Event::Removed(name.clone())),
+            } => self.report_to_all(&name, &EventKind::Appended { message, lost }),
+            Change::Removed(name) => self.report_to_all(&name, &EventKind::Removed),
             Change::Outdated(name) => {
                 let Some(watched) = self.watched.get(&name) else {
                     return;
                 };
-                for (worker, _) in &watched.receivers {
-                    let opening = self.store.open(&name, &watched.settings, now);
-                    let (name, worker) = (name.clone(), *worker);
-                    self.ask(async move { Answer::Opened(name, worker, opening.await) });
-                }
+                let copies = watched.copies();
+                let opening = self.store.open(&name, &watched.settings, now);
+                self.report_to_all(&name, &EventKind::Outdated);
+                self.ask(async move { Answer::Opened(name, copies, opening.await) });
             }
         }
     }
@@ -390,3 +462,6 @@ fn poll_tick(ticks: &mut Interval, context: &mut Context<'_>) -> bool {
     }
     is_due
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,8 @@ pub enum Command {
         /// Where the results go.
         reply: oneshot::Sender<Vec<Result<Published, PublishError>>>,
     },
-    /// Send an event loop what is kept of a box, and all its changes from now on.
+    /// Send an event loop what is kept of a box, and all its changes from now on. It replaces an earlier copy of this event
+    /// loop.
     Open {
         /// The box.
         name: Name,
@@ -28,8 +29,10 @@ pub enum Command {
         settings: Arc<Settings>,
         /// The number of the event loop.
         worker: usize,
+        /// The number of the copy at the event loop, with which all events for it are marked.
+        copy: u64,
     },
-    /// An event loop has this number of receivers of a box; with none it needs no more changes.
+    /// An event loop has this number of receivers of the box that it opened last; with none it needs no more changes.
     Receivers {
         /// The box.
         name: Name,
@@ -38,12 +41,14 @@ pub enum Command {
         /// The number of receivers.
         receivers: usize,
     },
-    /// A receiver has read all messages with numbers below `end`.
+    /// A receiver has read all messages up to one.
     Read {
         /// The box.
         name: Name,
-        /// The first number that was not read.
-        end: u64,
+        /// The number of the event loop, which knows of it.
+        worker: usize,
+        /// The last message that was read.
+        last: MessageId,
     },
     /// What is kept of a box, which is not made.
     Look {
@@ -101,32 +106,37 @@ pub enum PublishError {
     Ended,
 }
 
-/// A change that an owner reports to an event loop.
+/// What an owner reports to a copy.
 #[derive(Debug, Clone)]
-pub enum Event {
-    /// What is kept of a box. Changes that were reported before may be in it.
-    Opened {
-        /// The box.
-        name: Name,
-        /// What is kept of it.
-        opened: Opened,
-    },
-    /// The store does not open the box.
-    Failed {
-        /// The box.
-        name: Name,
-        /// Why.
-        error: StoreError,
-    },
-    /// A box has got a message.
+pub struct Event {
+    /// The box.
+    pub name: Name,
+    /// The number of the copy, as [`Command::Open`] gave it. What was on its way to an earlier copy of the event loop is not
+    /// for the present one.
+    pub copy: u64,
+    /// What it is.
+    pub kind: EventKind,
+}
+
+/// What has happened to a box.
+#[derive(Debug, Clone)]
+pub enum EventKind {
+    /// What is kept of it, once for the command and once for each [`EventKind::Outdated`]. Changes that were reported before
+    /// may be in it.
+    Opened(Opened),
+    /// The store does not open the box. The owner waits for [`Command::Receivers`] with none.
+    Failed(StoreError),
+    /// Messages may be missing before the ones that are reported from now on. What is kept will be reported again.
+    Outdated,
+    /// It has got a message.
     Appended {
-        /// The box.
-        name: Name,
         /// The message.
         message: Message,
         /// Messages with smaller numbers are gone because of a bound.
         lost: u64,
     },
-    /// A box was removed.
-    Removed(Name),
+    /// A receiver of another event loop has read all messages up to this one.
+    Read(MessageId),
+    /// It was removed. The owner waits for [`Command::Receivers`] with none.
+    Removed,
 }

@@ -17,9 +17,10 @@ use crate::settings::Settings;
 ///
 /// No method waits: what takes time is a future, which does not borrow the store, so that any number may be pending. What was
 /// asked for is done whether or not the future is polled, and also if it is dropped. Calls for the same box take effect in the
-/// order of the calls. Times are those of the caller.
+/// order of the calls. Each future ends within a bounded time, if need be with [`StoreError::Unavailable`]. Times are those of
+/// the caller.
 ///
-/// Messages of a box have growing numbers within one epoch, not necessarily contiguous ones. Epochs of a box grow with each
+/// Messages of a box have growing numbers within one epoch, from 1 on and not necessarily contiguous ones. Epochs of a box grow with each
 /// of its lives: also that of a box which is removed and made again at once is larger than the one before. A store that has
 /// lost messages which it had acknowledged begins a new epoch for the box, so that receivers learn of it. A store that outlives
 /// the process keeps what it has acknowledged, with ids, keys, epochs and [`Opened::lost`], also if the process is killed.
@@ -46,9 +47,9 @@ pub trait Store: 'static {
     /// Removes a box with all that is kept of it; whether it was known.
     fn remove(&mut self, name: &Name) -> Removing;
 
-    /// Notes that a receiver has read all messages of the box with numbers below `end`. The position does not go back, nor
-    /// beyond the [next](Opened::next) number. May be lost in a crash.
-    fn mark_read(&mut self, name: &Name, end: u64);
+    /// Notes that a receiver has read all messages of the box up to `last`. The position does not go back, nor beyond the
+    /// [next](Opened::next) number. An id of another life of the box is ignored. May be lost in a crash.
+    fn mark_read(&mut self, name: &Name, last: MessageId);
 
     /// Whether somebody receives from the box here. Called with `true` before [`open`](Self::open), so the box may not be
     /// known. A watch is of a name: it lasts until a call with `false`, also if the box is removed and made again. Calls do not
@@ -59,10 +60,14 @@ pub trait Store: 'static {
     /// `after` of the next one: lists that are asked for in turn have every box once. The box of `after` may be gone.
     fn list(&mut self, set: &str, after: Option<&Name>, count_max: usize) -> Listing;
 
-    /// Waits for a change of a watched box that another process has made. A store that no other process uses is never ready.
+    /// Waits for a change of a watched box that no call of this process has made, or whose call has failed: a message may have
+    /// been appended although its future said that it was not. A store that no other process uses, and that knows what it has
+    /// done, is never ready.
     ///
     /// Changes of a box are reported in the order of the numbers, and without a hole: where messages are missing, for example
-    /// after a lost connection, [`Change::Outdated`] is reported before the ones that follow.
+    /// after a lost connection, [`Change::Outdated`] is reported before the ones that follow. The same or [`Change::Removed`]
+    /// comes before the first message of another life. The owner takes all changes that are ready before it looks at the
+    /// result of an append, so a change that is noted before the future ends comes before its messages.
     fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Change>;
 
     /// Whether [`poll_change`](Self::poll_change) reports messages of watched boxes that this process has appended, too.
@@ -165,9 +170,10 @@ pub struct Opened {
     pub next: u64,
     /// Messages with smaller numbers are gone because of a bound.
     pub lost: u64,
-    /// Messages with smaller numbers were read by a receiver.
+    /// Messages with smaller numbers were read by a receiver. Smaller than `lost` only if messages were lost that nobody had
+    /// read.
     pub read: u64,
-    /// The messages that are kept, in order.
+    /// The messages that are kept, in order. Some may be [over](Message::has_expired).
     pub messages: Vec<Message>,
 }
 

@@ -4,6 +4,7 @@ use crate::harness::for_every_store;
 
 for_every_store! {
     a_message_ends_at_its_deadline,
+    a_message_of_a_watched_box_ends_too,
     an_idle_box_is_removed,
     a_message_keeps_its_box,
     a_watched_box_stays,
@@ -41,6 +42,30 @@ mod cases {
             rig.texts(&a, &settings) == ["late", "always"]
         });
         assert!(rig.append(&a, &settings, "more") > last);
+    }
+
+    pub fn a_message_of_a_watched_box_ends_too(rig: &mut Rig) {
+        let (a, settings) = (name("a"), short_lived());
+        rig.watch(&a, true);
+        rig.open(&a, &settings);
+        rig.pass(IDLE * 2);
+        rig.sweep();
+        let deadline = Some(rig.now() + Duration::from_secs(2));
+        let with_deadline = Draft {
+            deadline,
+            ..draft("soon")
+        };
+        rig.append(&a, &settings, "always");
+        rig.append_as(&a, &settings, with_deadline);
+        rig.pass(Duration::from_secs(3));
+        rig.until("the message is over", |rig| {
+            rig.texts(&a, &settings) == ["always"]
+        });
+        if rig.is_swept() {
+            rig.until("the message is dropped", |rig| {
+                rig.look(&a).expect("a box").messages.len() == 1
+            });
+        }
     }
 
     pub fn an_idle_box_is_removed(rig: &mut Rig) {

@@ -163,10 +163,15 @@ impl Rig {
         *self.world.ahead.borrow_mut() += by;
     }
 
+    /// Whether a sweep drops what is over, rather than hide it.
+    pub fn is_swept(&self) -> bool {
+        self.world.subject.borrow().clock() == Clock::OfCaller
+    }
+
     /// Lets time pass, if the store goes by the time of its caller. Follow it with [`until`](Self::until), which waits for
     /// other stores.
     pub fn pass(&mut self, duration: Duration) {
-        if self.world.subject.borrow().clock() == Clock::OfCaller {
+        if self.is_swept() {
             self.put_forward(duration);
         }
     }

@@ -15,9 +15,9 @@ mod cases {
 
     pub fn nothing_is_left_of_a_removed_box(rig: &mut Rig) {
         let (a, b, settings) = (name("a"), name("a/b"), settings());
-        rig.append(&a, &settings, "0");
+        let last = rig.append(&a, &settings, "0");
         rig.append(&b, &settings, "1");
-        rig.call(|store| store.mark_read(&a, u64::MAX));
+        rig.call(|store| store.mark_read(&a, last));
         assert!(rig.remove(&a));
         assert!(rig.look(&a).is_none());
         let listed = rig.list(SET, None, 10);

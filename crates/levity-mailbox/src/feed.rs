@@ -1,0 +1,110 @@
+//! A receiver of a box.
+
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use levity_wire::mailbox::{Cursor, MessageId};
+
+use crate::copies::{Copies, Copy};
+use crate::kept::{Next, Position};
+use crate::name::Name;
+use crate::settings::Mode;
+use crate::store::StoreError;
+
+/// A receiver of a box. Dropping it ends the receiver.
+pub struct Feed {
+    copies: Weak<Copies>,
+    copy: Rc<Copy>,
+    index: usize,
+    cursor: Option<Cursor>,
+    /// `None` until the box is open.
+    position: Option<Position>,
+}
+
+impl Feed {
+    /// A receiver of the box of `copy`, which begins at `cursor`.
+    pub(crate) fn new(copies: &Rc<Copies>, copy: Rc<Copy>, cursor: Option<Cursor>) -> Self {
+        let index = copy.enter();
+        let position = copy.state().begin(cursor, copy.settings.mode, false);
+        Self {
+            copies: Rc::downgrade(copies),
+            copy,
+            index,
+            cursor,
+            position,
+        }
+    }
+
+    /// The box.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.copy.name
+    }
+
+    /// Waits until the box is open, or removed. Ready at once afterwards. The receiver gets all messages that the owner is
+    /// asked to append from then on.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        self.begin();
+        let state = self.copy.state();
+        if let Some(error) = state.failure() {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if self.position.is_some() || state.has_ended() {
+            return Poll::Ready(Ok(()));
+        }
+        drop(state);
+        self.copy.wait(self.index, context);
+        Poll::Pending
+    }
+
+    /// The next message, or what has happened to it.
+    pub fn poll_next(&mut self, context: &mut Context<'_>, now: SystemTime) -> Poll<Next> {
+        match self.next(now) {
+            Some(next) => Poll::Ready(next),
+            None => {
+                self.copy.wait(self.index, context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// As [`poll_next`](Self::poll_next), without a wait.
+    pub fn next(&mut self, now: SystemTime) -> Option<Next> {
+        self.begin();
+        self.copy.state().next(self.position.as_mut(), now)
+    }
+
+    fn begin(&mut self) {
+        if self.position.is_none() {
+            let mode = self.copy.settings.mode;
+            self.position = self.copy.state().begin(self.cursor, mode, true);
+        }
+    }
+
+    /// The id after which the receiver continues, once the box is open.
+    #[must_use]
+    pub fn position(&self) -> Option<MessageId> {
+        self.position.map(Position::last)
+    }
+
+    /// Notes that the receiver has got all messages up to `last`.
+    pub fn mark_read(&self, last: MessageId) {
+        let is_new = self.copy.settings.mode == Mode::Inbox && self.copy.state().mark_read(last);
+        if let (true, Some(copies)) = (is_new, self.copies.upgrade()) {
+            copies.report_read(&self.copy, last);
+        }
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.copy.leave(self.index);
+        if let Some(copies) = self.copies.upgrade() {
+            copies.left(&self.copy);
+        }
+    }
+}

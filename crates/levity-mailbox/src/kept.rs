@@ -1,0 +1,395 @@
+//! What an event loop knows of a box.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use levity_wire::mailbox::{Cursor, MessageId};
+
+use crate::message::Message;
+use crate::protocol::EventKind;
+use crate::settings::Mode;
+use crate::store::{Opened, StoreError};
+
+/// The number of forms in which a message may be encoded.
+pub const FORMS: usize = 4;
+
+/// The number of messages of a box that keep their encoded forms: the last ones, which several receivers are about to get.
+const ENCODED_MAX: usize = 8;
+
+/// The pause between two looks for messages whose time is over.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a copy has been told by the owner.
+pub(crate) struct State {
+    /// `None` until the owner has opened the box.
+    kept: Option<Kept>,
+    /// Messages, and the number below which all are lost, that were reported while others may have been missing.
+    early: VecDeque<(Message, u64)>,
+    /// How many times the owner has yet to report what is kept. Until then messages may be missing before new ones.
+    openings: usize,
+    ended: Option<Ended>,
+}
+
+#[derive(Clone)]
+enum Ended {
+    Removed,
+    Failed(StoreError),
+}
+
+/// Where a receiver is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Position {
+    epoch: u64,
+    /// The number of the next message.
+    next: u64,
+    /// Messages before it are gone, which the receiver does not know yet.
+    is_gap: bool,
+}
+
+impl Position {
+    /// The id after which the receiver continues.
+    pub(crate) fn last(self) -> MessageId {
+        MessageId {
+            epoch: self.epoch,
+            sequence: self.next.saturating_sub(1),
+        }
+    }
+}
+
+/// What a receiver gets.
+pub enum Next {
+    /// A message.
+    Message(Rc<Entry>),
+    /// Messages before those that follow are gone. The next message has at least this id.
+    Gap(MessageId),
+    /// The box was removed.
+    Removed,
+    /// The store failed.
+    Failed(StoreError),
+}
+
+impl State {
+    /// The state of a copy that the owner was asked to open.
+    pub(crate) fn new() -> Self {
+        Self {
+            kept: None,
+            early: VecDeque::new(),
+            openings: 1,
+            ended: None,
+        }
+    }
+
+    /// Whether the owner reports nothing more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Why the store failed.
+    pub(crate) fn failure(&self) -> Option<&StoreError> {
+        match &self.ended {
+            Some(Ended::Failed(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Takes what the owner has reported; whether receivers have to look.
+    pub(crate) fn apply(&mut self, event: EventKind, now: SystemTime) -> bool {
+        match event {
+            EventKind::Opened(opened) => self.open(opened),
+            EventKind::Failed(error) => self.ended = Some(Ended::Failed(error)),
+            EventKind::Removed => self.ended = Some(Ended::Removed),
+            EventKind::Appended { message, lost } => match &mut self.kept {
+                Some(kept) if self.openings == 0 => {
+                    kept.append(message, lost);
+                    kept.expire(now);
+                }
+                _ => {
+                    self.append_early(message, lost);
+                    return false;
+                }
+            },
+            EventKind::Outdated => {
+                self.openings += 1;
+                return false;
+            }
+            EventKind::Read(last) => {
+                if let Some(kept) = &mut self.kept {
+                    kept.mark_read(last);
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes what is kept of the box. A second time it fills in what was missing.
+    fn open(&mut self, opened: Opened) {
+        self.openings = self.openings.saturating_sub(1);
+        match &mut self.kept {
+            // The store was asked several times, and answers in any order.
+            Some(kept) if opened.epoch < kept.epoch => {}
+            Some(kept) if opened.epoch == kept.epoch => kept.merge(opened),
+            Some(kept) => *kept = Kept::of_another_life(opened),
+            none => *none = Some(Kept::new(opened)),
+        }
+        if let (0, Some(kept)) = (self.openings, &mut self.kept) {
+            for (message, lost) in std::mem::take(&mut self.early) {
+                kept.append(message, lost);
+            }
+        }
+    }
+
+    /// Keeps no more than the box does.
+    fn append_early(&mut self, message: Message, lost: u64) {
+        let first = MessageId {
+            epoch: message.id.epoch,
+            sequence: lost,
+        };
+        while self.early.front().is_some_and(|(old, _)| old.id < first) {
+            self.early.pop_front();
+        }
+        self.early.push_back((message, lost));
+    }
+
+    /// Where a receiver begins that has [this cursor](Kept::begin); `None` if the box is not open. `is_early` for one that
+    /// has been there since before the box was open.
+    pub(crate) fn begin(
+        &self,
+        cursor: Option<Cursor>,
+        mode: Mode,
+        is_early: bool,
+    ) -> Option<Position> {
+        let kept = self.kept.as_ref()?;
+        let new = if is_early { kept.first } else { kept.next };
+        Some(kept.begin(cursor, mode, new))
+    }
+
+    /// What comes at `position`, which then moves on. `None` if it has to be waited for.
+    pub(crate) fn next(
+        &mut self,
+        position: Option<&mut Position>,
+        now: SystemTime,
+    ) -> Option<Next> {
+        let kept = self.kept.as_mut().zip(position);
+        let next = kept.and_then(|(kept, position)| kept.next(position, now));
+        next.or_else(|| self.ended.as_ref().map(Next::of))
+    }
+
+    /// Notes that a receiver has read all messages up to `last`; whether that is new.
+    pub(crate) fn mark_read(&mut self, last: MessageId) -> bool {
+        self.kept.as_mut().is_some_and(|kept| kept.mark_read(last))
+    }
+}
+
+impl Next {
+    fn of(ended: &Ended) -> Self {
+        match ended {
+            Ended::Removed => Self::Removed,
+            Ended::Failed(error) => Self::Failed(error.clone()),
+        }
+    }
+}
+
+/// The messages of a life of the box.
+struct Kept {
+    epoch: u64,
+    /// Where new messages began when the box was opened.
+    first: u64,
+    next: u64,
+    lost: u64,
+    read: u64,
+    entries: VecDeque<Rc<Entry>>,
+    /// When to look for messages whose time is over. The owner drops them without a word.
+    expiry: Option<SystemTime>,
+    /// When that was done last.
+    expired_at: SystemTime,
+}
+
+impl Kept {
+    fn new(opened: Opened) -> Self {
+        let mut kept = Self {
+            epoch: opened.epoch,
+            first: opened.next,
+            next: opened.lost,
+            lost: opened.lost,
+            read: opened.read,
+            entries: VecDeque::with_capacity(opened.messages.len()),
+            expiry: None,
+            expired_at: SystemTime::UNIX_EPOCH,
+        };
+        kept.merge(opened);
+        kept
+    }
+
+    /// All of its messages are new.
+    fn of_another_life(opened: Opened) -> Self {
+        let first = opened.lost;
+        Self {
+            first,
+            ..Self::new(opened)
+        }
+    }
+
+    /// Takes what is kept as well.
+    fn merge(&mut self, opened: Opened) {
+        self.read = self.read.max(opened.read);
+        for message in opened.messages {
+            self.append(message, opened.lost);
+        }
+        self.next = self.next.max(opened.next);
+        self.lose(opened.lost);
+    }
+
+    /// Takes a message that it does not have already.
+    fn append(&mut self, message: Message, lost: u64) {
+        if message.id.epoch != self.epoch {
+            return;
+        }
+        if message.id.sequence >= self.next {
+            self.next = message.id.sequence + 1;
+            if let Some(deadline) = message.draft.deadline {
+                self.look_at(deadline);
+            }
+            self.entries.push_back(Entry::new(message));
+            if let Some(index) = self.entries.len().checked_sub(ENCODED_MAX + 1) {
+                self.entries[index].forget_forms();
+            }
+        }
+        self.lose(lost);
+    }
+
+    fn lose(&mut self, lost: u64) {
+        self.lost = self.lost.max(lost);
+        let is_lost = |entry: &Rc<Entry>| entry.message.id.sequence < self.lost;
+        while self.entries.front().is_some_and(is_lost) {
+            self.entries.pop_front();
+        }
+    }
+
+    /// Has [`expire`](Self::expire) look for messages at `deadline`, or as soon as it may.
+    fn look_at(&mut self, deadline: SystemTime) {
+        let at = deadline.max(self.expired_at + EXPIRY_INTERVAL);
+        self.expiry = Some(self.expiry.map_or(at, |expiry| expiry.min(at)));
+    }
+
+    /// Drops messages whose time is over, from time to time.
+    fn expire(&mut self, now: SystemTime) {
+        if self.expiry.is_none_or(|expiry| now < expiry) {
+            return;
+        }
+        self.entries.retain(|entry| !entry.message.has_expired(now));
+        (self.expiry, self.expired_at) = (None, now);
+        let deadlines = self.entries.iter();
+        let deadlines = deadlines.filter_map(|entry| entry.message.draft.deadline);
+        if let Some(deadline) = deadlines.min() {
+            self.look_at(deadline);
+        }
+    }
+
+    fn mark_read(&mut self, last: MessageId) -> bool {
+        let end = last.sequence.saturating_add(1);
+        let is_new = last.epoch == self.epoch && end > self.read;
+        if is_new {
+            self.read = end;
+        }
+        is_new
+    }
+
+    /// Where a receiver begins. Without a cursor it gets all that was not read of an inbox, and new messages of a topic: those
+    /// from the number `new` on.
+    fn begin(&self, cursor: Option<Cursor>, mode: Mode, new: u64) -> Position {
+        let next = match (cursor, mode) {
+            (Some(Cursor::Earliest), _) => self.lost,
+            (Some(Cursor::New), _) | (None, Mode::Topic) => new,
+            (None, Mode::Inbox) => self.read,
+            // Messages up to the cursor may be on their way from another process.
+            (Some(Cursor::After(id)), _) if id.epoch == self.epoch => id.sequence.saturating_add(1),
+            (Some(Cursor::After(_)), _) => return self.gap(),
+        };
+        let epoch = self.epoch;
+        match next < self.lost {
+            true => self.gap(),
+            false => Position {
+                epoch,
+                next,
+                is_gap: false,
+            },
+        }
+    }
+
+    /// With the first message, which is not the one that a receiver expects.
+    fn gap(&self) -> Position {
+        Position {
+            epoch: self.epoch,
+            next: self.lost,
+            is_gap: true,
+        }
+    }
+
+    fn next(&mut self, position: &mut Position, now: SystemTime) -> Option<Next> {
+        self.expire(now);
+        let epoch = self.epoch;
+        if position.epoch != epoch || position.next < self.lost {
+            *position = self.gap();
+        }
+        if std::mem::take(&mut position.is_gap) {
+            let sequence = position.next;
+            return Some(Next::Gap(MessageId { epoch, sequence }));
+        }
+        let entries = &self.entries;
+        let index = entries.partition_point(|entry| entry.message.id.sequence < position.next);
+        let mut following = entries.range(index..);
+        let next = following.find(|entry| !entry.message.has_expired(now));
+        position.next = match next {
+            Some(entry) => entry.message.id.sequence + 1,
+            None => position.next.max(self.next),
+        };
+        next.cloned().map(Next::Message)
+    }
+}
+
+/// A message, and the forms in which the event loop has encoded it.
+pub struct Entry {
+    /// The message.
+    pub message: Message,
+    keeps_forms: Cell<bool>,
+    forms: RefCell<[Option<Rc<[u8]>>; FORMS]>,
+}
+
+impl Entry {
+    fn new(message: Message) -> Rc<Self> {
+        Rc::new(Self {
+            message,
+            keeps_forms: Cell::new(true),
+            forms: RefCell::default(),
+        })
+    }
+
+    /// The message in the form of that number, which is below [`FORMS`]. One of the last messages of a box is encoded once
+    /// for all receivers of the event loop.
+    pub fn form(&self, form: usize, encode: impl FnOnce(&Message) -> Vec<u8>) -> Rc<[u8]> {
+        if let Some(encoded) = &self.forms.borrow()[form] {
+            return encoded.clone();
+        }
+        let encoded: Rc<[u8]> = encode(&self.message).into();
+        if self.keeps_forms.get() {
+            self.forms.borrow_mut()[form] = Some(encoded.clone());
+        }
+        encoded
+    }
+
+    /// The message in the form of that number, if it has been encoded.
+    pub fn encoded(&self, form: usize) -> Option<Rc<[u8]>> {
+        self.forms.borrow()[form].clone()
+    }
+
+    fn forget_forms(&self) {
+        self.keeps_forms.set(false);
+        self.forms.take();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::log::tests::draft;
+use crate::message::Draft;
+
+const EPOCH: u64 = 7;
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+fn id(epoch: u64, sequence: u64) -> MessageId {
+    MessageId { epoch, sequence }
+}
+
+fn message(epoch: u64, sequence: u64) -> Message {
+    Message {
+        id: id(epoch, sequence),
+        draft: draft(&sequence.to_string(), None).into(),
+    }
+}
+
+fn until(sequence: u64, seconds: u64) -> Message {
+    let draft = Draft {
+        deadline: Some(at(seconds)),
+        ..draft("x", None)
+    };
+    Message {
+        id: id(EPOCH, sequence),
+        draft: draft.into(),
+    }
+}
+
+fn of_life(epoch: u64, lost: u64, next: u64) -> EventKind {
+    EventKind::Opened(Opened {
+        epoch,
+        next,
+        lost,
+        read: 1,
+        messages: (lost..next).map(|number| message(epoch, number)).collect(),
+    })
+}
+
+/// The box is open and has the messages from `lost` up to `next`.
+fn opened(lost: u64, next: u64) -> EventKind {
+    of_life(EPOCH, lost, next)
+}
+
+fn appended(sequence: u64, lost: u64) -> EventKind {
+    EventKind::Appended {
+        message: message(EPOCH, sequence),
+        lost,
+    }
+}
+
+fn state(events: impl IntoIterator<Item = EventKind>) -> State {
+    let mut state = State::new();
+    events.into_iter().for_each(|event| {
+        state.apply(event, at(0));
+    });
+    state
+}
+
+fn begin(state: &State, cursor: Cursor) -> Position {
+    state.begin(Some(cursor), Mode::Topic, false).unwrap()
+}
+
+/// What a receiver gets until it has to wait.
+fn rest(state: &mut State, position: &mut Position) -> String {
+    let mut out = Vec::new();
+    while let Some(next) = state.next(Some(position), at(100)) {
+        match next {
+            Next::Message(entry) => out.push(entry.message.id.sequence.to_string()),
+            Next::Gap(id) => out.push(format!("gap {id}")),
+            Next::Removed => return out.join(" ") + " removed",
+            Next::Failed(error) => return out.join(" ") + " " + &error.to_string(),
+        }
+    }
+    out.join(" ")
+}
+
+fn all_from(state: &mut State, cursor: Cursor) -> String {
+    let mut position = begin(state, cursor);
+    rest(state, &mut position)
+}
+
+#[test]
+fn a_receiver_begins_where_its_cursor_says() {
+    let mut state = state([opened(3, 6)]);
+    for (cursor, expected) in [
+        (Cursor::Earliest, "3 4 5"),
+        (Cursor::New, ""),
+        (Cursor::After(id(EPOCH, 4)), "5"),
+        (Cursor::After(id(EPOCH, 2)), "3 4 5"),
+        (Cursor::After(id(EPOCH, 1)), "gap 7-3 3 4 5"),
+        (Cursor::After(id(EPOCH, 0)), "gap 7-3 3 4 5"),
+        (Cursor::After(id(EPOCH - 1, 4)), "gap 7-3 3 4 5"),
+        (Cursor::After(id(EPOCH + 1, 4)), "gap 7-3 3 4 5"),
+        (Cursor::After(id(0, 0)), "gap 7-3 3 4 5"),
+        // Another process has told it more than this one knows yet.
+        (Cursor::After(id(EPOCH, 7)), ""),
+        (Cursor::After(id(EPOCH, u64::MAX)), ""),
+    ] {
+        assert_eq!(all_from(&mut state, cursor), expected, "{cursor:?}");
+    }
+}
+
+#[test]
+fn a_cursor_beyond_the_end_waits_for_what_follows_it() {
+    let mut state = state([opened(1, 3)]);
+    let mut position = begin(&state, Cursor::After(id(EPOCH, 4)));
+    for sequence in 3..7 {
+        state.apply(appended(sequence, 1), at(0));
+        let expected = if sequence < 5 {
+            ""
+        } else {
+            &sequence.to_string()
+        };
+        assert_eq!(rest(&mut state, &mut position), expected);
+    }
+}
+
+#[test]
+fn without_a_cursor_an_inbox_gives_what_was_not_read() {
+    let mut state = state([opened(1, 6)]);
+    let begin_inbox = |state: &State| state.begin(None, Mode::Inbox, false).unwrap();
+    let mut position = begin_inbox(&state);
+    assert_eq!(rest(&mut state, &mut position), "1 2 3 4 5");
+    assert!(state.mark_read(id(EPOCH, 3)));
+    assert!(!state.mark_read(id(EPOCH, 2)) && !state.mark_read(id(EPOCH + 1, 9)));
+    let mut position = begin_inbox(&state);
+    assert_eq!(rest(&mut state, &mut position), "4 5");
+    // Another event loop has read more.
+    state.apply(EventKind::Read(id(EPOCH, 4)), at(0));
+    assert!(!state.mark_read(id(EPOCH, 4)));
+    let mut position = begin_inbox(&state);
+    assert_eq!(rest(&mut state, &mut position), "5");
+    // What nobody has read is lost.
+    state.apply(appended(8, 7), at(0));
+    let mut position = begin_inbox(&state);
+    assert_eq!(rest(&mut state, &mut position), "gap 7-7 8");
+}
+
+#[test]
+fn one_that_waited_for_the_box_gets_what_came_since() {
+    let mut state = state([appended(4, 1), appended(5, 1)]);
+    assert!(state.begin(Some(Cursor::New), Mode::Topic, true).is_none());
+    state.apply(opened(1, 4), at(0));
+    let mut position = state.begin(None, Mode::Topic, true).unwrap();
+    assert_eq!(position.last(), id(EPOCH, 3));
+    assert_eq!(rest(&mut state, &mut position), "4 5");
+    assert_eq!(all_from(&mut state, Cursor::New), "");
+    // A receiver that looks late, when messages are gone already.
+    state.apply(appended(6, 6), at(0));
+    let mut position = state.begin(None, Mode::Topic, true).unwrap();
+    assert_eq!(rest(&mut state, &mut position), "gap 7-6 6");
+}
+
+#[test]
+fn early_messages_come_once_and_in_order() {
+    for next in 1..=4 {
+        let mut state = state([appended(1, 1), appended(2, 1), appended(3, 1)]);
+        assert!(state.next(None, at(0)).is_none());
+        state.apply(opened(1, next), at(0));
+        state.apply(appended(3, 1), at(0));
+        assert_eq!(all_from(&mut state, Cursor::Earliest), "1 2 3");
+    }
+}
+
+#[test]
+fn no_more_early_messages_are_kept_than_the_box_keeps() {
+    let mut state = State::new();
+    for sequence in 1..1000 {
+        state.apply(appended(sequence, sequence.saturating_sub(2)), at(0));
+        assert!(state.early.len() <= 3);
+    }
+    // Those of an earlier life are of no use any more.
+    let message = message(EPOCH + 1, 1);
+    state.apply(EventKind::Appended { message, lost: 1 }, at(0));
+    assert_eq!(state.early.len(), 1);
+    state.apply(of_life(EPOCH + 1, 1, 1), at(0));
+    assert_eq!(all_from(&mut state, Cursor::Earliest), "1");
+}
+
+#[test]
+fn what_was_missing_comes_before_what_is_new() {
+    let mut state = state([opened(1, 3)]);
+    let mut position = begin(&state, Cursor::Earliest);
+    assert_eq!(rest(&mut state, &mut position), "1 2");
+    state.apply(EventKind::Outdated, at(0));
+    state.apply(appended(5, 1), at(0));
+    assert_eq!(rest(&mut state, &mut position), "");
+    state.apply(opened(1, 6), at(0));
+    assert_eq!(rest(&mut state, &mut position), "3 4 5");
+}
+
+#[test]
+fn messages_wait_for_the_last_of_several_openings() {
+    let mut state = state([opened(1, 2)]);
+    let mut position = begin(&state, Cursor::Earliest);
+    state.apply(EventKind::Outdated, at(0));
+    state.apply(EventKind::Outdated, at(0));
+    state.apply(opened(1, 3), at(0));
+    state.apply(appended(5, 1), at(0));
+    assert_eq!(rest(&mut state, &mut position), "1 2");
+    state.apply(opened(1, 5), at(0));
+    assert_eq!(rest(&mut state, &mut position), "3 4 5");
+}
+
+#[test]
+fn an_answer_of_an_earlier_life_comes_late() {
+    let mut state = state([opened(1, 2), EventKind::Outdated, EventKind::Outdated]);
+    state.apply(of_life(EPOCH + 1, 1, 3), at(0));
+    state.apply(opened(1, 4), at(0));
+    assert_eq!(all_from(&mut state, Cursor::Earliest), "1 2");
+    assert_eq!(begin(&state, Cursor::New).last(), id(EPOCH + 1, 2));
+}
+
+#[test]
+fn another_life_begins_with_a_gap_and_has_all_its_messages() {
+    let mut state = state([opened(1, 5), EventKind::Outdated]);
+    let mut position = begin(&state, Cursor::New);
+    state.apply(of_life(EPOCH + 1, 1, 3), at(0));
+    assert_eq!(rest(&mut state, &mut position), "gap 8-1 1 2");
+    // One that has not begun yet has missed nothing.
+    let mut position = state.begin(None, Mode::Topic, true).unwrap();
+    assert_eq!(rest(&mut state, &mut position), "1 2");
+    // Neither the messages nor the losses of the life before count.
+    state.apply(appended(9, 9), at(0));
+    assert_eq!(all_from(&mut state, Cursor::Earliest), "1 2");
+}
+
+#[test]
+fn a_slow_receiver_is_told_of_the_gap() {
+    let mut state = state([opened(1, 4)]);
+    let mut position = begin(&state, Cursor::Earliest);
+    assert!(state.next(Some(&mut position), at(0)).is_some());
+    state.apply(appended(4, 2), at(0));
+    assert_eq!(rest(&mut state, &mut position), "2 3 4");
+    for sequence in 5..10 {
+        state.apply(appended(sequence, sequence - 2), at(0));
+    }
+    assert_eq!(rest(&mut state, &mut position), "gap 7-7 7 8 9");
+    // Everything is gone, and nothing new has come.
+    state.apply(EventKind::Outdated, at(0));
+    state.apply(opened(20, 20), at(0));
+    assert_eq!(rest(&mut state, &mut position), "gap 7-20");
+    assert_eq!(position.last(), id(EPOCH, 19));
+}
+
+#[test]
+fn numbers_may_have_holes() {
+    let mut state = state([opened(1, 1), appended(4, 1), appended(9, 1)]);
+    assert_eq!(all_from(&mut state, Cursor::Earliest), "4 9");
+    assert_eq!(all_from(&mut state, Cursor::After(id(EPOCH, 2))), "4 9");
+    assert_eq!(all_from(&mut state, Cursor::After(id(EPOCH, 4))), "9");
+}
+
+#[test]
+fn what_is_kept_comes_before_the_end() {
+    let mut open = state([opened(1, 3)]);
+    let mut position = begin(&open, Cursor::Earliest);
+    open.apply(EventKind::Removed, at(0));
+    assert!(open.has_ended() && open.failure().is_none());
+    assert_eq!(rest(&mut open, &mut position), "1 2 removed");
+    let mut waiting = State::new();
+    let error = StoreError::Unavailable("down".to_owned());
+    waiting.apply(EventKind::Failed(error.clone()), at(0));
+    assert_eq!(waiting.failure(), Some(&error));
+    assert!(matches!(waiting.next(None, at(0)), Some(Next::Failed(_))));
+}
+
+#[test]
+fn a_message_whose_time_is_over_is_not_received_nor_kept() {
+    let mut state = state([opened(1, 2)]);
+    let soon = until(2, 99);
+    let watched = Arc::downgrade(&soon.draft);
+    for message in [soon, until(3, 101), message(EPOCH, 4)] {
+        state.apply(EventKind::Appended { message, lost: 1 }, at(0));
+    }
+    assert!(watched.upgrade().is_some());
+    assert_eq!(all_from(&mut state, Cursor::Earliest), "1 3 4");
+    assert!(watched.upgrade().is_none());
+}
+
+/// A box that keeps few messages since their time is soon over: its bound says nothing of the copy.
+#[test]
+fn messages_whose_time_is_over_do_not_pile_up() {
+    let mut state = state([opened(1, 1)]);
+    state.apply(appended(1, 1), at(0));
+    for number in 2..10_000 {
+        let now = at(0) + Duration::from_millis(number * 100);
+        let mut message = until(number, 0);
+        Arc::get_mut(&mut message.draft).unwrap().deadline = Some(now + EXPIRY_INTERVAL);
+        state.apply(EventKind::Appended { message, lost: 1 }, now);
+        assert!(state.kept.as_ref().unwrap().entries.len() <= 22);
+    }
+}
+
+#[test]
+fn looks_for_expired_messages_are_rare() {
+    let mut kept = state([opened(1, 1)]).kept.unwrap();
+    for number in 1..100 {
+        kept.append(until(number, number), 1);
+    }
+    kept.expire(at(5));
+    assert_eq!(kept.entries.len(), 94);
+    let moment = Duration::from_millis(999);
+    kept.append(until(100, 5), 1);
+    kept.expire(at(5) + moment);
+    assert_eq!(kept.entries.len(), 95);
+    kept.expire(at(6));
+    assert_eq!(kept.entries.len(), 93);
+    kept.expire(at(1000));
+    assert!(kept.entries.is_empty() && kept.expiry.is_none());
+}
+
+#[test]
+fn the_last_messages_are_encoded_once() {
+    let mut kept = state([opened(1, 20)]).kept.unwrap();
+    let encode = |entry: &Rc<Entry>| {
+        let mut times = 0;
+        for _ in 0..2 {
+            let form = entry.form(FORMS - 1, |message| {
+                times += 1;
+                message.id.to_string().into_bytes()
+            });
+            assert_eq!(*form, *entry.message.id.to_string().into_bytes());
+        }
+        times
+    };
+    let times: Vec<_> = kept.entries.iter().map(encode).collect();
+    assert_eq!(times, [[2; 11].as_slice(), &[1; ENCODED_MAX]].concat());
+    let last = kept.entries[18].clone();
+    assert!(last.encoded(FORMS - 1).is_some() && last.encoded(0).is_none());
+    for sequence in 20..20 + ENCODED_MAX as u64 {
+        assert!(last.encoded(FORMS - 1).is_some());
+        kept.append(message(EPOCH, sequence), 1);
+    }
+    assert!(last.encoded(FORMS - 1).is_none());
+    assert_eq!(encode(&last), 2);
+}
