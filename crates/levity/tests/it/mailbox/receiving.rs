@@ -112,7 +112,7 @@ fn a_long_poll_waits_for_a_message() {
 fn lines_of_json_and_plain_content_are_streams_too() {
     let server = start("");
     let mut publisher = publisher(&server);
-    let mut open = |accept| {
+    let open = |accept| {
         let mut client = server.client();
         client.send(crate::support::head("GET", "/m/a", &[("Accept", accept)]));
         client.receive_head().expect("a header").assert_status(200);
