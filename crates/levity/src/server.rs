@@ -22,7 +22,9 @@ use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
 use levity_telemetry::outage;
 use levity_telemetry::stall::Watchdog;
-use levity_telemetry::stats::{DiskFigures, Sources, Stats, VariantFigures, WorkerStats};
+use levity_telemetry::stats::{
+    DiskFigures, MailboxFigures, Sources, Stats, VariantFigures, WorkerStats,
+};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -39,6 +41,7 @@ use crate::introduce::{Introduction, log_some};
 use crate::log_writers::LogWriters;
 use crate::mailboxes;
 use crate::mailboxes::set::SharedMailboxes;
+use crate::mailboxes::start::StoreThread;
 use crate::route::{Service, ServiceParts};
 use crate::status::{self, Status, Upstreams};
 use crate::upstream;
@@ -271,6 +274,7 @@ struct Server {
     logs: LogWriters,
     admin: Option<Admin>,
     checks: Checks,
+    mailbox_store: Option<StoreThread>,
     _watchdog: Watchdog,
 }
 
@@ -321,6 +325,12 @@ fn open_variants(settings: &levity_config::Disk) -> io::Result<Option<Arc<Varian
 }
 
 /// One thread of each class per processor: more would not compute more.
+/// What all sets of mailboxes have in common.
+fn shared_mailboxes(config: &Config, workers: usize) -> Arc<SharedMailboxes> {
+    let owners = mailboxes::start::owners(&config.mailbox_store, workers);
+    SharedMailboxes::new(owners, config.limits.mailbox_memory)
+}
+
 fn start_compute(limits: &levity_config::Limits) -> io::Result<Arc<Compute>> {
     let pool = Pool::start(levity_compute::Settings {
         threads: cores(),
@@ -355,7 +365,7 @@ impl Shared {
             // The other threads are left to bodies.
             guesses: Guesses::new((cores() / 2).max(1)),
             rate_limits: Arc::default(),
-            mailboxes: SharedMailboxes::new(workers, config.limits.mailbox_memory),
+            mailboxes: shared_mailboxes(config, workers),
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
         };
@@ -417,8 +427,12 @@ impl Server {
         let mut bound = bind_all(config, count)?;
         let worker_stats = worker_stats(count);
         let upstreams = Arc::new(Upstreams::from_pointee(shared.service.upstreams.clone()));
-        let stats = Stats::new(worker_stats.clone(), sources(&shared, &upstreams));
+        let mailboxes = mailboxes::start::start(&config.mailbox_store, count, &shared.parts)?;
+        let mut sources = sources(&shared, &upstreams);
+        sources.mailboxes = Some(mailbox_figures(&mailboxes, &shared.parts));
+        let stats = Stats::new(worker_stats.clone(), sources);
         let watchdog = start_watchdog(&worker_stats)?;
+        let (mailbox_store, mailboxes) = (mailboxes.thread, mailboxes.loops);
         let (workers, messages): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let connections_max = shared.connections_max() * count;
@@ -427,8 +441,7 @@ impl Server {
         let status = Arc::new(status);
         let admin = start_admin(config.admin.as_ref(), &status)?;
         let (end, ended) = mpsc::channel(count);
-        let mailboxes = mailboxes::start::in_memory(count);
-        let loops = worker_stats.into_iter().zip(messages).zip(mailboxes.loops);
+        let loops = worker_stats.into_iter().zip(messages).zip(mailboxes);
         for (number, ((stats, messages), mailboxes)) in loops.enumerate() {
             let parts = Parts {
                 worker: shared.worker(stats)?,
@@ -452,6 +465,7 @@ impl Server {
             listening: bound,
             logs: shared.logs,
             admin,
+            mailbox_store,
             _watchdog: watchdog,
         })
     }
@@ -536,6 +550,9 @@ impl Server {
             () = waiting => diagnostics::log(format_args!("connections were cut off after limits.drain_timeout")),
             () = signals.stop() => diagnostics::log(format_args!("second signal: ending at once")),
         }
+        if let Some(store) = self.mailbox_store.take() {
+            store.end(FINAL_FLUSH_TIMEOUT);
+        }
         self.checks = Checks::default();
         self.parts.rate_limits.log_all();
         self.logs.shutdown(FINAL_FLUSH_TIMEOUT);
@@ -592,6 +609,10 @@ impl Server {
                 "limits.connections changed",
             ),
             (
+                config.mailbox_store != old.mailbox_store,
+                "[mailbox_store] changed",
+            ),
+            (
                 !same_disk(&config.disk, &old.disk),
                 "a key of [disk] other than entry_ttl, chunk, direct and spool changed",
             ),
@@ -612,6 +633,8 @@ impl Server {
 
         // Nothing fails from here on: a failed reload changes nothing.
         self.disk.set_open_age_max(config.disk.entry_ttl);
+        let mailbox_bytes_max = config.limits.mailbox_memory;
+        self.parts.mailboxes.budget.set_max(mailbox_bytes_max);
         let coder_bytes_max = config.limits.compression_memory;
         self.parts.compute.set_coder_bytes_max(coder_bytes_max);
         let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
@@ -718,6 +741,7 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>) -> Sources {
         compute: Some(Box::new(move || compute.figures())),
         variants: variants.map(|store| Box::new(move || variant_figures(&store)) as _),
         limits: Some(Box::new(move || rate_limits.figures())),
+        mailboxes: None,
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
         upstreams: Some(Box::new(states)),
         log_unwritten: shared.logs.unwritten().clone(),
@@ -731,6 +755,16 @@ fn variant_figures(store: &VariantStore) -> VariantFigures {
         bytes,
         bytes_max: store.bytes_max(),
     }
+}
+
+/// Where a scrape reads the figures of mailboxes.
+fn mailbox_figures(
+    started: &mailboxes::start::Started,
+    parts: &ServiceParts,
+) -> Box<dyn Fn() -> MailboxFigures + Send + Sync> {
+    let (store, owners) = (started.store, started.figures.clone());
+    let shared = parts.mailboxes.clone();
+    Box::new(move || mailboxes::figures::figures(store, &owners, &shared))
 }
 
 fn start_admin(

@@ -43,6 +43,7 @@ pub(super) fn frame(now: &Value, before: Option<&Value>, address: &str) -> Vec<L
     lines.extend(view.sites());
     lines.extend(view.upstreams());
     lines.extend(view.limits());
+    lines.extend(view.mailboxes());
     lines.extend(view.devices());
     lines.extend(view.workers());
     lines.extend(view.files());
@@ -255,6 +256,34 @@ impl View<'_> {
             });
         }
         lines
+    }
+
+    /// A line for mailboxes, if there are any.
+    fn mailboxes(&self) -> Option<Line> {
+        let of = &self.now["mailboxes"];
+        let (boxes, receivers) = (number(&of["boxes"]), number(&of["receivers"]));
+        if boxes == 0.0 && receivers == 0.0 {
+            return None;
+        }
+        let before = self
+            .before
+            .map(|before| &before["mailboxes"]["messages"]["published"]);
+        let published = &of["messages"]["published"];
+        let rate = self.per_second(published.as_f64()?, before.and_then(Value::as_f64)?);
+        let refused = of["refused"].as_object();
+        let refused: f64 = refused
+            .into_iter()
+            .flat_map(|counts| counts.values())
+            .map(number)
+            .sum();
+        let lost = number(&of["dropped"]["bound"]);
+        Some(Line {
+            text: format!(
+                "mailboxes: {boxes} boxes, {receivers} receivers, {} messages/s, {lost} lost to bounds, {refused} refused",
+                per_second(rate)
+            ),
+            style: style(refused > 0.0),
+        })
     }
 
     /// The rate of a figure of a backend.

@@ -11,6 +11,7 @@ use strum::VariantArray;
 use super::compute::ComputeFigures;
 use super::disk::{DiskFigures, device_number};
 use super::limits::{LimitFigures, LimitTableFigures};
+use super::mailboxes::MailboxFigures;
 use super::site::{CLASSES, SiteFigures};
 use super::text::{Kind, Samples};
 use super::upstream::{BackendFigures, BackendState, OUTCOMES, UpstreamFigures, UpstreamState};
@@ -52,6 +53,13 @@ enum Figure {
     ComputeHistogram(fn(&levity_compute::Stats) -> &levity_disk::stats::Histogram),
     /// Of the store of compressed files.
     Variants(fn(&VariantFigures) -> u64),
+    /// Of mailboxes.
+    Mailboxes(fn(&MailboxFigures) -> u64),
+    /// Of mailboxes, by the word of a label.
+    MailboxesBy(
+        &'static [&'static str],
+        fn(&MailboxFigures) -> &[(&'static str, u64)],
+    ),
     /// Of the watcher.
     Watch(fn(&WatchStats) -> u64),
     /// Of each upstream.
@@ -87,7 +95,8 @@ impl Metric {
 
     pub(super) fn labels(&self) -> &'static [&'static str] {
         match self.figure {
-            Total(_) | TotalHistogram(_) | Variants(_) | Watch(_) => &[],
+            Total(_) | TotalHistogram(_) | Variants(_) | Mailboxes(_) | Watch(_) => &[],
+            MailboxesBy(labels, _) => labels,
             WorkerTime(_) | WorkerHistogram(_) => &["worker"],
             Device(_) => &["device"],
             Engine(_) | EngineHistogram(_) => &["engine"],
@@ -127,6 +136,15 @@ impl Metric {
                 .variants
                 .iter()
                 .for_each(|variants| samples.value(&[], of(variants))),
+            Mailboxes(of) => scrape
+                .mailboxes
+                .iter()
+                .for_each(|mailboxes| samples.value(&[], of(mailboxes))),
+            MailboxesBy(labels, of) => {
+                for (word, count) in scrape.mailboxes.iter().flat_map(of) {
+                    samples.value(&[(labels[0], word)], *count);
+                }
+            }
             Watch(of) => scrape
                 .watch
                 .iter()
@@ -159,6 +177,7 @@ pub(super) struct Scrape<'a> {
     pub(super) compute: Option<ComputeFigures>,
     pub(super) variants: Option<VariantFigures>,
     pub(super) limits: Option<LimitFigures>,
+    pub(super) mailboxes: Option<MailboxFigures>,
     pub(super) watch: Option<WatchStats>,
     pub(super) upstreams: Vec<(UpstreamState, UpstreamFigures)>,
     pub(super) sites: Vec<SiteFigures>,
@@ -782,6 +801,36 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// It grows with uploads.
     Counter("levity_uploaded_bytes_total", "bytes", Total(|worker| &worker.uploaded_bytes));
+    /// Boxes of mailboxes that exist.
+    ///
+    /// A box ends by itself when nobody has used it for `idle` of its set. Beyond `boxes` of a set, new ones are refused.
+    Gauge("levity_mailbox_boxes", "boxes", Mailboxes(|mailboxes| mailboxes.boxes as u64));
+    /// Receivers of mailboxes that are connected.
+    ///
+    /// Load. Each has a connection: compare with `limits.connections`.
+    Gauge("levity_mailbox_receivers", "receivers", Mailboxes(|mailboxes| mailboxes.receivers as u64));
+    /// Memory of messages in mailboxes, those on their way to receivers included.
+    ///
+    /// Near `limits.mailbox_memory`, messages are refused: raise it, or lower `messages`, `bytes` or `idle` of sets.
+    Gauge("levity_mailbox_bytes", "bytes", Mailboxes(|mailboxes| mailboxes.bytes as u64));
+    /// Messages for boxes, by result: published; duplicate (the box had a message with the same Mailbox-Id); failed (the store
+    /// did not take it).
+    ///
+    /// Load, when it is `published`. `failed`: standard error and levity_mailbox_refused_total say why.
+    Counter("levity_mailbox_messages_total", "messages", MailboxesBy(&["result"], |mailboxes| &mailboxes.messages));
+    /// Messages that boxes have dropped, by reason: bound (`messages` or `bytes` of the set), expired (their time was over).
+    ///
+    /// `bound`: receivers that are away for long or read slowly find a gap. Raise the bounds.
+    Counter("levity_mailbox_dropped_total", "messages", MailboxesBy(&["reason"], |mailboxes| &mailboxes.dropped));
+    /// Messages and receivers that were refused, by reason: the key of the limit; publisher (who may not publish),
+    /// store_full, or store (it does not answer).
+    ///
+    /// The limit is too low, or somebody floods it: the access log shows whom.
+    Counter("levity_mailbox_refused_total", "requests", MailboxesBy(&["reason"], |mailboxes| &mailboxes.refused));
+    /// Boxes that were removed because nobody had used them for `idle` of their set.
+    ///
+    /// Normal where names are used once. Clients that come back too late find their box gone: raise `idle`.
+    Counter("levity_mailbox_idle_boxes_total", "boxes", Mailboxes(|mailboxes| mailboxes.idle_boxes));
     /// Requests that were delayed because their connection caused more disk lookups of absent names than
     /// `limits.absent_trips` allows.
     ///

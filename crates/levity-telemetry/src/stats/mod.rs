@@ -4,6 +4,7 @@ mod compute;
 mod disk;
 mod docs;
 mod limits;
+mod mailboxes;
 mod metrics;
 mod register;
 pub mod site;
@@ -23,6 +24,7 @@ pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
 pub use limits::{LimitFigure, LimitFigures, LimitTableFigures};
+pub use mailboxes::MailboxFigures;
 pub use variants::VariantFigures;
 pub use worker::{Ahead, GateKind, UploadResult, WorkerStats};
 
@@ -49,6 +51,8 @@ pub struct Sources {
     pub variants: Option<Box<dyn Fn() -> VariantFigures + Send + Sync>>,
     /// Reads the values of rate limits; without it there are no metrics of them. Must not block.
     pub limits: Option<Box<dyn Fn() -> LimitFigures + Send + Sync>>,
+    /// Reads the values of mailboxes; without it there are no metrics of them. Must not block.
+    pub mailboxes: Option<Box<dyn Fn() -> MailboxFigures + Send + Sync>>,
     /// Reads the values of the watcher.
     pub watch: Option<Box<dyn Fn() -> WatchStats + Send + Sync>>,
     /// Lists the upstreams of the configuration; must not block.
@@ -109,6 +113,11 @@ impl Stats {
         self.sources.limits.as_ref().map(|limits| limits())
     }
 
+    /// The values of mailboxes; `None` without a source of them. Does not block.
+    pub fn mailboxes(&self) -> Option<MailboxFigures> {
+        self.sources.mailboxes.as_ref().map(|mailboxes| mailboxes())
+    }
+
     /// Lines of the access log that were dropped by workers or not written.
     pub fn access_log_dropped(&self) -> u64 {
         let dropped = self.workers.iter().map(|worker| worker.log_dropped.get());
@@ -127,6 +136,7 @@ impl Stats {
             compute: self.compute(),
             variants: self.variants(),
             limits: self.limits(),
+            mailboxes: self.mailboxes(),
             watch: self.sources.watch.as_ref().map(|watch| watch()),
             upstreams: self.upstream_figures(),
             sites: self.sites(),
@@ -233,6 +243,21 @@ mod tests {
                 keys_max: 64,
                 evictions: 3,
             }),
+        }
+    }
+
+    fn mailboxes() -> MailboxFigures {
+        MailboxFigures {
+            store: "memory",
+            boxes: 4,
+            boxes_read: 2,
+            receivers: 9,
+            bytes: 700,
+            bytes_max: 4_096,
+            messages: vec![("published", 12), ("duplicate", 1)],
+            dropped: vec![("bound", 3)],
+            refused: vec![("message_bytes", 2)],
+            idle_boxes: 5,
         }
     }
 
@@ -345,6 +370,7 @@ mod tests {
                 bytes_max: 8_000,
             })),
             limits: Some(Box::new(limits)),
+            mailboxes: Some(Box::new(mailboxes)),
             watch: Some(Box::new(watch)),
             upstreams: Some(Box::new(|| vec![upstream_state()])),
             log_unwritten: Arc::new(3.into()),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use levity_mailbox::{Budget, Mode, Name, Settings};
@@ -21,6 +21,8 @@ pub struct SharedMailboxes {
     pub budget: Arc<Budget>,
     /// Who has refused what.
     pub refusals: Refusals,
+    /// Receivers that are connected.
+    receivers: AtomicUsize,
     counts: Table,
     /// Among how many owners boxes are divided.
     owners: usize,
@@ -101,9 +103,17 @@ impl SharedMailboxes {
         Arc::new(Self {
             budget: Budget::new(bytes_max),
             refusals: Refusals::default(),
+            receivers: AtomicUsize::new(0),
             counts: Table::new(COUNT_BYTES),
             owners,
         })
+    }
+}
+
+impl SharedMailboxes {
+    /// The number of receivers that are connected.
+    pub fn receivers(&self) -> usize {
+        self.receivers.load(Ordering::Relaxed)
     }
 }
 
@@ -176,6 +186,7 @@ impl MailboxSet {
             counts.leave(of_client);
             return Err(Refusal::Receivers);
         }
+        self.shared.receivers.fetch_add(1, Ordering::Relaxed);
         Ok(ReceiverSlot {
             shared: self.shared.clone(),
             keys: [of_client, of_box],
@@ -191,6 +202,7 @@ pub struct ReceiverSlot {
 
 impl Drop for ReceiverSlot {
     fn drop(&mut self) {
+        self.shared.receivers.fetch_sub(1, Ordering::Relaxed);
         self.keys
             .iter()
             .for_each(|&key| self.shared.counts.leave(key));

@@ -1,40 +1,160 @@
 //! Starts what mailboxes need before the event loops run.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::mpsc as blocking;
+use std::thread;
+use std::time::Duration;
 
-use levity_mailbox::OwnerFigures;
+use levity_config::{MailboxStore, StoreKind};
+use levity_mailbox::{Command, Event, Owner, OwnerFigures, Store, run};
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 
 use super::local::{LocalParts, OwnParts};
+use crate::route::ServiceParts;
 
 /// The mailboxes of a process before its event loops run.
 pub struct Started {
     /// For each event loop.
     pub loops: Vec<LocalParts>,
+    /// Where messages are kept.
+    pub store: &'static str,
     /// What the owners count.
     pub figures: Vec<Arc<OwnerFigures>>,
+    /// The thread of the store; `None` where event loops keep messages in memory.
+    pub thread: Option<StoreThread>,
 }
 
-/// Makes the queues between `workers` event loops, each of which owns a part of the boxes.
-pub fn in_memory(workers: usize) -> Started {
-    let (owners, commands): (Vec<_>, Vec<_>) =
-        (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-    let (reports, events): (Vec<_>, Vec<_>) =
-        (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-    let figures: Vec<Arc<OwnerFigures>> = (0..workers).map(|_| Arc::default()).collect();
-    let parts = commands.into_iter().zip(events).zip(&figures).enumerate();
-    let loops = parts.map(|(worker, ((commands, events), figures))| LocalParts {
-        worker,
-        owners: owners.clone(),
-        events,
-        own: Some(OwnParts {
+/// The thread that owns all boxes of a store which may have to wait: `mailbox-store`.
+pub struct StoreThread {
+    ended: blocking::Receiver<()>,
+}
+
+impl StoreThread {
+    /// Waits until what was asked of the store has been done, at most `timeout`. The event loops have ended.
+    pub fn end(self, timeout: Duration) {
+        // An error means that it has ended, or hangs on its disk or server.
+        let _ = self.ended.recv_timeout(timeout);
+    }
+}
+
+/// The ends of the queues that belong to event loops, and those that belong to owners.
+struct Queues {
+    owners: Vec<mpsc::UnboundedSender<Command>>,
+    commands: Vec<mpsc::UnboundedReceiver<Command>>,
+    reports: Vec<mpsc::UnboundedSender<Event>>,
+    events: Vec<mpsc::UnboundedReceiver<Event>>,
+}
+
+impl Queues {
+    fn new(owners: usize, workers: usize) -> Self {
+        let (owners, commands) = (0..owners).map(|_| mpsc::unbounded_channel()).unzip();
+        let (reports, events) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+        Self {
+            owners,
             commands,
-            workers: reports.clone(),
-            figures: figures.clone(),
-        }),
-    });
+            reports,
+            events,
+        }
+    }
+}
+
+/// Starts the store that `of` names, for `workers` event loops. May block.
+///
+/// # Errors
+/// When it cannot be used.
+pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Result<Started> {
+    let store = of.kind.label();
+    let started = match of.kind {
+        StoreKind::Memory => in_memory(workers, store),
+        _ => {
+            return Err(io::Error::other(format!(
+                "mailbox_store: {store} is not available"
+            )));
+        }
+    };
+    Ok(started)
+}
+
+/// The number of owners among which boxes are divided.
+pub fn owners(of: &MailboxStore, workers: usize) -> usize {
+    match of.kind {
+        StoreKind::Memory => workers,
+        _ => 1,
+    }
+}
+
+/// Each event loop owns a part of the boxes.
+fn in_memory(workers: usize, store: &'static str) -> Started {
+    let queues = Queues::new(workers, workers);
+    let figures: Vec<Arc<OwnerFigures>> = (0..workers).map(|_| Arc::default()).collect();
+    let ends = queues.commands.into_iter().zip(queues.events).zip(&figures);
+    let loops = ends
+        .enumerate()
+        .map(|(worker, ((commands, events), figures))| LocalParts {
+            worker,
+            owners: queues.owners.clone(),
+            events,
+            own: Some(OwnParts {
+                commands,
+                workers: queues.reports.clone(),
+                figures: figures.clone(),
+            }),
+        });
     Started {
         loops: loops.collect(),
+        store,
         figures,
+        thread: None,
     }
+}
+
+/// One thread owns all boxes. `make` is called on it, in its runtime.
+fn on_thread<S: Store>(
+    workers: usize,
+    store: &'static str,
+    make: impl FnOnce() -> io::Result<S> + Send + 'static,
+) -> io::Result<Started> {
+    let mut queues = Queues::new(1, workers);
+    let commands = queues.commands.remove(0);
+    let figures = Arc::<OwnerFigures>::default();
+    let (made, result) = blocking::channel();
+    let (end, ended) = blocking::channel();
+    let (reports, of_owner) = (queues.reports, figures.clone());
+    thread::Builder::new()
+        .name("mailbox-store".to_owned())
+        .spawn(move || {
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default());
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(made.send(Err(error))),
+            };
+            runtime.block_on(async {
+                let store = match make() {
+                    Ok(store) => store,
+                    Err(error) => return drop(made.send(Err(error))),
+                };
+                let _ = made.send(Ok(()));
+                run(Owner::new(store, reports, of_owner), commands).await;
+            });
+            let _ = end.send(());
+        })?;
+    let failed = |_| io::Error::other("the thread of the mailboxes has ended");
+    result.recv().map_err(failed)??;
+    let loops = queues.events.into_iter().enumerate();
+    let loops = loops.map(|(worker, events)| LocalParts {
+        worker,
+        owners: queues.owners.clone(),
+        events,
+        own: None,
+    });
+    Ok(Started {
+        loops: loops.collect(),
+        store,
+        figures: vec![figures],
+        thread: Some(StoreThread { ended }),
+    })
 }

@@ -7,6 +7,7 @@ mod compute;
 mod files;
 mod history;
 mod limits;
+mod mailboxes;
 mod page;
 mod text;
 mod upstreams;
@@ -125,6 +126,7 @@ impl Status {
             "upstreams": self.upstreams(),
             "limits": limits.as_ref().map_or_else(Vec::new, limits::limits),
             "limit_table": limits.and_then(|limits| limits.table).map(limits::table),
+            "mailboxes": self.stats.mailboxes().as_ref().map(mailboxes::mailboxes),
             "devices": disk.map(|disk| self.devices(&disk.stats.devices, &history)),
             "compute": self.compute(&history),
             "variants": self.stats.variants().map(variants),

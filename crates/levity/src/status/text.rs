@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// Parts of the whole, in the order in which a person reads them.
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 17] = [
     "version",
     "start_time_seconds",
     "time_seconds",
@@ -17,6 +17,7 @@ const PARTS: [&str; 16] = [
     "upstreams",
     "limits",
     "limit_table",
+    "mailboxes",
     "io",
     "devices",
     "compute",
@@ -95,6 +96,7 @@ mod tests {
             "requests": {}, "sites": [{ "site": "a.example", "finished": 4 }], "sent_bytes": 7,
             "upstreams": [{ "upstream": "app", "backends": [{ "backend": "127.0.0.1:3000", "idle": 2 }] }],
             "limits": [{ "limit": "5/s per client", "allowed": 8 }], "limit_table": { "keys_max": 64 },
+            "mailboxes": { "boxes": 3 },
             "io": { "engine": "threads", "engines": [{ "engine": "threads", "async_read": 1261 }] },
             "devices": [{ "device": "8:1", "mount": null, "history": [1, 2] }],
             "compute": { "encoder_bytes": 9, "response": { "queued": 4, "busy_percent": null } },
@@ -118,6 +120,7 @@ mod tests {
              server.limits.5/s per client.allowed: 8\n\
              server.limits.5/s per client.limit: 5/s per client\n\
              server.limit-table.keys-max: 64\n\
+             server.mailboxes.boxes: 3\n\
              server.io.engine: threads\n\
              server.io.threads.async-read: 1261\n\
              server.io.threads.engine: threads\n\

@@ -1,0 +1,26 @@
+//! Figures of mailboxes.
+
+/// What mailboxes hold, and what has become of messages. All but the first four since the start of the process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MailboxFigures {
+    /// Where messages are kept: the value of `mailbox_store.store`.
+    pub store: &'static str,
+    /// Boxes.
+    pub boxes: usize,
+    /// Boxes with a receiver in this process.
+    pub boxes_read: usize,
+    /// Receivers.
+    pub receivers: usize,
+    /// The memory of messages in bytes.
+    pub bytes: usize,
+    /// The maximum of that.
+    pub bytes_max: usize,
+    /// Messages, by what has become of them.
+    pub messages: Vec<(&'static str, u64)>,
+    /// Messages that boxes have dropped, by reason.
+    pub dropped: Vec<(&'static str, u64)>,
+    /// Messages and receivers that were refused, by reason.
+    pub refused: Vec<(&'static str, u64)>,
+    /// Boxes that were removed because nobody used them.
+    pub idle_boxes: u64,
+}

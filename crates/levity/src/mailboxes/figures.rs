@@ -1,0 +1,46 @@
+//! What owners and sets have counted, for metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use levity_mailbox::OwnerFigures;
+use levity_telemetry::stats::MailboxFigures;
+
+use super::set::{Refusal, SharedMailboxes};
+
+/// The figures of all mailboxes of the process.
+pub fn figures(
+    store: &'static str,
+    owners: &[Arc<OwnerFigures>],
+    shared: &SharedMailboxes,
+) -> MailboxFigures {
+    let sum = |of: fn(&OwnerFigures) -> &AtomicU64| -> u64 {
+        let counts = owners.iter().map(|owner| of(owner).load(Ordering::Relaxed));
+        counts.sum()
+    };
+    let gauge = |of: fn(&OwnerFigures) -> &AtomicUsize| -> usize {
+        let counts = owners.iter().map(|owner| of(owner).load(Ordering::Relaxed));
+        counts.sum()
+    };
+    let refusals = Refusal::ALL.iter();
+    let refusals = refusals.map(|&refusal| (refusal.label(), shared.refusals.count(refusal)));
+    MailboxFigures {
+        store,
+        boxes: gauge(|owner| &owner.boxes),
+        boxes_read: gauge(|owner| &owner.watched),
+        receivers: shared.receivers(),
+        bytes: shared.budget.used(),
+        bytes_max: shared.budget.max(),
+        messages: vec![
+            ("published", sum(|owner| &owner.published)),
+            ("duplicate", sum(|owner| &owner.duplicates)),
+            ("failed", sum(|owner| &owner.failed)),
+        ],
+        dropped: vec![
+            ("bound", sum(|owner| &owner.lost)),
+            ("expired", sum(|owner| &owner.expired)),
+        ],
+        refused: refusals.collect(),
+        idle_boxes: sum(|owner| &owner.idle_boxes),
+    }
+}
