@@ -122,8 +122,8 @@ impl Copies {
     }
 
     /// Adds a receiver of a box, which begins at `cursor`; `None` stands for all that was not read of an inbox, and for new
-    /// messages of a topic. A cursor behind messages that are gone, or of another life of the box, begins with a
-    /// [gap](crate::Next::Gap) and the first message that is kept. One beyond the last message waits for what follows it.
+    /// messages of a topic. A cursor behind messages that are gone, of another life of the box, or beyond its last message
+    /// begins with a [gap](crate::Next::Gap) and the first message that is kept.
     ///
     /// # Errors
     /// When the box has too many.
@@ -149,14 +149,25 @@ impl Copies {
         let number = self.next_copy.replace(self.next_copy.get() + 1);
         let copy = Rc::new(Copy::new(number, name.clone(), settings.clone()));
         self.copies.borrow_mut().insert(name.clone(), copy.clone());
-        let command = Command::Open {
-            name: name.clone(),
-            settings: settings.clone(),
-            worker: self.worker,
-            copy: number,
-        };
-        self.send_to_owner_of(name, command);
+        self.ask_to_open(&copy);
         copy
+    }
+
+    fn ask_to_open(&self, copy: &Copy) {
+        let command = Command::Open {
+            name: copy.name.clone(),
+            settings: copy.settings.clone(),
+            worker: self.worker,
+            copy: copy.number,
+        };
+        self.send_to_owner_of(&copy.name, command);
+    }
+
+    /// Asks the owner again what is kept.
+    pub(crate) fn open_again(&self, copy: &Copy) {
+        copy.state().await_opening();
+        self.ask_to_open(copy);
+        self.report_receivers(copy, copy.receivers());
     }
 
     fn report_receivers(&self, copy: &Copy, receivers: usize) {

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use levity_wire::mailbox::{Cursor, MessageId};
 
 use crate::copies::{Copies, Copy};
-use crate::kept::{Next, Position};
+use crate::kept::{Begin, Next, Position};
 use crate::name::Name;
 use crate::settings::Mode;
 use crate::store::StoreError;
@@ -18,6 +18,8 @@ pub struct Feed {
     copy: Rc<Copy>,
     index: usize,
     cursor: Option<Cursor>,
+    /// Whether the owner was asked for what is beyond the copy.
+    has_asked: bool,
     /// `None` until the box is open.
     position: Option<Position>,
 }
@@ -26,14 +28,16 @@ impl Feed {
     /// A receiver of the box of `copy`, which begins at `cursor`.
     pub(crate) fn new(copies: &Rc<Copies>, copy: Rc<Copy>, cursor: Option<Cursor>) -> Self {
         let index = copy.enter();
-        let position = copy.state().begin(cursor, copy.settings.mode, false);
-        Self {
+        let mut feed = Self {
             copies: Rc::downgrade(copies),
             copy,
             index,
             cursor,
-            position,
-        }
+            has_asked: false,
+            position: None,
+        };
+        feed.begin(false);
+        feed
     }
 
     /// The box.
@@ -48,7 +52,7 @@ impl Feed {
     /// # Errors
     /// When the store fails.
     pub fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        self.begin();
+        self.begin(true);
         let state = self.copy.state();
         if let Some(error) = state.failure() {
             return Poll::Ready(Err(error.clone()));
@@ -74,21 +78,38 @@ impl Feed {
 
     /// As [`poll_next`](Self::poll_next), without a wait.
     pub fn next(&mut self, now: SystemTime) -> Option<Next> {
-        self.begin();
+        self.begin(true);
         self.copy.state().next(self.position.as_mut(), now)
     }
 
-    fn begin(&mut self) {
-        if self.position.is_none() {
-            let mode = self.copy.settings.mode;
-            self.position = self.copy.state().begin(self.cursor, mode, true);
+    /// `is_early` unless the receiver has just come.
+    fn begin(&mut self, is_early: bool) {
+        if self.position.is_some() {
+            return;
+        }
+        let mode = self.copy.settings.mode;
+        let begin = self.copy.state().begin(self.cursor, mode, is_early);
+        match begin {
+            Begin::Later => {}
+            Begin::Beyond(_) if !self.has_asked => self.ask(),
+            Begin::At(position) | Begin::Beyond(position) => self.position = Some(position),
         }
     }
 
-    /// The id after which the receiver continues, once the box is open.
+    /// Asks the owner what is kept by now.
+    fn ask(&mut self) {
+        let has_ended = self.copy.state().has_ended();
+        if let (Some(copies), false) = (self.copies.upgrade(), has_ended) {
+            copies.open_again(&self.copy);
+            self.has_asked = true;
+        }
+    }
+
+    /// The id after which the receiver continues: `None` until the box is open, and while the next thing is a
+    /// [gap](Next::Gap).
     #[must_use]
     pub fn position(&self) -> Option<MessageId> {
-        self.position.map(Position::last)
+        self.position.and_then(Position::last)
     }
 
     /// Notes that the receiver has got all messages up to `last`.

@@ -49,13 +49,27 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// The id after which the receiver continues.
-    pub(crate) fn last(self) -> MessageId {
-        MessageId {
+    /// The id after which the receiver continues. `None` while it does not know of a gap: otherwise it would not learn of it
+    /// when it comes back with the id.
+    pub(crate) fn last(self) -> Option<MessageId> {
+        let last = MessageId {
             epoch: self.epoch,
             sequence: self.next.saturating_sub(1),
-        }
+        };
+        (!self.is_gap).then_some(last)
     }
+}
+
+/// Where a receiver begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Begin {
+    /// That will be known when the owner has reported what is kept.
+    Later,
+    /// Here.
+    At(Position),
+    /// Here, if the copy has everything: the cursor is beyond what it knows, and may come from another process that has told
+    /// more.
+    Beyond(Position),
 }
 
 /// What a receiver gets.
@@ -153,17 +167,26 @@ impl State {
         self.early.push_back((message, lost));
     }
 
-    /// Where a receiver begins that has [this cursor](Kept::begin); `None` if the box is not open. `is_early` for one that
-    /// has been there since before the box was open.
-    pub(crate) fn begin(
-        &self,
-        cursor: Option<Cursor>,
-        mode: Mode,
-        is_early: bool,
-    ) -> Option<Position> {
-        let kept = self.kept.as_ref()?;
+    /// Where a receiver begins that has [this cursor](Kept::begin). `is_early` for one that has been there since before the
+    /// box was open.
+    pub(crate) fn begin(&self, cursor: Option<Cursor>, mode: Mode, is_early: bool) -> Begin {
+        let Some(kept) = &self.kept else {
+            return Begin::Later;
+        };
         let new = if is_early { kept.first } else { kept.next };
-        Some(kept.begin(cursor, mode, new))
+        let position = kept.begin(cursor, mode, new);
+        match cursor {
+            Some(Cursor::After(id)) if !kept.knows(id) => match self.openings {
+                0 => Begin::Beyond(position),
+                _ => Begin::Later,
+            },
+            _ => Begin::At(position),
+        }
+    }
+
+    /// The owner was asked to report again what is kept.
+    pub(crate) fn await_opening(&mut self) {
+        self.openings += 1;
     }
 
     /// What comes at `position`, which then moves on. `None` if it has to be waited for.
@@ -304,8 +327,9 @@ impl Kept {
             (Some(Cursor::Earliest), _) => self.lost,
             (Some(Cursor::New), _) | (None, Mode::Topic) => new,
             (None, Mode::Inbox) => self.read,
-            // Messages up to the cursor may be on their way from another process.
-            (Some(Cursor::After(id)), _) if id.epoch == self.epoch => id.sequence.saturating_add(1),
+            (Some(Cursor::After(id)), _) if id.epoch == self.epoch && self.knows(id) => {
+                id.sequence + 1
+            }
             (Some(Cursor::After(_)), _) => return self.gap(),
         };
         let epoch = self.epoch;
@@ -317,6 +341,15 @@ impl Kept {
                 is_gap: false,
             },
         }
+    }
+
+    /// Whether there may have been such a message, as far as is known.
+    fn knows(&self, id: MessageId) -> bool {
+        let next = MessageId {
+            epoch: self.epoch,
+            sequence: self.next,
+        };
+        id < next
     }
 
     /// With the first message, which is not the one that a receiver expects.

@@ -21,7 +21,7 @@ pub enum Command {
         reply: oneshot::Sender<Vec<Result<Published, PublishError>>>,
     },
     /// Send an event loop what is kept of a box, and all its changes from now on. It replaces an earlier copy of this event
-    /// loop.
+    /// loop, and counts no receivers yet.
     Open {
         /// The box.
         name: Name,
@@ -121,7 +121,7 @@ pub struct Event {
 /// What has happened to a box.
 #[derive(Debug, Clone)]
 pub enum EventKind {
-    /// What is kept of it, once for the command and once for each [`EventKind::Outdated`]. Changes that were reported before
+    /// What is kept of it, once for each command and once for each [`EventKind::Outdated`]. Changes that were reported before
     /// may be in it.
     Opened(Opened),
     /// The store does not open the box. The owner waits for [`Command::Receivers`] with none.

@@ -265,6 +265,40 @@ fn a_failure_ends_the_receivers_but_not_the_next_ones() {
     assert!(next.poll_open().is_ready());
 }
 
+/// It has received from another process, of which this one hears later.
+#[test]
+fn a_receiver_that_knows_more_has_the_box_opened_again() {
+    let mut rig = Rig::new(|_| {});
+    let _other = rig.receivers(1);
+    rig.commands();
+    let id = |epoch| MessageId { epoch, sequence: 9 };
+    let after = |rig: &Rig, epoch| {
+        let cursor = Some(Cursor::After(id(epoch)));
+        let feed = rig.copies.subscribe(&name("a"), &rig.settings, cursor);
+        Receiver::new(feed.expect("room"))
+    };
+    let mut receiver = after(&rig, 8);
+    let expected = ["3 opens copy 0", "2 receivers", "2 receivers"];
+    assert_eq!(rig.commands(), expected);
+    assert!(receiver.poll_open().is_pending() && receiver.poll().is_pending());
+    rig.apply(0, opened());
+    rig.wake();
+    assert!(receiver.bell.has_rung() && receiver.poll_open().is_ready());
+    assert!(matches!(receiver.poll(), Poll::Ready(Next::Gap(_))));
+    // It asks once, and not for an earlier life.
+    assert!(rig.commands().is_empty());
+    let mut earlier = after(&rig, 6);
+    assert!(earlier.poll_open().is_ready());
+    assert_eq!(rig.commands(), ["3 receivers"]);
+    // Nor is one asked that has ended.
+    rig.apply(0, EventKind::Outdated);
+    let mut late = after(&rig, 8);
+    rig.apply(0, EventKind::Removed);
+    rig.commands();
+    assert!(late.poll_open().is_ready() && rig.commands().is_empty());
+    assert!(matches!(late.poll(), Poll::Ready(Next::Removed)));
+}
+
 #[test]
 fn the_number_of_receivers_is_bounded() {
     let rig = Rig::new(|settings| settings.receivers_max = 2);

@@ -33,6 +33,14 @@ macro_rules! for_every_store {
             fn memory() {
                 crate::harness::run(crate::stores::memory(), super::cases::$case);
             }
+            #[test]
+            fn simulated() {
+                crate::harness::run(crate::stores::simulated(), super::cases::$case);
+            }
+            #[test]
+            fn simulated_shared() {
+                crate::harness::run(crate::stores::simulated_shared(), super::cases::$case);
+            }
         })*
     };
 }

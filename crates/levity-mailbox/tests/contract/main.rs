@@ -11,4 +11,6 @@ mod listing;
 mod removing;
 mod reopening;
 mod sharing;
+mod simulated;
+mod simulation;
 mod stores;

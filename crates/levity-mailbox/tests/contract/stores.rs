@@ -6,6 +6,7 @@ use levity_mailbox::memory::MemoryStore;
 use levity_mailbox::{Store, new_epoch};
 
 use crate::harness::{Clock, Local, Subject};
+use crate::simulated::{Behavior, Server};
 
 /// The memory of the process.
 pub struct Memory;
@@ -30,4 +31,50 @@ impl Subject for Memory {
 
 pub fn memory() -> Option<Memory> {
     Some(Memory)
+}
+
+/// A server that delays, which one process uses, or several.
+pub struct OnServer {
+    server: Option<Server>,
+    is_shared: bool,
+}
+
+impl Subject for OnServer {
+    fn is_persistent(&self) -> bool {
+        true
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::OfCaller
+    }
+
+    fn open(&mut self, now: SystemTime) -> Local<'_, Box<dyn Store>> {
+        let behavior = Behavior {
+            is_instant: false,
+            is_shared: self.is_shared,
+            works_by_itself: true,
+            fails_one_in: 0,
+        };
+        let server = || Server::new(5, behavior, new_epoch(now));
+        let store = self.server.get_or_insert_with(server).connect();
+        Box::pin(async move { Box::new(store) as Box<dyn Store> })
+    }
+}
+
+pub fn simulated() -> Option<OnServer> {
+    Some(OnServer {
+        server: None,
+        is_shared: false,
+    })
+}
+
+pub fn simulated_shared() -> Option<OnServer> {
+    Some(OnServer {
+        server: None,
+        is_shared: true,
+    })
 }

@@ -1,0 +1,209 @@
+//! A process: owners and event loops, which run when the scheduler says so.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::SystemTime;
+
+use levity_mailbox::{Command, Copies, Event, Name, Owner, OwnerFigures};
+use tokio::sync::mpsc;
+
+use super::check::Receiver;
+use crate::simulated::{Random, Simulated};
+
+/// Whether somebody was woken. At first everybody is.
+pub struct Bell(AtomicBool);
+
+impl Bell {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicBool::new(true)))
+    }
+
+    pub fn has_rung(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct OwnerTask {
+    owner: Owner<Simulated>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    figures: Arc<OwnerFigures>,
+    bell: Arc<Bell>,
+}
+
+struct EventLoop {
+    copies: Rc<Copies>,
+    events: mpsc::UnboundedReceiver<Event>,
+    waking: Pin<Box<dyn Future<Output = ()>>>,
+    bell: Arc<Bell>,
+}
+
+pub struct Process {
+    owners: Vec<OwnerTask>,
+    loops: Vec<EventLoop>,
+}
+
+impl Process {
+    pub fn new(stores: Vec<Simulated>, loops: usize) -> Self {
+        let (senders, mut commands): (Vec<_>, Vec<_>) =
+            stores.iter().map(|_| mpsc::unbounded_channel()).unzip();
+        let (workers, events): (Vec<_>, Vec<_>) =
+            (0..loops).map(|_| mpsc::unbounded_channel()).unzip();
+        let owner_of = |store| {
+            let figures = Arc::default();
+            OwnerTask {
+                owner: Owner::new(store, workers.clone(), Arc::clone(&figures)),
+                commands: commands.remove(0),
+                figures,
+                bell: Bell::new(),
+            }
+        };
+        let owners = stores.into_iter().map(owner_of).collect();
+        let loop_of = |(number, events)| {
+            let copies = Rc::new(Copies::new(number, senders.clone()));
+            let woken = copies.clone();
+            EventLoop {
+                copies,
+                events,
+                waking: Box::pin(async move { woken.wake_receivers().await }),
+                bell: Bell::new(),
+            }
+        };
+        Self {
+            owners,
+            loops: events.into_iter().enumerate().map(loop_of).collect(),
+        }
+    }
+
+    pub fn loops(&self) -> usize {
+        self.loops.len()
+    }
+
+    pub fn copies(&self, number: usize) -> &Rc<Copies> {
+        &self.loops[number].copies
+    }
+
+    pub fn owner_of(&self, name: &Name) -> usize {
+        self.loops[0].copies.owner_of(name)
+    }
+
+    /// Sends a command from some event loop.
+    pub fn send(&self, random: &mut Random, name: &Name, command: Command) {
+        random
+            .of(&self.loops)
+            .copies
+            .send_to_owner_of(name, command);
+    }
+
+    pub fn run_owner(&mut self, random: &mut Random, now: SystemTime) {
+        let index = random.below(self.owners.len());
+        let owner = &mut self.owners[index];
+        owner.receive(random.below(6), now);
+        if random.one_in(2) {
+            owner.poll(now);
+        }
+        if random.one_in(8) {
+            owner.owner.sweep(now);
+        }
+    }
+
+    pub fn run_loop(&mut self, random: &mut Random, now: SystemTime) {
+        let index = random.below(self.loops.len());
+        let event_loop = &mut self.loops[index];
+        event_loop.receive(random.below(6), now);
+        if random.one_in(2) {
+            event_loop.wake();
+        }
+    }
+
+    /// Runs what has something to do; whether anything had.
+    pub fn run_all(&mut self, now: SystemTime) -> bool {
+        let mut is_busy = false;
+        for owner in &mut self.owners {
+            is_busy |= owner.receive(usize::MAX, now) > 0;
+            // Changes of the simulated store wake nobody.
+            owner.poll(now);
+            is_busy |= owner.bell.has_rung();
+        }
+        for event_loop in &mut self.loops {
+            is_busy |= event_loop.receive(usize::MAX, now) > 0;
+            is_busy |= event_loop.wake();
+        }
+        is_busy
+    }
+
+    /// Event loops and owners agree on who receives.
+    pub fn check_receivers(&self, receivers: &[Receiver]) {
+        let at_loops: usize = self.loops.iter().map(|one| one.copies.receivers()).sum();
+        let here = |receiver: &&Receiver| {
+            let is_here = |copies| receiver.is_at(copies);
+            self.loops.iter().any(|one| is_here(&one.copies))
+        };
+        assert_eq!(at_loops, receivers.iter().filter(here).count());
+    }
+
+    /// Nobody receives any more.
+    pub fn check_is_empty(&mut self, now: SystemTime) {
+        for event_loop in &self.loops {
+            let copies = &event_loop.copies;
+            assert_eq!((copies.boxes(), copies.receivers()), (0, 0), "at a loop");
+        }
+        for owner in &mut self.owners {
+            owner.owner.sweep(now);
+            let watched = owner.figures.watched.load(Ordering::Relaxed);
+            assert_eq!(watched, 0, "watched boxes");
+        }
+    }
+}
+
+impl OwnerTask {
+    fn receive(&mut self, count_max: usize, now: SystemTime) -> usize {
+        let mut count = 0;
+        while count < count_max
+            && let Ok(command) = self.commands.try_recv()
+        {
+            self.owner.command(command, now);
+            count += 1;
+        }
+        count
+    }
+
+    fn poll(&mut self, now: SystemTime) {
+        self.bell.has_rung();
+        let waker = Waker::from(self.bell.clone());
+        self.owner.poll(&mut Context::from_waker(&waker), now);
+    }
+}
+
+impl EventLoop {
+    fn receive(&mut self, count_max: usize, now: SystemTime) -> usize {
+        let mut count = 0;
+        while count < count_max
+            && let Ok(event) = self.events.try_recv()
+        {
+            self.copies.apply(event, now);
+            count += 1;
+        }
+        count
+    }
+
+    /// Polls the task that wakes receivers, if it was woken itself.
+    fn wake(&mut self) -> bool {
+        let is_due = self.bell.has_rung();
+        if is_due {
+            let waker = Waker::from(self.bell.clone());
+            let polled = self.waking.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+        }
+        is_due
+    }
+}
