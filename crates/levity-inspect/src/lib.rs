@@ -1,4 +1,4 @@
-//! `levity timing` and `levity top`: what access logs and `/status.json` say, for people.
+//! `levity timing`, `levity top` and `levity mailbox`: clients of a running server and readers of its logs.
 //!
 //! The crate links nothing of the server: the keys of the log and of `/status.json` are the interface.
 //! The benchmark uses [`histogram`] and [`svg`] too.
@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod histogram;
+pub mod mailbox;
 mod printable;
 pub mod svg;
 pub mod timing;

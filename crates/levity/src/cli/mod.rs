@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod mailbox;
 mod passwd;
 mod plan;
 mod precompress;
@@ -88,6 +89,11 @@ enum Command {
     /// and NAME.gz, each at the highest level, if that saves 5 % or more. A variant that is not older than its file is
     /// kept. Symbolic links are not followed, and names with a leading dot are left out.
     Precompress(precompress::Options),
+    /// Send to mailboxes of a running server, print what they get, or list them
+    Mailbox {
+        #[command(subcommand)]
+        action: mailbox::Action,
+    },
     /// Print a line with a user and a hashed password, for the file that `basic_auth` names
     ///
     /// The password is read from the terminal, or from the first line of standard input. The hash is one of Argon2id.
@@ -159,6 +165,7 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
             Step::Exit(check::check(&file.into_path(), json, streams))
         }
         Some(Command::Explain(options)) => explain::explain(options, streams),
+        Some(Command::Mailbox { action }) => Step::Exit(mailbox::run(action, streams)),
         Some(Command::Passwd { user }) => Step::Exit(passwd::run(&user, streams)),
         Some(Command::Precompress(options)) => Step::Exit(precompress::run(&options, streams)),
         Some(Command::Top {

@@ -1,6 +1,7 @@
 //! The handler of mailboxes: publishers send to them by request, and clients receive from them.
 
 mod forms;
+mod list;
 mod publish;
 mod publisher;
 mod receive;

@@ -54,8 +54,11 @@ impl Handling<'_> {
         endpoint: &MailboxEndpoint,
     ) -> Result<Response, Response> {
         let set = &endpoint.set;
+        let query = Query::of(request);
+        if query.list {
+            return self.list(request, set, &query.after).await;
+        }
         let name = self.named_box(request, endpoint)?;
-        let query = Query::of(request)?;
         if query.info || request.head.method == Method::Head {
             return self.info(set, &name).await;
         }
@@ -252,19 +255,23 @@ impl Handling<'_> {
 struct Query {
     last_event_id: Option<String>,
     info: bool,
+    list: bool,
+    after: String,
 }
 
 impl Query {
-    fn of(request: &Request) -> Result<Self, Response> {
+    fn of(request: &Request) -> Self {
         let mut query = Self::default();
         for (name, value) in form_urlencoded::parse(request.query().unwrap_or_default()) {
             match &*name {
                 "last_event_id" => query.last_event_id = Some(value.into_owned()),
                 "info" => query.info = true,
+                "list" => query.list = true,
+                "after" => query.after = value.into_owned(),
                 _ => {}
             }
         }
-        Ok(query)
+        query
     }
 }
 

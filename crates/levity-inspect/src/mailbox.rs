@@ -1,0 +1,250 @@
+//! `levity mailbox`: sends to mailboxes of a running server, shows what they get, and lists them.
+
+use std::fmt;
+use std::io::{self, BufRead as _, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// For the answer to a request that ends by itself.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// No server sends a longer header line, nor a longer list.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Where mailboxes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The host with its port, as in the URL.
+    pub host: String,
+    /// Path and query.
+    pub target: String,
+    /// The Unix socket to connect to, in place of the host.
+    pub socket: Option<PathBuf>,
+    /// The key of publishers.
+    pub key: Option<String>,
+}
+
+/// A message to send.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Names and values of headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// The content.
+    pub content: Vec<u8>,
+}
+
+/// The text of a URL that is none of mailboxes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NoUrl;
+
+impl fmt::Display for NoUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a URL such as http://127.0.0.1:8080/chat/room")
+    }
+}
+
+impl std::error::Error for NoUrl {}
+
+impl std::str::FromStr for Place {
+    type Err = NoUrl;
+
+    fn from_str(url: &str) -> Result<Self, NoUrl> {
+        let rest = url.strip_prefix("http://").ok_or(NoUrl)?;
+        let (host, path) = rest.split_once('/').ok_or(NoUrl)?;
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        if host.is_empty() || !is_plain(rest) {
+            return Err(NoUrl);
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            target: format!("/{path}"),
+            socket: None,
+            key: None,
+        })
+    }
+}
+
+/// Sends a message. Returns what the server says about it.
+///
+/// # Errors
+/// When there is no answer, or it is a refusal.
+pub fn send(place: &Place, message: &Outgoing) -> io::Result<String> {
+    let mut headers = message.headers.clone();
+    headers.push(("Content-Length", message.content.len().to_string()));
+    let mut response = request(place, "POST", &place.target, &headers, &message.content)?;
+    let mut answer = String::new();
+    response.by_ref().take(LINE_BYTES_MAX).read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// Writes each message of a box to `out` as a line of JSON, from `cursor` on, until the server ends the stream. Returns the id
+/// after which to continue.
+///
+/// # Errors
+/// When the connection fails.
+pub fn tail(place: &Place, cursor: Option<&str>, out: &mut dyn Write) -> io::Result<Option<String>> {
+    let mut headers = vec![("Accept", "application/x-ndjson".to_owned())];
+    headers.extend(cursor.map(|cursor| ("Last-Event-ID", cursor.to_owned())));
+    let mut response = request(place, "GET", &place.target, &headers, b"")?;
+    response.get_ref().wait_forever()?;
+    let mut last = cursor.map(str::to_owned);
+    let mut line = String::new();
+    while response.read_line(&mut line)? > 0 {
+        if let Ok(message) = serde_json::from_str::<Value>(&line) {
+            last = message["id"].as_str().map(str::to_owned).or(last);
+            out.write_all(line.as_bytes())?;
+            out.flush()?;
+        }
+        line.clear();
+    }
+    Ok(last)
+}
+
+/// Writes the names of all boxes to `out`, with messages, bytes and receivers.
+///
+/// # Errors
+/// When there is no answer, or it is a refusal.
+pub fn list(place: &Place, out: &mut dyn Write) -> io::Result<()> {
+    let mut after = String::new();
+    loop {
+        let target = format!("{}?list&after={after}", place.target);
+        let mut response = request(place, "GET", &target, &[], b"")?;
+        let mut answer = String::new();
+        response.by_ref().take(LINE_BYTES_MAX).read_to_string(&mut answer)?;
+        let answer: Value = serde_json::from_str(&answer)?;
+        for one in answer["mailboxes"].as_array().into_iter().flatten() {
+            let name = one["mailbox"].as_str().unwrap_or_default();
+            writeln!(
+                out,
+                "{name}\t{} messages\t{} bytes\t{} receivers",
+                one["messages"], one["bytes"], one["receivers"]
+            )?;
+        }
+        match answer["next"].as_str() {
+            Some(next) => next.clone_into(&mut after),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// A connection to the server.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn connect(place: &Place) -> io::Result<Self> {
+        let stream = match &place.socket {
+            Some(path) => Self::Unix(UnixStream::connect(path)?),
+            None => Self::Tcp(TcpStream::connect(with_port(&place.host))?),
+        };
+        stream.limit(Some(TIMEOUT))?;
+        Ok(stream)
+    }
+
+    fn limit(&self, time: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(time),
+            Self::Unix(stream) => stream.set_read_timeout(time),
+        }
+    }
+
+    fn wait_forever(&self) -> io::Result<()> {
+        self.limit(None)
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn with_port(host: &str) -> String {
+    let has_port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    match has_port {
+        true => host.to_owned(),
+        false => format!("{host}:80"),
+    }
+}
+
+/// Sends a request and reads the header of its response. HTTP/1.0, in which the end of the connection ends the body.
+fn request(
+    place: &Place,
+    method: &str,
+    target: &str,
+    headers: &[(&str, String)],
+    body: &[u8],
+) -> io::Result<BufReader<Stream>> {
+    let mut stream = Stream::connect(place)?;
+    let mut head = format!("{method} {target} HTTP/1.0\r\nHost: {}\r\n", place.host);
+    if let Some(key) = &place.key {
+        head.push_str(&format!("Authorization: Bearer {key}\r\n"));
+    }
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    stream.write_all(&[head.as_bytes(), body].concat())?;
+    let mut response = BufReader::new(stream);
+    let status = header_line(&mut response)?;
+    while !header_line(&mut response)?.is_empty() {}
+    let code = status.split(' ').nth(1).unwrap_or_default();
+    if code.starts_with('2') {
+        return Ok(response);
+    }
+    let mut text = String::new();
+    let _ = response.take(LINE_BYTES_MAX).read_to_string(&mut text);
+    let text = text.lines().next().unwrap_or(&status).to_owned();
+    Err(io::Error::other(format!("the server refuses: {text}")))
+}
+
+fn header_line(response: &mut BufReader<Stream>) -> io::Result<String> {
+    let mut line = String::new();
+    response.by_ref().take(LINE_BYTES_MAX).read_line(&mut line)?;
+    if line.is_empty() {
+        let text = "the server has closed the connection";
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+    }
+    Ok(line.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let place: Place = "http://localhost:8080/chat/room?x".parse().expect("a URL");
+        assert_eq!((&*place.host, &*place.target), ("localhost:8080", "/chat/room?x"));
+        for url in ["", "https://a/b", "http://a", "http:///b", "http://a/b c", "a/b"] {
+            assert_eq!(url.parse::<Place>(), Err(NoUrl), "{url}");
+        }
+        assert_eq!(with_port("a"), "a:80");
+        assert_eq!(with_port("[::1]:7"), "[::1]:7");
+        assert_eq!(with_port("[::1]"), "[::1]:80");
+    }
+}

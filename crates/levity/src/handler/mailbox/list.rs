@@ -1,0 +1,65 @@
+//! Lists of boxes, for publishers.
+
+use levity_mailbox::{Command, Name, Summary};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::super::Handling;
+use super::{json, refused_by_store};
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::mailboxes::set::MailboxSet;
+
+/// The maximum of boxes in one list.
+const BOXES_MAX: usize = 1000;
+
+impl Handling<'_> {
+    /// The boxes of a set whose names follow `after`, which may be empty, in the order of names. Whoever may publish to all of
+    /// them may see it: names can be secrets.
+    pub(super) async fn list(
+        &self,
+        request: &Request,
+        set: &MailboxSet,
+        after: &str,
+    ) -> Result<Response, Response> {
+        self.check_publisher(request, set, "")?;
+        let after = match after {
+            "" => None,
+            name => Some(
+                Name::new(&set.of.name, name.as_bytes())
+                    .ok_or_else(|| error(400, "`after` is no name of a mailbox"))?,
+            ),
+        };
+        let mut boxes = Vec::new();
+        for owner in 0..self.worker.mailboxes.owners() {
+            let (reply, answer) = oneshot::channel();
+            let command = Command::List {
+                set: set.of.name.clone(),
+                after: after.clone(),
+                count_max: BOXES_MAX,
+                reply,
+            };
+            self.worker.mailboxes.send(owner, command);
+            let of_owner = self.answer_of_owner(answer).await?;
+            boxes.extend(of_owner.map_err(|failure| refused_by_store(set, &failure))?);
+        }
+        boxes.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        let has_more = boxes.len() >= BOXES_MAX;
+        boxes.truncate(BOXES_MAX);
+        let last = boxes.last().filter(|_| has_more);
+        let next = last.map(|(last, _)| last.name.in_set().to_owned());
+        let boxes: Vec<_> = boxes
+            .iter()
+            .map(|(summary, receivers): &(Summary, usize)| {
+                json!({
+                    "mailbox": summary.name.in_set(),
+                    "messages": summary.messages,
+                    "bytes": summary.bytes,
+                    "receivers": receivers,
+                })
+            })
+            .collect();
+        Ok(json(200, &json!({"mailboxes": boxes, "next": next})))
+    }
+}
