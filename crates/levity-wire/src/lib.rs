@@ -35,7 +35,9 @@ pub mod range;
 pub mod scgi;
 pub mod sendfile_header;
 pub mod sse;
+pub mod websocket;
 
+mod parameters;
 mod reject;
 
 pub use reject::Reject;

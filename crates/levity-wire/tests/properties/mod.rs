@@ -24,6 +24,7 @@ mod response_head;
 mod sendfile_header;
 mod sse;
 mod users;
+mod websocket;
 
 pub use accept::{OFFERED_TYPES, accept};
 pub use ajp13::{ajp13, ajp13_in_pieces};
@@ -44,6 +45,7 @@ pub use response_head::response_head;
 pub use sendfile_header::{sendfile_header, sendfile_outcome};
 pub use sse::{sse, sse_outcome};
 pub use users::{basic_auth, htpasswd, jwt};
+pub use websocket::{websocket_handshake, websocket_outcome};
 
 const SMALL: Limits = Limits {
     line_bytes_max: 48,
