@@ -23,6 +23,7 @@ pub mod digest;
 pub mod encoding;
 pub mod fastcgi;
 pub mod forwarded;
+pub mod grip;
 pub mod htpasswd;
 pub mod http1;
 pub mod jwt;

@@ -240,6 +240,13 @@ fn mailbox() {
 }
 
 #[test]
+fn grip() {
+    replay("grip", properties::grip, |bytes| {
+        complete(properties::grip_outcome(bytes))
+    });
+}
+
+#[test]
 fn websocket_handshake() {
     replay(
         "websocket_handshake",
