@@ -113,6 +113,38 @@ impl Key {
     }
 }
 
+/// A token for HS256 before it is signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsigned(String);
+
+impl Unsigned {
+    /// A token that claims `iss`, if the issuer is given, and `exp`, in seconds since 1970.
+    #[must_use]
+    pub fn hs256(issuer: Option<&str>, expires: u64) -> Self {
+        let mut text = URL_SAFE_NO_PAD.encode(r#"{"typ":"JWT","alg":"HS256"}"#);
+        let mut claims = Map::new();
+        claims.extend(issuer.map(|issuer| ("iss".to_owned(), issuer.into())));
+        claims.insert("exp".to_owned(), expires.into());
+        text.push('.');
+        URL_SAFE_NO_PAD.encode_string(Value::Object(claims).to_string(), &mut text);
+        Self(text)
+    }
+
+    /// What is signed: header and claims.
+    #[must_use]
+    pub fn signed(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// The token with the signature of [`Unsigned::signed`]: its HMAC with SHA-256 and the secret.
+    #[must_use]
+    pub fn with_signature(mut self, signature: &[u8]) -> String {
+        self.0.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature, &mut self.0);
+        self.0
+    }
+}
+
 /// Reads a token. `None` if it is malformed, of another algorithm, or has extensions that must be understood.
 #[must_use]
 pub fn parse(token: &[u8]) -> Option<Token<'_>> {
@@ -285,6 +317,27 @@ mod tests {
             parse(text.as_bytes()).expect("a token").claims.audience,
             ["a"]
         );
+    }
+
+    #[test]
+    fn a_token_is_made() {
+        let unsigned = Unsigned::hs256(Some("a \"b\""), 4_102_444_800);
+        let signed = unsigned.signed().to_vec();
+        let text = unsigned.with_signature(&[0xff; 32]);
+        let token = parse(text.as_bytes()).expect("a token");
+        assert_eq!(
+            (token.signed, token.algorithm),
+            (&signed[..], Algorithm::Hs256)
+        );
+        assert_eq!(token.signature, [0xff; 32]);
+        let expected = Claims {
+            expires: Some(4_102_444_800.0),
+            issuer: Some("a \"b\"".to_owned()),
+            ..Claims::default()
+        };
+        assert_eq!(token.claims, expected);
+        let text = Unsigned::hs256(None, 1).with_signature(b"");
+        assert_eq!(text, "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJleHAiOjF9.");
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod digest;
 pub mod encoding;
 pub mod fastcgi;
 pub mod forwarded;
+pub mod grip;
 pub mod htpasswd;
 pub mod http1;
 pub mod jwt;
@@ -35,7 +36,9 @@ pub mod range;
 pub mod scgi;
 pub mod sendfile_header;
 pub mod sse;
+pub mod websocket;
 
+mod parameters;
 mod reject;
 
 pub use reject::Reject;

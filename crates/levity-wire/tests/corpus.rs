@@ -23,9 +23,9 @@ use levity_wire::{basic_auth, content_range, htpasswd, jwt, path};
 mod properties;
 
 const OUTCOMES: &[&str] = &[
-    "ok", "more", "200", "206", "304", "400", "412", "414", "416", "431", "501", "502", "505",
-    "zstd", "br", "gzip", "identity", "client", "hop", "peer", "sha256", "sha512", "html", "json",
-    "plain", "none",
+    "ok", "more", "200", "206", "304", "400", "412", "414", "416", "426", "431", "501", "502",
+    "505", "zstd", "br", "gzip", "identity", "client", "hop", "peer", "sha256", "sha512", "html",
+    "json", "plain", "none",
 ];
 
 fn replay(target: &str, property: fn(&[u8]), outcome: fn(&[u8]) -> String) {
@@ -237,6 +237,22 @@ fn mailbox() {
     replay("mailbox", properties::mailbox, |bytes| {
         complete(properties::mailbox_outcome(bytes))
     });
+}
+
+#[test]
+fn grip() {
+    replay("grip", properties::grip, |bytes| {
+        complete(properties::grip_outcome(bytes))
+    });
+}
+
+#[test]
+fn websocket_handshake() {
+    replay(
+        "websocket_handshake",
+        properties::websocket_handshake,
+        |bytes| complete(properties::websocket_outcome(bytes)),
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod digest;
 mod encoding;
 mod forwarded;
 mod gateway;
+mod grip;
 mod mailbox;
 mod path;
 mod proxy_protocol;
@@ -24,6 +25,7 @@ mod response_head;
 mod sendfile_header;
 mod sse;
 mod users;
+mod websocket;
 
 pub use accept::{OFFERED_TYPES, accept};
 pub use ajp13::{ajp13, ajp13_in_pieces};
@@ -35,6 +37,7 @@ pub use digest::want_digest;
 pub use encoding::encoding;
 pub use forwarded::{forwarded, forwarded_client};
 pub use gateway::{cgi_response, fastcgi};
+pub use grip::{grip, grip_outcome};
 pub use mailbox::{mailbox, mailbox_outcome};
 pub use path::path;
 pub use proxy_protocol::proxy_protocol;
@@ -44,6 +47,7 @@ pub use response_head::response_head;
 pub use sendfile_header::{sendfile_header, sendfile_outcome};
 pub use sse::{sse, sse_outcome};
 pub use users::{basic_auth, htpasswd, jwt};
+pub use websocket::{websocket_handshake, websocket_outcome};
 
 const SMALL: Limits = Limits {
     line_bytes_max: 48,

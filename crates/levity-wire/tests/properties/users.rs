@@ -40,6 +40,7 @@ pub fn basic_auth(value: &[u8]) {
 
 /// What is signed is the start of the token, and no algorithm is `none`.
 pub fn jwt(bytes: &[u8]) {
+    made_token_is_one(bytes);
     let _ = jwt::keys(&String::from_utf8_lossy(bytes));
     let Some(token) = jwt::parse(bytes) else {
         return;
@@ -51,4 +52,17 @@ pub fn jwt(bytes: &[u8]) {
         material: jwt::Material::Ed25519([0; 32]),
     };
     assert_eq!(none.fits(&token), token.algorithm == jwt::Algorithm::EdDsa);
+}
+
+/// A token that is made claims what it was made with, for any issuer and signature.
+fn made_token_is_one(bytes: &[u8]) {
+    let bytes = &bytes[..bytes.len().min(1024)];
+    let issuer = String::from_utf8_lossy(bytes);
+    let unsigned = jwt::Unsigned::hs256(Some(&issuer), bytes.len() as u64);
+    let signed = unsigned.signed().to_vec();
+    let text = unsigned.with_signature(bytes);
+    let token = jwt::parse(text.as_bytes()).expect("it is one");
+    assert_eq!((token.signed, &token.signature[..]), (&signed[..], bytes));
+    assert_eq!(token.claims.issuer.as_deref(), Some(&issuer[..]));
+    assert_eq!(token.claims.expires, Some(bytes.len() as f64));
 }

@@ -1,0 +1,434 @@
+//! The opening handshake of WebSockets (RFC 6455, 4), the negotiation of compression (RFC 7692), and the headers of frames
+//! that a server sends.
+//!
+//! SHA-1, which the handshake needs, is the caller's.
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+
+use crate::Reject;
+use crate::http1::{is_token, list, trim};
+use crate::parameters::{parameter, split};
+
+/// The only version, as text.
+pub const VERSION: &str = "13";
+
+/// The maximum of subprotocols that a client may offer.
+pub const PROTOCOLS_MAX: usize = 32;
+
+/// The maximum of extensions that a client may offer.
+pub const EXTENSIONS_MAX: usize = 32;
+
+/// The maximum length of the reason of a Close frame in bytes: a control frame has at most 125, two of them for the code.
+pub const CLOSE_REASON_BYTES_MAX: usize = 123;
+
+const BAD_KEY: Reject = Reject::bad("Sec-WebSocket-Key is not 16 bytes in Base64");
+/// 426: the response has to name the version that is supported (RFC 6455, 4.4).
+const OTHER_VERSION: Reject = Reject::new(426, "Sec-WebSocket-Version is not 13");
+const BAD_PROTOCOL: Reject = Reject::bad("bad or repeated name in Sec-WebSocket-Protocol");
+const PROTOCOLS_TOO_MANY: Reject = Reject::bad("more than 32 names in Sec-WebSocket-Protocol");
+const BAD_EXTENSION: Reject = Reject::bad("malformed Sec-WebSocket-Extensions");
+const EXTENSIONS_TOO_MANY: Reject =
+    Reject::bad("more than 32 extensions in Sec-WebSocket-Extensions");
+
+/// The length of a key: 16 bytes in Base64.
+const KEY_BYTES: usize = 24;
+const GUID: &[u8; 36] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Checks the value of Sec-WebSocket-Version.
+///
+/// # Errors
+/// 426 for another version than [`VERSION`].
+pub fn check_version(value: &[u8]) -> Result<(), Reject> {
+    match trim(value) == VERSION.as_bytes() {
+        true => Ok(()),
+        false => Err(OTHER_VERSION),
+    }
+}
+
+/// What the value of Sec-WebSocket-Accept is the digest of: its SHA-1, given to [`accept`].
+///
+/// # Errors
+/// 400 if `key`, the value of Sec-WebSocket-Key, is not 16 bytes in Base64.
+pub fn accept_input(key: &[u8]) -> Result<[u8; KEY_BYTES + GUID.len()], Reject> {
+    let key: &[u8; KEY_BYTES] = trim(key).try_into().map_err(|_| BAD_KEY)?;
+    let mut decoded = [0; KEY_BYTES / 4 * 3];
+    let length = BASE64_STANDARD.decode_slice(key, &mut decoded);
+    if length != Ok(16) {
+        return Err(BAD_KEY);
+    }
+    let mut input = [0; KEY_BYTES + GUID.len()];
+    input[..KEY_BYTES].copy_from_slice(key);
+    input[KEY_BYTES..].copy_from_slice(GUID);
+    Ok(input)
+}
+
+/// The value of Sec-WebSocket-Accept for the SHA-1 of [`accept_input`].
+#[must_use]
+pub fn accept(digest: [u8; 20]) -> String {
+    BASE64_STANDARD.encode(digest)
+}
+
+/// The subprotocols that the client offers, in its order of preference, from all lines of Sec-WebSocket-Protocol.
+///
+/// # Errors
+/// 400 for what is no token, for a name twice (RFC 6455, 4.1), and for more than [`PROTOCOLS_MAX`].
+pub fn protocols<'v>(lines: impl IntoIterator<Item = &'v [u8]>) -> Result<Vec<&'v str>, Reject> {
+    let mut names = Vec::new();
+    for name in lines
+        .into_iter()
+        .flat_map(list)
+        .filter(|name| !name.is_empty())
+    {
+        let name = Some(name).filter(|name| is_token(name));
+        let name = name
+            .and_then(|name| str::from_utf8(name).ok())
+            .ok_or(BAD_PROTOCOL)?;
+        if names.contains(&name) {
+            return Err(BAD_PROTOCOL);
+        }
+        if names.len() == PROTOCOLS_MAX {
+            return Err(PROTOCOLS_TOO_MANY);
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// Compression of each message with DEFLATE, with a window of 32 KiB and a new one for each message on both sides: a
+/// socket that is idle holds no memory for it, and a message can be compressed once for all sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deflate {
+    /// The client has named the window of the server, and gets it back (RFC 7692, 7.1.2.1).
+    names_window: bool,
+}
+
+impl Deflate {
+    /// The first offer in the lines of Sec-WebSocket-Extensions that can be accepted. An offer that demands a smaller
+    /// window of the server is declined, and one with unknown, repeated or invalid parameters has to be (RFC 7692, 5.1).
+    ///
+    /// # Errors
+    /// 400 if a line does not follow the grammar of RFC 6455, 9.1, and for more than [`EXTENSIONS_MAX`] offers.
+    pub fn negotiate<'v>(
+        lines: impl IntoIterator<Item = &'v [u8]>,
+    ) -> Result<Option<Self>, Reject> {
+        let offers = lines.into_iter().flat_map(|line| split(line, b','));
+        let (mut count, mut chosen) = (0, None);
+        for offer in offers.filter(|offer| !offer.is_empty()) {
+            count += 1;
+            if count > EXTENSIONS_MAX {
+                return Err(EXTENSIONS_TOO_MANY);
+            }
+            let accepted = Self::accept(offer)?;
+            chosen = chosen.or(accepted);
+        }
+        Ok(chosen)
+    }
+
+    /// The value of Sec-WebSocket-Extensions in the response.
+    #[must_use]
+    pub fn response(self) -> &'static str {
+        match self.names_window {
+            true => {
+                "permessage-deflate; server_no_context_takeover; client_no_context_takeover; \
+                 server_max_window_bits=15"
+            }
+            false => "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+        }
+    }
+
+    /// The offer if it is one that can be accepted. It is read to its end in any case.
+    fn accept(offer: &[u8]) -> Result<Option<Self>, Reject> {
+        const NAMES: [&[u8]; 4] = [
+            b"server_no_context_takeover",
+            b"client_no_context_takeover",
+            b"server_max_window_bits",
+            b"client_max_window_bits",
+        ];
+        let mut parts = split(offer, b';');
+        let name = parts
+            .next()
+            .filter(|name| is_token(name))
+            .ok_or(BAD_EXTENSION)?;
+        let mut is_accepted = name.eq_ignore_ascii_case(b"permessage-deflate");
+        let mut seen = [false; NAMES.len()];
+        for part in parts {
+            let (name, value) = parameter(part).ok_or(BAD_EXTENSION)?;
+            let value = value.as_deref();
+            if !is_token(name) || value.is_some_and(|value| !is_token(value)) {
+                return Err(BAD_EXTENSION);
+            }
+            let known = NAMES
+                .iter()
+                .position(|known| name.eq_ignore_ascii_case(known));
+            let is_valid = match (known, value) {
+                (Some(0 | 1), None) | (Some(2), Some(b"15")) | (Some(3), None) => true,
+                (Some(3), Some(bits)) => is_window(bits),
+                _ => false,
+            };
+            is_accepted &=
+                is_valid && known.is_some_and(|at| !std::mem::replace(&mut seen[at], true));
+        }
+        let names_window = seen[2];
+        Ok(is_accepted.then_some(Self { names_window }))
+    }
+}
+
+/// Whether this is the logarithm of the size of a window: 8 to 15, without leading zeros.
+fn is_window(bits: &[u8]) -> bool {
+    matches!(bits, [b'8' | b'9'] | [b'1', b'0'..=b'5'])
+}
+
+/// What a frame is (RFC 6455, 5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opcode {
+    /// A further part of a message.
+    Continuation = 0,
+    /// A text, or its first part.
+    Text = 1,
+    /// Bytes, or the first part of them.
+    Binary = 2,
+    /// The end.
+    Close = 8,
+    /// It is answered with a Pong.
+    Ping = 9,
+    /// An answer, or a sign of life.
+    Pong = 10,
+}
+
+/// The header of a frame from the server, which is not masked. It is on the stack, to be sent before data that is not
+/// copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameHeader {
+    bytes: [u8; HEADER_BYTES_MAX],
+    length: u8,
+}
+
+/// The header of a frame with a length in 64 bits.
+const HEADER_BYTES_MAX: usize = 10;
+
+impl FrameHeader {
+    /// The header of a whole message whose data has `length` bytes, of at most 125 in a Close, Ping or Pong. `is_compressed` for a
+    /// text or bytes compressed as [`Deflate`] says.
+    #[must_use]
+    pub fn message(opcode: Opcode, is_compressed: bool, length: u64) -> Self {
+        Self::part(opcode, is_compressed, true, length)
+    }
+
+    /// The header of a part of a message. Only the first part has its opcode and says that it is compressed.
+    #[must_use]
+    pub fn part(opcode: Opcode, is_compressed: bool, is_last: bool, length: u64) -> Self {
+        let mut bytes = [0; HEADER_BYTES_MAX];
+        bytes[0] = u8::from(is_last) << 7 | u8::from(is_compressed) << 6 | opcode as u8;
+        let used = match length {
+            0..=125 => {
+                bytes[1] = length as u8;
+                2
+            }
+            126..=0xffff => {
+                bytes[1] = 126;
+                bytes[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+                4
+            }
+            _ => {
+                bytes[1] = 127;
+                bytes[2..].copy_from_slice(&length.to_be_bytes());
+                HEADER_BYTES_MAX as u8
+            }
+        };
+        Self {
+            bytes,
+            length: used,
+        }
+    }
+
+    /// The header as sent.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// Whether a Close frame may have this code (RFC 6455, 7.4, and the registry of IANA).
+#[must_use]
+pub fn is_close_code(code: u16) -> bool {
+    matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_accept_of_the_rfc() {
+        // RFC 6455, 1.3.
+        let input = accept_input(b"dGhlIHNhbXBsZSBub25jZQ==").expect("a key");
+        assert_eq!(
+            &input[..],
+            b"dGhlIHNhbXBsZSBub25jZQ==258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        );
+        let digest = [
+            0xb3, 0x7a, 0x4f, 0x2c, 0xc0, 0x62, 0x4f, 0x16, 0x90, 0xf6, 0x46, 0x06, 0xcf, 0x38,
+            0x59, 0x45, 0xb2, 0xbe, 0xc4, 0xea,
+        ];
+        assert_eq!(accept(digest), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+
+    #[test]
+    fn keys_and_versions() {
+        for bad in [
+            "",
+            "dGhlIHNhbXBsZSBub25jZQ=",
+            "dGhlIHNhbXBsZSBub25jZQ",
+            "dGhlIHNhbXBsZSBub25jZSE=",
+            "dGhlIHNhbXBsZSBub25jZSEh",
+            "dGhlIHNhbXBsZSBub25jZR==",
+            "dGhlIHNhbXBsZSBub25j-Q==",
+        ] {
+            assert_eq!(accept_input(bad.as_bytes()), Err(BAD_KEY), "{bad}");
+        }
+        assert_eq!(check_version(b" 13 "), Ok(()));
+        assert_eq!(
+            check_version(b"8").map_err(|reject| reject.status),
+            Err(426)
+        );
+        assert_eq!(check_version(b"13, 8"), Err(OTHER_VERSION));
+    }
+
+    #[test]
+    fn subprotocols_are_a_list() {
+        let protocols =
+            |lines: &[&'static str]| protocols(lines.iter().map(|line| line.as_bytes()));
+        assert_eq!(protocols(&["a, b.c", "d,"]), Ok(vec!["a", "b.c", "d"]));
+        assert_eq!(protocols(&[]), Ok(Vec::new()));
+        for bad in [
+            &["a, a"][..],
+            &["a", "b,a"],
+            &["a b"],
+            &["\"a\""],
+            &["\u{e4}"],
+        ] {
+            assert_eq!(protocols(bad), Err(BAD_PROTOCOL), "{bad:?}");
+        }
+        let names: Vec<_> = (0..=PROTOCOLS_MAX).map(|at| at.to_string()).collect();
+        let count =
+            |names: &[String]| super::protocols([names.join(",").as_bytes()]).map(|all| all.len());
+        assert_eq!(count(&names[1..]), Ok(PROTOCOLS_MAX));
+        assert_eq!(count(&names), Err(PROTOCOLS_TOO_MANY));
+    }
+
+    fn negotiated(lines: &[&str]) -> Result<Option<&'static str>, Reject> {
+        let lines = lines.iter().map(|line| line.as_bytes());
+        Ok(Deflate::negotiate(lines)?.map(Deflate::response))
+    }
+
+    #[test]
+    fn compression_is_negotiated() {
+        const PLAIN: &str =
+            "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
+        let with_window = format!("{PLAIN}; server_max_window_bits=15");
+        for accepted in [
+            // Browsers, and ws of Node.js.
+            "permessage-deflate; client_max_window_bits",
+            "permessage-deflate",
+            "Permessage-Deflate ; client_max_window_bits = 10;server_no_context_takeover",
+            "permessage-deflate; client_max_window_bits=\"8\"; client_no_context_takeover",
+            "x-webkit-deflate-frame, permessage-deflate",
+            "a; b=\"c\", , permessage-deflate; server_max_window_bits=10, permessage-deflate",
+        ] {
+            assert_eq!(negotiated(&[accepted]), Ok(Some(PLAIN)), "{accepted}");
+        }
+        assert_eq!(negotiated(&["a", "permessage-deflate"]), Ok(Some(PLAIN)));
+        let offer = "permessage-deflate; server_max_window_bits=15, permessage-deflate";
+        assert_eq!(negotiated(&[offer]), Ok(Some(&with_window[..])));
+        for declined in [
+            "",
+            "permessage-bzip2",
+            "permessage-deflate; server_max_window_bits=10",
+            "permessage-deflate; server_max_window_bits",
+            "permessage-deflate; server_max_window_bits=015",
+            "permessage-deflate; server_max_window_bits=15; server_max_window_bits=15",
+            "permessage-deflate; client_max_window_bits=7",
+            "permessage-deflate; client_max_window_bits=16",
+            "permessage-deflate; client_max_window_bits=08",
+            "permessage-deflate; server_no_context_takeover=1",
+            "permessage-deflate; client_no_context_takeover; client_no_context_takeover",
+            "permessage-deflate; unknown",
+        ] {
+            assert_eq!(negotiated(&[declined]), Ok(None), "{declined}");
+        }
+    }
+
+    #[test]
+    fn malformed_offers() {
+        for bad in [
+            "permessage deflate",
+            "permessage-deflate;",
+            "; a",
+            "permessage-deflate; =1",
+            "permessage-deflate; a=",
+            "permessage-deflate; a=\"",
+            "permessage-deflate; a=\"b c\"",
+            "permessage-deflate, a=b",
+        ] {
+            assert_eq!(negotiated(&[bad]), Err(BAD_EXTENSION), "{bad}");
+        }
+        assert_eq!(negotiated(&["a"; EXTENSIONS_MAX]), Ok(None));
+        assert_eq!(
+            negotiated(&["a"; EXTENSIONS_MAX + 1]),
+            Err(EXTENSIONS_TOO_MANY)
+        );
+    }
+
+    #[test]
+    fn headers_of_frames() {
+        // RFC 6455, 5.7.
+        assert_eq!(
+            FrameHeader::message(Opcode::Text, false, 5).as_bytes(),
+            [0x81, 5]
+        );
+        assert_eq!(
+            FrameHeader::part(Opcode::Text, false, false, 3).as_bytes(),
+            [0x01, 3]
+        );
+        assert_eq!(
+            FrameHeader::part(Opcode::Continuation, false, true, 2).as_bytes(),
+            [0x80, 2]
+        );
+        assert_eq!(
+            FrameHeader::message(Opcode::Ping, false, 5).as_bytes(),
+            [0x89, 5]
+        );
+        assert_eq!(
+            FrameHeader::message(Opcode::Binary, false, 256).as_bytes(),
+            [0x82, 126, 1, 0]
+        );
+        assert_eq!(
+            FrameHeader::message(Opcode::Binary, false, 65536).as_bytes(),
+            [0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]
+        );
+        // RFC 7692, 7.2.3.1.
+        assert_eq!(
+            FrameHeader::message(Opcode::Text, true, 7).as_bytes(),
+            [0xc1, 7]
+        );
+        for (length, bytes) in [(125, 2), (126, 4), (65535, 4), (65536, 10), (u64::MAX, 10)] {
+            assert_eq!(
+                FrameHeader::message(Opcode::Pong, false, length)
+                    .as_bytes()
+                    .len(),
+                bytes
+            );
+        }
+    }
+
+    #[test]
+    fn close_codes() {
+        for code in [1000, 1003, 1007, 1014, 3000, 4999] {
+            assert!(is_close_code(code), "{code}");
+        }
+        for code in [0, 999, 1004, 1005, 1006, 1015, 2999, 5000] {
+            assert!(!is_close_code(code), "{code}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The opening handshake of WebSockets.
+
+use levity_wire::Reject;
+use levity_wire::websocket::{
+    Deflate, EXTENSIONS_MAX, FrameHeader, Opcode, PROTOCOLS_MAX, accept_input, check_version,
+    protocols,
+};
+
+use super::first_line;
+
+/// An offer of compression is accepted exactly if the RFC allows it and its demands are met, accepted names are tokens, and
+/// the header of a frame has the length that was meant.
+pub fn websocket_handshake(bytes: &[u8]) {
+    let (_, value) = first_line(bytes);
+    protocols_are_sound(value);
+    extensions_are_those_of_the_rfc(value);
+    key_is_sound(value);
+    frame_headers_are_sound(bytes);
+}
+
+/// Whether a header is accepted; its name is the first line and its value the rest.
+pub fn websocket_outcome(bytes: &[u8]) -> Result<bool, Reject> {
+    let (name, value) = first_line(bytes);
+    match name {
+        b"Sec-WebSocket-Key" => accept_input(value).map(|_| true),
+        b"Sec-WebSocket-Version" => check_version(value).map(|()| true),
+        b"Sec-WebSocket-Protocol" => protocols([value]).map(|names| !names.is_empty()),
+        b"Sec-WebSocket-Extensions" => Deflate::negotiate([value]).map(|found| found.is_some()),
+        _ => Ok(false),
+    }
+}
+
+fn is_token(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_plain)
+}
+
+fn protocols_are_sound(value: &[u8]) {
+    let Ok(names) = protocols([value]) else {
+        return;
+    };
+    assert!(names.len() <= PROTOCOLS_MAX && names.iter().all(|name| is_token(name)));
+    assert_eq!(protocols([names.join(", ").as_bytes()]), Ok(names.clone()));
+    assert!(names.is_empty() || protocols([value, value]).is_err());
+}
+
+fn key_is_sound(value: &[u8]) {
+    if let Ok(input) = accept_input(value) {
+        assert!(value.trim_ascii() == &input[..24] && input[22..24] == *b"==");
+        assert!(input.is_ascii() && input[24..].starts_with(b"258EAFA5"));
+    }
+}
+
+/// Of lists without quotes: the grammar of quoted strings is tested with the parameters.
+fn extensions_are_those_of_the_rfc(value: &[u8]) {
+    let found = Deflate::negotiate([value]);
+    if let Ok(Some(deflate)) = found {
+        // The response is an offer that the server itself accepts.
+        let again = Deflate::negotiate([deflate.response().as_bytes()]);
+        assert_eq!(again, Ok(Some(deflate)));
+    }
+    let text = str::from_utf8(value).unwrap_or("\"");
+    if text.contains('"') {
+        return;
+    }
+    let white = [' ', '\t'];
+    let offers: Vec<Vec<_>> = text
+        .split(',')
+        .map(|offer| offer.trim_matches(white))
+        .filter(|offer| !offer.is_empty())
+        .map(|offer| {
+            offer
+                .split(';')
+                .map(|part| part.trim_matches(white))
+                .collect()
+        })
+        .collect();
+    let is_well_formed = |offer: &Vec<&str>| {
+        let mut words = offer[1..].iter().flat_map(|part| {
+            let (name, value) = part.split_once('=').unwrap_or((part, "x"));
+            [name.trim_matches(white), value.trim_matches(white)]
+        });
+        is_token(offer[0]) && words.all(is_token)
+    };
+    if offers.len() > EXTENSIONS_MAX || !offers.iter().all(is_well_formed) {
+        assert!(found.is_err());
+        return;
+    }
+    let accepted = offers.iter().find(|offer| is_accepted(offer));
+    let response = found.expect("well-formed").map(Deflate::response);
+    assert_eq!(response.is_some(), accepted.is_some());
+    if let (Some(response), Some(offer)) = (response, accepted) {
+        let has_window = |part: &&str| part.to_ascii_lowercase().starts_with("server_max");
+        assert_eq!(response.contains("bits=15"), offer.iter().any(has_window));
+    }
+}
+
+fn is_accepted(offer: &[&str]) -> bool {
+    let mut names = Vec::new();
+    let all_valid = offer[1..].iter().all(|part| {
+        let (name, value) = match part.split_once('=') {
+            Some((name, value)) => (name.trim_end(), Some(value.trim_start())),
+            None => (*part, None),
+        };
+        names.push(name.to_ascii_lowercase());
+        let bits = value.and_then(|value| value.parse::<u8>().ok());
+        let bits = bits.filter(|bits| Some(&bits.to_string()[..]) == value);
+        match &name.to_ascii_lowercase()[..] {
+            "server_no_context_takeover" | "client_no_context_takeover" => value.is_none(),
+            "server_max_window_bits" => bits == Some(15),
+            "client_max_window_bits" => {
+                value.is_none() || bits.is_some_and(|bits| (8..=15).contains(&bits))
+            }
+            _ => false,
+        }
+    });
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    offer[0].eq_ignore_ascii_case("permessage-deflate") && all_valid && names.len() == count
+}
+
+/// The first bytes are the length.
+fn frame_headers_are_sound(bytes: &[u8]) {
+    let length = bytes
+        .iter()
+        .take(8)
+        .fold(0u64, |length, &byte| length << 8 | u64::from(byte));
+    let header = FrameHeader::message(Opcode::Binary, true, length);
+    let (start, rest) = header.as_bytes().split_at(2);
+    assert_eq!(start[0], 0b1100_0010);
+    let decoded = match start[1] {
+        short @ ..=125 => u64::from(short),
+        126 => u64::from(u16::from_be_bytes(rest.try_into().expect("16 bits"))),
+        127 => u64::from_be_bytes(rest.try_into().expect("64 bits")),
+        _ => panic!("the mask is the client's"),
+    };
+    assert_eq!(decoded, length);
+    // The shortest form (RFC 6455, 5.2).
+    let extended = match length {
+        ..=125 => 0,
+        126..=0xffff => 2,
+        _ => 8,
+    };
+    assert_eq!(rest.len(), extended);
+}
