@@ -21,7 +21,7 @@ impl Reject {
     }
 
     /// 400, the status for malformed input without a more specific status.
-    pub(crate) const fn bad(reason: &'static str) -> Self {
+    pub const fn bad(reason: &'static str) -> Self {
         Self::new(400, reason)
     }
 

@@ -34,6 +34,9 @@ pub const INSTRUCT_TYPE: &str = "application/grip-instruct";
 /// [`jwt::Unsigned`](crate::jwt::Unsigned).
 pub const SIG: &str = "Grip-Sig";
 
+/// The header that says how the client is held. Without it an instruction in headers has no effect.
+pub const HOLD: &str = "Grip-Hold";
+
 /// The maximum of channels of one instruction.
 pub const CHANNELS_MAX: usize = 64;
 

@@ -80,6 +80,10 @@ impl<'a> Handling<'a> {
             Answered::Delegated(delegated_by) => {
                 Box::pin(self.delegated(delegated_by, request, proxy)).await
             }
+            Answered::ForMailboxes(answer) => {
+                let set = proxy.mailboxes.as_ref().expect("the proxy has mailboxes");
+                Outcome::Response(Box::pin(self.use_mailboxes(request, set, answer)).await)
+            }
         };
         self.disk.trace.enter(Step::Respond);
         outcome

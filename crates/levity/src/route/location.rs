@@ -336,6 +336,8 @@ pub struct Proxy {
     pub preloads: Option<Arc<PreloadStore>>,
     /// Upstreams that the application may delegate a request to.
     pub reproxy: Vec<Arc<Proxy>>,
+    /// The mailboxes that headers of its responses refer to; `None` if they have no effect.
+    pub mailboxes: Option<Arc<MailboxSet>>,
 }
 
 impl Proxy {

@@ -24,6 +24,7 @@ use levity_wire::http1::Method;
 use super::backend::{Backend, fingerprint};
 use super::codec::head::Head;
 use super::failure::Failure;
+use super::for_mailboxes::ForMailboxes;
 use super::pool::{Lease, Pool, SlotRequest};
 use super::reported;
 use super::response::{BeforeBody, UpstreamResponse};
@@ -62,6 +63,8 @@ pub enum Answered {
     Response(Response),
     /// The upstream has delegated the body to this server (X-Sendfile, X-Accel-Redirect).
     Delegated(Box<Delegated>),
+    /// The upstream says what to do with mailboxes.
+    ForMailboxes(Box<ForMailboxes>),
 }
 
 /// The header of a response, the rest of the response, and the backend that sends it.
@@ -89,7 +92,10 @@ impl Gateway<'_> {
             }
         };
         preload::take(&head, request, self.client, proxy, self.worker);
-        if head.delegates() {
+        let uses_mailboxes = proxy.mailboxes.is_some()
+            && request.head.method != Method::Head
+            && head.uses_mailboxes();
+        if head.delegates() && !uses_mailboxes {
             let origin = Origin {
                 scheme: self.client.scheme,
                 host: request.host().to_vec(),
@@ -100,6 +106,10 @@ impl Gateway<'_> {
         }
         if response.holds_body() {
             Box::pin(self.finish_expectation(&head, &mut response)).await;
+        }
+        if uses_mailboxes {
+            let answer = ForMailboxes::new(head, response, backend);
+            return Answered::ForMailboxes(Box::new(answer));
         }
         Answered::Response(respond(request, head, response))
     }

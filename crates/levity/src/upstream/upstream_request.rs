@@ -1,16 +1,19 @@
 //! A client's request in the form in which a backend gets it.
 
 use std::borrow::Cow;
+use std::time::SystemTime;
 
 use levity_wire::forwarded::{self, Element, Node};
 use levity_wire::http1::{EndToEnd, Method};
-use levity_wire::{Reject, path, sendfile_header};
+use levity_wire::{Reject, grip, mailbox_header, path, sendfile_header};
 
+use super::grip_sig::grip_sig;
 use crate::credentials::{Identity, NOBODY};
 use crate::http::client::Client;
 use crate::http::request::Request;
 use crate::route::Proxy;
 use crate::scripts::Script;
+use levity_config::Secret;
 use levity_config::upstream::Forwarded;
 
 /// The name of this server in `Via` (RFC 9110, 7.6.3).
@@ -58,6 +61,8 @@ pub struct UpstreamRequest<'a> {
     /// The connection may be reused.
     pub keep_alive: bool,
     forwarding: ForwardingHeaders,
+    /// The proof that it may hold the client; `None` if it gets none.
+    grip_sig: Option<String>,
 }
 
 /// The headers by which a proxy describes the client.
@@ -103,6 +108,10 @@ impl<'a> UpstreamRequest<'a> {
             proxy_header: Vec::new(),
             keep_alive: settings.keep_alive > 0,
             forwarding: forwarding_headers(request, client, proxy),
+            grip_sig: proxy.mailboxes.as_ref().and_then(|set| {
+                let Secret(key) = set.of.grip_key.as_ref()?;
+                Some(grip_sig(key, SystemTime::now()))
+            }),
             script: None,
             identity: &NOBODY,
             request,
@@ -172,7 +181,7 @@ impl<'a> UpstreamRequest<'a> {
         protected.chain(listed.map(Cow::into_owned)).collect()
     }
 
-    /// Adds Via, the headers that describe the client, and X-Sendfile-Type.
+    /// Adds Via, the headers that describe the client, X-Sendfile-Type, and Grip-Sig.
     fn add_forwarding_headers<'s>(&'s self, fields: &mut Vec<(&'s [u8], &'s [u8])>) {
         let headers = &self.forwarding;
         fields.push((b"Via", VIA));
@@ -196,6 +205,9 @@ impl<'a> UpstreamRequest<'a> {
         }
         if !self.proxy.upstream.settings.sendfile_roots.is_empty() {
             fields.push((b"X-Sendfile-Type", b"X-Sendfile"));
+        }
+        if let Some(grip_sig) = &self.grip_sig {
+            fields.push((grip::SIG.as_bytes(), grip_sig.as_bytes()));
         }
     }
 
@@ -245,7 +257,9 @@ fn is_reserved(name: &[u8]) -> bool {
         };
         is_same_variable(name, reserved.as_bytes())
     };
-    RESERVED.iter().any(is) || sendfile_header::is_reserved(name)
+    RESERVED.iter().any(is)
+        || sendfile_header::is_reserved(name)
+        || mailbox_header::is_reserved(name)
 }
 
 /// Whether two names make the same environment variable: case is ignored and every mark becomes an

@@ -78,6 +78,9 @@ impl<'a> Handling<'a> {
                 502,
                 "the response to a question of `forward_auth` is delegated",
             ),
+            Answered::ForMailboxes(answer) => {
+                answer.refuse(502, "a question of `forward_auth` uses no mailboxes")
+            }
         }
     }
 }

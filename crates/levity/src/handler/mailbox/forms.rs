@@ -2,9 +2,11 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use levity_mailbox::{Content, Message, MessageId};
+use levity_mailbox::{Message, MessageId};
 use levity_wire::sse;
 use serde_json::{Value, json};
+
+use super::grip_item::content;
 
 /// A form in which messages are sent one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +38,8 @@ impl Form {
     pub fn encode(self, message: &Message) -> Vec<u8> {
         let mut out = Vec::new();
         let draft = &message.draft;
-        let bytes = content(message);
+        let (_, bytes) = content(message, self == Self::Content);
+        let bytes = &*bytes;
         match self {
             Self::Events => {
                 let text = str::from_utf8(bytes);
@@ -88,21 +91,14 @@ impl Form {
 /// A message as JSON. Content that is no UTF-8 is Base64.
 pub fn described(message: &Message) -> Value {
     let draft = &message.draft;
-    let mut value = json!({"id": message.id.to_string(), "type": draft.media_type});
+    let (media_type, bytes) = content(message, false);
+    let mut value = json!({"id": message.id.to_string(), "type": media_type});
     if !draft.event.is_empty() {
         value["event"] = Value::from(&*draft.event);
     }
-    let bytes = content(message);
-    match str::from_utf8(bytes) {
+    match str::from_utf8(&bytes) {
         Ok(text) => value["data"] = Value::from(text),
         Err(_) => value["base64"] = Value::from(BASE64_STANDARD.encode(bytes)),
     }
     value
-}
-
-fn content(message: &Message) -> &[u8] {
-    match &message.draft.content {
-        Content::Bytes(bytes) => bytes,
-        Content::File(path) => path.as_bytes(),
-    }
 }

@@ -1,6 +1,10 @@
 //! The handler of mailboxes: publishers send to them by request, and clients receive from them.
 
 mod forms;
+mod grip;
+mod grip_item;
+mod grip_publish;
+mod in_band;
 mod list;
 mod publish;
 mod publisher;
@@ -35,6 +39,9 @@ impl<'a> Handling<'a> {
     ) -> Outcome<'a> {
         Outcome::Response(match request.head.method {
             Method::Get | Method::Head => self.receive_from_mailbox(request, endpoint).await,
+            Method::Post if grip_publish::is_for(request, endpoint) => {
+                self.publish_items(request, endpoint).await
+            }
             Method::Post => self.publish(request, endpoint).await,
             Method::Delete => self.remove_mailbox(request, endpoint).await,
             Method::Options => with_allow(Response::new(204)),

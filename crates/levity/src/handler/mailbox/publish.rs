@@ -48,14 +48,15 @@ impl Handling<'_> {
         let set = &endpoint.set;
         let is_list = request.header(DELIVER).is_some();
         let names = match is_list {
-            true => listed_boxes(request, set)?,
+            true => listed_boxes(request.headers_named(DELIVER), set).map_err(rejected)?,
             false => vec![self.named_box(request, endpoint)?],
         };
         for name in &names {
             self.check_publisher(request, set, name.in_set())?;
         }
         self.count_publish(set)?;
-        let mut draft = described(request, set, self.now())?;
+        let draft = described(|name| request.header(name), set, self.now());
+        let mut draft = draft.map_err(rejected)?;
         let (content, reservation) = self.received(set).await?;
         draft.content = Content::Bytes(content.into());
         draft.reservation = Some(reservation);
@@ -140,14 +141,20 @@ impl Handling<'_> {
     }
 }
 
-/// The boxes that `Mailbox-Deliver` names.
-fn listed_boxes(request: &Request, set: &MailboxSet) -> Result<Vec<Name>, Response> {
+/// The boxes that the lines of `Mailbox-Deliver` or `Mailbox-Open` name.
+///
+/// # Errors
+/// What is wrong with them.
+pub(super) fn listed_boxes<'v>(
+    lines: impl Iterator<Item = &'v [u8]>,
+    set: &MailboxSet,
+) -> Result<Vec<Name>, Reject> {
     let mut names = Vec::new();
-    for line in request.headers_named(DELIVER) {
-        mailbox_header::add_names(&mut names, line).map_err(rejected)?;
+    for line in lines {
+        mailbox_header::add_names(&mut names, line)?;
     }
     if names.is_empty() {
-        return Err(error(400, "Mailbox-Deliver names no mailbox"));
+        return Err(Reject::bad("no mailbox is named"));
     }
     let names = names
         .iter()
@@ -155,25 +162,26 @@ fn listed_boxes(request: &Request, set: &MailboxSet) -> Result<Vec<Name>, Respon
     Ok(names.collect())
 }
 
-/// A message without its content, as the headers of the request describe it.
-fn described(request: &Request, set: &MailboxSet, now: SystemTime) -> Result<Draft, Response> {
-    let header = |name| request.header(name);
+/// A message without its content, as headers describe it.
+///
+/// # Errors
+/// What is wrong with them.
+pub(super) fn described<'v>(
+    header: impl Fn(&'static str) -> Option<&'v [u8]>,
+    set: &MailboxSet,
+    now: SystemTime,
+) -> Result<Draft, Reject> {
     let event = header("mailbox-event").map(mailbox_header::event);
     let key = header("mailbox-id").map(mailbox_header::key);
     let lifetime = header("mailbox-ttl").map(mailbox_header::ttl);
-    let lifetime = lifetime.transpose().map_err(rejected)?;
-    let lifetime = lifetime.or(set.settings.lifetime);
+    let lifetime = lifetime.transpose()?.or(set.settings.lifetime);
     let media_type = header("content-type").map(str::from_utf8);
     let media_type = media_type
         .transpose()
-        .map_err(|_| error(400, "Content-Type is no UTF-8"))?;
+        .map_err(|_| Reject::bad("Content-Type is no UTF-8"))?;
     Ok(Draft {
-        key: key.transpose().map_err(rejected)?.map(Into::into),
-        event: event
-            .transpose()
-            .map_err(rejected)?
-            .unwrap_or_default()
-            .into(),
+        key: key.transpose()?.map(Into::into),
+        event: event.transpose()?.unwrap_or_default().into(),
         media_type: media_type.unwrap_or(DEFAULT_TYPE).into(),
         content: Content::Bytes(Box::default()),
         deadline: lifetime.map(|lifetime| now + lifetime),
@@ -191,7 +199,7 @@ pub(super) fn reserve(set: &MailboxSet, bytes: usize) -> Result<Reservation, Res
 }
 
 /// What became of a message, for its publisher.
-fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) -> Response {
+pub(super) fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) -> Response {
     let mut failed = None;
     let mut receivers = 0;
     let values: Vec<Value> = deliveries

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::super::Handling;
 use super::forms::{Form, described};
-use super::receiver::Receiver;
+use super::receiver::{Hold, Receiver};
 use super::{json, refused_by_store};
 use crate::http::error::error;
 use crate::http::request::Request;
@@ -71,7 +71,7 @@ impl Handling<'_> {
         let (mut feed, slot) = self.subscribe(set, &name, cursor)?;
         self.opened(set, &mut feed).await?;
         match form {
-            Some(form) => Ok(self.stream(set, feed, slot, form)),
+            Some(form) => Ok(self.stream(set, (feed, slot), form, Hold::default())),
             None => self.long_poll(&name, feed, wait.unwrap_or_default()).await,
         }
     }
@@ -117,9 +117,9 @@ impl Handling<'_> {
     pub(super) fn stream(
         &self,
         set: &Arc<MailboxSet>,
-        feed: Feed,
-        slot: ReceiverSlot,
+        feed: (Feed, ReceiverSlot),
         form: Form,
+        hold: Hold,
     ) -> Response {
         let mut response = Response::new(200);
         let fields = &mut response.fields;
@@ -128,7 +128,7 @@ impl Handling<'_> {
         // Proxies of the nginx family would keep events back.
         fields.add("X-Accel-Buffering", b"no");
         fields.add("Vary", b"Accept");
-        let receiver = Receiver::new(self.worker.clone(), set.clone(), feed, slot, form);
+        let receiver = Receiver::new(self.worker.clone(), set.clone(), feed, form, hold);
         if let Some(gap) = receiver.gap() {
             fields.add(mailbox_header::GAP, gap.to_string().as_bytes());
         }
@@ -252,7 +252,7 @@ impl Handling<'_> {
 
 /// The parts of the query that count.
 #[derive(Default)]
-struct Query {
+pub(super) struct Query {
     last_event_id: Option<String>,
     info: bool,
     list: bool,
@@ -260,7 +260,7 @@ struct Query {
 }
 
 impl Query {
-    fn of(request: &Request) -> Self {
+    pub(super) fn of(request: &Request) -> Self {
         let mut query = Self::default();
         for (name, value) in form_urlencoded::parse(request.query().unwrap_or_default()) {
             match &*name {
@@ -276,7 +276,7 @@ impl Query {
 }
 
 /// Where the client wants to begin. The header goes before the query, since a browser that connects again sends both.
-fn cursor(request: &Request, query: &Query) -> Result<Option<Cursor>, Response> {
+pub(super) fn cursor(request: &Request, query: &Query) -> Result<Option<Cursor>, Response> {
     if let Some(given) = request.header("last-event-id") {
         // An id of another server: what came after it is not known, so something may be missing. An error would keep a
         // browser from coming back.
@@ -302,7 +302,7 @@ fn cursor(request: &Request, query: &Query) -> Result<Option<Cursor>, Response> 
 }
 
 /// The form of a stream that the client prefers; `None` for a response that ends.
-fn preferred(request: &Request) -> Option<Form> {
+pub(super) fn preferred(request: &Request) -> Option<Form> {
     let types = FORMS.map(|(media_type, _)| media_type);
     let chosen = accept::preferred(request.headers_named("accept"), &types)?;
     FORMS[chosen].1

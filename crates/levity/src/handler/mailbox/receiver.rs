@@ -5,14 +5,16 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use levity_mailbox::{Feed, MessageId, Next};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
+use levity_wire::grip::{KeepAlive, KeepAliveMode};
 use levity_wire::sse;
 
 use super::forms::Form;
+use super::grip_item::ends_streams;
 use crate::http::held::{Held, HeldClient};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::worker::Worker;
@@ -23,12 +25,47 @@ const TURN_BYTES_MAX: usize = 64 * 1024;
 /// The time over which receivers leave a server that drains.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// What an application has said about a receiver that it holds.
+#[derive(Default)]
+pub struct Hold {
+    /// What is sent before all messages.
+    pub first: Vec<u8>,
+    /// Further boxes.
+    pub others: Vec<(Feed, ReceiverSlot)>,
+    /// What keeps the connection alive, in place of the heartbeat of the set.
+    pub keep_alive: Option<KeepAlive>,
+    /// The box that is asked first for the next message.
+    turn: usize,
+}
+
+impl Hold {
+    /// With these settings.
+    pub fn new(
+        first: Vec<u8>,
+        others: Vec<(Feed, ReceiverSlot)>,
+        keep_alive: Option<KeepAlive>,
+    ) -> Self {
+        Self {
+            first,
+            others,
+            keep_alive,
+            turn: 0,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.others.is_empty() && self.keep_alive.is_none()
+    }
+}
+
 /// A receiver.
 pub struct Receiver {
     worker: Rc<Worker>,
     set: Arc<MailboxSet>,
     feed: Feed,
     form: Form,
+    /// Boxed, because most receivers are without.
+    hold: Option<Box<Hold>>,
     /// What is being sent.
     outgoing: Option<Outgoing>,
     /// It was looked ahead for a gap at the start.
@@ -49,8 +86,8 @@ pub struct Receiver {
 struct Outgoing {
     bytes: Rc<[u8]>,
     sent: usize,
-    /// The message that they are.
-    message: Option<MessageId>,
+    /// The message that they are, and the number of its box.
+    message: Option<(usize, MessageId)>,
 }
 
 impl fmt::Debug for Receiver {
@@ -64,19 +101,22 @@ impl Receiver {
     pub fn new(
         worker: Rc<Worker>,
         set: Arc<MailboxSet>,
-        mut feed: Feed,
-        slot: ReceiverSlot,
+        (mut feed, slot): (Feed, ReceiverSlot),
         form: Form,
+        hold: Hold,
     ) -> Self {
         let now = Instant::now();
         let ahead = feed.next(worker.wall_time(now));
+        let keep_alive = hold.keep_alive.as_ref();
+        let heartbeat = keep_alive.map_or(set.of.heartbeat, |keep_alive| keep_alive.timeout);
         Self {
-            heartbeat_at: now + set.of.heartbeat,
+            heartbeat_at: now + heartbeat,
             ends_at: now + jittered(set.of.rotate),
             worker,
             set,
             feed,
             form,
+            hold: Some(hold).filter(|hold| !hold.is_empty()).map(Box::new),
             outgoing: None,
             ahead,
             has_begun: false,
@@ -96,15 +136,65 @@ impl Receiver {
     }
 
     /// What is sent before all messages.
-    fn greeting(&self) -> Vec<u8> {
+    fn greeting(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         if self.form == Form::Events {
             sse::retry(&mut out, jittered(self.set.of.retry));
         }
+        if let Some(hold) = &mut self.hold {
+            out.append(&mut hold.first);
+            match self.form {
+                Form::Events if !out.ends_with(b"\n\n") => out.extend_from_slice(b"\n\n"),
+                Form::Lines if !matches!(&out[..], [] | [.., b'\n']) => out.push(b'\n'),
+                _ => {}
+            }
+        }
         out
     }
 
-    fn send(&mut self, bytes: impl Into<Rc<[u8]>>, message: Option<MessageId>) {
+    /// The box of that number.
+    fn feed(&mut self, number: usize) -> &mut Feed {
+        match (number.checked_sub(1), &mut self.hold) {
+            (Some(other), Some(hold)) => &mut hold.others[other].0,
+            _ => &mut self.feed,
+        }
+    }
+
+    /// The next message of any of the boxes, which take turns, and the number of the box.
+    fn poll_feeds(&mut self, context: &mut Context<'_>, now: SystemTime) -> Poll<(usize, Next)> {
+        let count = 1 + self.hold.as_ref().map_or(0, |hold| hold.others.len());
+        let turn = self.hold.as_ref().map_or(0, |hold| hold.turn);
+        for number in (turn..turn + count).map(|number| number % count) {
+            if let Poll::Ready(next) = self.feed(number).poll_next(context, now) {
+                if let Some(hold) = &mut self.hold {
+                    hold.turn = number + 1;
+                }
+                return Poll::Ready((number, next));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// What keeps the connection alive, and how often it is sent.
+    fn heartbeat(&self) -> (Vec<u8>, Duration) {
+        let hold = self.hold.as_ref();
+        match hold.and_then(|hold| hold.keep_alive.as_ref()) {
+            Some(keep_alive) => (keep_alive.data.clone(), keep_alive.timeout),
+            None => (self.form.heartbeat().to_vec(), self.set.of.heartbeat),
+        }
+    }
+
+    /// Begins the time until the connection is kept alive again, unless that is always after the same time.
+    fn rest(&mut self) {
+        let hold = self.hold.as_ref();
+        let keep_alive = hold.and_then(|hold| hold.keep_alive.as_ref());
+        let keep_alive = keep_alive.filter(|keep_alive| keep_alive.mode == KeepAliveMode::Idle);
+        if let Some(keep_alive) = keep_alive {
+            self.heartbeat_at = stall::poll_start() + keep_alive.timeout;
+        }
+    }
+
+    fn send(&mut self, bytes: impl Into<Rc<[u8]>>, message: Option<(usize, MessageId)>) {
         let bytes = bytes.into();
         if !bytes.is_empty() {
             self.outgoing = Some(Outgoing {
@@ -132,10 +222,11 @@ impl Receiver {
         match polled {
             Poll::Ready(Ok(())) => {
                 self.is_blocked = false;
-                if let Some(id) = outgoing.message {
-                    self.feed.mark_read(id);
-                }
+                let message = outgoing.message;
                 self.outgoing = None;
+                if let Some((number, id)) = message {
+                    self.feed(number).mark_read(id);
+                }
                 Poll::Ready(Ok(moved))
             }
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::ClientAbort)),
@@ -165,16 +256,17 @@ impl Receiver {
     /// Takes what comes next. Ready with `false` if the stream ends.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let now = self.worker.wall_time(stall::poll_start());
-        let next = match self.ahead.take() {
-            Some(next) => next,
-            None => ready!(self.feed.poll_next(context, now)),
+        let (number, next) = match self.ahead.take() {
+            Some(next) => (0, next),
+            None => ready!(self.poll_feeds(context, now)),
         };
         match next {
             Next::Message(entry) => {
                 let form = self.form;
                 let bytes = entry.form(form.number(), |message| form.encode(message));
-                self.send(bytes, Some(entry.message.id));
-                Poll::Ready(true)
+                self.send(bytes, Some((number, entry.message.id)));
+                self.rest();
+                Poll::Ready(!ends_streams(&entry.message))
             }
             Next::Gap(next) => {
                 self.send(self.form.gap(next), None);
@@ -201,8 +293,8 @@ impl Receiver {
             return Poll::Ready(());
         }
         if now >= self.heartbeat_at {
-            self.heartbeat_at = now + self.set.of.heartbeat;
-            let heartbeat = self.form.heartbeat();
+            let (heartbeat, time) = self.heartbeat();
+            self.heartbeat_at = now + time;
             if !heartbeat.is_empty() {
                 self.send(heartbeat, None);
                 return Poll::Ready(());
@@ -224,7 +316,8 @@ impl Held for Receiver {
     ) -> Poll<End> {
         let mut moved = 0;
         if !self.has_begun && self.outgoing.is_none() {
-            self.send(self.greeting(), None);
+            let greeting = self.greeting();
+            self.send(greeting, None);
         }
         loop {
             if client.is_gone(context) {

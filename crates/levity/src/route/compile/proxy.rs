@@ -52,6 +52,9 @@ pub fn proxy(
         request_id: resources.request_id.clone(),
         request_headers,
         rewrite: of.rewrite.clone(),
+        mailboxes: of
+            .mailbox_headers
+            .map(|number| resources.mailboxes[number].clone()),
     })))
 }
 
@@ -76,6 +79,7 @@ impl Resources<'_> {
             preloads: self.preloads(&upstream),
             document_root: None,
             reproxy: Vec::new(),
+            mailboxes: None,
             upstream,
         }))
     }

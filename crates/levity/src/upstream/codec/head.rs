@@ -1,6 +1,8 @@
 //! The header section of a backend's response, the same for all protocols.
 
+use levity_wire::grip;
 use levity_wire::http1::{self, Limits};
+use levity_wire::mailbox_header;
 use levity_wire::sendfile_header::{self, Delegation};
 
 use crate::http::fields::Fields;
@@ -43,6 +45,8 @@ pub struct Head {
     pub delegations: Vec<DelegationHeader>,
     /// The path for a receipt.
     pub receipt: Option<Vec<u8>>,
+    /// Headers about mailboxes.
+    pub mailbox: Fields,
     /// Values of X-Sendfile-Preload.
     pub preload: Vec<Vec<u8>>,
     /// The new protocol of a 101.
@@ -81,6 +85,25 @@ impl Head {
         !self.delegations.is_empty() && !matches!(self.status, 101 | 204 | 205 | 304)
     }
 
+    /// Whether the response says what to do with mailboxes: it is a success, and may have content.
+    pub fn uses_mailboxes(&self) -> bool {
+        let names = [mailbox_header::OPEN, mailbox_header::DELIVER, grip::HOLD];
+        let has = |name| self.mailbox.value(name).is_some();
+        let is_success = (200..300).contains(&self.status);
+        is_success && (names.into_iter().any(has) || self.is_grip_instruct())
+    }
+
+    /// Whether the content says how the client is held.
+    pub fn is_grip_instruct(&self) -> bool {
+        let media_type = self.fields.value("content-type").unwrap_or_default();
+        let essence = media_type.split(|&byte| byte == b';').next();
+        essence.is_some_and(|essence| {
+            essence
+                .trim_ascii()
+                .eq_ignore_ascii_case(grip::INSTRUCT_TYPE.as_bytes())
+        })
+    }
+
     /// Adds an end-to-end header. Headers that are meant for this server are consumed here.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         match name.len() {
@@ -96,7 +119,9 @@ impl Head {
                 value: value.to_vec(),
             });
         }
-        if !sendfile_header::is_reserved(name) {
+        if mailbox_header::is_reserved(name) {
+            self.mailbox.add(name, value);
+        } else if !sendfile_header::is_reserved(name) {
             self.fields.add(name, value);
         } else if name.eq_ignore_ascii_case(b"x-sendfile-receipt") {
             self.receipt = Some(value.to_vec());

@@ -9,7 +9,7 @@ use levity_wire::http1::{
     Chunked, EndToEnd, Framing, RequestInfo, ResponseFraming, ResponseHead, Trailers,
     parse_response,
 };
-use levity_wire::sendfile_header;
+use levity_wire::{mailbox_header, sendfile_header};
 
 use super::head::{Head, LIMITS, may_end};
 use super::{EncodeError, Event};
@@ -258,7 +258,9 @@ impl Http {
         self.reading = Reading::Done;
         let mut trailers = mem::take(&mut self.trailers);
         let is_listed = |name: &[u8]| self.listed.iter().any(|one| one.eq_ignore_ascii_case(name));
-        trailers.retain(|name| !is_listed(name) && !sendfile_header::is_reserved(name));
+        let is_reserved =
+            |name: &[u8]| sendfile_header::is_reserved(name) || mailbox_header::is_reserved(name);
+        trailers.retain(|name| !is_listed(name) && !is_reserved(name));
         event(Event::End(trailers));
     }
 }

@@ -1,0 +1,188 @@
+//! GRIP: applications hold clients by the headers of Pushpin, and publish to its control endpoint.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use levity_mailbox::{Feed, Message, Name, Next};
+use levity_wire::grip::{self, Instruct, TIMEOUT_DEFAULT};
+use levity_wire::{mailbox_header, sendfile_header};
+
+use super::super::Handling;
+use super::forms::Form;
+use super::grip_item;
+use super::in_band::Start;
+use super::receiver::Hold;
+use crate::http::fields::{Fields, lines};
+use crate::http::response::{Body, Response};
+use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
+use crate::upstream::for_mailboxes::ForMailboxes;
+
+/// How a client is held, and the response of the application.
+struct Instruction {
+    instruct: Instruct,
+    start: Start,
+    content: Vec<u8>,
+}
+
+impl Handling<'_> {
+    /// Holds the client as the application says.
+    pub(super) async fn hold_by_grip(
+        &mut self,
+        set: &Arc<MailboxSet>,
+        answer: &mut ForMailboxes,
+    ) -> Result<Response, Response> {
+        let Instruction {
+            instruct,
+            start,
+            content,
+        } = self.instruction(set, answer).await?;
+        let Some(hold) = instruct.hold else {
+            return Ok(start.with(content));
+        };
+        let mut feeds = Vec::new();
+        for channel in &instruct.channels {
+            let name = Name::new(&set.of.name, channel.name.as_bytes());
+            let name = name.ok_or_else(|| answer.refuse(502, "bad name of a channel"))?;
+            feeds.push(self.subscribe(set, &name, None)?);
+        }
+        for (feed, _) in &mut feeds {
+            self.opened(set, feed).await?;
+        }
+        match hold {
+            grip::Hold::Stream => {
+                let first = feeds.remove(0);
+                let hold = Hold::new(content, feeds, instruct.keep_alive);
+                let mut response = self.stream(set, first, Form::Content, hold);
+                start.begin(&mut response, true);
+                Ok(response)
+            }
+            grip::Hold::Response => {
+                let timeout = instruct.timeout.unwrap_or(TIMEOUT_DEFAULT);
+                let published = self.published(feeds, Instant::now() + timeout).await;
+                Ok(published.map_or_else(|| start.with(content), of_grip))
+            }
+        }
+    }
+
+    async fn instruction(
+        &mut self,
+        set: &MailboxSet,
+        answer: &mut ForMailboxes,
+    ) -> Result<Instruction, Response> {
+        let refused = |answer: &ForMailboxes, reason| answer.refuse(502, reason);
+        let (content, _reservation) = self.content_of(set, answer).await?;
+        if answer.head.is_grip_instruct() {
+            let read = Instruct::from_json(&content);
+            let (instruct, response) = read.map_err(|reject| refused(answer, reject.reason))?;
+            return Ok(Instruction {
+                instruct,
+                start: Start {
+                    status: response.status,
+                    fields: fields_of(&response.headers),
+                    ..Start::default()
+                },
+                content: response.body,
+            });
+        }
+        let mut instruct = Instruct::default();
+        let read = lines(answer.head.mailbox.as_bytes())
+            .try_for_each(|line| instruct.read_header(line.name, line.value))
+            .and_then(|()| instruct.check());
+        read.map_err(|reject| refused(answer, reject.reason))?;
+        let mut start = Start::of(&answer.head);
+        start.status = instruct.status.unwrap_or(start.status);
+        for name in start.fields.names() {
+            if !instruct.exposes(name.as_bytes()) {
+                start.fields.remove(&name);
+            }
+        }
+        Ok(Instruction {
+            instruct,
+            start,
+            content,
+        })
+    }
+
+    /// The first response that is published to one of the boxes until `end`.
+    async fn published(
+        &self,
+        mut feeds: Vec<(Feed, ReceiverSlot)>,
+        end: Instant,
+    ) -> Option<grip::Response> {
+        let timer = self.body.timer();
+        timer.set(end);
+        let published = poll_fn(|context| {
+            let published = self.poll_published(&mut feeds, context);
+            let is_over = published.is_pending()
+                && (self.worker.is_draining()
+                    || self.body.watch(context).is_err()
+                    || timer.poll_expired(context));
+            match is_over {
+                true => Poll::Ready(None),
+                false => published,
+            }
+        })
+        .await;
+        timer.clear();
+        published
+    }
+
+    fn poll_published(
+        &self,
+        feeds: &mut [(Feed, ReceiverSlot)],
+        context: &mut Context<'_>,
+    ) -> Poll<Option<grip::Response>> {
+        for (feed, _) in feeds {
+            while let Poll::Ready(next) = feed.poll_next(context, self.now()) {
+                match next {
+                    Next::Message(entry) => {
+                        let Message { id, .. } = entry.message;
+                        feed.mark_read(id);
+                        if let Some(response) = grip_item::response(&entry.message) {
+                            return Poll::Ready(Some(response));
+                        }
+                    }
+                    Next::Gap(_) => {}
+                    Next::Removed | Next::Failed(_) => return Poll::Ready(None),
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// The response that was published.
+fn of_grip(of: grip::Response) -> Response {
+    let start = Start {
+        status: of.status,
+        fields: fields_of(&of.headers),
+        ..Start::default()
+    };
+    start.with(of.body)
+}
+
+/// Headers that applications give in JSON, without those that are for this server.
+fn fields_of(headers: &[(String, String)]) -> Fields {
+    let mut fields = Fields::default();
+    for (name, value) in headers {
+        let bytes = name.as_bytes();
+        if !mailbox_header::is_reserved(bytes) && !sendfile_header::is_reserved(bytes) {
+            fields.add(name, value.as_bytes());
+        }
+    }
+    fields
+}
+
+impl Start {
+    /// The response with this content.
+    fn with(self, content: Vec<u8>) -> Response {
+        let mut response = Response::new(self.status);
+        if !matches!(self.status, 204 | 304) {
+            response.body = Body::Text(content);
+        }
+        self.begin(&mut response, true);
+        response
+    }
+}
