@@ -108,6 +108,10 @@ const TOOLS: &[Tool] = &[
         package: "nginx",
     },
     Tool {
+        program: "redis-server",
+        package: "redis-server",
+    },
+    Tool {
         program: "haproxy",
         package: "haproxy",
     },

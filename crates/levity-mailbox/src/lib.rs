@@ -8,6 +8,7 @@
 
 mod budget;
 mod copies;
+mod encoding;
 mod feed;
 mod kept;
 mod log;
@@ -16,6 +17,7 @@ mod message;
 mod name;
 mod owner;
 mod protocol;
+pub mod redis;
 mod settings;
 mod store;
 

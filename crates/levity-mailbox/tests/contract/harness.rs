@@ -41,6 +41,10 @@ macro_rules! for_every_store {
             fn simulated_shared() {
                 crate::harness::run(crate::stores::simulated_shared(), super::cases::$case);
             }
+            #[test]
+            fn redis() {
+                crate::harness::run(crate::stores::redis(), super::cases::$case);
+            }
         })*
     };
 }
@@ -74,15 +78,11 @@ pub enum Clock {
     /// That which the caller passes, so that tests need not wait.
     OfCaller,
     /// That of the machine or of a server: tests wait until it is so late.
-    #[allow(
-        dead_code,
-        reason = "only for stores on a server, which not every build has"
-    )]
     OfMachine,
 }
 
 /// Runs a case; without a subject, the store cannot run here.
-pub fn run<S: Subject>(subject: Option<S>, case: fn(&mut Rig)) {
+pub fn run<S: Subject>(subject: Option<S>, case: impl FnOnce(&mut Rig)) {
     match subject {
         Some(subject) => case(&mut Rig::new(subject)),
         None => eprintln!("the store cannot run here"),

@@ -8,8 +8,11 @@ mod expiring;
 mod harness;
 mod keys;
 mod listing;
+mod redis;
 mod removing;
 mod reopening;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod sharing;
 mod simulated;
 mod simulation;

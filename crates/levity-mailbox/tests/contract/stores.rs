@@ -3,9 +3,11 @@
 use std::time::SystemTime;
 
 use levity_mailbox::memory::MemoryStore;
-use levity_mailbox::{Store, new_epoch};
+use levity_mailbox::redis::RedisStore;
+use levity_mailbox::{Budget, Store, new_epoch};
 
 use crate::harness::{Clock, Local, Subject};
+use crate::servers;
 use crate::simulated::{Behavior, Server};
 
 /// The memory of the process.
@@ -76,5 +78,42 @@ pub fn simulated_shared() -> Option<OnServer> {
     Some(OnServer {
         server: None,
         is_shared: true,
+    })
+}
+
+/// A Redis server, which tests may stop and start.
+pub struct Redis {
+    pub port: u16,
+    /// `None` if the test has it.
+    pub _server: Option<servers::Server>,
+}
+
+impl Subject for Redis {
+    fn is_persistent(&self) -> bool {
+        true
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::OfMachine
+    }
+
+    fn open(&mut self, _: SystemTime) -> Local<'_, Box<dyn Store>> {
+        let url = format!("redis://127.0.0.1:{}", self.port);
+        Box::pin(async move {
+            let store = RedisStore::new(&url, Budget::new(usize::MAX));
+            Box::new(store.expect("a URL")) as Box<dyn Store>
+        })
+    }
+}
+
+pub fn redis() -> Option<Redis> {
+    let server = servers::Server::redis("");
+    Some(Redis {
+        port: server.port(),
+        _server: Some(server),
     })
 }

@@ -1,0 +1,137 @@
+//! How a message is written where several processes read it.
+//!
+//! The version of this form, a letter for the kind of the content, and four lines: the deadline in nanoseconds since 1970 or
+//! nothing, the key or nothing, the event, and the media type, none of which can have a line end. Then the content as it is.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::budget::Budget;
+use crate::message::{Content, Draft};
+
+/// The first byte of what [`encode`] writes.
+const VERSION: u8 = b'1';
+
+/// Writes a message.
+pub(crate) fn encode(draft: &Draft) -> Vec<u8> {
+    let (kind, content) = match &draft.content {
+        Content::Bytes(bytes) => (b'b', &**bytes),
+        Content::File(path) => (b'f', path.as_bytes()),
+    };
+    let deadline = draft.deadline.map(nanoseconds);
+    let deadline = deadline.map_or_else(String::new, |deadline| deadline.to_string());
+    let key = draft.key.as_deref().unwrap_or_default();
+    let lines = [deadline.as_str(), key, &draft.event, &draft.media_type];
+    let len: usize = lines.iter().map(|line| line.len() + 1).sum();
+    let mut encoded = Vec::with_capacity(2 + len + content.len());
+    encoded.extend([VERSION, kind]);
+    for line in lines {
+        encoded.extend_from_slice(line.as_bytes());
+        encoded.push(b'\n');
+    }
+    encoded.extend_from_slice(content);
+    encoded
+}
+
+fn nanoseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
+/// Reads what [`encode`] has written, and reserves its memory; `None` for anything else.
+pub(crate) fn decode(encoded: &[u8], budget: &Arc<Budget>) -> Option<Draft> {
+    let (&[version, kind], encoded) = encoded.split_first_chunk()?;
+    if version != VERSION {
+        return None;
+    }
+    let mut parts = encoded.splitn(5, |&byte| byte == b'\n');
+    let mut line = || std::str::from_utf8(parts.next()?).ok();
+    let (deadline, key, event, media_type) = (line()?, line()?, line()?, line()?);
+    let content = parts.next()?;
+    let content = match kind {
+        b'b' => Content::Bytes(content.into()),
+        b'f' => Content::File(std::str::from_utf8(content).ok()?.into()),
+        _ => return None,
+    };
+    let mut draft = Draft {
+        key: (!key.is_empty()).then(|| key.into()),
+        event: event.into(),
+        media_type: media_type.into(),
+        content,
+        deadline: match deadline {
+            "" => None,
+            digits => Some(UNIX_EPOCH + Duration::from_nanos(digits.parse().ok()?)),
+        },
+        reservation: None,
+    };
+    draft.reservation = Some(budget.reserve(draft.bytes()));
+    Some(draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drafts() -> [Draft; 3] {
+        let of = |content, deadline| Draft {
+            key: Some("k\"-1".into()),
+            event: "über".into(),
+            media_type: "text/plain; charset=utf-8".into(),
+            content,
+            deadline,
+            reservation: None,
+        };
+        let deadline = UNIX_EPOCH + Duration::new(1_800_000_000, 123_456_789);
+        let empty = Draft {
+            key: None,
+            event: Box::default(),
+            media_type: Box::default(),
+            content: Content::Bytes(Box::default()),
+            deadline: None,
+            reservation: None,
+        };
+        [
+            of(
+                Content::Bytes(b"\n\n1b\n\0".as_slice().into()),
+                Some(deadline),
+            ),
+            of(Content::File("/a\nb".into()), None),
+            empty,
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let budget = Budget::new(0);
+        for draft in drafts() {
+            let read = decode(&encode(&draft), &budget).expect("a message");
+            assert_eq!((&read.key, &read.event), (&draft.key, &draft.event));
+            assert_eq!(read.media_type, draft.media_type);
+            assert_eq!(
+                (&read.content, read.deadline),
+                (&draft.content, draft.deadline)
+            );
+            assert_eq!(budget.used(), draft.bytes());
+        }
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn anything_else_is_no_message() {
+        let budget = Budget::new(0);
+        let encoded = encode(&drafts()[0]);
+        let lines = encoded
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'\n');
+        let (header_end, _) = lines.take(4).last().expect("four lines");
+        for cut in 0..=header_end {
+            assert!(decode(&encoded[..cut], &budget).is_none(), "{cut}");
+        }
+        for text in ["2b\n\n\n\n", "1x\n\n\n\n", "1b-1\n\n\n\n", "1b1e9\n\n\n\n"] {
+            assert!(decode(text.as_bytes(), &budget).is_none(), "{text:?}");
+        }
+        assert!(decode(b"1b\n\n\xff\n\n", &budget).is_none());
+        assert!(decode(b"1f\n\n\n\n\xff", &budget).is_none());
+    }
+}

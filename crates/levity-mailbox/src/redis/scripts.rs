@@ -1,0 +1,234 @@
+//! The scripts that run in the server. Each is atomic, so that a box is consistent whatever process uses it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use levity_wire::mailbox::MessageId;
+use redis::{Cmd, Value};
+
+use super::boxes::{Known, Notice};
+use crate::budget::Budget;
+use crate::encoding;
+use crate::message::Message;
+use crate::name::Name;
+use crate::store::{Append, Opened, Summary, new_epoch};
+
+/// The minimum of ids of publishers that a box remembers.
+const KEYS_MIN: usize = 256;
+
+macro_rules! scripts {
+    ($($script:ident $file:literal),* $(,)?) => {
+        /// A script.
+        #[derive(Debug, Clone, Copy)]
+        pub(super) enum Script { $($script),* }
+
+        /// Their texts.
+        pub(super) const TEXTS: &[&str] = &[$(concat!(
+            include_str!("scripts/prelude.lua"),
+            include_str!(concat!("scripts/", $file)),
+        )),*];
+    };
+}
+
+scripts! {
+    Append "append.lua",
+    Open "open.lua",
+    Look "look.lua",
+    Resume "resume.lua",
+    Remove "remove.lua",
+    Read "read.lua",
+    Touch "touch.lua",
+    Expire "expire.lua",
+    Prune "prune.lua",
+    List "list.lua",
+}
+
+/// Makes calls of scripts for one connection.
+pub(super) struct Calls {
+    /// The run of the server.
+    pub(super) run: Arc<str>,
+    /// The digests of the [`TEXTS`].
+    pub(super) digests: Vec<String>,
+    /// The number of the database. Channels, unlike keys, are common to all databases of a server.
+    pub(super) database: i64,
+    /// Distinguishes this process from others.
+    pub(super) process: String,
+}
+
+/// What a script is told of a box.
+pub(super) struct Subject<'a> {
+    pub(super) name: &'a Name,
+    pub(super) known: Option<&'a Known>,
+    pub(super) idle: Duration,
+    pub(super) boxes_max: usize,
+}
+
+impl Calls {
+    /// The channel of a box.
+    pub(super) fn channel(&self, name: &Name) -> String {
+        format!("levity:{}:{name}", self.database)
+    }
+
+    /// The box of a channel.
+    pub(super) fn box_of(&self, channel: &[u8]) -> Option<Name> {
+        let channel = std::str::from_utf8(channel).ok()?;
+        let (database, name) = channel.strip_prefix("levity:")?.split_once(':')?;
+        Name::parse(name).filter(|_| database.parse() == Ok(self.database))
+    }
+
+    /// A call without the arguments that only this script has.
+    pub(super) fn call(&self, script: Script, subject: &Subject<'_>) -> Cmd {
+        let &Subject { name, known, .. } = subject;
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&self.digests[script as usize]).arg(7);
+        for kind in ["box", "log", "keys", "due"] {
+            call.arg(format!("levity:{kind}:{name}"));
+        }
+        for kind in ["names", "idle"] {
+            call.arg(format!("levity:{kind}:{}", name.set()));
+        }
+        call.arg("levity:epoch");
+        call.arg(&*self.run).arg(self.channel(name));
+        call.arg(name.in_set()).arg(new_epoch(SystemTime::now()));
+        match known {
+            Some(known) => call.arg(known.epoch).arg(known.next).arg(&*known.run),
+            None => call.arg(0).arg(0).arg(""),
+        };
+        let idle = milliseconds(subject.idle).max(1);
+        call.arg(idle).arg(subject.boxes_max);
+        call
+    }
+}
+
+/// The arguments that only `append.lua` has.
+pub(super) fn add_append(call: &mut Cmd, append: &Append, now: SystemTime) {
+    let Append {
+        draft, settings, ..
+    } = append;
+    // Not before its time: rounded up.
+    let deadline = draft.deadline.map(|deadline| {
+        let since = deadline.duration_since(UNIX_EPOCH).unwrap_or_default();
+        milliseconds(since + Duration::from_nanos(999_999)).to_string()
+    });
+    call.arg(encoding::encode(draft)).arg(draft.bytes());
+    call.arg(deadline.unwrap_or_default());
+    call.arg(draft.key.as_deref().unwrap_or_default());
+    call.arg(settings.messages_max.max(1))
+        .arg(settings.bytes_max);
+    call.arg(milliseconds_of(now)).arg(KEYS_MIN);
+}
+
+/// The arguments that only `list.lua` has.
+pub(super) fn add_list(call: &mut Cmd, after: Option<&Name>, count_max: usize) {
+    let after = after.map_or("-".to_owned(), |after| format!("({}", after.in_set()));
+    call.arg(after).arg(count_max);
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    // The server computes with doubles.
+    duration.as_millis().min(1 << 52) as u64
+}
+
+/// Milliseconds since 1970, rounded down.
+pub(super) fn milliseconds_of(time: SystemTime) -> u64 {
+    milliseconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// The text of a reply.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The number of a reply.
+pub(super) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => (*number).try_into().ok(),
+        other => text(other)?.parse().ok(),
+    }
+}
+
+/// The elements of a reply.
+pub(super) fn array(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+/// Whether a reply says that there are too many boxes.
+pub(super) fn is_refused(reply: &Value) -> bool {
+    matches!(array(reply), Some([only]) if text(only) == Some("too many"))
+}
+
+/// A reply of `look.lua`, which may be that the box is not known.
+pub(super) fn opened_if_known(reply: &Value, budget: &Arc<Budget>) -> Option<Option<Opened>> {
+    match reply {
+        Value::Nil => Some(None),
+        reply => opened(reply, budget).map(Some),
+    }
+}
+
+/// A reply of `open.lua` and its like.
+pub(super) fn opened(reply: &Value, budget: &Arc<Budget>) -> Option<Opened> {
+    let [epoch, next, lost, read, entries] = array(reply)? else {
+        return None;
+    };
+    let message = |entry: &Value| {
+        let [id, fields] = array(entry)? else {
+            return None;
+        };
+        let [_, Value::BulkString(encoded), ..] = array(fields)? else {
+            return None;
+        };
+        let draft = encoding::decode(encoded, budget)?.into();
+        let id = text(id)?.parse().ok()?;
+        Some(Message { id, draft })
+    };
+    Some(Opened {
+        epoch: number(epoch)?,
+        next: number(next)?,
+        lost: number(lost)?,
+        read: number(read)?,
+        messages: array(entries)?.iter().filter_map(message).collect(),
+    })
+}
+
+/// A reply of `list.lua`.
+pub(super) fn listed(reply: &Value, set: &str) -> Option<Vec<Summary>> {
+    let summary = |values: &[Value]| {
+        let [name, messages, bytes] = values else {
+            return None;
+        };
+        Some(Summary {
+            name: Name::new(set, text(name)?.as_bytes())?,
+            messages: number(messages)? as usize,
+            bytes: number(bytes)? as usize,
+        })
+    };
+    let values = array(reply)?.chunks(3);
+    Some(values.filter_map(summary).collect())
+}
+
+/// What a channel of a box says; `None` for what this process has done itself, and for anything else.
+pub(super) fn notice(payload: &[u8], process: &str, budget: &Arc<Budget>) -> Option<Notice> {
+    if payload == b"outdated" {
+        return Some(Notice::Outdated);
+    }
+    if let Some(remover) = payload.strip_prefix(b"removed ") {
+        return (remover != process.as_bytes()).then_some(Notice::Removed);
+    }
+    let message = payload.strip_prefix(b"message ")?;
+    let end = message.iter().position(|&byte| byte == b'\n')?;
+    let mut words = std::str::from_utf8(&message[..end]).ok()?.split(' ');
+    let mut number = || words.next()?.parse().ok();
+    let (epoch, sequence, lost) = (number()?, number()?, number()?);
+    let message = Message {
+        id: MessageId { epoch, sequence },
+        draft: encoding::decode(&message[end + 1..], budget)?.into(),
+    };
+    Some(Notice::Message(message, lost))
+}

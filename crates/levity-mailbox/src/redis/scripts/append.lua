@@ -1,0 +1,38 @@
+-- Appends a message, unless the box remembers its key, and drops what exceeds the bounds.
+local content, size, deadline, key = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local messages_max, bytes_max, now, keys_min = tonumber(ARGV[14]), tonumber(ARGV[15]), ARGV[16], tonumber(ARGV[17])
+
+if not enter() then
+  return {'too many'}
+end
+local number = key ~= '' and redis.call('ZSCORE', keys, key)
+if number then
+  return {'duplicate', epoch, tonumber(number)}
+end
+number = next
+redis.call('XADD', log, epoch .. '-' .. text(number), 'message', content, 'size', size, 'deadline', deadline)
+next, bytes, count = next + 1, bytes + size, count + 1
+if deadline ~= '' then
+  redis.call('ZADD', due, deadline, text(number) .. ':' .. size)
+end
+local expired, dropped = expire(now, 100), 0
+while count > messages_max or (bytes > bytes_max and count > 1) do
+  local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
+  redis.call('XDEL', log, first[1])
+  lost, dropped = number_of(first[1]) + 1, dropped + 1
+  bytes, count = bytes - first[2][4], count - 1
+  if first[2][6] ~= '' then
+    redis.call('ZREM', due, text(lost - 1) .. ':' .. first[2][4])
+  end
+end
+if key ~= '' then
+  redis.call('ZADD', keys, text(number), key)
+  if redis.call('ZCARD', keys) > keys_min + messages_max then
+    local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
+    local kept = first and number_of(first[1]) or next
+    redis.call('ZREMRANGEBYSCORE', keys, '-inf', '(' .. text(math.min(kept, next - keys_min)))
+  end
+end
+write()
+redis.call('PUBLISH', channel, 'message ' .. epoch .. ' ' .. text(number) .. ' ' .. text(lost) .. '\n' .. content)
+return {'new', epoch, number, lost, dropped, expired}

@@ -1,0 +1,5 @@
+-- What is kept of a box, which is made if it is not known.
+if not enter() then
+  return {'too many'}
+end
+return found('0')

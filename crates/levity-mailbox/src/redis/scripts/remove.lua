@@ -1,0 +1,9 @@
+-- Removes a box; whether it was known.
+redis.call('ZREM', names, name)
+redis.call('ZREM', idle, name)
+local was_known = redis.call('DEL', box)
+redis.call('DEL', log, keys, due)
+if was_known == 1 then
+  redis.call('PUBLISH', channel, 'removed ' .. ARGV[10])
+end
+return was_known

@@ -1,0 +1,540 @@
+//! The life of a connection.
+//!
+//! Calls that wait are sent together, in their order, and the next ones when these are answered: one batch is under way at a
+//! time. So calls take effect in the order in which they were asked for, and a slow server gets larger batches, not more of
+//! them.
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use levity_wire::mailbox::MessageId;
+use redis::aio::ConnectionLike as _;
+use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, ServerError, Value};
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::time::{self, Instant};
+
+use super::boxes::Known;
+use super::link::{AppendReply, Link, LinkFigures, Reply, Request};
+use super::scripts::{self, Script, Subject, TEXTS, array, milliseconds_of, number, text};
+use super::session::{Session, reason};
+use crate::message::Message;
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::store::{Append, Appended, Opened, StoreError, Summary};
+
+/// The pause between two checks whether the connections live.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The maximum of requests that a batch begins with.
+const BATCH_MAX: usize = 256;
+
+/// The maximum size of the messages of a batch in bytes, without the last one.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The maximum of channels that are subscribed to at once.
+const SUBSCRIPTIONS_MAX: usize = 256;
+
+/// The maximum of boxes in which a sweep lets messages expire.
+const EXPIRED_MAX: usize = 64;
+
+/// A connection, and what waits for it.
+pub(super) struct Serving<'a> {
+    link: &'a mut Link,
+    session: Session,
+    /// What is sent next.
+    next: Batch,
+    /// Who waits for the answers of what was sent.
+    waiting: Vec<Waiting>,
+    sending: Option<Sending>,
+    subscribing: Option<Subscribing>,
+    /// The store was dropped.
+    has_ended: bool,
+}
+
+#[derive(Default)]
+struct Batch {
+    calls: Pipeline,
+    waiting: Vec<Waiting>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn push(&mut self, call: Cmd, waiting: Waiting) {
+        self.calls.add_command(call);
+        self.waiting.push(waiting);
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= BATCH_MAX || self.bytes >= BATCH_BYTES
+    }
+}
+
+/// Who waits for the answer of a call.
+enum Waiting {
+    Append(Append, AppendReply),
+    Open(Name, Reply<Opened>),
+    Look(Reply<Option<Opened>>),
+    Remove(Name, Reply<bool>),
+    List(String, Reply<Vec<Summary>>),
+    Resume(Name),
+    Touch(Name),
+    Expire(Name),
+    Prune,
+    Nobody,
+}
+
+impl Waiting {
+    fn fail(self, error: StoreError) {
+        match self {
+            Self::Append(_, reply) => reply.send(Err(error)),
+            Self::Open(_, reply) => drop(reply.send(Err(error))),
+            Self::Look(reply) => drop(reply.send(Err(error))),
+            Self::Remove(_, reply) => drop(reply.send(Err(error))),
+            Self::List(_, reply) => drop(reply.send(Err(error))),
+            Self::Resume(_) | Self::Touch(_) | Self::Expire(_) | Self::Prune | Self::Nobody => {}
+        }
+    }
+}
+
+/// What was sent, and the answers.
+type Sending = Pin<Box<dyn Future<Output = (Pipeline, RedisResult<Vec<Value>>)> + Send>>;
+
+/// Channels that the server has confirmed, with the numbers of their watches.
+type Subscribing = Pin<Box<dyn Future<Output = RedisResult<Vec<(Name, u64)>>> + Send>>;
+
+async fn of<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
+
+/// Why the connection ends.
+type Broken = String;
+
+impl<'a> Serving<'a> {
+    pub(super) fn new(link: &'a mut Link, session: Session) -> Self {
+        link.boxes.connected();
+        Self {
+            link,
+            session,
+            next: Batch::default(),
+            waiting: Vec::new(),
+            sending: None,
+            subscribing: None,
+            has_ended: false,
+        }
+    }
+
+    /// Serves requests until the connection ends: the reason, or `None` if the store was dropped.
+    pub(super) async fn run(mut self) -> Option<Broken> {
+        let mut pings = time::interval(PING_INTERVAL);
+        loop {
+            self.send_next();
+            if self.has_ended && self.sending.is_none() {
+                return None;
+            }
+            self.subscribe_next();
+            let step = tokio::select! {
+                biased;
+                (calls, answers) = of(&mut self.sending) => self.answered(&calls, answers),
+                channels = of(&mut self.subscribing) => self.subscribed(channels),
+                push = self.session.pushes.recv() => self.pushed(push.as_ref()),
+                request = self.link.requests.recv(), if self.sending.is_none() => {
+                    match request {
+                        Some(request) => self.begin(request),
+                        None => self.has_ended = true,
+                    }
+                    Ok(())
+                }
+                _ = pings.tick() => {
+                    self.ping();
+                    Ok(())
+                }
+            };
+            if let Err(reason) = step {
+                let error = StoreError::Unavailable(reason.clone());
+                let waiting = self.waiting.into_iter().chain(self.next.waiting);
+                waiting.for_each(|waiting| waiting.fail(error.clone()));
+                return Some(reason);
+            }
+        }
+    }
+
+    /// Sends all that waits, if the last batch was answered.
+    fn send_next(&mut self) {
+        if self.sending.is_some() {
+            return;
+        }
+        while let Some((name, first)) = self.link.boxes.next_to_resume() {
+            let mut call = self.call(Script::Resume, &name);
+            call.arg(first);
+            self.next.push(call, Waiting::Resume(name));
+        }
+        while !self.next.is_full() {
+            match self.link.requests.try_recv() {
+                Ok(request) => self.begin(request),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.has_ended = true;
+                    break;
+                }
+            }
+        }
+        if !self.next.waiting.is_empty() {
+            let next = std::mem::take(&mut self.next);
+            self.send(next, 0);
+        }
+    }
+
+    /// Sends calls. The answers of the first `skipped` ones are of no interest.
+    fn send(&mut self, batch: Batch, skipped: usize) {
+        let mut connection = self.session.main.clone();
+        let (calls, count) = (batch.calls, batch.waiting.len());
+        self.waiting = batch.waiting;
+        self.sending = Some(Box::pin(async move {
+            let all = skipped + count;
+            let answers = connection.req_packed_commands(&calls, 0, all).await;
+            (calls, answers)
+        }));
+    }
+
+    /// A call that concerns a box.
+    fn call(&self, script: Script, name: &Name) -> Cmd {
+        let subject = Subject {
+            name,
+            known: self.link.boxes.known(name),
+            idle: self.link.boxes.idle(name),
+            boxes_max: 0,
+        };
+        self.session.calls.call(script, &subject)
+    }
+
+    fn call_with(&mut self, script: Script, name: &Name, settings: &Settings) -> Cmd {
+        self.flush_read(name);
+        self.link.sets.insert(settings.set.clone());
+        let boxes = &mut self.link.boxes;
+        boxes.mark_used(name, Some(settings.idle), Instant::now());
+        let subject = Subject {
+            name,
+            known: boxes.known(name),
+            idle: settings.idle,
+            boxes_max: settings.boxes_max,
+        };
+        self.session.calls.call(script, &subject)
+    }
+
+    /// Adds the calls of a request to the next batch.
+    fn begin(&mut self, request: Request) {
+        match request {
+            Request::Append(append, now, reply) => {
+                let mut call = self.call_with(Script::Append, &append.name, &append.settings);
+                scripts::add_append(&mut call, &append, now);
+                self.next.bytes += append.draft.bytes();
+                self.next.push(call, Waiting::Append(append, reply));
+            }
+            Request::Open(name, settings, reply) => {
+                let call = self.call_with(Script::Open, &name, &settings);
+                self.next.push(call, Waiting::Open(name, reply));
+            }
+            Request::Look(name, reply) => {
+                self.flush_read(&name);
+                let call = self.call(Script::Look, &name);
+                self.next.push(call, Waiting::Look(reply));
+            }
+            Request::Remove(name, reply) => {
+                self.link.reads.remove(&name);
+                let mut call = self.call(Script::Remove, &name);
+                call.arg(&self.session.calls.process);
+                self.next.push(call, Waiting::Remove(name, reply));
+            }
+            Request::List(set, after, count_max, reply) => {
+                let name = Name::first_of(&set);
+                let mut call = self.call(Script::List, &name);
+                scripts::add_list(&mut call, after.as_ref(), count_max);
+                self.next.push(call, Waiting::List(set, reply));
+            }
+            Request::Read(name, last) => self.link.mark_read(name, last),
+            Request::Watch(name, is_read) => {
+                self.link.boxes.set_watched(&name, is_read, Instant::now());
+                self.touch(name);
+            }
+            Request::Sweep(now) => self.sweep(now),
+        }
+    }
+
+    /// Begins the idle time of a box anew.
+    fn touch(&mut self, name: Name) {
+        let call = self.call(Script::Touch, &name);
+        self.next.push(call, Waiting::Touch(name));
+    }
+
+    /// Tells the server what was read of a box.
+    fn flush_read(&mut self, name: &Name) {
+        if let Some(last) = self.link.reads.remove(name) {
+            let mut call = self.call(Script::Read, name);
+            call.arg(last.epoch).arg(last.sequence.saturating_add(1));
+            self.next.push(call, Waiting::Nobody);
+        }
+    }
+
+    fn sweep(&mut self, now: SystemTime) {
+        let read: Vec<_> = self.link.reads.keys().cloned().collect();
+        read.iter().for_each(|name| self.flush_read(name));
+        for name in self.link.boxes.sweep(Instant::now()) {
+            self.touch(name);
+        }
+        let now = milliseconds_of(now);
+        for _ in 0..EXPIRED_MAX {
+            let Some(name) = self.link.boxes.next_due(now) else {
+                break;
+            };
+            let mut call = self.call(Script::Expire, &name);
+            call.arg(now);
+            self.next.push(call, Waiting::Expire(name));
+        }
+        let sets: Vec<_> = self
+            .link
+            .sets
+            .iter()
+            .map(|set| Name::first_of(set))
+            .collect();
+        for set in sets {
+            let call = self.call(Script::Prune, &set);
+            self.next.push(call, Waiting::Prune);
+        }
+        let boxes = self.link.boxes.len();
+        self.link.figures.boxes.store(boxes, Ordering::Relaxed);
+    }
+
+    /// Checks that the connections live, unless they are used.
+    fn ping(&mut self) {
+        if self.sending.is_none() {
+            self.next.push(redis::cmd("PING"), Waiting::Nobody);
+        }
+        if self.subscribing.is_none() {
+            let mut feed = self.session.feed.clone();
+            self.subscribing = Some(Box::pin(async move {
+                let ping = redis::cmd("PING");
+                ping.exec_async(&mut feed).await?;
+                Ok(Vec::new())
+            }));
+        }
+    }
+
+    /// Subscribes to the channels of boxes that are watched now, or leaves those of others.
+    fn subscribe_next(&mut self) {
+        if self.subscribing.is_some() {
+            return;
+        }
+        let (is_wanted, boxes) = self.link.boxes.next_subscriptions(SUBSCRIPTIONS_MAX);
+        if boxes.is_empty() {
+            return;
+        }
+        let calls = &self.session.calls;
+        let channels: Vec<_> = boxes.iter().map(|(name, _)| calls.channel(name)).collect();
+        let mut feed = self.session.feed.clone();
+        self.subscribing = Some(Box::pin(async move {
+            if is_wanted {
+                feed.subscribe(&channels).await?;
+                return Ok(boxes);
+            }
+            feed.unsubscribe(&channels).await?;
+            Ok(Vec::new())
+        }));
+    }
+
+    fn subscribed(&mut self, boxes: RedisResult<Vec<(Name, u64)>>) -> Result<(), Broken> {
+        self.subscribing = None;
+        let boxes = boxes.map_err(|error| reason(&error))?;
+        self.link.boxes.subscribed(boxes);
+        Ok(())
+    }
+
+    /// Something has come through a channel.
+    fn pushed(&mut self, push: Option<&PushInfo>) -> Result<(), Broken> {
+        let Some(push) = push.filter(|push| push.kind != PushKind::Disconnection) else {
+            return Err("the connection to the Redis server has ended".to_owned());
+        };
+        let [Value::BulkString(channel), Value::BulkString(payload)] = push.data.as_slice() else {
+            return Ok(());
+        };
+        let calls = &self.session.calls;
+        let notice = scripts::notice(payload, &calls.process, &self.link.budget);
+        if let (PushKind::Message, Some(name), Some(notice)) =
+            (&push.kind, calls.box_of(channel), notice)
+        {
+            self.link.boxes.arrived(&name, notice);
+        }
+        Ok(())
+    }
+
+    fn answered(
+        &mut self,
+        calls: &Pipeline,
+        answers: RedisResult<Vec<Value>>,
+    ) -> Result<(), Broken> {
+        self.sending = None;
+        let answers = answers.map_err(|error| reason(&error))?;
+        let waiting = std::mem::take(&mut self.waiting);
+        let skipped = answers.len() - waiting.len();
+        let answered = calls.cmd_iter().zip(answers).skip(skipped).zip(waiting);
+        let (mut again, mut broken) = (Batch::default(), None);
+        for ((call, answer), waiting) in answered {
+            match answer {
+                Value::ServerError(error) if error.code() == "NOSCRIPT" && skipped == 0 => {
+                    again.push(call.clone(), waiting);
+                }
+                Value::ServerError(error) => {
+                    waiting.fail(failure(&error));
+                    if ends_connection(&error) {
+                        broken = Some(error.to_string());
+                    }
+                }
+                answer => self.take(waiting, &answer),
+            }
+        }
+        if !again.waiting.is_empty() {
+            self.load_and_send(again);
+        }
+        broken.map_or(Ok(()), Err)
+    }
+
+    /// Sends calls again after somebody has had the server forget the scripts.
+    fn load_and_send(&mut self, again: Batch) {
+        let mut calls = Pipeline::new();
+        for text in TEXTS {
+            calls.cmd("SCRIPT").arg("LOAD").arg(text);
+        }
+        for call in again.calls.cmd_iter() {
+            calls.add_command(call.clone());
+        }
+        let batch = Batch { calls, ..again };
+        self.send(batch, TEXTS.len());
+    }
+
+    /// Takes the answer of a call.
+    fn take(&mut self, waiting: Waiting, answer: &Value) {
+        let budget = self.link.budget.clone();
+        match waiting {
+            Waiting::Append(append, reply) => {
+                let appended = self.appended(append, answer);
+                reply.send(appended.unwrap_or_else(|| Err(strange())));
+            }
+            Waiting::Open(name, reply) => {
+                let opened = match scripts::is_refused(answer) {
+                    true => Err(StoreError::TooManyBoxes),
+                    false => scripts::opened(answer, &budget).ok_or_else(strange),
+                };
+                if let Ok(opened) = &opened {
+                    self.opened(&name, opened);
+                    self.link.boxes.opened(&name, opened);
+                }
+                let _ = reply.send(opened);
+            }
+            Waiting::Look(reply) => {
+                let found = scripts::opened_if_known(answer, &budget);
+                let _ = reply.send(found.ok_or_else(strange));
+            }
+            Waiting::Remove(name, reply) => {
+                self.link.boxes.removed(&name);
+                let _ = reply.send(number(answer).map(|known| known > 0).ok_or_else(strange));
+            }
+            Waiting::List(set, reply) => {
+                let _ = reply.send(scripts::listed(answer, &set).ok_or_else(strange));
+            }
+            Waiting::Resume(name) => {
+                let found = scripts::opened_if_known(answer, &budget).flatten();
+                if let Some(found) = &found {
+                    self.opened(&name, found);
+                }
+                self.link.boxes.resumed(&name, found);
+            }
+            Waiting::Touch(name) if number(answer) == Some(0) => self.link.boxes.outdated(&name),
+            Waiting::Expire(name) => self.expired(&name, answer),
+            Waiting::Prune => {
+                let pruned = number(answer).unwrap_or(0);
+                LinkFigures::add(&self.link.figures.idle_boxes, pruned);
+            }
+            Waiting::Touch(_) | Waiting::Nobody => {}
+        }
+    }
+
+    fn learn(&mut self, name: &Name, epoch: u64, next: u64) {
+        let run = self.session.calls.run.clone();
+        self.link.boxes.learn(name, Known { epoch, next, run });
+    }
+
+    fn opened(&mut self, name: &Name, opened: &Opened) {
+        self.learn(name, opened.epoch, opened.next);
+        let deadlines = opened
+            .messages
+            .iter()
+            .filter_map(|message| message.draft.deadline);
+        if let Some(first) = deadlines.min() {
+            self.link.boxes.schedule(name, milliseconds_of(first) + 1);
+        }
+    }
+
+    fn appended(&mut self, append: Append, answer: &Value) -> Option<Result<Appended, StoreError>> {
+        if scripts::is_refused(answer) {
+            return Some(Err(StoreError::TooManyBoxes));
+        }
+        let [kind, epoch, sequence, rest @ ..] = array(answer)? else {
+            return None;
+        };
+        let (epoch, sequence) = (number(epoch)?, number(sequence)?);
+        let id = MessageId { epoch, sequence };
+        self.learn(&append.name, epoch, sequence + 1);
+        if text(kind)? == "duplicate" {
+            return Some(Ok(Appended::Duplicate(id)));
+        }
+        let [lost, dropped, expired] = rest else {
+            return None;
+        };
+        LinkFigures::add(&self.link.figures.lost, number(dropped)?);
+        LinkFigures::add(&self.link.figures.expired, number(expired)?);
+        let draft = append.draft;
+        if let Some(deadline) = draft.deadline {
+            let due = milliseconds_of(deadline) + 1;
+            self.link.boxes.schedule(&append.name, due);
+        }
+        let message = Message { id, draft };
+        let lost = number(lost)?;
+        Some(Ok(Appended::New { message, lost }))
+    }
+
+    fn expired(&mut self, name: &Name, answer: &Value) {
+        let Some([expired, due]) = array(answer) else {
+            return;
+        };
+        LinkFigures::add(&self.link.figures.expired, number(expired).unwrap_or(0));
+        if let Some(due) = number(due) {
+            self.link.boxes.schedule(name, due);
+        }
+    }
+}
+
+fn strange() -> StoreError {
+    StoreError::Unavailable("the Redis server gives an unknown answer".to_owned())
+}
+
+fn failure(error: &ServerError) -> StoreError {
+    let text = format!("the Redis server refuses: {error}");
+    // Before version 7 the code is that of a failed script.
+    let is_full = error.code() == "OOM" || text.contains("OOM command not allowed");
+    match is_full {
+        true => StoreError::Full(text),
+        false => StoreError::Unavailable(text),
+    }
+}
+
+/// Whether another server may do better, to which the address may lead by now.
+fn ends_connection(error: &ServerError) -> bool {
+    matches!(
+        error.code(),
+        "READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH"
+    )
+}

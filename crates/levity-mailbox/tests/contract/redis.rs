@@ -1,0 +1,447 @@
+//! What only a server does: it restarts, fails over, freezes, and is used by others.
+
+use std::time::{Duration, Instant};
+
+use ::redis::Client;
+use levity_mailbox::{Appended, Change, Draft, MessageId, StoreError};
+
+use crate::harness::*;
+use crate::servers::{Server, Switch};
+use crate::stores::Redis;
+
+fn at(port: u16) -> Redis {
+    let _server = None;
+    Redis { port, _server }
+}
+
+/// Drives a store with a server, of which the test has the process.
+fn run_with(server: &mut Server, case: impl FnOnce(&mut Rig, &mut Server)) {
+    run(Some(at(server.port())), |rig| case(rig, server));
+}
+
+/// Asks a server as an operator does.
+fn ask(server: &Server, command: &str) -> ::redis::Value {
+    let client = Client::open(format!("redis://127.0.0.1:{}", server.port())).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let mut words = command.split(' ');
+    let mut asked = ::redis::cmd(words.next().unwrap());
+    words.for_each(|word| {
+        asked.arg(word);
+    });
+    asked.query(&mut connection).unwrap()
+}
+
+/// Publishes until the server takes it, as publishers do that try again with the same key.
+fn publish(rig: &mut Rig, key: &str) -> (MessageId, bool) {
+    let (a, settings) = (name("a"), settings());
+    let start = Instant::now();
+    loop {
+        let draft = with_key(draft(key), key);
+        let results = rig.append_all(vec![append_of(&a, &settings, draft)]);
+        match &results[0] {
+            Err(StoreError::Unavailable(_)) => assert!(start.elapsed() < DEADLINE),
+            result => return id_of(result),
+        }
+    }
+}
+
+/// Opens box `a` as soon as the server can.
+fn open(rig: &mut Rig) -> levity_mailbox::Opened {
+    let start = Instant::now();
+    loop {
+        match rig.try_open(&name("a"), &settings()) {
+            Err(StoreError::Unavailable(_)) => assert!(start.elapsed() < DEADLINE),
+            opened => return opened.expect("a box"),
+        }
+    }
+}
+
+fn texts(rig: &mut Rig) -> Vec<String> {
+    open(rig).messages.iter().map(text).collect()
+}
+
+/// The next change, which is a message.
+fn reported(rig: &mut Rig) -> (MessageId, String) {
+    match rig.change() {
+        Change::Appended { message, .. } => (message.id, text(&message)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn assert_outdated(rig: &mut Rig) {
+    match rig.change() {
+        Change::Outdated(outdated) => assert_eq!(outdated, name("a")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_server_that_is_down_comes_later() {
+    let mut server = Server::redis("");
+    server.stop();
+    run_with(&mut server, |rig, server| {
+        let refused = rig.try_open(&name("a"), &settings());
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))));
+        server.start();
+        publish(rig, "0");
+        assert_eq!(texts(rig), ["0"]);
+    });
+}
+
+#[test]
+fn a_restart_of_a_server_with_a_disk_is_no_loss() {
+    let mut server = Server::redis("--appendonly yes --appendfsync always");
+    run_with(&mut server, |rig, server| {
+        let before = open(rig).epoch;
+        rig.watch(&name("a"), true);
+        open(rig);
+        for number in 0..10 {
+            publish(rig, &number.to_string());
+            assert_eq!(reported(rig).1, number.to_string());
+        }
+        server.stop();
+        server.start();
+        // Neither lost nor doubled, and receivers notice nothing.
+        let (id, is_duplicate) = publish(rig, "9");
+        assert!(is_duplicate && id.epoch == before);
+        assert!(!publish(rig, "10").1);
+        assert_eq!(reported(rig).1, "10");
+        assert_eq!(texts(rig), numbers(0..11));
+    });
+}
+
+#[test]
+fn a_restart_of_a_server_without_a_disk_is_a_loss() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        rig.watch(&name("a"), true);
+        let before = open(rig).epoch;
+        publish(rig, "0");
+        assert_eq!(reported(rig).1, "0");
+        server.stop();
+        server.start();
+        assert_outdated(rig);
+        let after = open(rig);
+        assert!(after.epoch > before && after.messages.is_empty());
+        let (id, is_duplicate) = publish(rig, "0");
+        assert!(!is_duplicate && id.epoch == after.epoch);
+        assert_eq!(reported(rig), (id, "0".to_owned()));
+    });
+}
+
+/// A server, its replica, and an address that leads to the first.
+fn replicated() -> (Server, Server, Switch) {
+    let first = Server::redis("--repl-diskless-sync-delay 0");
+    let second = Server::redis("");
+    let switch = Switch::new(first.port());
+    ask(&second, &format!("REPLICAOF 127.0.0.1 {}", first.port()));
+    (first, second, switch)
+}
+
+/// Waits until a replica has all.
+fn wait_for_replica(first: &Server) {
+    let start = Instant::now();
+    while ask(first, "WAIT 1 1000") != ::redis::Value::Int(1) {
+        assert!(start.elapsed() < DEADLINE);
+    }
+}
+
+#[test]
+fn a_failover_without_loss_goes_unnoticed() {
+    let (mut first, second, switch) = replicated();
+    run(Some(at(switch.port())), |rig| {
+        rig.watch(&name("a"), true);
+        let before = open(rig).epoch;
+        for number in 0..5 {
+            publish(rig, &number.to_string());
+            reported(rig);
+        }
+        // `WAIT` counts what its own connection has written.
+        ask(&first, "SET written before");
+        wait_for_replica(&first);
+        assert_ne!(ask(&second, "GET written"), ::redis::Value::Nil);
+        first.stop();
+        ask(&second, "REPLICAOF NO ONE");
+        switch.set_target(second.port());
+        for number in 3..8 {
+            let (id, is_duplicate) = publish(rig, &number.to_string());
+            assert_eq!((id.epoch, is_duplicate), (before, number < 5));
+        }
+        for number in 5..8 {
+            assert_eq!(reported(rig).1, number.to_string());
+        }
+        assert_eq!(texts(rig), numbers(0..8));
+    });
+}
+
+/// Appends 0 to 9, of a box that is watched, and fails over to a replica that has 0 to 4.
+fn lose_half(rig: &mut Rig, first: &mut Server, second: &Server, switch: &Switch) {
+    let publish = |rig: &mut Rig, number: usize| {
+        let (id, _) = publish(rig, &number.to_string());
+        assert_eq!(reported(rig), (id, number.to_string()));
+    };
+    (0..5).for_each(|number| publish(rig, number));
+    ask(first, "SET written before");
+    wait_for_replica(first);
+    while ask(second, "GET written") == ::redis::Value::Nil {}
+    ask(second, "REPLICAOF NO ONE");
+    (5..10).for_each(|number| publish(rig, number));
+    switch.set_target(second.port());
+    first.stop();
+}
+
+#[test]
+fn a_failover_with_loss_begins_a_new_epoch() {
+    let (mut first, second, switch) = replicated();
+    run(Some(at(switch.port())), |rig| {
+        rig.watch(&name("a"), true);
+        let before = open(rig);
+        lose_half(rig, &mut first, &second, &switch);
+        assert_outdated(rig);
+        let after = open(rig);
+        assert!(after.epoch > before.epoch);
+        // What is left is kept, with its keys.
+        assert_eq!(texts(rig), numbers(0..5));
+        let (id, is_duplicate) = publish(rig, "4");
+        assert!(is_duplicate && id.epoch == after.epoch);
+        assert!(!publish(rig, "5").1);
+        assert_eq!(reported(rig).1, "5");
+    });
+}
+
+/// The numbers of the messages of the other process hide that some are missing.
+#[test]
+fn a_loss_is_noticed_although_others_have_published_more() {
+    let (mut first, second, switch) = replicated();
+    run(Some(at(switch.port())), |rig| {
+        let mut other = rig.other_process();
+        // The other knows nothing of the box that is lost.
+        rig.watch(&name("a"), true);
+        let before = open(rig);
+        lose_half(rig, &mut first, &second, &switch);
+        for number in 20..40 {
+            publish(&mut other, &number.to_string());
+        }
+        assert_outdated(rig);
+        assert!(open(rig).epoch > before.epoch);
+        let expected: Vec<_> = numbers(0..5).into_iter().chain(numbers(20..40)).collect();
+        assert_eq!(texts(rig), expected);
+        // The other learns of it.
+        assert_eq!(open(&mut other).epoch, open(rig).epoch);
+    });
+}
+
+/// A process that only publishes knows what was acknowledged to it.
+#[test]
+fn a_publisher_notices_a_loss() {
+    let (mut first, second, switch) = replicated();
+    run(Some(at(switch.port())), |rig| {
+        rig.watch(&name("a"), true);
+        let before = open(rig);
+        lose_half(rig, &mut first, &second, &switch);
+        rig.watch(&name("a"), false);
+        let (id, _) = publish(rig, "10");
+        assert!(id.epoch > before.epoch);
+    });
+}
+
+#[test]
+fn publishers_that_try_again_double_nothing() {
+    let mut server = Server::redis("--appendonly yes --appendfsync always");
+    run_with(&mut server, |rig, server| {
+        rig.watch(&name("a"), true);
+        open(rig);
+        let (a, settings) = (name("a"), settings());
+        let mut expected = Vec::new();
+        for round in 0..5 {
+            let now = rig.now();
+            let keys: Vec<_> = numbers(0..100)
+                .into_iter()
+                .map(|number| format!("{round}-{number}"))
+                .collect();
+            let pending: Vec<_> = keys
+                .iter()
+                .map(|key| {
+                    let append = append_of(&a, &settings, with_key(draft(key), key));
+                    rig.call(|store| store.append(vec![append], now))
+                })
+                .collect();
+            // Killed while they are under way: with the first result, others are not known.
+            let mut pending = pending.into_iter();
+            rig.finish(pending.next().unwrap());
+            server.stop();
+            server.start();
+            for one in pending {
+                rig.finish(one);
+            }
+            for key in &keys {
+                publish(rig, key);
+            }
+            expected.extend(keys);
+        }
+        let mut kept = texts(rig);
+        let mut seen = Vec::new();
+        while seen.len() < expected.len() {
+            seen.push(reported(rig).1);
+        }
+        assert_eq!(seen, kept);
+        kept.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(kept, expected);
+    });
+}
+
+#[test]
+fn a_frozen_server_is_unavailable_in_time() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        rig.watch(&name("a"), true);
+        let epoch = open(rig).epoch;
+        publish(rig, "0");
+        assert_eq!(reported(rig).1, "0");
+        server.set_frozen(true);
+        let start = Instant::now();
+        let append = append_of(&name("a"), &settings(), with_key(draft("1"), "1"));
+        let results = rig.append_all(vec![append]);
+        assert!(matches!(&results[0], Err(StoreError::Unavailable(_))));
+        let opened = rig.try_open(&name("a"), &settings());
+        assert!(matches!(opened, Err(StoreError::Unavailable(_))));
+        assert!(start.elapsed() < Duration::from_secs(8));
+        server.set_frozen(false);
+        let (id, _) = publish(rig, "1");
+        assert_eq!(reported(rig), (id, "1".to_owned()));
+        let opened = open(rig);
+        let texts: Vec<_> = opened.messages.iter().map(text).collect();
+        assert_eq!((opened.epoch, texts), (epoch, numbers(0..2)));
+    });
+}
+
+#[test]
+fn the_number_of_messages_that_wait_is_bounded() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        let (a, settings) = (name("a"), settings());
+        publish(rig, "first");
+        server.set_frozen(true);
+        let append = || append_of(&a, &settings, draft("x"));
+        let now = rig.now();
+        let within = rig.call(|store| store.append((0..4096).map(|_| append()).collect(), now));
+        let start = Instant::now();
+        let beyond = rig.append_all(vec![append()]);
+        assert!(matches!(&beyond[0], Err(StoreError::Unavailable(_))));
+        assert!(start.elapsed() < Duration::from_secs(1));
+        server.set_frozen(false);
+        let results = rig.finish(within);
+        assert!(results.iter().all(Result::is_ok));
+        assert!(rig.append_all(vec![append()])[0].is_ok());
+    });
+}
+
+#[test]
+fn a_server_without_room_says_so() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        publish(rig, "0");
+        ask(server, "CONFIG SET maxmemory 1");
+        let append = append_of(&name("a"), &settings(), draft("1"));
+        let results = rig.append_all(vec![append.clone()]);
+        assert!(matches!(&results[0], Err(StoreError::Full(_))));
+        let new = append_of(&name("b"), &settings(), draft("1"));
+        assert!(matches!(
+            &rig.append_all(vec![new])[0],
+            Err(StoreError::Full(_))
+        ));
+        ask(server, "CONFIG SET maxmemory 0");
+        assert!(matches!(
+            &rig.append_all(vec![append])[0],
+            Ok(Appended::New { .. })
+        ));
+        assert_eq!(texts(rig), ["0", "1"]);
+    });
+}
+
+#[test]
+fn scripts_that_the_server_has_forgotten_are_loaded_again() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        publish(rig, "0");
+        ask(server, "SCRIPT FLUSH");
+        let append = |text| append_of(&name("a"), &settings(), draft(text));
+        let results = rig.append_all(vec![append("1"), append("2")]);
+        assert!(results.iter().all(Result::is_ok));
+        assert_eq!(texts(rig), numbers(0..3));
+    });
+}
+
+/// As a server without memory does.
+#[test]
+fn keys_that_the_server_has_dropped_are_a_loss() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        rig.watch(&name("a"), true);
+        let mut last = open(rig).epoch;
+        for kind in ["log", "box"] {
+            let (id, _) = publish(rig, kind);
+            assert_eq!(reported(rig), (id, kind.to_owned()));
+            ask(server, &format!("DEL levity:{kind}:set/a"));
+            let (id, _) = publish(rig, "after");
+            assert!(id.epoch > last);
+            assert_outdated(rig);
+            last = open(rig).epoch;
+            assert_eq!((last, texts(rig)), (id.epoch, vec!["after".to_owned()]));
+            rig.remove(&name("a"));
+            last = open(rig).epoch.max(last);
+        }
+    });
+}
+
+#[test]
+fn deadlines_end_on_the_server_too() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        let (a, settings) = (name("a"), settings());
+        for number in 0..10 {
+            let deadline = Some(rig.now() + Duration::from_millis(300 + number));
+            let draft = Draft {
+                deadline,
+                ..draft("x")
+            };
+            rig.append_as(&a, &settings, draft);
+        }
+        let is_empty = || ask(server, "XLEN levity:log:set/a") == ::redis::Value::Int(0);
+        rig.until("the messages are gone", |_| is_empty());
+        let opened = rig.open(&a, &settings);
+        assert_eq!((opened.lost, opened.messages.len()), (1, 0));
+        rig.until("they are counted", |rig| {
+            rig.call(|store| store.figures().expired) == 10
+        });
+    });
+}
+
+#[test]
+fn urls() {
+    use levity_mailbox::redis::validate_url;
+    for url in [
+        "redis://127.0.0.1",
+        "redis://host.example:6380/3",
+        "redis://user:p%40ss@[::1]:6379",
+        "redis+unix:///run/redis.sock?db=1",
+        "valkey://localhost",
+    ] {
+        assert_eq!(validate_url(url), Ok(()), "{url}");
+    }
+    for url in [
+        "",
+        "127.0.0.1:6379",
+        "http://localhost",
+        "redis://",
+        "redis://:secret@",
+        "rediss://:secret@localhost",
+        "redis://:secret@localhost/x",
+        "redis://:secret@localhost:99999",
+    ] {
+        let error = validate_url(url).expect_err(url);
+        assert!(!error.contains("secret") && !error.is_empty(), "{error}");
+    }
+}

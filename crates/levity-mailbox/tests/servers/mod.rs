@@ -1,0 +1,153 @@
+//! Servers that tests start on loopback ports, with a folder of their own, and stop.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// A server. Dropping it ends the process.
+pub struct Server {
+    program: &'static str,
+    arguments: String,
+    port: u16,
+    folder: TempDir,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// A Redis server. Without further arguments it keeps nothing on disk.
+    #[must_use]
+    pub fn redis(arguments: &str) -> Self {
+        let port = free_port();
+        let own = format!("--port {port} --bind 127.0.0.1 --save ''");
+        Self::new("redis-server", [&own, arguments].join(" "), port)
+    }
+
+    fn new(program: &'static str, arguments: String, port: u16) -> Self {
+        let mut server = Self {
+            program,
+            arguments,
+            port,
+            folder: tempfile::tempdir().unwrap(),
+            child: None,
+        };
+        server.start();
+        server
+    }
+
+    /// Starts the process, and waits until it takes connections.
+    pub fn start(&mut self) {
+        assert!(self.child.is_none());
+        let words = self.arguments.split_whitespace();
+        let words = words.map(|word| word.trim_matches('\''));
+        let mut child = Command::new(self.program)
+            .args(words)
+            .current_dir(self.folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.program));
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let (mut log, is_ready) = (String::new(), "Ready to accept connections");
+        while !log.contains(is_ready) {
+            let read = lines.read_line(&mut log).unwrap();
+            assert!(read > 0, "{} does not start: {log}", self.program);
+        }
+        // Lest it waits for a reader.
+        thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+        self.child = Some(child);
+    }
+
+    /// Kills the process.
+    pub fn stop(&mut self) {
+        let mut child = self.child.take().expect("a process");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Stops the process for a while (SIGSTOP), or lets it go on.
+    pub fn set_frozen(&self, is_frozen: bool) {
+        let process = Pid::from_child(self.child.as_ref().expect("a process"));
+        let signal = if is_frozen {
+            Signal::STOP
+        } else {
+            Signal::CONT
+        };
+        kill_process(process, signal).unwrap();
+    }
+
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            self.stop();
+        }
+    }
+}
+
+/// An address that leads to one server after another, as a name in a failover does.
+pub struct Switch {
+    port: u16,
+    target: Arc<AtomicU16>,
+}
+
+impl Switch {
+    /// Leads to `target`.
+    #[must_use]
+    pub fn new(target: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let target = Arc::new(AtomicU16::new(target));
+        let current = target.clone();
+        // It ends with the process.
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let target = current.load(Ordering::SeqCst);
+                if let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) {
+                    join(client.unwrap(), server);
+                }
+            }
+        });
+        Self { port, target }
+    }
+
+    /// Leads new connections to `target`.
+    pub fn set_target(&self, target: u16) {
+        self.target.store(target, Ordering::SeqCst);
+    }
+
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+/// Passes on what either side sends, until one ends.
+fn join(one: TcpStream, other: TcpStream) {
+    for (mut from, mut to) in [
+        (one.try_clone().unwrap(), other.try_clone().unwrap()),
+        (other, one),
+    ] {
+        thread::spawn(move || {
+            let _ = io::copy(&mut from, &mut to);
+            let _ = from.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    }
+}
+
+/// A port that nothing listens on.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
