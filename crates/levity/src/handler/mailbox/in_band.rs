@@ -112,7 +112,7 @@ impl Handling<'_> {
         );
         let mut opened = None;
         if let Some(name) = &open {
-            let cursor = cursor(request, &Query::of(request)?)?;
+            let cursor = cursor(request, &Query::of(request))?;
             let (mut feed, slot) = self.subscribe(set, name, cursor)?;
             // It gets what is delivered, if it is to the same box.
             self.opened(set, &mut feed).await?;
