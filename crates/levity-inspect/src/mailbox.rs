@@ -77,7 +77,10 @@ pub fn send(place: &Place, message: &Outgoing) -> io::Result<String> {
     headers.push(("Content-Length", message.content.len().to_string()));
     let mut response = request(place, "POST", &place.target, &headers, &message.content)?;
     let mut answer = String::new();
-    response.by_ref().take(LINE_BYTES_MAX).read_to_string(&mut answer)?;
+    response
+        .by_ref()
+        .take(LINE_BYTES_MAX)
+        .read_to_string(&mut answer)?;
     Ok(answer)
 }
 
@@ -86,7 +89,11 @@ pub fn send(place: &Place, message: &Outgoing) -> io::Result<String> {
 ///
 /// # Errors
 /// When the connection fails.
-pub fn tail(place: &Place, cursor: Option<&str>, out: &mut dyn Write) -> io::Result<Option<String>> {
+pub fn tail(
+    place: &Place,
+    cursor: Option<&str>,
+    out: &mut dyn Write,
+) -> io::Result<Option<String>> {
     let mut headers = vec![("Accept", "application/x-ndjson".to_owned())];
     headers.extend(cursor.map(|cursor| ("Last-Event-ID", cursor.to_owned())));
     let mut response = request(place, "GET", &place.target, &headers, b"")?;
@@ -114,7 +121,10 @@ pub fn list(place: &Place, out: &mut dyn Write) -> io::Result<()> {
         let target = format!("{}?list&after={after}", place.target);
         let mut response = request(place, "GET", &target, &[], b"")?;
         let mut answer = String::new();
-        response.by_ref().take(LINE_BYTES_MAX).read_to_string(&mut answer)?;
+        response
+            .by_ref()
+            .take(LINE_BYTES_MAX)
+            .read_to_string(&mut answer)?;
         let answer: Value = serde_json::from_str(&answer)?;
         for one in answer["mailboxes"].as_array().into_iter().flatten() {
             let name = one["mailbox"].as_str().unwrap_or_default();
@@ -182,9 +192,9 @@ impl Write for Stream {
 }
 
 fn with_port(host: &str) -> String {
-    let has_port = host
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
     match has_port {
         true => host.to_owned(),
         false => format!("{host}:80"),
@@ -224,7 +234,10 @@ fn request(
 
 fn header_line(response: &mut BufReader<Stream>) -> io::Result<String> {
     let mut line = String::new();
-    response.by_ref().take(LINE_BYTES_MAX).read_line(&mut line)?;
+    response
+        .by_ref()
+        .take(LINE_BYTES_MAX)
+        .read_line(&mut line)?;
     if line.is_empty() {
         let text = "the server has closed the connection";
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
@@ -239,8 +252,18 @@ mod tests {
     #[test]
     fn urls() {
         let place: Place = "http://localhost:8080/chat/room?x".parse().expect("a URL");
-        assert_eq!((&*place.host, &*place.target), ("localhost:8080", "/chat/room?x"));
-        for url in ["", "https://a/b", "http://a", "http:///b", "http://a/b c", "a/b"] {
+        assert_eq!(
+            (&*place.host, &*place.target),
+            ("localhost:8080", "/chat/room?x")
+        );
+        for url in [
+            "",
+            "https://a/b",
+            "http://a",
+            "http:///b",
+            "http://a/b c",
+            "a/b",
+        ] {
             assert_eq!(url.parse::<Place>(), Err(NoUrl), "{url}");
         }
         assert_eq!(with_port("a"), "a:80");

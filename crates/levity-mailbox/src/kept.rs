@@ -7,13 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use levity_wire::mailbox::{Cursor, MessageId};
 
+use crate::making::Making;
 use crate::message::Message;
 use crate::protocol::EventKind;
 use crate::settings::Mode;
 use crate::store::{Opened, StoreError};
 
 /// The number of forms in which a message may be encoded.
-pub const FORMS: usize = 4;
+pub const FORMS: usize = 5;
 
 /// The number of messages of a box that keep their encoded forms: the last ones, which several receivers are about to get.
 const ENCODED_MAX: usize = 8;
@@ -389,6 +390,8 @@ pub struct Entry {
     pub message: Message,
     keeps_forms: Cell<bool>,
     forms: RefCell<[Option<Rc<[u8]>>; FORMS]>,
+    /// Those that are made off the event loop.
+    makings: RefCell<[Option<Rc<Making>>; FORMS]>,
 }
 
 impl Entry {
@@ -397,6 +400,7 @@ impl Entry {
             message,
             keeps_forms: Cell::new(true),
             forms: RefCell::default(),
+            makings: RefCell::default(),
         })
     }
 
@@ -418,9 +422,25 @@ impl Entry {
         self.forms.borrow()[form].clone()
     }
 
+    /// What is made of that form off the event loop: the first receiver starts it. `None` for a message that is not one of
+    /// the last ones, since each receiver would have it made again.
+    pub fn making(&self, form: usize, start: impl FnOnce(Rc<Making>)) -> Option<Rc<Making>> {
+        if !self.keeps_forms.get() {
+            return None;
+        }
+        if let Some(making) = &self.makings.borrow()[form] {
+            return Some(making.clone());
+        }
+        let making = Rc::new(Making::default());
+        self.makings.borrow_mut()[form] = Some(making.clone());
+        start(making.clone());
+        Some(making)
+    }
+
     fn forget_forms(&self) {
         self.keeps_forms.set(false);
         self.forms.take();
+        self.makings.take();
     }
 }
 

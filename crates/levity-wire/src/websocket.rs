@@ -3,6 +3,8 @@
 //!
 //! SHA-1, which the handshake needs, is the caller's.
 
+pub mod input;
+
 use base64::prelude::{BASE64_STANDARD, Engine};
 
 use crate::Reject;

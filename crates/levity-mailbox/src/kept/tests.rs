@@ -357,3 +357,20 @@ fn the_last_messages_are_encoded_once() {
     assert!(last.encoded(FORMS - 1).is_none());
     assert_eq!(encode(&last), 2);
 }
+
+#[test]
+fn a_form_of_the_last_messages_is_made_once() {
+    let mut kept = state([opened(1, 2)]).kept.unwrap();
+    let entry = kept.entries[0].clone();
+    let starts = Cell::new(0);
+    let start = |_| starts.update(|starts| starts + 1);
+    let first = entry.making(0, start).expect("it is one of the last");
+    let second = entry.making(0, start).expect("it is one of the last");
+    assert!(Rc::ptr_eq(&first, &second) && starts.get() == 1);
+    assert!(entry.making(1, start).is_some());
+    for sequence in 2..2 + ENCODED_MAX as u64 {
+        kept.append(message(EPOCH, sequence), 1);
+    }
+    assert!(entry.making(0, start).is_none());
+    assert_eq!((starts.get(), Rc::strong_count(&first)), (2, 2));
+}

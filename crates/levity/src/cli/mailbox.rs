@@ -33,7 +33,11 @@ pub(super) enum Action {
         #[arg(long, value_name = "TIME")]
         ttl: Option<String>,
         /// The media type
-        #[arg(long = "type", value_name = "TYPE", default_value = "text/plain; charset=utf-8")]
+        #[arg(
+            long = "type",
+            value_name = "TYPE",
+            default_value = "text/plain; charset=utf-8"
+        )]
         media_type: String,
     },
     /// Print messages as they come, a line of JSON each; connects again when the connection ends
@@ -94,16 +98,23 @@ pub(super) fn run(action: Action, streams: &mut Streams<'_>) -> u8 {
             ttl,
             media_type,
         } => place.place().and_then(|place| {
-            let named = [("Mailbox-Event", event), ("Mailbox-Id", id), ("Mailbox-TTL", ttl)];
-            let headers = named.into_iter().filter_map(|(name, value)| Some((name, value?)));
+            let named = [
+                ("Mailbox-Event", event),
+                ("Mailbox-Id", id),
+                ("Mailbox-TTL", ttl),
+            ];
+            let headers = named
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value?)));
             let headers = headers.chain([("Content-Type", media_type)]).collect();
             let content = content(text)?;
             let sent = mailbox::send(&place, &Outgoing { headers, content });
-            sent.map_err(|error| error.to_string()).map(|answer| streams.out(&answer))
+            sent.map_err(|error| error.to_string())
+                .map(|answer| streams.out(&answer))
         }),
-        Action::Tail { place, after, once } => {
-            place.place().and_then(|place| tail(&place, after, once, streams))
-        }
+        Action::Tail { place, after, once } => place
+            .place()
+            .and_then(|place| tail(&place, after, once, streams)),
         Action::List { place } => place.place().and_then(|place| {
             mailbox::list(&place, streams.out).map_err(|error| error.to_string())
         }),

@@ -1,9 +1,12 @@
 //! The forms in which receivers get messages.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use levity_mailbox::{Message, MessageId};
 use levity_wire::sse;
+use levity_wire::websocket::{FrameHeader, Opcode};
 use serde_json::{Value, json};
 
 use super::grip_item::content;
@@ -17,7 +20,17 @@ pub enum Form {
     Lines,
     /// The content alone.
     Content,
+    /// The content as a message of a WebSocket.
+    Frames,
+    /// The object of a line as a message of a WebSocket.
+    Objects,
 }
+
+/// The heartbeat of a WebSocket: a Ping without content.
+const PING: &[u8] = &[0x89, 0];
+
+/// The ends of media types whose content is text, beside `text/*`.
+const TEXT_TYPES: [&str; 3] = ["json", "xml", "javascript"];
 
 impl Form {
     /// Its number at [`Entry::form`](levity_mailbox::Entry::form).
@@ -25,12 +38,13 @@ impl Form {
         self as usize
     }
 
-    /// The media type of the response.
+    /// The media type of the response; a WebSocket has none.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Events => sse::MEDIA_TYPE,
             Self::Lines => "application/x-ndjson",
             Self::Content => "application/octet-stream",
+            Self::Frames | Self::Objects => "",
         }
     }
 
@@ -52,28 +66,44 @@ impl Form {
                 out.push(b'\n');
             }
             Self::Content => out.extend_from_slice(bytes),
+            Self::Frames | Self::Objects => {
+                let (opcode, data) = self.data(message);
+                add_frame(&mut out, opcode, &data);
+            }
         }
         out
     }
 
-    /// What tells a receiver that messages before `next` are gone. The form of contents alone has nothing for it.
-    pub fn gap(self, next: MessageId) -> Vec<u8> {
-        let mut out = Vec::new();
-        let before = MessageId {
-            sequence: next.sequence.saturating_sub(1),
-            ..next
+    /// What a frame of a WebSocket has of a message.
+    pub fn data(self, message: &Message) -> (Opcode, Cow<'_, [u8]>) {
+        if self == Self::Objects {
+            let object = described(message).to_string();
+            return (Opcode::Text, object.into_bytes().into());
+        }
+        let (media_type, bytes) = content(message, false);
+        let is_text = is_text(&media_type) && str::from_utf8(&bytes).is_ok();
+        let opcode = match is_text {
+            true => Opcode::Text,
+            false => Opcode::Binary,
         };
+        (opcode, bytes)
+    }
+
+    /// What tells a receiver that messages up to `last` are gone. The forms of contents alone have nothing for it.
+    pub fn gap(self, last: MessageId) -> Vec<u8> {
+        let mut out = Vec::new();
+        let object = || json!({"gap": true, "id": last.to_string()}).to_string();
         match self {
             Self::Events => {
-                let id = before.to_string();
-                sse::encode(&mut out, Some(&before), "gap", id.as_bytes());
+                let id = last.to_string();
+                sse::encode(&mut out, Some(&last), "gap", id.as_bytes());
             }
             Self::Lines => {
-                let line = json!({"gap": true, "id": before.to_string()});
-                out.extend_from_slice(line.to_string().as_bytes());
+                out.extend_from_slice(object().as_bytes());
                 out.push(b'\n');
             }
-            Self::Content => {}
+            Self::Objects => add_frame(&mut out, Opcode::Text, object().as_bytes()),
+            Self::Content | Self::Frames => {}
         }
         out
     }
@@ -84,6 +114,7 @@ impl Form {
             Self::Events => sse::HEARTBEAT,
             Self::Lines => b"\n",
             Self::Content => b"",
+            Self::Frames | Self::Objects => PING,
         }
     }
 }
@@ -101,4 +132,16 @@ pub fn described(message: &Message) -> Value {
         Err(_) => value["base64"] = Value::from(BASE64_STANDARD.encode(bytes)),
     }
     value
+}
+
+fn add_frame(out: &mut Vec<u8>, opcode: Opcode, data: &[u8]) {
+    let header = FrameHeader::message(opcode, false, data.len() as u64);
+    out.extend_from_slice(header.as_bytes());
+    out.extend_from_slice(data);
+}
+
+fn is_text(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    essence.starts_with("text/") || TEXT_TYPES.iter().any(|end| essence.ends_with(end))
 }

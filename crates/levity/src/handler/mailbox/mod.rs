@@ -1,5 +1,6 @@
 //! The handler of mailboxes: publishers send to them by request, and clients receive from them.
 
+mod deflated;
 mod forms;
 mod grip;
 mod grip_item;
@@ -10,6 +11,8 @@ mod publish;
 mod publisher;
 mod receive;
 mod receiver;
+mod socket;
+mod websocket;
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;

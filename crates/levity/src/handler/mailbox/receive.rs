@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::super::Handling;
 use super::forms::{Form, described};
 use super::receiver::{Hold, Receiver};
+use super::websocket;
 use super::{json, refused_by_store};
 use crate::http::error::error;
 use crate::http::request::Request;
@@ -62,9 +63,13 @@ impl Handling<'_> {
         if query.info || request.head.method == Method::Head {
             return self.info(set, &name).await;
         }
+        let cursor = cursor(request, &query)?;
+        if let Some(protocol) = websocket::offered(request) {
+            let from = (&name, cursor);
+            return self.open_websocket(request, set, from, protocol).await;
+        }
         let form = preferred(request);
         let wait = request.headers_named("prefer").find_map(wait);
-        let cursor = cursor(request, &query)?;
         if form.is_none() && wait.is_none() {
             return self.buffered(set, &name, cursor).await;
         }

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
-use levity_mailbox::{Feed, MessageId, Next};
+use levity_mailbox::{Entry, Feed, MessageId, Next};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 use levity_wire::grip::{KeepAlive, KeepAliveMode};
 use levity_wire::sse;
 
+use super::deflated;
 use super::forms::Form;
 use super::grip_item::ends_streams;
+use super::socket::{self, Socket};
 use crate::http::held::{Held, HeldClient};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::worker::Worker;
@@ -66,20 +68,36 @@ pub struct Receiver {
     form: Form,
     /// Boxed, because most receivers are without.
     hold: Option<Box<Hold>>,
+    /// The connection, if it is a WebSocket; otherwise the receiver has a body of HTTP.
+    socket: Option<Box<Socket>>,
     /// What is being sent.
     outgoing: Option<Outgoing>,
     /// It was looked ahead for a gap at the start.
     ahead: Option<Next>,
-    has_begun: bool,
     /// The client takes nothing at present.
     is_blocked: bool,
     /// The stream ends after what is being sent.
-    ending: bool,
+    ending: Option<Ending>,
     /// The server drains, and the time of the end has been chosen.
     is_leaving: bool,
     heartbeat_at: Instant,
     ends_at: Instant,
     _slot: ReceiverSlot,
+}
+
+/// Why a stream ends that the client has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The box was removed.
+    Removed,
+    /// The publisher has said so.
+    Finished,
+    /// The store failed.
+    Failed,
+    /// The receiver was too slow. Messages up to this one are gone.
+    Gap(MessageId),
+    /// The connection is old, or the server drains.
+    Leaving,
 }
 
 /// Bytes on their way to a client.
@@ -109,7 +127,7 @@ impl Receiver {
         let ahead = feed.next(worker.wall_time(now));
         let keep_alive = hold.keep_alive.as_ref();
         let heartbeat = keep_alive.map_or(set.of.heartbeat, |keep_alive| keep_alive.timeout);
-        Self {
+        let mut receiver = Self {
             heartbeat_at: now + heartbeat,
             ends_at: now + jittered(set.of.rotate),
             worker,
@@ -117,14 +135,23 @@ impl Receiver {
             feed,
             form,
             hold: Some(hold).filter(|hold| !hold.is_empty()).map(Box::new),
+            socket: None,
             outgoing: None,
             ahead,
-            has_begun: false,
             is_blocked: false,
-            ending: false,
+            ending: None,
             is_leaving: false,
             _slot: slot,
-        }
+        };
+        let greeting = receiver.greeting();
+        receiver.send(greeting, None);
+        receiver
+    }
+
+    /// The same receiver on a WebSocket.
+    pub fn over(mut self, socket: Socket) -> Self {
+        self.socket = Some(Box::new(socket));
+        self
     }
 
     /// The id before which messages are gone, if the stream begins with that.
@@ -216,7 +243,11 @@ impl Receiver {
             return Poll::Ready(Ok(0));
         };
         let before = outgoing.sent;
-        let polled = client.poll_send(context, &outgoing.bytes, &mut outgoing.sent);
+        let (bytes, progress) = (&outgoing.bytes, &mut outgoing.sent);
+        let polled = match self.socket {
+            Some(_) => socket::poll_write(client, context, bytes, progress),
+            None => client.poll_send(context, bytes, progress),
+        };
         let moved = outgoing.sent - before;
         *sent += moved as u64;
         match polled {
@@ -253,34 +284,67 @@ impl Receiver {
         Poll::Pending
     }
 
-    /// Takes what comes next. Ready with `false` if the stream ends.
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+    /// Takes what comes next.
+    fn poll_next(&mut self, client: &dyn HeldClient, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(awaited) = self
+            .socket
+            .as_mut()
+            .and_then(|one| one.poll_awaited(context))
+        {
+            let (bytes, message) = ready!(awaited);
+            self.send(bytes, Some(message));
+            return Poll::Ready(());
+        }
         let now = self.worker.wall_time(stall::poll_start());
-        let (number, next) = match self.ahead.take() {
-            Some(next) => (0, next),
+        let ahead = self.ahead.take().map(|next| (0, next));
+        let is_start = ahead.is_some();
+        let (number, next) = match ahead {
+            Some(next) => next,
             None => ready!(self.poll_feeds(context, now)),
         };
         match next {
             Next::Message(entry) => {
-                let form = self.form;
-                let bytes = entry.form(form.number(), |message| form.encode(message));
-                self.send(bytes, Some((number, entry.message.id)));
+                self.send_message(client, number, &entry);
                 self.rest();
-                Poll::Ready(!ends_streams(&entry.message))
+                if ends_streams(&entry.message) {
+                    self.ending = Some(Ending::Finished);
+                }
             }
             Next::Gap(next) => {
-                self.send(self.form.gap(next), None);
+                let last = MessageId {
+                    sequence: next.sequence.saturating_sub(1),
+                    ..next
+                };
+                self.send(self.form.gap(last), None);
                 // One that was too slow comes back with the id of the gap; others would get ever later pieces.
-                self.ending = self.has_begun;
-                Poll::Ready(true)
+                self.ending = (!is_start).then_some(Ending::Gap(last));
             }
-            Next::Removed | Next::Failed(_) => Poll::Ready(false),
+            Next::Removed => self.ending = Some(Ending::Removed),
+            Next::Failed(_) => self.ending = Some(Ending::Failed),
         }
+        Poll::Ready(())
+    }
+
+    /// Sends a message, or waits for its compressed form.
+    fn send_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Entry) {
+        let (form, id) = (self.form, (number, entry.message.id));
+        if let Some(socket) = self.socket.as_mut().filter(|socket| socket.is_compressed) {
+            let stream = client.stream().number();
+            if let Some(making) = deflated::making(&self.worker, stream, form, entry) {
+                return socket.wait_for(making, id);
+            }
+        }
+        let bytes = entry.form(form.number(), |message| form.encode(message));
+        self.send(bytes, Some(id));
     }
 
     /// What a receiver does that waits: it keeps the connection alive, and ends some time. Receivers that all left a draining
-    /// server at once would come back at once.
-    fn poll_idle(&mut self, client: &dyn HeldClient, context: &mut Context<'_>) -> Poll<()> {
+    /// server at once would come back at once. Ready with the end of a client that does not answer.
+    fn poll_idle(
+        &mut self,
+        client: &dyn HeldClient,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), End>> {
         let now = stall::poll_start();
         if self.worker.is_draining() && !self.is_leaving {
             self.is_leaving = true;
@@ -289,21 +353,68 @@ impl Receiver {
             self.ends_at = self.ends_at.min(now + time.mul_f32(fraction()));
         }
         if now >= self.ends_at {
-            self.ending = true;
-            return Poll::Ready(());
+            self.ending = Some(Ending::Leaving);
+            return Poll::Ready(Ok(()));
         }
         if now >= self.heartbeat_at {
+            let send_timeout = self.worker.service().config.limits.send_timeout;
+            let socket = self.socket.as_mut();
+            if socket.is_some_and(|socket| socket.ping(now, send_timeout)) {
+                client.reset();
+                return Poll::Ready(Err(End::Timeout));
+            }
             let (heartbeat, time) = self.heartbeat();
             self.heartbeat_at = now + time;
             if !heartbeat.is_empty() {
                 self.send(heartbeat, None);
-                return Poll::Ready(());
+                return Poll::Ready(Ok(()));
             }
         }
         let timer = client.timer();
         timer.set(self.heartbeat_at.min(self.ends_at));
         let _ = timer.poll_expired(context);
         Poll::Pending
+    }
+
+    /// How the client has gone, if it has. Takes what it has sent.
+    fn look(&mut self, client: &dyn HeldClient, context: &mut Context<'_>) -> Option<End> {
+        match &mut self.socket {
+            Some(socket) => socket.receive(client, context),
+            None => client.is_gone(context).then_some(End::ClientAbort),
+        }
+    }
+
+    /// Sends what goes before further messages. Whether there was anything.
+    fn answers(&mut self) -> bool {
+        let Some(socket) = &mut self.socket else {
+            return false;
+        };
+        // The last message goes before the end.
+        let is_last_awaited = self.ending == Some(Ending::Finished) && socket.is_waiting();
+        let ending = self.ending.filter(|_| !is_last_awaited);
+        let close = socket.take_close(ending);
+        let Some(frame) = close.or_else(|| socket.take_pong()) else {
+            return false;
+        };
+        self.send(frame, None);
+        true
+    }
+
+    /// Ends the stream, if it has to. Ready when the client knows.
+    fn poll_ending(
+        &mut self,
+        client: &dyn HeldClient,
+        context: &mut Context<'_>,
+    ) -> Option<Poll<End>> {
+        match &self.socket {
+            Some(socket) => socket
+                .is_closing()
+                .then(|| socket.poll_closed(client, context)),
+            None => self.ending.map(|_| {
+                let ended = client.poll_end(context);
+                ended.map(|ended| ended.map_or(End::ClientAbort, |()| End::Complete))
+            }),
+        }
     }
 }
 
@@ -315,31 +426,29 @@ impl Held for Receiver {
         sent: &mut u64,
     ) -> Poll<End> {
         let mut moved = 0;
-        if !self.has_begun && self.outgoing.is_none() {
-            let greeting = self.greeting();
-            self.send(greeting, None);
-        }
         loop {
-            if client.is_gone(context) {
-                return Poll::Ready(End::ClientAbort);
+            if let Some(end) = self.look(client, context) {
+                return Poll::Ready(end);
             }
             match ready!(self.poll_outgoing(client, context, sent)) {
                 Ok(more) => moved += more,
                 Err(end) => return Poll::Ready(end),
             }
-            if self.ending {
-                let ended = ready!(client.poll_end(context));
-                return Poll::Ready(ended.map_or(End::ClientAbort, |()| End::Complete));
+            if self.answers() {
+                continue;
+            }
+            if let Some(ending) = self.poll_ending(client, context) {
+                return ending;
             }
             if moved >= TURN_BYTES_MAX {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            match self.poll_next(context) {
-                Poll::Ready(goes_on) => self.ending |= !goes_on,
-                Poll::Pending => ready!(self.poll_idle(client, context)),
+            if self.poll_next(client, context).is_pending()
+                && let Err(end) = ready!(self.poll_idle(client, context))
+            {
+                return Poll::Ready(end);
             }
-            self.has_begun = true;
         }
     }
 }

@@ -17,7 +17,7 @@ mod server;
 mod socket;
 mod tree;
 mod wait;
-mod websocket;
+pub mod websocket;
 mod wire;
 
 pub use app::App;

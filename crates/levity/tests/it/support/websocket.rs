@@ -6,6 +6,14 @@ use super::{Answer, Client, head};
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
+/// The headers of the opening handshake.
+pub const HANDSHAKE: [(&str, &str); 4] = [
+    ("Upgrade", "websocket"),
+    ("Connection", "Upgrade"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", KEY),
+];
+
 const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
 
@@ -31,17 +39,26 @@ impl WebSocket {
 
     /// Sends messages directly behind the request, without waiting for its answer.
     #[track_caller]
-    pub fn open_saying(mut client: Client, path: &str, messages: &[&str]) -> Self {
-        let headers = [
-            ("Upgrade", "websocket"),
-            ("Connection", "Upgrade"),
-            ("Sec-WebSocket-Version", "13"),
-            ("Sec-WebSocket-Key", KEY),
-        ];
+    pub fn open_saying(client: Client, path: &str, messages: &[&str]) -> Self {
+        let messages = messages.iter().map(|text| frame(TEXT, text.as_bytes()));
+        Self::open_sending(client, path, &[], &messages.collect::<Vec<_>>().concat())
+    }
+
+    /// With further headers.
+    #[track_caller]
+    pub fn open_with(client: Client, path: &str, headers: &[(&str, &str)]) -> Self {
+        Self::open_sending(client, path, headers, &[])
+    }
+
+    fn open_sending(
+        mut client: Client,
+        path: &str,
+        headers: &[(&str, &str)],
+        frames: &[u8],
+    ) -> Self {
+        let headers = [&HANDSHAKE[..], headers].concat();
         let mut sent = head("GET", path, &headers).into_bytes();
-        for message in messages {
-            sent.extend(frame(TEXT, message.as_bytes()));
-        }
+        sent.extend_from_slice(frames);
         client.send(sent);
         let answer = client.receive();
         answer.assert_status(101);
@@ -52,6 +69,12 @@ impl WebSocket {
     #[track_caller]
     pub fn send(&mut self, text: &str) {
         self.client.send(frame(TEXT, text.as_bytes()));
+    }
+
+    /// Sends bytes as they are.
+    #[track_caller]
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.client.send(bytes);
     }
 
     /// Says that it will close, and why.
@@ -84,6 +107,13 @@ impl WebSocket {
 
     #[track_caller]
     fn frame(&mut self) -> (u8, Vec<u8>) {
+        let (first, content) = self.receive_frame();
+        (first & 0x0f, content)
+    }
+
+    /// The first byte of the next frame, and its content.
+    #[track_caller]
+    pub fn receive_frame(&mut self) -> (u8, Vec<u8>) {
         let head = self.client.read_exactly(2);
         let more = match head[1] {
             126 => 2,
@@ -95,12 +125,12 @@ impl WebSocket {
             .iter()
             .fold(0, |len, &byte| len << 8 | usize::from(byte));
         let len = if more == 0 { head[1].into() } else { len };
-        (head[0] & 0x0f, self.client.read_exactly(len))
+        (head[0], self.client.read_exactly(len))
     }
 }
 
 /// A whole message in one frame.
-fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
     let len = content.len();
     let mut frame = vec![0x80 | kind];
     match u16::try_from(len) {

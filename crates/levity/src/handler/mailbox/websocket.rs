@@ -1,0 +1,131 @@
+//! Receivers over WebSocket (RFC 6455).
+//!
+//! A socket only receives. Each message is one that the client gets:
+//! - With the subprotocol [`mailbox.json`](JSON) as a text with a JSON object, the same as a line of the form of lines, with
+//!   the id. Where messages are missing comes `{"gap":true,"id":ID}`; `ID` is where the client continues.
+//! - Without a subprotocol it is the content alone: a text if its media type is one of text and it is UTF-8, otherwise bytes.
+//!   A gap at the start is in the header `Mailbox-Gap` of the handshake.
+//!
+//! A receiver that was too slow is closed with the code [`GAP`](super::socket::GAP), and the id as the reason. Other codes are
+//! 1000 for a box that was removed and for a stream that its publisher has ended, 1001 for a client that has to come back, 1002, 1007 and 1009 for bytes that violate the
+//! protocol, 1003 for a message, and 1011 if the store failed.
+//!
+//! The cursor is `?last_event_id=`, since browsers cannot send headers.
+
+use std::sync::Arc;
+
+use levity_mailbox::{Cursor, Name};
+use levity_wire::websocket::{self, Deflate};
+use levity_wire::{Reject, mailbox_header};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+
+use super::super::Handling;
+use super::forms::Form;
+use super::receiver::{Hold, Receiver};
+use super::socket::Socket;
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+use crate::mailboxes::set::MailboxSet;
+
+/// The subprotocol with ids.
+const JSON: &str = "mailbox.json";
+
+/// What a handshake agrees on.
+struct Handshake {
+    /// The value of Sec-WebSocket-Accept.
+    accept: String,
+    form: Form,
+    deflate: Option<Deflate>,
+}
+
+impl Handling<'_> {
+    /// Answers the opening handshake of a receiver. `protocol` is the one that Upgrade names.
+    pub(super) async fn open_websocket(
+        &self,
+        request: &Request,
+        set: &Arc<MailboxSet>,
+        (name, cursor): (&Name, Option<Cursor>),
+        protocol: &[u8],
+    ) -> Result<Response, Response> {
+        check_origin(request, set)?;
+        let handshake = Handshake::of(request).map_err(refused)?;
+        let (mut feed, slot) = self.subscribe(set, name, cursor)?;
+        self.opened(set, &mut feed).await?;
+        let mut response = Response::new(101);
+        let fields = &mut response.fields;
+        fields.add("Sec-WebSocket-Accept", handshake.accept.as_bytes());
+        if handshake.form == Form::Objects {
+            fields.add("Sec-WebSocket-Protocol", JSON.as_bytes());
+        }
+        if let Some(deflate) = handshake.deflate {
+            let value = deflate.response();
+            fields.add("Sec-WebSocket-Extensions", value.as_bytes());
+        }
+        let socket = Socket::new(handshake.deflate.is_some());
+        let worker = self.worker.clone();
+        let hold = Hold::default();
+        let receiver = Receiver::new(worker, set.clone(), (feed, slot), handshake.form, hold);
+        let receiver = receiver.over(socket);
+        if let Some(gap) = receiver.gap() {
+            fields.add(mailbox_header::GAP, gap.to_string().as_bytes());
+        }
+        response.body = Body::Held {
+            protocol: Some(protocol.to_vec()),
+            held: Box::new(receiver),
+        };
+        Ok(response)
+    }
+}
+
+impl Handshake {
+    fn of(request: &Request) -> Result<Self, Reject> {
+        let version = request.header("sec-websocket-version").unwrap_or_default();
+        websocket::check_version(version)?;
+        let key = request.header("sec-websocket-key").unwrap_or_default();
+        let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &websocket::accept_input(key)?);
+        let digest = digest.as_ref().try_into().unwrap_or_default();
+        let protocols = request.headers_named("sec-websocket-protocol");
+        let protocols = websocket::protocols(protocols)?;
+        let extensions = request.headers_named("sec-websocket-extensions");
+        Ok(Self {
+            accept: websocket::accept(digest),
+            form: match protocols.contains(&JSON) {
+                true => Form::Objects,
+                false => Form::Frames,
+            },
+            deflate: Deflate::negotiate(extensions)?,
+        })
+    }
+}
+
+/// The name of WebSocket as the client has offered it in Upgrade, if it has.
+pub fn offered(request: &Request) -> Option<&[u8]> {
+    let protocols = request.upgrade()?.split(|&byte| byte == b',');
+    let mut protocols = protocols.map(<[u8]>::trim_ascii);
+    protocols.find(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Refuses pages of other sites: a browser sends the cookies of this one.
+fn check_origin(request: &Request, set: &MailboxSet) -> Result<(), Response> {
+    let Some(origin) = request.header("origin") else {
+        return Ok(());
+    };
+    let host = origin.windows(3).position(|part| part == b"://");
+    let is_same = host.is_some_and(|at| origin[at + 3..].eq_ignore_ascii_case(request.host()));
+    let origins = set.of.origins.as_ref();
+    match is_same || origins.is_some_and(|origins| origins.contain(origin)) {
+        true => Ok(()),
+        false => Err(error(403, "this origin may not open a WebSocket here")),
+    }
+}
+
+fn refused(reject: Reject) -> Response {
+    let mut response = error(reject.status, reject.reason);
+    if reject.status == 426 {
+        let fields = &mut response.fields;
+        fields.add("Upgrade", b"websocket");
+        fields.add("Sec-WebSocket-Version", websocket::VERSION.as_bytes());
+    }
+    response
+}
