@@ -11,7 +11,7 @@ use crate::budget::Reservation;
 const OVERHEAD_BYTES: usize = 160;
 
 /// A message before a box has it. One draft may go to many boxes, which share its memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Draft {
     /// The id that its publisher gives it: a box takes one message of an id.
     pub key: Option<Box<str>>,
@@ -34,6 +34,12 @@ pub enum Content {
     Bytes(Box<[u8]>),
     /// The file at this path, which is read for each receiver.
     File(Box<str>),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::Bytes(Box::default())
+    }
 }
 
 impl Content {

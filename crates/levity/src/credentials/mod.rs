@@ -22,7 +22,7 @@ pub type Digest = [u8; 32];
 pub struct NameKey(u64);
 
 /// What the gates of a location have found out about the sender of a request.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Identity {
     /// The name of the user; empty without one.
     pub user: Vec<u8>,

@@ -12,6 +12,7 @@ mod preflight;
 mod proxy;
 mod redirect;
 mod respond;
+mod resume;
 mod script;
 mod upload;
 mod variants;

@@ -35,6 +35,11 @@ impl<'a> Handling<'a> {
             self.disk.trace.enter(Step::Respond);
             return Outcome::Response(response);
         }
+        if let Some(resume) = &proxy.resume
+            && let Some(outcome) = Box::pin(self.resumed(request, proxy, resume)).await
+        {
+            return outcome;
+        }
         self.forward(request, proxy).await
     }
 
@@ -68,7 +73,7 @@ impl<'a> Handling<'a> {
     }
 
     /// The outcome of an upstream's response to `request`.
-    async fn outcome(
+    pub(super) async fn outcome(
         &mut self,
         answered: Answered,
         request: &Request,

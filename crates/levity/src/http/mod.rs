@@ -3,6 +3,7 @@
 //! Handlers use [`request`], [`request_body`] and [`response`]. Only the folder of a version uses the connection.
 
 pub mod client;
+pub mod detached;
 pub mod error;
 pub mod fields;
 pub mod file_version;

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use levity_config::{MailboxStore, StoreKind};
+use levity_mailbox::redis::RedisStore;
 use levity_mailbox::{Command, Event, Owner, OwnerFigures, Store, run};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
@@ -66,15 +67,20 @@ impl Queues {
 /// When it cannot be used.
 pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Result<Started> {
     let store = of.kind.label();
-    let started = match of.kind {
-        StoreKind::Memory => in_memory(workers, store),
-        _ => {
-            return Err(io::Error::other(format!(
-                "mailbox_store: {store} is not available"
-            )));
+    let budget = parts.mailboxes.budget.clone();
+    match of.kind {
+        StoreKind::Memory => Ok(in_memory(workers, store)),
+        StoreKind::Redis => {
+            let url = of.url.clone().unwrap_or_default();
+            let make = move || RedisStore::new(&url, budget).map_err(unusable);
+            on_thread(workers, store, make)
         }
-    };
-    Ok(started)
+        _ => Err(unusable(format!("this Levity has no store `{store}`"))),
+    }
+}
+
+fn unusable(reason: String) -> io::Error {
+    io::Error::other(format!("mailbox_store: {reason}"))
 }
 
 /// The number of owners among which boxes are divided.

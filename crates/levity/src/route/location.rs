@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use levity_config::{
@@ -307,6 +307,21 @@ impl MailboxEndpoint {
     }
 }
 
+/// How event streams of an application are kept for clients that come back.
+pub struct Resume {
+    /// As configured.
+    pub of: levity_config::Resume,
+    /// The boxes that the streams are kept in.
+    pub set: Arc<MailboxSet>,
+    /// The number of streams that are kept.
+    pub kept: AtomicUsize,
+}
+
+impl Resume {
+    /// The name of the set, which none of the configuration can have.
+    pub const SET: &'static str = "~resume";
+}
+
 /// How a location proxies requests.
 #[derive(Clone)]
 pub struct Proxy {
@@ -338,6 +353,8 @@ pub struct Proxy {
     pub reproxy: Vec<Arc<Proxy>>,
     /// The mailboxes that headers of its responses refer to; `None` if they have no effect.
     pub mailboxes: Option<Arc<MailboxSet>>,
+    /// How its event streams are kept for clients that come back.
+    pub resume: Option<Arc<Resume>>,
 }
 
 impl Proxy {

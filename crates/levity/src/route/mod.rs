@@ -34,7 +34,7 @@ use self::compile::{logs, stores};
 pub use self::explain::path_of;
 pub use self::location::{
     Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
-    ForwardAuth, Gate, Handler, Location, MailboxEndpoint, NameRules, Proxy, RedirectTo,
+    ForwardAuth, Gate, Handler, Location, MailboxEndpoint, NameRules, Proxy, RedirectTo, Resume,
     SpoolFolder, TargetOf, Upload,
 };
 pub use self::matching::{OwnedInput, RouteInput};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use levity_mailbox::{Message, MessageId};
+use levity_mailbox::{Draft, Message, MessageId};
 use levity_wire::sse;
 use levity_wire::websocket::{FrameHeader, Opcode};
 use serde_json::{Value, json};
@@ -24,7 +24,12 @@ pub enum Form {
     Frames,
     /// The object of a line as a message of a WebSocket.
     Objects,
+    /// An event of an application, with an id by which it is [resumed](super::super::resume).
+    Resumed,
 }
+
+/// The media type of the message that ends a stream which is resumed. No application's id has a space.
+const END: &str = "the end";
 
 /// The heartbeat of a WebSocket: a Ping without content.
 const PING: &[u8] = &[0x89, 0];
@@ -35,13 +40,17 @@ const TEXT_TYPES: [&str; 3] = ["json", "xml", "javascript"];
 impl Form {
     /// Its number at [`Entry::form`](levity_mailbox::Entry::form).
     pub fn number(self) -> usize {
-        self as usize
+        match self {
+            // Boxes of streams that are resumed are read in no other form.
+            Self::Resumed => 0,
+            other => other as usize,
+        }
     }
 
     /// The media type of the response; a WebSocket has none.
     pub fn media_type(self) -> &'static str {
         match self {
-            Self::Events => sse::MEDIA_TYPE,
+            Self::Events | Self::Resumed => sse::MEDIA_TYPE,
             Self::Lines => "application/x-ndjson",
             Self::Content => "application/octet-stream",
             Self::Frames | Self::Objects => "",
@@ -66,6 +75,11 @@ impl Form {
                 out.push(b'\n');
             }
             Self::Content => out.extend_from_slice(bytes),
+            Self::Resumed => {
+                let (token, id, of_application) = (&draft.event, message.id, &draft.media_type);
+                out.extend_from_slice(format!("id: lv.{token}.{id}.{of_application}\n").as_bytes());
+                out.extend_from_slice(bytes);
+            }
             Self::Frames | Self::Objects => {
                 let (opcode, data) = self.data(message);
                 add_frame(&mut out, opcode, &data);
@@ -98,6 +112,8 @@ impl Form {
                 let id = last.to_string();
                 sse::encode(&mut out, Some(&last), "gap", id.as_bytes());
             }
+            // The next event has the id to go on from.
+            Self::Resumed => sse::encode(&mut out, None, "gap", b"lost"),
             Self::Lines => {
                 out.extend_from_slice(object().as_bytes());
                 out.push(b'\n');
@@ -108,10 +124,20 @@ impl Form {
         out
     }
 
+    /// Makes `draft` the end of a stream that is resumed.
+    pub fn mark_end(draft: &mut Draft) {
+        draft.media_type = END.into();
+    }
+
+    /// Whether `message` is such an end.
+    pub fn is_end(self, message: &Message) -> bool {
+        self == Self::Resumed && &*message.draft.media_type == END
+    }
+
     /// What keeps a silent connection alive.
     pub fn heartbeat(self) -> &'static [u8] {
         match self {
-            Self::Events => sse::HEARTBEAT,
+            Self::Events | Self::Resumed => sse::HEARTBEAT,
             Self::Lines => b"\n",
             Self::Content => b"",
             Self::Frames | Self::Objects => PING,

@@ -14,6 +14,9 @@ mod receiver;
 mod socket;
 mod websocket;
 
+pub(super) use self::forms::Form;
+pub(super) use self::receiver::Hold;
+
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;

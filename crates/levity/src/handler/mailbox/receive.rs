@@ -82,7 +82,7 @@ impl Handling<'_> {
     }
 
     /// Adds a receiver of the box.
-    pub(super) fn subscribe(
+    pub(in crate::handler) fn subscribe(
         &self,
         set: &Arc<MailboxSet>,
         name: &Name,
@@ -102,7 +102,11 @@ impl Handling<'_> {
     }
 
     /// Waits until the box is open, at most `limits.io_timeout`.
-    pub(super) async fn opened(&self, set: &MailboxSet, feed: &mut Feed) -> Result<(), Response> {
+    pub(in crate::handler) async fn opened(
+        &self,
+        set: &MailboxSet,
+        feed: &mut Feed,
+    ) -> Result<(), Response> {
         let timer = self.body.timer();
         timer.set(Instant::now() + self.service.config.limits.io_timeout);
         let opened = poll_fn(|context| match feed.poll_open(context) {
@@ -119,7 +123,7 @@ impl Handling<'_> {
     }
 
     /// A response that never ends by itself.
-    pub(super) fn stream(
+    pub(in crate::handler) fn stream(
         &self,
         set: &Arc<MailboxSet>,
         feed: (Feed, ReceiverSlot),
@@ -172,7 +176,11 @@ impl Handling<'_> {
         Ok(messages_response(name, &messages, last, is_gap))
     }
 
-    async fn look(&self, set: &MailboxSet, name: &Name) -> Result<levity_mailbox::Info, Response> {
+    pub(in crate::handler) async fn look(
+        &self,
+        set: &MailboxSet,
+        name: &Name,
+    ) -> Result<levity_mailbox::Info, Response> {
         let (reply, answer) = oneshot::channel();
         let command = Command::Look {
             name: name.clone(),

@@ -303,6 +303,9 @@ impl Receiver {
             None => ready!(self.poll_feeds(context, now)),
         };
         match next {
+            Next::Message(entry) if self.form.is_end(&entry.message) => {
+                self.ending = Some(Ending::Finished);
+            }
             Next::Message(entry) => {
                 self.send_message(client, number, &entry);
                 self.rest();

@@ -3,16 +3,25 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use levity_config::upstream::AmbiguousPaths;
-use levity_config::{Symlinks, Try};
+use levity_config::{MailboxMode, MailboxProtocol, Symlinks, Try};
 
 use super::files::prefix;
 use super::resources::Resources;
+use crate::mailboxes::set::MailboxSet;
 use crate::root::SendfileRoot;
-use crate::route::location::{Files, Proxy};
+use crate::route::location::{Files, Proxy, Resume};
 use crate::upstream::Upstream;
 use crate::upstream::sendfile::store::PreloadStore;
+
+/// The maximum of events of a stream that are kept for clients that come back; its size in bytes has a key of its own.
+const RESUMED_EVENTS_MAX: usize = 1_000_000;
+
+/// The maximum of receivers of such a stream: its client, on an old and a new connection.
+const RESUMED_RECEIVERS_MAX: usize = 4;
 
 /// The proxy of a location, if requests may get to an upstream.
 pub fn proxy(
@@ -55,6 +64,7 @@ pub fn proxy(
         mailboxes: of
             .mailbox_headers
             .map(|number| resources.mailboxes[number].clone()),
+        resume: of.resume.as_ref().map(|of| resources.resume(of)),
     })))
 }
 
@@ -80,8 +90,40 @@ impl Resources<'_> {
             document_root: None,
             reproxy: Vec::new(),
             mailboxes: None,
+            resume: None,
             upstream,
         }))
+    }
+
+    /// The boxes in which streams are kept.
+    fn resume(&self, of: &levity_config::Resume) -> Arc<Resume> {
+        let set = levity_config::Mailbox {
+            name: Resume::SET.to_owned(),
+            mode: MailboxMode::Topic,
+            message_bytes: of.bytes,
+            messages: RESUMED_EVENTS_MAX,
+            bytes: of.bytes,
+            lifetime: None,
+            idle: of.keep,
+            boxes: usize::MAX,
+            receivers: RESUMED_RECEIVERS_MAX,
+            receivers_per_client: usize::MAX,
+            publishes_per_second: usize::MAX,
+            durable: false,
+            heartbeat: Duration::from_secs(15),
+            retry: Duration::from_secs(3),
+            rotate: Duration::from_hours(1),
+            publish_key: None,
+            grip_key: None,
+            origins: None,
+            claim: None,
+            protocol: MailboxProtocol::Mailbox,
+        };
+        Arc::new(Resume {
+            of: of.clone(),
+            set: MailboxSet::new(&set, self.shared_mailboxes),
+            kept: AtomicUsize::new(0),
+        })
     }
 
     fn sendfile_roots(&mut self, folders: &[PathBuf]) -> io::Result<Vec<SendfileRoot>> {

@@ -10,7 +10,7 @@ use levity_disk::{Disk, ReadOptions};
 use super::roots::Roots;
 use super::stores::Stores;
 use crate::compute::Compute;
-use crate::mailboxes::set::MailboxSet;
+use crate::mailboxes::set::{MailboxSet, SharedMailboxes};
 use crate::rate_limit::registry::Registry;
 use crate::route::location::BasicAuth;
 use crate::scripts::Scripts;
@@ -28,6 +28,7 @@ pub struct Resources<'a> {
     pub rate_limits: &'a Registry,
     pub rate_limit_bytes: usize,
     pub mailboxes: Vec<Arc<MailboxSet>>,
+    pub shared_mailboxes: &'a Arc<SharedMailboxes>,
     pub disk: &'a Disk,
     pub whole: &'a levity_config::Disk,
     pub request_id: Option<String>,

@@ -3,6 +3,7 @@
 mod in_band;
 mod publishing;
 mod receiving;
+mod resume;
 mod websocket;
 
 use std::time::Duration;

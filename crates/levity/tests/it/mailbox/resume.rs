@@ -1,0 +1,157 @@
+//! Event streams of applications that know nothing of mailboxes, and whose clients come back.
+
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex};
+
+use super::Events;
+use crate::support::scripted::Scripted;
+use crate::support::{Client, Launch, Server, wait_until};
+
+/// The number of events of a stream.
+const EVENTS: usize = 200;
+
+/// A server before an application that streams [`EVENTS`] events with ids of its own, the second half of them when the
+/// returned end is used.
+fn streaming(keys: &str) -> (Server, Scripted, Sender<()>) {
+    let (go_on, wait) = mpsc::channel();
+    let wait = Arc::new(Mutex::new(wait));
+    let app = Scripted::tcp(move |conn| {
+        while let Some(request) = conn.read_request() {
+            conn.keep(request);
+            conn.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-App: yes\r\n\r\n");
+            for number in 0..EVENTS {
+                if number == EVENTS / 2 && wait.lock().expect("not poisoned").recv().is_err() {
+                    return;
+                }
+                conn.send(format!("id: app-{number}\nevent: token\ndata: {number}\n\n"));
+            }
+            return;
+        }
+    });
+    let server = Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"app\"\nto = [\"{}\"]\n\
+         [[site]]\nproxy = \"app\"\nresume = {{ {keys} }}\n",
+        app.address()
+    ));
+    (server.start(), app, go_on)
+}
+
+/// Opens the stream at `path` as [`Events::new`] does.
+fn open(server: &Server, path: &str, headers: &[(&str, &str)]) -> Events {
+    let mut client = server.client();
+    let mut all = vec![("Accept", "text/event-stream")];
+    all.extend(headers);
+    client.send(crate::support::head("GET", path, &all));
+    receive(client)
+}
+
+fn receive(mut client: Client) -> Events {
+    let head = client.receive_head().expect("a header");
+    head.assert_status(200);
+    assert_eq!(head.field("content-type"), "text/event-stream");
+    Events(client)
+}
+
+#[test]
+fn a_stream_that_is_cut_again_and_again_is_whole() {
+    let (server, app, go_on) = streaming("for = \"60s\"");
+    let mut last = None::<String>;
+    let mut got = Vec::new();
+    while got.len() < EVENTS {
+        let headers: Vec<_> = last.iter().map(|id| ("Last-Event-ID", id.as_str())).collect();
+        let mut events = open(&server, "/chat?q=1", &headers);
+        // Some arrive with the connection, and some are waited for.
+        for _ in 0..EVENTS / 20 {
+            if got.len() == EVENTS / 2 {
+                let _ = go_on.send(());
+            }
+            let event = events.next().expect("an event");
+            assert_eq!(event.event, "token");
+            got.push(event.data);
+            last = Some(event.id);
+        }
+    }
+    let expected: Vec<_> = (0..EVENTS).map(|number| number.to_string()).collect();
+    assert_eq!(got, expected);
+    assert_eq!(app.requests().len(), 1);
+}
+
+#[test]
+fn the_application_is_read_while_nobody_is_there() {
+    let (server, app, go_on) = streaming("for = \"60s\"");
+    let mut events = open(&server, "/chat", &[]);
+    let first = events.next().expect("an event");
+    drop(events);
+    go_on.send(()).expect("the application waits");
+    wait_until("the application has ended", || app.open() == 0);
+    let mut events = open(&server, "/chat", &[("Last-Event-ID", &first.id)]);
+    for number in 1..EVENTS {
+        assert_eq!(events.data(), number.to_string());
+    }
+    assert_eq!(events.next(), None);
+    assert_eq!(app.requests().len(), 1);
+}
+
+#[test]
+fn nobody_else_gets_a_stream() {
+    let (server, app, _go_on) = streaming("for = \"60s\"");
+    let mut events = open(&server, "/chat", &[("Cookie", "user=ann")]);
+    let id = events.next().expect("an event").id;
+    for (path, headers) in [
+        ("/chat", [("Cookie", "user=bob"), ("Last-Event-ID", &*id)]),
+        ("/chat", [("Authorization", "Bearer x"), ("Last-Event-ID", &*id)]),
+        ("/chat?other", [("Cookie", "user=ann"), ("Last-Event-ID", &*id)]),
+    ] {
+        let before = app.requests().len();
+        assert_eq!(open(&server, path, &headers).data(), "0");
+        assert_eq!(app.requests().len(), before + 1, "{path} {headers:?}");
+    }
+}
+
+#[test]
+fn the_application_learns_its_own_last_id_when_the_stream_is_gone() {
+    let (server, app, go_on) = streaming("for = \"60s\"");
+    go_on.send(()).expect("the application waits");
+    let mut events = open(&server, "/chat", &[]);
+    let mut last = None;
+    while let Some(event) = events.next() {
+        last = Some(event.id);
+    }
+    let last = last.expect("events");
+    // The client has all of it, so it wants what follows.
+    let mut again = open(&server, "/chat", &[("Last-Event-ID", &last)]);
+    assert_eq!(again.data(), "0");
+    let requests = app.requests();
+    assert_eq!(requests[0].field("last-event-id"), None);
+    let expected = format!("app-{}", EVENTS - 1);
+    assert_eq!(requests[1].field("last-event-id"), Some(&*expected));
+}
+
+#[test]
+fn streams_beyond_the_bound_pass_as_they_are() {
+    let (server, _app, _go_on) = streaming("streams = 1");
+    let mut kept = open(&server, "/a", &[]);
+    assert!(kept.next().expect("an event").id.starts_with("lv."));
+    let mut passed = server.client();
+    passed.send(crate::support::head("GET", "/b", &[("Accept", "text/event-stream")]));
+    passed.receive_head().expect("a header").assert_status(200);
+    passed.read_through(b"id: app-0\n");
+}
+
+#[test]
+fn other_requests_and_responses_are_left_alone() {
+    let app = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() && conn.answer("404 Not Found", "no such page") {}
+    });
+    let server = Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"app\"\nto = [\"{}\"]\n\
+         [[site]]\nproxy = \"app\"\nresume = {{}}\n",
+        app.address()
+    ));
+    let server = server.start();
+    for headers in [&[][..], &[("Accept", "text/event-stream")], &[("Resume-Key", "7")]] {
+        let answer = server.get_with("/x", headers);
+        answer.assert_status(404);
+        assert_eq!(answer.text(), "no such page");
+    }
+}
