@@ -60,6 +60,8 @@ pub struct Claims {
     pub issuer: Option<String>,
     /// `sub`: the user.
     pub subject: Option<String>,
+    /// All claims, those above included, as they are.
+    pub all: Map<String, Value>,
 }
 
 /// A key, and the name by which tokens may refer to it.
@@ -216,6 +218,7 @@ fn claims(object: &Map<String, Value>) -> Option<Claims> {
         audience,
         issuer: text(object, "iss")?,
         subject: text(object, "sub")?,
+        all: object.clone(),
     })
 }
 
@@ -310,8 +313,10 @@ mod tests {
             audience: vec!["a".to_owned(), "b".to_owned()],
             issuer: Some("i".to_owned()),
             subject: Some("s".to_owned()),
+            all: token.claims.all.clone(),
         };
         assert_eq!(token.claims, expected);
+        assert_eq!(token.claims.all["sub"], "s");
         let text = encoded(r#"{"alg":"EdDSA"}"#, r#"{"aud":"a"}"#);
         assert_eq!(
             parse(text.as_bytes()).expect("a token").claims.audience,

@@ -35,6 +35,27 @@ pub fn is_event(event: &str) -> bool {
     event.len() <= KEY_BYTES_MAX && !event.chars().any(char::is_control)
 }
 
+/// Whether `name` is one of those that `pattern` stands for: `*` is any text, also none, and all else itself. Takes time linear in
+/// the length of the name for each part of the pattern.
+#[must_use]
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut left) = name.strip_prefix(start) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let end = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some(at) = left.find(part) else {
+            return false;
+        };
+        left = &left[at + part.len()..];
+    }
+    left.ends_with(end)
+}
+
 /// The id of a message within its box, written `EPOCH-SEQUENCE` in decimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId {
@@ -134,6 +155,32 @@ mod tests {
         }
         assert!(is_event("") && is_event("über alles") && !is_event("a\nb"));
         assert!(!is_event(&"e".repeat(KEY_BYTES_MAX + 1)));
+    }
+
+    #[test]
+    fn patterns() {
+        for (pattern, name) in [
+            ("a", "a"),
+            ("*", "a/b"),
+            ("room-*", "room-"),
+            ("room-*", "room-1"),
+            ("*-1", "room-1"),
+            ("a*b*c", "abc"),
+            ("a*b*c", "a1b2b3c"),
+            ("**", "x"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [
+            ("a", "ab"),
+            ("room-*", "rooms"),
+            ("a*a", "a"),
+            ("a*b*c", "acb"),
+            ("", "a"),
+            ("*b*b", "ab"),
+        ] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
     }
 
     #[test]

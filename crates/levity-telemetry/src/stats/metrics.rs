@@ -822,7 +822,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// `bound`: receivers that are away for long or read slowly find a gap. Raise the bounds.
     Counter("levity_mailbox_dropped_total", "messages", MailboxesBy(&["reason"], |mailboxes| &mailboxes.dropped));
-    /// Messages and receivers that were refused, by reason: the key of the limit; publisher (who may not publish),
+    /// Messages and receivers that were refused, by reason: the key of the limit; publisher or receiver (who may not),
     /// store_full, or store (it does not answer).
     ///
     /// The limit is too low, or somebody floods it: the access log shows whom.

@@ -10,6 +10,7 @@ use std::io;
 use levity_config::BasicAuth;
 use levity_wire::basic_auth::Credentials;
 use levity_wire::htpasswd::{Entry, Hash};
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use self::password::Memory;
@@ -30,6 +31,8 @@ pub struct Identity {
     pub hides_authorization: bool,
     /// Headers for the application, in which the gates describe the sender.
     pub fields: Vec<(String, Vec<u8>)>,
+    /// What the token of the sender claims; empty without one.
+    pub claims: Map<String, Value>,
 }
 
 impl Identity {
@@ -53,6 +56,7 @@ pub static NOBODY: Identity = Identity {
     user: Vec::new(),
     hides_authorization: false,
     fields: Vec::new(),
+    claims: Map::new(),
 };
 
 /// The users of a gate.

@@ -49,6 +49,8 @@ pub enum Refusal {
     Publishes,
     /// Somebody who may not publish.
     Publisher,
+    /// Somebody who may not receive.
+    Receiver,
     /// The store is full.
     StoreFull,
     /// The store does not answer.
@@ -57,7 +59,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons, in their order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::MessageBytes,
         Self::Memory,
         Self::Boxes,
@@ -65,6 +67,7 @@ impl Refusal {
         Self::ReceiversPerClient,
         Self::Publishes,
         Self::Publisher,
+        Self::Receiver,
         Self::StoreFull,
         Self::Store,
     ];
@@ -79,6 +82,7 @@ impl Refusal {
             Self::ReceiversPerClient => "receivers_per_client",
             Self::Publishes => "publishes_per_second",
             Self::Publisher => "publisher",
+            Self::Receiver => "receiver",
             Self::StoreFull => "store_full",
             Self::Store => "store",
         }

@@ -1,8 +1,10 @@
-//! Who may publish.
+//! Who may publish, and who may receive.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use levity_config::Secret;
+use levity_wire::mailbox::matches;
 use rustix::process::geteuid;
+use serde_json::Value;
 use sha2::Sha256;
 
 use super::super::Handling;
@@ -29,8 +31,11 @@ impl Handling<'_> {
         &self,
         request: &Request,
         set: &MailboxSet,
-        _name: &str,
+        name: &str,
     ) -> Result<(), Response> {
+        if self.has_claim(set, "publish", name) {
+            return Ok(());
+        }
         let refusal = match &set.of.publish_key {
             Some(Secret(key)) if has_key(request, key) => return Ok(()),
             Some(_) => {
@@ -46,6 +51,29 @@ impl Handling<'_> {
         };
         set.shared.refusals.add(Refusal::Publisher);
         Err(refusal)
+    }
+
+    /// Whether the client may receive from the box `name` of `set`. Without `claim` whoever has passed the gates may.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) fn check_receiver(&self, set: &MailboxSet, name: &str) -> Result<(), Response> {
+        if set.of.claim.is_none() || self.has_claim(set, "subscribe", name) {
+            return Ok(());
+        }
+        set.shared.refusals.add(Refusal::Receiver);
+        Err(error(403, "the token does not permit this mailbox"))
+    }
+
+    /// Whether the claim of `set` in the token of the client has a pattern under `right` that the box matches.
+    fn has_claim(&self, set: &MailboxSet, right: &str, name: &str) -> bool {
+        let Some(claim) = &set.of.claim else {
+            return false;
+        };
+        let patterns = self.identity.claims.get(claim).map(|claim| &claim[right]);
+        let patterns = patterns.and_then(Value::as_array).into_iter().flatten();
+        let mut patterns = patterns.filter_map(Value::as_str);
+        patterns.any(|pattern| matches(pattern, name))
     }
 
     /// Whether the client is a process of the user of the server, or of root, on a Unix socket, and no proxy for somebody

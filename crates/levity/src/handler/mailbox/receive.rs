@@ -60,6 +60,7 @@ impl Handling<'_> {
             return self.list(request, set, &query.after).await;
         }
         let name = self.named_box(request, endpoint)?;
+        self.check_receiver(set, name.in_set())?;
         if query.info || request.head.method == Method::Head {
             return self.info(set, &name).await;
         }

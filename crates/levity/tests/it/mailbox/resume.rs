@@ -23,7 +23,9 @@ fn streaming(keys: &str) -> (Server, Scripted, Sender<()>) {
                 if number == EVENTS / 2 && wait.lock().expect("not poisoned").recv().is_err() {
                     return;
                 }
-                conn.send(format!("id: app-{number}\nevent: token\ndata: {number}\n\n"));
+                conn.send(format!(
+                    "id: app-{number}\nevent: token\ndata: {number}\n\n"
+                ));
             }
             return;
         }
@@ -58,7 +60,10 @@ fn a_stream_that_is_cut_again_and_again_is_whole() {
     let mut last = None::<String>;
     let mut got = Vec::new();
     while got.len() < EVENTS {
-        let headers: Vec<_> = last.iter().map(|id| ("Last-Event-ID", id.as_str())).collect();
+        let headers: Vec<_> = last
+            .iter()
+            .map(|id| ("Last-Event-ID", id.as_str()))
+            .collect();
         let mut events = open(&server, "/chat?q=1", &headers);
         // Some arrive with the connection, and some are waited for.
         for _ in 0..EVENTS / 20 {
@@ -99,8 +104,14 @@ fn nobody_else_gets_a_stream() {
     let id = events.next().expect("an event").id;
     for (path, headers) in [
         ("/chat", [("Cookie", "user=bob"), ("Last-Event-ID", &*id)]),
-        ("/chat", [("Authorization", "Bearer x"), ("Last-Event-ID", &*id)]),
-        ("/chat?other", [("Cookie", "user=ann"), ("Last-Event-ID", &*id)]),
+        (
+            "/chat",
+            [("Authorization", "Bearer x"), ("Last-Event-ID", &*id)],
+        ),
+        (
+            "/chat?other",
+            [("Cookie", "user=ann"), ("Last-Event-ID", &*id)],
+        ),
     ] {
         let before = app.requests().len();
         assert_eq!(open(&server, path, &headers).data(), "0");
@@ -133,7 +144,11 @@ fn streams_beyond_the_bound_pass_as_they_are() {
     let mut kept = open(&server, "/a", &[]);
     assert!(kept.next().expect("an event").id.starts_with("lv."));
     let mut passed = server.client();
-    passed.send(crate::support::head("GET", "/b", &[("Accept", "text/event-stream")]));
+    passed.send(crate::support::head(
+        "GET",
+        "/b",
+        &[("Accept", "text/event-stream")],
+    ));
     passed.receive_head().expect("a header").assert_status(200);
     passed.read_through(b"id: app-0\n");
 }
@@ -149,7 +164,11 @@ fn other_requests_and_responses_are_left_alone() {
         app.address()
     ));
     let server = server.start();
-    for headers in [&[][..], &[("Accept", "text/event-stream")], &[("Resume-Key", "7")]] {
+    for headers in [
+        &[][..],
+        &[("Accept", "text/event-stream")],
+        &[("Resume-Key", "7")],
+    ] {
         let answer = server.get_with("/x", headers);
         answer.assert_status(404);
         assert_eq!(answer.text(), "no such page");
