@@ -21,7 +21,7 @@ struct Stream {
     retry: Option<u64>,
 }
 
-const BLOCK_BYTES_MAX: usize = 4096;
+const BLOCK_BYTES_MAX: usize = 512;
 
 /// However a stream is cut, its blocks are those that the standard describes, also when they are passed on. Any bytes can
 /// be sent as an event.
