@@ -426,6 +426,29 @@ fn one_that_subscribes_behind_the_progress_is_woken_by_the_next_message() {
     }
 }
 
+#[test]
+fn new_places_do_not_take_the_turn_of_others() {
+    let mut rig = Rig::new(|_| {});
+    let mut receivers = rig.receivers(2 * WOKEN_MAX);
+    for sequence in 1..=2 {
+        rig.append(sequence);
+        rig.copies.wake_some();
+        for receiver in &mut receivers {
+            if receiver.bell.has_rung() {
+                assert!(receiver.gets_something());
+            }
+        }
+    }
+    // The way goes on at the end of the places, of which there are twice as many now.
+    let copy = rig.copies.copies.borrow()[&name("a")].clone();
+    assert_eq!(copy.waiting.borrow().capacity(), 2 * WOKEN_MAX);
+    let _more = rig.subscribe("a");
+    rig.wake();
+    for receiver in &mut receivers[..WOKEN_MAX] {
+        assert!(receiver.bell.has_rung() && receiver.gets_something());
+    }
+}
+
 /// While messages come faster than receivers are woken, all have their turn.
 #[test]
 fn nobody_starves() {
