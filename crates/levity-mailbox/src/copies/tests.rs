@@ -510,6 +510,40 @@ fn the_task_that_wakes_sleeps_until_there_is_a_change() {
     assert!(receivers[0].bell.has_rung());
 }
 
+/// A box in which nothing happens takes no memory for them.
+#[test]
+fn encoded_messages_are_forgotten_when_all_have_them() {
+    let mut rig = Rig::new(|_| {});
+    let copies = rig.copies.clone();
+    let mut waking = pin!(copies.wake_receivers());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut receivers = rig.receivers(2 * WOKEN_MAX);
+    rig.append(1);
+    let mut encoded = None;
+    for _ in 0..2 {
+        // The task runs before the receivers that it wakes.
+        assert!(waking.as_mut().poll(&mut context).is_pending());
+        for receiver in receivers.iter_mut().filter(|one| one.bell.has_rung()) {
+            let Poll::Ready(Next::Message(entry)) = receiver.poll() else {
+                panic!("no message");
+            };
+            assert_eq!(entry.encoded(0), encoded);
+            encoded = Some(entry.form(0, |_| vec![encoded.iter().len() as u8]));
+        }
+    }
+    let entry_of = |rig: &Rig| {
+        let earliest = Some(Cursor::Earliest);
+        let feed = rig.copies.subscribe(&name("a"), &rig.settings, earliest);
+        match Receiver::new(feed.expect("room")).poll() {
+            Poll::Ready(Next::Message(entry)) => entry,
+            _ => panic!("no message"),
+        }
+    };
+    assert!(entry_of(&rig).encoded(0).is_some());
+    assert!(waking.as_mut().poll(&mut context).is_pending());
+    assert!(entry_of(&rig).encoded(0).is_none());
+}
+
 #[test]
 fn owners_share_the_names() {
     let owners: Vec<_> = (0..4).map(|_| mpsc::unbounded_channel()).collect();
