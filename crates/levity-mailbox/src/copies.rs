@@ -245,21 +245,25 @@ impl Copies {
                 Poll::Pending
             })
             .await;
-            self.wake_some();
+            let done = self.wake_some();
             yield_now().await;
+            if let Some(copy) = done {
+                // Whoever was woken has taken the encoded messages by now.
+                copy.state().forget_forms();
+            }
         }
     }
 
-    fn wake_some(&self) {
-        let Some(copy) = self.to_wake.borrow_mut().pop_front() else {
-            return;
-        };
-        let wakers = copy.wakers();
-        if copy.wake_left.get() > 0 {
-            // Boxes take turns.
-            self.to_wake.borrow_mut().push_back(copy);
+    /// Wakes receivers of one box. Returns its copy if these were the last.
+    fn wake_some(&self) -> Option<Rc<Copy>> {
+        let copy = self.to_wake.borrow_mut().pop_front()?;
+        copy.wakers().into_iter().for_each(Waker::wake);
+        if copy.wake_left.get() == 0 {
+            return Some(copy);
         }
-        wakers.into_iter().for_each(Waker::wake);
+        // Boxes take turns.
+        self.to_wake.borrow_mut().push_back(copy);
+        None
     }
 }
 

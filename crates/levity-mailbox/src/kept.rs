@@ -16,7 +16,8 @@ use crate::store::{Opened, StoreError};
 /// The number of forms in which a message may be encoded.
 pub const FORMS: usize = 5;
 
-/// The number of messages of a box that keep their encoded forms: the last ones, which several receivers are about to get.
+/// The number of messages of a box that keep their encoded forms while receivers are woken: the last ones, which several
+/// receivers are about to get.
 const ENCODED_MAX: usize = 8;
 
 /// The pause between two looks for messages whose time is over.
@@ -201,6 +202,14 @@ impl State {
         next.or_else(|| self.ended.as_ref().map(Next::of))
     }
 
+    /// Forgets in which forms messages were encoded.
+    pub(crate) fn forget_forms(&self) {
+        let entries = self.kept.iter().flat_map(|kept| kept.entries.iter().rev());
+        entries
+            .take(ENCODED_MAX)
+            .for_each(|entry| entry.forget_forms());
+    }
+
     /// Notes that a receiver has read all messages up to `last`; whether that is new.
     pub(crate) fn mark_read(&mut self, last: MessageId) -> bool {
         self.kept.as_mut().is_some_and(|kept| kept.mark_read(last))
@@ -278,7 +287,10 @@ impl Kept {
             }
             self.entries.push_back(Entry::new(message));
             if let Some(index) = self.entries.len().checked_sub(ENCODED_MAX + 1) {
-                self.entries[index].forget_forms();
+                let entry = &self.entries[index];
+                entry.keeps_forms.set(false);
+                entry.forms.take();
+                entry.makings.take();
             }
         }
         self.lose(lost);
@@ -405,7 +417,7 @@ impl Entry {
     }
 
     /// The message in the form of that number, which is below [`FORMS`]. One of the last messages of a box is encoded once
-    /// for all receivers of the event loop.
+    /// for all receivers of the event loop that get it at about the same time.
     pub fn form(&self, form: usize, encode: impl FnOnce(&Message) -> Vec<u8>) -> Rc<[u8]> {
         if let Some(encoded) = &self.forms.borrow()[form] {
             return encoded.clone();
@@ -437,10 +449,12 @@ impl Entry {
         Some(making)
     }
 
+    /// Forgets its forms, but not those that are being made.
     fn forget_forms(&self) {
-        self.keeps_forms.set(false);
         self.forms.take();
-        self.makings.take();
+        for making in self.makings.borrow_mut().iter_mut() {
+            making.take_if(|making| making.is_made());
+        }
     }
 }
 

@@ -38,6 +38,10 @@ impl Making {
         Poll::Pending
     }
 
+    pub(crate) fn is_made(&self) -> bool {
+        self.made.get().is_some()
+    }
+
     /// Hands the form to those that wait, and wakes them, a bounded number at a time.
     pub async fn finish(&self, form: Vec<u8>) {
         // A form is made once: the first one stays.

@@ -260,3 +260,6 @@ fn opened(log: &Log) -> Opened {
         messages: log.messages().cloned().collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -426,6 +426,29 @@ fn one_that_subscribes_behind_the_progress_is_woken_by_the_next_message() {
     }
 }
 
+#[test]
+fn new_places_do_not_take_the_turn_of_others() {
+    let mut rig = Rig::new(|_| {});
+    let mut receivers = rig.receivers(2 * WOKEN_MAX);
+    for sequence in 1..=2 {
+        rig.append(sequence);
+        rig.copies.wake_some();
+        for receiver in &mut receivers {
+            if receiver.bell.has_rung() {
+                assert!(receiver.gets_something());
+            }
+        }
+    }
+    // The way goes on at the end of the places, of which there are twice as many now.
+    let copy = rig.copies.copies.borrow()[&name("a")].clone();
+    assert_eq!(copy.waiting.borrow().capacity(), 2 * WOKEN_MAX);
+    let _more = rig.subscribe("a");
+    rig.wake();
+    for receiver in &mut receivers[..WOKEN_MAX] {
+        assert!(receiver.bell.has_rung() && receiver.gets_something());
+    }
+}
+
 /// While messages come faster than receivers are woken, all have their turn.
 #[test]
 fn nobody_starves() {
@@ -485,6 +508,40 @@ fn the_task_that_wakes_sleeps_until_there_is_a_change() {
     rig.copies.wake_everyone();
     while waking.as_mut().poll(&mut context).is_pending() && bell.has_rung() {}
     assert!(receivers[0].bell.has_rung());
+}
+
+/// A box in which nothing happens takes no memory for them.
+#[test]
+fn encoded_messages_are_forgotten_when_all_have_them() {
+    let mut rig = Rig::new(|_| {});
+    let copies = rig.copies.clone();
+    let mut waking = pin!(copies.wake_receivers());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut receivers = rig.receivers(2 * WOKEN_MAX);
+    rig.append(1);
+    let mut encoded = None;
+    for _ in 0..2 {
+        // The task runs before the receivers that it wakes.
+        assert!(waking.as_mut().poll(&mut context).is_pending());
+        for receiver in receivers.iter_mut().filter(|one| one.bell.has_rung()) {
+            let Poll::Ready(Next::Message(entry)) = receiver.poll() else {
+                panic!("no message");
+            };
+            assert_eq!(entry.encoded(0), encoded);
+            encoded = Some(entry.form(0, |_| vec![encoded.iter().len() as u8]));
+        }
+    }
+    let entry_of = |rig: &Rig| {
+        let earliest = Some(Cursor::Earliest);
+        let feed = rig.copies.subscribe(&name("a"), &rig.settings, earliest);
+        match Receiver::new(feed.expect("room")).poll() {
+            Poll::Ready(Next::Message(entry)) => entry,
+            _ => panic!("no message"),
+        }
+    };
+    assert!(entry_of(&rig).encoded(0).is_some());
+    assert!(waking.as_mut().poll(&mut context).is_pending());
+    assert!(entry_of(&rig).encoded(0).is_none());
 }
 
 #[test]

@@ -21,6 +21,8 @@ struct Script {
     appending: Vec<oneshot::Sender<Vec<Result<Appended, StoreError>>>>,
     removing: Vec<oneshot::Sender<Result<bool, StoreError>>>,
     changes: VecDeque<Change>,
+    /// Changes that are noted just before an append ends.
+    changes_of_appends: Vec<Change>,
     changes_forever: Option<Name>,
     reports_appends: bool,
     watched: HashSet<Name>,
@@ -45,7 +47,14 @@ impl Store for Scripted {
     }
 
     fn append(&mut self, _: Vec<Append>, _: SystemTime) -> Appending {
-        later(&mut self.0.borrow_mut().appending)
+        let results = later(&mut self.0.borrow_mut().appending);
+        let script = self.0.clone();
+        Box::pin(async move {
+            let results = results.await;
+            let script = &mut *script.borrow_mut();
+            script.changes.extend(script.changes_of_appends.drain(..));
+            results
+        })
     }
 
     fn remove(&mut self, _: &Name) -> Removing {
@@ -315,9 +324,12 @@ fn a_change_comes_before_the_results_that_end_after_it() {
     let appending = store.0.borrow_mut().appending.remove(0);
     rig.poll();
     store.0.borrow_mut().changes.push_back(of_others(1));
-    appending.send(new(2)).expect("awaited");
+    let late = of_others(2);
+    store.0.borrow_mut().changes_of_appends.push(late);
+    appending.send(new(3)).expect("awaited");
     rig.poll();
-    assert_eq!(rig.events(0), ["0: message 1", "0: message 2"]);
+    let expected = ["0: message 1", "0: message 2", "0: message 3"];
+    assert_eq!(rig.events(0), expected);
 }
 
 #[test]

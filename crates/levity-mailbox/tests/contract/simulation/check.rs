@@ -53,9 +53,9 @@ impl Receiver {
         }
     }
 
-    pub fn is_at(&self, copies: &Rc<Copies>) -> bool {
+    pub fn is_at(&self, process: &Process) -> bool {
         let connection = self.connection.as_ref();
-        connection.is_some_and(|connection| Rc::ptr_eq(&connection.copies, copies))
+        connection.is_some_and(|connection| process.has(&connection.copies))
     }
 
     /// The process of that number is gone, and `moved` has taken its number.

@@ -273,14 +273,27 @@ impl World {
             let opened = opened.expect("a box that is received from");
             history.check_receiver(receiver, &opened);
         }
-        for process in &self.processes {
-            process.check_receivers(&self.receivers);
-        }
+        self.check_receivers();
         // Nothing is left behind.
         self.receivers.clear();
         self.settle();
         for process in &mut self.processes {
             process.check_is_empty(self.now);
+        }
+    }
+}
+
+impl World {
+    /// Owners know who receives.
+    fn check_receivers(&mut self) {
+        for receiver in &self.receivers {
+            let name = &receiver.name;
+            for process in &mut self.processes {
+                let server = &self.servers[process.owner_of(name)];
+                let known = process.receivers(name, server, self.now);
+                let here = |one: &&Receiver| one.name == *name && one.is_at(process);
+                assert_eq!(known, self.receivers.iter().filter(here).count());
+            }
         }
     }
 }

@@ -9,10 +9,9 @@ use std::task::{Context, Wake, Waker};
 use std::time::SystemTime;
 
 use levity_mailbox::{Command, Copies, Event, Name, Owner, OwnerFigures};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use super::check::Receiver;
-use crate::simulated::{Random, Simulated};
+use crate::simulated::{Random, Server, Simulated};
 
 /// Whether somebody was woken. At first everybody is.
 pub struct Bell(AtomicBool);
@@ -141,14 +140,21 @@ impl Process {
         is_busy
     }
 
-    /// Event loops and owners agree on who receives.
-    pub fn check_receivers(&self, receivers: &[Receiver]) {
-        let at_loops: usize = self.loops.iter().map(|one| one.copies.receivers()).sum();
-        let here = |receiver: &&Receiver| {
-            let is_here = |copies| receiver.is_at(copies);
-            self.loops.iter().any(|one| is_here(&one.copies))
+    /// The number of receivers of a box, which event loops and the owner agree on.
+    pub fn receivers(&mut self, name: &Name, server: &Server, now: SystemTime) -> usize {
+        let (reply, mut answer) = oneshot::channel();
+        let command = Command::Look {
+            name: name.clone(),
+            reply,
         };
-        assert_eq!(at_loops, receivers.iter().filter(here).count());
+        self.loops[0].copies.send_to_owner_of(name, command);
+        while self.run_all(now) || server.step() {}
+        let info = answer.try_recv().expect("an answer").expect("no fault");
+        info.expect("a box").receivers
+    }
+
+    pub fn has(&self, copies: &Rc<Copies>) -> bool {
+        self.loops.iter().any(|one| Rc::ptr_eq(&one.copies, copies))
     }
 
     /// Nobody receives any more.
