@@ -20,6 +20,7 @@ mod owner;
 mod protocol;
 pub mod redis;
 mod settings;
+mod shared;
 mod store;
 
 pub use budget::{Budget, Reservation};
@@ -33,6 +34,7 @@ pub use name::Name;
 pub use owner::{Owner, OwnerFigures, run};
 pub use protocol::{Command, Event, EventKind, Info, PublishError, Published};
 pub use settings::{Mode, Settings};
+pub use shared::SharedStore;
 pub use store::{
     Append, Appended, Appending, Change, Figures, Listing, Looking, Opened, Opening, Removing,
     Store, StoreError, Summary, new_epoch,

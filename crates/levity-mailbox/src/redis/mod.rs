@@ -22,42 +22,28 @@ mod serving;
 mod session;
 
 use std::collections::{BTreeSet, HashMap};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
-use levity_wire::mailbox::MessageId;
 use redis::{Client, IntoConnectionInfo, ProtocolVersion};
-use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::boxes::Boxes;
-use self::link::{AppendReply, Link, LinkFigures, Reply, Request};
+use self::link::Link;
 use crate::budget::Budget;
-use crate::name::Name;
-use crate::settings::Settings;
-use crate::store::{
-    Append, Appending, Change, Figures, Listing, Looking, Opening, Removing, Store, StoreError,
-    new_epoch,
-};
+use crate::shared::{self, SharedStore};
+use crate::store::new_epoch;
 
-/// The maximum of messages that wait for the server to take them.
-const APPENDS_MAX: usize = 4096;
+/// A Redis or Valkey server.
+#[derive(Debug)]
+pub enum Redis {}
 
 /// Keeps messages on a Redis or Valkey server, version 6.2 of Redis or later.
-pub struct RedisStore {
-    requests: mpsc::UnboundedSender<Request>,
-    changes: mpsc::UnboundedReceiver<Change>,
-    /// One permit for each message that waits.
-    permits: Arc<Semaphore>,
-    figures: Arc<LinkFigures>,
-}
+pub type RedisStore = SharedStore<Redis>;
 
 impl RedisStore {
     /// A store on the server at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]` or `redis+unix:///PATH`. Messages that
     /// are read take memory of `budget`. The store connects by itself, now and after each failure; meanwhile it is
-    /// [unavailable](StoreError::Unavailable).
+    /// [unavailable](crate::StoreError::Unavailable).
     ///
     /// # Errors
     /// If the URL is wrong.
@@ -66,41 +52,19 @@ impl RedisStore {
     /// If it is called outside a runtime of tokio.
     pub fn new(url: &str, budget: Arc<Budget>) -> Result<Self, String> {
         let client = client(url)?;
-        let (requests, receiver) = mpsc::unbounded_channel();
-        let (sender, changes) = mpsc::unbounded_channel();
-        let figures = Arc::<LinkFigures>::default();
+        let (store, ends) = Self::with_ends();
         let link = Link {
             client,
             budget,
-            requests: receiver,
-            boxes: Boxes::new(sender),
-            figures: figures.clone(),
+            boxes: Boxes::new(ends.changes),
+            figures: ends.figures,
             process: new_epoch(SystemTime::now()).to_string(),
             reads: HashMap::new(),
             sets: BTreeSet::new(),
         };
-        tokio::spawn(link::run(link));
-        Ok(Self {
-            requests,
-            changes,
-            permits: Arc::new(Semaphore::new(APPENDS_MAX)),
-            figures,
-        })
+        tokio::spawn(shared::run(link, ends.requests));
+        Ok(store)
     }
-
-    /// Asks the server. The future ends with an error if the task is gone.
-    fn ask<T: 'static>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Asking<T> {
-        let (reply, answer) = oneshot::channel();
-        let _ = self.requests.send(request(reply));
-        Box::pin(answered(answer))
-    }
-}
-
-type Asking<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
-
-async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
-    let ended = |_| Err(StoreError::Unavailable("the store has ended".to_owned()));
-    answer.await.unwrap_or_else(ended)
 }
 
 /// Checks the URL of a server, which is not connected to.
@@ -124,83 +88,4 @@ fn client(url: &str) -> Result<Client, String> {
     // With it, a connection can do more than receive what comes through channels.
     let settings = settings.set_protocol(ProtocolVersion::RESP3);
     Client::open(info.set_redis_settings(settings)).map_err(wrong)
-}
-
-impl Store for RedisStore {
-    fn open(&mut self, name: &Name, settings: &Arc<Settings>, _: SystemTime) -> Opening {
-        let (name, settings) = (name.clone(), settings.clone());
-        self.ask(move |reply| Request::Open(name, settings, reply))
-    }
-
-    fn look(&mut self, name: &Name) -> Looking {
-        let name = name.clone();
-        self.ask(move |reply| Request::Look(name, reply))
-    }
-
-    fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending {
-        let mut answers = Vec::with_capacity(appends.len());
-        for append in appends {
-            let (reply, answer) = oneshot::channel();
-            answers.push(answer);
-            let request = match self.permits.clone().try_acquire_owned() {
-                Ok(permit) => Request::Append(append, now, AppendReply::new(reply, permit)),
-                Err(_) => {
-                    let reason = "too many messages wait for the Redis server";
-                    let _ = reply.send(Err(StoreError::Unavailable(reason.to_owned())));
-                    continue;
-                }
-            };
-            let _ = self.requests.send(request);
-        }
-        Box::pin(async move {
-            let mut results = Vec::with_capacity(answers.len());
-            for answer in answers {
-                results.push(answered(answer).await);
-            }
-            results
-        })
-    }
-
-    fn remove(&mut self, name: &Name) -> Removing {
-        let name = name.clone();
-        self.ask(move |reply| Request::Remove(name, reply))
-    }
-
-    fn mark_read(&mut self, name: &Name, last: MessageId) {
-        let _ = self.requests.send(Request::Read(name.clone(), last));
-    }
-
-    fn watch(&mut self, name: &Name, is_read: bool, _: SystemTime) {
-        let _ = self.requests.send(Request::Watch(name.clone(), is_read));
-    }
-
-    fn list(&mut self, set: &str, after: Option<&Name>, count_max: usize) -> Listing {
-        let (set, after) = (set.to_owned(), after.cloned());
-        self.ask(move |reply| Request::List(set, after, count_max, reply))
-    }
-
-    fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Change> {
-        match ready!(self.changes.poll_recv(context)) {
-            Some(change) => Poll::Ready(change),
-            // The task has ended.
-            None => Poll::Pending,
-        }
-    }
-
-    fn reports_appends(&self) -> bool {
-        true
-    }
-
-    fn sweep(&mut self, now: SystemTime) {
-        let _ = self.requests.send(Request::Sweep(now));
-    }
-
-    fn figures(&self) -> Figures {
-        Figures {
-            boxes: self.figures.boxes.load(Ordering::Relaxed),
-            lost: self.figures.lost.load(Ordering::Relaxed),
-            expired: self.figures.expired.load(Ordering::Relaxed),
-            idle_boxes: self.figures.idle_boxes.load(Ordering::Relaxed),
-        }
-    }
 }

@@ -12,16 +12,17 @@ use std::time::{Duration, SystemTime};
 use levity_wire::mailbox::MessageId;
 use redis::aio::ConnectionLike as _;
 use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, ServerError, Value};
-use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::time::{self, Instant};
 
 use super::boxes::Known;
-use super::link::{AppendReply, Link, LinkFigures, Reply, Request};
+use super::link::Link;
 use super::scripts::{self, Script, Subject, TEXTS, array, milliseconds_of, number, text};
 use super::session::{Session, reason};
 use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
+use crate::shared::{AppendReply, Ended, Reply, Request, TaskFigures};
 use crate::store::{Append, Appended, Opened, StoreError, Summary};
 
 /// The pause between two checks whether the connections live.
@@ -42,6 +43,7 @@ const EXPIRED_MAX: usize = 64;
 /// A connection, and what waits for it.
 pub(super) struct Serving<'a> {
     link: &'a mut Link,
+    requests: &'a mut mpsc::UnboundedReceiver<Request>,
     session: Session,
     /// What is sent next.
     next: Batch,
@@ -115,10 +117,15 @@ async fn of<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> 
 type Broken = String;
 
 impl<'a> Serving<'a> {
-    pub(super) fn new(link: &'a mut Link, session: Session) -> Self {
+    pub(super) fn new(
+        link: &'a mut Link,
+        requests: &'a mut mpsc::UnboundedReceiver<Request>,
+        session: Session,
+    ) -> Self {
         link.boxes.connected();
         Self {
             link,
+            requests,
             session,
             next: Batch::default(),
             waiting: Vec::new(),
@@ -128,13 +135,13 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Serves requests until the connection ends: the reason, or `None` if the store was dropped.
-    pub(super) async fn run(mut self) -> Option<Broken> {
+    /// Serves requests until the connection ends.
+    pub(super) async fn run(mut self) -> Ended {
         let mut pings = time::interval(PING_INTERVAL);
         loop {
             self.send_next();
             if self.has_ended && self.sending.is_none() {
-                return None;
+                return Ended::Dropped;
             }
             self.subscribe_next();
             let step = tokio::select! {
@@ -142,7 +149,7 @@ impl<'a> Serving<'a> {
                 (calls, answers) = of(&mut self.sending) => self.answered(&calls, answers),
                 channels = of(&mut self.subscribing) => self.subscribed(channels),
                 push = self.session.pushes.recv() => self.pushed(push.as_ref()),
-                request = self.link.requests.recv(), if self.sending.is_none() => {
+                request = self.requests.recv(), if self.sending.is_none() => {
                     match request {
                         Some(request) => self.begin(request),
                         None => self.has_ended = true,
@@ -158,7 +165,10 @@ impl<'a> Serving<'a> {
                 let error = StoreError::Unavailable(reason.clone());
                 let waiting = self.waiting.into_iter().chain(self.next.waiting);
                 waiting.for_each(|waiting| waiting.fail(error.clone()));
-                return Some(reason);
+                return Ended::Broken {
+                    reason,
+                    was_connected: true,
+                };
             }
         }
     }
@@ -174,7 +184,7 @@ impl<'a> Serving<'a> {
             self.next.push(call, Waiting::Resume(name));
         }
         while !self.next.is_full() {
-            match self.link.requests.try_recv() {
+            match self.requests.try_recv() {
                 Ok(request) => self.begin(request),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
@@ -456,7 +466,7 @@ impl<'a> Serving<'a> {
             Waiting::Expire(name) => self.expired(&name, answer),
             Waiting::Prune => {
                 let pruned = number(answer).unwrap_or(0);
-                LinkFigures::add(&self.link.figures.idle_boxes, pruned);
+                TaskFigures::add(&self.link.figures.idle_boxes, pruned);
             }
             Waiting::Touch(_) | Waiting::Nobody => {}
         }
@@ -494,8 +504,8 @@ impl<'a> Serving<'a> {
         let [lost, dropped, expired] = rest else {
             return None;
         };
-        LinkFigures::add(&self.link.figures.lost, number(dropped)?);
-        LinkFigures::add(&self.link.figures.expired, number(expired)?);
+        TaskFigures::add(&self.link.figures.lost, number(dropped)?);
+        TaskFigures::add(&self.link.figures.expired, number(expired)?);
         let draft = append.draft;
         if let Some(deadline) = draft.deadline {
             let due = milliseconds_of(deadline) + 1;
@@ -510,7 +520,7 @@ impl<'a> Serving<'a> {
         let Some([expired, due]) = array(answer) else {
             return;
         };
-        LinkFigures::add(&self.link.figures.expired, number(expired).unwrap_or(0));
+        TaskFigures::add(&self.link.figures.expired, number(expired).unwrap_or(0));
         if let Some(due) = number(due) {
             self.link.boxes.schedule(name, due);
         }

@@ -11,9 +11,13 @@ if number then
 end
 number = next
 redis.call('XADD', log, epoch .. '-' .. text(number), 'message', content, 'size', size, 'deadline', deadline)
+if count == 0 then
+  redis.call('PEXPIREAT', log, text(ends))
+end
 next, bytes, count = next + 1, bytes + size, count + 1
 if deadline ~= '' then
   redis.call('ZADD', due, deadline, text(number) .. ':' .. size)
+  redis.call('PEXPIREAT', due, text(ends))
 end
 local expired, dropped = expire(now, 100), 0
 while count > messages_max or (bytes > bytes_max and count > 1) do
@@ -27,12 +31,13 @@ while count > messages_max or (bytes > bytes_max and count > 1) do
 end
 if key ~= '' then
   redis.call('ZADD', keys, text(number), key)
+  redis.call('PEXPIREAT', keys, text(ends))
   if redis.call('ZCARD', keys) > keys_min + messages_max then
     local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
     local kept = first and number_of(first[1]) or next
     redis.call('ZREMRANGEBYSCORE', keys, '-inf', '(' .. text(math.min(kept, next - keys_min)))
   end
 end
-write()
+redis.call('HSET', box, 'next', text(next), 'lost', text(lost), 'bytes', text(bytes), 'count', text(count))
 redis.call('PUBLISH', channel, 'message ' .. epoch .. ' ' .. text(number) .. ' ' .. text(lost) .. '\n' .. content)
 return {'new', epoch, number, lost, dropped, expired}

@@ -7,11 +7,12 @@ local known_epoch, known_next, known_run = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local idle_ms, boxes_max = ARGV[8], tonumber(ARGV[9])
 
 -- `run` is the run of the server that has written the box last, `last_run` the one before, and `fork` the next message
--- when the one took over from the other.
-local fields = redis.call('HMGET', box, 'epoch', 'run', 'last_run', 'next', 'lost', 'read', 'bytes', 'count', 'fork')
+-- when the one took over from the other. `ends` is when the idle time ends, by the clock of the server.
+local fields = redis.call('HMGET', box, 'epoch', 'run', 'last_run', 'next', 'lost', 'read', 'bytes', 'count', 'fork',
+  'ends')
 local epoch, box_run, last_run = fields[1], fields[2], fields[3]
 local next, lost, read = tonumber(fields[4]), tonumber(fields[5]), tonumber(fields[6])
-local bytes, count, fork = tonumber(fields[7]), tonumber(fields[8]), tonumber(fields[9])
+local bytes, count, fork, ends = tonumber(fields[7]), tonumber(fields[8]), tonumber(fields[9]), tonumber(fields[10])
 
 local function text(number)
   return string.format('%.0f', number)
@@ -26,13 +27,20 @@ local function server_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The same deadline for all keys of the box: they end together.
-local function touch()
-  if redis.call('ZADD', idle, server_ms() + idle_ms, name) == 1 then
+-- Begins the idle time anew, unless it began lately: so it is up to a sixteenth longer. All keys of the box end together.
+local function touch(always)
+  local grace = math.floor(idle_ms / 16)
+  local later = server_ms() + idle_ms + grace
+  if not always and ends and later >= ends and later < ends + grace then
+    return
+  end
+  ends = later
+  if redis.call('ZADD', idle, ends, name) == 1 then
     redis.call('ZADD', names, 0, name)
   end
+  redis.call('HSET', box, 'ends', text(ends))
   for key = 1, 4 do
-    redis.call('PEXPIRE', KEYS[key], idle_ms)
+    redis.call('PEXPIREAT', KEYS[key], text(ends))
   end
 end
 
@@ -114,10 +122,11 @@ local function enter()
       box_run, last_run, fork = run, box_run, next
       write()
     end
-    if has_lost() then
+    local is_new = has_lost()
+    if is_new then
       renew()
     end
-    touch()
+    touch(is_new)
     return true
   end
   if redis.call('ZCARD', idle) >= boxes_max and prune(100) == 0 then
@@ -128,7 +137,7 @@ local function enter()
   redis.call('DEL', log, keys, due)
   next, lost, read, bytes, count, fork = 1, 1, 1, 0, 0, 1
   write()
-  touch()
+  touch(true)
   return true
 end
 

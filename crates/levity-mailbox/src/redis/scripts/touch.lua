@@ -2,5 +2,5 @@
 if not epoch then
   return 0
 end
-touch()
+touch(true)
 return 1

@@ -1,0 +1,272 @@
+//! Stores on servers that several processes share.
+//!
+//! A task has the connection. The store passes it requests, in their order, and gets changes from it.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
+
+use levity_wire::mailbox::MessageId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time;
+
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::store::{
+    Append, Appended, Appending, Change, Figures, Listing, Looking, Opened, Opening, Removing,
+    Store, StoreError, Summary,
+};
+
+/// The maximum of messages that wait for the server to take them.
+const APPENDS_MAX: usize = 4096;
+
+/// The pauses between attempts to connect.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Keeps messages on a server of the kind `S`.
+pub struct SharedStore<S> {
+    requests: mpsc::UnboundedSender<Request>,
+    changes: mpsc::UnboundedReceiver<Change>,
+    /// One permit for each message that waits.
+    permits: Arc<Semaphore>,
+    figures: Arc<TaskFigures>,
+    kind: PhantomData<fn(S)>,
+}
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// Where the result of an append goes. The permit is given back then.
+pub(crate) struct AppendReply {
+    reply: Reply<Appended>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AppendReply {
+    pub(crate) fn send(self, result: Result<Appended, StoreError>) {
+        let _ = self.reply.send(result);
+    }
+}
+
+/// What the store asks for.
+pub(crate) enum Request {
+    Append(Append, SystemTime, AppendReply),
+    Open(Name, Arc<Settings>, Reply<Opened>),
+    Look(Name, Reply<Option<Opened>>),
+    Remove(Name, Reply<bool>),
+    List(String, Option<Name>, usize, Reply<Vec<Summary>>),
+    Read(Name, MessageId),
+    Watch(Name, bool),
+    Sweep(SystemTime),
+}
+
+/// Figures that the store reads.
+#[derive(Debug, Default)]
+pub(crate) struct TaskFigures {
+    pub(crate) boxes: AtomicUsize,
+    pub(crate) lost: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    pub(crate) idle_boxes: AtomicU64,
+}
+
+impl TaskFigures {
+    pub(crate) fn add(figure: &AtomicU64, more: u64) {
+        figure.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// What the task is given.
+pub(crate) struct Ends {
+    pub(crate) requests: mpsc::UnboundedReceiver<Request>,
+    pub(crate) changes: mpsc::UnboundedSender<Change>,
+    pub(crate) figures: Arc<TaskFigures>,
+}
+
+/// How a connection has ended.
+pub(crate) enum Ended {
+    /// The store was dropped.
+    Dropped,
+    /// The server fails.
+    Broken {
+        /// Why.
+        reason: String,
+        /// Whether it had worked.
+        was_connected: bool,
+    },
+}
+
+/// What connects to a server.
+pub(crate) trait Connect: Send + 'static {
+    /// Connects, and serves requests until the connection ends.
+    fn serve(
+        &mut self,
+        requests: &mut mpsc::UnboundedReceiver<Request>,
+    ) -> impl Future<Output = Ended> + Send;
+
+    /// Notes a request that has no reply while there is no connection.
+    fn note(&mut self, request: Request);
+}
+
+/// Serves requests until the store is dropped, and connects again when a connection ends.
+pub(crate) async fn run(mut server: impl Connect, mut requests: mpsc::UnboundedReceiver<Request>) {
+    let mut pause = PAUSE_MIN;
+    while let Ended::Broken {
+        reason,
+        was_connected,
+    } = server.serve(&mut requests).await
+    {
+        if was_connected {
+            pause = PAUSE_MIN;
+        }
+        let error = StoreError::Unavailable(reason);
+        let refusing = refuse(&mut server, &mut requests, &error);
+        if time::timeout(pause, refusing).await.is_ok() {
+            return;
+        }
+        pause = (2 * pause).min(PAUSE_MAX);
+    }
+}
+
+/// Answers all requests with an error. Ends when the store is dropped.
+async fn refuse(
+    server: &mut impl Connect,
+    requests: &mut mpsc::UnboundedReceiver<Request>,
+    error: &StoreError,
+) {
+    while let Some(request) = requests.recv().await {
+        match request {
+            Request::Append(_, _, reply) => reply.send(Err(error.clone())),
+            Request::Open(_, _, reply) => drop(reply.send(Err(error.clone()))),
+            Request::Look(_, reply) => drop(reply.send(Err(error.clone()))),
+            Request::Remove(_, reply) => drop(reply.send(Err(error.clone()))),
+            Request::List(_, _, _, reply) => drop(reply.send(Err(error.clone()))),
+            other => server.note(other),
+        }
+    }
+}
+
+impl<S> SharedStore<S> {
+    /// A store, and what its task is given.
+    pub(crate) fn with_ends() -> (Self, Ends) {
+        let (sender, requests) = mpsc::unbounded_channel();
+        let (changes, receiver) = mpsc::unbounded_channel();
+        let figures = Arc::<TaskFigures>::default();
+        let store = Self {
+            requests: sender,
+            changes: receiver,
+            permits: Arc::new(Semaphore::new(APPENDS_MAX)),
+            figures: figures.clone(),
+            kind: PhantomData,
+        };
+        let ends = Ends {
+            requests,
+            changes,
+            figures,
+        };
+        (store, ends)
+    }
+
+    /// Passes a request on. The future ends with an error if the task is gone.
+    fn ask<T: 'static>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Asking<T> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.requests.send(request(reply));
+        Box::pin(answered(answer))
+    }
+}
+
+type Asking<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
+
+async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
+    let ended = |_| Err(StoreError::Unavailable("the store has ended".to_owned()));
+    answer.await.unwrap_or_else(ended)
+}
+
+impl<S: 'static> Store for SharedStore<S> {
+    fn open(&mut self, name: &Name, settings: &Arc<Settings>, _: SystemTime) -> Opening {
+        let (name, settings) = (name.clone(), settings.clone());
+        self.ask(move |reply| Request::Open(name, settings, reply))
+    }
+
+    fn look(&mut self, name: &Name) -> Looking {
+        let name = name.clone();
+        self.ask(move |reply| Request::Look(name, reply))
+    }
+
+    fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending {
+        let mut answers = Vec::with_capacity(appends.len());
+        for append in appends {
+            let (reply, answer) = oneshot::channel();
+            answers.push(answer);
+            let request = match self.permits.clone().try_acquire_owned() {
+                Ok(permit) => Request::Append(
+                    append,
+                    now,
+                    AppendReply {
+                        reply,
+                        _permit: permit,
+                    },
+                ),
+                Err(_) => {
+                    let reason = "too many messages wait for the server of the store";
+                    let _ = reply.send(Err(StoreError::Unavailable(reason.to_owned())));
+                    continue;
+                }
+            };
+            let _ = self.requests.send(request);
+        }
+        Box::pin(async move {
+            let mut results = Vec::with_capacity(answers.len());
+            for answer in answers {
+                results.push(answered(answer).await);
+            }
+            results
+        })
+    }
+
+    fn remove(&mut self, name: &Name) -> Removing {
+        let name = name.clone();
+        self.ask(move |reply| Request::Remove(name, reply))
+    }
+
+    fn mark_read(&mut self, name: &Name, last: MessageId) {
+        let _ = self.requests.send(Request::Read(name.clone(), last));
+    }
+
+    fn watch(&mut self, name: &Name, is_read: bool, _: SystemTime) {
+        let _ = self.requests.send(Request::Watch(name.clone(), is_read));
+    }
+
+    fn list(&mut self, set: &str, after: Option<&Name>, count_max: usize) -> Listing {
+        let (set, after) = (set.to_owned(), after.cloned());
+        self.ask(move |reply| Request::List(set, after, count_max, reply))
+    }
+
+    fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Change> {
+        match ready!(self.changes.poll_recv(context)) {
+            Some(change) => Poll::Ready(change),
+            // The task has ended.
+            None => Poll::Pending,
+        }
+    }
+
+    fn reports_appends(&self) -> bool {
+        true
+    }
+
+    fn sweep(&mut self, now: SystemTime) {
+        let _ = self.requests.send(Request::Sweep(now));
+    }
+
+    fn figures(&self) -> Figures {
+        Figures {
+            boxes: self.figures.boxes.load(Ordering::Relaxed),
+            lost: self.figures.lost.load(Ordering::Relaxed),
+            expired: self.figures.expired.load(Ordering::Relaxed),
+            idle_boxes: self.figures.idle_boxes.load(Ordering::Relaxed),
+        }
+    }
+}
