@@ -1,5 +1,6 @@
 //! Mailboxes over HTTP.
 
+mod grip;
 mod in_band;
 mod publishing;
 mod receiving;
