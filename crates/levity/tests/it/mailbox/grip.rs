@@ -4,14 +4,13 @@ use std::path::Path;
 
 use super::in_band::{ask, chunk, held, launch, obedient, start};
 use super::{KEY, json, post, publisher, text, wait_for_receivers};
-use crate::support::app::App;
+
 use crate::support::scripted::Scripted;
-use crate::support::{Client, Server, Tree, head};
+use crate::support::{App, Client, Server, Tree, head};
 
 /// Keys of a set whose publishers and applications have the key of the tests.
 fn keys(tree: &Tree) -> String {
     let key = tree.file("key", KEY);
-    tree.chmod("key", 0o600);
     let key = key.display();
     format!("publish_key_file = \"{key}\"\ngrip_key_file = \"{key}\"")
 }
@@ -63,7 +62,7 @@ fn a_stream_is_held() {
         &mut control,
         r#"{"channel":"b","formats":{"http-stream":{"action":"close"}}}"#,
     );
-    client.read_through(b"\r\n0\r\n\r\n");
+    client.read_through(b"0\r\n\r\n");
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn an_answer_is_delivered() {
 #[test]
 fn the_connection_of_the_application_is_free_at_once() {
     let backend = Scripted::tcp(obedient);
-    let server = start(&backend, "");
+    let server = launch(&backend, "http", "", USED).workers(1).start();
     let clients: Vec<_> = (0..8)
         .map(|_| held(&server, &["Mailbox-Open: a"], "", &[]))
         .collect();
@@ -402,8 +402,48 @@ fn a_key_for_publishers_is_not_for_applications() {
     let backend = Scripted::tcp(obedient);
     let tree = crate::support::Tree::new();
     let key = tree.file("key", KEY);
-    tree.chmod("key", 0o600);
     let keys = format!("publish_key_file = {:?}", key.display().to_string());
     let server = start(&backend, &keys);
     ask(&server, &["Mailbox-Deliver: a"], "x").assert_status(202);
+}
+
+#[test]
+fn a_message_can_be_a_file() {
+    let (backend, tree) = (Scripted::tcp(obedient), crate::support::Tree::new());
+    let file = tree.file("file", "x".repeat(1024));
+    let long = tree.file("long", "x".repeat(1025));
+    let server = Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"app\"\nto = [\"{}\"]\nsendfile_roots = [\"{}\"]\n\
+         [[mailbox]]\nname = \"m\"\nmessage_bytes = \"1KiB\"\n\
+         [[site]]\nproxy = \"app\"\n{USED}\n\
+         [[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n",
+        backend.address(),
+        tree.path().display()
+    ))
+    .start();
+    let deliver = |path: &str| {
+        let line = format!("X-Sendfile: {path}");
+        ask(
+            &server,
+            &["Mailbox-Deliver: a", "Content-Type: a/b", &line],
+            "",
+        )
+    };
+    deliver(&file.display().to_string()).assert_status(202);
+    let kept = json(&server.get("/m/a"));
+    let kept = &kept["messages"][0];
+    assert_eq!(
+        (text(kept, "type"), text(kept, "data").len()),
+        ("a/b", 1024)
+    );
+    deliver(&long.display().to_string()).assert_status(502);
+    server.says("the content exceeds `message_bytes`, 1024 bytes (502)");
+    deliver("/etc/passwd").assert_status(502);
+    server.says("not beneath any of `sendfile_roots` (502)");
+    deliver(&tree.at("absent").display().to_string()).assert_status(404);
+    let line = format!("X-Sendfile: {}", file.display());
+    let (answer, mut client) = held(&server, &["Mailbox-Open: b", &line], "", &[]);
+    answer.assert_status(200);
+    assert_eq!(chunk(&mut client).len(), 1024);
 }
