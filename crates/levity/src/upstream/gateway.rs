@@ -108,7 +108,7 @@ impl Gateway<'_> {
             Box::pin(self.finish_expectation(&head, &mut response)).await;
         }
         if uses_mailboxes {
-            let answer = ForMailboxes::new(head, response, backend);
+            let answer = ForMailboxes::new(head, response, proxy.clone(), backend);
             return Answered::ForMailboxes(Box::new(answer));
         }
         Answered::Response(respond(request, head, response))

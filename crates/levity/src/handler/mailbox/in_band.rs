@@ -1,9 +1,11 @@
 //! What applications say about mailboxes in the headers of their responses: `Mailbox-Deliver` sends the content to boxes, and
 //! `Mailbox-Open` has the client receive from one.
 
+use std::io;
 use std::mem;
 use std::sync::Arc;
 
+use levity_disk::Class;
 use levity_mailbox::{Content, Name, Reservation};
 use levity_wire::{Reject, grip, mailbox_header};
 
@@ -19,6 +21,7 @@ use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, Refusal};
 use crate::upstream::codec::head::Head;
 use crate::upstream::for_mailboxes::ForMailboxes;
+use crate::upstream::sendfile::Delegated;
 
 /// Headers of an application's response that do not describe what the client gets in place of its content.
 const OF_CONTENT: [&str; 6] = [
@@ -29,6 +32,9 @@ const OF_CONTENT: [&str; 6] = [
     "Content-Digest",
     "Repr-Digest",
 ];
+
+/// The size of a read of a file.
+const READ_BYTES: usize = 1 << 20;
 
 /// What the headers of a response say.
 struct Instruction {
@@ -82,7 +88,7 @@ impl Handling<'_> {
             false => self.use_headers(request, set, &mut answer).await,
         };
         let (Ok(mut response) | Err(mut response)) = used;
-        response.close |= !answer.reads_request();
+        response.close |= !answer.end_request();
         response
     }
 
@@ -148,6 +154,9 @@ impl Handling<'_> {
         answer: &mut ForMailboxes,
     ) -> Result<(Vec<u8>, Reservation), Response> {
         let bytes_max = set.of.message_bytes;
+        if let Some(delegated) = answer.delegated(self.service.config.server.etag) {
+            return self.file_of(set, answer, &delegated).await;
+        }
         let length = answer.length().unwrap_or(bytes_max as u64);
         let reserved = reserve(set, length.min(bytes_max as u64) as usize);
         let reservation = reserved.inspect_err(|refusal| {
@@ -160,6 +169,44 @@ impl Handling<'_> {
             }
         })?;
         content.shrink_to_fit();
+        Ok((content, reservation))
+    }
+
+    /// Reads the file that is the content, as far as the engines have to: receivers do not wait for it any more.
+    async fn file_of(
+        &mut self,
+        set: &MailboxSet,
+        answer: &ForMailboxes,
+        delegated: &Delegated,
+    ) -> Result<(Vec<u8>, Reservation), Response> {
+        let file = delegated.open_for_message(&mut self.disk).await?;
+        let bytes = file.meta().size;
+        let bytes_max = set.of.message_bytes;
+        if bytes > bytes_max as u64 {
+            set.shared.refusals.add(Refusal::MessageBytes);
+            return Err(answer.refuse_long(bytes_max));
+        }
+        let reservation = reserve(set, bytes as usize).inspect_err(|refusal| {
+            answer.log(refusal.status, "the memory of mailboxes is used up");
+        })?;
+        self.disk.read_into_memory();
+        let mut content = Vec::with_capacity(bytes as usize);
+        while (content.len() as u64) < bytes {
+            let rest = bytes as usize - content.len();
+            let offset = content.len() as u64;
+            let read = self
+                .disk
+                .read(&file, offset, rest.min(READ_BYTES), Class::First);
+            let read = read.await.and_then(|read| {
+                let piece = read.ready.into_bytes(self.worker.disk.budget())?;
+                match piece.is_empty() {
+                    true => Err(io::ErrorKind::UnexpectedEof.into()),
+                    false => Ok(piece),
+                }
+            });
+            let piece = read.map_err(|error| delegated.refuse(502, error))?;
+            content.extend_from_slice(&piece);
+        }
         Ok((content, reservation))
     }
 

@@ -256,6 +256,24 @@ impl Delegated {
         }
     }
 
+    /// Opens the file that is the content of a message.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file), and if something else is delegated.
+    pub async fn open_for_message(
+        &self,
+        disk: &mut DiskClient<'_>,
+    ) -> Result<Arc<OpenFile>, Response> {
+        if self.is_contradictory() || self.delegation() != Delegation::File {
+            return Err(self.refuse(502, "the content of a message is one whole file"));
+        }
+        disk.use_default_options();
+        root::ensure_checked(&self.proxy.sendfile_roots, disk).await;
+        let candidates = self.candidates(&self.proxy.sendfile_roots, "sendfile_roots")?;
+        let found = self.first_of(candidates, false, disk).await?;
+        Ok(found.opened.file)
+    }
+
     async fn lasting(
         &self,
         request: &Request,

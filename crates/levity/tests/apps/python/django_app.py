@@ -1,10 +1,14 @@
-"""A Django project that leaves files to the server: /django?backend=nginx&root=FOLDER&path=FILE."""
+"""A Django project that leaves files to the server: /django?backend=nginx&root=FOLDER&path=FILE.
+
+It holds clients by GRIP too, /grip?hold=stream&channel=NAME, and publishes to them: POST /grip?control=URI&channel=NAME.
+"""
 
 import threading
 
 import django
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
+from django.http import HttpResponse
 from django.test.utils import override_settings
 from django.urls import path
 from django_sendfile import sendfile
@@ -25,9 +29,33 @@ def send(request):
         return sendfile(request, request.GET["path"])
 
 
-urlpatterns = [path("django", send)]
+def grip(request):
+    import django_grip
+    from gripcontrol import GripPubControl
+
+    channels = request.GET.getlist("channel")
+    if request.method == "POST":
+        control = {"control_uri": request.GET["control"], "control_iss": "app", "key": GRIP_KEY}
+        publish = getattr(GripPubControl(control), "publish_http_" + request.GET["to"])
+        publish(channels[0], request.body.decode(), id=request.GET.get("id"), blocking=True)
+        return HttpResponse("published")
+    if not request.grip.signed:
+        return HttpResponse("not through the server", status=501)
+    if request.GET["hold"] == "stream":
+        django_grip.set_hold_stream(request, channels, "alive\n", 1)
+        return HttpResponse("held\n", content_type="text/plain")
+    django_grip.set_hold_longpoll(request, channels, timeout=int(request.GET["timeout"]))
+    return HttpResponse("nothing new", content_type="text/plain")
+
+
+urlpatterns = [path("django", send), path("grip", grip)]
+
+# The key of the tests, which the server has too.
+GRIP_KEY = "0123456789abcdef0123456789abcdef"
 
 settings.configure(
+    GRIP_PROXIES=[{"key": GRIP_KEY}],
+    MIDDLEWARE=["django_grip.GripMiddleware"],
     ALLOWED_HOSTS=["*"],
     ROOT_URLCONF=__name__,
     SECRET_KEY="of no value",

@@ -1,4 +1,4 @@
-"""A WSGI application for gunicorn and uWSGI; /django and /flask lead to applications of those."""
+"""A WSGI application for gunicorn and uWSGI; /django, /grip and /flask lead to applications of those."""
 
 import hashlib
 import importlib
@@ -53,7 +53,7 @@ HANDLERS = {
 }
 
 # Imported when first asked for: a server that needs neither starts in a tenth of the time.
-FRAMEWORKS = {"/django": "django_app", "/flask": "flask_app"}
+FRAMEWORKS = {"/django": "django_app", "/flask": "flask_app", "/grip": "django_app"}
 
 
 def application(environ, start_response):

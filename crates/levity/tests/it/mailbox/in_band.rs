@@ -5,25 +5,29 @@ use crate::support::scripted::{Conn, Scripted, ajp, fastcgi};
 use crate::support::{Answer, Client, Launch, Server, head, wait_until};
 
 /// A server in front of `backend`, whose answers may use the mailboxes at `/m/`.
-fn launch(backend: &Scripted, protocol: &str, keys: &str, of_route: &str) -> Launch {
+pub fn launch(backend: &Scripted, protocol: &str, keys: &str, of_route: &str) -> Launch {
+    launch_at(backend.address(), protocol, keys, of_route)
+}
+
+/// The same in front of a backend elsewhere.
+pub fn launch_at(address: &str, protocol: &str, keys: &str, of_route: &str) -> Launch {
     Launch::run(&format!(
         "[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"unix:{{own}}/socket\"\n\
-         [[upstream]]\nname = \"app\"\nprotocol = \"{protocol}\"\nto = [\"{}\"]\n\
+         [[upstream]]\nname = \"app\"\nprotocol = \"{protocol}\"\nto = [\"{address}\"]\n\
          [[mailbox]]\nname = \"m\"\n{keys}\n\
          [[site]]\nproxy = \"app\"\n{of_route}\n\
-         [[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n",
-        backend.address()
+         [[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n"
     ))
 }
 
-const USED: &str = "mailbox_headers = \"m\"";
+pub const USED: &str = "mailbox_headers = \"m\"";
 
-fn start(backend: &Scripted, keys: &str) -> Server {
+pub fn start(backend: &Scripted, keys: &str) -> Server {
     launch(backend, "http", keys, USED).start()
 }
 
 /// Answers with the header lines and the body that the request asks for.
-fn obedient(conn: &mut Conn) {
+pub fn obedient(conn: &mut Conn) {
     while let Some(request) = conn.read_request() {
         let lines = request.field("x-say").unwrap_or_default();
         let lines = lines.replace("; ;", "\r\n");
@@ -42,12 +46,17 @@ fn asking<'a>(lines: &'a str, body: &'a str) -> [(&'a str, &'a str); 2] {
     [("X-Say", lines), ("X-Body", body)]
 }
 
-fn ask(server: &Server, lines: &[&str], body: &str) -> Answer {
+pub fn ask(server: &Server, lines: &[&str], body: &str) -> Answer {
     server.get_with("/", &asking(&lines.join("; ;"), body))
 }
 
 /// A client that the application holds.
-fn held(server: &Server, lines: &[&str], body: &str, more: &[(&str, &str)]) -> (Answer, Client) {
+pub fn held(
+    server: &Server,
+    lines: &[&str],
+    body: &str,
+    more: &[(&str, &str)],
+) -> (Answer, Client) {
     let mut client = server.client();
     let lines = lines.join("; ;");
     let mut headers = asking(&lines, body).to_vec();
@@ -57,7 +66,7 @@ fn held(server: &Server, lines: &[&str], body: &str, more: &[(&str, &str)]) -> (
     (head, client)
 }
 
-fn chunk(client: &mut Client) -> String {
+pub fn chunk(client: &mut Client) -> String {
     let size = String::from_utf8(client.read_through(b"\r\n")).expect("a size");
     let size = usize::from_str_radix(size.trim(), 16).expect("a size");
     let chunk = client.read_exactly(size);
@@ -211,7 +220,7 @@ fn an_answer_is_delivered() {
 #[test]
 fn the_connection_of_the_application_is_free_at_once() {
     let backend = Scripted::tcp(obedient);
-    let server = start(&backend, "");
+    let server = launch(&backend, "http", "", USED).workers(1).start();
     let clients: Vec<_> = (0..8)
         .map(|_| held(&server, &["Mailbox-Open: a"], "", &[]))
         .collect();
@@ -393,8 +402,48 @@ fn a_key_for_publishers_is_not_for_applications() {
     let backend = Scripted::tcp(obedient);
     let tree = crate::support::Tree::new();
     let key = tree.file("key", KEY);
-    tree.chmod("key", 0o600);
     let keys = format!("publish_key_file = {:?}", key.display().to_string());
     let server = start(&backend, &keys);
     ask(&server, &["Mailbox-Deliver: a"], "x").assert_status(202);
+}
+
+#[test]
+fn a_message_can_be_a_file() {
+    let (backend, tree) = (Scripted::tcp(obedient), crate::support::Tree::new());
+    let file = tree.file("file", "x".repeat(1024));
+    let long = tree.file("long", "x".repeat(1025));
+    let server = Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"app\"\nto = [\"{}\"]\nsendfile_roots = [\"{}\"]\n\
+         [[mailbox]]\nname = \"m\"\nmessage_bytes = \"1KiB\"\n\
+         [[site]]\nproxy = \"app\"\n{USED}\n\
+         [[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n",
+        backend.address(),
+        tree.path().display()
+    ))
+    .start();
+    let deliver = |path: &str| {
+        let line = format!("X-Sendfile: {path}");
+        ask(
+            &server,
+            &["Mailbox-Deliver: a", "Content-Type: a/b", &line],
+            "",
+        )
+    };
+    deliver(&file.display().to_string()).assert_status(202);
+    let kept = json(&server.get("/m/a"));
+    let kept = &kept["messages"][0];
+    assert_eq!(
+        (text(kept, "type"), text(kept, "data").len()),
+        ("a/b", 1024)
+    );
+    deliver(&long.display().to_string()).assert_status(502);
+    server.says("the content exceeds `message_bytes`, 1024 bytes (502)");
+    deliver("/etc/passwd").assert_status(502);
+    server.says("not beneath any of `sendfile_roots` (502)");
+    deliver(&tree.at("absent").display().to_string()).assert_status(404);
+    let line = format!("X-Sendfile: {}", file.display());
+    let (answer, mut client) = held(&server, &["Mailbox-Open: b", &line], "", &[]);
+    answer.assert_status(200);
+    assert_eq!(chunk(&mut client).len(), 1024);
 }

@@ -1,0 +1,207 @@
+//! GRIP: applications that were written for Pushpin.
+
+use std::path::Path;
+
+use super::in_band::{ask, chunk, held, launch, obedient, start};
+use super::{KEY, json, post, publisher, text, wait_for_receivers};
+
+use crate::support::scripted::Scripted;
+use crate::support::{App, Client, Server, Tree, head};
+
+/// Keys of a set whose publishers and applications have the key of the tests.
+fn keys(tree: &Tree) -> String {
+    let key = tree.file("key", KEY);
+    let key = key.display();
+    format!("publish_key_file = \"{key}\"\ngrip_key_file = \"{key}\"")
+}
+
+fn publish(client: &mut Client, items: &str) {
+    let body = format!(r#"{{"items":[{items}]}}"#);
+    let answer = post(
+        client,
+        "publish/",
+        &[("Content-Type", "application/json")],
+        &body,
+    );
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[test]
+fn a_stream_is_held() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let mut control = publisher(&server);
+    let lines = [
+        "Grip-Hold: stream",
+        "Grip-Channel: a room, b; prev-id=4",
+        "Grip-Keep-Alive: :\\n\\n; format=cstring; timeout=1",
+        "Content-Type: text/event-stream",
+        "X-Own: 1",
+    ];
+    let (answer, mut client) = held(&server, &lines, "event: open\\n\\n", &[]);
+    answer.assert_status(200);
+    assert_eq!(answer.field("content-type"), "text/event-stream");
+    assert_eq!(answer.field("x-own"), "1");
+    assert_eq!(answer.header("grip-hold"), None);
+    assert_eq!(chunk(&mut client), "event: open\n\n");
+    wait_for_receivers(&mut server.client(), "b", 1);
+    publish(
+        &mut control,
+        r#"{"channel":"a room","formats":{"http-stream":{"content":"data: a\n\n"}}}"#,
+    );
+    client.read_through(b"data: a\n\n\r\n");
+    publish(
+        &mut control,
+        r#"{"channel":"b","id":"5","http-stream":{"content":"data: b\n\n"},"http-response":{"body":"r"}}"#,
+    );
+    client.read_through(b"data: b\n\n\r\n");
+    client.read_through(b":\n\n\r\n");
+    let kept = json(&server.get("/m/a=20room"));
+    assert_eq!(text(&kept["messages"][0], "data"), "data: a\n\n");
+    publish(
+        &mut control,
+        r#"{"channel":"b","formats":{"http-stream":{"action":"close"}}}"#,
+    );
+    client.read_through(b"0\r\n\r\n");
+}
+
+#[test]
+fn a_response_is_held() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let mut control = publisher(&server);
+    let lines = "Grip-Hold: response; ;Grip-Channel: a; ;Grip-Channel: b; ;Grip-Timeout: 30";
+    let ask_for = |lines| {
+        let mut client = server.client();
+        client.send(head("GET", "/", &[("X-Say", lines), ("X-Body", "nothing")]));
+        client
+    };
+    let mut client = ask_for(lines);
+    wait_for_receivers(&mut server.client(), "b", 1);
+    publish(
+        &mut control,
+        r#"{"channel":"b","formats":{"http-stream":{"content":"x"},"http-response":{"code":201,
+        "headers":{"X-Own":"1","Mailbox-Open":"z"},"body":"new"}}}"#,
+    );
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.text()), (201, "new".to_owned()));
+    assert_eq!(answer.field("x-own"), "1");
+    assert_eq!(answer.header("mailbox-open"), None);
+    // The connection goes on.
+    client.get("/").assert_status(200);
+    let mut waiting = ask_for("Grip-Hold: response; ;Grip-Channel: c; ;Grip-Timeout: 1");
+    let answer = waiting.receive();
+    assert_eq!((answer.status, answer.text()), (200, "nothing".to_owned()));
+    let mut waiting = ask_for(
+        "Grip-Hold: response; ;Grip-Channel: c; ;Grip-Timeout: 1; ;Grip-Status: 304; ;X-Own: 2",
+    );
+    let answer = waiting.receive();
+    assert_eq!((answer.status, answer.field("x-own")), (304, "2"));
+    let mut plain = ask_for(lines);
+    wait_for_receivers(&mut server.client(), "a", 1);
+    post(&mut control, "a", &[("Content-Type", "a/b")], "by request").assert_status(201);
+    let answer = plain.receive();
+    assert_eq!(
+        (answer.field("content-type"), answer.text()),
+        ("a/b", "by request".to_owned())
+    );
+}
+
+#[test]
+fn an_instruction_in_json_holds_too() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let lines = ["Content-Type: application/grip-instruct"];
+    let instruct = r#"{"hold":{"mode":"stream","channels":[{"name":"a"}]},
+        "response":{"headers":{"Content-Type":"text/plain"},"body":"first"}}"#;
+    let instruct = instruct.replace('\n', " ");
+    let (answer, mut client) = held(&server, &lines, &instruct, &[]);
+    assert_eq!(answer.field("content-type"), "text/plain");
+    assert_eq!(chunk(&mut client), "first");
+    let only = r#"{"response":{"code":404,"body":"none"}}"#;
+    let answer = ask(&server, &lines, only);
+    assert_eq!((answer.status, answer.text()), (404, "none".to_owned()));
+    ask(&server, &lines, "{").assert_status(502);
+}
+
+#[test]
+fn what_is_not_supported_is_said() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let long = format!("Grip-Channel: {}", "c".repeat(201));
+    for lines in [
+        &["Grip-Hold: stream", "Grip-Channel: a; filter=skip-self"][..],
+        &["Grip-Hold: stream"],
+        &["Grip-Hold: forever", "Grip-Channel: a"],
+        &["Grip-Hold: stream", &long],
+    ] {
+        ask(&server, lines, "").assert_status(502);
+        server.says("mailboxes: ");
+    }
+    let mut control = publisher(&server);
+    let body = r#"{"items":[{"channel":"a","http-stream":{"action":"hint"}}]}"#;
+    post(&mut control, "publish/", &[], body).assert_status(400);
+    post(&mut server.client(), "publish/", &[], body).assert_status(403);
+}
+
+#[test]
+fn applications_get_a_signature() {
+    let (backend, tree) = (Scripted::tcp(obedient), Tree::new());
+    let server = start(&backend, &keys(&tree));
+    server
+        .get_with("/", &[("Grip-Sig", "evil")])
+        .assert_status(200);
+    let request = backend.request();
+    let token = request.field("grip-sig").expect("a signature").to_owned();
+    assert_eq!(token.split('.').count(), 3);
+    let unused = launch(&backend, "http", &keys(&tree), "").start();
+    unused.get("/").assert_status(200);
+    assert_eq!(backend.requests()[1].field("grip-sig"), None);
+}
+
+fn publish_by_django(server: &Server, to: &str, channel: &str, body: &str) {
+    let mut client = server.client();
+    let control = format!("http://{}/m", server.address());
+    let target = format!("/grip?control={control}&to={to}&channel={channel}");
+    let length = body.len().to_string();
+    client.send(head("POST", &target, &[("Content-Length", &length)]) + body);
+    let answer = client.receive();
+    assert_eq!(
+        (answer.status, answer.text()),
+        (200, "published".to_owned())
+    );
+}
+
+/// django-grip, gripcontrol and pubcontrol as they are.
+#[test]
+fn django_grip_holds_and_publishes() {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python");
+    assert!(packages.is_dir(), "`cargo xtask test` installs packages");
+    let (app, tree) = (App::gunicorn(), Tree::new());
+    let server =
+        super::in_band::launch_at(app.address(), "http", &keys(&tree), super::in_band::USED)
+            .start();
+    let mut stream = server.client();
+    stream.send(head(
+        "GET",
+        "/grip?hold=stream&channel=one&channel=t%20w",
+        &[],
+    ));
+    stream.receive_head().expect("a header").assert_status(200);
+    assert_eq!(chunk(&mut stream), "held\n");
+    wait_for_receivers(&mut server.client(), "t=20w", 1);
+    publish_by_django(&server, "stream", "t%20w", "hello\n");
+    stream.read_through(b"hello\n\r\n");
+    stream.read_through(b"alive\n\r\n");
+    let mut poll = server.client();
+    poll.send(head("GET", "/grip?hold=response&channel=r&timeout=30", &[]));
+    wait_for_receivers(&mut server.client(), "r", 1);
+    publish_by_django(&server, "response", "r", "new");
+    assert_eq!(poll.receive().text(), "new");
+    let over = server.get("/grip?hold=response&channel=r&timeout=1");
+    assert_eq!((over.status, over.text()), (200, "nothing new".to_owned()));
+    // Without the server before it, the application does not hold.
+    app.client()
+        .get("/grip?hold=stream&channel=one")
+        .assert_status(501);
+}
