@@ -31,8 +31,8 @@ pub struct Identity {
     pub hides_authorization: bool,
     /// Headers for the application, in which the gates describe the sender.
     pub fields: Vec<(String, Vec<u8>)>,
-    /// What the token of the sender claims; empty without one.
-    pub claims: Map<String, Value>,
+    /// What the token of the sender claims, if there was one.
+    pub claims: Option<Map<String, Value>>,
 }
 
 impl Identity {
@@ -56,7 +56,7 @@ pub static NOBODY: Identity = Identity {
     user: Vec::new(),
     hides_authorization: false,
     fields: Vec::new(),
-    claims: Map::new(),
+    claims: None,
 };
 
 /// The users of a gate.

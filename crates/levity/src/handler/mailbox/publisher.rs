@@ -70,7 +70,9 @@ impl Handling<'_> {
         let Some(claim) = &set.of.claim else {
             return false;
         };
-        let patterns = self.identity.claims.get(claim).map(|claim| &claim[right]);
+        let claims = self.identity.claims.as_ref();
+        let claim = claims.and_then(|claims| claims.get(claim));
+        let patterns = claim.map(|claim| &claim[right]);
         let patterns = patterns.and_then(Value::as_array).into_iter().flatten();
         let mut patterns = patterns.filter_map(Value::as_str);
         patterns.any(|pattern| matches(pattern, name))
