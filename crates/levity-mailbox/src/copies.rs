@@ -163,11 +163,11 @@ impl Copies {
         self.send_to_owner_of(&copy.name, command);
     }
 
-    /// Asks the owner again what is kept.
-    pub(crate) fn open_again(&self, copy: &Copy) {
-        copy.state().await_opening();
+    /// Asks the owner again what is kept. Returns how often it was by then.
+    pub(crate) fn open_again(&self, copy: &Copy) -> u64 {
         self.ask_to_open(copy);
         self.report_receivers(copy, copy.receivers());
+        copy.state().ask()
     }
 
     fn report_receivers(&self, copy: &Copy, receivers: usize) {

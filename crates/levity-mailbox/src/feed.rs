@@ -18,8 +18,8 @@ pub struct Feed {
     copy: Rc<Copy>,
     index: usize,
     cursor: Option<Cursor>,
-    /// Whether the owner was asked for what is beyond the copy.
-    has_asked: bool,
+    /// When the owner was asked for what is beyond the copy.
+    asked: Option<u64>,
     /// `None` until the box is open.
     position: Option<Position>,
 }
@@ -33,7 +33,7 @@ impl Feed {
             copy,
             index,
             cursor,
-            has_asked: false,
+            asked: None,
             position: None,
         };
         feed.begin(false);
@@ -89,10 +89,15 @@ impl Feed {
         }
         let mode = self.copy.settings.mode;
         let begin = self.copy.state().begin(self.cursor, mode, is_early);
-        match begin {
-            Begin::Later => {}
-            Begin::Beyond(_) if !self.has_asked => self.ask(),
-            Begin::At(position) | Begin::Beyond(position) => self.position = Some(position),
+        match (begin, self.asked) {
+            (Begin::Later, _) => {}
+            (Begin::At(position), _) => self.position = Some(position),
+            (Begin::Beyond(_), None) => self.ask(),
+            (Begin::Beyond(position), Some(asked)) => {
+                if self.copy.state().has_answered(asked) {
+                    self.position = Some(position);
+                }
+            }
         }
     }
 
@@ -100,8 +105,7 @@ impl Feed {
     fn ask(&mut self) {
         let has_ended = self.copy.state().has_ended();
         if let (Some(copies), false) = (self.copies.upgrade(), has_ended) {
-            copies.open_again(&self.copy);
-            self.has_asked = true;
+            self.asked = Some(copies.open_again(&self.copy));
         }
     }
 

@@ -29,8 +29,12 @@ pub(crate) struct State {
     kept: Option<Kept>,
     /// Messages, and the number below which all are lost, that were reported while others may have been missing.
     early: VecDeque<(Message, u64)>,
-    /// How many times the owner has yet to report what is kept. Until then messages may be missing before new ones.
-    openings: usize,
+    /// How often the owner was asked what is kept.
+    asked: u64,
+    /// How often it has answered, in any order.
+    answered: u64,
+    /// How often it has yet to report what is kept because messages may be missing before new ones.
+    outdated: usize,
     ended: Option<Ended>,
 }
 
@@ -92,7 +96,9 @@ impl State {
         Self {
             kept: None,
             early: VecDeque::new(),
-            openings: 1,
+            asked: 1,
+            answered: 0,
+            outdated: 0,
             ended: None,
         }
     }
@@ -113,11 +119,18 @@ impl State {
     /// Takes what the owner has reported; whether receivers have to look.
     pub(crate) fn apply(&mut self, event: EventKind, now: SystemTime) -> bool {
         match event {
-            EventKind::Opened(opened) => self.open(opened),
+            EventKind::Opened(opened) => {
+                self.answered += 1;
+                self.open(opened);
+            }
+            EventKind::Updated(opened) => {
+                self.outdated = self.outdated.saturating_sub(1);
+                self.open(opened);
+            }
             EventKind::Failed(error) => self.ended = Some(Ended::Failed(error)),
             EventKind::Removed => self.ended = Some(Ended::Removed),
             EventKind::Appended { message, lost } => match &mut self.kept {
-                Some(kept) if self.openings == 0 => {
+                Some(kept) if self.outdated == 0 => {
                     kept.append(message, lost);
                     kept.expire(now);
                 }
@@ -127,7 +140,7 @@ impl State {
                 }
             },
             EventKind::Outdated => {
-                self.openings += 1;
+                self.outdated += 1;
                 return false;
             }
             EventKind::Read(last) => {
@@ -140,9 +153,8 @@ impl State {
         true
     }
 
-    /// Takes what is kept of the box. A second time it fills in what was missing.
+    /// Takes what is kept of the box. A second time it adds what was not known.
     fn open(&mut self, opened: Opened) {
-        self.openings = self.openings.saturating_sub(1);
         match &mut self.kept {
             // The store was asked several times, and answers in any order.
             Some(kept) if opened.epoch < kept.epoch => {}
@@ -150,7 +162,7 @@ impl State {
             Some(kept) => *kept = Kept::of_another_life(opened),
             none => *none = Some(Kept::new(opened)),
         }
-        if let (0, Some(kept)) = (self.openings, &mut self.kept) {
+        if let (0, Some(kept)) = (self.outdated, &mut self.kept) {
             for (message, lost) in std::mem::take(&mut self.early) {
                 kept.append(message, lost);
             }
@@ -178,17 +190,20 @@ impl State {
         let new = if is_early { kept.first } else { kept.next };
         let position = kept.begin(cursor, mode, new);
         match cursor {
-            Some(Cursor::After(id)) if !kept.knows(id) => match self.openings {
-                0 => Begin::Beyond(position),
-                _ => Begin::Later,
-            },
+            Some(Cursor::After(id)) if !kept.knows(id) => Begin::Beyond(position),
             _ => Begin::At(position),
         }
     }
 
-    /// The owner was asked to report again what is kept.
-    pub(crate) fn await_opening(&mut self) {
-        self.openings += 1;
+    /// Notes that the owner is asked again what is kept. Returns how often it was by then.
+    pub(crate) fn ask(&mut self) -> u64 {
+        self.asked += 1;
+        self.asked
+    }
+
+    /// Whether an answer has come that was asked for at that time or later.
+    pub(crate) fn has_answered(&self, asked: u64) -> bool {
+        self.answered >= asked
     }
 
     /// What comes at `position`, which then moves on. `None` if it has to be waited for.

@@ -18,7 +18,7 @@ use crate::store::{
 };
 
 /// The maximum of boxes that a sweep looks at.
-const SWEPT_MAX: usize = 64;
+const SWEPT_MAX: usize = 128;
 
 /// A sweep that has dropped as many messages looks at no further box.
 const DROPPED_MAX: usize = 1024;

@@ -68,7 +68,8 @@ type Replies = oneshot::Sender<Vec<Result<Published, PublishError>>>;
 
 /// An answer of the store, and who waits for it.
 enum Answer {
-    Opened(Name, Vec<CopyAt>, Result<Opened, StoreError>),
+    Opened(Name, CopyAt, Result<Opened, StoreError>),
+    Updated(Name, Vec<CopyAt>, Result<Opened, StoreError>),
     Looked(
         Name,
         Result<Option<Opened>, StoreError>,
@@ -195,7 +196,7 @@ impl<S: Store> Owner<S> {
         let known = &mut watched.copies;
         known.retain(|(copy, _)| copy.worker != opened.worker);
         known.push((opened, 0));
-        self.ask(async move { Answer::Opened(name, vec![opened], opening.await) });
+        self.ask(async move { Answer::Opened(name, opened, opening.await) });
     }
 
     fn set_receivers(&mut self, name: &Name, worker: usize, receivers: usize, now: SystemTime) {
@@ -319,11 +320,12 @@ impl<S: Store> Owner<S> {
 
     fn answer(&self, answer: Answer) {
         match answer {
-            Answer::Opened(name, copies, opened) => {
-                let kind = match opened {
-                    Ok(opened) => EventKind::Opened(opened),
-                    Err(error) => EventKind::Failed(error),
-                };
+            Answer::Opened(name, copy, opened) => {
+                let kind = opened.map_or_else(EventKind::Failed, EventKind::Opened);
+                self.report(&name, [copy], &kind);
+            }
+            Answer::Updated(name, copies, opened) => {
+                let kind = opened.map_or_else(EventKind::Failed, EventKind::Updated);
                 self.report(&name, copies, &kind);
             }
             Answer::Looked(name, found, reply) => {
@@ -399,7 +401,7 @@ impl<S: Store> Owner<S> {
                 let copies = watched.copies();
                 let opening = self.store.open(&name, &watched.settings, now);
                 self.report_to_all(&name, &EventKind::Outdated);
-                self.ask(async move { Answer::Opened(name, copies, opening.await) });
+                self.ask(async move { Answer::Updated(name, copies, opening.await) });
             }
         }
     }

@@ -121,13 +121,14 @@ pub struct Event {
 /// What has happened to a box.
 #[derive(Debug, Clone)]
 pub enum EventKind {
-    /// What is kept of it, once for each command and once for each [`EventKind::Outdated`]. Changes that were reported before
-    /// may be in it.
+    /// What is kept of it, once for each command. Changes that were reported before may be in it.
     Opened(Opened),
     /// The store does not open the box. The owner waits for [`Command::Receivers`] with none.
     Failed(StoreError),
-    /// Messages may be missing before the ones that are reported from now on. What is kept will be reported again.
+    /// Messages may be missing before the ones that are reported from now on.
     Outdated,
+    /// What is kept of it, once for each [`EventKind::Outdated`]: what was missing is in it.
+    Updated(Opened),
     /// It has got a message.
     Appended {
         /// The message.

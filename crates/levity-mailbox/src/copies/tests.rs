@@ -269,7 +269,7 @@ fn a_failure_ends_the_receivers_but_not_the_next_ones() {
 #[test]
 fn a_receiver_that_knows_more_has_the_box_opened_again() {
     let mut rig = Rig::new(|_| {});
-    let _other = rig.receivers(1);
+    let mut other = rig.receivers(1).remove(0);
     rig.commands();
     let id = |epoch| MessageId { epoch, sequence: 9 };
     let after = |rig: &Rig, epoch| {
@@ -285,6 +285,13 @@ fn a_receiver_that_knows_more_has_the_box_opened_again() {
     rig.wake();
     assert!(receiver.bell.has_rung() && receiver.poll_open().is_ready());
     assert!(matches!(receiver.poll(), Poll::Ready(Next::Gap(_))));
+    // Whoever asks on and on keeps nothing from the others.
+    for sequence in 1..5 {
+        let _bogus = after(&rig, 8 + sequence);
+        rig.append(sequence);
+        assert!(other.gets_something());
+    }
+    rig.commands();
     // It asks once, and not for an earlier life.
     assert!(rig.commands().is_empty());
     let mut earlier = after(&rig, 6);

@@ -47,6 +47,18 @@ fn opened(lost: u64, next: u64) -> EventKind {
     of_life(EPOCH, lost, next)
 }
 
+/// As [`opened`], after something was missing.
+fn updated(lost: u64, next: u64) -> EventKind {
+    of_update(opened(lost, next))
+}
+
+fn of_update(event: EventKind) -> EventKind {
+    match event {
+        EventKind::Opened(opened) => EventKind::Updated(opened),
+        other => other,
+    }
+}
+
 fn appended(sequence: u64, lost: u64) -> EventKind {
     EventKind::Appended {
         message: message(EPOCH, sequence),
@@ -124,9 +136,10 @@ fn a_cursor_beyond_what_is_known_waits_for_what_is_kept_now() {
         let cursor = Some(Cursor::After(beyond));
         let begin = |state: &State| state.begin(cursor, Mode::Topic, false);
         assert!(matches!(begin(&state), Begin::Beyond(_)));
-        state.await_opening();
-        assert!(matches!(begin(&state), Begin::Later));
+        let asked = state.ask();
+        assert!(!state.has_answered(asked));
         state.apply(opened(1, 5), at(0));
+        assert!(state.has_answered(asked));
         let (Begin::At(mut position) | Begin::Beyond(mut position)) = begin(&state) else {
             panic!("not known");
         };
@@ -205,28 +218,34 @@ fn what_was_missing_comes_before_what_is_new() {
     state.apply(EventKind::Outdated, at(0));
     state.apply(appended(5, 1), at(0));
     assert_eq!(rest(&mut state, &mut position), "");
-    state.apply(opened(1, 6), at(0));
-    assert_eq!(rest(&mut state, &mut position), "3 4 5");
+    // Who asks for other reasons does not end the wait, and nothing waits for the answer.
+    state.ask();
+    state.apply(opened(1, 4), at(0));
+    assert_eq!(rest(&mut state, &mut position), "3");
+    state.apply(updated(1, 6), at(0));
+    state.ask();
+    state.apply(appended(6, 1), at(0));
+    assert_eq!(rest(&mut state, &mut position), "4 5 6");
 }
 
 #[test]
-fn messages_wait_for_the_last_of_several_openings() {
+fn messages_wait_for_the_last_of_several_updates() {
     let mut state = state([opened(1, 2)]);
     let mut position = begin(&state, Cursor::Earliest);
     state.apply(EventKind::Outdated, at(0));
     state.apply(EventKind::Outdated, at(0));
-    state.apply(opened(1, 3), at(0));
+    state.apply(updated(1, 3), at(0));
     state.apply(appended(5, 1), at(0));
     assert_eq!(rest(&mut state, &mut position), "1 2");
-    state.apply(opened(1, 5), at(0));
+    state.apply(updated(1, 5), at(0));
     assert_eq!(rest(&mut state, &mut position), "3 4 5");
 }
 
 #[test]
 fn an_answer_of_an_earlier_life_comes_late() {
     let mut state = state([opened(1, 2), EventKind::Outdated, EventKind::Outdated]);
-    state.apply(of_life(EPOCH + 1, 1, 3), at(0));
-    state.apply(opened(1, 4), at(0));
+    state.apply(of_update(of_life(EPOCH + 1, 1, 3)), at(0));
+    state.apply(updated(1, 4), at(0));
     assert_eq!(all_from(&mut state, Cursor::Earliest), "1 2");
     assert_eq!(begin(&state, Cursor::New).last(), Some(id(EPOCH + 1, 2)));
 }
@@ -235,7 +254,7 @@ fn an_answer_of_an_earlier_life_comes_late() {
 fn another_life_begins_with_a_gap_and_has_all_its_messages() {
     let mut state = state([opened(1, 5), EventKind::Outdated]);
     let mut position = begin(&state, Cursor::New);
-    state.apply(of_life(EPOCH + 1, 1, 3), at(0));
+    state.apply(of_update(of_life(EPOCH + 1, 1, 3)), at(0));
     assert_eq!(rest(&mut state, &mut position), "gap 8-1 1 2");
     // Who comes back before it knows of the gap has to learn of it then.
     assert_eq!(begin(&state, Cursor::After(id(EPOCH, 4))).last(), None);
@@ -260,7 +279,7 @@ fn a_slow_receiver_is_told_of_the_gap() {
     assert_eq!(rest(&mut state, &mut position), "gap 7-7 7 8 9");
     // Everything is gone, and nothing new has come.
     state.apply(EventKind::Outdated, at(0));
-    state.apply(opened(20, 20), at(0));
+    state.apply(updated(20, 20), at(0));
     assert_eq!(rest(&mut state, &mut position), "gap 7-20");
     assert_eq!(position.last(), Some(id(EPOCH, 19)));
 }

@@ -172,6 +172,7 @@ impl<S: Store> Rig<S> {
             assert_eq!(event.name, a());
             let kind = match event.kind {
                 EventKind::Opened(opened) => format!("opened, next {}", opened.next),
+                EventKind::Updated(opened) => format!("updated, next {}", opened.next),
                 EventKind::Failed(error) => error.to_string(),
                 EventKind::Outdated => "outdated".to_owned(),
                 EventKind::Appended { message, .. } => format!("message {}", message.id.sequence),
@@ -364,11 +365,11 @@ fn outdated_copies_are_opened_once_for_all() {
     rig.poll();
     assert_eq!(
         rig.events(0),
-        ["5: outdated", "5: message 9", "5: opened, next 9"]
+        ["5: outdated", "5: message 9", "5: updated, next 9"]
     );
     assert_eq!(
         rig.events(1),
-        ["6: outdated", "6: message 9", "6: opened, next 9"]
+        ["6: outdated", "6: message 9", "6: updated, next 9"]
     );
     // Nobody reads it any more.
     rig.receivers(0, 0);
