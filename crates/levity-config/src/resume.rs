@@ -22,7 +22,8 @@ pub struct Resume {
 pub(crate) const KEYS: &[Key] = documented! {
     /// How long a response is kept after its client has vanished, and after its end.
     key("for", Kind::Duration("1s", "1d"), Some("5m"));
-    /// Part of a response that is kept; a client that comes back and has missed more than that is told so.
+    /// Part of a response that is kept, and no more than its last 20000 events; a client that comes back and has missed more than
+    /// that is told so.
     key("bytes", Kind::Size("64KiB", "1GiB"), Some("4MiB"));
     /// Responses that are kept at the same time. Further ones are passed on without being kept.
     key("streams", Kind::Count("1", "1000000"), Some("1000"));

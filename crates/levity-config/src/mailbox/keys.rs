@@ -16,7 +16,7 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     key("message_bytes", Kind::Size("1B", "64MiB"), Some("64KiB"));
     /// Number of messages that a box keeps for receivers that are away. Older ones give way, and a receiver that has missed
     /// some is told so.
-    key("messages", Kind::Count("1", "1000000"), Some("64"));
+    key("messages", Kind::Count("1", "10000"), Some("64"));
     /// Size of these messages together; the older ones give way.
     key("bytes", Kind::Size("1B", "1GiB"), Some("256KiB"));
     /// How long a message is kept, unless its publisher says that (`Mailbox-TTL`). Without the key it is kept as long as

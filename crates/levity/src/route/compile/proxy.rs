@@ -17,8 +17,8 @@ use crate::route::location::{Files, Proxy, Resume};
 use crate::upstream::Upstream;
 use crate::upstream::sendfile::store::PreloadStore;
 
-/// The maximum of events of a stream that are kept for clients that come back; its size in bytes has a key of its own.
-const RESUMED_EVENTS_MAX: usize = 1_000_000;
+/// The maximum of events of a stream that are kept for clients that come back. To list so many takes a millisecond.
+const RESUMED_EVENTS_MAX: usize = 20_000;
 
 /// The maximum of receivers of such a stream: its client, on an old and a new connection.
 const RESUMED_RECEIVERS_MAX: usize = 4;
