@@ -166,7 +166,7 @@ fn what_cannot_be_a_mailbox() {
             "4:11 `durable`: messages are kept in memory only [add `[mailbox_store]` with `store = \"journal\"`]",
             "5:11 `origins`: it is empty [leave it out for pages of the host itself; `[\"*\"]` permits every page]",
             "6:9 `claim`: it is empty",
-            "7:12 `messages` must be from 1 to 1000000",
+            "7:12 `messages` must be from 1 to 10000",
             "8:10 `rotate` must be from 10s to 30d",
             "9:12 `sse` is not a value of `protocol` [one of `mailbox`, `durable-streams`]",
         ],
