@@ -159,7 +159,7 @@ fn what_cannot_be_a_mailbox() {
     assert_problems_beside(
         &format!(
             "{CHAT}message_bytes = \"1MiB\"\ndurable = true\norigins = []\nclaim = \"\"\n{}",
-            "messages = 0\nrotate = \"9s\"\nprotocol = \"sse\""
+            "messages = 0\nrotate = \"900ms\"\nprotocol = \"sse\""
         ),
         &[
             "3:17 `message_bytes` (1MiB) is larger than `bytes` (256KiB) [`bytes` has its default here]",
@@ -167,7 +167,7 @@ fn what_cannot_be_a_mailbox() {
             "5:11 `origins`: it is empty [leave it out for pages of the host itself; `[\"*\"]` permits every page]",
             "6:9 `claim`: it is empty",
             "7:12 `messages` must be from 1 to 10000",
-            "8:10 `rotate` must be from 10s to 30d",
+            "8:10 `rotate` must be from 1s to 30d",
             "9:12 `sse` is not a value of `protocol` [one of `mailbox`, `durable-streams`]",
         ],
     );
