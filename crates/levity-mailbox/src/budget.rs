@@ -25,6 +25,12 @@ impl Budget {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
+    /// The bound in bytes.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
     /// Bytes in use.
     #[must_use]
     pub fn used(&self) -> usize {

@@ -9,6 +9,7 @@
 mod budget;
 mod copies;
 mod feed;
+pub mod journal;
 mod kept;
 mod log;
 pub mod memory;

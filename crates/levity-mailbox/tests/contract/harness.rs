@@ -33,6 +33,11 @@ macro_rules! for_every_store {
             fn memory() {
                 crate::harness::run(crate::stores::memory(), super::cases::$case);
             }
+
+            #[test]
+            fn journal() {
+                crate::harness::run(crate::stores::journal(), super::cases::$case);
+            }
         })*
     };
 }
