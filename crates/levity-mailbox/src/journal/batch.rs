@@ -86,8 +86,8 @@ pub(super) enum Reply {
 pub(super) enum Outcome {
     /// It is decided already.
     Decided(Result<Appended, StoreError>),
-    /// A message of this batch.
-    New(Appended),
+    /// A message of this batch, in this box.
+    New(Appended, BoxId),
     /// A message that is not safe either.
     Duplicate(MessageId),
 }
@@ -173,19 +173,22 @@ impl Batch {
 }
 
 impl Waiter {
-    /// The batch is safe.
-    pub(super) fn succeed(self) {
+    /// The batch is safe. Returns the boxes with new messages if nobody waits any more.
+    #[must_use]
+    pub(super) fn succeed(self) -> Vec<BoxId> {
+        let of_message = |outcome: &Outcome| match outcome {
+            Outcome::New(_, of) => Some(*of),
+            _ => None,
+        };
+        let boxes = self.results.iter().filter_map(of_message).collect();
         let result = |outcome| match outcome {
             Outcome::Decided(result) => result,
-            Outcome::New(appended) => Ok(appended),
+            Outcome::New(appended, _) => Ok(appended),
             Outcome::Duplicate(id) => Ok(Appended::Duplicate(id)),
         };
-        // An error means that nobody waits any more.
-        match self.reply {
-            Reply::Appended(reply) => {
-                drop(reply.send(self.results.into_iter().map(result).collect()))
-            }
-            Reply::Done(reply) => drop(reply.send(Ok(()))),
+        match self.reply(result, Ok(())) {
+            true => Vec::new(),
+            false => boxes,
         }
     }
 
@@ -193,13 +196,23 @@ impl Waiter {
     pub(super) fn fail(self, error: &StoreError) {
         let result = |outcome| match outcome {
             Outcome::Decided(result) => result,
-            Outcome::New(_) | Outcome::Duplicate(_) => Err(error.clone()),
+            Outcome::New(..) | Outcome::Duplicate(_) => Err(error.clone()),
         };
+        self.reply(result, Err(error.clone()));
+    }
+
+    /// Whether somebody waits.
+    fn reply(
+        self,
+        result: impl FnMut(Outcome) -> Result<Appended, StoreError>,
+        done: Result<(), StoreError>,
+    ) -> bool {
         match self.reply {
             Reply::Appended(reply) => {
-                drop(reply.send(self.results.into_iter().map(result).collect()))
+                let results = self.results.into_iter().map(result);
+                reply.send(results.collect()).is_ok()
             }
-            Reply::Done(reply) => drop(reply.send(Err(error.clone()))),
+            Reply::Done(reply) => reply.send(done).is_ok(),
         }
     }
 }

@@ -57,10 +57,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use levity_disk::{Disk, Root, Symlinks};
+use levity_wire::mailbox::MessageId;
 use tokio::sync::oneshot;
+use tokio::time;
 
 use self::batch::{Outcome, Reply, Waiter};
 use self::files::Files;
@@ -93,6 +95,8 @@ pub struct Options {
     /// The maximum size of messages that are kept in memory although they are written, in bytes; at most a quarter of the
     /// budget.
     pub recent_bytes_max: usize,
+    /// How long a call waits for the disk.
+    pub time_max: Duration,
     /// What tells one run of the machine from another.
     pub boot: Arc<str>,
     /// Logs a line. Must not block.
@@ -111,6 +115,7 @@ impl Options {
             free_bytes_min: 64 << 20,
             pending_bytes_max: 8 << 20,
             recent_bytes_max: 32 << 20,
+            time_max: Duration::from_secs(10),
             boot: boot.trim().into(),
             report: Arc::new(report),
         })
@@ -125,6 +130,7 @@ impl fmt::Debug for Options {
             .field("free_bytes_min", &self.free_bytes_min)
             .field("pending_bytes_max", &self.pending_bytes_max)
             .field("recent_bytes_max", &self.recent_bytes_max)
+            .field("time_max", &self.time_max)
             .field("boot", &self.boot)
             .finish_non_exhaustive()
     }
@@ -204,7 +210,13 @@ impl JournalStore {
     fn load(&self, plan: Plan) -> Looking {
         match plan.in_memory() {
             Ok(opened) => Box::pin(ready(Ok(Some(opened)))),
-            Err(plan) => Box::pin(plan.read(self.shared.clone())),
+            Err(plan) => {
+                let (time_max, shared) = (self.shared.options.time_max, self.shared.clone());
+                Box::pin(async move {
+                    let read = time::timeout(time_max, plan.read(shared)).await;
+                    read.unwrap_or_else(|_| Err(too_slow()))
+                })
+            }
         }
     }
 }
@@ -284,10 +296,12 @@ impl Store for JournalStore {
         });
         self.shared.notify(&mut state);
         drop(state);
+        let time_max = self.shared.options.time_max;
         Box::pin(async move {
-            let ended = || StoreError::Unavailable("the journal was closed".to_owned());
-            let results = receiver.await;
-            results.unwrap_or_else(|_| (0..count).map(|_| Err(ended())).collect())
+            // What nobody waits for any more is reported as a change if it is written later.
+            let results = in_time(time_max, receiver).await;
+            let failed = |error: StoreError| (0..count).map(|_| Err(error.clone())).collect();
+            results.unwrap_or_else(failed)
         })
     }
 
@@ -304,12 +318,16 @@ impl Store for JournalStore {
         });
         self.shared.notify(&mut state);
         drop(state);
-        // If it cannot be written now, it will be later: the box is gone in any case.
-        Box::pin(async move { receiver.await.map_or(Ok(true), |_| Ok(true)) })
+        let time_max = self.shared.options.time_max;
+        Box::pin(async move {
+            // What cannot be written now will be later: the box is gone in any case.
+            let _ = in_time(time_max, receiver).await;
+            Ok(true)
+        })
     }
 
-    fn mark_read(&mut self, name: &Name, end: u64) {
-        self.shared.state().mark_read(name, end);
+    fn mark_read(&mut self, name: &Name, last: MessageId) {
+        self.shared.state().mark_read(name, last);
     }
 
     fn watch(&mut self, name: &Name, is_read: bool, now: SystemTime) {
@@ -348,6 +366,19 @@ impl Store for JournalStore {
     fn figures(&self) -> Figures {
         self.shared.state().figures()
     }
+}
+
+/// What arrives within `time_max`.
+async fn in_time<T>(time_max: Duration, receiver: oneshot::Receiver<T>) -> Result<T, StoreError> {
+    match time::timeout(time_max, receiver).await {
+        Ok(Ok(result)) => Ok(result),
+        Ok(Err(_)) => Err(StoreError::Unavailable("the journal was closed".to_owned())),
+        Err(_) => Err(too_slow()),
+    }
+}
+
+fn too_slow() -> StoreError {
+    StoreError::Unavailable("the disk of the journal does not answer in time".to_owned())
 }
 
 /// Makes the last folder of the path, if it is not there. Nobody else may look into it.

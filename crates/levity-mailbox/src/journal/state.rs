@@ -23,6 +23,9 @@ use crate::store::{Append, Appended, Change, Figures, StoreError, Summary};
 /// The maximum of boxes that a sweep looks at.
 const SWEPT_MAX: usize = 256;
 
+/// The maximum of messages that a sweep looks at, about.
+const SWEPT_SLOTS_MAX: usize = 16 << 10;
+
 /// The maximum length of a text of a message in bytes.
 const TEXT_BYTES_MAX: usize = u16::MAX as usize;
 
@@ -36,6 +39,8 @@ pub(super) struct State {
     counts: HashMap<String, usize>,
     /// Which box is due when, in milliseconds since 1970. Only the entry of [`StoredBox::due_ms`] counts.
     due: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// A box of which expired messages are being dropped, and the number at which to continue.
+    expiring: Option<(BoxId, u64)>,
     /// Boxes whose read positions no record says.
     read: Vec<BoxId>,
     pub segments: Segments,
@@ -97,6 +102,7 @@ impl State {
             watched: HashSet::new(),
             counts: HashMap::new(),
             due: BinaryHeap::new(),
+            expiring: None,
             read: Vec::new(),
             segments: Segments::default(),
             active: 0,
@@ -263,7 +269,7 @@ impl State {
             });
         }
         let outcome = self.push(of, &settings, draft, digest, len, on_sync);
-        Ok((Outcome::New(outcome), on_sync))
+        Ok((Outcome::New(outcome, of), on_sync))
     }
 
     fn check_size(&self, draft: &Draft, len: usize) -> Result<(), StoreError> {
@@ -332,9 +338,7 @@ impl State {
         };
         let is_due_earlier = deadline_s != 0 && u64::from(deadline_s) * 1000 < stored.due_ms;
         let key_bytes = stored.state_bytes() + KEY_BYTES;
-        for key in keys {
-            self.segments.release(key.segment, key_bytes);
-        }
+        self.release_keys(&keys, key_bytes);
         if is_due_earlier {
             self.schedule(of);
         }
@@ -444,13 +448,13 @@ impl State {
         Some(stored.is_durable || stored.was_durable)
     }
 
-    pub(super) fn mark_read(&mut self, name: &Name, end: u64) {
+    pub(super) fn mark_read(&mut self, name: &Name, last: MessageId) {
         let Some((of, _)) = self.find(name) else {
             return;
         };
         let stored = self.stored_mut(of).expect("it was found");
-        let end = end.min(stored.next);
-        if end > stored.read {
+        let end = last.sequence.saturating_add(1).min(stored.next);
+        if last.epoch == stored.epoch && end > stored.read {
             stored.read = end;
             if !std::mem::replace(&mut stored.is_read_pending, true) {
                 self.read.push(of);
@@ -500,13 +504,18 @@ impl State {
     /// Drops what has expired, and idle boxes.
     pub(super) fn sweep(&mut self) {
         let now_ms = milliseconds(self.now);
+        let mut left = SWEPT_SLOTS_MAX;
         for _ in 0..SWEPT_MAX {
+            if left == 0 || self.pending.bytes > self.pending_bytes_max {
+                return;
+            }
+            if let Some((of, first)) = self.expiring.take() {
+                left = self.expire(of, first, now_ms, left);
+                continue;
+            }
             match self.due.peek() {
                 Some(Reverse((due_ms, ..))) if *due_ms <= now_ms => {}
                 _ => return,
-            }
-            if self.pending.bytes > self.pending_bytes_max {
-                return;
             }
             let Reverse((due_ms, index, serial)) = self.due.pop().expect("there is one");
             self.sweep_box(BoxId { index, serial }, due_ms, now_ms);
@@ -517,16 +526,48 @@ impl State {
         let Some(stored) = self.stored_mut(of).filter(|stored| stored.due_ms == due_ms) else {
             return;
         };
-        let (name, key_bytes) = (stored.name.clone(), stored.state_bytes() + KEY_BYTES);
-        let is_idle = stored.is_idle(now_ms);
-        let expired = stored.expire(now_ms);
-        self.figures.expired += expired.len() as u64;
-        self.release(expired, key_bytes);
-        if is_idle {
+        let name = stored.name.clone();
+        let deadline_s = stored.deadline_s();
+        if stored.is_idle(now_ms) {
             self.remove(&name);
             self.figures.idle_boxes += 1;
+        } else if deadline_s != 0 && u64::from(deadline_s) * 1000 <= now_ms {
+            stored.begin_to_expire();
+            self.expiring = Some((of, 0));
         } else {
             self.schedule(of);
+        }
+    }
+
+    /// Drops what has expired of a box from the number `first` on. It looks at so many slots at most, and returns how many
+    /// more the sweep may look at.
+    fn expire(&mut self, of: BoxId, first: u64, now_ms: u64, count_max: usize) -> usize {
+        let Some(stored) = self.stored_mut(of) else {
+            return count_max;
+        };
+        let key_bytes = stored.state_bytes() + KEY_BYTES;
+        let mut expired = Vec::new();
+        let next = stored.expire(now_ms, first, count_max, &mut expired);
+        let forgotten = match next {
+            Some(_) => Vec::new(),
+            None => stored.end_to_expire(),
+        };
+        self.figures.expired += expired.len() as u64;
+        self.release(expired, key_bytes);
+        self.release_keys(&forgotten, key_bytes);
+        self.expiring = next.map(|next| (of, next));
+        match next {
+            Some(_) => 0,
+            None => {
+                self.schedule(of);
+                count_max.saturating_sub(SWEPT_SLOTS_MAX / SWEPT_MAX)
+            }
+        }
+    }
+
+    fn release_keys(&mut self, keys: &[Slot], key_bytes: usize) {
+        for key in keys {
+            self.segments.release(key.segment, key_bytes);
         }
     }
 
@@ -575,8 +616,18 @@ impl State {
             }
         }
         let is_done = |waiter: &mut Waiter| !waiter.on_sync;
-        let done: Vec<_> = batch.waiters.extract_if(.., is_done).collect();
-        done.into_iter().for_each(Waiter::succeed);
+        let done = batch.waiters.extract_if(.., is_done).collect();
+        self.succeed(done);
+    }
+
+    /// Tells those who wait that their messages are safe. Where nobody waits any more, a message may have been appended
+    /// although its publisher was told otherwise.
+    fn succeed(&mut self, waiters: Vec<Waiter>) {
+        for waiter in waiters {
+            for of in waiter.succeed() {
+                self.report_outdated(of);
+            }
+        }
     }
 
     /// The records of `batch`, which is in the segment from `start` on, are synced.
@@ -596,8 +647,7 @@ impl State {
                 }
             }
         }
-        let waiters = batch.waiters.into_iter();
-        waiters.for_each(Waiter::succeed);
+        self.succeed(batch.waiters);
     }
 
     /// A message is acknowledged.
@@ -619,7 +669,7 @@ impl State {
         self.release(dropped, key_bytes);
         if self.damaged.get(&of).is_some_and(|end| sequence < *end) {
             // Its id has the epoch before.
-            self.report_damage(of);
+            self.report_outdated(of);
         }
     }
 
@@ -712,10 +762,10 @@ impl State {
         }
         self.write_state(of);
         self.damaged.insert(of, next);
-        self.report_damage(of);
+        self.report_outdated(of);
     }
 
-    fn report_damage(&mut self, of: BoxId) {
+    fn report_outdated(&mut self, of: BoxId) {
         if let Some(stored) = self.stored(of) {
             let name = stored.name.clone();
             self.changed(Change::Outdated(name));

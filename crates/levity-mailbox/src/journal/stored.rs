@@ -159,7 +159,8 @@ impl StoredBox {
     pub(super) fn live_bytes(&self, slot: &Slot) -> usize {
         match slot.is_kept() {
             true => slot.len(),
-            false => self.state_bytes() + KEY_BYTES,
+            false if slot.is_keyed() => self.state_bytes() + KEY_BYTES,
+            false => 0,
         }
     }
 
