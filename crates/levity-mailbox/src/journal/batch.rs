@@ -44,6 +44,8 @@ pub(super) enum What {
     /// A message of a publisher.
     Message {
         of: BoxId,
+        /// The box was made for it.
+        is_new: bool,
         sequence: u64,
         /// [`lost`](super::stored::StoredBox::lost) as it was before.
         lost: u64,

@@ -49,6 +49,8 @@ pub(super) struct Keeper {
     events: Receiver<Event>,
     /// Segments that are not needed, whose files are still there.
     dropped: Vec<Dropped>,
+    /// There may be more to free.
+    is_untidy: bool,
 }
 
 struct Dropped {
@@ -75,25 +77,32 @@ impl Keeper {
             shared,
             events,
             dropped: Vec::new(),
+            is_untidy: false,
         }
     }
 
     /// Works until it is told to end.
     pub(super) fn run(mut self) {
         loop {
-            let event = match self.dropped.is_empty() {
-                true => self.events.recv().unwrap_or(Event::Close(None)),
-                false => match self.events.recv_timeout(RETRY_INTERVAL) {
-                    Ok(event) => event,
-                    Err(RecvTimeoutError::Timeout) => Event::Check,
-                    Err(RecvTimeoutError::Disconnected) => Event::Close(None),
-                },
-            };
-            match event {
+            match self.next_event() {
                 Event::Finished(number) => self.finished(number),
                 Event::Check => self.tidy(),
                 Event::Close(last) => return self.close(last),
             }
+        }
+    }
+
+    fn next_event(&self) -> Event {
+        if self.is_untidy && !self.is_closing() {
+            return self.events.try_recv().unwrap_or(Event::Check);
+        }
+        if self.dropped.is_empty() {
+            return self.events.recv().unwrap_or(Event::Close(None));
+        }
+        match self.events.recv_timeout(RETRY_INTERVAL) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => Event::Check,
+            Err(RecvTimeoutError::Disconnected) => Event::Close(None),
         }
     }
 
@@ -153,27 +162,26 @@ impl Keeper {
         Ok(Some(scan.index))
     }
 
-    /// Frees segments that are mostly not needed.
+    /// Frees a segment that is mostly not needed.
     fn tidy(&mut self) {
-        while !self.is_closing() {
-            self.remove_dropped();
-            let victim = {
-                let state = self.shared.state();
-                choose(
-                    &state.segments,
-                    state.active,
-                    self.shared.options.segment_bytes,
-                )
-            };
-            let Some(number) = victim else {
-                return;
-            };
-            if let Err(error) = self.free(number) {
-                if !self.is_closing() {
-                    let line = format!("segment {number} of the journal cannot be freed: {error}");
-                    self.shared.report(&line);
-                }
-                return;
+        self.remove_dropped();
+        let victim = {
+            let state = self.shared.state();
+            choose(
+                &state.segments,
+                state.active,
+                self.shared.options.segment_bytes,
+            )
+        };
+        self.is_untidy = victim.is_some();
+        let Some(number) = victim.filter(|_| !self.is_closing()) else {
+            return;
+        };
+        if let Err(error) = self.free(number) {
+            self.is_untidy = false;
+            if !self.is_closing() {
+                let line = format!("segment {number} of the journal cannot be freed: {error}");
+                self.shared.report(&line);
             }
         }
     }
@@ -185,7 +193,10 @@ impl Keeper {
             None => self.scan(number)?.ok_or(io::ErrorKind::NotFound)?,
         };
         // Again, because an append that failed may have brought back what it had dropped.
-        while self.copy_needed(&index)? {}
+        let mut is_first = true;
+        while self.copy_needed(&index, is_first)? {
+            is_first = false;
+        }
         self.free_rest(number)?;
         let mut state = self.shared.state();
         let Some(segment) = state.segments.remove(number) else {
@@ -210,8 +221,8 @@ impl Keeper {
     }
 
     /// Copies what is needed of a segment, and waits until the copies are synced, and everything that was asked for
-    /// before is decided. Whether anything was needed.
-    fn copy_needed(&self, index: &Index) -> io::Result<bool> {
+    /// before is decided. Whether any of it was of a box. Records of removed boxes are copied too if `with_removed`.
+    fn copy_needed(&self, index: &Index, with_removed: bool) -> io::Result<bool> {
         let file = self
             .shared
             .files
@@ -223,12 +234,18 @@ impl Keeper {
         while groups.peek().is_some() {
             {
                 let state = self.shared.state();
-                for (_, group) in groups.by_ref().take(LOOKED_AT_MAX) {
+                let of_boxes = groups.by_ref().take(LOOKED_AT_MAX).filter(|(_, group)| {
+                    let is_removed = group.removed.is_some();
+                    with_removed || !is_removed
+                });
+                for (_, group) in of_boxes {
                     bytes += find_needed(&state, index.segment, &group, &mut needed);
                 }
             }
             if bytes >= PIECE_BYTES || groups.peek().is_none() {
-                any |= !needed.is_empty();
+                any |= needed
+                    .iter()
+                    .any(|one| !matches!(one, Needed::Removed { .. }));
                 self.copy(index.segment, &file, std::mem::take(&mut needed))?;
                 bytes = 0;
             }
@@ -335,6 +352,9 @@ impl Keeper {
         let (sender, receiver) = oneshot::channel();
         {
             let mut state = self.shared.state();
+            if state.is_ended {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
             state.pending.wait(Waiter {
                 results: Vec::new(),
                 reply: Reply::Done(sender),

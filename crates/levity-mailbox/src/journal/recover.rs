@@ -176,12 +176,16 @@ impl Reader<'_> {
         let numbers: Vec<_> = self.segments.iter().rev().copied().collect();
         for number in numbers {
             let bytes = self.read(&segment_name(number))?;
-            let required = synced.filter(|synced| synced.segment == number);
-            let required = required.map_or(0, |synced| synced.len);
             let header = Header::decode(&bytes).map(|(header, _)| header);
-            let index = self
-                .index(number)
-                .filter(|index| index.segment_len as usize == bytes.len());
+            let synced = synced.filter(|synced| synced.segment == number);
+            let index = self.index(number);
+            // An index is written when everything is synced.
+            let lens = [
+                synced.map(|synced| synced.len),
+                index.as_ref().map(|index| index.segment_len),
+            ];
+            let required = lens.into_iter().flatten().max().unwrap_or(0);
+            let index = index.filter(|index| index.segment_len as usize == bytes.len());
             let is_finished = index.is_some();
             let index = match index {
                 Some(index) => Some(index),
@@ -192,7 +196,7 @@ impl Reader<'_> {
                 continue;
             };
             if index.segment_len < required {
-                self.damaged(format!("segment {number} ends before what was synced"));
+                self.damaged(format!("segment {number} is cut"));
             }
             return Ok((header, Some(Newest { index, is_finished })));
         }

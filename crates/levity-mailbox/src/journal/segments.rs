@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     by_number: BTreeMap<u32, Segment>,
-    /// Less of one is needed than before.
+    /// One may be needed no longer.
     has_changed: bool,
 }
 
@@ -26,7 +26,11 @@ pub(super) struct Segment {
 
 impl Segments {
     pub(super) fn add(&mut self, number: u32, len: u32) {
-        self.by_number.entry(number).or_default().len = len;
+        let segment = self.by_number.entry(number).or_insert_with(|| {
+            self.has_changed = true;
+            Segment::default()
+        });
+        segment.len = len;
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&Segment> {
@@ -66,7 +70,7 @@ impl Segments {
         }
     }
 
-    /// Whether less is needed than at the last call.
+    /// Whether one may be needed no longer since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)
     }

@@ -49,6 +49,8 @@ pub(super) struct State {
     pub pending: Batch,
     /// The writer knows that there is something to do.
     pub is_notified: bool,
+    /// Nothing is written any more.
+    pub is_ended: bool,
     recent: Recent,
     /// The largest epoch of all.
     pub epoch: u64,
@@ -62,6 +64,13 @@ pub(super) struct State {
     pub now: SystemTime,
     /// The maximum size of what waits to be written, in bytes.
     pending_bytes_max: usize,
+}
+
+/// The box of a message, whether it was made for it, and when the message is acknowledged.
+struct Made {
+    of: BoxId,
+    is_new: bool,
+    on_sync: bool,
 }
 
 /// Messages in memory, in the order in which they came.
@@ -108,6 +117,7 @@ impl State {
             active: 0,
             pending: Batch::default(),
             is_notified: false,
+            is_ended: false,
             recent: Recent {
                 order: VecDeque::new(),
                 bytes: 0,
@@ -251,7 +261,7 @@ impl State {
         } = append;
         let len = message_len(&name, &draft);
         self.check_size(&draft, len)?;
-        let (of, _) = self.get(&name, &settings)?;
+        let (of, is_new) = self.get(&name, &settings)?;
         let now_ms = milliseconds(self.now);
         let stored = self.stored_mut(of).expect("it was made");
         stored.used_ms = now_ms;
@@ -268,7 +278,12 @@ impl State {
                 false => (Outcome::Duplicate(id), on_sync),
             });
         }
-        let outcome = self.push(of, &settings, draft, digest, len, on_sync);
+        let made = Made {
+            of,
+            is_new,
+            on_sync,
+        };
+        let outcome = self.push(made, &settings, draft, digest, len);
         Ok((Outcome::New(outcome, of), on_sync))
     }
 
@@ -292,13 +307,17 @@ impl State {
 
     fn push(
         &mut self,
-        of: BoxId,
+        made: Made,
         settings: &Settings,
         draft: Arc<Draft>,
         digest: u64,
         len: usize,
-        on_sync: bool,
     ) -> Appended {
+        let Made {
+            of,
+            is_new,
+            on_sync,
+        } = made;
         let stored = self.boxes.get_mut(of.index as usize).expect("it is there");
         let (sequence, lost) = (stored.next, stored.lost);
         let fields = Fields::of(&draft, sequence);
@@ -308,6 +327,7 @@ impl State {
         stored.is_durable = settings.is_durable;
         let what = What::Message {
             of,
+            is_new,
             sequence,
             lost,
             dropped: messages,
@@ -431,11 +451,7 @@ impl State {
 
     /// Removes a box; whether it was known, and durable.
     pub(super) fn remove(&mut self, name: &Name) -> Option<bool> {
-        let index = self.names.remove(name)?;
-        let stored = self.boxes.remove(index as usize);
-        if let Some(count) = self.counts.get_mut(name.set()) {
-            *count -= 1;
-        }
+        let stored = self.forget(name)?;
         for slot in stored.slots() {
             self.segments.release(slot.segment, stored.live_bytes(slot));
         }
@@ -446,6 +462,14 @@ impl State {
         self.pending
             .push(&stored.head(), &Body::Removed { covers }, What::Removed);
         Some(stored.is_durable || stored.was_durable)
+    }
+
+    fn forget(&mut self, name: &Name) -> Option<StoredBox> {
+        let index = self.names.remove(name)?;
+        if let Some(count) = self.counts.get_mut(name.set()) {
+            *count -= 1;
+        }
+        Some(self.boxes.remove(index as usize))
     }
 
     pub(super) fn mark_read(&mut self, name: &Name, last: MessageId) {
@@ -712,6 +736,7 @@ impl State {
         for entry in batch.entries.iter_mut().rev() {
             if let What::Message {
                 of,
+                is_new,
                 sequence,
                 lost,
                 dropped,
@@ -722,6 +747,9 @@ impl State {
                 match self.stored_mut(*of) {
                     Some(stored) => stored.undo(*sequence, *lost, dropped),
                     None => self.release(dropped, 0),
+                }
+                if *is_new {
+                    self.unmake(*of);
                 }
             }
         }
@@ -734,6 +762,15 @@ impl State {
             What::Removed => Some(What::Removed),
             What::Dropped => Some(What::Dropped),
         })
+    }
+
+    /// Forgets a box of which nothing was written, unless somebody may have seen it.
+    fn unmake(&mut self, of: BoxId) {
+        let is_unseen = |stored: &&StoredBox| !stored.is_watched && stored.state_segment == 0;
+        if let Some(stored) = self.stored(of).filter(is_unseen) {
+            let name = stored.name.clone();
+            self.forget(&name);
+        }
     }
 
     /// Undoes what waits to be written, as far as that is possible.

@@ -27,7 +27,7 @@ const UNSYNCED_BYTES_MAX: u32 = 4 << 20;
 /// The pause before records are written again that could not be written.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Space is reserved in multiples of this size in bytes.
+/// Space is reserved in pieces of this size in bytes.
 const RESERVED_BYTES: u64 = 1 << 20;
 
 /// Space that is reserved beyond that for messages, in bytes: for records that free some.
@@ -301,7 +301,8 @@ impl Writer {
         let has_messages = batch.entries.iter().any(|entry| is_message(&entry.what));
         let bytes_max = u64::from(self.shared.options.segment_bytes);
         let is_full = |active: &Active| {
-            active.end > active.first && u64::from(active.end) + batch.bytes as u64 > bytes_max
+            let used = u64::from(active.end - active.first);
+            used > 0 && used + batch.bytes as u64 > bytes_max
         };
         if self.active.as_ref().is_none_or(is_full) {
             match self.next_segment() {
@@ -310,22 +311,28 @@ impl Writer {
                 _ => {}
             }
         }
-        match has_messages || !self.has_reserved(batch) {
-            true => self.reserve(batch.bytes),
-            false => Ok(()),
+        if !has_messages && self.has_reserved(batch) {
+            return Ok(());
         }
+        self.reserve(batch.bytes, has_messages)
     }
 
-    /// Reserves space for so many bytes at the end of the newest segment, and a little more.
-    fn reserve(&mut self, bytes: usize) -> io::Result<()> {
+    /// Reserves space for so many bytes at the end of the newest segment, and a little more. For messages some has to be left.
+    fn reserve(&mut self, bytes: usize, is_for_messages: bool) -> io::Result<()> {
         let shared = &self.shared;
         let active = self.active.as_mut().expect("a segment was made");
         let end = u64::from(active.end) + bytes as u64 + SPARE_BYTES;
-        if end <= u64::from(active.reserved) {
+        let reserved = u64::from(active.reserved);
+        if end <= reserved {
             return Ok(());
         }
-        let len = (end - u64::from(active.reserved)).next_multiple_of(RESERVED_BYTES);
-        if shared.files.free_bytes()? < shared.options.free_bytes_min.saturating_add(len) {
+        let usual = u64::from(active.first) + u64::from(shared.options.segment_bytes) + SPARE_BYTES;
+        let len = match is_for_messages {
+            true => (end - reserved).max(RESERVED_BYTES.min(usual.saturating_sub(reserved))),
+            false => end - reserved,
+        };
+        let left = shared.options.free_bytes_min.saturating_add(len);
+        if is_for_messages && shared.files.free_bytes()? < left {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let allocate = Change::Allocate {
@@ -360,7 +367,9 @@ impl Writer {
             synced: first,
             reserved: first,
         });
-        let made = self.reserve(0).and_then(|()| self.shared.files.sync(&file));
+        let made = self
+            .reserve(0, false)
+            .and_then(|()| self.shared.files.sync(&file));
         if let Err(error) = made {
             self.active = before;
             return Err(error);
@@ -532,11 +541,20 @@ impl Writer {
     }
 
     /// Tells the thread that keeps segments whether everything was written.
-    fn close(self) {
-        let is_written = self.shared.state().pending.is_empty();
-        let number = self.active.filter(|_| is_written);
-        let last = number.map(|active| active.number);
+    fn close(mut self) {
+        let is_written = self.shared.state().pending.bytes == 0;
+        let active = self.active.take().filter(|_| is_written);
+        let last = active.map(|active| active.number);
         let _ = self.to_keeper.send(keeper::Event::Close(last));
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.is_ended = true;
+        // Those who wait are told by the drop.
+        state.pending = Batch::default();
     }
 }
 
