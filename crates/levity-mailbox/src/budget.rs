@@ -27,7 +27,7 @@ impl Budget {
 
     /// The bound in bytes.
     #[must_use]
-    pub fn max(&self) -> usize {
+    pub fn bytes_max(&self) -> usize {
         self.bytes_max.load(Ordering::Relaxed)
     }
 

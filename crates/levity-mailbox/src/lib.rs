@@ -10,6 +10,7 @@ mod budget;
 mod copies;
 mod encoding;
 mod feed;
+pub mod journal;
 mod kept;
 mod log;
 mod making;

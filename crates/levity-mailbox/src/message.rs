@@ -8,7 +8,7 @@ use levity_wire::mailbox::MessageId;
 use crate::budget::Reservation;
 
 /// The memory of a message beside its bytes, about.
-const OVERHEAD_BYTES: usize = 160;
+pub(crate) const OVERHEAD_BYTES: usize = 160;
 
 /// A message before a box has it. One draft may go to many boxes, which share its memory.
 #[derive(Debug, Default)]

@@ -9,7 +9,8 @@
 //! - `seek_ms=N`: the disk has one head, which takes N ms for each operation, one after the other; 0 by default
 //! - `eio_at=BYTES`: the byte at this offset of every file can be neither read nor written (EIO)
 //! - `enospc_at=BYTES`: a write, an append or an allocation that goes beyond this offset fails with ENOSPC
-//! - `eio_syncs=N`: the first N syncs fail with EIO; 0 by default
+//! - `eio_syncs=N`: N syncs fail with EIO; 0 by default
+//! - `good_syncs=N`: so many succeed before; 0 by default
 //! - `freeze=NAME`: operations on paths that contain NAME block until [`thaw`]; may be repeated
 //!
 //! [`crash`] records the changes and lists what a crash of the machine may leave of them.
@@ -70,6 +71,7 @@ struct Faults {
     eio_at: Option<u64>,
     enospc_at: Option<u64>,
     eio_syncs: u64,
+    good_syncs: u64,
     freeze: Vec<String>,
 }
 
@@ -82,6 +84,7 @@ impl Faults {
             eio_at: None,
             enospc_at: None,
             eio_syncs: 0,
+            good_syncs: 0,
             freeze: Vec::new(),
         };
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -105,6 +108,7 @@ impl Faults {
             "seek_ms" => self.seek_ms = number()?,
             "eio_at" => self.eio_at = Some(number()?),
             "eio_syncs" => self.eio_syncs = number()?,
+            "good_syncs" => self.good_syncs = number()?,
             "enospc_at" => self.enospc_at = Some(number()?),
             "freeze" if value.is_empty() => {
                 return Err(format!("{VARIABLE}: freeze needs a part of a path"));
@@ -112,7 +116,7 @@ impl Faults {
             "freeze" => self.freeze.push(value.to_owned()),
             _ => {
                 return Err(format!(
-                    "{VARIABLE}: no key is called \"{key}\"; there are seed, delay_ms, seek_ms, eio_at, enospc_at, eio_syncs, freeze"
+                    "{VARIABLE}: no key is called \"{key}\"; there are seed, delay_ms, seek_ms, eio_at, enospc_at, eio_syncs, good_syncs, freeze"
                 ));
             }
         }
@@ -205,7 +209,9 @@ impl Simulation {
             Change::Allocate { offset, len, .. } => self.refuse_beyond(*offset, *len),
             Change::Sync { file } if file.sync_error().is_none() => {
                 let number = self.syncs.fetch_add(1, Ordering::Relaxed);
-                match number < self.faults.eio_syncs {
+                let bad = self.faults.good_syncs
+                    ..self.faults.good_syncs.saturating_add(self.faults.eio_syncs);
+                match bad.contains(&number) {
                     true => write::sync_by(file, || Err(Errno::IO)),
                     false => Ok(()),
                 }
@@ -356,7 +362,7 @@ mod tests {
     #[test]
     fn faults_are_parsed() {
         let faults = Faults::parse(
-            "seed=7,eio_at=65536,enospc_at=99,eio_syncs=4,delay_ms=2,seek_ms=3,freeze=a,freeze=b",
+            "seed=7,eio_at=65536,enospc_at=99,eio_syncs=4,good_syncs=5,delay_ms=2,seek_ms=3,freeze=a,freeze=b",
         )
         .unwrap();
         assert_eq!(
@@ -368,6 +374,7 @@ mod tests {
                 eio_at: Some(65536),
                 enospc_at: Some(99),
                 eio_syncs: 4,
+                good_syncs: 5,
                 freeze: vec!["a".to_owned(), "b".to_owned()],
             }
         );

@@ -45,6 +45,10 @@ macro_rules! for_every_store {
             fn redis() {
                 crate::harness::run(crate::stores::redis(), super::cases::$case);
             }
+            #[test]
+            fn journal() {
+                crate::harness::run(crate::stores::journal(), super::cases::$case);
+            }
         })*
     };
 }

@@ -30,7 +30,7 @@ pub fn figures(
         boxes_read: gauge(|owner| &owner.watched),
         receivers: shared.receivers(),
         bytes: shared.budget.used(),
-        bytes_max: shared.budget.max(),
+        bytes_max: shared.budget.bytes_max(),
         messages: vec![
             ("published", sum(|owner| &owner.published)),
             ("duplicate", sum(|owner| &owner.duplicates)),

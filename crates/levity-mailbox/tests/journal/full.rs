@@ -1,0 +1,172 @@
+//! Full disks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use levity_mailbox::{Appended, Store as _, StoreError};
+use tempfile::TempDir;
+
+use crate::harness::*;
+
+/// A small file system in memory, which is gone in the end.
+struct Small(TempDir);
+
+impl Small {
+    /// `None` without the privilege to mount.
+    fn mount(size: &str) -> Option<Small> {
+        let folder = folder();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(folder.path())
+            .stderr(Stdio::null())
+            .status();
+        mounted
+            .is_ok_and(|status| status.success())
+            .then(|| Small(folder))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("journal")
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+/// Appends until the disk is full, and returns the texts that were acknowledged.
+fn fill(rig: &mut Rig, of: &str, is_durable: bool) -> Vec<String> {
+    let settings = settings(|settings| {
+        settings.is_durable = is_durable;
+        settings.messages_max = 1_000_000;
+        settings.bytes_max = 1 << 30;
+    });
+    let mut texts = Vec::new();
+    for number in 0.. {
+        let texts_of_call: Vec<_> = (0..3)
+            .map(|part| format!("{:>1000}", number * 3 + part))
+            .collect();
+        let append = |text: &String| append_of(&name(of), &settings, draft(text));
+        let results = rig.append_all(texts_of_call.iter().map(append).collect());
+        let mut is_full = false;
+        for (text, result) in texts_of_call.into_iter().zip(results) {
+            match result {
+                Ok(Appended::New { .. }) => texts.push(text),
+                Err(StoreError::Full(_)) => is_full = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        if is_full {
+            return texts;
+        }
+        assert!(texts.len() < 100_000, "it is never full");
+    }
+    unreachable!("it returns")
+}
+
+fn check(rig: &mut Rig, filled: &[(&str, Vec<String>)]) {
+    for (of, texts) in filled {
+        assert_eq!(&rig.texts(&name(of)), texts, "{of}");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_messages_and_goes_on_when_there_is_room() {
+    let Some(small) = Small::mount("8M") else {
+        eprintln!("file systems cannot be mounted here");
+        return;
+    };
+    let mut rig = Rig::of(&small.path(), disk("threads"));
+    rig.options.segment_bytes = 1 << 20;
+    rig.options.free_bytes_min = 3 << 20;
+    rig.open_store();
+    rig.append(&name("n"), &settings(|_| {}), "first");
+    let filled = [
+        ("d", fill(&mut rig, "d", true)),
+        ("n", vec!["first".to_owned()]),
+    ];
+    assert!(filled[0].1.len() > 2000, "{}", filled[0].1.len());
+    assert_eq!(fill(&mut rig, "n", false), Vec::<String>::new());
+    // A box is not made for a message that is refused.
+    assert_eq!(fill(&mut rig, "new", true), Vec::<String>::new());
+    assert!(rig.look(&name("new")).is_none());
+    check(&mut rig, &filled);
+    let epochs = |rig: &mut Rig| ["d", "n"].map(|of| rig.look(&name(of)).map(|it| it.epoch));
+    let before = epochs(&mut rig);
+    // A start on a full disk.
+    rig.reopen();
+    check(&mut rig, &filled);
+    assert_eq!(epochs(&mut rig), before);
+    assert_eq!(fill(&mut rig, "d", true), Vec::<String>::new());
+    // A box that is removed makes room.
+    assert!(rig.remove(&name("d")));
+    let start = Instant::now();
+    let settings = durable();
+    loop {
+        rig.store().sweep(std::time::SystemTime::now());
+        match rig.try_append(&name("e"), &settings, draft("there is room")) {
+            Ok(_) => break,
+            Err(StoreError::Full(_)) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "there is no room"
+        );
+    }
+    check(&mut rig, &filled[1..]);
+    rig.reopen();
+    check(&mut rig, &filled[1..]);
+    assert_eq!(rig.texts(&name("e")), ["there is room"]);
+    assert_eq!(rig.look(&name("d")).map(|it| it.messages.len()), None);
+}
+
+#[test]
+fn room_that_others_make_is_used() {
+    let Some(small) = Small::mount("8M") else {
+        eprintln!("file systems cannot be mounted here");
+        return;
+    };
+    let mut rig = Rig::of(&small.path(), disk("threads"));
+    rig.options.segment_bytes = 1 << 20;
+    rig.open_store();
+    let ballast: &Path = &small.0.path().join("ballast");
+    fs::write(ballast, vec![1; 4 << 20]).unwrap();
+    let texts = fill(&mut rig, "d", true);
+    fs::remove_file(ballast).unwrap();
+    rig.append(&name("e"), &durable(), "there is room");
+    check(&mut rig, &[("d", texts)]);
+    let lines = rig.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+/// The disk says only at a write that it is full.
+#[test]
+fn a_write_that_finds_no_room_leaves_nothing() {
+    let mut rig = Rig::new(disk("threads"));
+    let kept = rig.append(&name("kept"), &durable(), "kept");
+    rig.store = None;
+    rig.disk = disk("simulated:delay_ms=0,enospc_at=1500000");
+    rig.options.segment_bytes = 4 << 20;
+    rig.open_store();
+    let texts = fill(&mut rig, "d", true);
+    assert!(texts.len() > 500, "{}", texts.len());
+    check(
+        &mut rig,
+        &[("d", texts.clone()), ("kept", vec!["kept".to_owned()])],
+    );
+    let mut copy = rig.copy();
+    copy.disk = disk("threads");
+    copy.open_store();
+    check(&mut copy, &[("d", texts.clone())]);
+    rig.store = None;
+    rig.disk = disk("threads");
+    rig.open_store();
+    check(&mut rig, &[("d", texts)]);
+    assert_eq!(rig.look(&name("kept")).expect("a box").epoch, kept.epoch);
+    rig.append(&name("d"), &durable(), "there is room");
+}
