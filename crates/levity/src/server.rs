@@ -85,6 +85,9 @@ const LIMITS_LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// The time-out for writing the last log lines.
 const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The time-out for what the store of mailboxes has still to write.
+const STORE_END_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Runs the server until a signal stops it.
 pub fn run(plan: Plan) -> ExitCode {
     match serve(plan) {
@@ -551,7 +554,7 @@ impl Server {
             () = signals.stop() => diagnostics::log(format_args!("second signal: ending at once")),
         }
         if let Some(store) = self.mailbox_store.take() {
-            store.end(FINAL_FLUSH_TIMEOUT);
+            store.end(STORE_END_TIMEOUT);
         }
         self.checks = Checks::default();
         self.parts.rate_limits.log_all();

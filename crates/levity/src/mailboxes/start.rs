@@ -1,14 +1,18 @@
 //! Starts what mailboxes need before the event loops run.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use levity_config::{MailboxStore, StoreKind};
+use levity_disk::Disk;
+use levity_mailbox::journal::{JournalStore, Options};
 use levity_mailbox::redis::RedisStore;
-use levity_mailbox::{Command, Event, Owner, OwnerFigures, Store, run};
+use levity_mailbox::{Budget, Command, Event, Owner, OwnerFigures, Store, run};
+use levity_telemetry::diagnostics;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 
@@ -75,8 +79,20 @@ pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Res
             let make = move || RedisStore::new(&url, budget).map_err(unusable);
             on_thread(workers, store, make)
         }
-        _ => Err(unusable(format!("this Levity has no store `{store}`"))),
+        StoreKind::Journal => {
+            let folder = of.folder.clone().unwrap_or_default();
+            let disk = parts.disk.clone();
+            let make = move || open_journal(&folder, disk, budget);
+            on_thread(workers, store, make)
+        }
+        StoreKind::Nats => Err(unusable("this Levity has no store `nats`".to_owned())),
     }
+}
+
+fn open_journal(folder: &Path, disk: Arc<Disk>, budget: Arc<Budget>) -> io::Result<JournalStore> {
+    let options = Options::new(|line| diagnostics::log(format_args!("mailboxes: {line}")))?;
+    let opened = JournalStore::open(folder, disk, budget, options, SystemTime::now());
+    opened.map_err(|error| unusable(format!("{}: {error}", folder.display())))
 }
 
 fn unusable(reason: String) -> io::Error {

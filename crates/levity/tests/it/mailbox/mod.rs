@@ -6,6 +6,7 @@ mod in_band;
 mod publishing;
 mod receiving;
 mod resume;
+mod stores;
 mod websocket;
 
 use std::time::Duration;

@@ -1,0 +1,145 @@
+//! Where messages are kept.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::{Events, json, post, publisher, text, wait_for_receivers};
+use crate::support::{Launch, Server, Tree, wait_until};
+
+/// A server with the set `m`, whose messages are kept as `store` says.
+fn start(store: &str, keys: &str) -> Server {
+    Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"unix:{{own}}/socket\"\n\
+         [mailbox_store]\n{store}\n[[mailbox]]\nname = \"m\"\n{keys}\n\
+         [[site]]\nrespond = {{}}\n[[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n"
+    ))
+    .start()
+}
+
+#[test]
+fn a_journal_survives_restarts_and_kills() {
+    let tree = Tree::new();
+    let folder = tree.at("journal").display().to_string();
+    let store = format!("store = \"journal\"\nfolder = \"{folder}\"");
+    let mut last = None::<String>;
+    for round in 0..4 {
+        let server = start(&store, "durable = true");
+        let mut publisher = publisher(&server);
+        if let Some(last) = &last {
+            let path = format!("/m/a?last_event_id={last}");
+            let kept = json(&publisher.get(&path));
+            assert_eq!(kept["gap"], serde_json::Value::Null, "{kept}");
+            assert_eq!(kept["messages"].as_array().expect("a list").len(), 1);
+            assert_eq!(
+                text(&kept["messages"][0], "data"),
+                format!("second of {}", round - 1)
+            );
+        }
+        let first = post(&mut publisher, "a", &[], &format!("first of {round}"));
+        first.assert_status(202);
+        last = Some(text(&json(&first), "id").to_owned());
+        post(&mut publisher, "a", &[], &format!("second of {round}")).assert_status(202);
+        if round % 2 == 0 {
+            rustix::process::kill_process(server.pid(), rustix::process::Signal::KILL)
+                .expect("killed");
+        }
+        drop(server);
+    }
+}
+
+/// A Redis server of a test.
+struct Redis {
+    port: u16,
+    process: Child,
+    _folder: TempDir,
+}
+
+impl Redis {
+    fn start() -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        let folder = tempfile::tempdir().expect("a folder");
+        let process = Command::new("redis-server")
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+            ])
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server: run `cargo xtask test`");
+        wait_until("redis-server answers", || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Self {
+            port,
+            process,
+            _folder: folder,
+        }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn servers_share_boxes_on_a_redis_server() {
+    let redis = Redis::start();
+    let store = format!(
+        "store = \"redis\"\nurl = \"redis://127.0.0.1:{}\"",
+        redis.port
+    );
+    let (one, other) = (start(&store, ""), start(&store, ""));
+    let (mut to_one, mut to_other) = (publisher(&one), publisher(&other));
+    let mut events = Events::new(&other, "a", &[]);
+    wait_for_receivers(&mut to_other, "a", 1);
+    for number in 0..20 {
+        let publisher = match number % 2 {
+            0 => &mut to_one,
+            _ => &mut to_other,
+        };
+        let answer = post(publisher, "a", &[], &number.to_string());
+        assert!(matches!(answer.status, 201 | 202), "{}", answer.status);
+        let event = events.next().expect("an event");
+        assert_eq!(event.data, number.to_string());
+        assert_eq!(event.id, text(&json(&answer), "id"));
+    }
+}
+
+#[test]
+fn a_server_without_its_redis_server_says_so() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = free.local_addr().expect("an address").port();
+    drop(free);
+    let server = start(
+        &format!("store = \"redis\"\nurl = \"redis://127.0.0.1:{port}\""),
+        "",
+    );
+    post(&mut publisher(&server), "a", &[], "x").assert_status(503);
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_an_error_at_start() {
+    let tree = Tree::new();
+    let file = tree.file("journal", "a file").display().to_string();
+    let launch = Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[mailbox_store]\nstore = \"journal\"\nfolder = \"{file}\"\n\
+         [[site]]\nrespond = {{}}\n"
+    ));
+    let error = launch.try_start().err().expect("it does not start");
+    assert!(
+        error.contains("mailbox_store") && error.contains(&file),
+        "{error}"
+    );
+}
