@@ -16,18 +16,17 @@ fn streaming(keys: &str) -> (Server, Scripted, Sender<()>) {
     let (go_on, wait) = mpsc::channel();
     let wait = Arc::new(Mutex::new(wait));
     let app = Scripted::tcp(move |conn| {
-        while let Some(request) = conn.read_request() {
-            conn.keep(request);
-            conn.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-App: yes\r\n\r\n");
-            for number in 0..EVENTS {
-                if number == EVENTS / 2 && wait.lock().expect("not poisoned").recv().is_err() {
-                    return;
-                }
-                conn.send(format!(
-                    "id: app-{number}\nevent: token\ndata: {number}\n\n"
-                ));
-            }
+        if conn.read_request().is_none() {
             return;
+        }
+        conn.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-App: yes\r\n\r\n");
+        for number in 0..EVENTS {
+            if number == EVENTS / 2 && wait.lock().expect("not poisoned").recv().is_err() {
+                return;
+            }
+            conn.send(format!(
+                "id: app-{number}\nevent: token\ndata: {number}\n\n"
+            ));
         }
     });
     let server = Launch::run(&format!(

@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{Events, json, post, publisher, text, wait_for_receivers};
@@ -42,10 +43,10 @@ fn a_journal_survives_restarts_and_kills() {
         last = Some(text(&json(&first), "id").to_owned());
         post(&mut publisher, "a", &[], &format!("second of {round}")).assert_status(202);
         if round % 2 == 0 {
-            rustix::process::kill_process(server.pid(), rustix::process::Signal::KILL)
-                .expect("killed");
+            let mut server = server;
+            server.signal(Signal::KILL);
+            server.wait();
         }
-        drop(server);
     }
 }
 

@@ -251,7 +251,7 @@ fn a_server_that_drains_closes_sockets() {
 #[test]
 fn a_slow_receiver_is_closed_with_the_id_to_continue_at() {
     const MESSAGES: usize = 300;
-    let server = start("messages = 4\nbytes = \"1MiB\"");
+    let server = start("messages = 4\nbytes = \"1MiB\"\npublishes_per_second = 100000");
     let mut publisher = publisher(&server);
     let client = Client::narrow(server.address());
     let mut socket = WebSocket::open_with(client, "/m/a", &[OBJECTS]);
