@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::offset::Offset;
 use crate::decimal;
+use crate::sse::{Lines, push_text};
 
 /// The form of what a stream keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,23 +64,17 @@ pub fn push_data<'a>(out: &mut Vec<u8>, form: Form, pieces: impl IntoIterator<It
     out.push(b'\n');
 }
 
-/// Appends a line `data:` for each line of `content`. A line ends with LF, CR or both, as readers of events see it.
-fn push_lines(out: &mut Vec<u8>, mut content: &[u8]) {
-    loop {
-        let end = memchr::memchr2(b'\r', b'\n', content);
-        let line = &content[..end.unwrap_or(content.len())];
+/// Appends a line `data:` for each line of `content`. Unlike [`sse::encode`](crate::sse::encode) without a space before the
+/// content: not all clients drop it.
+fn push_lines(out: &mut Vec<u8>, content: &[u8]) {
+    for line in Lines(Some(content)) {
         out.extend_from_slice(b"data:");
-        // Readers drop one space after the colon.
+        // Those that do would drop this one.
         if line.starts_with(b" ") {
             out.push(b' ');
         }
-        out.extend_from_slice(line);
+        push_text(out, line);
         out.push(b'\n');
-        let Some(end) = end else {
-            return;
-        };
-        let is_pair = content[end..].starts_with(b"\r\n");
-        content = &content[end + 1 + usize::from(is_pair)..];
     }
 }
 
