@@ -29,7 +29,7 @@ struct Known {
     sequence: u64,
     used_at: SystemTime,
     /// Its memory.
-    reservation: Reservation,
+    _memory: Reservation,
 }
 
 /// What an append of a producer is.
@@ -110,7 +110,7 @@ impl Producers {
             epoch: *epoch,
             sequence: *sequence,
             used_at: now,
-            reservation: memory,
+            _memory: memory,
         };
         self.known.insert(id.clone(), known);
     }

@@ -9,7 +9,7 @@ use levity_wire::durable_streams::Lifetime;
 
 use super::protocol::{
     Append, AppendError, Appended, Command, ContentType, Create, CreateError, Created, ForkOf,
-    Full, Info, Missing, Read, ReadError,
+    Full, Missing, ReadError,
 };
 use super::state::{MadeWith, Stream, Waiting};
 use crate::budget::Budget;
@@ -344,6 +344,16 @@ impl Streams {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.known.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn due_count(&self) -> usize {
+        self.due.len()
+    }
+
     /// Drops streams whose time is over at `now`. Called about ten times a second.
     pub fn sweep(&mut self, now: SystemTime) {
         for _ in 0..SWEPT_MAX {
@@ -392,9 +402,8 @@ fn existing(stream: &Stream, create: &Create) -> Result<Created, CreateError> {
     if stream.is_closed != create.closes {
         return Err(CreateError::Conflict("one of both streams is closed"));
     }
-    let info: Info = stream.info();
     Ok(Created {
         is_new: false,
-        info,
+        info: stream.info(),
     })
 }
