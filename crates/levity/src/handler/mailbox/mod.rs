@@ -12,6 +12,7 @@ mod publisher;
 mod receive;
 mod receiver;
 mod socket;
+mod stay;
 mod websocket;
 
 pub(super) use self::forms::Form;
