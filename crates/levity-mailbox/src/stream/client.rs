@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, MissedTickBehavior};
 
 use super::protocol::{
-    Append, AppendError, Appended, Command, Create, CreateError, Created, Info, Missing, Read,
-    ReadError, ReadResult, RemoveError,
+    Answer, Append, AppendError, Appended, Command, Create, CreateError, Created, Info, Missing,
+    Read, ReadError, ReadResult, RemoveError, Reply,
 };
 use super::streams::Streams;
 use crate::name::Name;
@@ -35,73 +35,40 @@ impl Client {
         let _ = self.owners[owner as usize].send(command);
     }
 
-    async fn ask<T, E>(
-        &self,
-        name: &Name,
-        ended: E,
-        command: impl FnOnce(oneshot::Sender<Result<T, E>>) -> Command,
-    ) -> Result<T, E> {
+    fn ask<T, E>(&self, name: &Name, command: impl FnOnce(Reply<T, E>) -> Command) -> Answer<T, E> {
         let (reply, answer) = oneshot::channel();
         self.send(name, command(reply));
-        answer.await.unwrap_or(Err(ended))
-    }
-
-    /// Makes a stream, unless one like it is there.
-    ///
-    /// # Errors
-    /// When another one is there, or none can be made.
-    pub async fn create(&self, name: &Name, create: Create) -> Result<Created, CreateError> {
-        let command = |reply| Command::Create(name.clone(), create, reply);
-        self.ask(name, CreateError::Ended, command).await
-    }
-
-    /// Appends to a stream, or closes it, or both.
-    ///
-    /// # Errors
-    /// When nothing is appended.
-    pub async fn append(&self, name: &Name, append: Append) -> Result<Appended, AppendError> {
-        let command = |reply| Command::Append(name.clone(), append, reply);
-        let ended = AppendError::Missing(Missing::Ended);
-        self.ask(name, ended, command).await
-    }
-
-    /// Reads from a stream.
-    ///
-    /// # Errors
-    /// When there is no stream, or it cannot be read from there.
-    pub async fn read(&self, name: &Name, read: Read) -> Result<ReadResult, ReadError> {
-        let ended = ReadError::Missing(Missing::Ended);
-        self.start_read(name, read).await.unwrap_or(Err(ended))
-    }
-
-    /// As [`read`](Self::read); the answer is an error if the server ends. To drop it ends the read.
-    #[must_use]
-    pub fn start_read(
-        &self,
-        name: &Name,
-        read: Read,
-    ) -> oneshot::Receiver<Result<ReadResult, ReadError>> {
-        let (reply, answer) = oneshot::channel();
-        self.send(name, Command::Read(name.clone(), read, reply));
         answer
     }
 
+    /// Makes a stream, unless one like it is there.
+    #[must_use]
+    pub fn create(&self, name: &Name, create: Create) -> Answer<Created, CreateError> {
+        self.ask(name, |reply| Command::Create(name.clone(), create, reply))
+    }
+
+    /// Appends to a stream, or closes it, or both.
+    #[must_use]
+    pub fn append(&self, name: &Name, append: Append) -> Answer<Appended, AppendError> {
+        self.ask(name, |reply| Command::Append(name.clone(), append, reply))
+    }
+
+    /// Reads from a stream. To drop the answer ends a read that waits.
+    #[must_use]
+    pub fn read(&self, name: &Name, read: Read) -> Answer<ReadResult, ReadError> {
+        self.ask(name, |reply| Command::Read(name.clone(), read, reply))
+    }
+
     /// Describes a stream.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub async fn look(&self, name: &Name) -> Result<Info, Missing> {
-        let command = |reply| Command::Look(name.clone(), reply);
-        self.ask(name, Missing::Ended, command).await
+    #[must_use]
+    pub fn look(&self, name: &Name) -> Answer<Info, Missing> {
+        self.ask(name, |reply| Command::Look(name.clone(), reply))
     }
 
     /// Removes a stream.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub async fn remove(&self, name: &Name) -> Result<(), RemoveError> {
-        let command = |reply| Command::Remove(name.clone(), reply);
-        self.ask(name, Missing::Ended, command).await
+    #[must_use]
+    pub fn remove(&self, name: &Name) -> Answer<(), RemoveError> {
+        self.ask(name, |reply| Command::Remove(name.clone(), reply))
     }
 }
 

@@ -54,8 +54,12 @@ impl Piece {
 
 impl Chunk {
     /// Appends `bytes`, whose memory is reserved.
-    fn push(&mut self, bytes: &[u8], reservation: Reservation) {
-        self.bytes.extend_from_slice(bytes);
+    fn push(&mut self, bytes: Vec<u8>, reservation: Reservation) {
+        match self.bytes.is_empty() && bytes.len() >= CHUNK_BYTES {
+            // A large one is not copied.
+            true => self.bytes = bytes,
+            false => self.bytes.extend_from_slice(&bytes),
+        }
         self.ends.push(self.bytes.len() as u32);
         match &mut self.reservation {
             Some(reserved) => reserved.merge(reservation),
@@ -93,7 +97,7 @@ impl Content {
     }
 
     /// Appends `bytes`, which are less than 4 GiB.
-    pub(super) fn append(&mut self, bytes: &[u8], budget: &Arc<Budget>) -> Result<(), NoMemory> {
+    pub(super) fn append(&mut self, bytes: Vec<u8>, budget: &Arc<Budget>) -> Result<(), NoMemory> {
         if self.open.bytes.len() + bytes.len() > CHUNK_BYTES {
             self.seal();
         }
@@ -197,7 +201,7 @@ impl Content {
         for &to in &chunk.ends {
             let to = (to as usize).min(end);
             if to > from {
-                prefix.append(&chunk.bytes[from..to], budget)?;
+                prefix.append(chunk.bytes[from..to].to_vec(), budget)?;
             }
             from = to;
         }
@@ -246,7 +250,7 @@ mod tests {
         ];
         for (index, size) in sizes.into_iter().enumerate() {
             let bytes = vec![b'a' + index as u8; size];
-            content.append(&bytes, budget).expect("room");
+            content.append(bytes.clone(), budget).expect("room");
             all.extend(bytes);
             ends.push(all.len() as u64);
         }
@@ -321,7 +325,7 @@ mod tests {
                     .chain([position])
                     .all(|end| prefix.is_boundary(end))
             );
-            prefix.append(b"own", &budget).expect("room");
+            prefix.append(b"own".to_vec(), &budget).expect("room");
             assert_eq!(text(&prefix.read(position, 3).0), b"own");
         }
         assert_eq!(text(&content.read(0, usize::MAX).0), all);
@@ -332,9 +336,9 @@ mod tests {
         let budget = Budget::new(3 * CHUNK_BYTES);
         let mut content = Content::default();
         let bytes = [b'x'; CHUNK_BYTES];
-        assert_eq!(content.append(&bytes, &budget), Ok(()));
-        assert_eq!(content.append(&bytes, &budget), Ok(()));
-        assert_eq!(content.append(&bytes, &budget), Err(NoMemory));
+        assert_eq!(content.append(bytes.to_vec(), &budget), Ok(()));
+        assert_eq!(content.append(bytes.to_vec(), &budget), Ok(()));
+        assert_eq!(content.append(bytes.to_vec(), &budget), Err(NoMemory));
         assert_eq!(content.end(), 2 * CHUNK_BYTES as u64);
         let fork = content.prefix(CHUNK_BYTES as u64, &budget).expect("room");
         drop(content);

@@ -17,7 +17,7 @@ mod tests;
 pub use client::{Client, run};
 pub use content::Piece;
 pub use protocol::{
-    Append, AppendError, Appended, Command, ContentType, Create, CreateError, Created, ForkOf,
-    Full, Info, Messages, Missing, Read, ReadError, ReadResult, RemoveError, Reply,
+    Answer, Append, AppendError, Appended, Command, ContentType, Create, CreateError, Created,
+    ForkOf, Full, Info, Messages, Missing, Read, ReadError, ReadResult, RemoveError, Reply,
 };
-pub use streams::{StreamFigures, Streams};
+pub use streams::Streams;

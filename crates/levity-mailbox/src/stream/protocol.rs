@@ -12,6 +12,9 @@ use crate::settings::Settings;
 /// Where an answer goes. An answer that nobody waits for any more is dropped.
 pub type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 
+/// Where an answer comes from: an error means that the server ends.
+pub type Answer<T, E> = oneshot::Receiver<Result<T, E>>;
+
 /// A body as a stream keeps it: [messages](levity_wire::durable_streams::messages) of a stream of JSON, or bytes. The error
 /// of a body that is not JSON is reported after others.
 pub type Messages = Result<Vec<u8>, NotJson>;
@@ -158,8 +161,6 @@ pub enum Missing {
     Unknown,
     /// It was removed, but has forks: its name is not free.
     Removed,
-    /// The server ends.
-    Ended,
 }
 
 /// Why a stream is not made.
@@ -177,8 +178,6 @@ pub enum CreateError {
     TooManyStreams,
     /// There is no room for the body.
     Full(Full),
-    /// The server ends.
-    Ended,
 }
 
 /// Why there is no room in a stream.

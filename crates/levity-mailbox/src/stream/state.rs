@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use super::content::{Content, NoMemory};
 use super::producers::{Check, Producers};
 use super::protocol::{
-    Append, AppendError, Appended, ContentType, ForkOf, Full, Info, Read, ReadError, ReadResult,
+    Append, AppendError, Appended, ContentType, ForkOf, Full, Info, Messages, Read, ReadError,
+    ReadResult,
 };
 use crate::budget::Budget;
 
@@ -176,14 +177,14 @@ impl Stream {
     /// Appends, closes, or both or nothing.
     pub(super) fn append(
         &mut self,
-        append: Append,
+        mut append: Append,
         budget: &Arc<Budget>,
         now: SystemTime,
     ) -> Result<Appended, AppendError> {
         if self.is_closed {
             return self.append_to_closed(&append);
         }
-        let bytes = self.checked_content(&append)?;
+        let bytes = self.checked_content(append.content.take())?;
         if let Some(duplicate) = self.check_producer(append.producer.as_ref())? {
             return Ok(duplicate);
         }
@@ -224,15 +225,18 @@ impl Stream {
         }
     }
 
-    fn checked_content<'a>(&self, append: &'a Append) -> Result<Option<&'a [u8]>, AppendError> {
-        let Some((essence, messages)) = &append.content else {
+    fn checked_content(
+        &self,
+        content: Option<(Box<str>, Messages)>,
+    ) -> Result<Option<Vec<u8>>, AppendError> {
+        let Some((essence, messages)) = content else {
             return Ok(None);
         };
-        if *essence != self.content_type.essence {
+        if essence != self.content_type.essence {
             return Err(AppendError::OtherType);
         }
         match messages {
-            Err(error) => Err(AppendError::NotJson(error.clone())),
+            Err(error) => Err(AppendError::NotJson(error)),
             Ok(bytes) if bytes.is_empty() => Err(AppendError::NoMessages),
             Ok(bytes) => Ok(Some(bytes)),
         }
@@ -264,7 +268,7 @@ impl Stream {
     /// Appends `bytes`, if the stream has at most `bytes_max` bytes then.
     pub(super) fn push(
         &mut self,
-        bytes: &[u8],
+        bytes: Vec<u8>,
         bytes_max: u64,
         budget: &Arc<Budget>,
     ) -> Result<(), Full> {

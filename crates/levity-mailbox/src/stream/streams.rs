@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use levity_wire::durable_streams::Lifetime;
@@ -14,6 +14,7 @@ use super::protocol::{
 use super::state::{MadeWith, Stream, Waiting};
 use crate::budget::Budget;
 use crate::name::Name;
+use crate::owner::OwnerFigures;
 use crate::settings::Settings;
 
 /// The maximum of reads that are answered before others run.
@@ -21,21 +22,6 @@ const ANSWERED_MAX: usize = 64;
 
 /// The maximum of streams that a sweep looks at.
 const SWEPT_MAX: usize = 64;
-
-/// Figures of the streams of an owner, for other threads.
-#[derive(Debug, Default)]
-pub struct StreamFigures {
-    /// Streams that are known.
-    pub streams: AtomicUsize,
-    /// Appends that streams have got.
-    pub appends: AtomicU64,
-    /// Appends that streams had already.
-    pub duplicates: AtomicU64,
-    /// Appends that were refused.
-    pub refused: AtomicU64,
-    /// Streams whose time was over.
-    pub expired: AtomicU64,
-}
 
 /// The streams of an owner. No lock is taken and nothing waits: times are those of the caller.
 #[derive(Debug)]
@@ -50,7 +36,7 @@ pub struct Streams {
     /// The number of the next stream.
     number: u64,
     budget: Arc<Budget>,
-    figures: Arc<StreamFigures>,
+    figures: Arc<OwnerFigures>,
 }
 
 #[derive(Debug)]
@@ -62,9 +48,9 @@ struct Known {
 }
 
 impl Streams {
-    /// No streams. Their content takes memory of `budget`.
+    /// No streams. Their content takes memory of `budget`, and what becomes of appends is counted in `figures`.
     #[must_use]
-    pub fn new(budget: Arc<Budget>, figures: Arc<StreamFigures>, now: SystemTime) -> Self {
+    pub fn new(budget: Arc<Budget>, figures: Arc<OwnerFigures>, now: SystemTime) -> Self {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             known: HashMap::new(),
@@ -99,9 +85,6 @@ impl Streams {
                 let _ = reply.send(is_known);
             }
         }
-        self.figures
-            .streams
-            .store(self.known.len(), Ordering::Relaxed);
     }
 
     /// The stream, unless its time is over.
@@ -127,14 +110,14 @@ impl Streams {
             stream.used_at = now;
             return;
         }
-        self.figures.expired.fetch_add(1, Ordering::Relaxed);
+        self.figures.idle_boxes.fetch_add(1, Ordering::Relaxed);
         self.remove(name);
     }
 
     fn create(
         &mut self,
         name: &Name,
-        create: Create,
+        mut create: Create,
         now: SystemTime,
     ) -> Result<Created, CreateError> {
         match self.get(name, now) {
@@ -150,7 +133,7 @@ impl Streams {
         if count.unwrap_or(0) >= create.settings.boxes_max {
             return Err(CreateError::TooManyStreams);
         }
-        let stream = self.make(&create, now)?;
+        let stream = self.make(&mut create, now)?;
         let info = stream.info();
         let source = create.fork.map(|fork| fork.source);
         if let Some(source) = source
@@ -179,7 +162,7 @@ impl Streams {
         }
     }
 
-    fn make(&mut self, create: &Create, now: SystemTime) -> Result<Stream, CreateError> {
+    fn make(&mut self, create: &mut Create, now: SystemTime) -> Result<Stream, CreateError> {
         let number = self.number;
         let made_with = MadeWith {
             lifetime: create.lifetime,
@@ -205,8 +188,8 @@ impl Streams {
                 stream
             }
         };
-        let body = create.body.as_ref();
-        let body = body.map_err(|error| CreateError::NotJson(error.clone()))?;
+        let body = std::mem::replace(&mut create.body, Ok(Vec::new()));
+        let body = body.map_err(CreateError::NotJson)?;
         if !body.is_empty() {
             let bytes_max = create.settings.bytes_max as u64;
             let pushed = stream.push(body, bytes_max, &budget);
@@ -249,13 +232,14 @@ impl Streams {
         };
         let figures = &self.figures;
         let counter = match &appended {
-            Ok(Appended {
-                is_duplicate: true, ..
-            }) => &figures.duplicates,
-            Ok(_) => &figures.appends,
-            Err(_) => &figures.refused,
+            Ok(appended) if appended.is_duplicate => Some(&figures.duplicates),
+            Ok(_) => Some(&figures.published),
+            Err(AppendError::Full(_)) => Some(&figures.failed),
+            Err(_) => None,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
         if appended.is_ok() {
             self.wake(name, now);
         }
@@ -356,6 +340,8 @@ impl Streams {
 
     /// Drops streams whose time is over at `now`. Called about ten times a second.
     pub fn sweep(&mut self, now: SystemTime) {
+        let count = self.known.len();
+        self.figures.boxes.store(count, Ordering::Relaxed);
         for _ in 0..SWEPT_MAX {
             match self.due.first() {
                 Some((due, _)) if *due <= now => {}

@@ -821,20 +821,15 @@ async fn a_client_asks_the_owner_of_the_set() {
             fork: None,
             body: Ok(b"one".to_vec()),
         };
-        assert!(
-            client
-                .create(&name("a"), create)
-                .await
-                .expect("made")
-                .is_new
-        );
+        let created = client.create(&name("a"), create).await.expect("an answer");
+        assert!(created.expect("made").is_new);
         let read = Read {
             settings: settings.clone(),
             start: Start::Now,
             bytes_max: 100,
             waits: true,
         };
-        let waiting = client.start_read(&name("a"), read);
+        let waiting = client.read(&name("a"), read);
         let append = Append {
             settings,
             content: Some(("application/octet-stream".into(), Ok(b"two".to_vec()))),
@@ -842,14 +837,14 @@ async fn a_client_asks_the_owner_of_the_set() {
             sequence: None,
             producer: None,
         };
-        client.append(&name("a"), append).await.expect("appended");
+        let appended = client.append(&name("a"), append).await.expect("an answer");
+        assert!(appended.is_ok());
         let result = waiting.await.expect("an answer").expect("read");
         assert!(result.is_closed && text(&result) == "two");
-        client.remove(&name("a")).await.expect("removed");
-        assert_eq!(
-            client.look(&name("a")).await.map(drop),
-            Err(Missing::Unknown)
-        );
+        let removed = client.remove(&name("a")).await.expect("an answer");
+        assert!(removed.is_ok());
+        let missing = client.look(&name("a")).await.expect("an answer").map(drop);
+        assert_eq!(missing, Err(Missing::Unknown));
         // The owners end with it.
         drop(client);
     };

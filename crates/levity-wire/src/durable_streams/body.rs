@@ -48,33 +48,102 @@ pub fn push_body<'a>(out: &mut Vec<u8>, form: Form, pieces: impl IntoIterator<It
     }
 }
 
-/// Appends the event `data` with `pieces` of a stream, which have content.
-pub fn push_data<'a>(out: &mut Vec<u8>, form: Form, pieces: impl IntoIterator<Item = &'a [u8]>) {
-    let mut content = Vec::new();
-    push_body(&mut content, form, pieces);
-    out.extend_from_slice(b"event: data\n");
-    match form {
-        Form::Bytes => {
-            out.extend_from_slice(b"data:");
-            out.extend_from_slice(STANDARD.encode(content).as_bytes());
-            out.push(b'\n');
-        }
-        Form::Json | Form::Text => push_lines(out, &content),
-    }
-    out.push(b'\n');
+/// Writes an event `data` piece by piece: a large one is neither in memory as a whole nor written in one go.
+#[derive(Debug)]
+pub struct DataEvent {
+    form: Form,
+    /// What cannot be written before more is known: the start of a character, a comma, or less than three bytes for base64.
+    rest: Vec<u8>,
+    /// The line has no content yet.
+    is_at_start: bool,
+    /// The last byte was a CR.
+    is_after_cr: bool,
 }
 
-/// Appends a line `data:` for each line of `content`. Unlike [`sse::encode`](crate::sse::encode) without a space before the
-/// content: not all clients drop it.
-fn push_lines(out: &mut Vec<u8>, content: &[u8]) {
-    for line in Lines(Some(content)) {
-        out.extend_from_slice(b"data:");
-        // Those that do would drop this one.
-        if line.starts_with(b" ") {
-            out.push(b' ');
+impl DataEvent {
+    /// Appends the start of an event.
+    pub fn begin(out: &mut Vec<u8>, form: Form) -> Self {
+        out.extend_from_slice(b"event: data\ndata:");
+        if form == Form::Json {
+            out.push(b'[');
         }
-        push_text(out, line);
-        out.push(b'\n');
+        Self {
+            form,
+            rest: Vec::new(),
+            is_at_start: form != Form::Json,
+            is_after_cr: false,
+        }
+    }
+
+    /// Appends content of a stream, which may be cut anywhere.
+    pub fn push(&mut self, out: &mut Vec<u8>, piece: &[u8]) {
+        let joined;
+        let mut piece = piece;
+        if !self.rest.is_empty() {
+            joined = [&std::mem::take(&mut self.rest)[..], piece].concat();
+            piece = &joined;
+        }
+        let ready = piece.len() - self.unready(piece);
+        self.rest.extend_from_slice(&piece[ready..]);
+        match self.form {
+            Form::Bytes => out.extend_from_slice(STANDARD.encode(&piece[..ready]).as_bytes()),
+            Form::Json | Form::Text => self.push_lines(out, &piece[..ready]),
+        }
+    }
+
+    /// The number of bytes at the end that cannot be written yet.
+    fn unready(&self, piece: &[u8]) -> usize {
+        match self.form {
+            Form::Bytes => piece.len() % 3,
+            // There may be no message after it.
+            Form::Json => usize::from(piece.ends_with(b",")),
+            Form::Text => {
+                let last = piece.len().saturating_sub(3);
+                let mut ends = (last..piece.len()).map(|start| &piece[start..]);
+                let is_cut = |end: &&[u8]| {
+                    let error = str::from_utf8(end).err();
+                    error.is_some_and(|error| {
+                        error.valid_up_to() == 0 && error.error_len().is_none()
+                    })
+                };
+                ends.find(is_cut).map_or(0, <[u8]>::len)
+            }
+        }
+    }
+
+    /// Appends lines. Unlike [`sse::encode`](crate::sse::encode) without a space before the content: not all clients drop it.
+    fn push_lines(&mut self, out: &mut Vec<u8>, mut content: &[u8]) {
+        if self.is_after_cr && content.starts_with(b"\n") {
+            content = &content[1..];
+        }
+        if !content.is_empty() {
+            self.is_after_cr = content.ends_with(b"\r");
+        }
+        for (index, line) in Lines(Some(content)).enumerate() {
+            if index > 0 {
+                out.extend_from_slice(b"\ndata:");
+                self.is_at_start = true;
+            }
+            // Those that do would drop this one.
+            if self.is_at_start && line.starts_with(b" ") {
+                out.push(b' ');
+            }
+            push_text(out, line);
+            self.is_at_start &= line.is_empty();
+        }
+    }
+
+    /// Appends the end of the event.
+    pub fn end(mut self, out: &mut Vec<u8>) {
+        match self.form {
+            Form::Bytes => out.extend_from_slice(STANDARD.encode(&self.rest).as_bytes()),
+            Form::Json => out.push(b']'),
+            Form::Text => {
+                let rest = std::mem::take(&mut self.rest);
+                self.push_lines(out, &rest);
+            }
+        }
+        out.extend_from_slice(b"\n\n");
     }
 }
 
@@ -123,7 +192,11 @@ mod tests {
 
     fn data(form: Form, pieces: &[&str]) -> String {
         let mut out = Vec::new();
-        push_data(&mut out, form, pieces.iter().map(|piece| piece.as_bytes()));
+        let mut event = DataEvent::begin(&mut out, form);
+        for piece in pieces {
+            event.push(&mut out, piece.as_bytes());
+        }
+        event.end(&mut out);
         String::from_utf8(out).expect("text")
     }
 
@@ -161,6 +234,38 @@ mod tests {
             data(Form::Bytes, &["Hel", "lo"]),
             "event: data\ndata:SGVsbG8=\n\n"
         );
+    }
+
+    #[test]
+    fn pieces_may_be_cut_anywhere() {
+        let contents = [
+            (
+                Form::Text,
+                &b"a\r\n\r b\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\xff\xe2\x82x\n\n \r\n\xf0\x9f"[..],
+            ),
+            (Form::Json, b"{\"a\":\n1},[2,\r\n3],\",\","),
+            (Form::Bytes, b"Hello,\n\xff\x00 world"),
+        ];
+        for (form, content) in contents {
+            let write = |pieces: &[&[u8]]| {
+                let mut out = Vec::new();
+                let mut event = DataEvent::begin(&mut out, form);
+                pieces.iter().for_each(|piece| event.push(&mut out, piece));
+                event.end(&mut out);
+                String::from_utf8(out).expect("text")
+            };
+            let whole = write(&[content]);
+            for first in 0..=content.len() {
+                for second in first..=content.len() {
+                    let pieces = [
+                        &content[..first],
+                        &content[first..second],
+                        &content[second..],
+                    ];
+                    assert_eq!(write(&pieces), whole, "{first} {second}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod offset;
 mod query;
 mod time;
 
-pub use body::{Control, Form, push_body, push_control, push_data};
+pub use body::{Control, DataEvent, Form, push_body, push_control};
 pub use cursor::cursor;
 pub use headers::{Fork, Headers, ID_BYTES_MAX, Lifetime, Producer, essence};
 pub use json::{NotJson, end_of_message, messages};

@@ -2,8 +2,8 @@
 
 use levity_wire::Reject;
 use levity_wire::durable_streams::{
-    Control, Form, Headers, Lifetime, Offset, Query, Start, end_of_message, essence, format_time,
-    messages, parse_time, push_body, push_control, push_data,
+    Control, DataEvent, Form, Headers, Lifetime, Offset, Query, Start, end_of_message, essence,
+    format_time, messages, parse_time, push_body, push_control,
 };
 use serde_json::Value;
 
@@ -110,7 +110,11 @@ fn check_messages(body: &[u8], kept: &[u8]) {
 
 fn check_event(form: Form, kept: &[u8]) {
     let mut out = Vec::new();
-    push_data(&mut out, form, [kept]);
+    let mut event = DataEvent::begin(&mut out, form);
+    let (start, rest) = kept.split_at(kept.len() / 2);
+    event.push(&mut out, start);
+    event.push(&mut out, rest);
+    event.end(&mut out);
     let control = Control {
         next: Offset::ZERO,
         cursor: 1,

@@ -1,6 +1,7 @@
 //! The handler of mailboxes: publishers send to them by request, and clients receive from them.
 
 mod deflated;
+mod durable_streams;
 mod forms;
 mod grip;
 mod grip_item;
@@ -23,6 +24,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Instant;
 
+use levity_config::MailboxProtocol;
 use levity_mailbox::{Command, Name, PublishError, StoreError};
 use levity_wire::http1::Method;
 use serde_json::Value;
@@ -44,6 +46,9 @@ impl<'a> Handling<'a> {
         request: &Request,
         endpoint: &'a MailboxEndpoint,
     ) -> Outcome<'a> {
+        if endpoint.set.of.protocol == MailboxProtocol::DurableStreams {
+            return Outcome::Response(self.stream_request(request, endpoint).await);
+        }
         Outcome::Response(match request.head.method {
             Method::Get | Method::Head => self.receive_from_mailbox(request, endpoint).await,
             Method::Post if grip_publish::is_for(request, endpoint) => {
