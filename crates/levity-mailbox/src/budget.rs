@@ -69,6 +69,14 @@ pub struct Reservation {
     bytes: usize,
 }
 
+impl Reservation {
+    /// Takes over the bytes of `other`, which is of the same budget.
+    pub fn merge(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -88,8 +96,10 @@ mod tests {
         assert!(budget.try_reserve(1).is_none() && budget.used() == 10);
         drop((first, second));
         assert_eq!(budget.used(), 0);
-        let beyond = budget.reserve(11);
+        let mut beyond = budget.reserve(11);
         assert_eq!(budget.used(), 11);
+        beyond.merge(budget.reserve(2));
+        assert_eq!(budget.used(), 13);
         drop(beyond);
         assert_eq!(budget.used(), 0);
     }

@@ -23,6 +23,7 @@ pub mod redis;
 mod settings;
 mod shared;
 mod store;
+pub mod stream;
 
 pub use budget::{Budget, Reservation};
 pub use copies::{Copies, SubscribeError};

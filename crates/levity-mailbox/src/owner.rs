@@ -19,13 +19,13 @@ use crate::settings::Settings;
 use crate::store::{Append, Appended, Appending, Change, Opened, Store, StoreError, Summary};
 
 /// The maximum of commands before the owner lets others run.
-const COMMANDS_MAX: usize = 32;
+pub(crate) const COMMANDS_MAX: usize = 32;
 
 /// The maximum of answers and changes of the store before the owner lets others run.
 const STEPS_MAX: usize = 128;
 
 /// The pause between two sweeps.
-const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Figures of an owner, for other threads.
 #[derive(Debug, Default)]
@@ -457,7 +457,7 @@ pub async fn run<S: Store>(mut owner: Owner<S>, mut commands: mpsc::UnboundedRec
     .await;
 }
 
-fn poll_tick(ticks: &mut Interval, context: &mut Context<'_>) -> bool {
+pub(crate) fn poll_tick(ticks: &mut Interval, context: &mut Context<'_>) -> bool {
     let mut is_due = false;
     while ticks.poll_tick(context).is_ready() {
         is_due = true;

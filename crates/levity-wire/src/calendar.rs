@@ -58,6 +58,27 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
+/// Days from 1970-01-01 to a date, by Howard Hinnant's `days_from_civil`.
+pub(crate) fn days_since_1970(year: i64, month: u32, day: u32) -> i64 {
+    let (month, day) = (i64::from(month), i64::from(day));
+    let year = year - i64::from(month <= 2);
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let from_march = (month + 9) % 12;
+    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+/// The number of days of a month, which is from 1 to 12.
+pub(crate) fn days_of_month(year: u32, month: u32) -> u32 {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 => 28 + u32::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +96,21 @@ mod tests {
         assert_eq!(of(-1), ((1969, 12, 31), (23, 59, 59)));
         assert_eq!(of(i64::MIN), ((0, 1, 1), (0, 0, 0)));
         assert_eq!(of(i64::MAX), ((9999, 12, 31), (23, 59, 59)));
+    }
+
+    #[test]
+    fn both_directions_agree() {
+        let (first, last) = (FIRST.div_euclid(86_400), LAST.div_euclid(86_400));
+        for days in (first..=last).step_by(5) {
+            let (year, month, day) = civil(days);
+            assert_eq!(days_since_1970(year, month as u32, day as u32), days);
+            assert!(day as u32 <= days_of_month(year as u32, month as u32));
+        }
+        let lengths = [(1900, 28), (2000, 29), (2023, 28), (2024, 29)];
+        assert!(
+            lengths
+                .iter()
+                .all(|&(year, days)| days_of_month(year, 2) == days)
+        );
     }
 }

@@ -20,6 +20,7 @@ pub mod date;
 pub mod decimal;
 pub mod dictionary;
 pub mod digest;
+pub mod durable_streams;
 pub mod encoding;
 pub mod fastcgi;
 pub mod forwarded;

@@ -39,15 +39,20 @@ pub fn encode(out: &mut Vec<u8>, id: Option<&dyn Display>, event: &str, data: &[
     }
     for line in Lines(Some(data)) {
         out.extend_from_slice(b"data: ");
-        for chunk in line.utf8_chunks() {
-            out.extend_from_slice(chunk.valid().as_bytes());
-            if !chunk.invalid().is_empty() {
-                out.extend_from_slice("\u{fffd}".as_bytes());
-            }
-        }
+        push_text(out, line);
         out.push(b'\n');
     }
     out.push(b'\n');
+}
+
+/// Appends `line` with U+FFFD for each sequence of bytes that is not UTF-8.
+pub(crate) fn push_text(out: &mut Vec<u8>, line: &[u8]) {
+    for chunk in line.utf8_chunks() {
+        out.extend_from_slice(chunk.valid().as_bytes());
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
 }
 
 /// Whether a receiver of events gets `data` as it is: UTF-8 without CR.
@@ -86,7 +91,7 @@ fn is_one_line(value: &[u8]) -> bool {
 }
 
 /// The lines of a text, without their ends: one more than it has line ends.
-struct Lines<'d>(Option<&'d [u8]>);
+pub(crate) struct Lines<'d>(pub(crate) Option<&'d [u8]>);
 
 impl<'d> Iterator for Lines<'d> {
     type Item = &'d [u8];

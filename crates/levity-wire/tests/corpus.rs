@@ -165,6 +165,13 @@ fn accept() {
 }
 
 #[test]
+fn durable_streams() {
+    replay("durable_streams", properties::durable_streams, |bytes| {
+        properties::durable_streams_status(bytes).to_string()
+    });
+}
+
+#[test]
 fn encoding() {
     replay("encoding", properties::encoding, |bytes| {
         let accepted = Accepted::parse(bytes.split(|&byte| byte == b'\n'));

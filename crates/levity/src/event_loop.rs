@@ -19,6 +19,7 @@ use tokio::task;
 use crate::accept;
 use crate::completions::Completions;
 use crate::mailboxes::local::LocalParts;
+use crate::mailboxes::streams::StreamParts;
 use crate::route::Service;
 use crate::worker::{Worker, WorkerParts};
 
@@ -47,6 +48,8 @@ pub struct Parts {
     pub worker: WorkerParts,
     /// The mailboxes of the worker.
     pub mailboxes: LocalParts,
+    /// The durable streams of the worker.
+    pub streams: StreamParts,
     /// The listening sockets.
     pub listen: Vec<(Address, ListeningSocket)>,
     /// Messages of the control thread.
@@ -86,7 +89,10 @@ async fn live(parts: Parts) {
     task::spawn_local(delivery.run());
     let (mailboxes, upkeep) = parts.mailboxes.split();
     task::spawn_local(upkeep.run());
-    let worker = Rc::new(Worker::new(parts.worker, completions, mailboxes));
+    let (streams, answering) = parts.streams.split();
+    task::spawn_local(answering);
+    let worker = Worker::new(parts.worker, completions, mailboxes, streams);
+    let worker = Rc::new(worker);
     let mut listeners = accept::Listeners::default();
     listeners.add(&worker, parts.listen);
     let sweep = task::spawn_local(worker.clone().sweep());

@@ -21,6 +21,7 @@ use crate::cli::Question;
 use crate::completions::Completions;
 use crate::explanation::{Explanation, Remark, Topic};
 use crate::mailboxes::local::LocalParts;
+use crate::mailboxes::streams::StreamParts;
 use crate::route::path_of;
 use crate::serve::serve_unaccepted;
 use crate::server::Shared;
@@ -117,7 +118,8 @@ async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> 
     let (completions, delivery) = Completions::new();
     task::spawn_local(delivery.run());
     let (mailboxes, _) = LocalParts::single().split();
-    let worker = Rc::new(Worker::new(parts, completions, mailboxes));
+    let (streams, _) = StreamParts::single().split();
+    let worker = Rc::new(Worker::new(parts, completions, mailboxes, streams));
     let slot = worker.slots.clone().acquire_owned().await;
     let (mut ours, theirs) = UnixStream::pair()?;
     let slot = slot.expect("the slots are never closed");

@@ -39,6 +39,7 @@ use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
 use crate::mailboxes::local::LocalParts;
 use crate::mailboxes::set::SharedMailboxes;
+use crate::mailboxes::streams::StreamParts;
 use crate::route::{Service, ServiceParts};
 use crate::serve::serve;
 use crate::variant_store::store::VariantStore;
@@ -118,11 +119,13 @@ impl Rig {
             explanation: None,
         };
         let (mailboxes, upkeep) = LocalParts::single().split();
-        let worker = Rc::new(Worker::new(parts, completions, mailboxes));
+        let (streams, answering) = StreamParts::single().split();
+        let worker = Rc::new(Worker::new(parts, completions, mailboxes, streams));
         drop(entered);
         let tasks = LocalSet::new();
         tasks.spawn_local(delivery.run());
         tasks.spawn_local(upkeep.run());
+        tasks.spawn_local(answering);
         Self {
             worker,
             root,

@@ -432,7 +432,8 @@ impl Server {
         let upstreams = Arc::new(Upstreams::from_pointee(shared.service.upstreams.clone()));
         let mailboxes = mailboxes::start::start(&config.mailbox_store, count, &shared.parts)?;
         let mut sources = sources(&shared, &upstreams);
-        sources.mailboxes = Some(mailbox_figures(&mailboxes, &shared.parts));
+        let streams = mailboxes::streams::parts(count, &shared.parts.mailboxes.budget);
+        sources.mailboxes = Some(mailbox_figures(&mailboxes, &streams, &shared.parts));
         let stats = Stats::new(worker_stats.clone(), sources);
         let watchdog = start_watchdog(&worker_stats)?;
         let (mailbox_store, mailboxes) = (mailboxes.thread, mailboxes.loops);
@@ -444,11 +445,13 @@ impl Server {
         let status = Arc::new(status);
         let admin = start_admin(config.admin.as_ref(), &status)?;
         let (end, ended) = mpsc::channel(count);
+        let mailboxes = mailboxes.into_iter().zip(streams);
         let loops = worker_stats.into_iter().zip(messages).zip(mailboxes);
-        for (number, ((stats, messages), mailboxes)) in loops.enumerate() {
+        for (number, ((stats, messages), (mailboxes, streams))) in loops.enumerate() {
             let parts = Parts {
                 worker: shared.worker(stats)?,
                 mailboxes,
+                streams,
                 listen: take_sockets(&mut bound),
                 messages,
                 guard: plan.guard,
@@ -763,10 +766,12 @@ fn variant_figures(store: &VariantStore) -> VariantFigures {
 /// Where a scrape reads the figures of mailboxes.
 fn mailbox_figures(
     started: &mailboxes::start::Started,
+    streams: &[mailboxes::streams::StreamParts],
     parts: &ServiceParts,
 ) -> Box<dyn Fn() -> MailboxFigures + Send + Sync> {
-    let (store, owners) = (started.store, started.figures.clone());
-    let shared = parts.mailboxes.clone();
+    let of_streams = streams.iter().map(|parts| parts.figures.clone());
+    let owners: Vec<_> = started.figures.iter().cloned().chain(of_streams).collect();
+    let (store, shared) = (started.store, parts.mailboxes.clone());
     Box::new(move || mailboxes::figures::figures(store, &owners, &shared))
 }
 

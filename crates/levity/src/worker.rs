@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use levity_disk::memory::SpareMemory;
 use levity_disk::{Disk, PageSender, SendThread, Watcher};
 use levity_mailbox::Copies;
+use levity_mailbox::stream::Client;
 use levity_net::{OldestIdle, SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
 use levity_telemetry::access_log::{Log, Record};
 use levity_telemetry::diagnostics;
@@ -207,6 +208,8 @@ pub struct Worker {
     pub watcher: Option<Arc<Watcher>>,
     /// The copies of mailboxes that receivers read here.
     pub mailboxes: Rc<Copies>,
+    /// The owners of durable streams.
+    pub streams: Client,
     /// Counters.
     pub stats: Arc<WorkerStats>,
     /// Connections to backends.
@@ -277,7 +280,12 @@ impl Time {
 
 impl Worker {
     /// A worker without connections.
-    pub fn new(parts: WorkerParts, completions: Completions, mailboxes: Rc<Copies>) -> Self {
+    pub fn new(
+        parts: WorkerParts,
+        completions: Completions,
+        mailboxes: Rc<Copies>,
+        streams: Client,
+    ) -> Self {
         let pools = Pools::new(parts.workers, parts.stats.clone());
         pools.retain(&parts.service.upstreams);
         let service = LocalService::new(parts.service, parts.logs, &parts.stats);
@@ -289,6 +297,7 @@ impl Worker {
             cache: Cache::new(parts.cache),
             watcher: parts.watcher,
             mailboxes,
+            streams,
             pools,
             stats: parts.stats,
             timers: Timers::default(),

@@ -58,7 +58,10 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// `{"subscribe": ["room-*"], "publish": ["room-1"]}`. Each site or route of the set then needs a `jwt`. Without the key
     /// everyone who passes the gates there, and knows the name of a box, may receive its messages.
     key("claim", Kind::Text("a name"), None);
-    /// What clients and publishers speak.
+    /// What clients and publishers speak. A stream keeps everything until it is removed, or its own time is over: what would
+    /// make it larger than `bytes` gets 413. `lifetime` is the time without a read or an append after which a stream is removed
+    /// whose maker has said nothing, and `heartbeat` also the time after which a long poll without news is answered. `mode`,
+    /// `messages`, `idle`, `retry` and `origins` count for nothing. Streams are in memory, whatever `store` is.
     key("protocol", Kind::Word(MailboxProtocol::VARIANTS), Some("mailbox"))
         .with_meanings(meanings::<MailboxProtocol>);
 };

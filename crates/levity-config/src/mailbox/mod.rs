@@ -96,6 +96,6 @@ pub enum MailboxMode {
 pub enum MailboxProtocol {
     /// server-sent events, WebSocket, long polling and streams, by what the client asks for
     Mailbox,
-    /// the protocol of that name, whose clients work as they are
+    /// the protocol of that name, whose clients work as they are: each box is a stream
     DurableStreams,
 }

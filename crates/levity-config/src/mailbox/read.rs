@@ -2,7 +2,7 @@
 
 use levity_wire::jwt::SECRET_BYTES_MIN;
 
-use super::{Mailbox, MailboxStore, StoreKind};
+use super::{Mailbox, MailboxProtocol, MailboxStore, StoreKind};
 use crate::gates::{Gates, Secret};
 use crate::limits::Limits;
 use crate::model::{Answer, Location};
@@ -60,7 +60,14 @@ impl Mailboxes {
         const KEY: &str = "mailbox_headers";
         match section.has(KEY) {
             true if section.is_off(KEY) => None,
-            true => self.named_by(section, KEY),
+            true => self.named_by(section, KEY).filter(|&number| {
+                let is_boxes = self.all[number].protocol == MailboxProtocol::Mailbox;
+                if !is_boxes {
+                    let message = "clients of durable streams are not held by an application";
+                    section.report(KEY, message, None);
+                }
+                is_boxes
+            }),
             false => above,
         }
     }
@@ -93,7 +100,10 @@ impl Mailboxes {
 
 /// Reports what the place for messages cannot do.
 fn check_place(section: &Section<'_>, set: &Mailbox, store: &MailboxStore, limits: &Limits) {
-    if set.durable && store.kind == StoreKind::Memory {
+    if set.durable && set.protocol == MailboxProtocol::DurableStreams {
+        let message = "streams are kept in memory only, whatever `store` is";
+        section.report("durable", message, None);
+    } else if set.durable && store.kind == StoreKind::Memory {
         let help = "add `[mailbox_store]` with `store = \"journal\"`".to_owned();
         section.report("durable", "messages are kept in memory only", Some(help));
     }

@@ -184,6 +184,20 @@ fn what_cannot_be_a_mailbox() {
 }
 
 #[test]
+fn what_streams_cannot_be() {
+    assert_problems_beside(
+        &format!(
+            "[mailbox_store]\nstore = \"journal\"\nfolder = \"/a\"\n{CHAT}durable = true\nprotocol = \"durable-streams\"\n\
+             [[site.route]]\npath = \"/a/*\"\nmailbox_headers = \"chat\""
+        ),
+        &[
+            "6:11 `durable`: streams are kept in memory only, whatever `store` is",
+            "10:19 `mailbox_headers`: clients of durable streams are not held by an application",
+        ],
+    );
+}
+
+#[test]
 fn stores_and_the_keys_that_they_have() {
     let store = |lines: &str| all(&format!("[mailbox_store]\n{lines}")).mailbox_store;
     for url in [

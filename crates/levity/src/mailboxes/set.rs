@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use levity_config::MailboxProtocol;
 use levity_mailbox::{Budget, Mode, Name, Settings};
 
 use crate::client_prefix::ClientPrefix;
@@ -144,7 +145,11 @@ impl MailboxSet {
             bytes_max: of.bytes,
             lifetime: of.lifetime,
             idle: of.idle,
-            boxes_max: of.boxes.div_ceil(shared.owners),
+            boxes_max: match of.protocol {
+                MailboxProtocol::Mailbox => of.boxes.div_ceil(shared.owners),
+                // All streams of a set have one owner.
+                MailboxProtocol::DurableStreams => of.boxes,
+            },
             receivers_max: of.receivers,
             is_durable: of.durable,
         };

@@ -1,6 +1,7 @@
 //! The handler of mailboxes: publishers send to them by request, and clients receive from them.
 
 mod deflated;
+mod durable_streams;
 mod forms;
 mod grip;
 mod grip_item;
@@ -12,6 +13,7 @@ mod publisher;
 mod receive;
 mod receiver;
 mod socket;
+mod stay;
 mod websocket;
 
 pub(super) use self::forms::Form;
@@ -22,6 +24,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Instant;
 
+use levity_config::MailboxProtocol;
 use levity_mailbox::{Command, Name, PublishError, StoreError};
 use levity_wire::http1::Method;
 use serde_json::Value;
@@ -43,6 +46,9 @@ impl<'a> Handling<'a> {
         request: &Request,
         endpoint: &'a MailboxEndpoint,
     ) -> Outcome<'a> {
+        if endpoint.set.of.protocol == MailboxProtocol::DurableStreams {
+            return Outcome::Response(self.stream_request(request, endpoint).await);
+        }
         Outcome::Response(match request.head.method {
             Method::Get | Method::Head => self.receive_from_mailbox(request, endpoint).await,
             Method::Post if grip_publish::is_for(request, endpoint) => {

@@ -83,7 +83,10 @@ impl Handling<'_> {
     }
 
     /// Reads the body of the request, for which memory is reserved before.
-    async fn received(&mut self, set: &MailboxSet) -> Result<(Vec<u8>, Reservation), Response> {
+    pub(super) async fn received(
+        &mut self,
+        set: &MailboxSet,
+    ) -> Result<(Vec<u8>, Reservation), Response> {
         let bytes_max = set.of.message_bytes as u64;
         self.body.limit(bytes_max).map_err(|reject| {
             set.shared.refusals.add(Refusal::MessageBytes);

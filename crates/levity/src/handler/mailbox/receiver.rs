@@ -1,11 +1,10 @@
 //! A receiver of a stream: what is left of its request when it waits.
 
 use std::fmt;
-use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use levity_mailbox::{Entry, Feed, MessageId, Next};
 use levity_telemetry::access_log::End;
@@ -17,15 +16,13 @@ use super::deflated;
 use super::forms::Form;
 use super::grip_item::ends_streams;
 use super::socket::{self, Socket};
+use super::stay::{self, Due, Sending, Stay, jittered};
 use crate::http::held::{Held, HeldClient};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::worker::Worker;
 
 /// The maximum of bytes of one receiver before others have their turn.
-const TURN_BYTES_MAX: usize = 64 * 1024;
-
-/// The time over which receivers leave a server that drains.
-const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
+pub(super) const TURN_BYTES_MAX: usize = 64 * 1024;
 
 /// What an application has said about a receiver that it holds.
 #[derive(Default)]
@@ -70,18 +67,14 @@ pub struct Receiver {
     hold: Option<Box<Hold>>,
     /// The connection, if it is a WebSocket; otherwise the receiver has a body of HTTP.
     socket: Option<Box<Socket>>,
-    /// What is being sent.
-    outgoing: Option<Outgoing>,
+    sending: Sending,
+    /// The message that is being sent, and the number of its box.
+    message: Option<(usize, MessageId)>,
     /// It was looked ahead for a gap at the start.
     ahead: Option<Next>,
-    /// The client takes nothing at present.
-    is_blocked: bool,
     /// The stream ends after what is being sent.
     ending: Option<Ending>,
-    /// The server drains, and the time of the end has been chosen.
-    is_leaving: bool,
-    heartbeat_at: Instant,
-    ends_at: Instant,
+    stay: Stay,
     _slot: ReceiverSlot,
 }
 
@@ -100,14 +93,6 @@ pub enum Ending {
     Leaving,
 }
 
-/// Bytes on their way to a client.
-struct Outgoing {
-    bytes: Rc<[u8]>,
-    sent: usize,
-    /// The message that they are, and the number of its box.
-    message: Option<(usize, MessageId)>,
-}
-
 impl fmt::Debug for Receiver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Receiver")
@@ -123,24 +108,21 @@ impl Receiver {
         form: Form,
         hold: Hold,
     ) -> Self {
-        let now = Instant::now();
-        let ahead = feed.next(worker.wall_time(now));
+        let ahead = feed.next(worker.wall_time(Instant::now()));
         let keep_alive = hold.keep_alive.as_ref();
         let heartbeat = keep_alive.map_or(set.of.heartbeat, |keep_alive| keep_alive.timeout);
         let mut receiver = Self {
-            heartbeat_at: now + heartbeat,
-            ends_at: now + jittered(set.of.rotate),
+            stay: Stay::new(heartbeat, set.of.rotate),
             worker,
             set,
             feed,
             form,
             hold: Some(hold).filter(|hold| !hold.is_empty()).map(Box::new),
             socket: None,
-            outgoing: None,
+            sending: Sending::default(),
+            message: None,
             ahead,
-            is_blocked: false,
             ending: None,
-            is_leaving: false,
             _slot: slot,
         };
         let greeting = receiver.greeting();
@@ -202,12 +184,12 @@ impl Receiver {
         Poll::Pending
     }
 
-    /// What keeps the connection alive, and how often it is sent.
-    fn heartbeat(&self) -> (Vec<u8>, Duration) {
+    /// What keeps the connection alive.
+    fn heartbeat(&self) -> Vec<u8> {
         let hold = self.hold.as_ref();
         match hold.and_then(|hold| hold.keep_alive.as_ref()) {
-            Some(keep_alive) => (keep_alive.data.clone(), keep_alive.timeout),
-            None => (self.form.heartbeat().to_vec(), self.set.of.heartbeat),
+            Some(keep_alive) => keep_alive.data.clone(),
+            None => self.form.heartbeat().to_vec(),
         }
     }
 
@@ -215,73 +197,35 @@ impl Receiver {
     fn rest(&mut self) {
         let hold = self.hold.as_ref();
         let keep_alive = hold.and_then(|hold| hold.keep_alive.as_ref());
-        let keep_alive = keep_alive.filter(|keep_alive| keep_alive.mode == KeepAliveMode::Idle);
-        if let Some(keep_alive) = keep_alive {
-            self.heartbeat_at = stall::poll_start() + keep_alive.timeout;
+        if keep_alive.is_some_and(|keep_alive| keep_alive.mode == KeepAliveMode::Idle) {
+            self.stay.rest();
         }
     }
 
     fn send(&mut self, bytes: impl Into<Rc<[u8]>>, message: Option<(usize, MessageId)>) {
-        let bytes = bytes.into();
-        if !bytes.is_empty() {
-            self.outgoing = Some(Outgoing {
-                bytes,
-                sent: 0,
-                message,
-            });
-        }
+        self.sending.start(bytes);
+        self.message = message;
     }
 
     /// Sends the rest of what is being sent.
-    fn poll_outgoing(
+    fn poll_sending(
         &mut self,
         client: &dyn HeldClient,
         context: &mut Context<'_>,
         sent: &mut u64,
     ) -> Poll<Result<usize, End>> {
-        let Some(outgoing) = &mut self.outgoing else {
-            return Poll::Ready(Ok(0));
+        let write = match self.socket {
+            Some(_) => socket::poll_write,
+            None => stay::poll_write,
         };
-        let before = outgoing.sent;
-        let (bytes, progress) = (&outgoing.bytes, &mut outgoing.sent);
-        let polled = match self.socket {
-            Some(_) => socket::poll_write(client, context, bytes, progress),
-            None => client.poll_send(context, bytes, progress),
-        };
-        let moved = outgoing.sent - before;
-        *sent += moved as u64;
-        match polled {
-            Poll::Ready(Ok(())) => {
-                self.is_blocked = false;
-                let message = outgoing.message;
-                self.outgoing = None;
-                if let Some((number, id)) = message {
-                    self.feed(number).mark_read(id);
-                }
-                Poll::Ready(Ok(moved))
-            }
-            Poll::Ready(Err(_)) => Poll::Ready(Err(End::ClientAbort)),
-            Poll::Pending => self.poll_blocked(client, context, moved > 0).map(Err),
+        let moved = ready!(
+            self.sending
+                .poll(&self.worker, client, context, sent, write)
+        )?;
+        if let Some((number, id)) = self.message.take() {
+            self.feed(number).mark_read(id);
         }
-    }
-
-    /// Ends a client that takes nothing for `limits.send_timeout`.
-    fn poll_blocked(
-        &mut self,
-        client: &dyn HeldClient,
-        context: &mut Context<'_>,
-        has_taken: bool,
-    ) -> Poll<End> {
-        if !self.is_blocked || has_taken {
-            self.is_blocked = true;
-            let send_timeout = self.worker.service().config.limits.send_timeout;
-            client.timer().set(stall::poll_start() + send_timeout);
-        }
-        if client.timer().poll_expired(context) {
-            client.reset();
-            return Poll::Ready(End::Timeout);
-        }
-        Poll::Pending
+        Poll::Ready(Ok(moved))
     }
 
     /// Takes what comes next.
@@ -341,42 +285,26 @@ impl Receiver {
         self.send(bytes, Some(id));
     }
 
-    /// What a receiver does that waits: it keeps the connection alive, and ends some time. Receivers that all left a draining
-    /// server at once would come back at once. Ready with the end of a client that does not answer.
+    /// What a receiver does that waits: it keeps the connection alive, and ends some time. Ready with the end of a client that
+    /// does not answer.
     fn poll_idle(
         &mut self,
         client: &dyn HeldClient,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), End>> {
-        let now = stall::poll_start();
-        if self.worker.is_draining() && !self.is_leaving {
-            self.is_leaving = true;
-            let drain_timeout = self.worker.service().config.limits.drain_timeout;
-            let time = drain_timeout.min(DRAIN_TIME_MAX) / 2;
-            self.ends_at = self.ends_at.min(now + time.mul_f32(fraction()));
-        }
-        if now >= self.ends_at {
-            self.ending = Some(Ending::Leaving);
-            return Poll::Ready(Ok(()));
-        }
-        if now >= self.heartbeat_at {
-            let send_timeout = self.worker.service().config.limits.send_timeout;
-            let socket = self.socket.as_mut();
-            if socket.is_some_and(|socket| socket.ping(now, send_timeout)) {
-                client.reset();
-                return Poll::Ready(Err(End::Timeout));
-            }
-            let (heartbeat, time) = self.heartbeat();
-            self.heartbeat_at = now + time;
-            if !heartbeat.is_empty() {
-                self.send(heartbeat, None);
-                return Poll::Ready(Ok(()));
+        match ready!(self.stay.poll(&self.worker, client, context)) {
+            Due::End => self.ending = Some(Ending::Leaving),
+            Due::Heartbeat => {
+                let send_timeout = self.worker.service().config.limits.send_timeout;
+                let socket = self.socket.as_mut();
+                if socket.is_some_and(|socket| socket.ping(stall::poll_start(), send_timeout)) {
+                    client.reset();
+                    return Poll::Ready(Err(End::Timeout));
+                }
+                self.send(self.heartbeat(), None);
             }
         }
-        let timer = client.timer();
-        timer.set(self.heartbeat_at.min(self.ends_at));
-        let _ = timer.poll_expired(context);
-        Poll::Pending
+        Poll::Ready(Ok(()))
     }
 
     /// How the client has gone, if it has. Takes what it has sent.
@@ -413,10 +341,7 @@ impl Receiver {
             Some(socket) => socket
                 .is_closing()
                 .then(|| socket.poll_closed(client, context)),
-            None => self.ending.map(|_| {
-                let ended = client.poll_end(context);
-                ended.map(|ended| ended.map_or(End::ClientAbort, |()| End::Complete))
-            }),
+            None => self.ending.map(|_| stay::poll_end(client, context)),
         }
     }
 }
@@ -433,7 +358,7 @@ impl Held for Receiver {
             if let Some(end) = self.look(client, context) {
                 return Poll::Ready(end);
             }
-            match ready!(self.poll_outgoing(client, context, sent)) {
+            match ready!(self.poll_sending(client, context, sent)) {
                 Ok(more) => moved += more,
                 Err(end) => return Poll::Ready(end),
             }
@@ -454,14 +379,4 @@ impl Held for Receiver {
             }
         }
     }
-}
-
-/// A time between three quarters and five quarters of `time`, so that receivers do not come back all at once.
-fn jittered(time: Duration) -> Duration {
-    time.mul_f32(0.75 + fraction() / 2.0)
-}
-
-/// A random number from 0 to 1.
-fn fraction() -> f32 {
-    (RandomState::new().hash_one(0) % 1024) as f32 / 1024.0
 }

@@ -1,6 +1,7 @@
 //! Mailboxes over HTTP.
 
 mod claims;
+mod durable_streams;
 mod grip;
 mod in_band;
 mod publishing;

@@ -1,0 +1,77 @@
+//! Content of streams in requests and responses.
+
+use std::time::Duration;
+
+use levity_compute::Class;
+use levity_mailbox::stream::{Messages, Piece};
+use levity_wire::durable_streams::{Form, NotJson, messages, push_body};
+
+use super::super::super::Handling;
+use crate::http::response::Body;
+use crate::respond::generated::{Generated, PIECE_BYTES};
+
+/// The maximum of JSON that an event loop reads itself: more takes longer than a millisecond.
+const JSON_ON_LOOP_BYTES_MAX: usize = 128 * 1024;
+
+/// The time to read a byte of JSON, about.
+const NS_PER_BYTE: u64 = 4;
+
+/// The maximum of a body that is made at once.
+const WHOLE_BYTES_MAX: usize = 64 * 1024;
+
+impl Handling<'_> {
+    /// A body as a stream of the media type `essence` keeps it.
+    pub(super) async fn kept(&self, essence: &str, body: Vec<u8>) -> Messages {
+        if Form::of(essence) != Form::Json {
+            return Ok(body);
+        }
+        if body.len() <= JSON_ON_LOOP_BYTES_MAX {
+            return messages(&body);
+        }
+        let cost = Duration::from_nanos(body.len() as u64 * NS_PER_BYTE);
+        let stream = self.body.stream().number();
+        let read = move || messages(&body);
+        let computed = self.worker.compute.run(Class::Response, stream, cost, read);
+        match computed.await {
+            Ok(computed) => computed.value,
+            Err(_) => Err(NotJson("the body cannot be read".to_owned())),
+        }
+    }
+}
+
+/// The body of a response with `pieces` of a stream.
+pub fn body(form: Form, pieces: Vec<Piece>) -> Body {
+    let bytes: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
+    if bytes <= WHOLE_BYTES_MAX {
+        let mut text = Vec::with_capacity(bytes + 2);
+        push_body(&mut text, form, pieces.iter().map(Piece::bytes));
+        return Body::Text(text);
+    }
+    // An array has brackets, and no comma after its last element.
+    let (content_bytes, length) = match form {
+        Form::Json => (bytes - 1, bytes + 1),
+        Form::Text | Form::Bytes => (bytes, bytes),
+    };
+    let stream = Generated::new(move |mut output| async move {
+        if form == Form::Json {
+            output.bytes.push(b'[');
+        }
+        let mut rest = content_bytes;
+        for piece in &pieces {
+            let piece = &piece.bytes()[..piece.bytes().len().min(rest)];
+            rest -= piece.len();
+            for part in piece.chunks(PIECE_BYTES) {
+                output.bytes.extend_from_slice(part);
+                output.flush_if_full().await;
+            }
+        }
+        if form == Form::Json {
+            output.bytes.push(b']');
+        }
+        Ok(output)
+    });
+    Body::Stream {
+        stream: Box::new(stream),
+        length: Some(length as u64),
+    }
+}

@@ -1,0 +1,209 @@
+//! Reading from streams: what is there, and what comes.
+
+use std::future::{Future as _, poll_fn};
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Instant, UNIX_EPOCH};
+
+use levity_mailbox::Name;
+use levity_mailbox::stream::{Answer, Read, ReadError, ReadResult};
+use levity_wire::condition::{self, Validators, Verdict};
+use levity_wire::durable_streams::{Form, Live, Query, Start, cursor};
+
+use super::super::super::Handling;
+use super::answers::{add_next, not_read};
+use super::content::body;
+use super::events::EventReceiver;
+use super::rejected;
+use crate::http::error::error;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
+use crate::route::MailboxEndpoint;
+
+/// About the maximum of bytes of one response. A single append may be larger.
+const READ_BYTES_MAX: usize = 256 * 1024;
+
+impl Handling<'_> {
+    /// Answers a reader of the stream.
+    pub(super) async fn read_stream(
+        &mut self,
+        request: &Request,
+        endpoint: &MailboxEndpoint,
+        name: &Name,
+    ) -> Result<Response, Response> {
+        let set = &endpoint.set;
+        self.check_receiver(set, name.in_set())?;
+        let query = Query::parse(request.query().unwrap_or_default()).map_err(rejected)?;
+        let start = query.start.unwrap_or(Start::Beginning);
+        let slot = query.live.map(|_| self.enter(set, name)).transpose()?;
+        let read = Read {
+            settings: set.settings.clone(),
+            start,
+            bytes_max: READ_BYTES_MAX,
+            waits: false,
+        };
+        let answer = self.worker.streams.read(name, read.clone());
+        let found = self.answer_of_owner(answer).await?;
+        let found = found.map_err(|reason| not_read(set, reason))?;
+        match query.live.zip(slot) {
+            None => Ok(caught_up(request, start, found)),
+            Some((Live::LongPoll, _)) => {
+                let found = self.long_poll_stream(set, name, read, found).await?;
+                Ok(long_polled(request, found, self.cursor(&query)))
+            }
+            Some((Live::Sse, slot)) => {
+                let cursor = self.cursor(&query);
+                let receiver =
+                    EventReceiver::new(self.worker.clone(), set, name, (read, found), cursor, slot);
+                Ok(receiver.response())
+            }
+        }
+    }
+
+    /// Counts a reader that waits.
+    fn enter(&self, set: &Arc<MailboxSet>, name: &Name) -> Result<ReceiverSlot, Response> {
+        let slot = set.enter(name, self.client.ip, Instant::now());
+        slot.map_err(|refusal| {
+            set.shared.refusals.add(refusal);
+            error(429, "too many receivers")
+        })
+    }
+
+    fn cursor(&self, query: &Query) -> u64 {
+        let since = self.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let random = RandomState::new().hash_one(0) as u32;
+        cursor(since.as_secs(), query.cursor, random)
+    }
+
+    /// Waits until there is more than nothing in `found`, at most for the time after which receivers get a sign of life.
+    async fn long_poll_stream(
+        &self,
+        set: &MailboxSet,
+        name: &Name,
+        mut read: Read,
+        found: ReadResult,
+    ) -> Result<ReadResult, Response> {
+        if !found.pieces.is_empty() || found.is_closed {
+            return Ok(found);
+        }
+        (read.start, read.waits) = (Start::At(found.next), true);
+        let mut answer = self.worker.streams.read(name, read);
+        let timer = self.body.timer();
+        timer.set(Instant::now() + set.of.heartbeat);
+        let came = poll_fn(|context| match poll_answer(&mut answer, context) {
+            Poll::Ready(came) => Poll::Ready(came),
+            Poll::Pending if self.worker.is_draining() || self.body.watch(context).is_err() => {
+                Poll::Ready(None)
+            }
+            Poll::Pending if timer.poll_expired(context) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        timer.clear();
+        match came {
+            Some(came) => came.map_err(|reason| not_read(set, reason)),
+            None => Ok(found),
+        }
+    }
+}
+
+/// Ready with `None` if the owner has ended.
+pub fn poll_answer<T>(
+    answer: &mut Answer<T, ReadError>,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<T, ReadError>>> {
+    Pin::new(answer).poll(context).map(Result::ok)
+}
+
+/// The response to a reader that does not wait.
+fn caught_up(request: &Request, start: Start, found: ReadResult) -> Response {
+    match start {
+        // It is of this moment.
+        Start::Now => {
+            let mut response = with_content(found);
+            response.fields.add("Cache-Control", b"no-store");
+            response
+        }
+        Start::Beginning | Start::At(_) => cacheable(request, found),
+    }
+}
+
+/// The response to a reader that has waited.
+fn long_polled(request: &Request, found: ReadResult, cursor: u64) -> Response {
+    let mut response = match found.pieces.is_empty() {
+        true => {
+            let mut response = Response::new(204);
+            add_position(&mut response, &found);
+            response.fields.add("Cache-Control", b"no-store");
+            response
+        }
+        false => cacheable(request, found),
+    };
+    let cursor = cursor.to_string();
+    response.fields.add("Stream-Cursor", cursor.as_bytes());
+    response
+}
+
+/// A response that caches may keep: bytes at an offset never change.
+fn cacheable(request: &Request, found: ReadResult) -> Response {
+    let etag = etag(&found);
+    let validators = Validators {
+        etag: Some(etag.as_bytes()),
+        modified: None,
+    };
+    let header = |name| request.headers_named(name);
+    let is_empty = found.pieces.is_empty();
+    let mut response = match condition::evaluate(true, header, &validators) {
+        Verdict::Proceed => with_content(found),
+        Verdict::NotModified => {
+            let mut response = Response::new(304);
+            add_position(&mut response, &found);
+            response
+        }
+        Verdict::Failed => return error(412, ""),
+    };
+    let fields = &mut response.fields;
+    fields.add("ETag", etag.as_bytes());
+    fields.add("Cache-Control", cache_control(request, is_empty));
+    response
+}
+
+/// What was read: it changes with the stream, with the range, and when the end becomes known.
+fn etag(found: &ReadResult) -> String {
+    let (number, start, next) = (found.number, found.start.position, found.next.position);
+    let closed = if found.is_closed { "-c" } else { "" };
+    format!("\"{number:x}-{start:x}-{next:x}{closed}\"")
+}
+
+/// How long caches may keep a response (section 10.1). One without content is about to change. One for a client that has
+/// shown who it is, is for that client alone.
+fn cache_control(request: &Request, is_empty: bool) -> &'static [u8] {
+    let mut of_client = ["authorization", "cookie"].iter();
+    match of_client.any(|name| request.header(name).is_some()) {
+        _ if is_empty => b"no-cache",
+        true => b"private, max-age=60, stale-while-revalidate=300",
+        false => b"public, max-age=60, stale-while-revalidate=300",
+    }
+}
+
+fn with_content(found: ReadResult) -> Response {
+    let mut response = Response::new(200);
+    let content_type = &found.content_type;
+    let fields = &mut response.fields;
+    fields.add("Content-Type", content_type.value.as_bytes());
+    let form = Form::of(&content_type.essence);
+    add_position(&mut response, &found);
+    response.body = body(form, found.pieces);
+    response
+}
+
+fn add_position(response: &mut Response, found: &ReadResult) {
+    let fields = &mut response.fields;
+    add_next(fields, found.next, found.is_closed);
+    if found.is_up_to_date {
+        fields.add("Stream-Up-To-Date", b"true");
+    }
+}

@@ -1,0 +1,176 @@
+//! How a receiver stays connected: it takes what it is sent, gets signs of life, and leaves at some time.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use levity_telemetry::access_log::End;
+use levity_telemetry::stall;
+
+use crate::http::held::HeldClient;
+use crate::worker::Worker;
+
+/// The time over which receivers leave a server that drains.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How bytes are sent, as [`HeldClient::poll_send`] does.
+pub type Write = fn(&dyn HeldClient, &mut Context<'_>, &[u8], &mut usize) -> Poll<io::Result<()>>;
+
+/// Bytes on their way to a receiver.
+#[derive(Default)]
+pub struct Sending {
+    bytes: Option<Rc<[u8]>>,
+    sent: usize,
+    /// The client takes nothing at present.
+    is_blocked: bool,
+}
+
+impl Sending {
+    /// Sends `bytes` next. What was sent before has [ended](Self::poll).
+    pub fn start(&mut self, bytes: impl Into<Rc<[u8]>>) {
+        let bytes = bytes.into();
+        self.sent = 0;
+        self.bytes = (!bytes.is_empty()).then_some(bytes);
+    }
+
+    /// Sends the rest by `write`, and counts it in `sent`. Ready with the number of bytes when all are sent, or with an error when the
+    /// client has left, or takes nothing for `limits.send_timeout`.
+    pub fn poll(
+        &mut self,
+        worker: &Worker,
+        client: &dyn HeldClient,
+        context: &mut Context<'_>,
+        sent: &mut u64,
+        write: Write,
+    ) -> Poll<Result<usize, End>> {
+        let Some(bytes) = &self.bytes else {
+            return Poll::Ready(Ok(0));
+        };
+        let before = self.sent;
+        let polled = write(client, context, bytes, &mut self.sent);
+        let moved = self.sent - before;
+        *sent += moved as u64;
+        match polled {
+            Poll::Ready(Ok(())) => {
+                self.is_blocked = false;
+                self.bytes = None;
+                Poll::Ready(Ok(moved))
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(Err(End::ClientAbort)),
+            Poll::Pending => {
+                let has_taken = moved > 0;
+                self.poll_blocked(worker, client, context, has_taken)
+                    .map(Err)
+            }
+        }
+    }
+
+    fn poll_blocked(
+        &mut self,
+        worker: &Worker,
+        client: &dyn HeldClient,
+        context: &mut Context<'_>,
+        has_taken: bool,
+    ) -> Poll<End> {
+        if !self.is_blocked || has_taken {
+            self.is_blocked = true;
+            let send_timeout = worker.service().config.limits.send_timeout;
+            client.timer().set(stall::poll_start() + send_timeout);
+        }
+        if client.timer().poll_expired(context) {
+            client.reset();
+            return Poll::Ready(End::Timeout);
+        }
+        Poll::Pending
+    }
+}
+
+/// When a receiver that waits gets a sign of life, and when it leaves.
+pub struct Stay {
+    heartbeat: Duration,
+    heartbeat_at: Instant,
+    ends_at: Instant,
+    /// The server drains, and the time of the end has been chosen.
+    is_leaving: bool,
+}
+
+/// What a receiver that waits has to do.
+pub enum Due {
+    /// It gets a sign of life.
+    Heartbeat,
+    /// It leaves.
+    End,
+}
+
+impl Stay {
+    /// A receiver that comes now, gets signs of life at intervals of `heartbeat`, and leaves after `rotate`, about.
+    pub fn new(heartbeat: Duration, rotate: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            heartbeat,
+            heartbeat_at: now + heartbeat,
+            ends_at: now + jittered(rotate),
+            is_leaving: false,
+        }
+    }
+
+    /// Begins the time until the next sign of life anew.
+    pub fn rest(&mut self) {
+        self.heartbeat_at = stall::poll_start() + self.heartbeat;
+    }
+
+    /// Waits until something is due. Receivers that all left a draining server at once would come back at once.
+    pub fn poll(
+        &mut self,
+        worker: &Worker,
+        client: &dyn HeldClient,
+        context: &mut Context<'_>,
+    ) -> Poll<Due> {
+        let now = stall::poll_start();
+        if worker.is_draining() && !self.is_leaving {
+            self.is_leaving = true;
+            let drain_timeout = worker.service().config.limits.drain_timeout;
+            let time = drain_timeout.min(DRAIN_TIME_MAX) / 2;
+            self.ends_at = self.ends_at.min(now + time.mul_f32(fraction()));
+        }
+        if now >= self.ends_at {
+            return Poll::Ready(Due::End);
+        }
+        if now >= self.heartbeat_at {
+            self.heartbeat_at = now + self.heartbeat;
+            return Poll::Ready(Due::Heartbeat);
+        }
+        let timer = client.timer();
+        timer.set(self.heartbeat_at.min(self.ends_at));
+        let _ = timer.poll_expired(context);
+        Poll::Pending
+    }
+}
+
+/// Sends bytes of a body.
+pub fn poll_write(
+    client: &dyn HeldClient,
+    context: &mut Context<'_>,
+    bytes: &[u8],
+    sent: &mut usize,
+) -> Poll<io::Result<()>> {
+    client.poll_send(context, bytes, sent)
+}
+
+/// Ends the response in order.
+pub fn poll_end(client: &dyn HeldClient, context: &mut Context<'_>) -> Poll<End> {
+    let ended = ready!(client.poll_end(context));
+    Poll::Ready(ended.map_or(End::ClientAbort, |()| End::Complete))
+}
+
+/// A time between three quarters and five quarters of `time`, so that receivers do not come back all at once.
+pub fn jittered(time: Duration) -> Duration {
+    time.mul_f32(0.75 + fraction() / 2.0)
+}
+
+/// A random number from 0 to 1.
+fn fraction() -> f32 {
+    (RandomState::new().hash_one(0) % 1024) as f32 / 1024.0
+}
