@@ -24,7 +24,7 @@ use crate::http::client::Client;
 use crate::http::error::{detail, error};
 use crate::http::request::{Arrival, Request};
 use crate::http::request_body::RequestBody;
-use crate::http::response::Response;
+use crate::http::response::{Body, Response};
 use crate::http::send::parked::{self, Parked};
 use crate::http::send::{self, Framing, ResponseSink, Sent};
 use crate::rate_limit::limit::RateLimit;
@@ -103,7 +103,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         sent.end = End::ClientAbort;
     }
     handling.completed(&sent);
-    if let Some(held) = sent.held.take() {
+    if let Body::Held { held, .. } = response.body {
         let user = handling.user();
         let about = (&*request, location, &client);
         let arrived = handling.disk.trace.arrived();

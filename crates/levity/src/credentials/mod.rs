@@ -32,7 +32,7 @@ pub struct Identity {
     /// Headers for the application, in which the gates describe the sender.
     pub fields: Vec<(String, Vec<u8>)>,
     /// What the token of the sender claims, if there was one.
-    pub claims: Option<Map<String, Value>>,
+    pub claims: Option<Box<Map<String, Value>>>,
 }
 
 impl Identity {

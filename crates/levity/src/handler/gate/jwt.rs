@@ -38,7 +38,7 @@ impl<'a> Handling<'a> {
             Some(claims) => {
                 let user = claims.subject.unwrap_or_default().into_bytes();
                 self.identity.is_user(user, gate.user_header.as_ref());
-                self.identity.claims = Some(claims.all);
+                self.identity.claims = Some(Box::new(claims.all));
                 Outcome::Next
             }
             None => {

@@ -31,7 +31,6 @@ use self::file::Pace;
 use self::throttle::Throttle;
 use super::error::{error, from_io};
 use super::filter::FilterError;
-use super::held::Held;
 use super::request::Request;
 use super::request_body::ClientStream;
 use super::response::{Body, PartError, PartSource, Response, StreamError, UpgradeError};
@@ -176,8 +175,6 @@ pub struct Sent {
     pub outdated: bool,
     /// Closing the connection resets it, so that the client detects the truncation.
     pub reset: bool,
-    /// The header has been sent, and this sends the rest.
-    pub held: Option<Box<dyn Held>>,
 }
 
 /// Why a response could not be sent completely.
@@ -223,7 +220,7 @@ impl From<UpgradeError> for SendError {
 }
 
 /// Sends `response`, within the limits of bytes that `charges` name; for a HEAD request without its body. If that fails before the first byte,
-/// [`Sent::replacement`] is the error to send.
+/// [`Sent::replacement`] is the error to send. A held body stays in the response when its header has been sent: the caller parks it.
 pub async fn send<S: ResponseSink>(
     sink: &S,
     request: &Request,
@@ -269,11 +266,9 @@ pub async fn send<S: ResponseSink>(
     // The end of a stream may come after its last byte, and the step of the application ends with it.
     sent.ended = sent.ended.max(disk.trace.step_began());
     sent.reset = reset;
-    if let Body::Held { held, .. } = body
-        && !head_only
-        && sent.end == End::Complete
-    {
-        sent.held = Some(held);
+    drop(sender);
+    if matches!(body, Body::Held { .. }) && !head_only && sent.end == End::Complete {
+        response.body = body;
     }
     sent
 }
@@ -424,7 +419,6 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             replacement,
             outdated,
             reset: false,
-            held: None,
         }
     }
 
