@@ -1,5 +1,9 @@
 //! What an event loop holds of the boxes that its receivers read.
 
+mod feed;
+
+pub use self::feed::Feed;
+
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -13,7 +17,6 @@ use slab::Slab;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 
-use crate::feed::Feed;
 use crate::kept::State;
 use crate::name::Name;
 use crate::protocol::{Command, Event};

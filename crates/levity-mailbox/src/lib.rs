@@ -9,7 +9,6 @@
 mod budget;
 mod copies;
 mod encoding;
-mod feed;
 pub mod journal;
 mod kept;
 mod log;
@@ -26,8 +25,7 @@ mod store;
 pub mod stream;
 
 pub use budget::{Budget, Reservation};
-pub use copies::{Copies, SubscribeError};
-pub use feed::Feed;
+pub use copies::{Copies, Feed, SubscribeError};
 pub use kept::{Entry, FORMS, Next};
 pub use log::{Log, Trimmed};
 pub use making::{Making, Place};

@@ -88,7 +88,7 @@ publish_key_file = \"publish.key\"
 grip_key_file = \"grip.key\"
 origins = [\"https://Example.org\", \"https://*.example.org\"]
 claim = \"mailbox\"
-protocol = \"durable-streams\"
+protocol = \"mailbox\"
 ";
     let config = all(text);
     let expected = Mailbox {
@@ -111,7 +111,7 @@ protocol = \"durable-streams\"
         grip_key: Some(Secret(Vec::new())),
         origins: config.mailboxes[0].origins.clone(),
         claim: Some("mailbox".to_owned()),
-        protocol: MailboxProtocol::DurableStreams,
+        protocol: MailboxProtocol::Mailbox,
     };
     assert_eq!(config.mailboxes, [expected]);
     let origins = config.mailboxes[0].origins.as_ref().expect("origins");
@@ -131,6 +131,8 @@ protocol = \"durable-streams\"
     };
     assert_eq!(config.mailbox_store, store);
     assert_eq!(config.limits.mailbox_memory, 1 << 20);
+    let streams = set("protocol = \"durable-streams\"");
+    assert_eq!(streams.protocol, MailboxProtocol::DurableStreams);
 }
 
 #[test]
@@ -185,14 +187,15 @@ fn what_cannot_be_a_mailbox() {
 
 #[test]
 fn what_streams_cannot_be() {
-    assert_problems_beside(
+    assert_problems(
         &format!(
             "[mailbox_store]\nstore = \"journal\"\nfolder = \"/a\"\n{CHAT}durable = true\nprotocol = \"durable-streams\"\n\
-             [[site.route]]\npath = \"/a/*\"\nmailbox_headers = \"chat\""
+             [[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:1\"]\n\
+             [[site]]\nproxy = \"app\"\nmailbox_headers = \"chat\""
         ),
         &[
             "6:11 `durable`: streams are kept in memory only, whatever `store` is",
-            "10:19 `mailbox_headers`: clients of durable streams are not held by an application",
+            "13:19 `mailbox_headers`: clients of durable streams are not held by an application",
         ],
     );
 }

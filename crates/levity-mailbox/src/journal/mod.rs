@@ -35,7 +35,6 @@
 mod batch;
 mod files;
 mod index;
-mod keeper;
 mod load;
 mod record;
 mod recover;
@@ -46,7 +45,6 @@ mod shared;
 mod slot;
 mod state;
 mod stored;
-mod writer;
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
@@ -70,8 +68,9 @@ use self::load::Plan;
 use self::recover::{Recovered, recover};
 use self::segment::{LOCK, segment_name};
 use self::shared::Shared;
+use self::shared::keeper;
+use self::shared::writer::{Losses, Writer};
 use self::state::{State, milliseconds};
-use self::writer::{Losses, Writer};
 use crate::budget::Budget;
 use crate::name::Name;
 use crate::settings::Settings;

@@ -23,9 +23,9 @@ use super::index::{Group, Index};
 use super::scan::scan;
 use super::segment::{Header, Kind, Loss, SYNCED, Synced, index_name, kind, segment_name};
 use super::segments::Segments;
+use super::shared::writer::name;
 use super::slot::Slot;
 use super::stored::StoredBox;
-use super::writer::name;
 use crate::name::Name;
 
 /// How far epochs go on after a crash: more boxes than can have been made without a record that was written.

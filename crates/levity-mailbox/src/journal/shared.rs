@@ -1,13 +1,16 @@
 //! What the threads of a journal share.
 
+pub mod keeper;
+pub mod writer;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::writer::Event;
 use super::Options;
 use super::files::Files;
 use super::state::State;
-use super::writer::Event;
 use crate::budget::Budget;
 use crate::store::StoreError;
 

@@ -1,5 +1,7 @@
 //! What outlives a connection to the server.
 
+mod serving;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +11,8 @@ use redis::Client;
 use tokio::sync::mpsc;
 use tokio::time::{self, Instant};
 
+use self::serving::Serving;
 use super::boxes::Boxes;
-use super::serving::Serving;
 use super::session::Session;
 use crate::budget::Budget;
 use crate::name::Name;

@@ -18,7 +18,6 @@
 mod boxes;
 mod link;
 mod scripts;
-mod serving;
 mod session;
 
 use std::collections::{BTreeSet, HashMap};

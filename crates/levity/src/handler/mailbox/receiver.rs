@@ -16,7 +16,7 @@ use super::deflated;
 use super::forms::Form;
 use super::grip_item::ends_streams;
 use super::socket::{self, Socket};
-use super::stay::{self, Due, Sending, Stay, jittered};
+use super::stay::{self, Due, Ending, Sending, Stay, jittered};
 use crate::http::held::{Held, HeldClient};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::worker::Worker;
@@ -76,21 +76,6 @@ pub struct Receiver {
     ending: Option<Ending>,
     stay: Stay,
     _slot: ReceiverSlot,
-}
-
-/// Why a stream ends that the client has not ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The box was removed.
-    Removed,
-    /// The publisher has said so.
-    Finished,
-    /// The store failed.
-    Failed,
-    /// The receiver was too slow. Messages up to this one are gone.
-    Gap(MessageId),
-    /// The connection is old, or the server drains.
-    Leaving,
 }
 
 impl fmt::Debug for Receiver {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use levity_mailbox::MessageId;
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 
@@ -14,6 +15,21 @@ use crate::worker::Worker;
 
 /// The time over which receivers leave a server that drains.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Why a stream ends that the client has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The box was removed.
+    Removed,
+    /// The publisher has said so.
+    Finished,
+    /// The store failed.
+    Failed,
+    /// The receiver was too slow. Messages up to this one are gone.
+    Gap(MessageId),
+    /// The connection is old, or the server drains.
+    Leaving,
+}
 
 /// How bytes are sent, as [`HeldClient::poll_send`] does.
 pub type Write = fn(&dyn HeldClient, &mut Context<'_>, &[u8], &mut usize) -> Poll<io::Result<()>>;

@@ -1,7 +1,11 @@
 //! Responses about streams, and refusals with their statuses.
 
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use levity_mailbox::stream::{
-    AppendError, Appended, CreateError, Created, Full, Info, Missing, ReadError,
+    Answer, AppendError, Appended, CreateError, Created, Full, Info, Missing, ReadError,
 };
 use levity_wire::durable_streams::{Offset, Producer};
 
@@ -9,6 +13,14 @@ use crate::http::error::error;
 use crate::http::fields::Fields;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, Refusal};
+
+/// Ready with `None` if the owner has ended.
+pub fn poll_answer<T>(
+    answer: &mut Answer<T, ReadError>,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<T, ReadError>>> {
+    Pin::new(answer).poll(context).map(Result::ok)
+}
 
 /// A response without content that says so.
 pub fn empty(status: u16) -> Response {

@@ -13,7 +13,7 @@ use levity_wire::sse;
 
 use super::super::receiver::TURN_BYTES_MAX;
 use super::super::stay::{Due, Sending, Stay, poll_end, poll_write};
-use super::read::poll_answer;
+use super::answers::poll_answer;
 use crate::http::held::{Held, HeldClient};
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};

@@ -1,19 +1,18 @@
 //! Reading from streams: what is there, and what comes.
 
-use std::future::{Future as _, poll_fn};
+use std::future::poll_fn;
 use std::hash::{BuildHasher as _, RandomState};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Instant, UNIX_EPOCH};
 
 use levity_mailbox::Name;
-use levity_mailbox::stream::{Answer, Read, ReadError, ReadResult};
+use levity_mailbox::stream::{Read, ReadResult};
 use levity_wire::condition::{self, Validators, Verdict};
 use levity_wire::durable_streams::{Form, Live, Query, Start, cursor};
 
 use super::super::super::Handling;
-use super::answers::{add_next, not_read};
+use super::answers::{add_next, not_read, poll_answer};
 use super::content::body;
 use super::events::EventReceiver;
 use super::rejected;
@@ -108,14 +107,6 @@ impl Handling<'_> {
             None => Ok(found),
         }
     }
-}
-
-/// Ready with `None` if the owner has ended.
-pub fn poll_answer<T>(
-    answer: &mut Answer<T, ReadError>,
-    context: &mut Context<'_>,
-) -> Poll<Option<Result<T, ReadError>>> {
-    Pin::new(answer).poll(context).map(Result::ok)
 }
 
 /// The response to a reader that does not wait.

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use levity_disk::{Change, Class, Completion, Op, OpenFile, Reply, is_full};
 
-use super::batch::{Batch, What};
+use super::super::batch::{Batch, What};
+use super::super::segment::{Header, Loss, SYNCED, Synced, segment_name};
+use super::Shared;
 use super::keeper;
-use super::segment::{Header, Loss, SYNCED, Synced, segment_name};
-use super::shared::Shared;
 use crate::store::StoreError;
 
 /// How long written messages wait for a sync that nobody waits for.
@@ -34,7 +34,7 @@ const RESERVED_BYTES: u64 = 1 << 20;
 const SPARE_BYTES: u64 = 256 << 10;
 
 /// What the thread is told.
-pub(super) enum Event {
+pub(in crate::journal) enum Event {
     /// There is something to write.
     Pending,
     /// A sync of the segment with that number has ended.
@@ -44,7 +44,7 @@ pub(super) enum Event {
 }
 
 /// The state of the thread.
-pub(super) struct Writer {
+pub(in crate::journal) struct Writer {
     shared: Arc<Shared>,
     events: Receiver<Event>,
     to_self: Sender<Event>,
@@ -71,7 +71,7 @@ pub(super) struct Writer {
 
 /// What boxes may have lost before this run.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Losses {
+pub(in crate::journal) struct Losses {
     pub all: Loss,
     pub unsynced: Loss,
 }
@@ -123,7 +123,7 @@ impl Reply for Ignored {
 
 impl Writer {
     /// Ready to make the first segment of this run. `events` has what `to_self` is sent. Blocks.
-    pub(super) fn new(
+    pub(in crate::journal) fn new(
         shared: Arc<Shared>,
         events: Receiver<Event>,
         to_self: Sender<Event>,
@@ -151,7 +151,7 @@ impl Writer {
     }
 
     /// Makes the first segment of this run. A full disk is no error: what is to be written tries again. Blocks.
-    pub(super) fn start(&mut self) -> io::Result<()> {
+    pub(in crate::journal) fn start(&mut self) -> io::Result<()> {
         match self.next_segment() {
             Err(error) if is_no_space(&error) => {
                 self.shared.report_failure(&refusal(&error));
@@ -162,7 +162,7 @@ impl Writer {
     }
 
     /// Writes until it is told to end.
-    pub(super) fn run(mut self) {
+    pub(in crate::journal) fn run(mut self) {
         loop {
             self.write_pending();
             self.start_sync();
@@ -572,6 +572,6 @@ fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-pub(super) fn name(name: &str) -> CString {
+pub(in crate::journal) fn name(name: &str) -> CString {
     CString::new(name).expect("no zero byte in it")
 }

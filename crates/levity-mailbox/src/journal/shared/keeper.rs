@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::batch::{BoxId, Reply, Waiter, What};
-use super::files::PIECE_BYTES;
-use super::index::Index;
-use super::record::{self, Body, Head};
-use super::scan::scan;
-use super::segment::{index_name, segment_name};
-use super::segments::Segments;
-use super::shared::Shared;
-use super::slot::Slot;
-use super::state::State;
+use super::super::batch::{BoxId, Reply, Waiter, What};
+use super::super::files::PIECE_BYTES;
+use super::super::index::Index;
+use super::super::record::{self, Body, Head};
+use super::super::scan::scan;
+use super::super::segment::{index_name, segment_name};
+use super::super::segments::Segments;
+use super::super::slot::Slot;
+use super::super::state::State;
+use super::Shared;
 use crate::name::Name;
 
 /// The pause before a file is removed that was being read, or could not be removed.
@@ -34,7 +34,7 @@ const LOOKED_AT_MAX: usize = 256;
 const SMALL_MAX: usize = 8;
 
 /// What the thread is told.
-pub(super) enum Event {
+pub(in crate::journal) enum Event {
     /// Nothing more is added to a segment.
     Finished(u32),
     /// A segment may be no longer needed.
@@ -44,7 +44,7 @@ pub(super) enum Event {
 }
 
 /// The state of the thread.
-pub(super) struct Keeper {
+pub(in crate::journal) struct Keeper {
     shared: Arc<Shared>,
     events: Receiver<Event>,
     /// Segments that are not needed, whose files are still there.
@@ -72,7 +72,7 @@ enum Needed {
 }
 
 impl Keeper {
-    pub(super) fn new(shared: Arc<Shared>, events: Receiver<Event>) -> Self {
+    pub(in crate::journal) fn new(shared: Arc<Shared>, events: Receiver<Event>) -> Self {
         Self {
             shared,
             events,
@@ -82,7 +82,7 @@ impl Keeper {
     }
 
     /// Works until it is told to end.
-    pub(super) fn run(mut self) {
+    pub(in crate::journal) fn run(mut self) {
         loop {
             match self.next_event() {
                 Event::Finished(number) => self.finished(number),
@@ -435,7 +435,7 @@ impl Keeper {
 fn find_needed(
     state: &State,
     number: u32,
-    group: &super::index::Group<'_>,
+    group: &super::super::index::Group<'_>,
     needed: &mut Vec<Needed>,
 ) -> usize {
     if let Some(covers) = group.removed {
@@ -480,13 +480,13 @@ fn choose(segments: &Segments, active: u32, segment_bytes: u32) -> Option<u32> {
     if tombs > live / 4 + u64::from(segment_bytes) / 4 {
         return finished().next().map(|(number, _)| number);
     }
-    let used = |segment: &super::segments::Segment| segment.live + segment.tombs;
+    let used = |segment: &super::super::segments::Segment| segment.live + segment.tombs;
     let is_mostly_free =
-        |segment: &super::segments::Segment| used(segment) < u64::from(segment.len) / 2;
+        |segment: &super::super::segments::Segment| used(segment) < u64::from(segment.len) / 2;
     let emptiest = finished()
         .filter(|(_, segment)| is_mostly_free(segment))
         .min_by_key(|(_, segment)| used(segment) * 1000 / u64::from(segment.len.max(1)));
-    let is_small = |segment: &super::segments::Segment| segment.len < segment_bytes / 4;
+    let is_small = |segment: &super::super::segments::Segment| segment.len < segment_bytes / 4;
     let small = || finished().filter(|(_, segment)| is_small(segment));
     let small = small().next().filter(|_| small().count() >= SMALL_MAX);
     emptiest.or(small).map(|(number, _)| number)

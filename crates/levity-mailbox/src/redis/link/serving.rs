@@ -15,10 +15,10 @@ use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, ServerError, Value};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::time::{self, Instant};
 
-use super::boxes::Known;
-use super::link::Link;
-use super::scripts::{self, Script, Subject, TEXTS, array, milliseconds_of, number, text};
-use super::session::{Session, reason};
+use super::super::boxes::Known;
+use super::super::scripts::{self, Script, Subject, TEXTS, array, milliseconds_of, number, text};
+use super::super::session::{Session, reason};
+use super::Link;
 use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
