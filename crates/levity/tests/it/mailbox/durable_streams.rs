@@ -202,7 +202,7 @@ fn every_loop_reads_what_any_loop_has_appended() {
         }
         for client in &mut readers {
             let mut read = String::new();
-            while !read.contains('9') {
+            while !read.contains("9]") {
                 read.push_str(&chunk(client));
             }
             let data = read.lines().filter_map(|line| line.strip_prefix("data:["));
