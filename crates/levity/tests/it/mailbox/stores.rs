@@ -22,7 +22,7 @@ fn start(store: &str, keys: &str) -> Server {
 #[test]
 fn a_journal_survives_restarts_and_kills() {
     let tree = Tree::new();
-    let folder = tree.at("journal").display().to_string();
+    let folder = tree.folder("journal").display().to_string();
     let store = format!("store = \"journal\"\nfolder = \"{folder}\"");
     let mut last = None::<String>;
     for round in 0..4 {
@@ -140,7 +140,7 @@ fn a_store_that_cannot_be_used_is_an_error_at_start() {
     ));
     let error = launch.try_start().err().expect("it does not start");
     assert!(
-        error.contains("mailbox_store") && error.contains(&file),
+        error.contains("`folder`") && error.contains(&file),
         "{error}"
     );
 }
