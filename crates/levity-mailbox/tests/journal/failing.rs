@@ -50,7 +50,10 @@ fn a_sync_that_fails_refuses_what_it_covers_and_nothing_else_is_lost() {
             for ((of, _), expected) in sets.iter().zip(&expected) {
                 // One that was refused may be there.
                 let texts = rig.texts(&name(of));
-                assert!(expected.iter().all(|text| texts.contains(text)), "{texts:?}");
+                assert!(
+                    expected.iter().all(|text| texts.contains(text)),
+                    "{texts:?}"
+                );
                 assert!(texts.len() <= expected.len() + refused);
             }
             assert_eq!(epochs(rig), before);
