@@ -156,7 +156,7 @@ impl Scenario {
         let mut checked = HashSet::new();
         self.recording.each_crash(|made, files| {
             let hash = hash(made, files);
-            if hash % part == 0 && checked.insert(hash) {
+            if hash.is_multiple_of(part) && checked.insert(hash) {
                 self.check(&disk, made, files);
             }
         });
