@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// The pause before a job is submitted again for which the queue of the disk had no room.
-const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Nobody else may read what is written in boxes.
 const MODE: u32 = 0o600;

@@ -27,7 +27,8 @@
 //! to be wrong when it is read costs the messages in it, and its box begins a new epoch.
 //!
 //! After a failed sync the kernel takes what it could not write for written. So the segment is given up beyond what had been
-//! synced before: messages that were not acknowledged are refused, and all others are written again to a new segment.
+//! synced before: messages that were not acknowledged are refused, and all others are written again to a new segment. At the
+//! next start all boxes that are not durable begin a new epoch.
 //!
 //! A full disk refuses messages with [`StoreError::Full`](crate::StoreError::Full), while some space is left for what frees
 //! space: removals and copies.
@@ -141,7 +142,7 @@ pub struct JournalStore {
     to_keeper: Sender<keeper::Event>,
     threads: Vec<JoinHandle<()>>,
     /// Locked, so that no other process uses the folder.
-    _lock: File,
+    lock: File,
 }
 
 impl JournalStore {
@@ -171,7 +172,7 @@ impl JournalStore {
         let mut state = State::new(epoch, now, options.pending_bytes_max);
         state.segments = found.segments;
         state.active = found.next_number - 1;
-        state.restore(found.boxes.into_iter());
+        state.restore(found.boxes);
         let (to_writer, events) = mpsc::channel();
         let (to_keeper, keeper_events) = mpsc::channel();
         let shared = Shared::new(state, files, budget, options, to_writer.clone());
@@ -201,7 +202,7 @@ impl JournalStore {
             shared,
             to_keeper,
             threads,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -237,6 +238,8 @@ impl Drop for JournalStore {
             // A panic was reported.
             let _ = thread.join();
         }
+        // A child of this process may have the file open, for a moment.
+        let _ = self.lock.unlock();
     }
 }
 

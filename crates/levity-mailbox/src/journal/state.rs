@@ -134,10 +134,11 @@ impl State {
     }
 
     /// Takes boxes that were read from the disk, in the order of their names. They were used now.
-    pub(super) fn restore(&mut self, boxes: impl Iterator<Item = StoredBox>) {
+    pub(super) fn restore(&mut self, boxes: Vec<StoredBox>) {
         let now_ms = milliseconds(self.now);
-        let mut names = Vec::new();
-        let mut due = Vec::new();
+        let mut names = Vec::with_capacity(boxes.len());
+        let mut due = Vec::with_capacity(boxes.len());
+        self.boxes = Slab::with_capacity(boxes.len());
         for mut stored in boxes {
             self.serial += 1;
             stored.serial = self.serial;
@@ -199,8 +200,8 @@ impl State {
         self.boxes.capacity()
     }
 
-    /// The epoch of a new box.
-    fn next_epoch(&mut self) -> u64 {
+    /// An epoch that is larger than all before.
+    pub(super) fn next_epoch(&mut self) -> u64 {
         self.epoch += 1;
         self.epoch
     }

@@ -12,8 +12,11 @@ use levity_mailbox::{MessageId, Name, Settings, Store as _};
 
 use crate::harness::*;
 
-/// Of the states, at most about so many are looked at.
-const STATES_MAX: usize = 1500;
+/// Of the states, about so many are looked at.
+const STATES_MAX: usize = 100;
+
+/// The same in the test that takes long.
+const MANY_STATES_MAX: usize = 5000;
 
 const KEPT: usize = 3;
 
@@ -106,6 +109,10 @@ impl Scenario {
     }
 
     fn check_box(&self, rig: &mut Rig, name: &Name, is_durable: bool, made: usize) {
+        let on_its_way = self.done.iter().find(|(steps, _)| *steps > made);
+        if matches!(on_its_way, Some((_, Done::Removed(of))) if of == name) {
+            return;
+        }
         let (messages, is_removed) = self.acknowledged(name, made);
         let found = rig.look(name);
         if let Some(found) = &found {
@@ -115,7 +122,8 @@ impl Scenario {
         if is_durable && let Some(epoch) = epoch {
             assert_eq!(found.as_ref().map(|it| it.epoch), Some(epoch), "{name}");
         }
-        if is_durable && is_removed && messages.is_empty() && made == self.recording.steps() {
+        let comes = matches!(on_its_way, Some((_, Done::Appended(of, ..))) if of == name);
+        if is_durable && is_removed && messages.is_empty() && !comes {
             assert!(found.is_none(), "{name} is back after {made}");
         }
         // A box that says that it is the same has everything, but what a message on its way has taken the place of.
@@ -148,7 +156,7 @@ impl Scenario {
         let mut checked = HashSet::new();
         self.recording.each_crash(|made, files| {
             let hash = hash(made, files);
-            if hash % part == 0 && checked.insert(hash) {
+            if hash.is_multiple_of(part) && checked.insert(hash) {
                 self.check(&disk, made, files);
             }
         });
@@ -193,6 +201,6 @@ fn no_crash_takes_what_is_durable_and_none_is_silent() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn no_crash_at_all_takes_what_is_durable() {
-    scenario().check_all(usize::MAX);
+fn more_crashes_take_nothing_that_is_durable_either() {
+    scenario().check_all(MANY_STATES_MAX);
 }

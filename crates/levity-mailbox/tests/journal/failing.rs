@@ -56,7 +56,9 @@ fn a_sync_that_fails_refuses_what_it_covers_and_nothing_else_is_lost() {
                 );
                 assert!(texts.len() <= expected.len() + refused);
             }
-            assert_eq!(epochs(rig), before);
+            // Nobody knows at a start what of the others was written again.
+            let after = epochs(rig);
+            assert!(after[0] == before[0] && after[1] >= before[1]);
         }
     }
 }

@@ -179,7 +179,8 @@ impl Keeper {
         };
         if let Err(error) = self.free(number) {
             self.is_untidy = false;
-            if !self.is_closing() {
+            // What the writer refuses, it reports itself.
+            if !self.is_closing() && error.kind() != io::ErrorKind::ResourceBusy {
                 let line = format!("segment {number} of the journal cannot be freed: {error}");
                 self.shared.report(&line);
             }
@@ -363,7 +364,7 @@ impl Keeper {
             self.shared.notify(&mut state);
         }
         match receiver.blocking_recv() {
-            Ok(result) => result.map_err(|error| io::Error::other(error.to_string())),
+            Ok(result) => result.map_err(|_| io::ErrorKind::ResourceBusy.into()),
             Err(_) => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }

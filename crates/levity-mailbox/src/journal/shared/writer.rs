@@ -8,11 +8,13 @@ use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use levity_disk::{Change, Class, Completion, Op, OpenFile, Reply, is_full};
 
 use super::super::batch::{Batch, What};
+use super::super::files::FULL_RETRY_INTERVAL;
 use super::super::segment::{Header, Loss, SYNCED, Synced, segment_name};
 use super::Shared;
 use super::keeper;
@@ -21,8 +23,11 @@ use crate::store::StoreError;
 /// How long written messages wait for a sync that nobody waits for.
 const SYNC_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Bytes that are written without a sync at most.
-const UNSYNCED_BYTES_MAX: u32 = 4 << 20;
+/// Bytes that are written without a sync: more are synced at once.
+const UNSYNCED_BYTES: u32 = 4 << 20;
+
+/// Bytes that are written while a sync is on its way.
+const UNSYNCED_BYTES_MAX: u32 = 16 << 20;
 
 /// The pause before records are written again that could not be written.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -63,6 +68,8 @@ pub(in crate::journal) struct Writer {
     /// The number of batches that the sync on its way covers.
     syncing: Option<usize>,
     is_closing: bool,
+    /// The newest segment cannot be written, or was not synced.
+    is_poisoned: bool,
     /// Records could not be written, and are to be tried again.
     has_failed: bool,
     /// The file that says how far the newest segment is synced.
@@ -145,6 +152,7 @@ impl Writer {
             unsynced_since: None,
             syncing: None,
             is_closing: false,
+            is_poisoned: false,
             has_failed: false,
             synced_file,
         })
@@ -205,6 +213,11 @@ impl Writer {
     }
 
     fn write_pending(&mut self) {
+        let unsynced = self.active.as_ref().map_or(0, |it| it.end - it.synced);
+        if self.syncing.is_some() && unsynced >= UNSYNCED_BYTES_MAX {
+            // It goes on after the sync.
+            return;
+        }
         let batch = {
             let mut state = self.shared.state();
             state.is_notified = false;
@@ -235,13 +248,16 @@ impl Writer {
                 // So that it has left no record, as far as that is possible.
                 let zeroes = Arc::new(vec![0; 8]);
                 let _ = self.shared.files.write(&active.file, start.into(), &zeroes);
+                self.is_poisoned |= !is_no_space(&error);
                 return Err((batch, error));
             }
             offset += piece.len() as u64;
         }
         active.end += batch.bytes as u32;
+        if has_messages(&batch) {
+            self.shared.report_success();
+        }
         self.keep(batch, start);
-        self.shared.report_success();
         Ok(())
     }
 
@@ -267,11 +283,10 @@ impl Writer {
             state.undo_pending(&refusal);
             state.undo(batch, &refusal)
         };
-        if !is_no_space(error) {
+        if self.is_poisoned {
             self.put_back(rest);
-            return self.abandon(&refusal);
-        }
-        if !rest.is_empty() && self.has_reserved(&rest) {
+            self.abandon(&refusal);
+        } else if is_no_space(error) && !rest.is_empty() && self.has_reserved(&rest) {
             if let Err((rest, _)) = self.try_write(rest) {
                 self.put_back(rest);
             }
@@ -297,8 +312,7 @@ impl Writer {
 
     /// Sees to it that the newest segment has room for a batch.
     fn make_room(&mut self, batch: &Batch) -> io::Result<()> {
-        let is_message = |what: &What| matches!(what, What::Message { .. });
-        let has_messages = batch.entries.iter().any(|entry| is_message(&entry.what));
+        let has_messages = has_messages(batch);
         let bytes_max = u64::from(self.shared.options.segment_bytes);
         let is_full = |active: &Active| {
             let used = u64::from(active.end - active.first);
@@ -426,7 +440,7 @@ impl Writer {
             .unsynced_since
             .is_some_and(|since| since.elapsed() >= SYNC_INTERVAL);
         let is_awaited = self.unsynced.iter().any(|written| written.batch.needs_sync);
-        if is_due || is_awaited || bytes >= UNSYNCED_BYTES_MAX || self.is_closing {
+        if is_due || is_awaited || bytes >= UNSYNCED_BYTES || self.is_closing {
             let file = active.file.clone();
             let reply = ToWriter(active.number, self.to_self.clone());
             let sync = Op::Change(Change::Sync { file });
@@ -445,8 +459,8 @@ impl Writer {
         }
         match (self.syncing.take(), result) {
             (Some(covered), Ok(())) => self.sync_ended_of(covered),
-            // A crowd before it: it is tried again.
-            (_, Err(error)) if is_full(&error) => {}
+            // Too many jobs are before it: it is tried again.
+            (_, Err(error)) if is_full(&error) => thread::sleep(FULL_RETRY_INTERVAL),
             (_, Err(error)) => {
                 let refusal = refusal(&error);
                 self.shared.report_failure(&refusal);
@@ -476,10 +490,14 @@ impl Writer {
         self.note_synced(false);
     }
 
-    /// Waits until everything that was written is synced.
+    /// Waits until everything that was written is synced. After an error the segment is poisoned.
     fn sync_all(&mut self) -> io::Result<()> {
         while self.syncing.is_some() {
             match self.events.recv() {
+                Ok(Event::Synced(_, Err(error))) if !is_full(&error) => {
+                    self.is_poisoned = true;
+                    return Err(error);
+                }
                 Ok(event) => self.handle(event),
                 Err(_) => break,
             }
@@ -487,25 +505,18 @@ impl Writer {
         let Some(active) = self.active.as_ref().filter(|_| !self.unsynced.is_empty()) else {
             return Ok(());
         };
-        let file = active.file.clone();
-        let result = self.shared.files.sync(&file);
-        let covered = self.unsynced.len();
-        match result {
-            Ok(()) => {
-                self.sync_ended_of(covered);
-                Ok(())
-            }
-            Err(error) => {
-                self.abandon(&refusal(&error));
-                Err(error)
-            }
-        }
+        let synced = self.shared.files.sync(&active.file);
+        self.is_poisoned |= synced.is_err();
+        synced?;
+        self.sync_ended_of(self.unsynced.len());
+        Ok(())
     }
 
     /// Gives up the newest segment beyond what is synced. What was acknowledged is written again, to another one.
     fn abandon(&mut self, refusal: &StoreError) {
         self.syncing = None;
         self.unsynced_since = None;
+        self.is_poisoned = false;
         self.note_synced(true);
         let Some(active) = self.active.take() else {
             return;
@@ -518,6 +529,11 @@ impl Writer {
             state.pending.prepend(rest);
         }
         self.finished.push(active.number);
+        // What was acknowledged without a sync may be lost if the process ends before it is written again.
+        self.losses.unsynced = Loss {
+            before: self.next_number,
+            epoch: state.next_epoch(),
+        };
     }
 
     /// Notes how far the newest segment is synced, without waiting.
@@ -556,6 +572,12 @@ impl Drop for Writer {
         // Those who wait are told by the drop.
         state.pending = Batch::default();
     }
+}
+
+/// Whether it needs what is left for records that free space.
+fn has_messages(batch: &Batch) -> bool {
+    let mut entries = batch.entries.iter();
+    entries.any(|entry| matches!(entry.what, What::Message { .. }))
 }
 
 /// What publishers are told.
