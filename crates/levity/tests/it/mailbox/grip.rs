@@ -159,7 +159,7 @@ fn applications_get_a_signature() {
     assert_eq!(backend.requests()[1].field("grip-sig"), None);
 }
 
-fn publish_by_django(server: &Server, to: &str, channel: &str, body: &str) {
+fn publish_by(server: &Server, to: &str, channel: &str, body: &str) {
     let mut client = server.client();
     let control = format!("http://{}/m", server.address());
     let target = format!("/grip?control={control}&to={to}&channel={channel}");
@@ -172,15 +172,11 @@ fn publish_by_django(server: &Server, to: &str, channel: &str, body: &str) {
     );
 }
 
-/// django-grip, gripcontrol and pubcontrol as they are.
-#[test]
-fn django_grip_holds_and_publishes() {
-    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python");
-    assert!(packages.is_dir(), "`cargo xtask test` installs packages");
-    let (app, tree) = (App::gunicorn(), Tree::new());
-    let server =
-        super::in_band::launch_at(app.address(), "http", &keys(&tree), super::in_band::USED)
-            .start();
+/// An application whose library of GRIP is as its authors have made it.
+fn holds_and_publishes(app: &App) {
+    let tree = Tree::new();
+    let used = super::in_band::USED;
+    let server = super::in_band::launch_at(app.address(), "http", &keys(&tree), used).start();
     let mut stream = server.client();
     stream.send(head(
         "GET",
@@ -190,13 +186,13 @@ fn django_grip_holds_and_publishes() {
     stream.receive_head().expect("a header").assert_status(200);
     assert_eq!(chunk(&mut stream), "held\n");
     wait_for_receivers(&mut server.client(), "t=20w", 1);
-    publish_by_django(&server, "stream", "t%20w", "hello\n");
+    publish_by(&server, "stream", "t%20w", "hello\n");
     stream.read_through(b"hello\n\r\n");
     stream.read_through(b"alive\n\r\n");
     let mut poll = server.client();
     poll.send(head("GET", "/grip?hold=response&channel=r&timeout=30", &[]));
     wait_for_receivers(&mut server.client(), "r", 1);
-    publish_by_django(&server, "response", "r", "new");
+    publish_by(&server, "response", "r", "new");
     assert_eq!(poll.receive().text(), "new");
     let over = server.get("/grip?hold=response&channel=r&timeout=1");
     assert_eq!((over.status, over.text()), (200, "nothing new".to_owned()));
@@ -204,4 +200,18 @@ fn django_grip_holds_and_publishes() {
     app.client()
         .get("/grip?hold=stream&channel=one")
         .assert_status(501);
+}
+
+/// django-grip, gripcontrol and pubcontrol.
+#[test]
+fn django_grip_holds_and_publishes() {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python");
+    assert!(packages.is_dir(), "`cargo xtask test` installs packages");
+    holds_and_publishes(&App::gunicorn());
+}
+
+/// serve-grip, which has followed express-grip.
+#[test]
+fn express_with_serve_grip_holds_and_publishes() {
+    holds_and_publishes(&App::express());
 }

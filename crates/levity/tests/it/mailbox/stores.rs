@@ -23,6 +23,7 @@ fn start(store: &str, keys: &str) -> Server {
 fn a_journal_survives_restarts_and_kills() {
     let tree = Tree::new();
     let folder = tree.folder("journal").display().to_string();
+    tree.chmod("journal", 0o777);
     let store = format!("store = \"journal\"\nfolder = \"{folder}\"");
     let mut last = None::<String>;
     for round in 0..4 {

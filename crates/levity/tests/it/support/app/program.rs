@@ -1,5 +1,6 @@
 //! How each application is started.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::net::{SocketAddr, TcpListener};
@@ -126,6 +127,37 @@ pub fn uwsgi(own: &Path) -> Program {
         .words(&["--wsgi-file", "wsgi.py", "--need-app", "--threads", "4"])
         .words(&["--chmod-socket=666"])
         .environment("PYTHONDONTWRITEBYTECODE", "1")
+}
+
+/// With the packages that `cargo xtask test` has installed.
+pub fn express(own: &Path) -> Program {
+    fs::copy(sources("node/grip.mjs"), own.join("grip.mjs")).expect("copy");
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/node");
+    for name in packages(&["express", "@fanoutio/serve-grip"]) {
+        let to = own.join("node_modules").join(&name);
+        fs::create_dir_all(&to).expect("mkdir");
+        copy(&installed.join("node_modules").join(&name), &to);
+    }
+    Program::new(
+        &["node", "grip.mjs"],
+        Listens::Saying("listening at http://127.0.0.1:"),
+    )
+}
+
+/// These packages of Node.js and all that they need.
+fn packages(names: &[&str]) -> BTreeSet<String> {
+    let lock = fs::read(sources("node/package-lock.json")).expect("read");
+    let lock: serde_json::Value = serde_json::from_slice(&lock).expect("JSON");
+    let mut wanted: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut all = BTreeSet::new();
+    while let Some(name) = wanted.pop() {
+        let needed = &lock["packages"][format!("node_modules/{name}")]["dependencies"];
+        let needed = needed.as_object().into_iter().flat_map(|it| it.keys());
+        if all.insert(name) {
+            wanted.extend(needed.cloned());
+        }
+    }
+    all
 }
 
 pub fn puma(own: &Path) -> Program {
