@@ -244,6 +244,14 @@ impl Row {
         rig.server_cpu().filter(|_| is_pinned)
     }
 
+    /// The name of its configuration file. Centrifugo knows the format by its suffix.
+    fn configuration(&self) -> &'static str {
+        match self.program {
+            Program::Broker(_) => "configuration.json",
+            _ => "configuration",
+        }
+    }
+
     fn command_line(&self, dir: &Path, configuration: &Path, address: SocketAddr) -> Vec<String> {
         let address = address.to_string();
         let (dir, configuration) = (dir.to_string_lossy(), configuration.to_string_lossy());
@@ -333,7 +341,7 @@ impl Server {
             .join(row.name.replace(' ', "-"));
         create_dir_for_nobody(&dir)?;
         let (address, admin) = (free_address()?, free_address()?);
-        let configuration = dir.join("configuration");
+        let configuration = dir.join(row.configuration());
         let text = fill_in(row, &dir, &rig.docroot, address, admin);
         fs::write(&configuration, text).context(|| format!("write {}", configuration.display()))?;
         let limits = Limits {
