@@ -14,7 +14,7 @@ use std::process::Command;
 /// The peers with mailboxes, by their names on the command line.
 pub const MAILBOXES: [&str; 2] = ["nchan", "centrifugo"];
 /// The key of those who publish to Levity.
-pub const KEY: &str = "key-of-the-benchmark";
+pub const KEY: &str = "a-key-of-the-benchmark-with-32-bytes-or-more";
 /// The name of the row of the writer.
 pub const WRITER: &str = "writer";
 
