@@ -100,6 +100,16 @@ impl Row {
         })
     }
 
+    /// The same with messages in a journal in this folder.
+    #[must_use]
+    pub fn with_journal(&self, folder: &Path) -> Self {
+        let folder = folder.display();
+        Self {
+            settings: format!("[mailbox_store]\nstore = \"journal\"\nfolder = \"{folder}\"\n"),
+            ..self.clone()
+        }
+    }
+
     /// How it spells requests for mailboxes; None if it has none.
     #[must_use]
     pub fn dialect(&self) -> Option<Dialect> {

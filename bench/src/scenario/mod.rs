@@ -18,6 +18,7 @@ pub mod idle;
 pub mod m1;
 pub mod m2;
 pub mod m3;
+pub mod m3j;
 pub mod m4;
 mod mailboxes;
 pub mod p1;
@@ -127,6 +128,8 @@ pub enum Scenario {
     M2,
     /// Many boxes with one subscriber each.
     M3,
+    /// Durable messages in the journal.
+    M3j,
     /// A small hot file while messages go to many subscribers.
     M4,
     /// huc and huc-n, and one picture of both.
@@ -383,6 +386,7 @@ impl Run {
             Scenario::M1 => m1::run(rig, rows, self),
             Scenario::M2 => m2::run(rig, rows, self),
             Scenario::M3 => m3::run(rig, rows, self),
+            Scenario::M3j => m3j::run(rig, rows, self),
             Scenario::M4 => m4::run(rig, rows, self),
             Scenario::Picture | Scenario::All => Err(Failure::new("not a single workload")),
         }
@@ -492,7 +496,7 @@ impl Scenario {
         match self {
             Self::P1 | Self::P2 | Self::P3 | Self::P4 | Self::P5 => Field::Proxies,
             Self::C1 | Self::C2 | Self::C3 | Self::G1 => Field::Compressors,
-            Self::M1 | Self::M2 | Self::M3 | Self::M4 => Field::Mailboxes,
+            Self::M1 | Self::M2 | Self::M3 | Self::M3j | Self::M4 => Field::Mailboxes,
             Self::C4 => Field::None,
             _ => Field::Files,
         }
@@ -505,7 +509,7 @@ impl Scenario {
             Self::W1 | Self::W2 | Self::Cores | Self::G1 | Self::G2 => &[],
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::C1 | Self::C2 | Self::C3 | Self::C4 => &[],
-            Self::M1 | Self::M2 | Self::M3 | Self::M4 => &[],
+            Self::M1 | Self::M2 | Self::M3 | Self::M3j | Self::M4 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
             _ => &COLD_SETS,
         }
