@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\r\n";
 const ACKNOWLEDGEMENT: &[u8] = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
 /// The epoch in the ids of messages, as long as one of Levity.
-const EPOCH: &str = "1764104400000000";
+const EPOCH: &str = "1849747500000000000";
 
 /// A server of event streams with one box. It ends when it is killed.
 #[derive(Clone, Debug, clap::Args)]
