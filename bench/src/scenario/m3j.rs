@@ -171,7 +171,9 @@ impl Bench<'_> {
     fn read_cold(&self, subject: &Subject<usize>) -> Result<(Report, f64)> {
         self.rig.drop_caches()?;
         let server = Server::start(self.rig, &subject.row)?;
-        let paths: Vec<String> = (0..READ_BOXES).map(|index| format!("/box/b{index}")).collect();
+        let paths: Vec<String> = (0..READ_BOXES)
+            .map(|index| format!("/box/b{index}"))
+            .collect();
         let mut load = Load::new(server.address, "", READERS, 60.0);
         load.list = Some(self.rig.list_of("boxes", &paths)?);
         let before = server.metrics()?.unwrap_or_default();
