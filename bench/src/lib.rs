@@ -9,6 +9,7 @@ mod corpus;
 pub mod failure;
 pub mod load;
 pub mod machine;
+pub mod mailbox;
 pub mod metrics;
 pub mod peer;
 mod random;

@@ -129,6 +129,44 @@ fn idle_seconds_in(stat: &str) -> Option<f64> {
     Some((fields.get(3)? + fields.get(4)?) / 100.0)
 }
 
+/// Memory of the kernel, of the whole machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct KernelMemory {
+    /// Pages of the buffers of TCP sockets.
+    pub tcp_buffer_bytes: u64,
+    /// Small objects, such as sockets, open files and their entries in epoll.
+    pub slab_bytes: u64,
+}
+
+impl KernelMemory {
+    /// At present.
+    ///
+    /// # Errors
+    /// `/proc` is not as expected.
+    pub fn now() -> Result<Self> {
+        let read = |file: &str| fs::read_to_string(file).context(|| format!("read {file}"));
+        let page = rustix::param::page_size() as u64;
+        Self::of(&read("/proc/net/sockstat")?, &read("/proc/meminfo")?, page)
+            .ok_or_else(|| Failure::new("no figures in /proc/net/sockstat or /proc/meminfo"))
+    }
+
+    fn of(sockstat: &str, meminfo: &str, page: u64) -> Option<Self> {
+        let tcp = sockstat
+            .lines()
+            .find_map(|line| line.strip_prefix("TCP:"))?;
+        let mut words = tcp.split_whitespace().skip_while(|word| *word != "mem");
+        let pages: u64 = words.nth(1)?.parse().ok()?;
+        let slab = meminfo
+            .lines()
+            .find_map(|line| line.strip_prefix("Slab:"))?;
+        let slab: u64 = slab.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(Self {
+            tcp_buffer_bytes: pages * page,
+            slab_bytes: slab * 1024,
+        })
+    }
+}
+
 fn commit() -> String {
     let described = output_of(Command::new("git").args([
         "describe",
@@ -216,6 +254,20 @@ fn output_of(command: &mut Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_the_kernel_is_read_from_two_files() {
+        let sockstat =
+            "sockets: used 9\nTCP: inuse 6 orphan 0 tw 0 alloc 6 mem 3\nUDP: inuse 0 mem 7\n";
+        let meminfo = "MemTotal: 9 kB\nSlab:             500 kB\nSReclaimable: 3 kB\n";
+        let expected = KernelMemory {
+            tcp_buffer_bytes: 12_288,
+            slab_bytes: 512_000,
+        };
+        assert_eq!(KernelMemory::of(sockstat, meminfo, 4096), Some(expected));
+        assert_eq!(KernelMemory::of("UDP: mem 7", meminfo, 4096), None);
+        assert!(KernelMemory::now().unwrap().slab_bytes > 0);
+    }
 
     #[test]
     fn idle_time_includes_the_wait_for_disks() {

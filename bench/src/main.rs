@@ -6,6 +6,8 @@ use levity_bench::Result;
 use levity_bench::backend::command::Backend;
 use levity_bench::load::command::Load;
 use levity_bench::load::sip::Sip;
+use levity_bench::mailbox::command::Subscribe;
+use levity_bench::mailbox::writer::Writer;
 use levity_bench::rig::journal;
 use levity_bench::scenario::Run;
 use levity_bench::walk::Walk;
@@ -26,6 +28,10 @@ enum Command {
     Load(Load),
     /// Read responses slowly on many connections until standard input ends.
     Sip(Sip),
+    /// Listen to mailboxes and publish as orders on standard input say, until it ends.
+    Subscribe(Subscribe),
+    /// Write each message to every subscriber, until it is killed.
+    Writer(Writer),
     /// Run the application behind a proxy until it is killed.
     Backend(Backend),
     /// Read files and print a JSON report.
@@ -42,6 +48,8 @@ fn main() -> Result<()> {
         Command::Run(run) => run.execute(),
         Command::Load(load) => load.run(),
         Command::Sip(sip) => sip.run(),
+        Command::Subscribe(subscribe) => subscribe.run(),
+        Command::Writer(writer) => writer.run(),
         Command::Backend(backend) => backend.run(),
         Command::Walk(walk) => walk.run(),
         Command::Reap { dir } => journal::reap(&dir),

@@ -2,10 +2,12 @@
 //! server with one configuration; the configurations are the files in `bench/peers`.
 
 pub mod compression;
+pub mod mailbox;
 pub mod proxy;
 
 use crate::failure::{Context, Failure, Result};
 use crate::load::command::Load;
+use crate::mailbox::dialect::Dialect;
 use crate::metrics::Metrics;
 use crate::rig::Rig;
 use crate::rig::cgroup::{Group, Limits};
@@ -59,15 +61,22 @@ pub struct Row {
     blanks: Vec<(&'static str, String)>,
     /// The name of its control group.
     group: &'static str,
+    /// How it spells requests for mailboxes.
+    dialect: Option<Dialect>,
 }
 
 #[derive(Clone, Debug)]
 enum Program {
-    Levity { binary: PathBuf, engine: String },
+    Levity {
+        binary: PathBuf,
+        engine: String,
+    },
     Nginx,
     Haproxy,
     Lighttpd,
     Caddy,
+    /// A server that has only mailboxes: its command line, with placeholders.
+    Broker(Vec<String>),
 }
 
 impl AsRef<Self> for Row {
@@ -105,6 +114,7 @@ impl Row {
             settings: String::new(),
             blanks: Vec::new(),
             group: "server",
+            dialect: None,
         }
     }
 
@@ -206,7 +216,7 @@ impl Row {
                     "        location /secret/ {{ alias {{root}}/; auth_basic secret; auth_basic_user_file {users}; }}"
                 ),
             )),
-            Program::Haproxy | Program::Lighttpd | Program::Caddy => return None,
+            _ => return None,
         }
         Some(row)
     }
@@ -215,6 +225,12 @@ impl Row {
     #[must_use]
     pub fn is_levity(&self) -> bool {
         matches!(self.program, Program::Levity { .. })
+    }
+
+    /// Whether it serves files.
+    #[must_use]
+    pub fn has_files(&self) -> bool {
+        !matches!(self.program, Program::Broker(_))
     }
 
     /// Whether its cache of open files is filled before a measurement of cold files.
@@ -228,7 +244,16 @@ impl Row {
         rig.server_cpu().filter(|_| is_pinned)
     }
 
-    fn command_line(&self, dir: &Path, configuration: &Path) -> Vec<String> {
+    /// The name of its configuration file. Centrifugo knows the format by its suffix.
+    fn configuration(&self) -> &'static str {
+        match self.program {
+            Program::Broker(_) => "configuration.json",
+            _ => "configuration",
+        }
+    }
+
+    fn command_line(&self, dir: &Path, configuration: &Path, address: SocketAddr) -> Vec<String> {
+        let address = address.to_string();
         let (dir, configuration) = (dir.to_string_lossy(), configuration.to_string_lossy());
         let words: Vec<&str> = match &self.program {
             Program::Nginx => vec![
@@ -250,6 +275,13 @@ impl Row {
                 "--adapter",
                 "caddyfile",
             ],
+            Program::Broker(command) => {
+                let fill = |word: &String| {
+                    word.replace("{configuration}", &configuration)
+                        .replace("{address}", &address)
+                };
+                return command.iter().map(fill).collect();
+            }
             Program::Levity { binary, engine } => {
                 let binary = binary.to_str().unwrap_or_default();
                 vec![binary, "run", "-c", &configuration, "--engine", engine]
@@ -309,7 +341,7 @@ impl Server {
             .join(row.name.replace(' ', "-"));
         create_dir_for_nobody(&dir)?;
         let (address, admin) = (free_address()?, free_address()?);
-        let configuration = dir.join("configuration");
+        let configuration = dir.join(row.configuration());
         let text = fill_in(row, &dir, &rig.docroot, address, admin);
         fs::write(&configuration, text).context(|| format!("write {}", configuration.display()))?;
         let limits = Limits {
@@ -325,7 +357,7 @@ impl Server {
         let child = confine::server(
             &group.paths(),
             row.cpu(rig),
-            &row.command_line(&dir, &configuration),
+            &row.command_line(&dir, &configuration, address),
         )
         .stdin(Stdio::null())
         .stdout(output)
@@ -413,6 +445,16 @@ impl Server {
             .transpose()
     }
 
+    /// Memory of all its processes in bytes, shared pages in equal parts (`Pss`, proc(5)).
+    ///
+    /// # Errors
+    /// The control group is gone.
+    pub fn proportional_bytes(&self) -> Result<u64> {
+        let processes = self.group.processes()?;
+        let bytes = |pid| kilobytes_in(&format!("/proc/{pid}/smaps_rollup"), "Pss:");
+        Ok(processes.into_iter().filter_map(bytes).sum::<u64>() * 1024)
+    }
+
     /// Anonymous memory of all its processes, in bytes.
     ///
     /// # Errors
@@ -436,15 +478,14 @@ impl Drop for Server {
 }
 
 fn anonymous_bytes_of(pid: i32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))?;
-    line.trim()
-        .strip_suffix(" kB")?
-        .parse::<u64>()
-        .ok()
-        .map(|kilobytes| kilobytes * 1024)
+    Some(kilobytes_in(&format!("/proc/{pid}/status"), "RssAnon:")? * 1024)
+}
+
+/// The number in the line of a file in `/proc` that begins with this name.
+fn kilobytes_in(file: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: SocketAddr) -> String {

@@ -15,10 +15,14 @@ const TOOLS: &[Tool] = &[
         program: "lighttpd",
         package: "lighttpd",
     },
-    // The modules of nginx and lighttpd that compress are found like programs.
+    // Modules of nginx and lighttpd are found like programs.
     Tool {
         program: "/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so",
         package: "libnginx-mod-http-brotli-filter",
+    },
+    Tool {
+        program: "/usr/lib/nginx/modules/ngx_nchan_module.so",
+        package: "libnginx-mod-nchan",
     },
     Tool {
         program: "/usr/lib/lighttpd/mod_deflate.so",

@@ -307,7 +307,7 @@ impl Drop for RunningLoad {
 }
 
 /// Ten thousand connections need more descriptors than a login shell gives.
-pub(super) fn raise_descriptor_limit(needed: u64) -> Result<()> {
+pub(crate) fn raise_descriptor_limit(needed: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {

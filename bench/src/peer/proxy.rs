@@ -90,6 +90,7 @@ impl Row {
             Program::Lighttpd => LIGHTTPD,
             Program::Caddy => CADDY,
             Program::Levity { .. } => LEVITY,
+            Program::Broker(_) => self.template,
         };
         let mut blanks = self.blanks(upstream);
         // Of a row that was before another application, the newer values count: they come first.
@@ -124,14 +125,17 @@ impl Row {
             Program::Lighttpd => Self::peer("lighttpd").ok(),
             Program::Nginx => Self::peer("nginx-sendfile").ok(),
             Program::Caddy => Self::compressor("caddy").ok(),
-            Program::Haproxy => None,
+            Program::Haproxy | Program::Broker(_) => None,
         }
     }
 
     /// Whether it supports X-Sendfile or an equivalent.
     #[must_use]
     pub fn sends_files(&self) -> bool {
-        !matches!(self.program, Program::Haproxy | Program::Caddy)
+        !matches!(
+            self.program,
+            Program::Haproxy | Program::Caddy | Program::Broker(_)
+        )
     }
 
     /// How the application names temporary files to it.
@@ -148,7 +152,7 @@ impl Row {
                 prefix: Some(NGINX_FILES),
                 removes: false,
             },
-            Program::Lighttpd | Program::Haproxy | Program::Caddy => Naming {
+            Program::Lighttpd | Program::Haproxy | Program::Caddy | Program::Broker(_) => Naming {
                 field: "X-Sendfile",
                 prefix: None,
                 removes: false,
@@ -165,7 +169,7 @@ impl Row {
             Program::Levity { .. } => ", ",
             Program::Lighttpd => ",\n",
             Program::Caddy => " ",
-            Program::Nginx | Program::Haproxy => "\n",
+            Program::Nginx | Program::Haproxy | Program::Broker(_) => "\n",
         };
         let protocol = match upstream.protocol {
             Protocol::Http => "http",
@@ -193,7 +197,7 @@ impl Row {
             Program::Caddy => format!("unix/{path}"),
             // With max_fails both would be ejected for seconds once both have failed.
             Program::Nginx => format!("        server unix:{path} max_fails=0;"),
-            Program::Haproxy => format!(
+            Program::Haproxy | Program::Broker(_) => format!(
                 "    server app{number} unix@{path} maxconn {connections} pool-max-conn {connections} \
                  check inter 50ms fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down"
             ),

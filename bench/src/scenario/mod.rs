@@ -15,6 +15,12 @@ mod hot_and_cold;
 pub mod huc;
 pub mod huc_n;
 pub mod idle;
+pub mod m1;
+pub mod m2;
+pub mod m3;
+pub mod m3j;
+pub mod m4;
+mod mailboxes;
 pub mod p1;
 pub mod p2;
 pub mod p3;
@@ -38,6 +44,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::machine::{self, Machine};
 use crate::metrics::Metrics;
 use crate::peer::compression::COMPRESSORS;
+use crate::peer::mailbox::MAILBOXES;
 use crate::peer::proxy::PROXIES;
 use crate::peer::{PEERS, Row, Server, engines_of};
 use crate::report::Outcome;
@@ -115,6 +122,16 @@ pub enum Scenario {
     G1,
     /// CPU time of a request for a small hot file with rate limits and a million clients.
     G2,
+    /// Memory of idle subscribers of a mailbox.
+    M1,
+    /// One message to many subscribers.
+    M2,
+    /// Many boxes with one subscriber each.
+    M3,
+    /// Durable messages in the journal.
+    M3j,
+    /// A small hot file while messages go to many subscribers.
+    M4,
     /// huc and huc-n, and one picture of both.
     Picture,
     /// All of them.
@@ -154,6 +171,9 @@ pub struct Run {
     /// Peers of the workloads with compression; empty for none.
     #[arg(long, value_delimiter = ',', default_values_t = COMPRESSORS.map(str::to_owned))]
     pub compressors: Vec<String>,
+    /// Peers of the workloads with mailboxes; empty for none.
+    #[arg(long, value_delimiter = ',', default_values_t = MAILBOXES.map(str::to_owned))]
+    pub mailboxes: Vec<String>,
     /// Levity's binary.
     #[arg(long, default_value = "target/release/levity")]
     pub levity: PathBuf,
@@ -177,6 +197,8 @@ enum Field {
     Proxies,
     /// With compression.
     Compressors,
+    /// With mailboxes.
+    Mailboxes,
     /// No server.
     None,
 }
@@ -253,6 +275,7 @@ impl Run {
             Field::Files,
             Field::Proxies,
             Field::Compressors,
+            Field::Mailboxes,
             Field::None,
         ] {
             let compared: Vec<Scenario> = scenarios
@@ -261,30 +284,35 @@ impl Run {
                 .filter(|scenario| scenario.field() == field)
                 .collect();
             if !compared.is_empty() {
-                self.each(rig, &compared, self.rows_of(field, rig)?, &machine, panels)?;
+                let (rows, left_out) = self.rows_of(field, rig)?;
+                let (rows, not_started) = startable(rig, rows)?;
+                let left_out = [left_out, not_started].concat();
+                self.each(rig, &compared, (rows, left_out), &machine, panels)?;
             }
         }
         Ok(())
     }
 
-    fn rows_of(&self, field: Field, rig: &Rig) -> Result<Vec<Row>> {
-        match field {
+    /// The servers, and what kept others from being prepared.
+    fn rows_of(&self, field: Field, rig: &Rig) -> Result<(Vec<Row>, Vec<String>)> {
+        let rows = match field {
             Field::Files => self.rows(rig),
             Field::Proxies => self.proxies(rig),
             Field::Compressors => self.compressors(rig),
+            Field::Mailboxes => return self.mailboxes(rig),
             Field::None => Ok(Vec::new()),
-        }
+        };
+        Ok((rows?, Vec::new()))
     }
 
     fn each(
         &self,
         rig: &Rig,
         scenarios: &[Scenario],
-        rows: Vec<Row>,
+        (rows, left_out): (Vec<Row>, Vec<String>),
         machine: &Machine,
         panels: &mut Vec<Panel>,
     ) -> Result<()> {
-        let (rows, left_out) = startable(rig, rows)?;
         let options = Options {
             seconds: self.seconds,
             passes: self.passes,
@@ -355,6 +383,11 @@ impl Run {
             Scenario::C4 => c4::run(rig, self),
             Scenario::G1 => g1::run(rig, rows, self),
             Scenario::G2 => g2::run(rig, &unfilled, self),
+            Scenario::M1 => m1::run(rig, rows, self),
+            Scenario::M2 => m2::run(rig, rows, self),
+            Scenario::M3 => m3::run(rig, rows, self),
+            Scenario::M3j => m3j::run(rig, rows, self),
+            Scenario::M4 => m4::run(rig, rows, self),
             Scenario::Picture | Scenario::All => Err(Failure::new("not a single workload")),
         }
     }
@@ -398,6 +431,25 @@ impl Run {
             rows.push(Row::compressor(name)?);
         }
         Ok(rows)
+    }
+
+    /// Levity and the peers with mailboxes. A peer that cannot be built is left out.
+    fn mailboxes(&self, rig: &Rig) -> Result<(Vec<Row>, Vec<String>)> {
+        let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+        for row in self.own_choice(rig)? {
+            let subscribers = mailboxes::subscribers(mailboxes::SUBSCRIBERS_MAX);
+            rows.push(row.with_mailboxes(rig, subscribers, "")?);
+        }
+        for name in self.mailboxes.iter().filter(|name| !name.is_empty()) {
+            match Row::mailbox(name, rig) {
+                Ok(row) => rows.push(row),
+                Err(error) => {
+                    eprintln!("levity-bench: left out: {error}");
+                    left_out.push(error.to_string());
+                }
+            }
+        }
+        Ok((rows, left_out))
     }
 
     /// Levity and the peers as proxies.
@@ -444,6 +496,7 @@ impl Scenario {
         match self {
             Self::P1 | Self::P2 | Self::P3 | Self::P4 | Self::P5 => Field::Proxies,
             Self::C1 | Self::C2 | Self::C3 | Self::G1 => Field::Compressors,
+            Self::M1 | Self::M2 | Self::M3 | Self::M3j | Self::M4 => Field::Mailboxes,
             Self::C4 => Field::None,
             _ => Field::Files,
         }
@@ -456,6 +509,7 @@ impl Scenario {
             Self::W1 | Self::W2 | Self::Cores | Self::G1 | Self::G2 => &[],
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::C1 | Self::C2 | Self::C3 | Self::C4 => &[],
+            Self::M1 | Self::M2 | Self::M3 | Self::M3j | Self::M4 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
             _ => &COLD_SETS,
         }

@@ -17,11 +17,21 @@ pub struct Feed {
     copies: Weak<Copies>,
     copy: Rc<Copy>,
     index: usize,
-    cursor: Option<Cursor>,
-    /// When the owner was asked for what is beyond the copy.
-    asked: Option<u64>,
-    /// `None` until the box is open.
-    position: Option<Position>,
+    place: Place,
+}
+
+/// Where a receiver is. There are many, most of which are [`At`](Self::At) a position, so what only others need takes the same
+/// memory.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The box is not open yet.
+    Before {
+        /// Where to begin.
+        cursor: Option<Cursor>,
+        /// When the owner was asked for what is beyond the copy.
+        asked: Option<u64>,
+    },
+    At(Position),
 }
 
 impl Feed {
@@ -32,9 +42,10 @@ impl Feed {
             copies: Rc::downgrade(copies),
             copy,
             index,
-            cursor,
-            asked: None,
-            position: None,
+            place: Place::Before {
+                cursor,
+                asked: None,
+            },
         };
         feed.begin(false);
         feed
@@ -57,7 +68,7 @@ impl Feed {
         if let Some(error) = state.failure() {
             return Poll::Ready(Err(error.clone()));
         }
-        if self.position.is_some() || state.has_ended() {
+        if matches!(self.place, Place::At(_)) || state.has_ended() {
             return Poll::Ready(Ok(()));
         }
         drop(state);
@@ -79,41 +90,50 @@ impl Feed {
     /// As [`poll_next`](Self::poll_next), without a wait.
     pub fn next(&mut self, now: SystemTime) -> Option<Next> {
         self.begin(true);
-        self.copy.state().next(self.position.as_mut(), now)
+        let position = match &mut self.place {
+            Place::At(position) => Some(position),
+            Place::Before { .. } => None,
+        };
+        self.copy.state().next(position, now)
     }
 
     /// `is_early` unless the receiver has just come.
     fn begin(&mut self, is_early: bool) {
-        if self.position.is_some() {
+        let Place::Before { cursor, asked } = self.place else {
             return;
-        }
+        };
         let mode = self.copy.settings.mode;
-        let begin = self.copy.state().begin(self.cursor, mode, is_early);
-        match (begin, self.asked) {
+        let begin = self.copy.state().begin(cursor, mode, is_early);
+        match (begin, asked) {
             (Begin::Later, _) => {}
-            (Begin::At(position), _) => self.position = Some(position),
-            (Begin::Beyond(_), None) => self.ask(),
+            (Begin::At(position), _) => self.place = Place::At(position),
+            (Begin::Beyond(_), None) => {
+                let asked = self.ask();
+                self.place = Place::Before { cursor, asked };
+            }
             (Begin::Beyond(position), Some(asked)) => {
                 if self.copy.state().has_answered(asked) {
-                    self.position = Some(position);
+                    self.place = Place::At(position);
                 }
             }
         }
     }
 
     /// Asks the owner what is kept by now.
-    fn ask(&mut self) {
+    fn ask(&self) -> Option<u64> {
         let has_ended = self.copy.state().has_ended();
-        if let (Some(copies), false) = (self.copies.upgrade(), has_ended) {
-            self.asked = Some(copies.open_again(&self.copy));
-        }
+        let copies = self.copies.upgrade().filter(|_| !has_ended)?;
+        Some(copies.open_again(&self.copy))
     }
 
     /// The id after which the receiver continues: `None` until the box is open, and while the next thing is a
     /// [gap](Next::Gap).
     #[must_use]
     pub fn position(&self) -> Option<MessageId> {
-        self.position.and_then(Position::last)
+        match self.place {
+            Place::At(position) => position.last(),
+            Place::Before { .. } => None,
+        }
     }
 
     /// Notes that the receiver has got all messages up to `last`.

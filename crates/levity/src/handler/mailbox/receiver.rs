@@ -24,7 +24,7 @@ use crate::worker::Worker;
 /// The maximum of bytes of one receiver before others have their turn.
 pub(super) const TURN_BYTES_MAX: usize = 64 * 1024;
 
-/// What an application has said about a receiver that it holds.
+/// What few receivers have: what an application has said about one that it holds, and what comes first.
 #[derive(Default)]
 pub struct Hold {
     /// What is sent before all messages.
@@ -35,6 +35,8 @@ pub struct Hold {
     pub keep_alive: Option<KeepAlive>,
     /// The box that is asked first for the next message.
     turn: usize,
+    /// It was looked ahead for a gap at the start.
+    ahead: Option<Next>,
 }
 
 impl Hold {
@@ -49,11 +51,15 @@ impl Hold {
             others,
             keep_alive,
             turn: 0,
+            ahead: None,
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.first.is_empty() && self.others.is_empty() && self.keep_alive.is_none()
+        self.first.is_empty()
+            && self.others.is_empty()
+            && self.keep_alive.is_none()
+            && self.ahead.is_none()
     }
 }
 
@@ -70,13 +76,14 @@ pub struct Receiver {
     sending: Sending,
     /// The message that is being sent, and the number of its box.
     message: Option<(usize, MessageId)>,
-    /// It was looked ahead for a gap at the start.
-    ahead: Option<Next>,
     /// The stream ends after what is being sent.
     ending: Option<Ending>,
     stay: Stay,
     _slot: ReceiverSlot,
 }
+
+// There may be a hundred thousand. A byte more, and the allocator gives each of them 320.
+const _: () = assert!(size_of::<Receiver>() <= 256);
 
 impl fmt::Debug for Receiver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,9 +98,9 @@ impl Receiver {
         set: Arc<MailboxSet>,
         (mut feed, slot): (Feed, ReceiverSlot),
         form: Form,
-        hold: Hold,
+        mut hold: Hold,
     ) -> Self {
-        let ahead = feed.next(worker.wall_time(Instant::now()));
+        hold.ahead = feed.next(worker.wall_time(Instant::now()));
         let keep_alive = hold.keep_alive.as_ref();
         let heartbeat = keep_alive.map_or(set.of.heartbeat, |keep_alive| keep_alive.timeout);
         let mut receiver = Self {
@@ -106,7 +113,6 @@ impl Receiver {
             socket: None,
             sending: Sending::default(),
             message: None,
-            ahead,
             ending: None,
             _slot: slot,
         };
@@ -123,10 +129,20 @@ impl Receiver {
 
     /// The id before which messages are gone, if the stream begins with that.
     pub fn gap(&self) -> Option<MessageId> {
-        match self.ahead {
+        match self.hold.as_ref()?.ahead {
             Some(Next::Gap(next)) => Some(next),
             _ => None,
         }
+    }
+
+    /// Takes what came when it was looked ahead.
+    fn take_ahead(&mut self) -> Option<Next> {
+        let hold = self.hold.as_mut()?;
+        let ahead = hold.ahead.take()?;
+        if hold.is_empty() {
+            self.hold = None;
+        }
+        Some(ahead)
     }
 
     /// What is sent before all messages.
@@ -225,7 +241,7 @@ impl Receiver {
             return Poll::Ready(());
         }
         let now = self.worker.wall_time(stall::poll_start());
-        let ahead = self.ahead.take().map(|next| (0, next));
+        let ahead = self.take_ahead().map(|next| (0, next));
         let is_start = ahead.is_some();
         let (number, next) = match ahead {
             Some(next) => next,

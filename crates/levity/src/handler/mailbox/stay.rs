@@ -104,10 +104,13 @@ impl Sending {
 }
 
 /// When a receiver that waits gets a sign of life, and when it leaves.
+///
+/// Times are in milliseconds, most of them since the beginning: instants would take three times the memory of each receiver.
 pub struct Stay {
-    heartbeat: Duration,
-    heartbeat_at: Instant,
-    ends_at: Instant,
+    began: Instant,
+    heartbeat_ms: u32,
+    heartbeat_at_ms: u32,
+    ends_at_ms: u32,
     /// The server drains, and the time of the end has been chosen.
     is_leaving: bool,
 }
@@ -123,18 +126,23 @@ pub enum Due {
 impl Stay {
     /// A receiver that comes now, gets signs of life at intervals of `heartbeat`, and leaves after `rotate`, about.
     pub fn new(heartbeat: Duration, rotate: Duration) -> Self {
-        let now = Instant::now();
+        let heartbeat_ms = milliseconds(heartbeat).max(1);
         Self {
-            heartbeat,
-            heartbeat_at: now + heartbeat,
-            ends_at: now + jittered(rotate),
+            began: Instant::now(),
+            heartbeat_ms,
+            heartbeat_at_ms: heartbeat_ms,
+            ends_at_ms: milliseconds(jittered(rotate)),
             is_leaving: false,
         }
     }
 
+    fn now_ms(&self) -> u32 {
+        milliseconds(stall::poll_start().saturating_duration_since(self.began))
+    }
+
     /// Begins the time until the next sign of life anew.
     pub fn rest(&mut self) {
-        self.heartbeat_at = stall::poll_start() + self.heartbeat;
+        self.heartbeat_at_ms = self.now_ms().saturating_add(self.heartbeat_ms);
     }
 
     /// Waits until something is due. Receivers that all left a draining server at once would come back at once.
@@ -144,25 +152,32 @@ impl Stay {
         client: &dyn HeldClient,
         context: &mut Context<'_>,
     ) -> Poll<Due> {
-        let now = stall::poll_start();
+        let now_ms = self.now_ms();
         if worker.is_draining() && !self.is_leaving {
             self.is_leaving = true;
             let drain_timeout = worker.service().config.limits.drain_timeout;
             let time = drain_timeout.min(DRAIN_TIME_MAX) / 2;
-            self.ends_at = self.ends_at.min(now + time.mul_f32(fraction()));
+            let leaves_at_ms = now_ms.saturating_add(milliseconds(time.mul_f32(fraction())));
+            self.ends_at_ms = self.ends_at_ms.min(leaves_at_ms);
         }
-        if now >= self.ends_at {
+        if now_ms >= self.ends_at_ms {
             return Poll::Ready(Due::End);
         }
-        if now >= self.heartbeat_at {
-            self.heartbeat_at = now + self.heartbeat;
+        if now_ms >= self.heartbeat_at_ms {
+            self.heartbeat_at_ms = now_ms.saturating_add(self.heartbeat_ms);
             return Poll::Ready(Due::Heartbeat);
         }
+        let due_ms = self.heartbeat_at_ms.min(self.ends_at_ms);
         let timer = client.timer();
-        timer.set(self.heartbeat_at.min(self.ends_at));
+        timer.set(self.began + Duration::from_millis(due_ms.into()));
         let _ = timer.poll_expired(context);
         Poll::Pending
     }
+}
+
+/// 49 days at most.
+fn milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// Sends bytes of a body.
