@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use crate::clients::{chromium, run, url};
+use crate::clients::{chromium, package, run, url};
 use crate::support::scripted::Scripted;
 use crate::support::{Launch, Server, Tree};
 
@@ -14,21 +14,10 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 /// A page that has not reported until then is shown as it is.
 const REPORT_MAX: Duration = Duration::from_secs(40);
 
-fn beneath(folder: &str, name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let path = folder.join(name);
-    assert!(path.exists(), "no {name}: run `cargo xtask test`");
-    path
-}
-
 /// A file of this repository.
 fn source(name: &str) -> PathBuf {
-    beneath("tests/apps/node", name)
-}
-
-/// A file of a package.
-fn package(name: &str) -> PathBuf {
-    beneath("../../target/node/node_modules", name)
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/node");
+    folder.join(name)
 }
 
 fn utf8(path: &Path) -> &str {

@@ -1,7 +1,7 @@
 //! Programs that people use.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -28,6 +28,40 @@ pub fn run(limit: Duration, program: &str, arguments: &[&str], folder: &Path) ->
         "no {program}: run `cargo xtask test`, which installs it"
     );
     output
+}
+
+/// A file or folder of the packages that `cargo xtask test` installs from npm.
+#[track_caller]
+pub fn package(name: &str) -> PathBuf {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/node/node_modules");
+    let path = packages.join(name);
+    assert!(path.exists(), "no {name}: run `cargo xtask test`");
+    path.canonicalize().expect("a path")
+}
+
+/// Runs `script` of `tests/apps/node`, which may use packages. It must succeed, and its standard output is given.
+#[track_caller]
+pub fn node(limit: Duration, script: &str, arguments: &[&str]) -> String {
+    let folder = Tree::new();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/node");
+    // Node.js looks for packages where a script is, not where a link to it is.
+    for entry in fs::read_dir(scripts).expect("a folder of scripts") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "mjs") {
+            let name = path.file_name().expect("a name").to_owned();
+            folder.file(name, fs::read(path).expect("read"));
+        }
+    }
+    folder.link(package(""), "node_modules");
+    let output = run(
+        limit,
+        "node",
+        &[&[script], arguments].concat(),
+        folder.path(),
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 /// Opens a page in Chromium, and gives its document once it is complete.

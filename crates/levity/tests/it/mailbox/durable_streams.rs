@@ -1,12 +1,11 @@
 //! Durable streams: the conformance suite of the protocol, and what it does not ask.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::KEY;
-use crate::clients::{run, url};
+use crate::clients::{package, run, url};
 use crate::support::{Answer, Client, Launch, Server, Tree, head};
 
 /// The suite takes three quarters of a minute, most of which it waits for streams to expire.
@@ -74,14 +73,6 @@ impl Streams {
     fn read(&self, name: &str) -> Answer {
         self.client().get(&format!("/v1/stream/{name}"))
     }
-}
-
-/// A folder or file of packages of npm.
-fn package(name: &str) -> PathBuf {
-    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/node/node_modules");
-    let path = packages.join(name);
-    assert!(path.exists(), "no {name}: run `cargo xtask test`");
-    path.canonicalize().expect("a path")
 }
 
 #[test]

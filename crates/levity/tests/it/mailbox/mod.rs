@@ -1,6 +1,8 @@
 //! Mailboxes over HTTP.
 
 mod claims;
+mod clients;
+mod cuts;
 mod durable_streams;
 mod grip;
 mod in_band;

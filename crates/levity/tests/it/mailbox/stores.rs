@@ -1,6 +1,7 @@
 //! Where messages are kept.
 
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
@@ -52,40 +53,57 @@ fn a_journal_survives_restarts_and_kills() {
 }
 
 /// A Redis server of a test.
-struct Redis {
-    port: u16,
+pub(super) struct Redis {
+    pub(super) port: u16,
     process: Child,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Redis {
+    /// One that keeps nothing.
     fn start() -> Self {
+        Self::new(&["--save", ""])
+    }
+
+    /// One that has synced everything it acknowledges.
+    pub(super) fn lasting() -> Self {
+        Self::new(LASTING)
+    }
+
+    fn new(keys: &[&str]) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("an address").port();
         drop(free);
         let folder = tempfile::tempdir().expect("a folder");
-        let process = Command::new("redis-server")
-            .args([
-                "--port",
-                &port.to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-            ])
-            .current_dir(folder.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server: run `cargo xtask test`");
-        wait_until("redis-server answers", || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
         Self {
             port,
-            process,
-            _folder: folder,
+            process: run(port, keys, folder.path()),
+            folder,
         }
     }
+
+    /// Kills it, and starts it with what it had kept.
+    pub(super) fn restart(&mut self) {
+        self.process.kill().expect("kill");
+        self.process.wait().expect("wait");
+        self.process = run(self.port, LASTING, self.folder.path());
+    }
+}
+
+const LASTING: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+
+fn run(port: u16, keys: &[&str], folder: &Path) -> Child {
+    let process = Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(keys)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-server: run `cargo xtask test`");
+    wait_until("redis-server answers", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    process
 }
 
 impl Drop for Redis {

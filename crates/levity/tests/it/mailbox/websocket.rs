@@ -1,7 +1,5 @@
 //! Receivers over WebSocket.
 
-use std::path::Path;
-use std::process::Output;
 use std::thread;
 
 use flate2::{Decompress, FlushDecompress};
@@ -9,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{SOON, json, launch, post, publisher, start, text, wait_for_receivers};
-use crate::clients::run;
+use crate::clients::{node, run};
 use crate::support::websocket::{HANDSHAKE, frame};
 use crate::support::{Client, Server, Tree, WebSocket};
 
@@ -334,7 +332,7 @@ fn messages_are_compressed_for_those_who_offer_it() {
 }
 
 /// Publishes to a box that `client` reads, then removes it.
-fn with_client(client: impl FnOnce(&str) -> Output + Send) {
+fn with_client(client: impl FnOnce(&str) -> String + Send) {
     let server = start("");
     let mut publisher = publisher(&server);
     let url = format!("ws://{}/m/a", server.address());
@@ -347,10 +345,7 @@ fn with_client(client: impl FnOnce(&str) -> Output + Send) {
         post(&mut publisher, "a", &[], "bytes").assert_status(201);
         wait_for_receivers(&mut publisher, "a", 1);
         publisher.request("DELETE", "/m/a", &[]).assert_status(204);
-        let output = running.join().expect("the client runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
-        let said = String::from_utf8_lossy(&output.stdout);
+        let said = running.join().expect("the client runs");
         let expected = "short\nlong 10000 true\nbytes\nclosed 1000 the mailbox was removed\n";
         assert_eq!(said, expected);
     });
@@ -358,22 +353,7 @@ fn with_client(client: impl FnOnce(&str) -> Output + Send) {
 
 #[test]
 fn ws_of_node_receives() {
-    let tree = Tree::new();
-    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/node/node_modules");
-    let module = packages.join("ws");
-    let module = module.to_str().expect("a path in UTF-8");
-    let program = format!(
-        "const {{WebSocket}} = require('{module}');\n\
-         const socket = new WebSocket(process.argv[1], ['mailbox.json']);\n\
-         socket.on('message', (data) => {{\n\
-           const text = JSON.parse(data).data;\n\
-           const deflate = 'permessage-deflate' in socket._extensions;\n\
-           console.log(text.length < 10 ? text : `long ${{text.length}} ${{deflate}}`);\n\
-         }});\n\
-         socket.on('error', (error) => {{ console.error(error); process.exit(1); }});\n\
-         socket.on('close', (code, reason) => console.log(`closed ${{code}} ${{reason}}`));"
-    );
-    with_client(|url| run(SOON * 4, "node", &["-e", &program, url], tree.path()));
+    with_client(|url| node(SOON * 4, "ws.mjs", &[url]));
 }
 
 #[test]
@@ -395,6 +375,9 @@ fn websockets_of_python_receives() {
     let tree = Tree::new();
     with_client(|url| {
         let words = ["no_proxy=*", "/usr/bin/python3", "-c", PROGRAM, url];
-        run(SOON * 4, "env", &words, tree.path())
+        let output = run(SOON * 4, "env", &words, tree.path());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        String::from_utf8(output.stdout).expect("UTF-8")
     });
 }

@@ -73,6 +73,8 @@ impl App {
         uvicorn
         /// SCGI on a Unix socket: the WSGI application of `gunicorn`.
         uwsgi
+        /// HTTP/1.1 on TCP: the chat of `examples/chat`, with Flask.
+        chat
         /// HTTP/1.1 on TCP: Express with the middleware of GRIP.
         express
         /// HTTP/1.1 on a Unix socket: Rack.

@@ -129,6 +129,14 @@ pub fn uwsgi(own: &Path) -> Program {
         .environment("PYTHONDONTWRITEBYTECODE", "1")
 }
 
+/// The application of `examples/chat`.
+pub fn chat(own: &Path) -> Program {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/chat/app.py");
+    fs::copy(source, own.join("app.py")).expect("copy");
+    let listens = Listens::Saying("Running on http://127.0.0.1:");
+    Program::new(&["/usr/bin/python3", "app.py"], listens).environment("PORT", "0")
+}
+
 /// With the packages that `cargo xtask test` has installed.
 pub fn express(own: &Path) -> Program {
     fs::copy(sources("node/grip.mjs"), own.join("grip.mjs")).expect("copy");
