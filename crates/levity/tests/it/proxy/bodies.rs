@@ -447,7 +447,8 @@ fn a_request_in_progress_completes_during_a_drain() {
             conn.answer("200 OK", request.target);
         }
     });
-    let mut server = Launch::proxy(backend.address(), "").start();
+    // One event loop: when it closes the idle connection, it drains.
+    let mut server = Launch::proxy(backend.address(), "").workers(1).start();
     let (mut idle, mut busy) = (server.client(), server.client());
     idle.get("/").assert_status(200);
     busy.send(head("GET", "/slow", &[]));
