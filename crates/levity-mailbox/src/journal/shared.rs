@@ -92,3 +92,30 @@ impl Shared {
         (self.options.report)(line);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::mpsc::{self, Receiver};
+    use std::time::SystemTime;
+
+    use levity_disk::{Disk, Root, Symlinks};
+
+    use super::*;
+
+    impl Shared {
+        /// For a folder that exists. Messages leave `free_bytes_min` bytes free; the receiver has what the writer is told.
+        pub(super) fn of_test(folder: &Path, free_bytes_min: u64) -> (Arc<Self>, Receiver<Event>) {
+            let files = Files {
+                disk: Disk::start(levity_disk::Settings::default()).expect("a disk"),
+                root: Root::open(folder, Symlinks::Beneath).expect("a folder"),
+            };
+            let mut options = Options::new(|_| {}).expect("the kernel says which boot this is");
+            options.free_bytes_min = free_bytes_min;
+            let state = State::new(1, SystemTime::now(), 1 << 20);
+            let (to_writer, events) = mpsc::channel();
+            let shared = Self::new(state, files, Budget::new(1 << 20), options, to_writer);
+            (Arc::new(shared), events)
+        }
+    }
+}

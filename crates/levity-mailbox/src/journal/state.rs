@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use levity_wire::mailbox::MessageId;
 use slab::Slab;
 
-use super::batch::{Batch, BoxId, Outcome, Waiter, What};
+use super::batch::{Batch, BoxId, Outcome, Reply, Waiter, What};
 use super::record::{self, Body, Fields, HEAD_BYTES, KEY_BYTES, MESSAGE_BYTES, RECORD_BYTES_MAX};
 use super::segments::Segments;
 use super::slot::Slot;
@@ -732,7 +732,8 @@ impl State {
     }
 
     /// Undoes the messages of `batch` that are not acknowledged. Those of later batches were undone before. What remains has
-    /// to be written.
+    /// to be written, and who waits for no message goes on waiting for that: otherwise publishers whose messages are refused
+    /// would keep segments from being freed.
     pub(super) fn undo(&mut self, mut batch: Batch, error: &StoreError) -> Batch {
         for entry in batch.entries.iter_mut().rev() {
             if let What::Message {
@@ -754,15 +755,21 @@ impl State {
                 }
             }
         }
-        let waiters = std::mem::take(&mut batch.waiters).into_iter();
-        waiters.for_each(|waiter| waiter.fail(error));
-        batch.filtered(|entry| match &entry.what {
+        let waiters = std::mem::take(&mut batch.waiters);
+        let mut rest = batch.filtered(|entry| match &entry.what {
             What::Message { .. } => None,
             &What::Copy { of, sequence, from } => Some(What::Copy { of, sequence, from }),
             &What::State { of } => Some(What::State { of }),
             What::Removed => Some(What::Removed),
             What::Dropped => Some(What::Dropped),
-        })
+        });
+        for waiter in waiters {
+            match waiter.reply {
+                Reply::Appended(_) => waiter.fail(error),
+                Reply::Done(_) => rest.wait(waiter),
+            }
+        }
+        rest
     }
 
     /// Forgets a box of which nothing was written, unless somebody may have seen it.

@@ -24,7 +24,8 @@ use super::super::state::State;
 use super::Shared;
 use crate::name::Name;
 
-/// The pause before a file is removed that was being read, or could not be removed.
+/// The pause before a file is removed that was being read, or could not be removed, and before a segment is freed after the
+/// writer could not write.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Boxes that are looked at while the state is locked.
@@ -49,8 +50,17 @@ pub(in crate::journal) struct Keeper {
     events: Receiver<Event>,
     /// Segments that are not needed, whose files are still there.
     dropped: Vec<Dropped>,
-    /// There may be more to free.
-    is_untidy: bool,
+    /// When to look for more to free.
+    next_look: NextLook,
+}
+
+/// When to look for segments that can be freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextLook {
+    AtOnce,
+    /// After [`RETRY_INTERVAL`]: the writer could not write copies, or not sync them.
+    Later,
+    WhenTold,
 }
 
 struct Dropped {
@@ -77,7 +87,7 @@ impl Keeper {
             shared,
             events,
             dropped: Vec::new(),
-            is_untidy: false,
+            next_look: NextLook::WhenTold,
         }
     }
 
@@ -93,10 +103,10 @@ impl Keeper {
     }
 
     fn next_event(&self) -> Event {
-        if self.is_untidy && !self.is_closing() {
+        if self.next_look == NextLook::AtOnce && !self.is_closing() {
             return self.events.try_recv().unwrap_or(Event::Check);
         }
-        if self.dropped.is_empty() {
+        if self.next_look != NextLook::Later && self.dropped.is_empty() {
             return self.events.recv().unwrap_or(Event::Close(None));
         }
         match self.events.recv_timeout(RETRY_INTERVAL) {
@@ -173,18 +183,22 @@ impl Keeper {
                 self.shared.options.segment_bytes,
             )
         };
-        self.is_untidy = victim.is_some();
+        self.next_look = NextLook::WhenTold;
         let Some(number) = victim.filter(|_| !self.is_closing()) else {
             return;
         };
-        if let Err(error) = self.free(number) {
-            self.is_untidy = false;
-            // What the writer refuses, it reports itself.
-            if !self.is_closing() && error.kind() != io::ErrorKind::ResourceBusy {
-                let line = format!("segment {number} of the journal cannot be freed: {error}");
-                self.shared.report(&line);
+        self.next_look = match self.free(number) {
+            Ok(()) => NextLook::AtOnce,
+            // The writer has reported it.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => NextLook::Later,
+            Err(error) => {
+                if !self.is_closing() {
+                    let line = format!("segment {number} of the journal cannot be freed: {error}");
+                    self.shared.report(&line);
+                }
+                NextLook::WhenTold
             }
-        }
+        };
     }
 
     /// Copies what is needed of a segment, and drops it.
@@ -495,9 +509,58 @@ fn choose(segments: &Segments, active: u32, segment_bytes: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::super::super::index::Builder;
+    use super::super::writer;
     use super::*;
+    use crate::store::StoreError;
 
     const SIZE: u32 = 1 << 20;
+
+    /// Refuses everything, as on a disk that is full.
+    fn refuse_all(shared: &Shared, events: &Receiver<writer::Event>) {
+        while let Ok(writer::Event::Pending) = events.recv() {
+            let mut state = shared.state();
+            state.is_notified = false;
+            let refused = std::mem::take(&mut state.pending.waiters);
+            drop(state);
+            let full = StoreError::Full(String::new());
+            refused.into_iter().for_each(|waiter| waiter.fail(&full));
+        }
+    }
+
+    #[test]
+    fn a_segment_is_tried_again_after_the_writer_has_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, writer_events) = Shared::of_test(folder.path(), 0);
+        let index = Builder::default().build(1, 1000);
+        let path = |name: CString| folder.path().join(name.to_str().unwrap());
+        std::fs::write(path(segment_name(1)), "").unwrap();
+        std::fs::write(path(index_name(1)), index.encode()).unwrap();
+        {
+            let mut state = shared.state();
+            state.segments = segments(&[(1000, 10, 0)]);
+            state.active = 2;
+        }
+        let (to_keeper, events) = mpsc::channel();
+        let mut keeper = Keeper::new(shared.clone(), events);
+        let of_writer = thread::spawn({
+            let shared = shared.clone();
+            move || refuse_all(&shared, &writer_events)
+        });
+        keeper.tidy();
+        // If the keeper does not try by itself, it is told to end.
+        thread::spawn(move || {
+            thread::sleep(10 * RETRY_INTERVAL);
+            drop(to_keeper);
+        });
+        assert!(matches!(keeper.next_event(), Event::Check));
+        shared.close();
+        of_writer.join().unwrap();
+    }
 
     /// Segments with a size, and bytes that are needed and of removed boxes.
     fn segments(of: &[(u32, usize, usize)]) -> Segments {

@@ -284,19 +284,21 @@ impl Writer {
             state.undo(batch, &refusal)
         };
         if self.is_poisoned {
-            self.put_back(rest);
+            self.put_back(rest, &refusal);
             self.abandon(&refusal);
         } else if is_no_space(error) && !rest.is_empty() && self.has_reserved(&rest) {
             if let Err((rest, _)) = self.try_write(rest) {
-                self.put_back(rest);
+                self.put_back(rest, &refusal);
             }
         } else {
-            self.put_back(rest);
+            self.put_back(rest, &refusal);
         }
     }
 
-    /// Has records written before all others, soon.
-    fn put_back(&mut self, batch: Batch) {
+    /// Has records written before all others, soon. Nobody waits for them any more.
+    fn put_back(&mut self, mut batch: Batch, refusal: &StoreError) {
+        let waiters = std::mem::take(&mut batch.waiters).into_iter();
+        waiters.for_each(|waiter| waiter.fail(refusal));
         if !batch.is_empty() {
             self.has_failed = true;
             self.shared.state().pending.prepend(batch);
@@ -596,4 +598,88 @@ fn is_no_space(error: &io::Error) -> bool {
 
 pub(in crate::journal) fn name(name: &str) -> CString {
     CString::new(name).expect("no zero byte in it")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::sync::oneshot;
+
+    use super::super::super::batch::{Reply, Waiter};
+    use super::super::super::record::{Body, Head};
+    use super::*;
+    use crate::message::{Content, Draft};
+    use crate::name::Name;
+    use crate::settings::{Mode, Settings};
+    use crate::store::Append;
+
+    fn append() -> Append {
+        let settings = Settings {
+            set: "set".to_owned(),
+            mode: Mode::Topic,
+            messages_max: 10,
+            bytes_max: 1000,
+            lifetime: None,
+            idle: Duration::from_secs(300),
+            boxes_max: 10,
+            receivers_max: 10,
+            is_durable: true,
+        };
+        let draft = Draft {
+            key: None,
+            event: Box::default(),
+            media_type: "text/plain".into(),
+            content: Content::Bytes(b"text".as_slice().into()),
+            deadline: None,
+            reservation: None,
+        };
+        Append {
+            name: Name::parse("set/a").expect("a name"),
+            settings: Arc::new(settings),
+            draft: Arc::new(draft),
+        }
+    }
+
+    /// What frees space waits for a batch in which messages are refused.
+    #[test]
+    fn records_beside_messages_that_are_refused_are_awaited() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shared, _told) = Shared::of_test(folder.path(), u64::MAX);
+        let (to_self, events) = mpsc::channel();
+        let (to_keeper, _keeper_events) = mpsc::channel();
+        let losses = Losses::default();
+        let mut writer =
+            Writer::new(shared.clone(), events, to_self, to_keeper, losses, 1).unwrap();
+        writer.start().unwrap();
+        let (appended, mut publisher) = oneshot::channel();
+        let (done, mut keeper) = oneshot::channel();
+        {
+            let mut state = shared.state();
+            let body = Body::Dropped { segment: 7 };
+            state.pending.push(&Head::default(), &body, What::Dropped);
+            let results = vec![state.append(append()).0];
+            for (results, reply) in [
+                (results, Reply::Appended(appended)),
+                (Vec::new(), Reply::Done(done)),
+            ] {
+                let on_sync = true;
+                state.pending.wait(Waiter {
+                    results,
+                    reply,
+                    on_sync,
+                });
+            }
+        }
+        writer.write_pending();
+        let refused = publisher.try_recv().expect("an answer");
+        assert!(
+            matches!(refused[..], [Err(StoreError::Full(_))]),
+            "{refused:?}"
+        );
+        assert!(keeper.try_recv().is_err(), "it is not synced");
+        writer.sync_all().unwrap();
+        assert_eq!(keeper.try_recv(), Ok(Ok(())));
+        assert!(shared.state().pending.is_empty());
+    }
 }
