@@ -231,12 +231,6 @@ impl Copies {
         }
     }
 
-    /// Wakes all receivers, so that they see that the event loop ends.
-    pub fn wake_everyone(&self) {
-        let copies: Vec<_> = self.copies.borrow().values().cloned().collect();
-        copies.into_iter().for_each(|copy| self.wake_all(copy));
-    }
-
     /// Wakes receivers of changed boxes, a bounded number at a time, forever.
     pub async fn wake_receivers(&self) {
         loop {

@@ -72,6 +72,10 @@ impl Timer {
 
     fn expire(&self) {
         self.expired.set(true);
+        self.wake();
+    }
+
+    fn wake(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }
@@ -114,6 +118,17 @@ impl Timers {
             if timer.deadline.get().is_some_and(|deadline| deadline <= now) {
                 timer.expire();
             }
+        }
+        (end < timers.capacity()).then_some(end)
+    }
+
+    /// Wakes those who wait for one of `SWEEP_TURN` timers from number `first` on, so that they see what has changed. Returns the
+    /// number from which to continue, `None` at the end.
+    pub fn wake(&self, first: usize) -> Option<usize> {
+        let timers = self.timers.borrow();
+        let end = first + SWEEP_TURN;
+        for timer in (first..end).filter_map(|number| timers.get(number)) {
+            timer.wake();
         }
         (end < timers.capacity()).then_some(end)
     }
@@ -181,6 +196,10 @@ impl OldestIdle {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
     use super::*;
 
     fn expired(timer: &Timer) -> bool {
@@ -229,6 +248,31 @@ mod tests {
         timers.expire_idle();
         assert!(!expired(&busy));
         assert!(expired(&idle));
+    }
+
+    #[test]
+    fn all_are_woken_before_their_time() {
+        let (timers, woken) = (Timers::default(), Arc::new(Woken::default()));
+        let waker = woken.clone().into();
+        for _ in 0..SWEEP_TURN + 1 {
+            let timer = Rc::new(Timer::default());
+            timer.set(Instant::now() + Duration::from_secs(10));
+            assert!(!timer.poll_expired(&mut Context::from_waker(&waker)));
+            timers.insert(timer);
+        }
+        assert_eq!(timers.wake(0), Some(SWEEP_TURN));
+        assert_eq!(woken.0.load(Ordering::Relaxed), SWEEP_TURN);
+        assert_eq!(timers.wake(SWEEP_TURN), None);
+        assert_eq!(woken.0.load(Ordering::Relaxed), SWEEP_TURN + 1);
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     #[test]

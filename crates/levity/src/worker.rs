@@ -416,7 +416,12 @@ impl Worker {
     pub async fn drain(&self) {
         self.draining.set(true);
         self.timers.expire_idle();
-        self.mailboxes.wake_everyone();
+        // Receivers choose when to leave.
+        let mut next = Some(0);
+        while let Some(first) = next {
+            next = self.timers.wake(first);
+            task::yield_now().await;
+        }
         while !self.timers.is_empty() || self.background_tasks.get() > 0 {
             self.work_ended.notified().await;
         }

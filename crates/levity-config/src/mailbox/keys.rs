@@ -51,8 +51,8 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// A file with the key, at least 32 bytes in its first line, by which applications that speak GRIP know that a request comes
     /// from this server: requests to them then have a `Grip-Sig`, a token with HS256.
     key("grip_key_file", Kind::Text("a path"), None);
-    /// Origins of pages that may open a WebSocket, written as in `cors`. Without the key only pages of the host to which the
-    /// request goes may. Clients that are not browsers need none.
+    /// Origins of pages that may open a WebSocket, or publish with a token in a cookie, written as in `cors`. Without the key
+    /// only pages of the host to which the request goes may. Clients that are not browsers need none.
     key("origins", Kind::Names, None);
     /// Claim of the tokens of `jwt` that says which boxes their owner may use:
     /// `{"subscribe": ["room-*"], "publish": ["room-1"]}`. Each site or route of the set then needs a `jwt`. Without the key

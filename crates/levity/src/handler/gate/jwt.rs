@@ -1,7 +1,7 @@
 //! The gate that asks for a JSON Web Token (RFC 7519, RFC 6750). A signature is verified in a tenth of a millisecond, so the
 //! event loop does it.
 
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use levity_config::Jwt;
@@ -29,12 +29,7 @@ impl<'a> Handling<'a> {
             self.explain_refusal("the request has no token");
             return Outcome::Response(challenge(gate, ""));
         };
-        let now = self
-            .worker
-            .wall_time(Instant::now())
-            .duration_since(UNIX_EPOCH);
-        let now_s = now.map_or(0.0, |since| since.as_secs_f64());
-        match accepted(given, gate, now_s) {
+        match accepted(given, gate, self.now_s()) {
             Some(claims) => {
                 let user = claims.subject.unwrap_or_default().into_bytes();
                 self.identity.is_user(user, gate.user_header.as_ref());
@@ -48,6 +43,20 @@ impl<'a> Handling<'a> {
                 Outcome::Response(challenge(gate, ", error=\"invalid_token\""))
             }
         }
+    }
+
+    /// How long the token of the client will be accepted; `None` without a token.
+    pub(in super::super) fn token_time_left(&self) -> Option<Duration> {
+        let ends_s = self.identity.claims.as_ref()?.get("exp")?.as_f64()?;
+        let left_s = (ends_s + LEEWAY_S - self.now_s()).max(0.0);
+        Some(Duration::try_from_secs_f64(left_s).unwrap_or(Duration::MAX))
+    }
+
+    /// The present time in seconds since 1970.
+    fn now_s(&self) -> f64 {
+        let now = self.worker.wall_time(Instant::now());
+        let since = now.duration_since(UNIX_EPOCH);
+        since.map_or(0.0, |since| since.as_secs_f64())
     }
 }
 

@@ -34,7 +34,11 @@ impl Handling<'_> {
         name: &str,
     ) -> Result<(), Response> {
         if self.has_claim(set, "publish", name) {
-            return Ok(());
+            // Otherwise the token is in a cookie, or in the address.
+            return match request.header("authorization") {
+                Some(_) => Ok(()),
+                None => self.check_origin(request, set),
+            };
         }
         let refusal = match &set.of.publish_key {
             Some(Secret(key)) if has_key(request, key) => return Ok(()),
@@ -63,6 +67,24 @@ impl Handling<'_> {
         }
         set.shared.refusals.add(Refusal::Receiver);
         Err(error(403, "the token does not permit this mailbox"))
+    }
+
+    /// Whether the page that sends the request, if it is one, is of the same host or of one of `origins`: a browser sends the
+    /// cookies of this site with requests of others.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) fn check_origin(&self, request: &Request, set: &MailboxSet) -> Result<(), Response> {
+        let Some(origin) = request.header("origin") else {
+            return Ok(());
+        };
+        let host = origin.windows(3).position(|part| part == b"://");
+        let is_same = host.is_some_and(|at| origin[at + 3..].eq_ignore_ascii_case(request.host()));
+        let origins = set.of.origins.as_ref();
+        match is_same || origins.is_some_and(|origins| origins.contain(origin)) {
+            true => Ok(()),
+            false => Err(error(403, "pages of this origin are not permitted")),
+        }
     }
 
     /// Whether the claim of `set` in the token of the client has a pattern under `right` that the box matches.

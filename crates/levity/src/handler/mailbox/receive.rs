@@ -138,7 +138,8 @@ impl Handling<'_> {
         // Proxies of the nginx family would keep events back.
         fields.add("X-Accel-Buffering", b"no");
         fields.add("Vary", b"Accept");
-        let receiver = Receiver::new(self.worker.clone(), set.clone(), feed, form, hold);
+        let receiver = Receiver::new(self.worker.clone(), set.clone(), feed, form, hold)
+            .within(self.token_time_left());
         if let Some(gap) = receiver.gap() {
             fields.add(mailbox_header::GAP, gap.to_string().as_bytes());
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use levity_mailbox::{Entry, Feed, MessageId, Next};
 use levity_telemetry::access_log::End;
@@ -119,6 +119,12 @@ impl Receiver {
         let greeting = receiver.greeting();
         receiver.send(greeting, None);
         receiver
+    }
+
+    /// The same receiver, which leaves after `left` if there is such a time.
+    pub fn within(mut self, left: Option<Duration>) -> Self {
+        left.into_iter().for_each(|left| self.stay.end_within(left));
+        self
     }
 
     /// The same receiver on a WebSocket.

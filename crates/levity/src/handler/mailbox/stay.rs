@@ -136,6 +136,12 @@ impl Stay {
         }
     }
 
+    /// The receiver leaves after `left`, if that is earlier.
+    pub fn end_within(&mut self, left: Duration) {
+        let ends_at_ms = self.now_ms().saturating_add(milliseconds(left));
+        self.ends_at_ms = self.ends_at_ms.min(ends_at_ms);
+    }
+
     fn now_ms(&self) -> u32 {
         milliseconds(stall::poll_start().saturating_duration_since(self.began))
     }

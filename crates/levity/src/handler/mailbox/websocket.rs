@@ -48,7 +48,7 @@ impl Handling<'_> {
         (name, cursor): (&Name, Option<Cursor>),
         protocol: &[u8],
     ) -> Result<Response, Response> {
-        check_origin(request, set)?;
+        self.check_origin(request, set)?;
         let handshake = Handshake::of(request).map_err(refused)?;
         let (mut feed, slot) = self.subscribe(set, name, cursor)?;
         self.opened(set, &mut feed).await?;
@@ -66,7 +66,7 @@ impl Handling<'_> {
         let worker = self.worker.clone();
         let hold = Hold::default();
         let receiver = Receiver::new(worker, set.clone(), (feed, slot), handshake.form, hold);
-        let receiver = receiver.over(socket);
+        let receiver = receiver.within(self.token_time_left()).over(socket);
         if let Some(gap) = receiver.gap() {
             fields.add(mailbox_header::GAP, gap.to_string().as_bytes());
         }
@@ -104,20 +104,6 @@ pub fn offered(request: &Request) -> Option<&[u8]> {
     let protocols = request.upgrade()?.split(|&byte| byte == b',');
     let mut protocols = protocols.map(<[u8]>::trim_ascii);
     protocols.find(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
-}
-
-/// Refuses pages of other sites: a browser sends the cookies of this one.
-fn check_origin(request: &Request, set: &MailboxSet) -> Result<(), Response> {
-    let Some(origin) = request.header("origin") else {
-        return Ok(());
-    };
-    let host = origin.windows(3).position(|part| part == b"://");
-    let is_same = host.is_some_and(|at| origin[at + 3..].eq_ignore_ascii_case(request.host()));
-    let origins = set.of.origins.as_ref();
-    match is_same || origins.is_some_and(|origins| origins.contain(origin)) {
-        true => Ok(()),
-        false => Err(error(403, "this origin may not open a WebSocket here")),
-    }
 }
 
 fn refused(reject: Reject) -> Response {

@@ -321,13 +321,15 @@ fn a_source_is_in_the_same_set() {
 
 #[test]
 fn a_server_that_drains_ends_its_readers() {
-    let mut streams = Streams::new("");
+    let mut streams = Streams::new("heartbeat = \"1h\"");
     streams.make("a", "text/plain");
-    let mut client = streams.client();
+    let (mut client, mut poll) = (streams.client(), streams.client());
+    poll.send(head("GET", "/v1/stream/a?offset=-1&live=long-poll", &[]));
     client.send(head("GET", "/v1/stream/a?offset=-1&live=sse", &[]));
     client.receive_head().expect("a header").assert_status(200);
     assert!(chunk(&mut client).contains("event: control"));
     streams.server.signal(Signal::TERM);
     assert_eq!(chunk(&mut client), "");
+    poll.receive().assert_status(204);
     assert!(streams.server.wait().success());
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use levity_mailbox::Name;
 use levity_mailbox::stream::{Answer, Read, ReadError, ReadResult};
@@ -81,6 +82,12 @@ impl EventReceiver {
             stay: Stay::new(set.of.heartbeat, set.of.rotate),
             _slot: slot,
         }
+    }
+
+    /// The same reader, which leaves after `left` if there is such a time.
+    pub fn within(mut self, left: Option<Duration>) -> Self {
+        left.into_iter().for_each(|left| self.stay.end_within(left));
+        self
     }
 
     /// The response that it becomes.

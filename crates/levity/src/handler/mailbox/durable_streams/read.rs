@@ -56,7 +56,8 @@ impl Handling<'_> {
             Some((Live::Sse, slot)) => {
                 let cursor = self.cursor(&query);
                 let receiver =
-                    EventReceiver::new(self.worker.clone(), set, name, (read, found), cursor, slot);
+                    EventReceiver::new(self.worker.clone(), set, name, (read, found), cursor, slot)
+                        .within(self.token_time_left());
                 Ok(receiver.response())
             }
         }
