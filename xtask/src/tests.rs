@@ -112,6 +112,10 @@ const TOOLS: &[Tool] = &[
         package: "redis-server",
     },
     Tool {
+        program: "nats-server",
+        package: "nats-server",
+    },
+    Tool {
         program: "haproxy",
         package: "haproxy",
     },
@@ -232,7 +236,12 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     python::install()?;
     node::install()?;
-    let mut tests = cargo(&["test", "--workspace"]);
+    // The server itself has the store only in slow tests: users build it without.
+    let features = match full {
+        true => "levity/nats",
+        false => "levity-mailbox/nats",
+    };
+    let mut tests = cargo(&["test", "--workspace", "--features", features]);
     tests.args(filter);
     if full {
         tests.args(["--", "--include-ignored"]);
