@@ -221,6 +221,12 @@ const TOOLS_FULL: &[Tool] = &[
     },
 ];
 
+/// What is tested although the default build lacks it.
+pub const FEATURES: &str = "levity-mailbox/nats";
+
+/// What the slow tests have too: the quick ones are of the server as users build it.
+const FEATURES_FULL: &str = "levity/nats";
+
 /// Runs the tests: `[--full] [FILTER]`. The summary of the test runner is the last output.
 pub fn run(words: &[&str]) -> Result<()> {
     let (full, filter) = match words {
@@ -236,11 +242,7 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     python::install()?;
     node::install()?;
-    // The server itself has the store only in slow tests: users build it without.
-    let features = match full {
-        true => "levity/nats",
-        false => "levity-mailbox/nats",
-    };
+    let features = if full { FEATURES_FULL } else { FEATURES };
     let mut tests = cargo(&["test", "--workspace", "--features", features]);
     tests.args(filter);
     if full {
