@@ -10,12 +10,15 @@ pub fn run() -> Result<()> {
         "clippy",
         "--workspace",
         "--all-targets",
+        "--features",
+        tests::FEATURES,
         "--locked",
         "--",
         "-D",
         "warnings",
     ]))?;
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+    doc.args(["--features", tests::FEATURES]);
     run::run(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     tests::run(&[])
 }

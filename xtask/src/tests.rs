@@ -112,6 +112,10 @@ const TOOLS: &[Tool] = &[
         package: "redis-server",
     },
     Tool {
+        program: "nats-server",
+        package: "nats-server",
+    },
+    Tool {
         program: "haproxy",
         package: "haproxy",
     },
@@ -217,6 +221,12 @@ const TOOLS_FULL: &[Tool] = &[
     },
 ];
 
+/// What is tested although the default build lacks it.
+pub const FEATURES: &str = "levity-mailbox/nats";
+
+/// What the slow tests have too: the quick ones are of the server as users build it.
+const FEATURES_FULL: &str = "levity/nats";
+
 /// Runs the tests: `[--full] [FILTER]`. The summary of the test runner is the last output.
 pub fn run(words: &[&str]) -> Result<()> {
     let (full, filter) = match words {
@@ -232,7 +242,8 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     python::install()?;
     node::install()?;
-    let mut tests = cargo(&["test", "--workspace"]);
+    let features = if full { FEATURES_FULL } else { FEATURES };
+    let mut tests = cargo(&["test", "--workspace", "--features", features]);
     tests.args(filter);
     if full {
         tests.args(["--", "--include-ignored"]);

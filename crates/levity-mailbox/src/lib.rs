@@ -16,6 +16,8 @@ mod making;
 pub mod memory;
 mod message;
 mod name;
+#[cfg(feature = "nats")]
+pub mod nats;
 mod owner;
 mod protocol;
 pub mod redis;

@@ -15,9 +15,42 @@ const KEYS_MAX: usize = 256;
 /// The maximum of messages that [`Log::expire`] drops.
 const EXPIRED_MAX: usize = 256;
 
+/// What a log knows of a message.
+pub trait Logged {
+    /// Its number.
+    fn number(&self) -> u64;
+
+    /// The id that its publisher has given it.
+    fn key(&self) -> Option<&str>;
+
+    /// When it is over.
+    fn deadline(&self) -> Option<SystemTime>;
+
+    /// Its size in bytes.
+    fn bytes(&self) -> usize;
+}
+
+impl Logged for Message {
+    fn number(&self) -> u64 {
+        self.id.sequence
+    }
+
+    fn key(&self) -> Option<&str> {
+        self.draft.key.as_deref()
+    }
+
+    fn deadline(&self) -> Option<SystemTime> {
+        self.draft.deadline
+    }
+
+    fn bytes(&self) -> usize {
+        self.draft.bytes()
+    }
+}
+
 /// A bounded log of messages. Their numbers begin with 1, so that there is an id before the first one.
 #[derive(Debug)]
-pub struct Log {
+pub struct Log<M = Message> {
     epoch: u64,
     /// The number of the next message.
     next: u64,
@@ -26,7 +59,7 @@ pub struct Log {
     /// Messages with smaller numbers were read by a receiver.
     read: u64,
     bytes: usize,
-    messages: VecDeque<Message>,
+    messages: VecDeque<M>,
     /// When messages are over, and their numbers.
     deadlines: BTreeSet<(SystemTime, u64)>,
     /// The ids of publishers, and which messages they were given to. Those of the last messages are remembered even
@@ -46,6 +79,20 @@ pub struct Trimmed {
 }
 
 impl Log {
+    /// Appends a message, and drops old ones beyond the bounds of `settings`. The caller has looked for
+    /// [its key](Self::find).
+    pub fn append(&mut self, draft: Arc<Draft>, settings: &Settings) -> (Message, Trimmed) {
+        let id = MessageId {
+            epoch: self.epoch,
+            sequence: self.next,
+        };
+        let message = Message { id, draft };
+        let trimmed = self.restore(message.clone(), settings);
+        (message, trimmed)
+    }
+}
+
+impl<M: Logged> Log<M> {
     /// An empty log in its life `epoch`. Its first message has the number 1: the number 0 is that before all messages.
     #[must_use]
     pub fn new(epoch: u64) -> Self {
@@ -93,7 +140,7 @@ impl Log {
     }
 
     /// The messages that are kept, the oldest first.
-    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> + ExactSizeIterator {
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &M> + ExactSizeIterator {
         self.messages.iter()
     }
 
@@ -106,33 +153,26 @@ impl Log {
         })
     }
 
-    /// Appends a message, and drops old ones beyond the bounds of `settings`. The caller has looked for
-    /// [its key](Self::find).
-    pub fn append(&mut self, draft: Arc<Draft>, settings: &Settings) -> (Message, Trimmed) {
-        let id = MessageId {
-            epoch: self.epoch,
-            sequence: self.next,
-        };
-        let message = Message { id, draft };
-        let trimmed = self.restore(message.clone(), settings);
-        (message, trimmed)
-    }
-
     /// Appends a message that has its id already, as when a log is read back. Its number is not smaller than that of the
     /// next one.
-    pub fn restore(&mut self, message: Message, settings: &Settings) -> Trimmed {
-        debug_assert!(message.id.sequence >= self.next);
-        let number = message.id.sequence;
-        if let Some(key) = &message.draft.key {
-            self.remember(key.as_ref().into(), number);
+    pub fn restore(&mut self, message: M, settings: &Settings) -> Trimmed {
+        self.push(message);
+        self.trim(settings)
+    }
+
+    /// As [`restore`](Self::restore), without a bound.
+    pub(crate) fn push(&mut self, message: M) {
+        let number = message.number();
+        debug_assert!(number >= self.next);
+        if let Some(key) = message.key() {
+            self.remember(key.into(), number);
         }
-        if let Some(deadline) = message.draft.deadline {
+        if let Some(deadline) = message.deadline() {
             self.deadlines.insert((deadline, number));
         }
         self.next = number + 1;
-        self.bytes += message.draft.bytes();
+        self.bytes += message.bytes();
         self.messages.push_back(message);
-        self.trim(settings)
     }
 
     /// Continues after gaps that a store knows of: sets the numbers of the next message, of the first that was not lost, and
@@ -143,23 +183,29 @@ impl Log {
         self.read = self.read.max(read);
     }
 
-    fn remember(&mut self, key: Arc<str>, sequence: u64) {
+    /// Remembers the id of a publisher, and to which message it was given. Numbers never go down.
+    pub(crate) fn remember(&mut self, key: Arc<str>, sequence: u64) {
         self.keys.insert(key.clone(), sequence);
         self.key_order.push_back((sequence, key));
     }
 
     /// Drops what exceeds the bounds. The last message stays, whatever its size.
     pub fn trim(&mut self, settings: &Settings) -> Trimmed {
+        self.trim_to(settings.messages_max, settings.bytes_max)
+    }
+
+    /// As [`trim`](Self::trim) with these bounds.
+    pub(crate) fn trim_to(&mut self, messages_max: usize, bytes_max: usize) -> Trimmed {
         let mut trimmed = Trimmed::default();
-        while self.messages.len() > settings.messages_max.max(1)
-            || self.bytes > settings.bytes_max && self.messages.len() > 1
+        while self.messages.len() > messages_max.max(1)
+            || self.bytes > bytes_max && self.messages.len() > 1
         {
             let dropped = self.messages.pop_front().expect("there is one");
-            self.bytes -= dropped.draft.bytes();
-            if let Some(deadline) = dropped.draft.deadline {
-                self.deadlines.remove(&(deadline, dropped.id.sequence));
+            self.bytes -= dropped.bytes();
+            if let Some(deadline) = dropped.deadline() {
+                self.deadlines.remove(&(deadline, dropped.number()));
             }
-            self.lost = dropped.id.sequence + 1;
+            self.lost = dropped.number() + 1;
             trimmed.lost += 1;
         }
         self.forget_keys();
@@ -180,7 +226,7 @@ impl Log {
         {
             let index = self.index_of(*number);
             let expired = self.messages.remove(index).expect("there is one");
-            self.bytes -= expired.draft.bytes();
+            self.bytes -= expired.bytes();
             self.deadlines.pop_first();
             trimmed.expired += 1;
         }
@@ -191,12 +237,13 @@ impl Log {
     /// Where the first message is whose number is not smaller.
     fn index_of(&self, number: u64) -> usize {
         self.messages
-            .partition_point(|message| message.id.sequence < number)
+            .partition_point(|message| message.number() < number)
     }
 
-    fn has(&self, number: u64) -> bool {
+    /// Whether the message of that number is kept.
+    pub(crate) fn has(&self, number: u64) -> bool {
         let found = self.messages.get(self.index_of(number));
-        found.is_some_and(|message| message.id.sequence == number)
+        found.is_some_and(|message| message.number() == number)
     }
 
     /// Forgets ids of messages that are gone, but not the last [`KEYS_MAX`].
@@ -224,6 +271,20 @@ impl Log {
         if self.keys.get(key) == Some(&number) {
             self.keys.remove(key);
         }
+    }
+
+    /// The ids of publishers that are remembered although their messages are gone, in the order of these.
+    #[cfg(feature = "nats")]
+    pub(crate) fn keys_of_dropped(&self) -> impl Iterator<Item = (u64, &str)> {
+        let order = self.key_order.iter();
+        let dropped = order.filter(|(number, key)| !self.has(*number) && self.keys[key] == *number);
+        dropped.map(|(number, key)| (*number, &**key))
+    }
+
+    /// Begins another life with the same messages.
+    #[cfg(feature = "nats")]
+    pub(crate) fn set_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
     }
 
     /// Notes that a receiver has read all messages up to `last`. One of another life of the box is ignored.

@@ -138,14 +138,24 @@ async fn refuse(
     error: &StoreError,
 ) {
     while let Some(request) = requests.recv().await {
-        match request {
-            Request::Append(_, _, reply) => reply.send(Err(error.clone())),
-            Request::Open(_, _, reply) => drop(reply.send(Err(error.clone()))),
-            Request::Look(_, reply) => drop(reply.send(Err(error.clone()))),
-            Request::Remove(_, reply) => drop(reply.send(Err(error.clone()))),
-            Request::List(_, _, _, reply) => drop(reply.send(Err(error.clone()))),
-            other => server.note(other),
+        if let Some(other) = request.fail(error) {
+            server.note(other);
         }
+    }
+}
+
+impl Request {
+    /// Answers it with an error; gives it back if it has no answer.
+    pub(crate) fn fail(self, error: &StoreError) -> Option<Self> {
+        match self {
+            Self::Append(_, _, reply) => reply.send(Err(error.clone())),
+            Self::Open(_, _, reply) => drop(reply.send(Err(error.clone()))),
+            Self::Look(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::Remove(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::List(_, _, _, reply) => drop(reply.send(Err(error.clone()))),
+            other => return Some(other),
+        }
+        None
     }
 }
 

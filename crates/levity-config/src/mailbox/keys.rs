@@ -75,7 +75,8 @@ pub(crate) const STORE: &[Key] = documented! {
     /// one: `check` compares the paths, without regard to links. Required with `store = "journal"`.
     key("folder", Kind::Text("a path"), None);
     /// URL of the server, such as `"redis://127.0.0.1:6379"` or `"nats://127.0.0.1:4222"`, with user and password if it asks
-    /// for them: `"redis://USER:PASSWORD@HOST:PORT"`. Required with `store = "redis"` and `"nats"`.
+    /// for them: `"redis://USER:PASSWORD@HOST:PORT"`. A server of NATS takes a token too: `"nats://TOKEN@HOST:PORT"`. There is no
+    /// TLS. Required with `store = "redis"` and `"nats"`.
     key("url", Kind::Text("a URL"), None);
 };
 

@@ -39,7 +39,7 @@ pub enum StoreKind {
     Journal,
     /// a server of Redis or Valkey, with its streams, which several processes may share
     Redis,
-    /// a server of NATS, with JetStream, which several processes may share
+    /// a server of NATS, with JetStream, which several processes may share, in builds with `--features nats`
     Nats,
 }
 

@@ -49,6 +49,11 @@ macro_rules! for_every_store {
             fn journal() {
                 crate::harness::run(crate::stores::journal(), super::cases::$case);
             }
+            #[cfg(feature = "nats")]
+            #[test]
+            fn nats() {
+                crate::harness::run(crate::stores::nats(), super::cases::$case);
+            }
         })*
     };
 }

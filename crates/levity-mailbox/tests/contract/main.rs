@@ -5,9 +5,12 @@
 mod appending;
 mod contents;
 mod expiring;
+mod failing;
 mod harness;
 mod keys;
 mod listing;
+#[cfg(feature = "nats")]
+mod nats;
 mod redis;
 mod removing;
 mod reopening;

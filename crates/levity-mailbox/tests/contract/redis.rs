@@ -1,23 +1,14 @@
-//! What only a server does: it restarts, fails over, freezes, and is used by others.
+//! What Redis does beyond what all servers do: it forgets, fails over, and is used by others.
 
 use std::time::{Duration, Instant};
 
 use ::redis::Client;
-use levity_mailbox::{Appended, Change, Draft, MessageId, StoreError};
+use levity_mailbox::{Appended, Draft, StoreError};
 
+use crate::failing::{assert_outdated, at, open, publish, reported, run_with, texts};
 use crate::harness::*;
 use crate::servers::{Server, Switch};
-use crate::stores::Redis;
-
-fn at(port: u16) -> Redis {
-    let _server = None;
-    Redis { port, _server }
-}
-
-/// Drives a store with a server, of which the test has the process.
-fn run_with(server: &mut Server, case: impl FnOnce(&mut Rig, &mut Server)) {
-    run(Some(at(server.port())), |rig| case(rig, server));
-}
+use crate::stores::Kind;
 
 /// Asks a server as an operator does.
 fn ask(server: &Server, command: &str) -> ::redis::Value {
@@ -31,90 +22,10 @@ fn ask(server: &Server, command: &str) -> ::redis::Value {
     asked.query(&mut connection).unwrap()
 }
 
-/// Publishes until the server takes it, as publishers do that try again with the same key.
-fn publish(rig: &mut Rig, key: &str) -> (MessageId, bool) {
-    let (a, settings) = (name("a"), settings());
-    let start = Instant::now();
-    loop {
-        let draft = with_key(draft(key), key);
-        let results = rig.append_all(vec![append_of(&a, &settings, draft)]);
-        match &results[0] {
-            Err(StoreError::Unavailable(_)) => assert!(start.elapsed() < DEADLINE),
-            result => return id_of(result),
-        }
-    }
-}
-
-/// Opens box `a` as soon as the server can.
-fn open(rig: &mut Rig) -> levity_mailbox::Opened {
-    let start = Instant::now();
-    loop {
-        match rig.try_open(&name("a"), &settings()) {
-            Err(StoreError::Unavailable(_)) => assert!(start.elapsed() < DEADLINE),
-            opened => return opened.expect("a box"),
-        }
-    }
-}
-
-fn texts(rig: &mut Rig) -> Vec<String> {
-    open(rig).messages.iter().map(text).collect()
-}
-
-/// The next change, which is a message.
-fn reported(rig: &mut Rig) -> (MessageId, String) {
-    match rig.change() {
-        Change::Appended { message, .. } => (message.id, text(&message)),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[track_caller]
-fn assert_outdated(rig: &mut Rig) {
-    match rig.change() {
-        Change::Outdated(outdated) => assert_eq!(outdated, name("a")),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_server_that_is_down_comes_later() {
-    let mut server = Server::redis("");
-    server.stop();
-    run_with(&mut server, |rig, server| {
-        let refused = rig.try_open(&name("a"), &settings());
-        assert!(matches!(refused, Err(StoreError::Unavailable(_))));
-        server.start();
-        publish(rig, "0");
-        assert_eq!(texts(rig), ["0"]);
-    });
-}
-
-#[test]
-fn a_restart_of_a_server_with_a_disk_is_no_loss() {
-    let mut server = Server::redis("--appendonly yes --appendfsync always");
-    run_with(&mut server, |rig, server| {
-        let before = open(rig).epoch;
-        rig.watch(&name("a"), true);
-        open(rig);
-        for number in 0..10 {
-            publish(rig, &number.to_string());
-            assert_eq!(reported(rig).1, number.to_string());
-        }
-        server.stop();
-        server.start();
-        // Neither lost nor doubled, and receivers notice nothing.
-        let (id, is_duplicate) = publish(rig, "9");
-        assert!(is_duplicate && id.epoch == before);
-        assert!(!publish(rig, "10").1);
-        assert_eq!(reported(rig).1, "10");
-        assert_eq!(texts(rig), numbers(0..11));
-    });
-}
-
 #[test]
 fn a_restart_of_a_server_without_a_disk_is_a_loss() {
     let mut server = Server::redis("");
-    run_with(&mut server, |rig, server| {
+    run_with(Kind::Redis, &mut server, |rig, server| {
         rig.watch(&name("a"), true);
         let before = open(rig).epoch;
         publish(rig, "0");
@@ -150,7 +61,7 @@ fn wait_for_replica(first: &Server) {
 #[test]
 fn a_failover_without_loss_goes_unnoticed() {
     let (mut first, second, switch) = replicated();
-    run(Some(at(switch.port())), |rig| {
+    run(Some(at(Kind::Redis, switch.port())), |rig| {
         rig.watch(&name("a"), true);
         let before = open(rig).epoch;
         for number in 0..5 {
@@ -194,7 +105,7 @@ fn lose_half(rig: &mut Rig, first: &mut Server, second: &Server, switch: &Switch
 #[test]
 fn a_failover_with_loss_begins_a_new_epoch() {
     let (mut first, second, switch) = replicated();
-    run(Some(at(switch.port())), |rig| {
+    run(Some(at(Kind::Redis, switch.port())), |rig| {
         rig.watch(&name("a"), true);
         let before = open(rig);
         lose_half(rig, &mut first, &second, &switch);
@@ -214,7 +125,7 @@ fn a_failover_with_loss_begins_a_new_epoch() {
 #[test]
 fn a_loss_is_noticed_although_others_have_published_more() {
     let (mut first, second, switch) = replicated();
-    run(Some(at(switch.port())), |rig| {
+    run(Some(at(Kind::Redis, switch.port())), |rig| {
         let mut other = rig.other_process();
         // The other knows nothing of the box that is lost.
         rig.watch(&name("a"), true);
@@ -236,7 +147,7 @@ fn a_loss_is_noticed_although_others_have_published_more() {
 #[test]
 fn a_publisher_notices_a_loss() {
     let (mut first, second, switch) = replicated();
-    run(Some(at(switch.port())), |rig| {
+    run(Some(at(Kind::Redis, switch.port())), |rig| {
         rig.watch(&name("a"), true);
         let before = open(rig);
         lose_half(rig, &mut first, &second, &switch);
@@ -247,101 +158,9 @@ fn a_publisher_notices_a_loss() {
 }
 
 #[test]
-fn publishers_that_try_again_double_nothing() {
-    let mut server = Server::redis("--appendonly yes --appendfsync always");
-    run_with(&mut server, |rig, server| {
-        rig.watch(&name("a"), true);
-        open(rig);
-        let (a, settings) = (name("a"), settings());
-        let mut expected = Vec::new();
-        for round in 0..5 {
-            let now = rig.now();
-            let keys: Vec<_> = numbers(0..100)
-                .into_iter()
-                .map(|number| format!("{round}-{number}"))
-                .collect();
-            let pending: Vec<_> = keys
-                .iter()
-                .map(|key| {
-                    let append = append_of(&a, &settings, with_key(draft(key), key));
-                    rig.call(|store| store.append(vec![append], now))
-                })
-                .collect();
-            // Killed while they are under way: with the first result, others are not known.
-            let mut pending = pending.into_iter();
-            rig.finish(pending.next().unwrap());
-            server.stop();
-            server.start();
-            for one in pending {
-                rig.finish(one);
-            }
-            for key in &keys {
-                publish(rig, key);
-            }
-            expected.extend(keys);
-        }
-        let mut kept = texts(rig);
-        let mut seen = Vec::new();
-        while seen.len() < expected.len() {
-            seen.push(reported(rig).1);
-        }
-        assert_eq!(seen, kept);
-        kept.sort_unstable();
-        expected.sort_unstable();
-        assert_eq!(kept, expected);
-    });
-}
-
-#[test]
-fn a_frozen_server_is_unavailable_in_time() {
-    let mut server = Server::redis("");
-    run_with(&mut server, |rig, server| {
-        rig.watch(&name("a"), true);
-        let epoch = open(rig).epoch;
-        publish(rig, "0");
-        assert_eq!(reported(rig).1, "0");
-        server.set_frozen(true);
-        let start = Instant::now();
-        let append = append_of(&name("a"), &settings(), with_key(draft("1"), "1"));
-        let results = rig.append_all(vec![append]);
-        assert!(matches!(&results[0], Err(StoreError::Unavailable(_))));
-        let opened = rig.try_open(&name("a"), &settings());
-        assert!(matches!(opened, Err(StoreError::Unavailable(_))));
-        assert!(start.elapsed() < Duration::from_secs(8));
-        server.set_frozen(false);
-        let (id, _) = publish(rig, "1");
-        assert_eq!(reported(rig), (id, "1".to_owned()));
-        let opened = open(rig);
-        let texts: Vec<_> = opened.messages.iter().map(text).collect();
-        assert_eq!((opened.epoch, texts), (epoch, numbers(0..2)));
-    });
-}
-
-#[test]
-fn the_number_of_messages_that_wait_is_bounded() {
-    let mut server = Server::redis("");
-    run_with(&mut server, |rig, server| {
-        let (a, settings) = (name("a"), settings());
-        publish(rig, "first");
-        server.set_frozen(true);
-        let append = || append_of(&a, &settings, draft("x"));
-        let now = rig.now();
-        let within = rig.call(|store| store.append((0..4096).map(|_| append()).collect(), now));
-        let start = Instant::now();
-        let beyond = rig.append_all(vec![append()]);
-        assert!(matches!(&beyond[0], Err(StoreError::Unavailable(_))));
-        assert!(start.elapsed() < Duration::from_secs(1));
-        server.set_frozen(false);
-        let results = rig.finish(within);
-        assert!(results.iter().all(Result::is_ok));
-        assert!(rig.append_all(vec![append()])[0].is_ok());
-    });
-}
-
-#[test]
 fn a_server_without_room_says_so() {
     let mut server = Server::redis("");
-    run_with(&mut server, |rig, server| {
+    run_with(Kind::Redis, &mut server, |rig, server| {
         publish(rig, "0");
         ask(server, "CONFIG SET maxmemory 1");
         let append = append_of(&name("a"), &settings(), draft("1"));
@@ -364,7 +183,7 @@ fn a_server_without_room_says_so() {
 #[test]
 fn scripts_that_the_server_has_forgotten_are_loaded_again() {
     let mut server = Server::redis("");
-    run_with(&mut server, |rig, server| {
+    run_with(Kind::Redis, &mut server, |rig, server| {
         publish(rig, "0");
         ask(server, "SCRIPT FLUSH");
         let append = |text| append_of(&name("a"), &settings(), draft(text));
@@ -378,7 +197,7 @@ fn scripts_that_the_server_has_forgotten_are_loaded_again() {
 #[test]
 fn keys_that_the_server_has_dropped_are_a_loss() {
     let mut server = Server::redis("");
-    run_with(&mut server, |rig, server| {
+    run_with(Kind::Redis, &mut server, |rig, server| {
         rig.watch(&name("a"), true);
         let mut last = open(rig).epoch;
         for kind in ["log", "box"] {
@@ -399,7 +218,7 @@ fn keys_that_the_server_has_dropped_are_a_loss() {
 #[test]
 fn deadlines_end_on_the_server_too() {
     let mut server = Server::redis("");
-    run_with(&mut server, |rig, server| {
+    run_with(Kind::Redis, &mut server, |rig, server| {
         let (a, settings) = (name("a"), settings());
         for number in 0..10 {
             let deadline = Some(rig.now() + Duration::from_millis(300 + number));

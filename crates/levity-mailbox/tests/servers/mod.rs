@@ -1,13 +1,15 @@
 //! Servers that tests start on loopback ports, with a folder of their own, and stop.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+#[cfg(feature = "nats")]
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
 /// A server. Dropping it ends the process.
@@ -23,25 +25,47 @@ impl Server {
     /// A Redis server. Without further arguments it keeps nothing on disk.
     #[must_use]
     pub fn redis(arguments: &str) -> Self {
-        let port = free_port();
-        let own = format!("--port {port} --bind 127.0.0.1 --save ''");
-        Self::new("redis-server", [&own, arguments].join(" "), port)
+        Self::new("redis-server", |port| {
+            format!("--port {port} --bind 127.0.0.1 --save '' {arguments}")
+        })
     }
 
-    fn new(program: &'static str, arguments: String, port: u16) -> Self {
-        let mut server = Self {
-            program,
-            arguments,
-            port,
-            folder: tempfile::tempdir().unwrap(),
-            child: None,
-        };
-        server.start();
-        server
+    /// A NATS server with JetStream, which keeps messages on disk.
+    #[cfg(feature = "nats")]
+    #[must_use]
+    pub fn nats() -> Self {
+        Self::new("nats-server", |port| {
+            format!("--port {port} --addr 127.0.0.1 --jetstream --store_dir .")
+        })
     }
 
-    /// Starts the process, and waits until it takes connections.
+    fn new(program: &'static str, arguments: impl Fn(u16) -> String) -> Self {
+        let mut failures = Vec::new();
+        // Another process may have taken the port meanwhile.
+        for _ in 0..5 {
+            let port = free_port();
+            let mut server = Self {
+                program,
+                arguments: arguments(port),
+                port,
+                folder: tempfile::tempdir().unwrap(),
+                child: None,
+            };
+            match server.try_start() {
+                Ok(()) => return server,
+                Err(log) => failures.push(log),
+            }
+        }
+        panic!("{program} does not start: {failures:?}");
+    }
+
+    /// Starts the process again.
     pub fn start(&mut self) {
+        self.try_start().expect("a server");
+    }
+
+    /// Starts the process, and waits until it takes connections; what it says if it does not.
+    fn try_start(&mut self) -> Result<(), String> {
         assert!(self.child.is_none());
         let words = self.arguments.split_whitespace();
         let words = words.map(|word| word.trim_matches('\''));
@@ -49,18 +73,37 @@ impl Server {
             .args(words)
             .current_dir(self.folder.path())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", self.program));
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let (mut log, is_ready) = (String::new(), "Ready to accept connections");
-        while !log.contains(is_ready) {
-            let read = lines.read_line(&mut log).unwrap();
-            assert!(read > 0, "{} does not start: {log}", self.program);
+        let (output, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        // Each server writes its log to one of them.
+        let output: Box<dyn Read + Send> = match self.program {
+            "nats-server" => Box::new(errors),
+            _ => Box::new(output),
+        };
+        let mut lines = BufReader::new(output);
+        let mut log = String::new();
+        let is_ready = |log: &str| {
+            log.contains("Ready to accept connections") || log.contains("Server is ready")
+        };
+        while !is_ready(&log) {
+            if lines.read_line(&mut log).unwrap() == 0 {
+                child.wait().unwrap();
+                return Err(log);
+            }
         }
         // Lest it waits for a reader.
         thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
         self.child = Some(child);
+        Ok(())
+    }
+
+    /// The folder of what it keeps.
+    #[cfg(feature = "nats")]
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Kills the process.
@@ -79,6 +122,11 @@ impl Server {
             Signal::CONT
         };
         kill_process(process, signal).unwrap();
+        if is_frozen {
+            // The signal takes a moment to stop all threads.
+            let stopped = waitpid(Some(process), WaitOptions::UNTRACED).unwrap();
+            assert!(stopped.is_some_and(|(_, status)| status.stopped()));
+        }
     }
 
     #[must_use]

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use super::stores::Redis;
+use super::stores::Keeper;
 use super::{KEY, SOON};
 use crate::support::{Launch, Server, Tree, wait_until};
 
@@ -320,7 +320,7 @@ fn a_journal_loses_nothing_under_a_thousand_cuts() {
 
 /// Two servers in turn, and a Redis server that is killed too.
 fn redis_loses_nothing(messages: usize, times: usize) -> usize {
-    let (tree, mut redis) = (Tree::new(), Redis::lasting());
+    let (tree, mut redis) = (Tree::new(), Keeper::lasting_redis());
     let store = format!(
         "store = \"redis\"\nurl = \"redis://127.0.0.1:{}\"",
         redis.port

@@ -52,32 +52,48 @@ fn a_journal_survives_restarts_and_kills() {
     }
 }
 
-/// A Redis server of a test.
-pub(super) struct Redis {
+/// A server that keeps messages, of a test.
+pub(super) struct Keeper {
     pub(super) port: u16,
+    program: &'static str,
+    arguments: &'static [&'static str],
     process: Child,
     folder: TempDir,
 }
 
-impl Redis {
-    /// One that keeps nothing.
-    fn start() -> Self {
-        Self::new(&["--save", ""])
+impl Keeper {
+    /// A Redis server that keeps nothing.
+    fn redis() -> Self {
+        Self::new("redis-server", &["--bind", "127.0.0.1", "--save", ""])
     }
 
-    /// One that has synced everything it acknowledges.
-    pub(super) fn lasting() -> Self {
-        Self::new(LASTING)
+    /// A Redis server that has synced everything it acknowledges.
+    pub(super) fn lasting_redis() -> Self {
+        let arguments = &[
+            "--bind",
+            "127.0.0.1",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ];
+        Self::new("redis-server", arguments)
     }
 
-    fn new(keys: &[&str]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+    #[cfg(feature = "nats")]
+    fn nats() -> Self {
+        let arguments = &["--addr", "127.0.0.1", "--jetstream", "--store_dir", "."];
+        Self::new("nats-server", arguments)
+    }
+
+    fn new(program: &'static str, arguments: &'static [&'static str]) -> Self {
+        let port = free_port();
         let folder = tempfile::tempdir().expect("a folder");
         Self {
             port,
-            process: run(port, keys, folder.path()),
+            program,
+            arguments,
+            process: run(program, port, arguments, folder.path()),
             folder,
         }
     }
@@ -86,41 +102,39 @@ impl Redis {
     pub(super) fn restart(&mut self) {
         self.process.kill().expect("kill");
         self.process.wait().expect("wait");
-        self.process = run(self.port, LASTING, self.folder.path());
+        self.process = run(self.program, self.port, self.arguments, self.folder.path());
     }
 }
 
-const LASTING: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
-
-fn run(port: u16, keys: &[&str], folder: &Path) -> Child {
-    let process = Command::new("redis-server")
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-        .args(keys)
+fn run(program: &str, port: u16, arguments: &[&str], folder: &Path) -> Child {
+    let process = Command::new(program)
+        .args(["--port", &port.to_string()])
+        .args(arguments)
         .current_dir(folder)
         .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
-        .expect("redis-server: run `cargo xtask test`");
-    wait_until("redis-server answers", || {
+        .unwrap_or_else(|error| panic!("{program}: {error}: run `cargo xtask test`"));
+    wait_until("the server of the store answers", || {
         TcpStream::connect(("127.0.0.1", port)).is_ok()
     });
     process
 }
 
-impl Drop for Redis {
+impl Drop for Keeper {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-#[test]
-fn servers_share_boxes_on_a_redis_server() {
-    let redis = Redis::start();
-    let store = format!(
-        "store = \"redis\"\nurl = \"redis://127.0.0.1:{}\"",
-        redis.port
-    );
-    let (one, other) = (start(&store, ""), start(&store, ""));
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().expect("an address").port()
+}
+
+fn assert_share_boxes(store: &str) {
+    let (one, other) = (start(store, ""), start(store, ""));
     let (mut to_one, mut to_other) = (publisher(&one), publisher(&other));
     let mut events = Events::new(&other, "a", &[]);
     wait_for_receivers(&mut to_other, "a", 1);
@@ -138,10 +152,38 @@ fn servers_share_boxes_on_a_redis_server() {
 }
 
 #[test]
+fn servers_share_boxes_on_a_redis_server() {
+    let redis = Keeper::redis();
+    let port = redis.port;
+    assert_share_boxes(&format!(
+        "store = \"redis\"\nurl = \"redis://127.0.0.1:{port}\""
+    ));
+}
+
+#[cfg(feature = "nats")]
+#[test]
+fn servers_share_boxes_on_a_nats_server() {
+    let nats = Keeper::nats();
+    let port = nats.port;
+    assert_share_boxes(&format!(
+        "store = \"nats\"\nurl = \"nats://127.0.0.1:{port}\""
+    ));
+}
+
+#[cfg(not(feature = "nats"))]
+#[test]
+fn a_server_without_the_feature_says_how_to_build_it_in() {
+    let launch = Launch::run(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[mailbox_store]\nstore = \"nats\"\n\
+         url = \"nats://127.0.0.1\"\n[[site]]\nrespond = {}\n",
+    );
+    let error = launch.try_start().err().expect("it does not start");
+    assert!(error.contains("--features nats"), "{error}");
+}
+
+#[test]
 fn a_server_without_its_redis_server_says_so() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = free.local_addr().expect("an address").port();
-    drop(free);
+    let port = free_port();
     let server = start(
         &format!("store = \"redis\"\nurl = \"redis://127.0.0.1:{port}\""),
         "",
