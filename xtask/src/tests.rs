@@ -1,5 +1,9 @@
 //! `cargo xtask test`: runs the tests of the workspace, after installing the tools that they need.
 
+use std::env;
+use std::num::NonZero;
+use std::thread;
+
 use crate::node;
 use crate::python;
 use crate::run::{self, Result, cargo};
@@ -227,6 +231,12 @@ pub const FEATURES: &str = "levity-mailbox/nats";
 /// What the slow tests have too: the quick ones are of the server as users build it.
 const FEATURES_FULL: &str = "levity/nats";
 
+/// The variable with which the test runner is told how many tests run at the same time.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Most tests wait for most of their time.
+const TESTS_PER_PROCESSOR: usize = 2;
+
 /// Runs the tests: `[--full] [FILTER]`. The summary of the test runner is the last output.
 pub fn run(words: &[&str]) -> Result<()> {
     let (full, filter) = match words {
@@ -244,6 +254,11 @@ pub fn run(words: &[&str]) -> Result<()> {
     node::install()?;
     let features = if full { FEATURES_FULL } else { FEATURES };
     let mut tests = cargo(&["test", "--workspace", "--features", features]);
+    if env::var_os(THREADS).is_none() {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = processors * TESTS_PER_PROCESSOR;
+        tests.env(THREADS, threads.to_string());
+    }
     tests.args(filter);
     if full {
         tests.args(["--", "--include-ignored"]);
