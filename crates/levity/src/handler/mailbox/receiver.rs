@@ -265,8 +265,8 @@ impl Receiver {
     }
 
     fn take_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Entry) {
-        if self.form.is_end(&entry.message) {
-            self.ending = Some(Ending::Finished);
+        self.ending = self.form.end(&entry.message);
+        if self.ending.is_some() {
             return;
         }
         if let Some(socket) = &mut self.socket
@@ -353,7 +353,10 @@ impl Receiver {
             Some(socket) => socket
                 .is_closing()
                 .then(|| socket.poll_closed(client, context)),
-            None => self.ending.map(|_| stay::poll_end(client, context)),
+            None => self.ending.map(|ending| match ending {
+                Ending::Truncated => Poll::Ready(stay::cut(client)),
+                _ => stay::poll_end(client, context),
+            }),
         }
     }
 }

@@ -164,6 +164,7 @@ impl Socket {
                     },
                     Ending::Leaving => close(1001, "come back"),
                     Ending::Failed => close(1011, "the store failed"),
+                    Ending::Truncated => close(1011, "the stream is cut short"),
                     Ending::Gap(before) => close(GAP, &before.to_string()),
                 })
             }
