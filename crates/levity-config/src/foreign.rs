@@ -354,6 +354,8 @@ const KEYS: &[Foreign] = &[
         "`for`, a duration such as \"5m\""),
     Foreign(&["size", "buffer", "memory"], RESUMES, "bytes",
         "`bytes`, a size such as \"4MiB\""),
+    Foreign(&["per_client", "receivers_per_client", "connections_per_client"], RESUMES, "streams_per_client",
+        "`streams_per_client`, a number such as 32"),
     Foreign(&["http2", "h2", "h2c", "http3", "quic"], ANYWHERE, "",
         "there is no HTTP/2 and no HTTP/3 yet: clients use HTTP/1.1"),
     Foreign(&["tls", "ssl", "ssl_*", "https", "cert", "certificate", "acme"], UPSTREAM, "",

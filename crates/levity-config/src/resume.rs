@@ -16,6 +16,8 @@ pub struct Resume {
     pub bytes: usize,
     /// The maximum of responses that are kept.
     pub streams: usize,
+    /// The maximum of responses that are kept for one client.
+    pub streams_per_client: usize,
 }
 
 /// `[site.resume]` and `[site.route.resume]`
@@ -27,6 +29,9 @@ pub(crate) const KEYS: &[Key] = documented! {
     key("bytes", Kind::Size("64KiB", "1GiB"), Some("4MiB"));
     /// Responses that are kept at the same time. Further ones are passed on without being kept.
     key("streams", Kind::Count("1", "1000000"), Some("1000"));
+    /// Responses that are kept for one client at the same time: one IPv4 address, or one IPv6 network of 64 bits. Its further
+    /// requests that could be resumed get 429.
+    key("streams_per_client", Kind::Count("1", "1000000"), Some("32"));
 };
 
 /// Reads the table; `above` is that of the table around it.
@@ -43,5 +48,6 @@ pub(crate) fn read(section: &Section<'_>, above: Option<Resume>) -> Option<Resum
         keep: section.duration("for"),
         bytes: section.count("bytes"),
         streams: section.count("streams"),
+        streams_per_client: section.count("streams_per_client"),
     })
 }

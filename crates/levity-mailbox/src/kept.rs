@@ -1,5 +1,6 @@
 //! What an event loop knows of a box.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -305,6 +306,7 @@ impl Kept {
                 let entry = &self.entries[index];
                 entry.keeps_forms.set(false);
                 entry.forms.take();
+                entry.parsed.take();
                 entry.makings.take();
             }
         }
@@ -419,6 +421,8 @@ pub struct Entry {
     forms: RefCell<[Option<Rc<[u8]>>; FORMS]>,
     /// Those that are made off the event loop.
     makings: RefCell<[Option<Rc<Making>>; FORMS]>,
+    /// What the content says.
+    parsed: RefCell<Option<Rc<dyn Any>>>,
 }
 
 impl Entry {
@@ -428,6 +432,7 @@ impl Entry {
             keeps_forms: Cell::new(true),
             forms: RefCell::default(),
             makings: RefCell::default(),
+            parsed: RefCell::default(),
         })
     }
 
@@ -442,6 +447,19 @@ impl Entry {
             self.forms.borrow_mut()[form] = Some(encoded.clone());
         }
         encoded
+    }
+
+    /// What `parse` makes of the message: as [`form`](Self::form), once for all receivers. All calls have the same `T`.
+    pub fn parsed<T: 'static>(&self, parse: impl FnOnce(&Message) -> T) -> Rc<T> {
+        let known = self.parsed.borrow().clone();
+        if let Some(parsed) = known.and_then(|parsed| parsed.downcast().ok()) {
+            return parsed;
+        }
+        let parsed = Rc::new(parse(&self.message));
+        if self.keeps_forms.get() {
+            *self.parsed.borrow_mut() = Some(parsed.clone());
+        }
+        parsed
     }
 
     /// The message in the form of that number, if it has been encoded.
@@ -467,6 +485,7 @@ impl Entry {
     /// Forgets its forms, but not those that are being made.
     fn forget_forms(&self) {
         self.forms.take();
+        self.parsed.take();
         for making in self.makings.borrow_mut().iter_mut() {
             making.take_if(|making| making.is_made());
         }

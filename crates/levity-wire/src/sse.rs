@@ -114,7 +114,7 @@ impl<'d> Iterator for Lines<'d> {
 /// Splits a stream of events, which may arrive in pieces cut anywhere, into blocks.
 ///
 /// It holds at most one block, and no memory while none is incomplete. A block that is incomplete at the end of the stream
-/// is void (WHATWG HTML, 9.2.6).
+/// is void (WHATWG HTML, 9.2.6), unless [`end`](Self::end) completes it.
 #[derive(Debug)]
 pub struct Scanner {
     /// The block so far, each line with an LF; with its end if it is complete.
@@ -179,6 +179,17 @@ impl Scanner {
             }
         }
         Ok(None)
+    }
+
+    /// The block that has begun, at the end of the stream, with the line ends that it lacks: a receiver would drop it without.
+    pub fn end(&mut self) -> Option<Block<'_>> {
+        if !self.is_in_block() {
+            return None;
+        }
+        let has_begun_line = self.block.len() > self.line_start;
+        self.is_complete = (has_begun_line && self.end_line()) || self.end_line();
+        let bytes = &self.block[..];
+        self.is_complete.then_some(Block { bytes })
     }
 
     /// Whether a block has begun that is not complete.
@@ -314,6 +325,27 @@ mod tests {
             }
         }
         Ok(found)
+    }
+
+    #[test]
+    fn the_last_block_is_completed() {
+        for (input, block) in [
+            ("data: a\n\ndata: b\n", Some("data: b\n\n")),
+            ("id: 1\ndata: b", Some("id: 1\ndata: b\n\n")),
+            ("data: b\r", Some("data: b\n\n")),
+            (": b", Some(": b\n")),
+            ("\u{feff}data: b", Some("data: b\n\n")),
+            ("\u{feff}", None),
+            ("data: a\n\n", None),
+            ("", None),
+        ] {
+            let mut scanner = Scanner::new(100);
+            let mut rest = input.as_bytes();
+            while scanner.next_block(&mut rest).expect("short").is_some() {}
+            let end = scanner.end().map(Block::bytes);
+            assert_eq!(end, block.map(str::as_bytes), "{input:?}");
+            assert_eq!(scanner.end(), None);
+        }
     }
 
     #[test]

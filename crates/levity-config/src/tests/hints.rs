@@ -666,6 +666,7 @@ fn mailboxes_of_other_servers() {
         ("[mailbox_store]\n", "host = \"a\"", "`url`, such as"),
         (&resume, "ttl = \"5m\"", "`for`, a duration"),
         (&resume, "size = 1", "`bytes`, a size"),
+        (&resume, "per_client = 1", "`streams_per_client`, a number"),
         ("", "[redis]", "`[mailbox_store]` with"),
     ] {
         let own = before.contains("[[site]]");

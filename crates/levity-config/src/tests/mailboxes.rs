@@ -471,17 +471,19 @@ fn responses_that_outlive_connections() {
         "proxy = \"app\"\nresume = {}\n\
          [[site.route]]\npath = \"/same\"\n\
          [[site.route]]\npath = \"/off\"\nresume = false\n\
-         [[site.route]]\npath = \"/own\"\nresume = { for = \"1s\", bytes = \"64KiB\", streams = 1 }\n",
+         [[site.route]]\npath = \"/own\"\nresume = { for = \"1s\", bytes = \"64KiB\", streams = 1, streams_per_client = 2 }\n",
     ));
     let defaults = Resume {
         keep: Duration::from_secs(300),
         bytes: 4 << 20,
         streams: 1000,
+        streams_per_client: 32,
     };
     let own = Resume {
         keep: Duration::from_secs(1),
         bytes: 64 << 10,
         streams: 1,
+        streams_per_client: 2,
     };
     let found: Vec<_> = site
         .locations()

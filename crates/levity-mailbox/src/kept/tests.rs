@@ -378,6 +378,26 @@ fn the_last_messages_are_encoded_once() {
 }
 
 #[test]
+fn the_last_messages_are_parsed_once() {
+    let kept = state([opened(1, 20)]).kept.unwrap();
+    let parse = |entry: &Rc<Entry>| {
+        let mut times = 0;
+        for _ in 0..2 {
+            let parsed = entry.parsed(|message| {
+                times += 1;
+                message.id
+            });
+            assert_eq!(*parsed, entry.message.id);
+        }
+        times
+    };
+    assert_eq!(parse(&kept.entries[18]), 1);
+    kept.entries[18].forget_forms();
+    assert_eq!(parse(&kept.entries[18]), 1);
+    assert_eq!(parse(&kept.entries[0]), 2);
+}
+
+#[test]
 fn a_form_of_the_last_messages_is_made_once() {
     let mut kept = state([opened(1, 2)]).kept.unwrap();
     let entry = kept.entries[0].clone();

@@ -135,7 +135,11 @@ impl Instruct {
         }
     }
 
+    /// Adds a channel. A repeated name has no effect: each message would arrive twice.
     pub(super) fn add(&mut self, channel: Channel) -> Result<(), Reject> {
+        if self.channels.iter().any(|one| one.name == channel.name) {
+            return Ok(());
+        }
         if self.channels.len() == CHANNELS_MAX {
             return Err(CHANNELS_TOO_MANY);
         }

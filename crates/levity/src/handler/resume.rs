@@ -19,29 +19,31 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use levity_mailbox::{
-    Append, Command, Content, Cursor, Draft, MessageId, Name, PublishError, Published,
+    Append, Command, Content, Cursor, Draft, Message, MessageId, Name, PublishError, Published,
 };
 use levity_net::Timer;
 use levity_telemetry::trace::Trace;
 use levity_wire::accept;
 use levity_wire::http1::Method;
-use levity_wire::sse::{self, Scanner};
+use levity_wire::sse::{self, Block, Scanner};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
-use tokio::time;
+use tokio::time::{self, MissedTickBehavior};
 
-use super::mailbox::{Form, Hold};
+use super::mailbox::{Form, Hold, Start, is_headers};
 use super::{Handling, Outcome, without_body};
 use crate::credentials::Identity;
 use crate::http::client::Client;
 use crate::http::detached::Detached;
 use crate::http::error::error;
-use crate::http::fields::Fields;
+use crate::http::fields::{Fields, lines};
 use crate::http::request::Request;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{Body, BodyStream, Piece, PieceLimits, Response};
+use crate::mailboxes::set::{ClientStreamSlot, Refusal};
 use crate::route::{Proxy, Resume, Service};
 use crate::scripts::Script;
+use crate::upstream::abandoned::Abandoned;
 use crate::upstream::gateway::{Answered, Gateway};
 use crate::worker::Worker;
 
@@ -54,28 +56,54 @@ const BLOCK_BYTES_MAX: usize = 1 << 20;
 /// The maximum of bytes that are read from the application at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// How often the task of a silent stream looks whether its client is there.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the task of a stream looks whether its client is there.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Headers that are not kept with a stream: those of the first response alone, and those that the writer adds.
+const NOT_KEPT: [&str; 3] = ["Set-Cookie", "Date", "Content-Length"];
+
+/// The headers are kept once for this part of a box, so that it always has them, and take no more than a quarter of it.
+const HEADERS_PER_BOX: usize = 4;
 
 /// The memory of an event beside its bytes, about.
 const OVERHEAD_BYTES: usize = 512;
 
 impl Resume {
-    /// The right to keep one more stream; `None` if there are as many as there may be.
-    fn permit(self: &Arc<Self>) -> Option<Permit> {
+    /// Whether one more stream may be kept.
+    fn has_room(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) < self.of.streams
+    }
+
+    /// The right to keep one more stream.
+    ///
+    /// # Errors
+    /// The refusal, if the client or all clients have as many as there may be.
+    fn permit(self: &Arc<Self>, client: &Client) -> Result<Permit, Response> {
+        let max = self.of.streams_per_client;
+        let slot = self.set.keep_stream(client.ip, max, Instant::now());
+        let Some(slot) = slot else {
+            self.set.shared.refusals.add(Refusal::StreamsPerClient);
+            return Err(error(429, "too many streams of this client"));
+        };
         let one_more = |kept: usize| (kept < self.of.streams).then_some(kept + 1);
         let kept = &self.kept;
         kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .ok()
-            .map(|_| Permit(self.clone()))
+            .map_err(|_| error(503, "too many streams"))?;
+        Ok(Permit {
+            resume: self.clone(),
+            _slot: slot,
+        })
     }
 }
 
-struct Permit(Arc<Resume>);
+struct Permit {
+    resume: Arc<Resume>,
+    _slot: ClientStreamSlot,
+}
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.kept.fetch_sub(1, Ordering::Relaxed);
+        self.resume.kept.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -105,8 +133,8 @@ impl<'t> Id<'t> {
 enum Begun {
     /// Something else than a stream of events.
     Answer(Answered),
-    /// A stream with these headers, whose events are in the box.
-    Stream(Fields),
+    /// A stream that begins so, whose events are in the box.
+    Stream(Start),
 }
 
 impl<'a> Handling<'a> {
@@ -127,13 +155,20 @@ impl<'a> Handling<'a> {
                 return Some(Outcome::Response(response));
             }
         }
-        let permit = resume.permit()?;
+        if !resume.has_room() {
+            return None;
+        }
         let asked = match &given {
             None => proxy.clone(),
             Some(id) => with_last_id(proxy, id.of_application),
         };
         let body = match self.whole_body(proxy).await {
             Ok(body) => body,
+            Err(refusal) => return Some(Outcome::Response(refusal)),
+        };
+        // Not before: a slow body would hold it.
+        let permit = match resume.permit(self.client) {
+            Ok(permit) => permit,
             Err(refusal) => return Some(Outcome::Response(refusal)),
         };
         let stream = match self.detached(request, asked, permit, body) {
@@ -147,14 +182,22 @@ impl<'a> Handling<'a> {
     /// all of it.
     async fn resume(&self, resume: &Resume, name: &Name, last: MessageId) -> Option<Response> {
         let info = self.look(&resume.set, name).await.ok()?;
-        let end = info.opened.messages.last()?;
-        if Form::Resumed.is_end(end) && last.sequence + 1 >= end.id.sequence {
+        let messages = &info.opened.messages;
+        let (end, others) = messages.split_last()?;
+        let is_missed = |one: &Message| one.id.sequence > last.sequence && !is_headers(one);
+        if Form::Resumed.end(end).is_some() && !others.iter().rev().any(is_missed) {
             return None;
         }
+        let headers = messages.iter().rev().find(|one| is_headers(one));
+        let start = headers.map(kept_start);
         let cursor = Some(Cursor::After(last));
         let mut opened = self.subscribe(&resume.set, name, cursor).ok()?;
         self.opened(&resume.set, &mut opened.0).await.ok()?;
-        Some(self.stream(&resume.set, opened, Form::Resumed, Hold::default()))
+        let mut response = self.stream(&resume.set, opened, Form::Resumed, Hold::default());
+        if let Some(start) = start {
+            begin(&mut response, start);
+        }
+        Some(response)
     }
 
     /// The request to the application, which this one does not wait for.
@@ -191,20 +234,20 @@ impl<'a> Handling<'a> {
         proxy: &'a Arc<Proxy>,
         stream: Stream,
     ) -> Outcome<'a> {
-        let (resume, name) = (stream.permit.0.clone(), stream.name.clone());
+        let (resume, name) = (stream.permit.resume.clone(), stream.name.clone());
         let (begun, beginning) = oneshot::channel();
         self.worker.spawn_background(stream.run(begun));
         match self.wait_for(beginning).await {
             None => Outcome::Response(error(502, "the application does not answer")),
             Some(Begun::Answer(answered)) => self.outcome(answered, request, proxy).await,
-            Some(Begun::Stream(fields)) => {
-                Outcome::Response(self.follow_stream(&resume, &name, fields).await)
+            Some(Begun::Stream(start)) => {
+                Outcome::Response(self.follow_stream(&resume, &name, start).await)
             }
         }
     }
 
     /// Has the client receive a stream from its beginning.
-    async fn follow_stream(&self, resume: &Resume, name: &Name, fields: Fields) -> Response {
+    async fn follow_stream(&self, resume: &Resume, name: &Name, start: Start) -> Response {
         let set = &resume.set;
         let mut opened = match self.subscribe(set, name, Some(Cursor::Earliest)) {
             Ok(opened) => opened,
@@ -214,9 +257,7 @@ impl<'a> Handling<'a> {
             return refusal;
         }
         let mut response = self.stream(set, opened, Form::Resumed, Hold::default());
-        response.fields = fields;
-        response.fields.remove("content-length");
-        response.fields.set("X-Accel-Buffering", b"no");
+        begin(&mut response, start);
         response
     }
 
@@ -262,6 +303,27 @@ impl<'a> Handling<'a> {
             hash.update(part);
         }
         Name::new(Resume::SET, hex(&hash.finalize()[..16]).as_bytes()).expect("hexadecimal digits")
+    }
+}
+
+/// Begins a response as the application has.
+fn begin(response: &mut Response, start: Start) {
+    start.begin(response, true);
+    response.fields.remove("content-length");
+    response.fields.set("X-Accel-Buffering", b"no");
+}
+
+/// The start of a response whose headers were kept.
+fn kept_start(message: &Message) -> Start {
+    let mut fields = Fields::default();
+    if let Content::Bytes(bytes) = &message.draft.content {
+        lines(bytes).for_each(|line| fields.add(line.name, line.value));
+    }
+    Start {
+        status: 200,
+        has_server: fields.value("server").is_some(),
+        fields,
+        ..Start::default()
     }
 }
 
@@ -363,8 +425,18 @@ impl Stream {
                 let Body::Stream { stream, .. } = response.body else {
                     return;
                 };
-                if begun.send(Begun::Stream(response.fields)).is_ok() {
-                    self.pass_on(stream, &mut trace).await;
+                let headers = kept_headers(&response.fields);
+                let start = Start {
+                    status: response.status,
+                    reason: response.reason,
+                    fields: response.fields,
+                    has_date: response.has_date,
+                    has_server: response.has_server,
+                };
+                if begun.send(Begun::Stream(start)).is_ok() {
+                    let mut events = Events::new(&self, headers);
+                    let is_complete = self.pass_on(&mut events, stream, &mut trace).await;
+                    events.end(is_complete).await;
                 }
             }
             // An error means that the client has left.
@@ -372,20 +444,27 @@ impl Stream {
         }
     }
 
-    /// Passes the events of the application to the box, until it ends or nobody has been there for `for`.
-    async fn pass_on(&self, mut stream: Box<dyn BodyStream>, trace: &mut Trace) {
+    /// Passes the events of the application to the box. Returns whether these are all; otherwise it has failed, or nobody
+    /// waits for them any more.
+    async fn pass_on(
+        &self,
+        events: &mut Events<'_>,
+        mut stream: Box<dyn BodyStream>,
+        trace: &mut Trace,
+    ) -> bool {
         let limits = PieceLimits {
             bytes_max: PIECE_BYTES_MAX,
             may_splice: false,
         };
-        let mut events = Events::new(self);
+        let mut looks = time::interval_at(time::Instant::now() + LOOK_INTERVAL, LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let piece = tokio::select! {
                 piece = poll_fn(|context| stream.poll_piece(context, limits)) => piece,
-                () = time::sleep(LOOK_INTERVAL) => {
+                _ = looks.tick() => {
                     let receivers = self.receivers().await;
-                    match events.is_abandoned(receivers) {
-                        true => break,
+                    match events.is_given_up(receivers) {
+                        true => return false,
                         false => continue,
                     }
                 }
@@ -393,20 +472,22 @@ impl Stream {
             let (bytes, is_last) = match piece {
                 Ok(Piece::Data { bytes, is_last }) => (bytes, is_last),
                 Ok(Piece::Spliced(_)) => unreachable!("it was not permitted"),
-                Ok(Piece::End(_)) => break,
+                Ok(Piece::End(_)) => return events.pass_on_rest().await,
                 Err(failure) => {
                     failure.report(false, trace);
-                    break;
+                    return false;
                 }
             };
             let went_on = events.pass_on(&bytes).await;
             self.worker.return_piece(bytes);
             self.body.give_way(PIECE_BYTES_MAX / 4).await;
-            if is_last || !went_on {
-                break;
+            if !went_on {
+                return false;
+            }
+            if is_last {
+                return events.pass_on_rest().await;
             }
         }
-        events.end().await;
     }
 
     async fn receivers(&self) -> usize {
@@ -430,23 +511,43 @@ fn is_events(response: &Response) -> bool {
         && matches!(response.body, Body::Stream { .. })
 }
 
+/// The lines of the headers that a client gets that comes back.
+fn kept_headers(of: &Fields) -> Vec<u8> {
+    let mut kept = Fields::default();
+    kept.extend_except(of, &NOT_KEPT);
+    kept.as_bytes().to_vec()
+}
+
 /// The events of a stream on their way to its box.
 struct Events<'s> {
     stream: &'s Stream,
     scanner: Scanner,
+    /// The lines of the headers; empty if they are too long to be kept.
+    headers: Vec<u8>,
+    /// The bytes and the number of the events that may be passed on before the headers are due again.
+    until_headers: (usize, usize),
     /// The last id that the application gave.
     of_application: Box<str>,
     /// Since when nobody receives.
     alone_since: Option<Instant>,
+    /// It counts as one without a client.
+    abandoned: Option<Abandoned>,
 }
 
 impl<'s> Events<'s> {
-    fn new(stream: &'s Stream) -> Self {
+    fn new(stream: &'s Stream, mut headers: Vec<u8>) -> Self {
+        let bytes_max = stream.permit.resume.of.bytes / HEADERS_PER_BOX;
+        if headers.len() > bytes_max / HEADERS_PER_BOX {
+            headers = Vec::new();
+        }
         Self {
             stream,
             scanner: Scanner::new(BLOCK_BYTES_MAX),
+            headers,
+            until_headers: (0, 0),
             of_application: Box::default(),
             alone_since: None,
+            abandoned: None,
         }
     }
 
@@ -454,10 +555,26 @@ impl<'s> Events<'s> {
     fn is_abandoned(&mut self, receivers: usize) -> bool {
         if receivers > 0 {
             self.alone_since = None;
+            self.abandoned = None;
             return false;
         }
         let since = *self.alone_since.get_or_insert_with(Instant::now);
-        since.elapsed() >= self.stream.permit.0.of.keep
+        since.elapsed() >= self.stream.permit.resume.of.keep
+    }
+
+    /// Whether the rest is not read, because nobody receives: for too long, or while the server ends or the upstream has too
+    /// many such streams.
+    fn is_given_up(&mut self, receivers: usize) -> bool {
+        if self.is_abandoned(receivers) {
+            return true;
+        }
+        if receivers > 0 {
+            return false;
+        }
+        let Stream { worker, proxy, .. } = self.stream;
+        let new = || Abandoned::new(worker.pools.of(&proxy.upstream));
+        let abandoned = self.abandoned.get_or_insert_with(new);
+        worker.is_draining() || abandoned.gives_way()
     }
 
     /// Passes on the events that `bytes` complete. Returns whether the stream goes on.
@@ -465,39 +582,81 @@ impl<'s> Events<'s> {
         let mut drafts = Vec::new();
         loop {
             let block = match self.scanner.next_block(&mut bytes) {
-                Ok(Some(block)) => block,
+                Ok(Some(block)) => Passed::new(block),
                 Ok(None) => break,
-                Err(_) => return false,
+                Err(reject) => return self.fail(reject.reason),
             };
-            if let Some(id) = block.id() {
-                let is_plain = id.iter().all(u8::is_ascii_graphic);
-                let id = str::from_utf8(id).ok().filter(|_| is_plain);
-                self.of_application = id.unwrap_or_default().into();
-            }
-            let mut content = Vec::new();
-            block.write(&mut content, None);
-            let Some(draft) = self.draft(content) else {
+            if !self.add(block, &mut drafts) {
                 return false;
-            };
-            drafts.push(draft);
+            }
         }
         if drafts.is_empty() {
             return true;
         }
-        let Some(receivers) = self.append(drafts).await else {
-            return false;
-        };
-        !self.is_abandoned(receivers)
+        match self.append(drafts).await {
+            Some(receivers) => !self.is_abandoned(receivers),
+            None => self.fail("the mailboxes take no more"),
+        }
     }
 
-    async fn end(&self) {
+    /// Passes on the last event, if no blank line followed it. Returns whether it was possible.
+    async fn pass_on_rest(&mut self) -> bool {
+        let Some(block) = self.scanner.end().map(Passed::new) else {
+            return true;
+        };
+        let mut drafts = Vec::new();
+        self.add(block, &mut drafts) && self.append(drafts).await.is_some()
+    }
+
+    /// Adds the drafts for a block. Returns whether there was memory.
+    fn add(&mut self, block: Passed, drafts: &mut Vec<Draft>) -> bool {
+        if let Some(id) = block.id {
+            self.of_application = id;
+        }
+        if self.are_headers_due(block.content.len()) {
+            let Some(mut headers) = self.draft(self.headers.clone()) else {
+                return self.fail("`limits.mailbox_memory` is used up");
+            };
+            Form::mark_headers(&mut headers);
+            drafts.push(headers);
+        }
+        let Some(draft) = self.draft(block.content) else {
+            return self.fail("`limits.mailbox_memory` is used up");
+        };
+        drafts.push(draft);
+        true
+    }
+
+    /// Whether the headers are passed on before an event of that many bytes.
+    fn are_headers_due(&mut self, bytes: usize) -> bool {
+        let (bytes_left, events_left) = &mut self.until_headers;
+        let is_due = *bytes_left < bytes || *events_left == 0;
+        if is_due {
+            let settings = &self.stream.permit.resume.set.settings;
+            *bytes_left = settings.bytes_max / HEADERS_PER_BOX;
+            *events_left = settings.messages_max / HEADERS_PER_BOX;
+        }
+        *bytes_left = bytes_left.saturating_sub(bytes + OVERHEAD_BYTES);
+        *events_left -= 1;
+        is_due && !self.headers.is_empty()
+    }
+
+    /// Logs why the stream is cut short. Returns that it does not go on.
+    fn fail(&self, reason: &str) -> bool {
+        let Stream { worker, proxy, .. } = self.stream;
+        let pool = worker.pools.of(&proxy.upstream);
+        pool.report_stream(reason);
+        false
+    }
+
+    async fn end(&self, is_complete: bool) {
         let mut end = Draft::default();
-        Form::mark_end(&mut end);
+        Form::mark_end(&mut end, is_complete);
         let _ = self.append(vec![end]).await;
     }
 
     fn draft(&self, content: Vec<u8>) -> Option<Draft> {
-        let budget = &self.stream.permit.0.set.shared.budget;
+        let budget = &self.stream.permit.resume.set.shared.budget;
         let reservation = budget.try_reserve(content.len() + OVERHEAD_BYTES)?;
         Some(Draft {
             event: self.stream.token.as_str().into(),
@@ -514,7 +673,7 @@ impl<'s> Events<'s> {
         let (reply, answer) = oneshot::channel();
         let appends = drafts.into_iter().map(|draft| Append {
             name: stream.name.clone(),
-            settings: stream.permit.0.set.settings.clone(),
+            settings: stream.permit.resume.set.settings.clone(),
             draft: Arc::new(draft),
         });
         let appends = appends.collect();
@@ -524,6 +683,27 @@ impl<'s> Events<'s> {
         let results: Vec<Result<Published, PublishError>> = answer.await.ok()?;
         let last = results.into_iter().next_back()?;
         last.ok().map(|published| published.receivers)
+    }
+}
+
+/// A block of the application as it is passed on.
+struct Passed {
+    /// The id that it gives, if it gives one; empty if it cannot be part of another.
+    id: Option<Box<str>>,
+    /// The lines without the id.
+    content: Vec<u8>,
+}
+
+impl Passed {
+    fn new(block: Block<'_>) -> Self {
+        let mut content = Vec::new();
+        block.write(&mut content, None);
+        let id = block.id().map(|id| {
+            let is_plain = id.iter().all(u8::is_ascii_graphic);
+            let id = str::from_utf8(id).ok().filter(|_| is_plain);
+            id.unwrap_or_default().into()
+        });
+        Self { id, content }
     }
 }
 

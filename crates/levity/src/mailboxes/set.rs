@@ -46,6 +46,8 @@ pub enum Refusal {
     Receivers,
     /// A client has as many receivers as `receivers_per_client`.
     ReceiversPerClient,
+    /// A client has as many streams that are kept as `streams_per_client`.
+    StreamsPerClient,
     /// There are more messages than `publishes_per_second`.
     Publishes,
     /// Somebody who may not publish.
@@ -60,12 +62,13 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons, in their order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::MessageBytes,
         Self::Memory,
         Self::Boxes,
         Self::Receivers,
         Self::ReceiversPerClient,
+        Self::StreamsPerClient,
         Self::Publishes,
         Self::Publisher,
         Self::Receiver,
@@ -81,6 +84,7 @@ impl Refusal {
             Self::Boxes => "boxes",
             Self::Receivers => "receivers",
             Self::ReceiversPerClient => "receivers_per_client",
+            Self::StreamsPerClient => "streams_per_client",
             Self::Publishes => "publishes_per_second",
             Self::Publisher => "publisher",
             Self::Receiver => "receiver",
@@ -174,6 +178,23 @@ impl MailboxSet {
         taken.map_err(Duration::from_nanos)
     }
 
+    /// Counts a stream that is kept in a box of this set for `client`, unless there are `max`.
+    pub fn keep_stream(
+        self: &Arc<Self>,
+        client: Option<IpAddr>,
+        max: usize,
+        now: Instant,
+    ) -> Option<ClientStreamSlot> {
+        let counts = &self.shared.counts;
+        // Each location with `resume` has a set of its own, all with the same name.
+        let key = counts.key(("streams", Arc::as_ptr(self), ClientPrefix::new(client)));
+        let is_counted = counts.enter(key, counts.time(now), max as u64);
+        is_counted.then(|| ClientStreamSlot {
+            shared: self.shared.clone(),
+            key,
+        })
+    }
+
     /// Counts a receiver of `name`.
     ///
     /// # Errors
@@ -200,6 +221,18 @@ impl MailboxSet {
             shared: self.shared.clone(),
             keys: [of_client, of_box],
         })
+    }
+}
+
+/// A counted stream of a client. Dropping it ends the count.
+pub struct ClientStreamSlot {
+    shared: Arc<SharedMailboxes>,
+    key: Key,
+}
+
+impl Drop for ClientStreamSlot {
+    fn drop(&mut self) {
+        self.shared.counts.leave(self.key);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Upstreams: named groups of application servers that requests are proxied to.
 
+pub mod abandoned;
 pub mod backend;
 pub mod balance;
 pub mod check;

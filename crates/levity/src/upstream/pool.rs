@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time;
 
 use super::Upstream;
+use super::abandoned::AbandonedResponses;
 use super::backend::{Backend, Begun};
 use super::balance::{self, Balancer, Candidate};
 use super::connection::Connection;
@@ -51,6 +52,7 @@ pub struct Pool {
     /// Kept for their allocations.
     usable: RefCell<Vec<usize>>,
     candidates: RefCell<Vec<Candidate>>,
+    abandoned: AbandonedResponses,
 }
 
 /// The criteria by which a pool selects a backend for a request.
@@ -160,6 +162,7 @@ impl Pool {
             balancer: RefCell::new(Balancer::new(settings.balance)),
             usable: RefCell::default(),
             candidates: RefCell::default(),
+            abandoned: AbandonedResponses::default(),
             upstream,
         }
     }
@@ -172,6 +175,24 @@ impl Pool {
     /// The counters of the upstream.
     pub fn cells(&self) -> &Arc<UpstreamCells> {
         &self.cells
+    }
+
+    /// The responses whose clients are away.
+    pub fn abandoned(&self) -> &AbandonedResponses {
+        &self.abandoned
+    }
+
+    /// The maximum of connections to one backend.
+    pub fn connections_max(&self) -> usize {
+        self.bounds.connections
+    }
+
+    /// Logs why a stream that may be resumed is cut short, as [`report`](Self::report) does.
+    pub fn report_stream(&self, reason: &str) {
+        let name = &self.upstream.settings.name;
+        let line = || format!("upstream {name}: a stream is cut short: {reason}");
+        let mut reports = self.failure_reports.borrow_mut();
+        reports.add(Instant::now(), None, reason, line, log);
     }
 
     /// Logs a failure, except one that is the client's. Repetitions within a second are counted, and the

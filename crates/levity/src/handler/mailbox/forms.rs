@@ -10,6 +10,7 @@ use levity_wire::websocket::{FrameHeader, Opcode};
 use serde_json::{Value, json};
 
 use super::grip_item::content;
+use super::stay::Ending;
 
 /// A form in which messages are sent one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +29,10 @@ pub enum Form {
     Resumed,
 }
 
-/// The media type of the message that ends a stream which is resumed. No application's id has a space.
-const END: &str = "the end";
+/// The media types of messages of a stream which is resumed that are no events. No application's id has a space.
+const COMPLETE: &str = "the end";
+const TRUNCATED: &str = "cut short";
+const HEADERS: &str = "the headers";
 
 /// The heartbeat of a WebSocket: a Ping without content.
 const PING: &[u8] = &[0x89, 0];
@@ -75,6 +78,7 @@ impl Form {
                 out.push(b'\n');
             }
             Self::Content => out.extend_from_slice(bytes),
+            Self::Resumed if is_headers(message) => {}
             Self::Resumed => {
                 let (token, id, of_application) = (&draft.event, message.id, &draft.media_type);
                 out.extend_from_slice(format!("id: lv.{token}.{id}.{of_application}\n").as_bytes());
@@ -125,13 +129,23 @@ impl Form {
     }
 
     /// Makes `draft` the end of a stream that is resumed.
-    pub fn mark_end(draft: &mut Draft) {
-        draft.media_type = END.into();
+    pub fn mark_end(draft: &mut Draft, is_complete: bool) {
+        let media_type = if is_complete { COMPLETE } else { TRUNCATED };
+        draft.media_type = media_type.into();
     }
 
-    /// Whether `message` is such an end.
-    pub fn is_end(self, message: &Message) -> bool {
-        self == Self::Resumed && &*message.draft.media_type == END
+    /// Makes `draft` the headers of a stream that is resumed.
+    pub fn mark_headers(draft: &mut Draft) {
+        draft.media_type = HEADERS.into();
+    }
+
+    /// How a stream that is resumed ends with `message`, if it does.
+    pub fn end(self, message: &Message) -> Option<Ending> {
+        match (self, &*message.draft.media_type) {
+            (Self::Resumed, COMPLETE) => Some(Ending::Finished),
+            (Self::Resumed, TRUNCATED) => Some(Ending::Truncated),
+            _ => None,
+        }
     }
 
     /// What keeps a silent connection alive.
@@ -143,6 +157,11 @@ impl Form {
             Self::Frames | Self::Objects => PING,
         }
     }
+}
+
+/// Whether the message has the headers of a stream that is resumed.
+pub fn is_headers(message: &Message) -> bool {
+    &*message.draft.media_type == HEADERS
 }
 
 /// A message as JSON. Content that is no UTF-8 is Base64.

@@ -41,6 +41,10 @@ impl Handling<'_> {
         let Some(hold) = instruct.hold else {
             return Ok(start.with(content));
         };
+        if hold == grip::Hold::Stream && matches!(start.status, 204 | 205 | 304) {
+            let status = start.status;
+            return Err(answer.refuse(502, format_args!("a stream has the status {status}")));
+        }
         let mut feeds = Vec::new();
         for channel in &instruct.channels {
             let name = Name::new(&set.of.name, channel.name.as_bytes());
@@ -140,7 +144,7 @@ impl Handling<'_> {
                     Next::Message(entry) => {
                         let Message { id, .. } = entry.message;
                         feed.mark_read(id);
-                        if let Some(response) = grip_item::response(&entry.message) {
+                        if let Some(response) = grip_item::response(&entry) {
                             return Poll::Ready(Some(response));
                         }
                     }

@@ -2,15 +2,19 @@
 //! kind of receiver is kept as JSON, as its publisher sent it.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use levity_mailbox::{Content, Message};
+use levity_mailbox::{Content, Entry, Message};
 use levity_wire::grip::{Item, Response, Stream, WebSocketMessage, items};
 use serde_json::{Map, Value, json};
 
 /// The media type of a message with a content for each kind of receiver.
 const MEDIA_TYPE: &str = "application/grip-item+json";
+
+/// The code of a WebSocket that is closed without one.
+const CLOSE_CODE: u16 = 1000;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const BYTES: &str = "application/octet-stream";
@@ -89,9 +93,34 @@ fn item_of(message: &Message) -> Option<Item> {
     }
 }
 
+/// The same, read once for all receivers of the event loop.
+fn item_of_entry(entry: &Entry) -> Option<Rc<Option<Item>>> {
+    let is_item = *entry.message.draft.media_type == *MEDIA_TYPE;
+    is_item.then(|| entry.parsed(item_of))
+}
+
+/// Whether `media_type` is that of items. They decide about the responses of clients, so only the control endpoint may
+/// publish them.
+pub fn is_media_type(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(MEDIA_TYPE)
+}
+
 /// Whether streams end with this message.
-pub fn ends_streams(message: &Message) -> bool {
-    item_of(message).is_some_and(|item| item.stream == Some(Stream::Close))
+pub fn ends_streams(entry: &Entry) -> bool {
+    let item = item_of_entry(entry);
+    let stream = item.as_ref().and_then(|item| item.as_ref().as_ref());
+    stream.is_some_and(|item| item.stream == Some(Stream::Close))
+}
+
+/// The code and the reason with which this message closes WebSockets, if it does.
+pub fn close_of_sockets(entry: &Entry) -> Option<(u16, String)> {
+    match &item_of_entry(entry)?.as_ref().as_ref()?.web_socket {
+        Some(WebSocketMessage::Close { code, reason }) => {
+            Some((code.unwrap_or(CLOSE_CODE), reason.clone()))
+        }
+        _ => None,
+    }
 }
 
 /// The content for receivers, and its media type. Raw streams get what is for streams; all others get messages.
@@ -130,11 +159,13 @@ pub fn content(message: &Message, is_raw: bool) -> (Cow<'_, str>, Cow<'_, [u8]>)
 }
 
 /// The response that the message is for those who wait for one; `None` if it is only for others.
-pub fn response(message: &Message) -> Option<Response> {
-    if let Some(item) = item_of(message) {
-        return item.response;
+pub fn response(entry: &Entry) -> Option<Response> {
+    if let Some(item) = item_of_entry(entry)
+        && let Some(item) = &*item
+    {
+        return item.response.clone();
     }
-    let (media_type, content) = content(message, true);
+    let (media_type, content) = content(&entry.message, true);
     Some(Response {
         headers: vec![("Content-Type".to_owned(), media_type.into_owned())],
         body: content.into_owned(),
@@ -191,12 +222,14 @@ mod tests {
         ));
         assert_eq!(*content(&all, true).1, *b"s");
         assert_eq!(*content(&all, false).1, *b"w");
-        let answer = response(&all).expect("a response");
+        let kept = item_of(&all).expect("an item");
+        let answer = kept.response.expect("a response");
         assert_eq!((answer.status, &answer.body[..]), (201, &b"r"[..]));
         assert_eq!(answer.headers, [("A".to_owned(), "b".to_owned())]);
-        assert!(!ends_streams(&all));
+        assert_ne!(kept.stream, Some(Stream::Close));
         let end = message(item(r#"{"http-stream":{"action":"close"}}"#));
-        assert!(ends_streams(&end) && response(&end).is_none());
+        let kept = item_of(&end).expect("an item");
+        assert_eq!((kept.stream, kept.response), (Some(Stream::Close), None));
         assert_eq!(*content(&end, true).1, *b"");
         for close in [
             r#"{"action":"close"}"#,

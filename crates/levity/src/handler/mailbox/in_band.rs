@@ -261,7 +261,7 @@ fn form(request: &Request, fields: &Fields, is_free: bool) -> Form {
 
 /// What the client gets of the head of an application's response.
 #[derive(Default)]
-pub(super) struct Start {
+pub struct Start {
     pub status: u16,
     pub reason: Box<[u8]>,
     pub fields: Fields,

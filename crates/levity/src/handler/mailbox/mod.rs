@@ -16,7 +16,8 @@ mod socket;
 mod stay;
 mod websocket;
 
-pub(super) use self::forms::Form;
+pub(super) use self::forms::{Form, is_headers};
+pub(super) use self::in_band::Start;
 pub(super) use self::receiver::Hold;
 
 use std::future::{Future as _, poll_fn};

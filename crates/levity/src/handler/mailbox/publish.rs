@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::super::{Handling, refused_body, without_body};
-use super::{json, reason_of_publish};
+use super::{grip_item, json, reason_of_publish};
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -182,6 +182,11 @@ pub(super) fn described<'v>(
     let media_type = media_type
         .transpose()
         .map_err(|_| Reject::bad("Content-Type is no UTF-8"))?;
+    if media_type.is_some_and(grip_item::is_media_type) {
+        return Err(Reject::bad(
+            "messages of this type are published as items of GRIP",
+        ));
+    }
     Ok(Draft {
         key: key.transpose()?.map(Into::into),
         event: event.transpose()?.unwrap_or_default().into(),

@@ -14,7 +14,7 @@ use levity_wire::sse;
 
 use super::deflated;
 use super::forms::Form;
-use super::grip_item::ends_streams;
+use super::grip_item::{close_of_sockets, ends_streams};
 use super::socket::{self, Socket};
 use super::stay::{self, Due, Ending, Sending, Stay, jittered};
 use crate::http::held::{Held, HeldClient};
@@ -254,16 +254,7 @@ impl Receiver {
             None => ready!(self.poll_feeds(context, now)),
         };
         match next {
-            Next::Message(entry) if self.form.is_end(&entry.message) => {
-                self.ending = Some(Ending::Finished);
-            }
-            Next::Message(entry) => {
-                self.send_message(client, number, &entry);
-                self.rest();
-                if ends_streams(&entry.message) {
-                    self.ending = Some(Ending::Finished);
-                }
-            }
+            Next::Message(entry) => self.take_message(client, number, &entry),
             Next::Gap(next) => {
                 let last = MessageId {
                     sequence: next.sequence.saturating_sub(1),
@@ -277,6 +268,26 @@ impl Receiver {
             Next::Failed(_) => self.ending = Some(Ending::Failed),
         }
         Poll::Ready(())
+    }
+
+    fn take_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Entry) {
+        self.ending = self.form.end(&entry.message);
+        if self.ending.is_some() {
+            return;
+        }
+        if let Some(socket) = &mut self.socket
+            && let Some(given) = close_of_sockets(entry)
+        {
+            socket.end_with(given);
+            self.feed(number).mark_read(entry.message.id);
+            self.ending = Some(Ending::Finished);
+            return;
+        }
+        self.send_message(client, number, entry);
+        self.rest();
+        if ends_streams(entry) {
+            self.ending = Some(Ending::Finished);
+        }
     }
 
     /// Sends a message, or waits for its compressed form.
@@ -348,7 +359,10 @@ impl Receiver {
             Some(socket) => socket
                 .is_closing()
                 .then(|| socket.poll_closed(client, context)),
-            None => self.ending.map(|_| stay::poll_end(client, context)),
+            None => self.ending.map(|ending| match ending {
+                Ending::Truncated => Poll::Ready(stay::cut(client)),
+                _ => stay::poll_end(client, context),
+            }),
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Socket {
     /// A message that is being compressed.
     awaited: Option<Awaited>,
     closing: Closing,
+    /// The code and the reason that a publisher has given for the end.
+    given: Option<(u16, String)>,
 }
 
 struct Awaited {
@@ -140,6 +142,11 @@ impl Socket {
         Some(control(Opcode::Pong, &content))
     }
 
+    /// Has the stream [end](Ending::Finished) with this code and reason.
+    pub fn end_with(&mut self, given: (u16, String)) {
+        self.given = Some(given);
+    }
+
     /// The Close frame that has to be sent now, if any; `ending` is why the server ends.
     pub fn take_close(&mut self, ending: Option<Ending>) -> Option<Vec<u8>> {
         match (&self.closing, ending) {
@@ -151,9 +158,13 @@ impl Socket {
                 self.closing = Closing::Sent(stall::poll_start() + CLOSE_TIME_MAX);
                 Some(match ending {
                     Ending::Removed => close(1000, "the mailbox was removed"),
-                    Ending::Finished => close(1000, "the stream has ended"),
+                    Ending::Finished => match self.given.take() {
+                        Some((code, reason)) => close(code, &reason),
+                        None => close(1000, "the stream has ended"),
+                    },
                     Ending::Leaving => close(1001, "come back"),
                     Ending::Failed => close(1011, "the store failed"),
+                    Ending::Truncated => close(1011, "the stream is cut short"),
                     Ending::Gap(before) => close(GAP, &before.to_string()),
                 })
             }

@@ -23,6 +23,8 @@ pub enum Ending {
     Removed,
     /// The publisher has said so.
     Finished,
+    /// The application has not sent all of it.
+    Truncated,
     /// The store failed.
     Failed,
     /// The receiver was too slow. Messages up to this one are gone.
@@ -200,6 +202,14 @@ pub fn poll_write(
 pub fn poll_end(client: &dyn HeldClient, context: &mut Context<'_>) -> Poll<End> {
     let ended = ready!(client.poll_end(context));
     Poll::Ready(ended.map_or(End::ClientAbort, |()| End::Complete))
+}
+
+/// Ends the response such that the client sees that it is incomplete: without the last chunk, or by a reset.
+pub fn cut(client: &dyn HeldClient) -> End {
+    if client.stream().version() == "HTTP/1.0" {
+        client.reset();
+    }
+    End::Error
 }
 
 /// A time between three quarters and five quarters of `time`, so that receivers do not come back all at once.

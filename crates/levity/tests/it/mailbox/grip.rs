@@ -6,7 +6,7 @@ use super::in_band::{ask, chunk, held, launch, obedient, start};
 use super::{KEY, json, post, publisher, text, wait_for_receivers};
 
 use crate::support::scripted::Scripted;
-use crate::support::{App, Client, Server, Tree, head};
+use crate::support::{App, Client, Server, Tree, WebSocket, head};
 
 /// Keys of a set whose publishers and applications have the key of the tests.
 fn keys(tree: &Tree) -> String {
@@ -134,6 +134,7 @@ fn what_is_not_supported_is_said() {
         &["Grip-Hold: stream"],
         &["Grip-Hold: forever", "Grip-Channel: a"],
         &["Grip-Hold: stream", &long],
+        &["Grip-Hold: stream", "Grip-Channel: a", "Grip-Status: 304"],
     ] {
         ask(&server, lines, "").assert_status(502);
         server.says("mailboxes: ");
@@ -142,6 +143,76 @@ fn what_is_not_supported_is_said() {
     let body = r#"{"items":[{"channel":"a","http-stream":{"action":"hint"}}]}"#;
     post(&mut control, "publish/", &[], body).assert_status(400);
     post(&mut server.client(), "publish/", &[], body).assert_status(403);
+}
+
+#[test]
+fn a_stream_without_content_is_refused() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let lines = ["Content-Type: application/grip-instruct"];
+    for code in [204, 205, 304] {
+        let instruct = format!(
+            r#"{{"hold":{{"mode":"stream","channels":[{{"name":"a"}}]}},"response":{{"code":{code}}}}}"#
+        );
+        ask(&server, &lines, &instruct).assert_status(502);
+    }
+}
+
+#[test]
+fn a_repeated_channel_is_one() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let lines = [
+        "Grip-Hold: stream",
+        "Grip-Channel: a, b, a",
+        "Grip-Channel: a",
+    ];
+    let (_, mut client) = held(&server, &lines, "", &[]);
+    wait_for_receivers(&mut server.client(), "a", 1);
+    let mut publisher = publisher(&server);
+    post(&mut publisher, "a", &[], "once").assert_status(201);
+    assert_eq!(chunk(&mut client), "once");
+    post(&mut publisher, "a", &[], "again").assert_status(201);
+    assert_eq!(chunk(&mut client), "again");
+}
+
+#[test]
+fn a_message_closes_a_websocket() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let mut control = publisher(&server);
+    for (close, expected) in [
+        (r#""code":4000,"reason":"moved""#, &b"\x0f\xa0moved"[..]),
+        (r#""id":"x""#, b"\x03\xe8"),
+    ] {
+        let mut socket = WebSocket::open(server.client(), "/m/a");
+        publish(
+            &mut control,
+            &format!(
+                r#"{{"channel":"a","formats":{{"ws-message":{{"action":"close",{close}}}}}}}"#
+            ),
+        );
+        assert_eq!(socket.receive_frame(), (0x88, expected.to_vec()));
+        socket.send_close(1000);
+        socket.assert_closed();
+    }
+}
+
+#[test]
+fn only_the_control_endpoint_publishes_items() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let mut control = publisher(&server);
+    let item = r#"{"items":[{"channel":"-","http-response":{"code":500}}]}"#;
+    for media_type in [
+        "application/grip-item+json",
+        "Application/GRIP-item+json ; a=b",
+    ] {
+        let headers = [("Content-Type", media_type)];
+        post(&mut control, "a", &headers, item).assert_status(400);
+        let line = format!("Content-Type: {media_type}");
+        ask(&server, &["Mailbox-Deliver: a", &line], item).assert_status(502);
+    }
 }
 
 #[test]

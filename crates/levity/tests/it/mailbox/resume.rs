@@ -3,8 +3,10 @@
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::Signal;
+
 use super::Events;
-use crate::support::scripted::Scripted;
+use crate::support::scripted::{Conn, Scripted};
 use crate::support::{Client, Launch, Server, wait_until};
 
 /// The number of events of a stream.
@@ -172,4 +174,141 @@ fn other_requests_and_responses_are_left_alone() {
         answer.assert_status(404);
         assert_eq!(answer.text(), "no such page");
     }
+}
+
+const HEADER: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\
+    Server: app\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-App: yes\r\nSet-Cookie: a=b\r\n\r\n";
+
+/// A server with one event loop before `app`.
+fn before(app: &Scripted, keys: &str) -> Server {
+    let server = Launch::run(&format!(
+        "[server]\nworkers = 1\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"app\"\nto = [\"{}\"]\nconnections = 4\n\
+         [[site]]\nproxy = \"app\"\nresume = {{ {keys} }}\n",
+        app.address()
+    ));
+    server.start()
+}
+
+/// Sends an event, and keeps the connection until the peer leaves.
+fn endless(conn: &mut Conn) {
+    if conn.read_request().is_some() {
+        conn.send(HEADER);
+        conn.send("9\r\ndata: 0\n\n\r\n");
+        conn.read_to_end();
+    }
+}
+
+#[test]
+fn what_is_cut_short_does_not_end_as_if_it_were_complete() {
+    let app = Scripted::tcp(|conn| {
+        if conn.read_request().is_some() {
+            conn.send(HEADER);
+            conn.send("9\r\ndata: 0\n\n\r\n7\r\ndata: 1\r\n");
+        }
+    });
+    let server = before(&app, "");
+    let mut events = open(&server, "/chat", &[]);
+    let first = events.next().expect("an event");
+    assert_eq!(events.0.read_to_end().body(), b"");
+    // What is kept is no more complete, and who has all of it asks the application again.
+    let mut again = open(&server, "/chat", &[("Last-Event-ID", &first.id)]);
+    assert_eq!(again.data(), "0");
+    assert_eq!(app.requests().len(), 2);
+}
+
+#[test]
+fn events_that_are_too_long_cut_a_stream_short() {
+    let app = Scripted::tcp(|conn| {
+        if conn.read_request().is_some() {
+            let long = "x".repeat(2 << 20);
+            let body = format!("data: 0\n\ndata: {long}\n\n");
+            conn.send(HEADER);
+            conn.send(format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()));
+        }
+    });
+    let server = before(&app, "");
+    let mut events = open(&server, "/chat", &[]);
+    assert_eq!(events.data(), "0");
+    assert_eq!(events.0.read_to_end().body(), b"");
+    server.says("upstream app: a stream is cut short: event of the stream too long");
+}
+
+#[test]
+fn the_last_event_needs_no_blank_line() {
+    let app = Scripted::tcp(|conn| {
+        if conn.read_request().is_some() {
+            conn.send(HEADER);
+            conn.send("d\r\ndata: [DONE]\n\r\n0\r\n\r\n");
+        }
+    });
+    let server = before(&app, "");
+    let mut events = open(&server, "/chat", &[]);
+    assert_eq!(events.data(), "[DONE]");
+    assert_eq!(events.next(), None);
+}
+
+#[test]
+fn a_client_that_comes_back_gets_the_headers() {
+    let app = Scripted::tcp(endless);
+    let server = before(&app, "");
+    let get = |headers: &[(&str, &str)]| {
+        let mut client = server.client();
+        let accept = ("Accept", "text/event-stream");
+        let headers = [&[accept][..], headers].concat();
+        client.send(crate::support::head("GET", "/chat", &headers));
+        let head = client.receive_head().expect("a header");
+        let all = |name: &str| {
+            let headers = head.headers().into_iter();
+            let values = headers.filter(|(known, _)| known.eq_ignore_ascii_case(name));
+            values.count()
+        };
+        assert_eq!((all("server"), all("date")), (1, 1));
+        assert_eq!((head.field("server"), head.field("x-app")), ("app", "yes"));
+        assert_eq!(all("set-cookie"), usize::from(headers.len() == 1));
+        (head.field("date").to_owned(), Events(client))
+    };
+    let (first, mut events) = get(&[]);
+    let id = events.next().expect("an event").id;
+    drop(events);
+    let (second, _events) = get(&[("Last-Event-ID", &id)]);
+    assert!(first.contains("1970") && !second.contains("1970"));
+    assert_eq!(app.requests().len(), 1);
+    // No number is too large.
+    let (rest, _) = id.rsplit_once('-').expect("a number");
+    let beyond = format!("{rest}-{}.", u64::MAX);
+    get(&[("Last-Event-ID", &beyond)]);
+}
+
+#[test]
+fn a_client_has_only_so_many_streams() {
+    let app = Scripted::tcp(endless);
+    let server = before(&app, "streams_per_client = 2");
+    let streams: Vec<_> = (0..2).map(|_| open(&server, "/chat", &[])).collect();
+    let accept = [("Accept", "text/event-stream")];
+    server.get_with("/chat", &accept).assert_status(429);
+    drop(streams);
+}
+
+#[test]
+fn streams_without_a_client_leave_half_of_the_connections() {
+    let app = Scripted::tcp(endless);
+    let server = before(&app, "");
+    for _ in 0..4 {
+        let mut events = open(&server, "/chat", &[]);
+        assert_eq!(events.data(), "0");
+    }
+    wait_until("the oldest have given way", || app.open() == 2);
+    server.says("upstream app: a stream is cut short: half of `connections`");
+}
+
+#[test]
+fn a_server_that_ends_waits_for_no_client_that_is_away() {
+    let app = Scripted::tcp(endless);
+    let mut server = before(&app, "");
+    let mut events = open(&server, "/chat", &[]);
+    assert_eq!(events.data(), "0");
+    drop(events);
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
 }
