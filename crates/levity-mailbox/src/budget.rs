@@ -75,6 +75,18 @@ impl Reservation {
         debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));
         self.bytes += std::mem::take(&mut other.bytes);
     }
+
+    /// Makes it one of `bytes`, and gives back the rest; whether there is room. Otherwise it stays as it is.
+    #[must_use]
+    pub fn try_resize(&mut self, bytes: usize) -> bool {
+        if let Some(rest) = self.bytes.checked_sub(bytes) {
+            self.bytes = bytes;
+            self.budget.used.fetch_sub(rest, Ordering::Relaxed);
+            return true;
+        }
+        let more = self.budget.try_reserve(bytes - self.bytes);
+        more.map(|more| self.merge(more)).is_some()
+    }
 }
 
 impl Drop for Reservation {

@@ -6,12 +6,12 @@ use std::mem;
 use std::sync::Arc;
 
 use levity_disk::Class;
-use levity_mailbox::{Content, Name, Reservation};
+use levity_mailbox::{Name, Reservation};
 use levity_wire::{Reject, grip, mailbox_header};
 
 use super::super::Handling;
 use super::forms::Form;
-use super::publish::{described, listed_boxes, reserve, summary};
+use super::publish::{described, fill, listed_boxes, reserve, summary};
 use super::reason_of_publish;
 use super::receive::{Query, cursor, preferred};
 use super::receiver::Hold;
@@ -222,8 +222,9 @@ impl Handling<'_> {
         let header = |name| head.mailbox.value(name).or_else(|| head.fields.value(name));
         let draft = described(header, set, self.now());
         let mut draft = draft.map_err(|reject| answer.refuse(502, reject.reason))?;
-        draft.content = Content::Bytes(content.into());
-        draft.reservation = Some(reservation);
+        fill(set, &mut draft, content, reservation).inspect_err(|refusal| {
+            answer.log(refusal.status, "the memory of mailboxes is used up");
+        })?;
         let is_list = boxes.len() > 1;
         let deliveries = self
             .deliver(set, boxes, draft)

@@ -102,6 +102,19 @@ fn the_limit_of_a_message_holds_to_the_byte() {
     assert_eq!(buffered["messages"].as_array().expect("a list").len(), 1);
 }
 
+/// The memory is reserved before the length is known.
+#[test]
+fn a_message_of_unknown_length_takes_the_memory_of_its_content() {
+    let server = start("[limits]\nmailbox_memory = \"1MiB\"");
+    let mut publisher = publisher(&server);
+    for _ in 0..32 {
+        let chunked = [("Transfer-Encoding", "chunked")];
+        publisher.send(crate::support::head("POST", "/m/a", &chunked));
+        publisher.send("1\r\nx\r\n0\r\n\r\n");
+        publisher.receive().assert_status(202);
+    }
+}
+
 #[test]
 fn names_and_headers_are_checked() {
     let server = start("");
