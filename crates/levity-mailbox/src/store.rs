@@ -26,7 +26,9 @@ use crate::settings::Settings;
 /// the process keeps what it has acknowledged, with ids, keys, epochs and [`Opened::lost`], also if the process is killed.
 ///
 /// A box is removed when it is idle: nobody [watches](Self::watch) it, and neither a message came nor did a watch end for the
-/// time of [`Settings::idle`]. Idle boxes may stay for longer.
+/// time of [`Settings::idle`]. Idle boxes may stay for longer. One that is not watched and has never had a message gives way earlier:
+/// when its set has as many boxes as it may and another one is to be made. Otherwise those who only read could keep messages from
+/// new boxes. A server that several processes use does not know who watches, and need not do so.
 pub trait Store: 'static {
     /// What is kept of a box. A box that is not known is made, without a message and with a new epoch;
     /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set. All appends that have ended are in
