@@ -8,6 +8,7 @@ mod grip_item;
 mod grip_publish;
 mod in_band;
 mod list;
+mod page;
 mod publish;
 mod publisher;
 mod receive;
