@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Instant, SystemTime};
 
-use levity_mailbox::{Entry, Feed, MessageId, Next};
+use levity_mailbox::{Encoded, Entry, Feed, MessageId, Next};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 use levity_wire::grip::{KeepAlive, KeepAliveMode};
@@ -203,7 +203,7 @@ impl Receiver {
         }
     }
 
-    fn send(&mut self, bytes: impl Into<Rc<[u8]>>, message: Option<(usize, MessageId)>) {
+    fn send(&mut self, bytes: impl Into<Encoded>, message: Option<(usize, MessageId)>) {
         self.sending.start(bytes);
         self.message = message;
     }
