@@ -30,12 +30,12 @@ use crate::settings::Settings;
 /// when its set has as many boxes as it may and another one is to be made. Otherwise those who only read could keep messages from
 /// new boxes. A server that several processes use does not know who watches, and need not do so.
 pub trait Store: 'static {
-    /// What is kept of a box. A box that is not known is made, without a message and with a new epoch;
-    /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set. All appends that have ended are in
+    /// What is kept of a box; [`StoreError::Memory`] if it has to be read and the memory of messages is used up. A box that is not known is made, without a message and with a new epoch;
+    /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set and none gives way. All appends that have ended are in
     /// it. An `append` that began earlier and has not ended may be in it or not; none that begins later is.
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening;
 
-    /// What is kept of a box; `None` if it is not known. Changes nothing.
+    /// What is kept of a box, or [`StoreError::Memory`]; `None` if it is not known. Changes nothing.
     fn look(&mut self, name: &Name) -> Looking;
 
     /// Appends messages in this order, and drops what then exceeds the bounds of a box, the oldest first and no more than
@@ -202,6 +202,8 @@ pub enum Change {
 pub enum StoreError {
     /// The set has as many boxes as it may.
     TooManyBoxes,
+    /// There is no memory for the messages that are to be read.
+    Memory,
     /// There is no room: the disk is full, or a bound of the store is reached. What was acknowledged is still there.
     Full(String),
     /// The store cannot be reached, or takes too long. Whether a message was appended may be unknown: a publisher that tries
@@ -213,6 +215,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooManyBoxes => formatter.write_str("there are too many boxes"),
+            Self::Memory => formatter.write_str("the memory of mailboxes is used up"),
             Self::Full(reason) | Self::Unavailable(reason) => formatter.write_str(reason),
         }
     }

@@ -139,6 +139,7 @@ fn refused_by_store(set: &MailboxSet, failure: &StoreError) -> Response {
 fn reason_of(failure: &StoreError) -> (Refusal, u16) {
     match failure {
         StoreError::TooManyBoxes => (Refusal::Boxes, 507),
+        StoreError::Memory => (Refusal::Memory, 503),
         StoreError::Full(_) => (Refusal::StoreFull, 507),
         StoreError::Unavailable(_) => (Refusal::Store, 503),
     }
