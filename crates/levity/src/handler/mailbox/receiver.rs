@@ -24,6 +24,9 @@ use crate::worker::Worker;
 /// The maximum of bytes of one receiver before others have their turn.
 pub(super) const TURN_BYTES_MAX: usize = 64 * 1024;
 
+/// The maximum of messages of one receiver before others have their turn: those without content have no bytes.
+const TURN_MESSAGES_MAX: usize = 128;
+
 /// What few receivers have: what an application has said about one that it holds, and what comes first.
 #[derive(Default)]
 pub struct Hold {
@@ -354,7 +357,7 @@ impl Held for Receiver {
         context: &mut Context<'_>,
         sent: &mut u64,
     ) -> Poll<End> {
-        let mut moved = 0;
+        let (mut moved, mut messages) = (0, 0);
         loop {
             if let Some(end) = self.look(client, context) {
                 return Poll::Ready(end);
@@ -369,10 +372,11 @@ impl Held for Receiver {
             if let Some(ending) = self.poll_ending(client, context) {
                 return ending;
             }
-            if moved >= TURN_BYTES_MAX {
+            if moved >= TURN_BYTES_MAX || messages >= TURN_MESSAGES_MAX {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            messages += 1;
             if self.poll_next(client, context).is_pending()
                 && let Err(end) = ready!(self.poll_idle(client, context))
             {
