@@ -55,7 +55,7 @@ impl Handling<'_> {
             if !has_token {
                 self.check_publisher(request, set, &item.name)?;
             }
-            self.count_publish(set)?;
+            self.count_publishes(set, 1)?;
         }
         let mut published = Vec::new();
         for item in items {

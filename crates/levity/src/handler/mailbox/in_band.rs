@@ -103,11 +103,12 @@ impl Handling<'_> {
         let Instruction { open, deliver } = instruction;
         let is_message = !deliver.is_empty();
         if is_message {
-            self.count_publish(set).map_err(|mut refusal| {
-                answer.log(503, "more messages than `publishes_per_second`");
-                refusal.status = 503;
-                refusal
-            })?;
+            self.count_publishes(set, deliver.len())
+                .map_err(|mut refusal| {
+                    answer.log(503, "more messages than `publishes_per_second`");
+                    refusal.status = 503;
+                    refusal
+                })?;
         }
         let (content, reservation) = self.content_of(set, answer).await?;
         let mut hold = Hold::default();

@@ -54,7 +54,7 @@ impl Handling<'_> {
         for name in &names {
             self.check_publisher(request, set, name.in_set())?;
         }
-        self.count_publish(set)?;
+        self.count_publishes(set, names.len())?;
         let draft = described(|name| request.header(name), set, self.now());
         let mut draft = draft.map_err(rejected)?;
         let (content, reservation) = self.received(set).await?;
@@ -68,9 +68,9 @@ impl Handling<'_> {
         self.worker.wall_time(Instant::now())
     }
 
-    /// Takes one of the publishes of this second.
-    pub(super) fn count_publish(&self, set: &MailboxSet) -> Result<(), Response> {
-        set.take_publish(Instant::now()).map_err(|wait| {
+    /// Takes `count` of the publishes of this second: a message counts for each box that gets it.
+    pub(super) fn count_publishes(&self, set: &MailboxSet, count: usize) -> Result<(), Response> {
+        set.take_publishes(count, Instant::now()).map_err(|wait| {
             set.shared.refusals.add(Refusal::Publishes);
             let mut refusal = error(429, "too many messages per second");
             let seconds = wait.as_secs() + 1;

@@ -41,6 +41,19 @@ fn one_request_goes_to_many_boxes() {
 }
 
 #[test]
+fn a_message_counts_for_each_box_that_gets_it() {
+    let server = start("publishes_per_second = 20");
+    let mut publisher = publisher(&server);
+    let names: Vec<_> = (0..64).map(|number| number.to_string()).collect();
+    let headers = [("Mailbox-Deliver", &*names.join(","))];
+    post(&mut publisher, "", &headers, "x").assert_status(202);
+    let refused = post(&mut publisher, "", &headers, "x");
+    refused.assert_status(429);
+    let wait_s: u64 = refused.field("retry-after").parse().expect("seconds");
+    assert!((2..=4).contains(&wait_s), "{wait_s}");
+}
+
+#[test]
 fn a_message_of_an_id_is_taken_once() {
     let server = start("");
     let mut publisher = publisher(&server);
