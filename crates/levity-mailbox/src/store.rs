@@ -43,7 +43,7 @@ pub trait Store: 'static {
     /// whose key the box remembers is not appended again: its result is the id of the first, as [`Appended::Duplicate`]. A box
     /// remembers the keys of the messages that it keeps, and at least those of the last 256 messages, also if these are gone.
     /// For [durable](Settings::is_durable) sets the future ends when a crash of the machine can no longer take the messages.
-    /// The owner learns the results in the order of its calls, whichever future ends first.
+    /// The owner takes the results of a box in the order of its calls, whichever future ends first.
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending;
 
     /// Removes a box with all that is kept of it; whether it was known.
@@ -73,7 +73,7 @@ pub trait Store: 'static {
     fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Change>;
 
     /// Whether [`poll_change`](Self::poll_change) reports messages of watched boxes that this process has appended, too.
-    /// Otherwise the owner reports these when their futures end, in the order of the calls. That is right only if no other
+    /// Otherwise the owner reports these when their futures end, those of a box in the order of the calls. That is right only if no other
     /// process appends to the box between: a store that is shared says `true`, or lets the futures wait for earlier changes.
     fn reports_appends(&self) -> bool {
         false
