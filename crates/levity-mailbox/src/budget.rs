@@ -40,7 +40,18 @@ impl Budget {
     /// Reserves `bytes`; `None` if they would exceed the bound.
     #[must_use]
     pub fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
-        let bytes_max = self.bytes_max.load(Ordering::Relaxed);
+        self.reserve_below(bytes, self.bytes_max())
+    }
+
+    /// Reserves `bytes` for a message that is read again. A quarter of the bound is left for new messages, which readers shall not
+    /// keep out.
+    #[must_use]
+    pub fn try_reserve_to_read(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
+        let bytes_max = self.bytes_max();
+        self.reserve_below(bytes, bytes_max - bytes_max / 4)
+    }
+
+    fn reserve_below(self: &Arc<Self>, bytes: usize, bytes_max: usize) -> Option<Reservation> {
         let more = |used: usize| used.checked_add(bytes).filter(|&used| used <= bytes_max);
         let reserved = self
             .used
@@ -75,6 +86,18 @@ impl Reservation {
         debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));
         self.bytes += std::mem::take(&mut other.bytes);
     }
+
+    /// Makes it one of `bytes`, and gives back the rest; whether there is room. Otherwise it stays as it is.
+    #[must_use]
+    pub fn try_resize(&mut self, bytes: usize) -> bool {
+        if let Some(rest) = self.bytes.checked_sub(bytes) {
+            self.bytes = bytes;
+            self.budget.used.fetch_sub(rest, Ordering::Relaxed);
+            return true;
+        }
+        let more = self.budget.try_reserve(bytes - self.bytes);
+        more.map(|more| self.merge(more)).is_some()
+    }
 }
 
 impl Drop for Reservation {
@@ -101,6 +124,29 @@ mod tests {
         beyond.merge(budget.reserve(2));
         assert_eq!(budget.used(), 13);
         drop(beyond);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn readers_leave_a_quarter() {
+        let budget = Budget::new(8);
+        let read = budget.try_reserve_to_read(6).expect("room");
+        assert!(budget.try_reserve_to_read(1).is_none());
+        drop((budget.try_reserve(2).expect("room"), read));
+        let new = budget.try_reserve(7).expect("room");
+        assert!(budget.try_reserve_to_read(0).is_none());
+        drop(new);
+    }
+
+    #[test]
+    fn what_is_not_needed_is_given_back() {
+        let budget = Budget::new(10);
+        let mut reservation = budget.try_reserve(10).expect("room");
+        assert!(reservation.try_resize(3) && budget.used() == 3);
+        let other = budget.try_reserve(5).expect("room");
+        assert!(!reservation.try_resize(6) && budget.used() == 8);
+        assert!(reservation.try_resize(5) && budget.used() == 10);
+        drop((reservation, other));
         assert_eq!(budget.used(), 0);
     }
 }

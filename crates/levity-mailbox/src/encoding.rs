@@ -3,10 +3,8 @@
 //! The version of this form, a letter for the kind of the content, and four lines: the deadline in nanoseconds since 1970 or
 //! nothing, the key or nothing, the event, and the media type, none of which can have a line end. Then the content as it is.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::budget::Budget;
 use crate::message::{Content, Draft};
 
 /// The first byte of what [`encode`] writes.
@@ -38,8 +36,8 @@ fn nanoseconds(time: SystemTime) -> u64 {
     since.as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
-/// Reads what [`encode`] has written, and reserves its memory; `None` for anything else.
-pub(crate) fn decode(encoded: &[u8], budget: &Arc<Budget>) -> Option<Draft> {
+/// Reads what [`encode`] has written, without memory of its own; `None` for anything else.
+pub(crate) fn decode(encoded: &[u8]) -> Option<Draft> {
     let (&[version, kind], encoded) = encoded.split_first_chunk()?;
     if version != VERSION {
         return None;
@@ -53,7 +51,7 @@ pub(crate) fn decode(encoded: &[u8], budget: &Arc<Budget>) -> Option<Draft> {
         b'f' => Content::File(std::str::from_utf8(content).ok()?.into()),
         _ => return None,
     };
-    let mut draft = Draft {
+    Some(Draft {
         key: (!key.is_empty()).then(|| key.into()),
         event: event.into(),
         media_type: media_type.into(),
@@ -63,9 +61,7 @@ pub(crate) fn decode(encoded: &[u8], budget: &Arc<Budget>) -> Option<Draft> {
             digits => Some(UNIX_EPOCH + Duration::from_nanos(digits.parse().ok()?)),
         },
         reservation: None,
-    };
-    draft.reservation = Some(budget.reserve(draft.bytes()));
-    Some(draft)
+    })
 }
 
 #[cfg(test)]
@@ -102,23 +98,19 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let budget = Budget::new(0);
         for draft in drafts() {
-            let read = decode(&encode(&draft), &budget).expect("a message");
+            let read = decode(&encode(&draft)).expect("a message");
             assert_eq!((&read.key, &read.event), (&draft.key, &draft.event));
             assert_eq!(read.media_type, draft.media_type);
             assert_eq!(
                 (&read.content, read.deadline),
                 (&draft.content, draft.deadline)
             );
-            assert_eq!(budget.used(), draft.bytes());
         }
-        assert_eq!(budget.used(), 0);
     }
 
     #[test]
     fn anything_else_is_no_message() {
-        let budget = Budget::new(0);
         let encoded = encode(&drafts()[0]);
         let lines = encoded
             .iter()
@@ -126,12 +118,12 @@ mod tests {
             .filter(|(_, byte)| **byte == b'\n');
         let (header_end, _) = lines.take(4).last().expect("four lines");
         for cut in 0..=header_end {
-            assert!(decode(&encoded[..cut], &budget).is_none(), "{cut}");
+            assert!(decode(&encoded[..cut]).is_none(), "{cut}");
         }
         for text in ["2b\n\n\n\n", "1x\n\n\n\n", "1b-1\n\n\n\n", "1b1e9\n\n\n\n"] {
-            assert!(decode(text.as_bytes(), &budget).is_none(), "{text:?}");
+            assert!(decode(text.as_bytes()).is_none(), "{text:?}");
         }
-        assert!(decode(b"1b\n\n\xff\n\n", &budget).is_none());
-        assert!(decode(b"1f\n\n\n\n\xff", &budget).is_none());
+        assert!(decode(b"1b\n\n\xff\n\n").is_none());
+        assert!(decode(b"1f\n\n\n\n\xff").is_none());
     }
 }

@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::mem;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, SystemTime};
 
 use levity_wire::mailbox::{Cursor, MessageId};
@@ -305,7 +306,7 @@ impl Kept {
             if let Some(index) = self.entries.len().checked_sub(ENCODED_MAX + 1) {
                 let entry = &self.entries[index];
                 entry.keeps_forms.set(false);
-                entry.forms.take();
+                entry.let_go_of_forms();
                 entry.parsed.take();
                 entry.makings.take();
             }
@@ -413,12 +414,44 @@ impl Kept {
     }
 }
 
+/// A message in some form. All receivers of the event loop that send it share the bytes.
+pub type Encoded = Rc<Vec<u8>>;
+
+/// What is known of a form.
+#[derive(Default)]
+enum Form {
+    #[default]
+    Unknown,
+    /// Receivers are about to get it.
+    Kept(Encoded),
+    /// It is there as long as a receiver sends it.
+    Sent(Weak<Vec<u8>>),
+}
+
+impl Form {
+    fn encoded(&self) -> Option<Encoded> {
+        match self {
+            Self::Unknown => None,
+            Self::Kept(encoded) => Some(encoded.clone()),
+            Self::Sent(encoded) => encoded.upgrade(),
+        }
+    }
+
+    fn let_go(&mut self) {
+        *self = match mem::take(self) {
+            Self::Kept(encoded) => Self::Sent(Rc::downgrade(&encoded)),
+            Self::Sent(encoded) if encoded.strong_count() == 0 => Self::Unknown,
+            other => other,
+        };
+    }
+}
+
 /// A message, and the forms in which the event loop has encoded it.
 pub struct Entry {
     /// The message.
     pub message: Message,
     keeps_forms: Cell<bool>,
-    forms: RefCell<[Option<Rc<[u8]>>; FORMS]>,
+    forms: RefCell<[Form; FORMS]>,
     /// Those that are made off the event loop.
     makings: RefCell<[Option<Rc<Making>>; FORMS]>,
     /// What the content says.
@@ -436,16 +469,19 @@ impl Entry {
         })
     }
 
-    /// The message in the form of that number, which is below [`FORMS`]. One of the last messages of a box is encoded once
-    /// for all receivers of the event loop that get it at about the same time.
-    pub fn form(&self, form: usize, encode: impl FnOnce(&Message) -> Vec<u8>) -> Rc<[u8]> {
-        if let Some(encoded) = &self.forms.borrow()[form] {
-            return encoded.clone();
+    /// The message in the form of that number, which is below [`FORMS`]. It is encoded once for all receivers of the event loop
+    /// that send it at the same time, and one of the last messages of a box for those that are about to.
+    pub fn form(&self, form: usize, encode: impl FnOnce(&Message) -> Vec<u8>) -> Encoded {
+        if let Some(encoded) = self.encoded(form) {
+            return encoded;
         }
-        let encoded: Rc<[u8]> = encode(&self.message).into();
-        if self.keeps_forms.get() {
-            self.forms.borrow_mut()[form] = Some(encoded.clone());
-        }
+        let mut bytes = encode(&self.message);
+        bytes.shrink_to_fit();
+        let encoded = Rc::new(bytes);
+        self.forms.borrow_mut()[form] = match self.keeps_forms.get() {
+            true => Form::Kept(encoded.clone()),
+            false => Form::Sent(Rc::downgrade(&encoded)),
+        };
         encoded
     }
 
@@ -463,8 +499,8 @@ impl Entry {
     }
 
     /// The message in the form of that number, if it has been encoded.
-    pub fn encoded(&self, form: usize) -> Option<Rc<[u8]>> {
-        self.forms.borrow()[form].clone()
+    pub fn encoded(&self, form: usize) -> Option<Encoded> {
+        self.forms.borrow()[form].encoded()
     }
 
     /// What is made of that form off the event loop: the first receiver starts it. `None` for a message that is not one of
@@ -482,9 +518,14 @@ impl Entry {
         Some(making)
     }
 
-    /// Forgets its forms, but not those that are being made.
+    /// Keeps its forms only as long as receivers send them.
+    fn let_go_of_forms(&self) {
+        self.forms.borrow_mut().iter_mut().for_each(Form::let_go);
+    }
+
+    /// Forgets its forms, but not those that are being made or sent.
     fn forget_forms(&self) {
-        self.forms.take();
+        self.let_go_of_forms();
         self.parsed.take();
         for making in self.makings.borrow_mut().iter_mut() {
             making.take_if(|making| making.is_made());

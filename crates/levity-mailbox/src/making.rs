@@ -1,10 +1,11 @@
 //! A form of a message that is made off the event loop, for which receivers wait.
 
 use std::cell::{OnceCell, RefCell};
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::task::yield_now;
+
+use crate::kept::Encoded;
 
 /// The number of receivers that are woken before others run.
 const WOKEN_MAX: usize = 64;
@@ -12,7 +13,7 @@ const WOKEN_MAX: usize = 64;
 /// A form that is being made, or has been.
 #[derive(Default)]
 pub struct Making {
-    made: OnceCell<Rc<[u8]>>,
+    made: OnceCell<Encoded>,
     /// Those that wait. One that has gone stays until the form is made.
     waiting: RefCell<Vec<Waker>>,
 }
@@ -23,7 +24,7 @@ pub struct Place(Option<usize>);
 
 impl Making {
     /// The form, once it has been made.
-    pub fn poll(&self, context: &mut Context<'_>, place: &mut Place) -> Poll<Rc<[u8]>> {
+    pub fn poll(&self, context: &mut Context<'_>, place: &mut Place) -> Poll<Encoded> {
         if let Some(made) = self.made.get() {
             return Poll::Ready(made.clone());
         }
@@ -64,6 +65,7 @@ impl Making {
 #[cfg(test)]
 mod tests {
     use std::future::Future as _;
+    use std::rc::Rc;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;

@@ -31,6 +31,8 @@ pub struct MemoryStore {
     watched: HashSet<Name>,
     /// The number of boxes of each set.
     counts: HashMap<String, usize>,
+    /// Boxes that give way to others.
+    unused: BTreeSet<Name>,
     /// Which box is due when, each as [`MemoryBox::due`] says.
     due: BTreeSet<(SystemTime, Name)>,
     /// The epoch of the next box.
@@ -55,6 +57,11 @@ impl MemoryBox {
         self.log.next_deadline().into_iter().chain(idle).min()
     }
 
+    /// Nobody watches it, and it has never had a message.
+    fn is_unused(&self) -> bool {
+        !self.is_watched && self.log.next() == 1
+    }
+
     fn is_idle(&self, now: SystemTime) -> bool {
         !self.is_watched && self.used_at + self.settings.idle <= now
     }
@@ -69,6 +76,7 @@ impl MemoryStore {
             boxes: BTreeMap::new(),
             watched: HashSet::new(),
             counts: HashMap::new(),
+            unused: BTreeSet::new(),
             due: BTreeSet::new(),
             epoch,
             figures: Figures::default(),
@@ -83,11 +91,8 @@ impl MemoryStore {
         now: SystemTime,
     ) -> Result<&mut MemoryBox, StoreError> {
         if !self.boxes.contains_key(name) {
-            let count = self.counts.entry(settings.set.clone()).or_default();
-            if *count >= settings.boxes_max {
-                return Err(StoreError::TooManyBoxes);
-            }
-            *count += 1;
+            self.make_room(settings)?;
+            *self.counts.entry(settings.set.clone()).or_default() += 1;
             let made = MemoryBox {
                 log: Log::new(self.epoch),
                 settings: settings.clone(),
@@ -98,11 +103,31 @@ impl MemoryStore {
             self.epoch += 1;
             self.boxes.insert(name.clone(), made);
             self.schedule(name);
+            self.note_use(name);
         }
         let found = self.boxes.get_mut(name).expect("it was made");
         // A reload may have changed them.
         found.settings = settings.clone();
         Ok(found)
+    }
+
+    /// Has a box give way, if the set has as many as it may.
+    fn make_room(&mut self, settings: &Settings) -> Result<(), StoreError> {
+        let count = self.counts.get(&settings.set);
+        if count.is_none_or(|&count| count < settings.boxes_max) {
+            return Ok(());
+        }
+        let unused = Name::first_in(&self.unused, &settings.set);
+        self.drop_box(&unused.ok_or(StoreError::TooManyBoxes)?);
+        Ok(())
+    }
+
+    /// Notes whether the box gives way to others.
+    fn note_use(&mut self, name: &Name) {
+        match self.boxes.get(name).is_some_and(MemoryBox::is_unused) {
+            true => self.unused.insert(name.clone()),
+            false => self.unused.remove(name),
+        };
     }
 
     fn append_one(&mut self, append: Append, now: SystemTime) -> Result<Appended, StoreError> {
@@ -120,6 +145,7 @@ impl MemoryStore {
             self.schedule(&append.name);
         }
         self.count(trimmed);
+        self.unused.remove(&append.name);
         Ok(Appended::New { message, lost })
     }
 
@@ -147,6 +173,7 @@ impl MemoryStore {
     /// Drops the box; the number of its messages, if it was known.
     fn drop_box(&mut self, name: &Name) -> Option<usize> {
         let dropped = self.boxes.remove(name)?;
+        self.unused.remove(name);
         if let Some(due) = dropped.due {
             self.due.remove(&(due, name.clone()));
         }
@@ -208,6 +235,7 @@ impl Store for MemoryStore {
         if let Some(found) = self.boxes.get_mut(name) {
             (found.is_watched, found.used_at) = (is_read, now);
             self.schedule(name);
+            self.note_use(name);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The name of a box in the process.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,6 +31,12 @@ impl Name {
     /// A name before all names of `set`. No box has it.
     pub(crate) fn first_of(set: &str) -> Self {
         Self(format!("{set}/").into())
+    }
+
+    /// The first of `names` that is of `set`.
+    pub(crate) fn first_in(names: &BTreeSet<Self>, set: &str) -> Option<Self> {
+        let first = names.range(Self::first_of(set)..).next();
+        first.filter(|name| name.set() == set).cloned()
     }
 
     /// Set and name.

@@ -1,6 +1,8 @@
 //! The owner of boxes: the only one that asks the store for them.
 
-use std::collections::{HashMap, VecDeque};
+mod appends;
+
+use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,10 +15,11 @@ use levity_wire::mailbox::MessageId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, Interval, MissedTickBehavior};
 
+use self::appends::Appends;
 use crate::name::Name;
 use crate::protocol::{Command, Event, EventKind, Info, PublishError, Published};
 use crate::settings::Settings;
-use crate::store::{Append, Appended, Appending, Change, Opened, Store, StoreError, Summary};
+use crate::store::{Append, Appended, Change, Opened, Store, StoreError, Summary};
 
 /// The maximum of commands before the owner lets others run.
 pub(crate) const COMMANDS_MAX: usize = 32;
@@ -55,8 +58,8 @@ pub struct Owner<S> {
     workers: Vec<mpsc::UnboundedSender<Event>>,
     /// Boxes with receivers.
     watched: HashMap<Name, Watched>,
-    /// In the order of the calls: messages are reported in the order of their numbers.
-    appending: VecDeque<Pending>,
+    /// Messages of a box are reported in the order of their numbers.
+    appends: Appends,
     /// Everything else that the store was asked for.
     asked: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
     figures: Arc<OwnerFigures>,
@@ -80,14 +83,6 @@ enum Answer {
         Result<Vec<Summary>, StoreError>,
         Reply<Vec<(Summary, usize)>>,
     ),
-}
-
-struct Pending {
-    names: Vec<Name>,
-    appending: Appending,
-    /// What it has ended with.
-    results: Option<Vec<Result<Appended, StoreError>>>,
-    reply: Replies,
 }
 
 /// A copy of a box.
@@ -126,7 +121,7 @@ impl<S: Store> Owner<S> {
             store,
             workers,
             watched: HashMap::new(),
-            appending: VecDeque::new(),
+            appends: Appends::default(),
             asked: FuturesUnordered::new(),
             figures,
         }
@@ -177,12 +172,7 @@ impl<S: Store> Owner<S> {
     fn publish(&mut self, appends: Vec<Append>, reply: Replies, now: SystemTime) {
         let names = appends.iter().map(|append| append.name.clone()).collect();
         let appending = self.store.append(appends, now);
-        self.appending.push_back(Pending {
-            names,
-            appending,
-            results: None,
-            reply,
-        });
+        self.appends.push(names, appending, reply);
     }
 
     fn open(&mut self, name: Name, settings: Arc<Settings>, opened: CopyAt, now: SystemTime) {
@@ -286,25 +276,26 @@ impl<S: Store> Owner<S> {
         now: SystemTime,
         steps: &mut usize,
     ) -> bool {
-        while let Some(first) = self.appending.front_mut() {
-            if first.results.is_none() {
-                let Poll::Ready(results) = first.appending.as_mut().poll(context) else {
+        while *steps > 0 {
+            if !self.appends.has_ended() {
+                if self.appends.poll_end(context).is_pending() {
                     return true;
-                };
-                first.results = Some(results);
+                }
+                *steps -= 1;
+                continue;
             }
             // Changes that the store noted before come before.
             if !self.poll_changes(context, now, steps) {
                 return false;
             }
             *steps -= 1;
-            let ended = self.appending.pop_front().expect("there is one");
+            let ended = self.appends.take().expect("there is one");
             let results = ended.results.into_iter().flatten();
             let results = ended.names.into_iter().zip(results);
             let results = results.map(|(name, result)| self.appended(&name, result));
             let _ = ended.reply.send(results.collect());
         }
-        true
+        false
     }
 
     fn poll_answers(&mut self, context: &mut Context<'_>, steps: &mut usize) -> bool {
@@ -422,7 +413,7 @@ impl<S: Store> Owner<S> {
 
     /// Whether somebody waits for a change.
     fn is_busy(&self) -> bool {
-        !self.appending.is_empty() || !self.asked.is_empty()
+        !self.appends.is_empty() || !self.asked.is_empty()
     }
 }
 

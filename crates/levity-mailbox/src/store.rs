@@ -26,14 +26,16 @@ use crate::settings::Settings;
 /// the process keeps what it has acknowledged, with ids, keys, epochs and [`Opened::lost`], also if the process is killed.
 ///
 /// A box is removed when it is idle: nobody [watches](Self::watch) it, and neither a message came nor did a watch end for the
-/// time of [`Settings::idle`]. Idle boxes may stay for longer.
+/// time of [`Settings::idle`]. Idle boxes may stay for longer. One that is not watched and has never had a message gives way earlier:
+/// when its set has as many boxes as it may and another one is to be made. Otherwise those who only read could keep messages from
+/// new boxes. A server that several processes use does not know who watches, and need not do so.
 pub trait Store: 'static {
-    /// What is kept of a box. A box that is not known is made, without a message and with a new epoch;
-    /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set. All appends that have ended are in
+    /// What is kept of a box; [`StoreError::Memory`] if it has to be read and the memory of messages is used up. A box that is not known is made, without a message and with a new epoch;
+    /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set and none gives way. All appends that have ended are in
     /// it. An `append` that began earlier and has not ended may be in it or not; none that begins later is.
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening;
 
-    /// What is kept of a box; `None` if it is not known. Changes nothing.
+    /// What is kept of a box, or [`StoreError::Memory`]; `None` if it is not known. Changes nothing.
     fn look(&mut self, name: &Name) -> Looking;
 
     /// Appends messages in this order, and drops what then exceeds the bounds of a box, the oldest first and no more than
@@ -41,7 +43,7 @@ pub trait Store: 'static {
     /// whose key the box remembers is not appended again: its result is the id of the first, as [`Appended::Duplicate`]. A box
     /// remembers the keys of the messages that it keeps, and at least those of the last 256 messages, also if these are gone.
     /// For [durable](Settings::is_durable) sets the future ends when a crash of the machine can no longer take the messages.
-    /// The owner learns the results in the order of its calls, whichever future ends first.
+    /// The owner takes the results of a box in the order of its calls, whichever future ends first.
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending;
 
     /// Removes a box with all that is kept of it; whether it was known.
@@ -71,7 +73,7 @@ pub trait Store: 'static {
     fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Change>;
 
     /// Whether [`poll_change`](Self::poll_change) reports messages of watched boxes that this process has appended, too.
-    /// Otherwise the owner reports these when their futures end, in the order of the calls. That is right only if no other
+    /// Otherwise the owner reports these when their futures end, those of a box in the order of the calls. That is right only if no other
     /// process appends to the box between: a store that is shared says `true`, or lets the futures wait for earlier changes.
     fn reports_appends(&self) -> bool {
         false
@@ -200,6 +202,8 @@ pub enum Change {
 pub enum StoreError {
     /// The set has as many boxes as it may.
     TooManyBoxes,
+    /// There is no memory for the messages that are to be read.
+    Memory,
     /// There is no room: the disk is full, or a bound of the store is reached. What was acknowledged is still there.
     Full(String),
     /// The store cannot be reached, or takes too long. Whether a message was appended may be unknown: a publisher that tries
@@ -211,6 +215,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooManyBoxes => formatter.write_str("there are too many boxes"),
+            Self::Memory => formatter.write_str("the memory of mailboxes is used up"),
             Self::Full(reason) | Self::Unavailable(reason) => formatter.write_str(reason),
         }
     }

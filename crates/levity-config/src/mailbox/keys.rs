@@ -31,7 +31,7 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// Receivers that one client may be at the same time, at all boxes. It is told from others by its IPv4 address, or by the
     /// first 64 bits of its IPv6 address; see `server.trusted_proxies` for clients behind a proxy. Others get 429.
     key("receivers_per_client", Kind::Count("1", "10000000"), Some("100"));
-    /// Messages that may be published in a second, to all boxes. Others get 429.
+    /// Messages that may be published in a second, to all boxes; one for several boxes counts for each of them. Others get 429.
     key("publishes_per_second", Kind::Count("1", "10000000"), Some("1000"));
     /// Whether a message is safe before its publisher has an answer: in the journal it is on the disk then, and with `"redis"`
     /// and `"nats"` as safe as their own configuration makes it. Not with `store = "memory"`.

@@ -544,6 +544,7 @@ fn encoded_messages_are_forgotten_when_all_have_them() {
         }
     };
     assert!(entry_of(&rig).encoded(0).is_some());
+    drop(encoded);
     assert!(waking.as_mut().poll(&mut context).is_pending());
     assert!(entry_of(&rig).encoded(0).is_none());
 }

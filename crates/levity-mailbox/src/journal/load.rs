@@ -13,7 +13,7 @@ use super::segment::segment_name;
 use super::shared::Shared;
 use super::slot::Slot;
 use super::state::{Found, Snapshot};
-use crate::message::Message;
+use crate::message::{Draft, Message};
 use crate::store::{Opened, StoreError};
 
 /// Records that are at most so many bytes apart are read at once.
@@ -30,6 +30,8 @@ pub(super) struct Plan {
 enum Failure {
     /// The disk does not give them now.
     Io(io::Error),
+    /// There is no memory for them.
+    Memory,
     /// These are not there, or are others.
     Damaged(Vec<u64>),
 }
@@ -71,6 +73,7 @@ impl Plan {
             let of = plan.snapshot.of;
             match plan.messages(&shared).await {
                 Ok(messages) => return Ok(Some(plan.opened(messages))),
+                Err(Failure::Memory) => return Err(StoreError::Memory),
                 Err(Failure::Io(error)) => {
                     let refusal = format!("the journal cannot be read: {error}");
                     shared.report(&refusal);
@@ -115,8 +118,8 @@ impl Plan {
                 let bytes = Files::read(&shared.files, &file, first.offset.into(), len).await?;
                 for slot in range {
                     let at = (slot.offset - first.offset) as usize;
-                    match self.message(bytes.get(at..).unwrap_or(&[]), slot, shared) {
-                        Some(message) => messages.push(message),
+                    match self.draft(bytes.get(at..).unwrap_or(&[]), slot) {
+                        Some(draft) => messages.push(self.message(slot, draft, shared)?),
                         None => damaged.push(slot.sequence),
                     }
                 }
@@ -129,7 +132,7 @@ impl Plan {
     }
 
     /// The message of a record, if it is the right one.
-    fn message(&self, bytes: &[u8], slot: &Slot, shared: &Shared) -> Option<Message> {
+    fn draft(&self, bytes: &[u8], slot: &Slot) -> Option<Draft> {
         let record = record::decode(bytes).ok()?;
         let Body::Message(fields) = record.body else {
             return None;
@@ -138,14 +141,19 @@ impl Plan {
         if (record.head.name, fields.sequence) != (name, slot.sequence) {
             return None;
         }
-        let mut draft = fields.draft()?;
-        draft.reservation = Some(shared.budget.reserve(draft.bytes()));
+        fields.draft()
+    }
+
+    /// The message with its memory.
+    fn message(&self, slot: &Slot, mut draft: Draft, shared: &Shared) -> Result<Message, Failure> {
+        let reservation = shared.budget.try_reserve_to_read(draft.bytes());
+        draft.reservation = Some(reservation.ok_or(Failure::Memory)?);
         let id = MessageId {
             epoch: self.snapshot.epoch,
             sequence: slot.sequence,
         };
         let draft = Arc::new(draft);
-        Some(Message { id, draft })
+        Ok(Message { id, draft })
     }
 
     /// With what was read.

@@ -1,7 +1,7 @@
 //! What the journal knows in memory: shared by the owner's thread, which asks, and by those that write.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::task::Waker;
@@ -37,6 +37,8 @@ pub(super) struct State {
     watched: HashSet<Name>,
     /// The number of boxes of each set.
     counts: HashMap<String, usize>,
+    /// Boxes that give way to others.
+    unused: BTreeSet<Name>,
     /// Which box is due when, in milliseconds since 1970. Only the entry of [`StoredBox::due_ms`] counts.
     due: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// A box of which expired messages are being dropped, and the number at which to continue.
@@ -110,6 +112,7 @@ impl State {
             boxes: Slab::new(),
             watched: HashSet::new(),
             counts: HashMap::new(),
+            unused: BTreeSet::new(),
             due: BinaryHeap::new(),
             expiring: None,
             read: Vec::new(),
@@ -150,6 +153,9 @@ impl State {
             }
             let (name, due_ms) = (stored.name.clone(), stored.due_ms);
             self.count_live(&stored);
+            if stored.is_unused() {
+                self.unused.insert(name.clone());
+            }
             let index = self.boxes.insert(stored) as u32;
             due.push(Reverse((due_ms, index, self.serial)));
             names.push((name, index));
@@ -214,11 +220,8 @@ impl State {
             stored.idle_ms = idle_ms(settings);
             return Ok((of, false));
         }
-        let count = self.counts.entry(settings.set.clone()).or_default();
-        if *count >= settings.boxes_max {
-            return Err(StoreError::TooManyBoxes);
-        }
-        *count += 1;
+        self.make_room(settings)?;
+        *self.counts.entry(settings.set.clone()).or_default() += 1;
         let epoch = self.next_epoch();
         self.serial = self.serial.wrapping_add(1);
         let mut stored = StoredBox::new(name.clone(), epoch, self.serial);
@@ -232,7 +235,30 @@ impl State {
         };
         self.names.insert(name.clone(), of.index);
         self.schedule(of);
+        self.note_use(of);
         Ok((of, true))
+    }
+
+    /// Has a box give way, if the set has as many as it may.
+    fn make_room(&mut self, settings: &Settings) -> Result<(), StoreError> {
+        let count = self.counts.get(&settings.set);
+        if count.is_none_or(|&count| count < settings.boxes_max) {
+            return Ok(());
+        }
+        let unused = Name::first_in(&self.unused, &settings.set);
+        self.remove(&unused.ok_or(StoreError::TooManyBoxes)?);
+        Ok(())
+    }
+
+    /// Notes whether the box gives way to others.
+    fn note_use(&mut self, of: BoxId) {
+        if let Some(stored) = self.stored(of) {
+            let (name, is_unused) = (stored.name.clone(), stored.is_unused());
+            match is_unused {
+                true => self.unused.insert(name),
+                false => self.unused.remove(&name),
+            };
+        }
     }
 
     /// Has a sweep look at the box when it is due.
@@ -326,6 +352,7 @@ impl State {
         let slot = Slot::new(sequence, digest, deadline_s, len);
         let Dropped { messages, keys } = stored.push(slot, draft.clone(), settings);
         stored.is_durable = settings.is_durable;
+        self.unused.remove(&stored.name);
         let what = What::Message {
             of,
             is_new,
@@ -466,6 +493,7 @@ impl State {
     }
 
     fn forget(&mut self, name: &Name) -> Option<StoredBox> {
+        self.unused.remove(name);
         let index = self.names.remove(name)?;
         if let Some(count) = self.counts.get_mut(name.set()) {
             *count -= 1;
@@ -507,6 +535,7 @@ impl State {
             let stored = self.stored_mut(of).expect("it was found");
             (stored.is_watched, stored.used_ms) = (is_read, now_ms);
             self.schedule(of);
+            self.note_use(of);
         }
     }
 
@@ -747,7 +776,10 @@ impl State {
             {
                 let dropped = std::mem::take(dropped);
                 match self.stored_mut(*of) {
-                    Some(stored) => stored.undo(*sequence, *lost, dropped),
+                    Some(stored) => {
+                        stored.undo(*sequence, *lost, dropped);
+                        self.note_use(*of);
+                    }
                     None => self.release(dropped, 0),
                 }
                 if *is_new {

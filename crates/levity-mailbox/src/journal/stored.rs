@@ -124,6 +124,11 @@ impl StoredBox {
             .fold(0, earlier_deadline);
     }
 
+    /// Nobody watches it, and it has never had a message.
+    pub(super) fn is_unused(&self) -> bool {
+        !self.is_watched && self.next == 1
+    }
+
     pub(super) fn messages(&self) -> usize {
         self.kept as usize
     }

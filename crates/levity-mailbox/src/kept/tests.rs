@@ -398,6 +398,22 @@ fn the_last_messages_are_parsed_once() {
 }
 
 #[test]
+fn receivers_that_send_an_old_message_share_its_form() {
+    let mut kept = state([opened(1, 20)]).kept.unwrap();
+    let (old, last) = (kept.entries[0].clone(), kept.entries[18].clone());
+    let first = old.form(0, |_| vec![1]);
+    assert!(Rc::ptr_eq(&first, &old.form(0, |_| vec![2])));
+    drop(first);
+    assert_eq!(*old.form(0, |_| vec![3]), [3]);
+    let kept_form = last.form(0, |_| vec![1]);
+    for sequence in 20..=20 + ENCODED_MAX as u64 {
+        kept.append(message(EPOCH, sequence), 1);
+    }
+    assert!(Rc::ptr_eq(&kept_form, &last.form(0, |_| vec![2])));
+    assert_eq!(Rc::strong_count(&kept_form), 1);
+}
+
+#[test]
 fn a_form_of_the_last_messages_is_made_once() {
     let mut kept = state([opened(1, 2)]).kept.unwrap();
     let entry = kept.entries[0].clone();

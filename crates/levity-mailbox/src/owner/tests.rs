@@ -1,5 +1,5 @@
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::log::tests::{draft, settings};
 use crate::memory::MemoryStore;
 use crate::message::Message;
-use crate::store::{Figures, Listing, Looking, Opening, Removing};
+use crate::store::{Appending, Figures, Listing, Looking, Opening, Removing};
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
@@ -155,6 +155,22 @@ impl<S: Store> Rig<S> {
             draft: Arc::new(draft),
         };
         let appends = drafts.into_iter().map(of_draft).collect();
+        self.command(Command::Publish { appends, reply });
+        results
+    }
+
+    /// Publishes to boxes that nobody receives from.
+    fn publish_to(
+        &mut self,
+        names: &[&str],
+    ) -> oneshot::Receiver<Vec<Result<Published, PublishError>>> {
+        let (reply, results) = oneshot::channel();
+        let append = |name: &&str| Append {
+            name: Name::new("s", name.as_bytes()).expect("a name"),
+            settings: settings(100, usize::MAX).into(),
+            draft: Arc::new(draft("x", None)),
+        };
+        let appends = names.iter().map(append).collect();
         self.command(Command::Publish { appends, reply });
         results
     }
@@ -315,6 +331,32 @@ fn results_are_in_the_order_of_the_calls() {
     rig.poll();
     assert!(first.try_recv().is_ok() && second.try_recv().is_ok());
     assert_eq!(rig.events(0), ["0: message 1", "0: message 2"]);
+}
+
+/// A box whose messages are synced may take long.
+#[test]
+fn boxes_do_not_wait_for_each_other() {
+    let (mut rig, store) = scripted();
+    let mut of_a = rig.publish_to(&["a"]);
+    let mut of_both = rig.publish_to(&["a", "b", "b"]);
+    let mut of_b = rig.publish_to(&["b"]);
+    let mut of_c = rig.publish_to(&["c"]);
+    let mut appending = std::mem::take(&mut store.0.borrow_mut().appending);
+    for (number, count) in [(3, 1), (2, 1), (1, 3)] {
+        let results = (0..count).flat_map(|_| new(1)).collect();
+        appending.remove(number).send(results).expect("awaited");
+        rig.poll();
+    }
+    assert!(of_c.try_recv().is_ok());
+    for waiting in [&mut of_a, &mut of_both, &mut of_b] {
+        assert!(waiting.try_recv().is_err());
+    }
+    appending.remove(0).send(new(1)).expect("awaited");
+    rig.poll();
+    for mut ended in [of_a, of_both, of_b] {
+        assert!(ended.try_recv().is_ok());
+    }
+    assert!(!rig.owner.is_busy());
 }
 
 #[test]

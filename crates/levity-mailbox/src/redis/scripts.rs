@@ -11,7 +11,7 @@ use crate::budget::Budget;
 use crate::encoding;
 use crate::message::Message;
 use crate::name::Name;
-use crate::store::{Append, Opened, Summary, new_epoch};
+use crate::store::{Append, Opened, StoreError, Summary, new_epoch};
 
 /// The minimum of ids of publishers that a box remembers.
 const KEYS_MIN: usize = 256;
@@ -165,15 +165,15 @@ pub(super) fn is_refused(reply: &Value) -> bool {
 }
 
 /// A reply of `look.lua`, which may be that the box is not known.
-pub(super) fn opened_if_known(reply: &Value, budget: &Arc<Budget>) -> Option<Option<Opened>> {
+pub(super) fn opened_if_known(reply: &Value) -> Option<Option<Opened>> {
     match reply {
         Value::Nil => Some(None),
-        reply => opened(reply, budget).map(Some),
+        reply => opened(reply).map(Some),
     }
 }
 
-/// A reply of `open.lua` and its like.
-pub(super) fn opened(reply: &Value, budget: &Arc<Budget>) -> Option<Opened> {
+/// A reply of `open.lua` and its like, without memory for the messages.
+pub(super) fn opened(reply: &Value) -> Option<Opened> {
     let [epoch, next, lost, read, entries] = array(reply)? else {
         return None;
     };
@@ -184,7 +184,7 @@ pub(super) fn opened(reply: &Value, budget: &Arc<Budget>) -> Option<Opened> {
         let [_, Value::BulkString(encoded), ..] = array(fields)? else {
             return None;
         };
-        let draft = encoding::decode(encoded, budget)?.into();
+        let draft = encoding::decode(encoded)?.into();
         let id = text(id)?.parse().ok()?;
         Some(Message { id, draft })
     };
@@ -195,6 +195,16 @@ pub(super) fn opened(reply: &Value, budget: &Arc<Budget>) -> Option<Opened> {
         read: number(read)?,
         messages: array(entries)?.iter().filter_map(message).collect(),
     })
+}
+
+/// Reserves the memory of messages that were read.
+pub(super) fn reserve(mut opened: Opened, budget: &Arc<Budget>) -> Result<Opened, StoreError> {
+    for message in &mut opened.messages {
+        let draft = Arc::get_mut(&mut message.draft).expect("it was just read");
+        let reservation = budget.try_reserve_to_read(draft.bytes());
+        draft.reservation = Some(reservation.ok_or(StoreError::Memory)?);
+    }
+    Ok(opened)
 }
 
 /// A reply of `list.lua`.
@@ -226,9 +236,11 @@ pub(super) fn notice(payload: &[u8], process: &str, budget: &Arc<Budget>) -> Opt
     let mut words = std::str::from_utf8(&message[..end]).ok()?.split(' ');
     let mut number = || words.next()?.parse().ok();
     let (epoch, sequence, lost) = (number()?, number()?, number()?);
+    let mut draft = encoding::decode(&message[end + 1..])?;
+    draft.reservation = Some(budget.reserve(draft.bytes()));
     let message = Message {
         id: MessageId { epoch, sequence },
-        draft: encoding::decode(&message[end + 1..], budget)?.into(),
+        draft: draft.into(),
     };
     Some(Notice::Message(message, lost))
 }

@@ -13,6 +13,7 @@ for_every_store! {
     other_bounds_hold_from_the_next_message_on,
     what_was_opened_stays_the_same,
     too_many_boxes_at_the_edge,
+    an_unused_box_gives_way,
     a_read_position_does_not_go_back,
     a_read_position_is_of_a_life,
 }
@@ -170,6 +171,7 @@ mod cases {
         for text in ["a", "b"] {
             rig.append(&name(text), &settings, "0");
         }
+        rig.watch(&name("c"), true);
         rig.open(&name("c"), &settings);
         let refused = rig.try_open(&name("d"), &settings);
         assert_eq!(refused.unwrap_err(), StoreError::TooManyBoxes);
@@ -189,6 +191,34 @@ mod cases {
         rig.append(&name("d"), &settings, "2");
         assert_eq!(rig.texts(&name("d"), &settings), ["2"]);
         assert!(rig.try_open(&name("b"), &settings).is_err());
+    }
+
+    pub fn an_unused_box_gives_way(rig: &mut Rig) {
+        if rig.is_shared() {
+            return;
+        }
+        let settings = settings_with(|settings| settings.boxes_max = 3);
+        let (kept, watched) = (name("kept"), name("watched"));
+        rig.append(&kept, &settings, "0");
+        rig.watch(&watched, true);
+        let epoch = rig.open(&watched, &settings).epoch;
+        for text in ["a", "b", "c"] {
+            rig.watch(&name(text), true);
+            let before = rig.open(&name(text), &settings);
+            assert_eq!(rig.open(&name(text), &settings).epoch, before.epoch);
+            assert!(rig.try_open(&name("d"), &settings).is_err());
+            rig.watch(&name(text), false);
+        }
+        let id = rig.append(&name("a"), &settings, "1");
+        assert!(rig.look(&name("c")).is_none());
+        assert!(rig.try_open(&name("c"), &settings).is_err());
+        assert_eq!(rig.texts(&kept, &settings), ["0"]);
+        assert_eq!(rig.open(&watched, &settings).epoch, epoch);
+        assert_eq!(rig.open(&name("a"), &settings).epoch, id.epoch);
+        rig.watch(&watched, false);
+        rig.append(&name("c"), &settings, "2");
+        assert!(rig.look(&watched).is_none());
+        assert_eq!(rig.list(SET, None, 10).len(), 3);
     }
 
     pub fn a_read_position_does_not_go_back(rig: &mut Rig) {

@@ -164,16 +164,17 @@ impl MailboxSet {
         })
     }
 
-    /// Takes one of `publishes_per_second`; a tenth of a second's worth may come at once.
+    /// Takes `count` of `publishes_per_second`. A tenth of a second's worth may come at once; the next has to wait for more.
     ///
     /// # Errors
     /// How long to wait.
-    pub fn take_publish(&self, now: Instant) -> Result<(), Duration> {
+    pub fn take_publishes(&self, count: usize, now: Instant) -> Result<(), Duration> {
         let counts = &self.shared.counts;
         let rate = self.of.publishes_per_second as u64;
         let cost = NS_PER_SECOND / rate.max(1);
         let tolerance = (NS_PER_SECOND / 10).max(cost);
         let key = counts.key(("publishes", &self.of.name));
+        let cost = cost.saturating_mul(count as u64);
         let taken = counts.take(key, counts.time(now), cost, tolerance);
         taken.map_err(Duration::from_nanos)
     }

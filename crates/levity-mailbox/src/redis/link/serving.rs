@@ -428,6 +428,7 @@ impl<'a> Serving<'a> {
     /// Takes the answer of a call.
     fn take(&mut self, waiting: Waiting, answer: &Value) {
         let budget = self.link.budget.clone();
+        let reserve = |opened| scripts::reserve(opened, &budget);
         match waiting {
             Waiting::Append(append, reply) => {
                 let appended = self.appended(append, answer);
@@ -436,7 +437,9 @@ impl<'a> Serving<'a> {
             Waiting::Open(name, reply) => {
                 let opened = match scripts::is_refused(answer) {
                     true => Err(StoreError::TooManyBoxes),
-                    false => scripts::opened(answer, &budget).ok_or_else(strange),
+                    false => scripts::opened(answer)
+                        .ok_or_else(strange)
+                        .and_then(reserve),
                 };
                 if let Ok(opened) = &opened {
                     self.opened(&name, opened);
@@ -445,8 +448,8 @@ impl<'a> Serving<'a> {
                 let _ = reply.send(opened);
             }
             Waiting::Look(reply) => {
-                let found = scripts::opened_if_known(answer, &budget);
-                let _ = reply.send(found.ok_or_else(strange));
+                let found = scripts::opened_if_known(answer).ok_or_else(strange);
+                let _ = reply.send(found.and_then(|found| found.map(reserve).transpose()));
             }
             Waiting::Remove(name, reply) => {
                 self.link.boxes.removed(&name);
@@ -456,7 +459,9 @@ impl<'a> Serving<'a> {
                 let _ = reply.send(scripts::listed(answer, &set).ok_or_else(strange));
             }
             Waiting::Resume(name) => {
-                let found = scripts::opened_if_known(answer, &budget).flatten();
+                let found = scripts::opened_if_known(answer).flatten();
+                // Without memory the box is outdated: its receivers learn it when it is opened again.
+                let found = found.and_then(|found| reserve(found).ok());
                 if let Some(found) = &found {
                     self.opened(&name, found);
                 }

@@ -78,7 +78,7 @@ fn settings_of(index: usize) -> Arc<Settings> {
         bytes_max,
         lifetime: None,
         idle: Duration::from_secs(20),
-        boxes_max: 100,
+        boxes_max: BOXES.len(),
         receivers_max: 100,
         is_durable: false,
     })
@@ -188,7 +188,8 @@ impl World {
 
     /// Something that does not happen every day.
     fn disturb(&mut self) {
-        match self.random.below(6) {
+        match self.random.below(7) {
+            6 => self.flood(),
             0 => {
                 let (process, index) = (self.a_process(), self.random.below(BOXES.len()));
                 let (reply, _) = oneshot::channel();
@@ -203,6 +204,29 @@ impl World {
             2 if self.kind == Kind::Shared => self.servers[0].fail_over(self.now),
             2..4 if self.kind == Kind::Shared => self.servers[0].cut(),
             _ => {}
+        }
+    }
+
+    /// Has receivers come and go, one for each of more boxes than the set may have. The copies are of no event loop.
+    fn flood(&mut self) {
+        let process = self.a_process();
+        for number in 0..=BOXES.len() {
+            let name = Name::new(SET, format!("flood{number}").as_bytes()).unwrap();
+            let (worker, copy) = (0, u64::MAX);
+            let open = Command::Open {
+                name: name.clone(),
+                settings: settings_of(0),
+                worker,
+                copy,
+            };
+            let leave = Command::Receivers {
+                name: name.clone(),
+                worker,
+                receivers: 0,
+            };
+            for command in [open, leave] {
+                self.processes[process].send(&mut self.random, &name, command);
+            }
         }
     }
 

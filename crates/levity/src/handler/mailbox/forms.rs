@@ -164,14 +164,20 @@ pub fn is_headers(message: &Message) -> bool {
     &*message.draft.media_type == HEADERS
 }
 
-/// A message as JSON. Content that is no UTF-8 is Base64.
-pub fn described(message: &Message) -> Value {
+/// A message as JSON without its content, and the content.
+pub fn outlined(message: &Message) -> (Value, Cow<'_, [u8]>) {
     let draft = &message.draft;
     let (media_type, bytes) = content(message, false);
     let mut value = json!({"id": message.id.to_string(), "type": media_type});
     if !draft.event.is_empty() {
         value["event"] = Value::from(&*draft.event);
     }
+    (value, bytes)
+}
+
+/// A message as JSON. Content that is no UTF-8 is Base64.
+fn described(message: &Message) -> Value {
+    let (mut value, bytes) = outlined(message);
     match str::from_utf8(&bytes) {
         Ok(text) => value["data"] = Value::from(text),
         Err(_) => value["base64"] = Value::from(BASE64_STANDARD.encode(bytes)),

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use levity_config::Secret;
-use levity_mailbox::{Content, Draft, Name};
+use levity_mailbox::{Draft, Name, Reservation};
 use levity_wire::grip::{Item, items};
 use levity_wire::jwt::{self, Algorithm};
 use serde_json::json;
 use sha2::Sha256;
 
 use super::super::{Handling, refused_body, without_body};
-use super::publish::reserve;
+use super::publish::{fill, reserve};
 use super::{grip_item, json, reason_of_publish};
 use crate::http::error::error;
 use crate::http::request::Request;
@@ -49,13 +49,13 @@ impl Handling<'_> {
             // Before the body is read, for no box in particular.
             self.check_publisher(request, set, "")?;
         }
-        let content = self.received_items(set).await?;
+        let (content, _memory) = self.received_items(set).await?;
         let items = items(&content).map_err(|reject| error(reject.status, reject.reason))?;
         for item in &items {
             if !has_token {
                 self.check_publisher(request, set, &item.name)?;
             }
-            self.count_publish(set)?;
+            self.count_publishes(set, 1)?;
         }
         let mut published = Vec::new();
         for item in items {
@@ -88,22 +88,25 @@ impl Handling<'_> {
             return Err(error(413, &reason));
         }
         let reservation = reserve(set, content.len())?;
-        Ok(Draft {
+        let mut draft = Draft {
             key: key.map(Into::into),
-            event: "".into(),
             media_type: media_type.into(),
-            content: Content::Bytes(content.into()),
             deadline: set.settings.lifetime.map(|lifetime| self.now() + lifetime),
-            reservation: Some(reservation),
-        })
+            ..Draft::default()
+        };
+        fill(set, &mut draft, content, reservation)?;
+        Ok(draft)
     }
 
     /// Reads the body, at most `limits.body_bytes`; its memory counts as that of messages.
-    async fn received_items(&mut self, set: &MailboxSet) -> Result<Vec<u8>, Response> {
+    async fn received_items(
+        &mut self,
+        set: &MailboxSet,
+    ) -> Result<(Vec<u8>, Reservation), Response> {
         let bytes_max = self.service.config.limits.body_bytes as u64;
         self.body.limit(bytes_max).map_err(refused_body)?;
         let announced = self.body.remaining().unwrap_or(bytes_max) as usize;
-        let _reservation = reserve(set, announced)?;
+        let mut reservation = reserve(set, announced)?;
         let mut content = Vec::new();
         self.body.send_continue().await;
         while !self.body.is_complete() {
@@ -111,7 +114,9 @@ impl Handling<'_> {
             received.map_err(without_body)?;
         }
         self.body.timer().clear();
-        Ok(content)
+        content.shrink_to_fit();
+        let _ = reservation.try_resize(content.len().min(announced));
+        Ok((content, reservation))
     }
 
     /// Whether the request has a token that a key of the set has signed. The libraries send one instead of the key.

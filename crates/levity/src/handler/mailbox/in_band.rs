@@ -6,12 +6,12 @@ use std::mem;
 use std::sync::Arc;
 
 use levity_disk::Class;
-use levity_mailbox::{Content, Name, Reservation};
+use levity_mailbox::{Name, Reservation};
 use levity_wire::{Reject, grip, mailbox_header};
 
 use super::super::Handling;
 use super::forms::Form;
-use super::publish::{described, listed_boxes, reserve, summary};
+use super::publish::{described, fill, listed_boxes, reserve, summary};
 use super::reason_of_publish;
 use super::receive::{Query, cursor, preferred};
 use super::receiver::Hold;
@@ -103,11 +103,12 @@ impl Handling<'_> {
         let Instruction { open, deliver } = instruction;
         let is_message = !deliver.is_empty();
         if is_message {
-            self.count_publish(set).map_err(|mut refusal| {
-                answer.log(503, "more messages than `publishes_per_second`");
-                refusal.status = 503;
-                refusal
-            })?;
+            self.count_publishes(set, deliver.len())
+                .map_err(|mut refusal| {
+                    answer.log(503, "more messages than `publishes_per_second`");
+                    refusal.status = 503;
+                    refusal
+                })?;
         }
         let (content, reservation) = self.content_of(set, answer).await?;
         let mut hold = Hold::default();
@@ -222,8 +223,9 @@ impl Handling<'_> {
         let header = |name| head.mailbox.value(name).or_else(|| head.fields.value(name));
         let draft = described(header, set, self.now());
         let mut draft = draft.map_err(|reject| answer.refuse(502, reject.reason))?;
-        draft.content = Content::Bytes(content.into());
-        draft.reservation = Some(reservation);
+        fill(set, &mut draft, content, reservation).inspect_err(|refusal| {
+            answer.log(refusal.status, "the memory of mailboxes is used up");
+        })?;
         let is_list = boxes.len() > 1;
         let deliveries = self
             .deliver(set, boxes, draft)

@@ -8,6 +8,7 @@ mod grip_item;
 mod grip_publish;
 mod in_band;
 mod list;
+mod page;
 mod publish;
 mod publisher;
 mod receive;
@@ -139,6 +140,7 @@ fn refused_by_store(set: &MailboxSet, failure: &StoreError) -> Response {
 fn reason_of(failure: &StoreError) -> (Refusal, u16) {
     match failure {
         StoreError::TooManyBoxes => (Refusal::Boxes, 507),
+        StoreError::Memory => (Refusal::Memory, 503),
         StoreError::Full(_) => (Refusal::StoreFull, 507),
         StoreError::Unavailable(_) => (Refusal::Store, 503),
     }

@@ -22,7 +22,7 @@ const DELIVER: &str = "mailbox-deliver";
 /// The media type of a message whose publisher names none.
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
-/// The memory of a message beside its content, at most: its names and what holds them.
+/// The memory of a message beside its content, about, while it is read.
 const OVERHEAD_BYTES: usize = 1024;
 
 /// The result for one box.
@@ -54,12 +54,11 @@ impl Handling<'_> {
         for name in &names {
             self.check_publisher(request, set, name.in_set())?;
         }
-        self.count_publish(set)?;
+        self.count_publishes(set, names.len())?;
         let draft = described(|name| request.header(name), set, self.now());
         let mut draft = draft.map_err(rejected)?;
         let (content, reservation) = self.received(set).await?;
-        draft.content = Content::Bytes(content.into());
-        draft.reservation = Some(reservation);
+        fill(set, &mut draft, content, reservation)?;
         let deliveries = self.deliver(set, names, draft).await?;
         Ok(summary(set, &deliveries, is_list))
     }
@@ -69,9 +68,9 @@ impl Handling<'_> {
         self.worker.wall_time(Instant::now())
     }
 
-    /// Takes one of the publishes of this second.
-    pub(super) fn count_publish(&self, set: &MailboxSet) -> Result<(), Response> {
-        set.take_publish(Instant::now()).map_err(|wait| {
+    /// Takes `count` of the publishes of this second: a message counts for each box that gets it.
+    pub(super) fn count_publishes(&self, set: &MailboxSet, count: usize) -> Result<(), Response> {
+        set.take_publishes(count, Instant::now()).map_err(|wait| {
             set.shared.refusals.add(Refusal::Publishes);
             let mut refusal = error(429, "too many messages per second");
             let seconds = wait.as_secs() + 1;
@@ -197,13 +196,31 @@ pub(super) fn described<'v>(
     })
 }
 
-/// Memory for a message with content of that length.
+/// Memory to read content of that length.
 pub(super) fn reserve(set: &MailboxSet, bytes: usize) -> Result<Reservation, Response> {
     let reservation = set.shared.budget.try_reserve(bytes + OVERHEAD_BYTES);
-    reservation.ok_or_else(|| {
-        set.shared.refusals.add(Refusal::Memory);
-        error(507, "the memory of mailboxes is used up")
-    })
+    reservation.ok_or_else(|| without_memory(set))
+}
+
+/// Gives a message its content, and no more memory than it takes: its length may not have been known, and its headers may be
+/// long.
+pub(super) fn fill(
+    set: &MailboxSet,
+    draft: &mut Draft,
+    content: Vec<u8>,
+    mut reservation: Reservation,
+) -> Result<(), Response> {
+    draft.content = Content::Bytes(content.into());
+    if !reservation.try_resize(draft.bytes()) {
+        return Err(without_memory(set));
+    }
+    draft.reservation = Some(reservation);
+    Ok(())
+}
+
+fn without_memory(set: &MailboxSet) -> Response {
+    set.shared.refusals.add(Refusal::Memory);
+    error(507, "the memory of mailboxes is used up")
 }
 
 /// What became of a message, for its publisher.

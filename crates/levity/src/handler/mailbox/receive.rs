@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use levity_mailbox::{Command, Cursor, Feed, Message, MessageId, Name, Next};
+use levity_mailbox::{Command, Cursor, Feed, MessageId, Name, Next};
 use levity_wire::accept;
 use levity_wire::http1::Method;
 use levity_wire::mailbox_header;
@@ -13,7 +13,8 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::super::Handling;
-use super::forms::{Form, described};
+use super::forms::Form;
+use super::page::{Page, add_next};
 use super::receiver::{Hold, Receiver};
 use super::websocket;
 use super::{json, refused_by_store};
@@ -33,9 +34,6 @@ const FORMS: [(&str, Option<Form>); 4] = [
 
 /// The longest wait of a long poll.
 const WAIT_MAX: Duration = Duration::from_secs(120);
-
-/// The maximum of messages in one response that is not a stream.
-const MESSAGES_MAX: usize = 1000;
 
 impl Handling<'_> {
     /// Answers a client that wants messages.
@@ -78,7 +76,10 @@ impl Handling<'_> {
         self.opened(set, &mut feed).await?;
         match form {
             Some(form) => Ok(self.stream(set, (feed, slot), form, Hold::default())),
-            None => self.long_poll(&name, feed, wait.unwrap_or_default()).await,
+            None => {
+                let wait = wait.unwrap_or_default();
+                self.long_poll(&name, (feed, slot), wait).await
+            }
         }
     }
 
@@ -89,17 +90,22 @@ impl Handling<'_> {
         name: &Name,
         cursor: Option<Cursor>,
     ) -> Result<(Feed, ReceiverSlot), Response> {
+        let slot = self.count_receiver(set, name)?;
+        let feed = self.worker.mailboxes.subscribe(name, &set.settings, cursor);
+        let feed = feed.map_err(|_| error(503, "the mailbox has too many receivers"))?;
+        Ok((feed, slot))
+    }
+
+    /// Counts the client as a receiver of the box.
+    fn count_receiver(&self, set: &Arc<MailboxSet>, name: &Name) -> Result<ReceiverSlot, Response> {
         let slot = set.enter(name, self.client.ip, Instant::now());
-        let slot = slot.map_err(|refusal| {
+        slot.map_err(|refusal| {
             set.shared.refusals.add(refusal);
             match refusal {
                 Refusal::ReceiversPerClient => error(429, "too many receivers of this client"),
                 _ => error(503, "the mailbox has too many receivers"),
             }
-        })?;
-        let feed = self.worker.mailboxes.subscribe(name, &set.settings, cursor);
-        let feed = feed.map_err(|_| error(503, "the mailbox has too many receivers"))?;
-        Ok((feed, slot))
+        })
     }
 
     /// Waits until the box is open, at most `limits.io_timeout`.
@@ -153,10 +159,11 @@ impl Handling<'_> {
     /// What is kept of a box after the cursor, as JSON.
     async fn buffered(
         &self,
-        set: &MailboxSet,
+        set: &Arc<MailboxSet>,
         name: &Name,
         cursor: Option<Cursor>,
     ) -> Result<Response, Response> {
+        let slot = self.count_receiver(set, name)?;
         let info = self.look(set, name).await?;
         let opened = &info.opened;
         let (first, is_gap) = match cursor {
@@ -170,12 +177,18 @@ impl Handling<'_> {
         let now = self.now();
         let messages = opened.messages.iter();
         let messages = messages.filter(|one| one.id.sequence >= first && !one.has_expired(now));
-        let messages: Vec<&Message> = messages.take(MESSAGES_MAX).collect();
+        let mut page = Page::new(is_gap);
+        for message in messages {
+            if page.is_full() {
+                break;
+            }
+            page.push(message.clone());
+        }
         let last = MessageId {
             epoch: opened.epoch,
             sequence: opened.next.saturating_sub(1),
         };
-        Ok(messages_response(name, &messages, last, is_gap))
+        Ok(page.into_response(name, last, slot).await)
     }
 
     pub(in crate::handler) async fn look(
@@ -219,7 +232,7 @@ impl Handling<'_> {
     async fn long_poll(
         &self,
         name: &Name,
-        mut feed: Feed,
+        (mut feed, slot): (Feed, ReceiverSlot),
         wait: Duration,
     ) -> Result<Response, Response> {
         let timer = self.body.timer();
@@ -234,34 +247,34 @@ impl Handling<'_> {
         })
         .await;
         timer.clear();
-        let (mut messages, mut is_gap) = (Vec::new(), false);
+        let mut page = Page::new(false);
         let mut next = first;
         while let Some(one) = next {
             match one {
-                Next::Message(entry) => messages.push(entry.message.clone()),
-                Next::Gap(_) => is_gap = true,
+                Next::Message(entry) => page.push(entry.message.clone()),
+                Next::Gap(_) => page.is_gap = true,
                 Next::Removed => return Err(error(410, "the mailbox was removed")),
                 Next::Failed(failure) => return Err(error(503, &failure.to_string())),
             }
-            next = match messages.len() {
-                MESSAGES_MAX => None,
-                _ => feed.next(self.now()),
+            next = match page.is_full() {
+                true => None,
+                false => feed.next(self.now()),
             };
         }
         let last = feed.position().unwrap_or(MessageId {
             epoch: 0,
             sequence: 0,
         });
-        if let Some(last) = messages.last() {
-            feed.mark_read(last.id);
+        if let Some(last) = page.last() {
+            feed.mark_read(last);
         }
-        if messages.is_empty() && !is_gap {
+        if page.is_empty() {
             let mut response = Response::new(204);
             add_next(&mut response, last);
             return Ok(response);
         }
-        let messages: Vec<&Message> = messages.iter().collect();
-        Ok(messages_response(name, &messages, last, is_gap))
+        drop(feed);
+        Ok(page.into_response(name, last, slot).await)
     }
 }
 
@@ -332,32 +345,4 @@ fn wait(value: &[u8]) -> Option<Duration> {
         let seconds = seconds.trim().parse().ok()?;
         is_wait.then(|| Duration::from_secs(seconds))
     })
-}
-
-fn messages_response(
-    name: &Name,
-    messages: &[&Message],
-    last: MessageId,
-    is_gap: bool,
-) -> Response {
-    let last = messages.last().map_or(last, |message| message.id);
-    let described: Vec<_> = messages.iter().map(|message| described(message)).collect();
-    let mut body = json!({
-        "mailbox": name.in_set(),
-        "messages": described,
-        "last": last.to_string(),
-    });
-    if is_gap {
-        body["gap"] = true.into();
-    }
-    let mut response = json(200, &body);
-    response.fields.add("Vary", b"Accept, Prefer");
-    add_next(&mut response, last);
-    response
-}
-
-/// Says where the next request continues (RFC 8288).
-fn add_next(response: &mut Response, last: MessageId) {
-    let link = format!("<?last_event_id={last}>; rel=\"next\"");
-    response.fields.add("Link", link.as_bytes());
 }

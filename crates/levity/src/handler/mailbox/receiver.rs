@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
-use levity_mailbox::{Entry, Feed, MessageId, Next};
+use levity_mailbox::{Encoded, Entry, Feed, MessageId, Next};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 use levity_wire::grip::{KeepAlive, KeepAliveMode};
@@ -23,6 +23,9 @@ use crate::worker::Worker;
 
 /// The maximum of bytes of one receiver before others have their turn.
 pub(super) const TURN_BYTES_MAX: usize = 64 * 1024;
+
+/// The maximum of messages of one receiver before others have their turn: those without content have no bytes.
+const TURN_MESSAGES_MAX: usize = 128;
 
 /// What few receivers have: what an application has said about one that it holds, and what comes first.
 #[derive(Default)]
@@ -209,7 +212,7 @@ impl Receiver {
         }
     }
 
-    fn send(&mut self, bytes: impl Into<Rc<[u8]>>, message: Option<(usize, MessageId)>) {
+    fn send(&mut self, bytes: impl Into<Encoded>, message: Option<(usize, MessageId)>) {
         self.sending.start(bytes);
         self.message = message;
     }
@@ -374,7 +377,7 @@ impl Held for Receiver {
         context: &mut Context<'_>,
         sent: &mut u64,
     ) -> Poll<End> {
-        let mut moved = 0;
+        let (mut moved, mut messages) = (0, 0);
         loop {
             if let Some(end) = self.look(client, context) {
                 return Poll::Ready(end);
@@ -389,10 +392,11 @@ impl Held for Receiver {
             if let Some(ending) = self.poll_ending(client, context) {
                 return ending;
             }
-            if moved >= TURN_BYTES_MAX {
+            if moved >= TURN_BYTES_MAX || messages >= TURN_MESSAGES_MAX {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            messages += 1;
             if self.poll_next(client, context).is_pending()
                 && let Err(end) = ready!(self.poll_idle(client, context))
             {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use levity_mailbox::{Making, MessageId, Place};
+use levity_mailbox::{Encoded, Making, MessageId, Place};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 use levity_wire::websocket::input::{Input, Received, Violation};
@@ -209,7 +209,7 @@ impl Socket {
     pub fn poll_awaited(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Option<Poll<(Rc<[u8]>, (usize, MessageId))>> {
+    ) -> Option<Poll<(Encoded, (usize, MessageId))>> {
         let awaited = self.awaited.as_mut()?;
         let polled = awaited.making.poll(context, &mut awaited.place);
         let message = awaited.message;

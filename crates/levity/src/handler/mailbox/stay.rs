@@ -2,11 +2,10 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use levity_mailbox::MessageId;
+use levity_mailbox::{Encoded, MessageId};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 
@@ -39,7 +38,7 @@ pub type Write = fn(&dyn HeldClient, &mut Context<'_>, &[u8], &mut usize) -> Pol
 /// Bytes on their way to a receiver.
 #[derive(Default)]
 pub struct Sending {
-    bytes: Option<Rc<[u8]>>,
+    bytes: Option<Encoded>,
     sent: usize,
     /// The client takes nothing at present.
     is_blocked: bool,
@@ -47,7 +46,7 @@ pub struct Sending {
 
 impl Sending {
     /// Sends `bytes` next. What was sent before has [ended](Self::poll).
-    pub fn start(&mut self, bytes: impl Into<Rc<[u8]>>) {
+    pub fn start(&mut self, bytes: impl Into<Encoded>) {
         let bytes = bytes.into();
         self.sent = 0;
         self.bytes = (!bytes.is_empty()).then_some(bytes);

@@ -74,6 +74,19 @@ pub fn chunk(client: &mut Client) -> String {
     String::from_utf8(chunk).expect("text")
 }
 
+/// The memory is reserved before the length is known.
+#[test]
+fn a_response_of_unknown_length_takes_the_memory_of_its_content() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_request();
+        conn.send("HTTP/1.1 200 OK\r\nConnection: close\r\nMailbox-Deliver: a\r\n\r\nx");
+    });
+    let server = start(&backend, "[limits]\nmailbox_memory = \"1MiB\"");
+    for _ in 0..32 {
+        server.get("/").assert_status(202);
+    }
+}
+
 fn over_ajp(conn: &mut Conn) {
     while conn.read_ajp().is_some() {
         conn.send(ajp::send_headers(200, &LINES));

@@ -41,6 +41,19 @@ fn one_request_goes_to_many_boxes() {
 }
 
 #[test]
+fn a_message_counts_for_each_box_that_gets_it() {
+    let server = start("publishes_per_second = 20");
+    let mut publisher = publisher(&server);
+    let names: Vec<_> = (0..64).map(|number| number.to_string()).collect();
+    let headers = [("Mailbox-Deliver", &*names.join(","))];
+    post(&mut publisher, "", &headers, "x").assert_status(202);
+    let refused = post(&mut publisher, "", &headers, "x");
+    refused.assert_status(429);
+    let wait_s: u64 = refused.field("retry-after").parse().expect("seconds");
+    assert!((2..=4).contains(&wait_s), "{wait_s}");
+}
+
+#[test]
 fn a_message_of_an_id_is_taken_once() {
     let server = start("");
     let mut publisher = publisher(&server);
@@ -100,6 +113,19 @@ fn the_limit_of_a_message_holds_to_the_byte() {
     post(&mut other, "a", &[], &"x".repeat(1025)).assert_status(413);
     let buffered = json(&publisher.get("/m/a"));
     assert_eq!(buffered["messages"].as_array().expect("a list").len(), 1);
+}
+
+/// The memory is reserved before the length is known.
+#[test]
+fn a_message_of_unknown_length_takes_the_memory_of_its_content() {
+    let server = start("[limits]\nmailbox_memory = \"1MiB\"");
+    let mut publisher = publisher(&server);
+    for _ in 0..32 {
+        let chunked = [("Transfer-Encoding", "chunked")];
+        publisher.send(crate::support::head("POST", "/m/a", &chunked));
+        publisher.send("1\r\nx\r\n0\r\n\r\n");
+        publisher.receive().assert_status(202);
+    }
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! What receivers get, in which form, and from where on.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use super::{Events, SOON, json, launch, post, publisher, start, text, wait_for_receivers};
 use crate::support::wait_until;
 
@@ -64,6 +67,61 @@ fn a_lost_cursor_is_announced() {
         let mut again = Events::new(&server, "a", &[("Last-Event-ID", &gap.id)]);
         assert_eq!([again.data(), again.data()], ["2", "3"]);
     }
+}
+
+/// All messages of the box `a`, in the order of the pages, and the number of these.
+fn pages(client: &mut crate::support::Client) -> (Vec<serde_json::Value>, usize) {
+    let (mut messages, mut last, mut count) = (Vec::new(), "earliest".to_owned(), 0);
+    loop {
+        let page = json(&client.get(&format!("/m/a?last_event_id={last}")));
+        let of_page = page["messages"].as_array().expect("a list");
+        if of_page.is_empty() {
+            return (messages, count);
+        }
+        count += 1;
+        messages.extend_from_slice(of_page);
+        text(&page, "last").clone_into(&mut last);
+    }
+}
+
+#[test]
+fn messages_come_in_pages_of_a_size() {
+    let server = start("message_bytes = \"1MiB\"\nbytes = \"8MiB\"");
+    let mut publisher = publisher(&server);
+    let long = "\u{1}\"\u{20ac}x".repeat(50_000);
+    let binary = vec![0xff; 300_001];
+    for _ in 0..2 {
+        post(&mut publisher, "a", &[], &long).assert_status(202);
+    }
+    let length = [("Content-Length", "300001")];
+    publisher.send(crate::support::head("POST", "/m/a", &length));
+    publisher.send(&binary);
+    publisher.receive().assert_status(202);
+    for _ in 0..5 {
+        post(&mut publisher, "a", &[("Mailbox-Event", "}")], "short").assert_status(202);
+    }
+    let (messages, count) = pages(&mut publisher);
+    assert_eq!((messages.len(), count), (8, 4));
+    assert!(messages[..2].iter().all(|one| text(one, "data") == long));
+    assert_eq!(
+        text(&messages[2], "base64"),
+        BASE64_STANDARD.encode(&binary)
+    );
+    let is_short = |one| (text(one, "data"), text(one, "event")) == ("short", "}");
+    assert!(messages[3..].iter().all(is_short));
+}
+
+/// Otherwise a client that takes nothing could have any number of them.
+#[test]
+fn one_who_reads_what_is_kept_counts_as_a_receiver() {
+    let server = start("receivers_per_client = 1");
+    let mut publisher = publisher(&server);
+    post(&mut publisher, "a", &[], "x").assert_status(202);
+    let events = Events::new(&server, "a", &[]);
+    server.get("/m/a").assert_status(429);
+    drop(events);
+    wait_until("the receiver has gone", || server.get("/m/a").status == 200);
+    server.get("/m/a").assert_status(200);
 }
 
 #[test]

@@ -52,6 +52,34 @@ fn a_journal_survives_restarts_and_kills() {
     }
 }
 
+#[test]
+fn readers_leave_memory_to_publishers() {
+    let tree = Tree::new();
+    let folder = tree.folder("journal").display().to_string();
+    tree.chmod("journal", 0o777);
+    let store = format!("store = \"journal\"\nfolder = \"{folder}\"");
+    let content = "x".repeat(60_000);
+    let server = start(&store, "");
+    for number in 0..20 {
+        let name = (number % 5).to_string();
+        post(&mut publisher(&server), &name, &[], &content).assert_status(202);
+    }
+    drop(server);
+    let server = start(&store, "[limits]\nmailbox_memory = \"1MiB\"");
+    let mut receivers: Vec<_> = (0..5).map(|_| server.client()).collect();
+    let statuses = receivers.iter_mut().enumerate().map(|(number, client)| {
+        let accept = [("Accept", "text/event-stream")];
+        let path = format!("/m/{number}");
+        client.send(crate::support::head("GET", &path, &accept));
+        client.receive_head().expect("a header").status
+    });
+    let statuses: Vec<_> = statuses.collect();
+    assert_eq!(statuses, [200, 200, 200, 503, 503]);
+    post(&mut publisher(&server), "0", &[], &content).assert_status(201);
+    drop(receivers);
+    wait_until("the memory is free", || server.get("/m/4").status == 200);
+}
+
 /// A server that keeps messages, of a test.
 pub(super) struct Keeper {
     pub(super) port: u16,

@@ -126,7 +126,7 @@ impl EventReceiver {
                     Poll::Ready(_) => self.state = State::Ends,
                     Poll::Pending => match ready!(self.stay.poll(&self.worker, client, context)) {
                         Due::End => self.state = State::Ends,
-                        Due::Heartbeat => self.sending.start(sse::HEARTBEAT),
+                        Due::Heartbeat => self.sending.start(sse::HEARTBEAT.to_vec()),
                     },
                 }
                 Poll::Ready(())

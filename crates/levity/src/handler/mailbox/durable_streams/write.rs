@@ -97,7 +97,7 @@ impl Handling<'_> {
 
     /// The body of the request. The stream reserves the memory anew.
     async fn appended_content(&mut self, set: &MailboxSet) -> Result<Vec<u8>, Response> {
-        self.count_publish(set)?;
+        self.count_publishes(set, 1)?;
         let (content, _) = self.received(set).await?;
         Ok(content)
     }

@@ -1,0 +1,158 @@
+//! Messages in a response that ends: a page of JSON, which is made while it is sent.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use levity_mailbox::{Message, MessageId, Name};
+use serde_json::{Value, json};
+
+use super::forms::outlined;
+use crate::http::response::{Body, Response, StreamError};
+use crate::mailboxes::set::ReceiverSlot;
+use crate::respond::generated::{Gathered, Generated, Output};
+
+/// The maximum of messages of a page.
+const MESSAGES_MAX: usize = 1000;
+
+/// A page with as many bytes gets no further message.
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// The maximum of a body that is made before it is sent.
+const WHOLE_BYTES_MAX: usize = 64 * 1024;
+
+/// The maximum of content that is encoded at once. A multiple of three, so that pieces of Base64 can be joined.
+const PART_BYTES: usize = 3 * 1024;
+
+/// Messages of a box.
+pub struct Page {
+    messages: Vec<Message>,
+    bytes: usize,
+    /// Messages before them are gone.
+    pub is_gap: bool,
+}
+
+impl Page {
+    /// A page without messages. `is_gap` if messages before it are gone.
+    pub fn new(is_gap: bool) -> Self {
+        Self {
+            messages: Vec::new(),
+            bytes: 0,
+            is_gap,
+        }
+    }
+
+    /// Whether further messages belong to the next page. A page that is not full has room for a message of any size.
+    pub fn is_full(&self) -> bool {
+        self.messages.len() >= MESSAGES_MAX || self.bytes >= PAGE_BYTES
+    }
+
+    /// Takes a message.
+    pub fn push(&mut self, message: Message) {
+        self.bytes += message.draft.bytes();
+        self.messages.push(message);
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && !self.is_gap
+    }
+
+    /// The id of the last message.
+    pub fn last(&self) -> Option<MessageId> {
+        self.messages.last().map(|message| message.id)
+    }
+
+    /// The response, which continues after `last` if there is no message. The client counts as a receiver until it has it.
+    pub async fn into_response(self, name: &Name, last: MessageId, slot: ReceiverSlot) -> Response {
+        let last = self.last().unwrap_or(last);
+        let outline = self.outline(name, last);
+        let written = Generated::new(move |output| self.write(output, outline, slot));
+        let mut response = Response::new(200);
+        response.body = match written.gather(WHOLE_BYTES_MAX).await {
+            Ok(Gathered::Whole(text)) => Body::Text(text),
+            Ok(Gathered::Start(rest)) => Body::Stream {
+                stream: Box::new(rest),
+                length: None,
+            },
+            Err(failure) => return failure.response(),
+        };
+        let fields = &mut response.fields;
+        fields.add("Content-Type", b"application/json");
+        fields.add("Cache-Control", b"no-store");
+        fields.add("Vary", b"Accept, Prefer");
+        add_next(&mut response, last);
+        response
+    }
+
+    fn outline(&self, name: &Name, last: MessageId) -> Value {
+        let mut outline = json!({"mailbox": name.in_set(), "last": last.to_string()});
+        if self.is_gap {
+            outline["gap"] = true.into();
+        }
+        outline
+    }
+
+    async fn write(
+        self,
+        mut output: Output,
+        outline: Value,
+        _slot: ReceiverSlot,
+    ) -> Result<Output, StreamError> {
+        begin(&mut output, &outline, "messages", b'[');
+        for (index, message) in self.messages.iter().enumerate() {
+            if index > 0 {
+                output.bytes.push(b',');
+            }
+            add_message(&mut output, message).await;
+        }
+        output.bytes.extend_from_slice(b"]}\n");
+        Ok(output)
+    }
+}
+
+/// Says where the next request continues (RFC 8288).
+pub fn add_next(response: &mut Response, last: MessageId) {
+    let link = format!("<?last_event_id={last}>; rel=\"next\"");
+    response.fields.add("Link", link.as_bytes());
+}
+
+/// Begins the object `outline`, and in it the value `name`.
+fn begin(output: &mut Output, outline: &Value, name: &str, delimiter: u8) {
+    let object = outline.to_string();
+    let open = object.strip_suffix('}').unwrap_or(&object);
+    output.bytes.extend_from_slice(open.as_bytes());
+    output
+        .bytes
+        .extend_from_slice(format!(",\"{name}\":").as_bytes());
+    output.bytes.push(delimiter);
+}
+
+async fn add_message(output: &mut Output, message: &Message) {
+    let (outline, content) = outlined(message);
+    match str::from_utf8(&content) {
+        Ok(text) => {
+            begin(output, &outline, "data", b'"');
+            add_text(output, text).await;
+        }
+        Err(_) => {
+            begin(output, &outline, "base64", b'"');
+            for part in content.chunks(PART_BYTES) {
+                let encoded = BASE64_STANDARD.encode(part);
+                output.bytes.extend_from_slice(encoded.as_bytes());
+                output.flush_if_full().await;
+            }
+        }
+    }
+    output.bytes.extend_from_slice(b"\"}");
+    output.flush_if_full().await;
+}
+
+async fn add_text(output: &mut Output, mut text: &str) {
+    while !text.is_empty() {
+        let (part, rest) = text.split_at(text.floor_char_boundary(PART_BYTES));
+        let quoted = Value::from(part).to_string();
+        let escaped = &quoted.as_bytes()[1..quoted.len() - 1];
+        output.bytes.extend_from_slice(escaped);
+        output.flush_if_full().await;
+        text = rest;
+    }
+}
