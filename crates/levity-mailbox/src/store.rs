@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use levity_wire::mailbox::MessageId;
 
+use crate::budget::Budget;
 use crate::message::{Draft, Message};
 use crate::name::Name;
 use crate::settings::Settings;
@@ -177,6 +178,18 @@ pub struct Opened {
     pub read: u64,
     /// The messages that are kept, in order. Some may be [over](Message::has_expired).
     pub messages: Vec<Message>,
+}
+
+impl Opened {
+    /// Takes memory for messages that were just read, or fails with [`StoreError::Memory`].
+    pub(crate) fn reserve(mut self, budget: &Arc<Budget>) -> Result<Self, StoreError> {
+        for message in &mut self.messages {
+            let draft = Arc::get_mut(&mut message.draft).expect("nobody else has it yet");
+            let reservation = budget.try_reserve_to_read(draft.bytes());
+            draft.reservation = Some(reservation.ok_or(StoreError::Memory)?);
+        }
+        Ok(self)
+    }
 }
 
 /// A change that no command of this process has made.

@@ -72,10 +72,13 @@ impl Serving<'_> {
             return;
         };
         let draft = match record.kind {
-            Kind::Message { encoded, .. } => encoding::decode(encoded, &self.link.budget),
+            Kind::Message { encoded, .. } => encoding::decode(encoded),
             _ => None,
         };
-        let draft = draft.map(Arc::new);
+        let draft = draft.map(|mut draft| {
+            draft.reservation = Some(self.link.budget.reserve(draft.bytes()));
+            Arc::new(draft)
+        });
         let is_reported = used.watch == Some(true);
         let outcome = ledger.apply(number, &record, draft.clone(), false);
         let is_own = record.author.process == self.link.process;

@@ -197,6 +197,7 @@ impl Serving<'_> {
             self.load(name, purpose);
         }
         let (base, budget) = (self.session.base, self.link.budget.clone());
+        let reserve = |opened: Opened| opened.reserve(&budget);
         let Load { name, records, .. } = load;
         match load.purpose {
             Purpose::Ledger(first) => self.ledger_loaded(&name, first, &records),
@@ -206,16 +207,17 @@ impl Serving<'_> {
                     .filter(|one| one.number <= upto)
                     .collect();
                 let removed = || StoreError::Unavailable("the box was removed just now".to_owned());
-                let opened = replay(base, &upto, &budget, true).opened();
-                let _ = reply.send(opened.ok_or_else(removed));
+                let opened = replay(base, &upto, true).opened();
+                let _ = reply.send(opened.ok_or_else(removed).and_then(reserve));
             }
             Purpose::Look(reply) => {
-                let _ = reply.send(Ok(replay(base, &records, &budget, true).opened()));
+                let opened = replay(base, &records, true).opened();
+                let _ = reply.send(opened.map(reserve).transpose());
             }
             Purpose::List(list) => {
                 if let Some(listing) = self.listings.get_mut(&list) {
                     listing.loading -= 1;
-                    listing.add(name, &replay(base, &records, &budget, false));
+                    listing.add(name, &replay(base, &records, false));
                     self.go_on_with(list);
                 }
             }
@@ -248,7 +250,7 @@ impl Serving<'_> {
 
     /// Makes a new ledger of all records of a box.
     fn begin_ledger(&mut self, name: &Name, records: &[Read]) {
-        let ledger = replay(self.session.base, records, &self.link.budget, false);
+        let ledger = replay(self.session.base, records, false);
         let Some(used) = self.link.boxes.boxes.get_mut(name) else {
             return;
         };

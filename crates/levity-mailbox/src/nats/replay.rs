@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::ledger::Ledger;
 use super::record::{Kind, Record};
-use crate::budget::Budget;
 use crate::encoding;
 use crate::message::Draft;
 
@@ -14,12 +13,12 @@ pub(super) struct Read {
     pub(super) payload: Vec<u8>,
 }
 
-/// What the records of a box amount to.
-pub(super) fn replay(base: u64, records: &[Read], budget: &Arc<Budget>, keeps: bool) -> Ledger {
+/// What the records of a box amount to. Their messages have no memory of their own.
+pub(super) fn replay(base: u64, records: &[Read], keeps: bool) -> Ledger {
     let mut ledger = Ledger::new(base);
     let decode = |read: &Read| -> Option<Arc<Draft>> {
         match Record::decode(&read.payload)?.kind {
-            Kind::Message { encoded, .. } => encoding::decode(encoded, budget).map(Arc::new),
+            Kind::Message { encoded, .. } => encoding::decode(encoded).map(Arc::new),
             _ => None,
         }
     };
@@ -69,7 +68,6 @@ mod tests {
         time: SystemTime,
         ledger: Ledger,
         messages_max: usize,
-        budget: Arc<Budget>,
     }
 
     impl Stream {
@@ -81,7 +79,6 @@ mod tests {
                 time: UNIX_EPOCH + Duration::from_secs(1_800_000_000),
                 ledger: Ledger::new(1000),
                 messages_max: 1 + seed as usize % 7,
-                budget: Budget::new(usize::MAX),
             }
         }
 
@@ -102,7 +99,7 @@ mod tests {
             };
             let time = self.time;
             let draft = match kind {
-                Kind::Message { encoded, .. } => encoding::decode(encoded, &self.budget),
+                Kind::Message { encoded, .. } => encoding::decode(encoded),
                 _ => None,
             };
             let record = Record { author, time, kind };
@@ -171,7 +168,7 @@ mod tests {
 
         /// What a process reads that knew nothing.
         fn check(&self) {
-            let read = replay(1000, &self.records, &self.budget, true);
+            let read = replay(1000, &self.records, true);
             let state = |ledger: &Ledger| {
                 let opened = ledger.opened()?;
                 let ids: Vec<_> = opened.messages.iter().map(|message| message.id).collect();

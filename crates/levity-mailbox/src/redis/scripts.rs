@@ -11,7 +11,7 @@ use crate::budget::Budget;
 use crate::encoding;
 use crate::message::Message;
 use crate::name::Name;
-use crate::store::{Append, Opened, StoreError, Summary, new_epoch};
+use crate::store::{Append, Opened, Summary, new_epoch};
 
 /// The minimum of ids of publishers that a box remembers.
 const KEYS_MIN: usize = 256;
@@ -195,16 +195,6 @@ pub(super) fn opened(reply: &Value) -> Option<Opened> {
         read: number(read)?,
         messages: array(entries)?.iter().filter_map(message).collect(),
     })
-}
-
-/// Reserves the memory of messages that were read.
-pub(super) fn reserve(mut opened: Opened, budget: &Arc<Budget>) -> Result<Opened, StoreError> {
-    for message in &mut opened.messages {
-        let draft = Arc::get_mut(&mut message.draft).expect("it was just read");
-        let reservation = budget.try_reserve_to_read(draft.bytes());
-        draft.reservation = Some(reservation.ok_or(StoreError::Memory)?);
-    }
-    Ok(opened)
 }
 
 /// A reply of `list.lua`.

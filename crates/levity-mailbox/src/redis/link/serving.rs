@@ -428,7 +428,7 @@ impl<'a> Serving<'a> {
     /// Takes the answer of a call.
     fn take(&mut self, waiting: Waiting, answer: &Value) {
         let budget = self.link.budget.clone();
-        let reserve = |opened| scripts::reserve(opened, &budget);
+        let reserve = |opened| Opened::reserve(opened, &budget);
         match waiting {
             Waiting::Append(append, reply) => {
                 let appended = self.appended(append, answer);
