@@ -234,9 +234,6 @@ const FEATURES_FULL: &str = "levity/nats";
 /// The variable with which the test runner is told how many tests run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Most tests wait for most of their time.
-const TESTS_PER_PROCESSOR: usize = 2;
-
 /// Runs the tests: `[--full] [FILTER]`. The summary of the test runner is the last output.
 pub fn run(words: &[&str]) -> Result<()> {
     let (full, filter) = match words {
@@ -255,9 +252,9 @@ pub fn run(words: &[&str]) -> Result<()> {
     let features = if full { FEATURES_FULL } else { FEATURES };
     let mut tests = cargo(&["test", "--workspace", "--features", features]);
     if env::var_os(THREADS).is_none() {
+        // One more than there are processors: most tests wait for some of their time.
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = processors * TESTS_PER_PROCESSOR;
-        tests.env(THREADS, threads.to_string());
+        tests.env(THREADS, (processors + 1).to_string());
     }
     tests.args(filter);
     if full {
