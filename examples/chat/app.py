@@ -7,6 +7,7 @@
 import html
 import json
 import os
+import re
 import time
 
 from flask import Flask, Response, request
@@ -14,10 +15,13 @@ from flask import Flask, Response, request
 app = Flask(__name__)
 
 TEXT_MAX = 1000
+ROOM = re.compile("[A-Za-z0-9._~-]{1,100}")
 
 
 @app.post("/say/<room>")
 def say(room):
+    if not ROOM.fullmatch(room):
+        return Response("a room has letters, digits and -._~\n", 400)
     message = request.get_json()
     name, text = str(message["name"]), str(message["text"])
     if not text.strip() or len(text) > TEXT_MAX:

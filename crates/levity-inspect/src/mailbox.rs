@@ -15,6 +15,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// No server sends a longer header line, nor a longer list.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
+/// The media type of a stream of messages.
+const LINES: &str = "application/x-ndjson";
+
 /// Where mailboxes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -75,13 +78,22 @@ impl std::str::FromStr for Place {
 pub fn send(place: &Place, message: &Outgoing) -> io::Result<String> {
     let mut headers = message.headers.clone();
     headers.push(("Content-Length", message.content.len().to_string()));
-    let mut response = request(place, "POST", &place.target, &headers, &message.content)?;
+    let (mut response, _) = request(place, "POST", &place.target, &headers, &message.content)?;
     let mut answer = String::new();
     response
         .by_ref()
         .take(LINE_BYTES_MAX)
         .read_to_string(&mut answer)?;
-    Ok(answer)
+    match serde_json::from_str::<Value>(&answer) {
+        Ok(_) => Ok(answer),
+        Err(_) => Err(no_mailbox(place)),
+    }
+}
+
+/// Something else has answered.
+fn no_mailbox(place: &Place) -> io::Error {
+    let Place { host, target, .. } = place;
+    io::Error::other(format!("no mailbox answers at http://{host}{target}"))
 }
 
 /// Writes each message of a box to `out` as a line of JSON, from `cursor` on, until the server ends the stream. Returns the id
@@ -94,11 +106,14 @@ pub fn tail(
     cursor: Option<&str>,
     out: &mut dyn Write,
 ) -> io::Result<Option<String>> {
-    let mut headers = vec![("Accept", "application/x-ndjson".to_owned())];
+    let mut headers = vec![("Accept", LINES.to_owned())];
     headers.extend(cursor.map(|cursor| ("Last-Event-ID", cursor.to_owned())));
-    let mut response = request(place, "GET", &place.target, &headers, b"")?;
+    let (mut response, start) = request(place, "GET", &place.target, &headers, b"")?;
+    if !start.is_stream {
+        return Err(no_mailbox(place));
+    }
     response.get_ref().wait_forever()?;
-    let mut last = cursor.map(str::to_owned);
+    let mut last = start.last.or(cursor.map(str::to_owned));
     let mut line = String::new();
     while response.read_line(&mut line)? > 0 {
         if let Ok(message) = serde_json::from_str::<Value>(&line) {
@@ -119,13 +134,13 @@ pub fn list(place: &Place, out: &mut dyn Write) -> io::Result<()> {
     let mut after = String::new();
     loop {
         let target = format!("{}?list&after={after}", place.target);
-        let mut response = request(place, "GET", &target, &[], b"")?;
+        let (mut response, _) = request(place, "GET", &target, &[], b"")?;
         let mut answer = String::new();
         response
             .by_ref()
             .take(LINE_BYTES_MAX)
             .read_to_string(&mut answer)?;
-        let answer: Value = serde_json::from_str(&answer)?;
+        let answer: Value = serde_json::from_str(&answer).map_err(|_| no_mailbox(place))?;
         for one in answer["mailboxes"].as_array().into_iter().flatten() {
             let name = one["mailbox"].as_str().unwrap_or_default();
             writeln!(
@@ -150,8 +165,12 @@ enum Stream {
 impl Stream {
     fn connect(place: &Place) -> io::Result<Self> {
         let stream = match &place.socket {
-            Some(path) => Self::Unix(UnixStream::connect(path)?),
-            None => Self::Tcp(TcpStream::connect(with_port(&place.host))?),
+            Some(path) => UnixStream::connect(path)
+                .map(Self::Unix)
+                .map_err(|error| unreachable_at(path.display(), &error))?,
+            None => TcpStream::connect(with_port(&place.host))
+                .map(Self::Tcp)
+                .map_err(|error| unreachable_at(&place.host, &error))?,
         };
         stream.limit(Some(TIMEOUT))?;
         Ok(stream)
@@ -191,6 +210,10 @@ impl Write for Stream {
     }
 }
 
+fn unreachable_at(place: impl fmt::Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{place}: {error}"))
+}
+
 fn with_port(host: &str) -> String {
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| {
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
@@ -201,6 +224,26 @@ fn with_port(host: &str) -> String {
     }
 }
 
+/// What the header of a response says.
+#[derive(Debug, Default)]
+struct Start {
+    /// It is a stream of messages.
+    is_stream: bool,
+    /// The id after which the stream begins.
+    last: Option<String>,
+}
+
+impl Start {
+    fn read(&mut self, line: &str) {
+        let (name, value) = line.split_once(':').unwrap_or_default();
+        if name.eq_ignore_ascii_case("mailbox-last") {
+            self.last = Some(value.trim().to_owned());
+        } else if name.eq_ignore_ascii_case("content-type") {
+            self.is_stream = value.trim() == LINES;
+        }
+    }
+}
+
 /// Sends a request and reads the header of its response. HTTP/1.0, in which the end of the connection ends the body.
 fn request(
     place: &Place,
@@ -208,7 +251,7 @@ fn request(
     target: &str,
     headers: &[(&str, String)],
     body: &[u8],
-) -> io::Result<BufReader<Stream>> {
+) -> io::Result<(BufReader<Stream>, Start)> {
     let mut stream = Stream::connect(place)?;
     let mut head = format!("{method} {target} HTTP/1.0\r\nHost: {}\r\n", place.host);
     if let Some(key) = &place.key {
@@ -221,10 +264,16 @@ fn request(
     stream.write_all(&[head.as_bytes(), body].concat())?;
     let mut response = BufReader::new(stream);
     let status = header_line(&mut response)?;
-    while !header_line(&mut response)?.is_empty() {}
+    let mut start = Start::default();
+    loop {
+        match header_line(&mut response)? {
+            line if line.is_empty() => break,
+            line => start.read(&line),
+        }
+    }
     let code = status.split(' ').nth(1).unwrap_or_default();
     if code.starts_with('2') {
-        return Ok(response);
+        return Ok((response, start));
     }
     let mut text = String::new();
     let _ = response.take(LINE_BYTES_MAX).read_to_string(&mut text);

@@ -19,6 +19,8 @@ pub const EVENT: &str = "Mailbox-Event";
 pub const ID: &str = "Mailbox-Id";
 /// How long the message is kept. See [`ttl`].
 pub const TTL: &str = "Mailbox-TTL";
+/// In the response to a receiver: the id after which it continues.
+pub const LAST: &str = "Mailbox-Last";
 /// In a response: messages before the first one are lost.
 pub const GAP: &str = "Mailbox-Gap";
 

@@ -68,6 +68,12 @@ pub fn retry(out: &mut Vec<u8>, time: Duration) {
     out.extend_from_slice(b"\n\n");
 }
 
+/// Appends an id with which a receiver comes back that has got no event yet. It is not an event.
+pub fn position(out: &mut Vec<u8>, id: &dyn Display) {
+    push_id(out, id);
+    out.push(b'\n');
+}
+
 fn push_id(out: &mut Vec<u8>, id: &dyn Display) {
     let start = out.len();
     out.extend_from_slice(b"id: ");
@@ -381,7 +387,8 @@ mod tests {
     fn a_time_to_reconnect() {
         let mut out = Vec::new();
         retry(&mut out, Duration::from_millis(3000));
-        assert_eq!(out, b"retry: 3000\n\n");
+        position(&mut out, &"7-0");
+        assert_eq!(out, b"retry: 3000\n\nid: 7-0\n\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::schema::{Key, Kind, documented, key, meanings};
 
 /// `[[mailbox]]`
 pub(crate) const MAILBOX: &[Key] = documented! {
-    /// Name for `mailbox` and `mailbox_headers`, also in metrics and logs: at most 64 letters, digits, `-` and `_`. Required.
+    /// Name for `mailbox` and `mailbox_headers`, also in logs: at most 64 letters, digits, `-` and `_`. Required.
     key("name", Kind::Text("a name"), None);
     /// Who reads a box.
     key("mode", Kind::Word(MailboxMode::VARIANTS), Some("topic"))

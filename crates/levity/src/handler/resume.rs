@@ -458,6 +458,9 @@ impl Stream {
         };
         let mut looks = time::interval_at(time::Instant::now() + LOOK_INTERVAL, LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        if !events.begin().await {
+            return false;
+        }
         loop {
             let piece = tokio::select! {
                 piece = poll_fn(|context| stream.poll_piece(context, limits)) => piece,
@@ -577,6 +580,12 @@ impl<'s> Events<'s> {
         worker.is_draining() || abandoned.gives_way()
     }
 
+    /// Passes on the headers, so that the client knows an id before the first event. Returns whether it was possible.
+    async fn begin(&mut self) -> bool {
+        let mut drafts = Vec::new();
+        self.add_headers(&mut drafts) && self.append(drafts).await.is_some()
+    }
+
     /// Passes on the events that `bytes` complete. Returns whether the stream goes on.
     async fn pass_on(&mut self, mut bytes: &[u8]) -> bool {
         let mut drafts = Vec::new();
@@ -613,13 +622,13 @@ impl<'s> Events<'s> {
         if let Some(id) = block.id {
             self.of_application = id;
         }
-        if self.are_headers_due(block.content.len()) {
-            let Some(mut headers) = self.draft(self.headers.clone()) else {
-                return self.fail("`limits.mailbox_memory` is used up");
-            };
-            Form::mark_headers(&mut headers);
-            drafts.push(headers);
+        let bytes = block.content.len();
+        if self.are_headers_due(bytes) && !self.add_headers(drafts) {
+            return false;
         }
+        let (bytes_left, events_left) = &mut self.until_headers;
+        *bytes_left = bytes_left.saturating_sub(bytes + OVERHEAD_BYTES);
+        *events_left = events_left.saturating_sub(1);
         let Some(draft) = self.draft(block.content) else {
             return self.fail("`limits.mailbox_memory` is used up");
         };
@@ -628,17 +637,24 @@ impl<'s> Events<'s> {
     }
 
     /// Whether the headers are passed on before an event of that many bytes.
-    fn are_headers_due(&mut self, bytes: usize) -> bool {
-        let (bytes_left, events_left) = &mut self.until_headers;
-        let is_due = *bytes_left < bytes || *events_left == 0;
-        if is_due {
-            let settings = &self.stream.permit.resume.set.settings;
-            *bytes_left = settings.bytes_max / HEADERS_PER_BOX;
-            *events_left = settings.messages_max / HEADERS_PER_BOX;
-        }
-        *bytes_left = bytes_left.saturating_sub(bytes + OVERHEAD_BYTES);
-        *events_left -= 1;
-        is_due && !self.headers.is_empty()
+    fn are_headers_due(&self, bytes: usize) -> bool {
+        let (bytes_left, events_left) = self.until_headers;
+        bytes_left < bytes || events_left == 0
+    }
+
+    /// Adds the draft for the headers. Returns whether there was memory.
+    fn add_headers(&mut self, drafts: &mut Vec<Draft>) -> bool {
+        let Some(mut headers) = self.draft(self.headers.clone()) else {
+            return self.fail("`limits.mailbox_memory` is used up");
+        };
+        Form::mark_headers(&mut headers);
+        drafts.push(headers);
+        let settings = &self.stream.permit.resume.set.settings;
+        self.until_headers = (
+            settings.bytes_max / HEADERS_PER_BOX,
+            settings.messages_max / HEADERS_PER_BOX,
+        );
+        true
     }
 
     /// Logs why the stream is cut short. Returns that it does not go on.

@@ -78,7 +78,13 @@ impl Form {
                 out.push(b'\n');
             }
             Self::Content => out.extend_from_slice(bytes),
-            Self::Resumed if is_headers(message) => {}
+            // The first message: a client that loses its connection before the first event has an id to come back with.
+            Self::Resumed if is_headers(message) => {
+                if message.id.sequence == 1 {
+                    let (token, id) = (&draft.event, message.id);
+                    out.extend_from_slice(format!("id: lv.{token}.{id}.\n\n").as_bytes());
+                }
+            }
             Self::Resumed => {
                 let (token, id, of_application) = (&draft.event, message.id, &draft.media_type);
                 out.extend_from_slice(format!("id: lv.{token}.{id}.{of_application}\n").as_bytes());

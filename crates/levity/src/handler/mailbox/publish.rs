@@ -8,10 +8,10 @@ use levity_wire::{Reject, mailbox_header};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::super::{Handling, refused_body, without_body};
+use super::super::{Handling, without_body};
 use super::{grip_item, json, reason_of_publish};
 use crate::http::error::error;
-use crate::http::request::Request;
+use crate::http::request::{Request, RequestError};
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, Refusal};
 use crate::route::MailboxEndpoint;
@@ -87,19 +87,16 @@ impl Handling<'_> {
         set: &MailboxSet,
     ) -> Result<(Vec<u8>, Reservation), Response> {
         let bytes_max = set.of.message_bytes as u64;
-        self.body.limit(bytes_max).map_err(|reject| {
-            set.shared.refusals.add(Refusal::MessageBytes);
-            refused_body(reject)
-        })?;
+        self.body.limit(bytes_max).map_err(|_| too_long(set))?;
         let announced = self.body.remaining().unwrap_or(bytes_max) as usize;
         let reservation = reserve(set, announced)?;
         let mut content = Vec::with_capacity(announced);
         self.body.send_continue().await;
         while !self.body.is_complete() {
             let received = self.body.receive(&mut content).await;
-            received.map_err(|failure| {
-                set.shared.refusals.add(Refusal::MessageBytes);
-                without_body(failure)
+            received.map_err(|failure| match failure {
+                RequestError::Refused(reject) if reject.status == 413 => too_long(set),
+                failure => without_body(failure),
             })?;
         }
         self.body.timer().clear();
@@ -141,6 +138,13 @@ impl Handling<'_> {
         deliveries.sort_by_key(|(name, _)| names.iter().position(|one| one == name));
         Ok(deliveries)
     }
+}
+
+fn too_long(set: &MailboxSet) -> Response {
+    set.shared.refusals.add(Refusal::MessageBytes);
+    let mut refusal = error(413, "the message is longer than `message_bytes` allows");
+    refusal.close = true;
+    refusal
 }
 
 /// The boxes that the lines of `Mailbox-Deliver` or `Mailbox-Open` name.

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use levity_mailbox::{Command, Cursor, Feed, MessageId, Name, Next};
 use levity_wire::accept;
 use levity_wire::http1::Method;
-use levity_wire::mailbox_header;
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -144,11 +143,8 @@ impl Handling<'_> {
         // Proxies of the nginx family would keep events back.
         fields.add("X-Accel-Buffering", b"no");
         fields.add("Vary", b"Accept");
-        let receiver = Receiver::new(self.worker.clone(), set.clone(), feed, form, hold)
+        let receiver = Receiver::new(self.worker.clone(), set.clone(), feed, form, hold, fields)
             .within(self.token_time_left());
-        if let Some(gap) = receiver.gap() {
-            fields.add(mailbox_header::GAP, gap.to_string().as_bytes());
-        }
         response.body = Body::Held {
             protocol: None,
             held: Box::new(receiver),

@@ -10,13 +10,14 @@ use levity_mailbox::{Encoded, Entry, Feed, MessageId, Next};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 use levity_wire::grip::{KeepAlive, KeepAliveMode};
-use levity_wire::sse;
+use levity_wire::{mailbox_header, sse};
 
 use super::deflated;
 use super::forms::Form;
 use super::grip_item::{close_of_sockets, ends_streams};
 use super::socket::{self, Socket};
 use super::stay::{self, Due, Ending, Sending, Stay, jittered};
+use crate::http::fields::Fields;
 use crate::http::held::{Held, HeldClient};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::worker::Worker;
@@ -95,14 +96,17 @@ impl fmt::Debug for Receiver {
 }
 
 impl Receiver {
-    /// A receiver of `feed`, whose box is open.
+    /// A receiver of `feed`, whose box is open. The header of its response, `fields`, says where the stream begins.
     pub fn new(
         worker: Rc<Worker>,
         set: Arc<MailboxSet>,
         (mut feed, slot): (Feed, ReceiverSlot),
         form: Form,
         mut hold: Hold,
+        fields: &mut Fields,
     ) -> Self {
+        // Before it is looked ahead: the first message may be lost on its way.
+        let position = feed.position().filter(|_| hold.others.is_empty());
         hold.ahead = feed.next(worker.wall_time(Instant::now()));
         let keep_alive = hold.keep_alive.as_ref();
         let heartbeat = keep_alive.map_or(set.of.heartbeat, |keep_alive| keep_alive.timeout);
@@ -119,8 +123,9 @@ impl Receiver {
             ending: None,
             _slot: slot,
         };
-        let greeting = receiver.greeting();
+        let greeting = receiver.greeting(position);
         receiver.send(greeting, None);
+        receiver.add_start(position, fields);
         receiver
     }
 
@@ -136,11 +141,14 @@ impl Receiver {
         self
     }
 
-    /// The id before which messages are gone, if the stream begins with that.
-    pub fn gap(&self) -> Option<MessageId> {
-        match self.hold.as_ref()?.ahead {
-            Some(Next::Gap(next)) => Some(next),
-            _ => None,
+    /// Adds where the stream begins: the id after which the receiver continues, or the one before which messages are gone.
+    fn add_start(&self, position: Option<MessageId>, fields: &mut Fields) {
+        if let Some(last) = position {
+            fields.add(mailbox_header::LAST, last.to_string().as_bytes());
+        }
+        let ahead = self.hold.as_ref().and_then(|hold| hold.ahead.as_ref());
+        if let Some(Next::Gap(next)) = ahead {
+            fields.add(mailbox_header::GAP, next.to_string().as_bytes());
         }
     }
 
@@ -155,10 +163,13 @@ impl Receiver {
     }
 
     /// What is sent before all messages.
-    fn greeting(&mut self) -> Vec<u8> {
+    fn greeting(&mut self, position: Option<MessageId>) -> Vec<u8> {
         let mut out = Vec::new();
         if self.form == Form::Events {
             sse::retry(&mut out, jittered(self.set.of.retry));
+            position
+                .iter()
+                .for_each(|last| sse::position(&mut out, last));
         }
         if let Some(hold) = &mut self.hold {
             out.append(&mut hold.first);

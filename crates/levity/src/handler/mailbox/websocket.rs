@@ -15,8 +15,8 @@
 use std::sync::Arc;
 
 use levity_mailbox::{Cursor, Name};
+use levity_wire::Reject;
 use levity_wire::websocket::{self, Deflate};
-use levity_wire::{Reject, mailbox_header};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use super::super::Handling;
@@ -65,11 +65,15 @@ impl Handling<'_> {
         let socket = Socket::new(handshake.deflate.is_some());
         let worker = self.worker.clone();
         let hold = Hold::default();
-        let receiver = Receiver::new(worker, set.clone(), (feed, slot), handshake.form, hold);
+        let receiver = Receiver::new(
+            worker,
+            set.clone(),
+            (feed, slot),
+            handshake.form,
+            hold,
+            fields,
+        );
         let receiver = receiver.within(self.token_time_left()).over(socket);
-        if let Some(gap) = receiver.gap() {
-            fields.add(mailbox_header::GAP, gap.to_string().as_bytes());
-        }
         response.body = Body::Held {
             protocol: Some(protocol.to_vec()),
             held: Box::new(receiver),

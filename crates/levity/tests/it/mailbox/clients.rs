@@ -16,7 +16,10 @@ fn chat(app: &App) -> (Server, Tree) {
         Tree::new(),
     );
     for name in ["index.html", "notify.html"] {
-        pages.file(name, fs::read(folder.join(name)).expect("a page"));
+        pages.file(
+            name,
+            fs::read(folder.join("pages").join(name)).expect("a page"),
+        );
     }
     let mut config = fs::read_to_string(folder.join("levity.toml")).expect("a configuration");
     let root = format!("\"{}\"", pages.path().display());
@@ -24,7 +27,7 @@ fn chat(app: &App) -> (Server, Tree) {
         ("127.0.0.1:8080", "127.0.0.1:0"),
         ("/tmp/levity-chat.sock", "{own}/socket"),
         ("127.0.0.1:5000", app.address()),
-        ("\".\"", &root),
+        ("\"pages\"", &root),
     ] {
         assert!(config.contains(from), "{config}");
         config = config.replace(from, to);

@@ -88,7 +88,7 @@ impl Events {
         Self(client)
     }
 
-    /// The next event; comments and times are skipped. `None` at the end of the stream.
+    /// The next event; comments, times and ids alone are skipped. `None` at the end of the stream.
     fn next(&mut self) -> Option<Event> {
         loop {
             let line = self.0.read_through(b"\r\n");
@@ -99,8 +99,9 @@ impl Events {
             if size == 0 {
                 return None;
             }
-            let mut event = Event::default();
+            let (mut event, mut is_event) = (Event::default(), false);
             for line in String::from_utf8(chunk).expect("text").lines() {
+                is_event |= line.starts_with("data") || line.starts_with("event");
                 match line.split_once(": ") {
                     Some(("id", value)) => value.clone_into(&mut event.id),
                     Some(("event", value)) => value.clone_into(&mut event.event),
@@ -108,7 +109,7 @@ impl Events {
                     _ => {}
                 }
             }
-            if event != Event::default() {
+            if is_event {
                 return Some(event);
             }
         }

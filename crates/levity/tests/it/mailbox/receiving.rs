@@ -260,3 +260,20 @@ fn receivers_survive_a_reload() {
         assert_eq!(events.data(), "still here");
     }
 }
+
+/// A receiver of a topic that has got nothing yet misses nothing when it loses its connection.
+#[test]
+fn a_receiver_without_a_message_knows_where_to_continue() {
+    let server = start("");
+    let mut publisher = publisher(&server);
+    let mut client = server.client();
+    let accept = [("Accept", "text/event-stream")];
+    client.send(crate::support::head("GET", "/m/a", &accept));
+    let head = client.receive_head().expect("a header");
+    let last = head.field("mailbox-last").to_owned();
+    client.read_through(format!("\n\nid: {last}\n\n").as_bytes());
+    drop(client);
+    post(&mut publisher, "a", &[], "meanwhile");
+    let mut events = Events::new(&server, "a", &[("Last-Event-ID", &last)]);
+    assert_eq!(events.data(), "meanwhile");
+}

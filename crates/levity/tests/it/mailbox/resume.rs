@@ -312,3 +312,32 @@ fn a_server_that_ends_waits_for_no_client_that_is_away() {
     server.signal(Signal::TERM);
     assert!(server.wait().success());
 }
+
+/// The time before the first word of a model is when a connection is lost most often.
+#[test]
+fn a_client_that_comes_back_before_the_first_event_goes_on() {
+    let (go_on, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let app = Scripted::tcp(move |conn| {
+        if conn.read_request().is_some() {
+            conn.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n");
+            let _ = wait.lock().expect("not poisoned").recv();
+            conn.send("data: first\n\n");
+        }
+    });
+    let server = Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"app\"\nto = [\"{}\"]\n\
+         [[site]]\nproxy = \"app\"\nresume = {{}}\n",
+        app.address()
+    ))
+    .start();
+    let mut events = open(&server, "/", &[]);
+    events.0.read_through(b"id: ");
+    let id = events.0.read_through(b"\n\n");
+    let id = String::from_utf8(id).expect("text").trim().to_owned();
+    drop(events);
+    let mut events = open(&server, "/", &[("Last-Event-ID", &id)]);
+    go_on.send(()).expect("the application waits");
+    assert_eq!(events.data(), "first");
+    assert_eq!(app.requests().len(), 1);
+}
