@@ -53,6 +53,18 @@ pub struct Exchanged {
     pub parked: Option<Box<Parked>>,
 }
 
+impl Exchanged {
+    fn new(sent: &Sent, close: bool, parked: Option<Box<Parked>>) -> Self {
+        Self {
+            end: sent.end,
+            ended: sent.ended,
+            close,
+            reset: sent.reset,
+            parked,
+        }
+    }
+}
+
 /// Answers `request`, which arrived on `stream`, and logs it.
 pub async fn exchange<S: ResponseSink + 'static>(
     stream: &Rc<S>,
@@ -83,14 +95,8 @@ pub async fn exchange<S: ResponseSink + 'static>(
     }
     prepare(sink, request, location, &mut response, &mut handling);
     let mut close = response.close;
-    let mut sent = send::send(
-        sink,
-        request,
-        &mut response,
-        &mut handling.disk,
-        &handling.charges,
-    )
-    .await;
+    let (disk, charges) = (&mut handling.disk, &handling.charges);
+    let mut sent = send::send(sink, request, &mut response, disk, charges).await;
     if sent.replacement.is_some() {
         // Boxed: otherwise the future of every request would contain this rare path.
         let what = (&mut response, &mut sent);
@@ -108,13 +114,8 @@ pub async fn exchange<S: ResponseSink + 'static>(
         let about = (&*request, location, &client);
         let arrived = handling.disk.trace.arrived();
         let subject = parked::Subject::new(service.clone(), about, user, arrived, &sent);
-        return Exchanged {
-            end: sent.end,
-            ended: sent.ended,
-            close: true,
-            reset: false,
-            parked: Some(Box::new(Parked::new(held, subject))),
-        };
+        let parked = Box::new(Parked::new(held, subject));
+        return Exchanged::new(&sent, true, Some(parked));
     }
     let user = handling.user().to_vec();
     let subject = Subject {
@@ -126,13 +127,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         limited: handling.charges.first_hit().map(limited_by),
     };
     conclude(sink, &service, &subject, &sent, handling.disk.trace);
-    Exchanged {
-        end: sent.end,
-        ended: sent.ended,
-        close,
-        reset: sent.reset,
-        parked: None,
-    }
+    Exchanged::new(&sent, close, None)
 }
 
 fn begin_steps(trace: &mut Trace, service: &Service) {

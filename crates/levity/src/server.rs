@@ -605,27 +605,7 @@ impl Server {
 
     fn swap(&mut self, service: Service) -> io::Result<()> {
         let (config, old) = (&service.config, &self.service.config);
-        let changed = [
-            (
-                config.server.workers != old.server.workers,
-                "server.workers changed",
-            ),
-            (
-                config.limits.connections != old.limits.connections,
-                "limits.connections changed",
-            ),
-            (
-                config.mailbox_store != old.mailbox_store,
-                "[mailbox_store] changed",
-            ),
-            (
-                !same_disk(&config.disk, &old.disk),
-                "a key of [disk] other than entry_ttl, chunk, direct and spool changed",
-            ),
-        ];
-        if let Some((_, what)) = changed.iter().find(|(is_changed, _)| *is_changed) {
-            return Err(io::Error::other(format!("{what}, which needs a restart")));
-        }
+        check_restart(config, old)?;
         let addresses = config.listen.iter().map(|listen| &listen.address);
         let mut bound = addresses
             .filter(|address| !self.listens_on(address))
@@ -693,6 +673,32 @@ fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, ListeningSocket)> {
         .iter_mut()
         .filter_map(|bound| Some((bound.configured.clone(), bound.sockets.pop()?)))
         .collect()
+}
+
+/// Refuses changes that need a restart.
+fn check_restart(config: &Config, old: &Config) -> io::Result<()> {
+    let changed = [
+        (
+            config.server.workers != old.server.workers,
+            "server.workers changed",
+        ),
+        (
+            config.limits.connections != old.limits.connections,
+            "limits.connections changed",
+        ),
+        (
+            config.mailbox_store != old.mailbox_store,
+            "[mailbox_store] changed",
+        ),
+        (
+            !same_disk(&config.disk, &old.disk),
+            "a key of [disk] other than entry_ttl, chunk, direct and spool changed",
+        ),
+    ];
+    match changed.iter().find(|(is_changed, _)| *is_changed) {
+        Some((_, what)) => Err(io::Error::other(format!("{what}, which needs a restart"))),
+        None => Ok(()),
+    }
 }
 
 /// Whether two configurations differ only in values that may change with a reload.

@@ -13,6 +13,9 @@ use crate::store::{Appended, Appending, StoreError};
 
 type Results = Vec<Result<Appended, StoreError>>;
 
+/// The end of the append of that number.
+type Ending = Pin<Box<dyn Future<Output = (u64, Results)>>>;
+
 /// Appends, by numbers in the order of the calls.
 #[derive(Default)]
 pub(super) struct Appends {
@@ -20,7 +23,7 @@ pub(super) struct Appends {
     begun: HashMap<u64, Append>,
     /// The appends to each box.
     of_boxes: HashMap<Name, VecDeque<u64>>,
-    pending: FuturesUnordered<Pin<Box<dyn Future<Output = (u64, Results)>>>>,
+    pending: FuturesUnordered<Ending>,
     /// Those that have ended, with no earlier one to any of their boxes.
     ended: VecDeque<u64>,
 }
@@ -90,7 +93,10 @@ impl Appends {
     /// Ends the turn of an append at a box. Returns the one that follows.
     fn leave(&mut self, name: &Name, number: u64) -> Option<u64> {
         let of_box = self.of_boxes.get_mut(name)?;
-        of_box.pop_front_if(|first| *first == number)?;
+        if of_box.front() != Some(&number) {
+            return None;
+        }
+        of_box.pop_front();
         let following = of_box.front().copied();
         if following.is_none() {
             self.of_boxes.remove(name);

@@ -61,10 +61,9 @@ pub(super) fn handler(
             explanation.set_reason("`respond` gives this status to every request here");
             format!("`respond` with {}", fixed.status)
         }
-        Handler::Mailbox(endpoint) => format!(
-            "`mailbox` of `{}`; nothing is sent or received now",
-            endpoint.set.of.name
-        ),
+        Handler::Mailbox(of) => {
+            format!("`mailbox` of `{}`; nothing is sent or received now", of.set.of.name)
+        }
         Handler::Refuse(status) => {
             explanation.set_reason(match outcome {
                 Outcome::Response(refusal) if refusal.status == 405 => METHODS_OF_FILES,

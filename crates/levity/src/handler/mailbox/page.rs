@@ -148,7 +148,11 @@ async fn add_message(output: &mut Output, message: &Message) {
 
 async fn add_text(output: &mut Output, mut text: &str) {
     while !text.is_empty() {
-        let (part, rest) = text.split_at(text.floor_char_boundary(PART_BYTES));
+        let ends = text
+            .char_indices()
+            .map(|(start, one)| start + one.len_utf8());
+        let end = ends.take_while(|end| *end <= PART_BYTES).last();
+        let (part, rest) = text.split_at(end.unwrap_or_default());
         let quoted = Value::from(part).to_string();
         let escaped = &quoted.as_bytes()[1..quoted.len() - 1];
         output.bytes.extend_from_slice(escaped);

@@ -174,12 +174,12 @@ impl Socket {
 
     /// Ready when the closing handshake is over.
     pub fn poll_closed(&self, client: &dyn HeldClient, context: &mut Context<'_>) -> Poll<End> {
-        if let Closing::Sent(deadline) = self.closing {
-            if stall::poll_start() < deadline {
-                client.timer().set(deadline);
-                let _ = client.timer().poll_expired(context);
-                return Poll::Pending;
-            }
+        if let Closing::Sent(deadline) = self.closing
+            && stall::poll_start() < deadline
+        {
+            client.timer().set(deadline);
+            let _ = client.timer().poll_expired(context);
+            return Poll::Pending;
         }
         client.stream().end_output();
         Poll::Ready(End::Complete)

@@ -112,7 +112,7 @@ impl Resources<'_> {
             durable: false,
             heartbeat: Duration::from_secs(15),
             retry: Duration::from_secs(3),
-            rotate: Duration::from_hours(1),
+            rotate: Duration::from_secs(3600),
             publish_key: None,
             grip_key: None,
             origins: None,
