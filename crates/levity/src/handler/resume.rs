@@ -575,9 +575,9 @@ impl<'s> Events<'s> {
             return false;
         }
         let Stream { worker, proxy, .. } = self.stream;
-        let new = || Abandoned::new(worker.pools.of(&proxy.upstream));
-        let abandoned = self.abandoned.get_or_insert_with(new);
-        worker.is_draining() || abandoned.gives_way()
+        let pool = worker.pools.of(&proxy.upstream);
+        let abandoned = self.abandoned.get_or_insert_with(|| pool.abandoned());
+        worker.is_draining() || pool.gives_way(abandoned)
     }
 
     /// Passes on the headers, so that the client knows an id before the first event. Returns whether it was possible.

@@ -5,8 +5,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::pool::Pool;
-
 /// The abandoned responses of a pool.
 #[derive(Debug, Default)]
 pub struct AbandonedResponses {
@@ -39,35 +37,28 @@ impl AbandonedResponses {
 
 /// A response that is abandoned until this is dropped.
 pub struct Abandoned {
-    pool: Rc<Pool>,
+    among: Rc<AbandonedResponses>,
     number: u64,
 }
 
 impl Abandoned {
-    /// Notes that a response of the upstream of `pool` is abandoned from now on.
-    pub fn new(pool: Rc<Pool>) -> Self {
+    /// Notes that a response is abandoned from now on.
+    pub fn new(among: Rc<AbandonedResponses>) -> Self {
         Self {
-            number: pool.abandoned().add(),
-            pool,
+            number: among.add(),
+            among,
         }
     }
 
-    /// Whether it is to end, because it is the oldest and the upstream has too many.
-    pub fn gives_way(&self) -> bool {
-        let max = self.pool.connections_max() / 2;
-        let gives_way = self.pool.abandoned().is_surplus(self.number, max);
-        if gives_way {
-            self.pool.report_stream(
-                "half of `connections` have no client, and it was away for the longest time",
-            );
-        }
-        gives_way
+    /// Whether it is one of the oldest, beyond `max`.
+    pub fn is_surplus(&self, max: usize) -> bool {
+        self.among.is_surplus(self.number, max)
     }
 }
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        self.pool.abandoned().remove(self.number);
+        self.among.remove(self.number);
     }
 }
 

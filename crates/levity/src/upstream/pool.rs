@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time;
 
 use super::Upstream;
-use super::abandoned::AbandonedResponses;
+use super::abandoned::{Abandoned, AbandonedResponses};
 use super::backend::{Backend, Begun};
 use super::balance::{self, Balancer, Candidate};
 use super::connection::Connection;
@@ -52,7 +52,7 @@ pub struct Pool {
     /// Kept for their allocations.
     usable: RefCell<Vec<usize>>,
     candidates: RefCell<Vec<Candidate>>,
-    abandoned: AbandonedResponses,
+    abandoned: Rc<AbandonedResponses>,
 }
 
 /// The criteria by which a pool selects a backend for a request.
@@ -162,7 +162,7 @@ impl Pool {
             balancer: RefCell::new(Balancer::new(settings.balance)),
             usable: RefCell::default(),
             candidates: RefCell::default(),
-            abandoned: AbandonedResponses::default(),
+            abandoned: Rc::default(),
             upstream,
         }
     }
@@ -177,14 +177,21 @@ impl Pool {
         &self.cells
     }
 
-    /// The responses whose clients are away.
-    pub fn abandoned(&self) -> &AbandonedResponses {
-        &self.abandoned
+    /// Notes that the client of a response is away.
+    pub fn abandoned(&self) -> Abandoned {
+        Abandoned::new(self.abandoned.clone())
     }
 
-    /// The maximum of connections to one backend.
-    pub fn connections_max(&self) -> usize {
-        self.bounds.connections
+    /// Whether the response is to end, because its client is away for the longest time, and half of the connections to a
+    /// backend have no client.
+    pub fn gives_way(&self, response: &Abandoned) -> bool {
+        let gives_way = response.is_surplus(self.bounds.connections / 2);
+        if gives_way {
+            self.report_stream(
+                "half of `connections` have no client, and it was away for the longest time",
+            );
+        }
+        gives_way
     }
 
     /// Logs why a stream that may be resumed is cut short, as [`report`](Self::report) does.
