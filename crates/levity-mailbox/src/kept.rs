@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use levity_wire::mailbox::{Cursor, MessageId};
 
-use crate::making::Making;
+use crate::making::{Encoded, Making};
 use crate::message::Message;
 use crate::protocol::EventKind;
 use crate::settings::Mode;
@@ -413,9 +413,6 @@ impl Kept {
         next.cloned().map(Next::Message)
     }
 }
-
-/// A message in some form. All receivers of the event loop that send it share the bytes.
-pub type Encoded = Rc<Vec<u8>>;
 
 /// What is known of a form.
 #[derive(Default)]

@@ -28,9 +28,9 @@ pub mod stream;
 
 pub use budget::{Budget, Reservation};
 pub use copies::{Copies, Feed, SubscribeError};
-pub use kept::{Encoded, Entry, FORMS, Next};
+pub use kept::{Entry, FORMS, Next};
 pub use log::{Log, Trimmed};
-pub use making::{Making, Place};
+pub use making::{Encoded, Making, Place};
 pub use message::{Content, Draft, Message};
 pub use name::Name;
 pub use owner::{Owner, OwnerFigures, run};

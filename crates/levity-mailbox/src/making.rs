@@ -1,11 +1,13 @@
 //! A form of a message that is made off the event loop, for which receivers wait.
 
 use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::task::yield_now;
 
-use crate::kept::Encoded;
+/// A message in some form. All receivers of the event loop that send it share the bytes.
+pub type Encoded = Rc<Vec<u8>>;
 
 /// The number of receivers that are woken before others run.
 const WOKEN_MAX: usize = 64;

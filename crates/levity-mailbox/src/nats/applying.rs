@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::boxes::{Pending, Phase, Repeated, What};
 use super::ledger::Outcome;
-use super::loading::Purpose;
 use super::record::{Kind, Record};
 use super::serving::{Serving, late};
 use super::session::box_of;
+use super::waiting::Purpose;
 use crate::encoding;
 use crate::message::Message;
 use crate::name::Name;

@@ -2,23 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_nats::ServerAddr;
 use levity_wire::mailbox::MessageId;
 use tokio::sync::mpsc;
-use tokio::time::{self, Instant};
+use tokio::time::Instant;
 
 use super::boxes::Boxes;
-use super::serving::Serving;
 use super::session::Session;
 use crate::budget::Budget;
 use crate::name::Name;
-use crate::shared::{Connect, Ended, Request, TaskFigures};
-use crate::store::{Change, StoreError};
-
-/// How long connecting may take.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(4);
+use crate::shared::TaskFigures;
+use crate::store::Change;
 
 /// What outlives a connection.
 pub(super) struct Link {
@@ -39,40 +34,9 @@ pub(super) struct Link {
     pub(super) reads: HashMap<Name, MessageId>,
 }
 
-impl Connect for Link {
-    async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> Ended {
-        let number = self.next_number();
-        let inbox = format!("_INBOX.levity-{}-{number}", self.process);
-        let connecting = self.connect(&inbox);
-        let connected = time::timeout(CONNECT_TIME_MAX, connecting).await;
-        let late = |_| Err("the NATS server does not answer in time".to_owned());
-        let (reason, was_connected) = match connected.unwrap_or_else(late) {
-            Ok(session) => match Serving::new(self, requests, session, inbox).run().await {
-                Ok(()) => return Ended::Dropped,
-                Err(reason) => (reason, true),
-            },
-            Err(reason) => (reason, false),
-        };
-        let error = StoreError::Unavailable(reason.clone());
-        self.boxes.disconnected(&error);
-        Ended::Broken {
-            reason,
-            was_connected,
-        }
-    }
-
-    fn note(&mut self, request: Request) {
-        match request {
-            Request::Read(name, last) => self.mark_read(name, last),
-            Request::Watch(name, is_read) => self.set_watched(&name, is_read),
-            _ => {}
-        }
-    }
-}
-
 impl Link {
     /// Connects. If the stream has lost its end, all boxes get new epochs.
-    async fn connect(&self, inbox: &str) -> Result<Session, String> {
+    pub(super) async fn connect(&self, inbox: &str) -> Result<Session, String> {
         let mut session = Session::new(&self.server, inbox).await?;
         if self.base == Some(session.base) && session.last < self.last {
             session.renew().await?;

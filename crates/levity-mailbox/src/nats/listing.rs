@@ -1,62 +1,11 @@
 //! Lists of boxes.
 
-use std::collections::VecDeque;
-
 use serde_json::Value;
 
 use super::boxes::Phase;
-use super::ledger::Ledger;
-use super::loading::Purpose;
 use super::serving::{Call, Serving, names_in};
+use super::waiting::{Listing, Purpose};
 use crate::name::Name;
-use crate::shared::Reply;
-use crate::store::{StoreError, Summary};
-
-/// A list that is being made.
-pub(super) struct Listing {
-    set: String,
-    after: Option<Name>,
-    count_max: usize,
-    reply: Reply<Vec<Summary>>,
-    /// Boxes to look at, in their order.
-    names: VecDeque<Name>,
-    summaries: Vec<Summary>,
-    /// The number of boxes whose records are being read.
-    pub(super) loading: usize,
-}
-
-impl Listing {
-    pub(super) fn new(
-        set: String,
-        after: Option<Name>,
-        count_max: usize,
-        reply: Reply<Vec<Summary>>,
-    ) -> Self {
-        Self {
-            set,
-            after,
-            count_max,
-            reply,
-            names: VecDeque::new(),
-            summaries: Vec::new(),
-            loading: 0,
-        }
-    }
-
-    pub(super) fn fail(self, error: &StoreError) {
-        let _ = self.reply.send(Err(error.clone()));
-    }
-
-    pub(super) fn add(&mut self, name: Name, ledger: &Ledger) {
-        if let Some((messages, bytes)) = ledger.size() {
-            self.summaries.push(Summary {
-                name,
-                messages,
-                bytes,
-            });
-        }
-    }
-}
 
 impl Serving<'_> {
     /// Asks for the boxes of a set.

@@ -11,8 +11,8 @@ use super::record::{Kind, Record};
 use super::replay::{Read, replay};
 use super::serving::{Broken, Call, Serving, late};
 use super::session::{STREAM, subject_of};
+use super::waiting::{Load, Purpose};
 use crate::name::Name;
-use crate::shared::Reply;
 use crate::store::{Opened, StoreError};
 
 /// The maximum of consumers at a time.
@@ -26,44 +26,6 @@ const STOPPED_TIME: Duration = Duration::from_millis(500);
 
 /// How often it begins again.
 const RESTARTS_MAX: usize = 3;
-
-/// Why records of a box are read.
-pub(super) enum Purpose {
-    /// To bring its ledger up to date: from this record on.
-    Ledger(u64),
-    /// To say what was kept with this record.
-    Open(Reply<Opened>, u64),
-    /// To say what is kept.
-    Look(Reply<Option<Opened>>),
-    /// For this list.
-    List(u64),
-}
-
-impl Purpose {
-    pub(super) fn fail(self, error: &StoreError) {
-        match self {
-            Self::Open(reply, _) => drop(reply.send(Err(error.clone()))),
-            Self::Look(reply) => drop(reply.send(Err(error.clone()))),
-            Self::Ledger(_) | Self::List(_) => {}
-        }
-    }
-}
-
-/// Records that are being read.
-pub(super) struct Load {
-    name: Name,
-    pub(super) purpose: Purpose,
-    records: Vec<Read>,
-    /// The name of the consumer.
-    consumer: String,
-    /// The server has said that there is one.
-    is_made: bool,
-    is_complete: bool,
-    /// How often it began again.
-    restarts: usize,
-    /// When the server has said something of it.
-    progress: Instant,
-}
 
 impl Serving<'_> {
     /// Reads all records of a box, or does so when others were read.

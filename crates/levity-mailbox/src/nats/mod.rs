@@ -38,18 +38,25 @@ mod requests;
 mod serving;
 mod session;
 mod upkeep;
+mod waiting;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_nats::ServerAddr;
+use tokio::sync::mpsc;
+use tokio::time;
 
 use self::boxes::Boxes;
 use self::link::Link;
+use self::serving::Serving;
 use crate::budget::Budget;
-use crate::shared::{self, SharedStore};
-use crate::store::new_epoch;
+use crate::shared::{self, Connect, Ended, Request, SharedStore};
+use crate::store::{StoreError, new_epoch};
+
+/// How long connecting may take.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(4);
 
 /// A NATS server.
 #[derive(Debug)]
@@ -85,6 +92,37 @@ impl NatsStore {
         };
         tokio::spawn(shared::run(link, ends.requests));
         Ok(store)
+    }
+}
+
+impl Connect for Link {
+    async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> Ended {
+        let number = self.next_number();
+        let inbox = format!("_INBOX.levity-{}-{number}", self.process);
+        let connecting = self.connect(&inbox);
+        let connected = time::timeout(CONNECT_TIME_MAX, connecting).await;
+        let late = |_| Err("the NATS server does not answer in time".to_owned());
+        let (reason, was_connected) = match connected.unwrap_or_else(late) {
+            Ok(session) => match Serving::new(self, requests, session, inbox).run().await {
+                Ok(()) => return Ended::Dropped,
+                Err(reason) => (reason, true),
+            },
+            Err(reason) => (reason, false),
+        };
+        let error = StoreError::Unavailable(reason.clone());
+        self.boxes.disconnected(&error);
+        Ended::Broken {
+            reason,
+            was_connected,
+        }
+    }
+
+    fn note(&mut self, request: Request) {
+        match request {
+            Request::Read(name, last) => self.mark_read(name, last),
+            Request::Watch(name, is_read) => self.set_watched(&name, is_read),
+            _ => {}
+        }
     }
 }
 

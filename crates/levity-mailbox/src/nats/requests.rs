@@ -8,11 +8,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::boxes::{Pending, Phase, What};
-use super::listing::Listing;
-use super::loading::Purpose;
 use super::record::{Author, Kind, Record};
 use super::serving::{Call, Outgoing, Serving, names_in};
 use super::session::{Failure, subject_of};
+use super::waiting::Listing;
+use super::waiting::Purpose;
 use crate::encoding;
 use crate::name::Name;
 use crate::shared::Request;

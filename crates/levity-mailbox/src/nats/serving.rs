@@ -10,11 +10,10 @@ use tokio::sync::mpsc;
 use tokio::time::{self, Instant, MissedTickBehavior};
 
 use super::link::Link;
-use super::listing::Listing;
-use super::loading::{Load, Purpose};
 use super::session::{
     ANSWER_TIME_MAX, Failure, STREAM, Session, box_of, delivery_of, feed_of, parse, subjects_of,
 };
+use super::waiting::{Listing, Load, Purpose};
 use crate::name::Name;
 use crate::shared::Request;
 use crate::store::StoreError;
