@@ -289,7 +289,7 @@ impl Start {
         // Without content nobody is held.
         if !matches!(
             (self.status, &response.body),
-            (204 | 205, Body::Held { .. })
+            (204 | 205 | 304, Body::Held { .. })
         ) {
             response.status = self.status;
             response.reason = mem::take(&mut self.reason);
