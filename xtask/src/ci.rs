@@ -11,14 +11,14 @@ pub fn run() -> Result<()> {
         "--workspace",
         "--all-targets",
         "--features",
-        tests::FEATURES,
+        tests::FEATURES_FULL,
         "--locked",
         "--",
         "-D",
         "warnings",
     ]))?;
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
-    doc.args(["--features", tests::FEATURES]);
+    doc.args(["--features", tests::FEATURES_FULL]);
     run::run(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     tests::run(&[])
 }

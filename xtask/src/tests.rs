@@ -116,10 +116,6 @@ const TOOLS: &[Tool] = &[
         package: "redis-server",
     },
     Tool {
-        program: "nats-server",
-        package: "nats-server",
-    },
-    Tool {
         program: "haproxy",
         package: "haproxy",
     },
@@ -188,6 +184,10 @@ const TOOLS: &[Tool] = &[
 /// Additional tools of the slow tests.
 const TOOLS_FULL: &[Tool] = &[
     Tool {
+        program: "nats-server",
+        package: "nats-server",
+    },
+    Tool {
         program: "javac",
         package: "default-jdk-headless",
     },
@@ -225,11 +225,8 @@ const TOOLS_FULL: &[Tool] = &[
     },
 ];
 
-/// What is tested although the default build lacks it.
-pub const FEATURES: &str = "levity-mailbox/nats";
-
-/// What the slow tests have too: the quick ones are of the server as users build it.
-const FEATURES_FULL: &str = "levity/nats";
+/// What the default build lacks. The quick tests are of the server as users build it.
+pub const FEATURES_FULL: &str = "levity/nats";
 
 /// The variable with which the test runner is told how many tests run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -249,8 +246,10 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     python::install()?;
     node::install()?;
-    let features = if full { FEATURES_FULL } else { FEATURES };
-    let mut tests = cargo(&["test", "--workspace", "--features", features]);
+    let mut tests = cargo(&["test", "--workspace"]);
+    if full {
+        tests.args(["--features", FEATURES_FULL]);
+    }
     if env::var_os(THREADS).is_none() {
         // One more than there are processors: most tests wait for some of their time.
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
