@@ -338,9 +338,11 @@ mod tests {
         let expected = Claims {
             expires: Some(4_102_444_800.0),
             issuer: Some("a \"b\"".to_owned()),
+            all: token.claims.all.clone(),
             ..Claims::default()
         };
         assert_eq!(token.claims, expected);
+        assert_eq!(token.claims.all["iss"], "a \"b\"");
         let text = Unsigned::hs256(None, 1).with_signature(b"");
         assert_eq!(text, "eyJ0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9.eyJleHAiOjF9.");
     }

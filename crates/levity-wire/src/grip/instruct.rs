@@ -299,10 +299,9 @@ mod tests {
 
     #[test]
     fn instructions_that_cannot_be() {
-        let many = format!(
-            r#"{{"hold":{{"channels":[{}{{"name":"a"}}]}}}}"#,
-            r#"{"name":"a"},"#.repeat(CHANNELS_MAX)
-        );
+        let channels = (0..=CHANNELS_MAX).map(|number| format!(r#"{{"name":"{number}"}}"#));
+        let channels = channels.collect::<Vec<_>>().join(",");
+        let many = format!(r#"{{"hold":{{"channels":[{channels}]}}}}"#);
         let long = format!(
             r#"{{"hold":{{"channels":[{{"name":"a","prev-id":"{}"}}]}}}}"#,
             "7".repeat(ID_BYTES_MAX + 1)
