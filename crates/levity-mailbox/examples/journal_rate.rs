@@ -3,13 +3,15 @@
 //! Prints one line of JSON for each part: how often a write of 200 bytes can be followed by `fdatasync` there; how many
 //! messages of 100 bytes are acknowledged per second by a durable set and by another one, with a number of publishers that
 //! wait for one message each; and how long a start takes with that number of boxes of one message each, and the memory.
-//! What it writes is removed in the end.
+//! What it writes is removed in the end. `journal_rate start FOLDER` only starts with the journal that is there.
 
+use std::env;
 use std::error::Error;
 use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
@@ -65,6 +67,15 @@ fn append(number: usize, settings: &Arc<Settings>) -> Append {
 }
 
 impl Measurement {
+    fn new(folder: &str, time: Duration) -> Outcome<Self> {
+        Ok(Self {
+            folder: folder.into(),
+            disk: Disk::start(levity_disk::Settings::default())?,
+            runtime: Builder::new_current_thread().enable_all().build()?,
+            time,
+        })
+    }
+
     /// Syncs per second of a file to which a little is appended before each.
     fn syncs(&self) -> Outcome<f64> {
         let path = self.folder.join("raw");
@@ -188,20 +199,36 @@ impl Measurement {
         }
         let filled = start.elapsed();
         drop(store);
-        let before = resident_bytes()?;
-        let start = Instant::now();
-        let store = self.open()?;
-        let opened = start.elapsed();
         println!(
-            "{{\"boxes\":{boxes},\"filled_s\":{:.3},\"start_s\":{:.3},\"memory_bytes_per_box\":{},\"disk_bytes_per_box\":{}}}",
-            filled.as_secs_f64(),
+            "{{\"boxes\":{boxes},\"filled_s\":{:.3}}}",
+            filled.as_secs_f64()
+        );
+        // In a process of its own, whose memory nothing has used before.
+        let folder = &self.folder;
+        let start = Command::new(env::current_exe()?)
+            .arg("start")
+            .arg(folder)
+            .status()?;
+        fs::remove_dir_all(self.folder.join("journal"))?;
+        if !start.success() {
+            return Err("the start has failed".into());
+        }
+        Ok(())
+    }
+
+    /// Prints how long the start of this process takes.
+    fn measure_start(&self) -> Outcome<()> {
+        let (start, cpu, before) = (Instant::now(), cpu_seconds()?, resident_bytes()?);
+        let store = self.open()?;
+        let (opened, cpu) = (start.elapsed(), cpu_seconds()? - cpu);
+        let boxes = store.figures().boxes;
+        println!(
+            "{{\"boxes\":{boxes},\"start_s\":{:.3},\"start_cpu_s\":{cpu:.2},\"memory_bytes_per_box\":{},\
+             \"disk_bytes_per_box\":{}}}",
             opened.as_secs_f64(),
             (resident_bytes()? - before) / boxes,
             size(&self.folder.join("journal"))? / boxes as u64,
         );
-        assert_eq!(store.figures().boxes, boxes);
-        drop(store);
-        fs::remove_dir_all(self.folder.join("journal"))?;
         Ok(())
     }
 }
@@ -222,17 +249,30 @@ fn resident_bytes() -> Outcome<usize> {
     Ok(pages.parse::<usize>()? * 4096)
 }
 
+/// The time that this process has computed, in seconds.
+fn cpu_seconds() -> Outcome<f64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let (_, after_name) = stat.rsplit_once(')').ok_or("no name of a process")?;
+    let ticks: Result<Vec<f64>, _> = after_name
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(2)
+        .map(str::parse)
+        .collect();
+    // The unit is a hundredth of a second on all machines.
+    Ok(ticks?.iter().sum::<f64>() / 100.0)
+}
+
 fn main() -> Outcome<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, seconds, boxes] = &words[..] else {
-        return Err("usage: journal_rate FOLDER SECONDS BOXES".into());
+    let words: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let (folder, seconds, boxes) = match words[..] {
+        ["start", folder] => return Measurement::new(folder, Duration::ZERO)?.measure_start(),
+        [folder, seconds, boxes] => (folder, seconds, boxes),
+        _ => return Err("usage: journal_rate FOLDER SECONDS BOXES".into()),
     };
-    let measurement = Measurement {
-        folder: folder.into(),
-        disk: Disk::start(levity_disk::Settings::default())?,
-        runtime: Builder::new_current_thread().enable_all().build()?,
-        time: Duration::try_from_secs_f64(seconds.parse()?)?,
-    };
+    let time = Duration::try_from_secs_f64(seconds.parse()?)?;
+    let measurement = Measurement::new(folder, time)?;
     println!("{{\"raw_syncs_per_second\":{:.0}}}", measurement.syncs()?);
     for publishers in [1, 16, 256, 4096] {
         measurement.publish(publishers, true)?;

@@ -25,7 +25,8 @@ impl Name {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (set, name) = text.split_once('/')?;
-        Self::new(set, name.as_bytes()).filter(|_| !set.is_empty())
+        let is_right = !set.is_empty() && is_name(name.as_bytes());
+        is_right.then(|| Self(text.into()))
     }
 
     /// A name before all names of `set`. No box has it.

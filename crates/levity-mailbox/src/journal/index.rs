@@ -2,9 +2,9 @@
 //!
 //! It is a file beside the segment, written when nothing more is added to that. Whatever is wrong with it, the segment has
 //! all that it says: then the segment is read instead. It begins with a magic number, the number of the segment, the size
-//! of the segment as far as it is valid, and the CRC-32 of what follows: the segments that are no longer needed, and
-//! groups of records, one for each epoch of a box, in the order of names and epochs. Numbers of variable length have seven
-//! bits in each byte, the lowest first.
+//! of the segment as far as it is valid, the largest epoch, and the CRC-32 of all of it. The segments that are no longer needed
+//! follow, and groups of records, one for each epoch of a box, in the order of names and epochs. Numbers of variable length
+//! have seven bits in each byte, the lowest first.
 
 use super::record::{Body, Record, Rest};
 use super::slot::Slot;
@@ -12,7 +12,7 @@ use super::slot::Slot;
 const MAGIC: &[u8; 8] = b"levityi1";
 
 /// The size of what is before the content.
-const HEAD_BYTES: usize = 8 + 4 + 4 + 4;
+const HEAD_BYTES: usize = 8 + 4 + 4 + 8 + 4;
 
 const REMOVED: u8 = 1;
 const DURABLE: u8 = 2;
@@ -28,11 +28,17 @@ pub(super) struct Index {
     pub segment: u32,
     /// The size of the segment in bytes, as far as it is valid.
     pub segment_len: u32,
+    /// The largest epoch of a record.
+    pub epoch: u64,
     /// Segments that are no longer needed.
     pub dropped: Vec<u32>,
     /// The groups.
     content: Vec<u8>,
 }
+
+/// The groups of an index, from one on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Groups<'a>(Rest<'a>);
 
 /// The records of one epoch of a box in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,9 +91,11 @@ impl<'a> Builder<'a> {
         for group in self.entries.chunk_by(is_same) {
             push_group(&mut content, group);
         }
+        let epochs = self.entries.iter().map(|entry| entry.record.head.epoch);
         Index {
             segment,
             segment_len,
+            epoch: epochs.max().unwrap_or(0),
             dropped: self.dropped,
             content,
         }
@@ -121,6 +129,13 @@ fn push_group(out: &mut Vec<u8>, entries: &[Entry<'_>]) {
         push_number(out, number);
     }
     push_number(out, slots.len() as u64);
+    let mut encoded = Vec::new();
+    push_slots(&mut encoded, &slots, next);
+    push_number(out, encoded.len() as u64);
+    out.extend_from_slice(&encoded);
+}
+
+fn push_slots(out: &mut Vec<u8>, slots: &[Slot], next: u64) {
     let mut end = 0;
     for slot in slots {
         let flags = [
@@ -194,6 +209,7 @@ impl Index {
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&self.segment.to_le_bytes());
         out.extend_from_slice(&self.segment_len.to_le_bytes());
+        out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         push_number(&mut out, self.dropped.len() as u64);
         for segment in &self.dropped {
@@ -211,7 +227,7 @@ impl Index {
             return None;
         }
         let mut rest = Rest(&bytes[MAGIC.len()..]);
-        let (segment, segment_len) = (rest.u32()?, rest.u32()?);
+        let (segment, segment_len, epoch) = (rest.u32()?, rest.u32()?, rest.u64()?);
         if rest.u32()? != checksum(&bytes) {
             return None;
         }
@@ -225,25 +241,23 @@ impl Index {
         Some(Self {
             segment,
             segment_len,
+            epoch,
             dropped,
             content: bytes,
         })
     }
 
-    /// The groups, and where each begins.
-    pub(super) fn groups(&self) -> impl Iterator<Item = (u32, Group<'_>)> {
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let (group, len) = parse(&self.content[at..])?;
-            let start = at as u32;
-            at += len;
-            Some((start, group))
-        })
+    /// The groups.
+    pub(super) fn groups(&self) -> Groups<'_> {
+        Groups(Rest(&self.content))
     }
+}
 
-    /// The group that begins at `start`.
-    pub(super) fn group_at(&self, start: u32) -> Option<Group<'_>> {
-        parse(self.content.get(start as usize..)?).map(|(group, _)| group)
+impl<'a> Iterator for Groups<'a> {
+    type Item = Group<'a>;
+
+    fn next(&mut self) -> Option<Group<'a>> {
+        parse(&mut self.0)
     }
 }
 
@@ -254,10 +268,9 @@ fn checksum(bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The group with which `content` begins, and its size in bytes.
-fn parse(content: &[u8]) -> Option<(Group<'_>, usize)> {
-    let mut rest = Rest(content);
-    let name_len = number(&mut rest)?;
+/// The next group.
+fn parse<'a>(rest: &mut Rest<'a>) -> Option<Group<'a>> {
+    let name_len = number(rest)?;
     let name = rest.text(name_len as usize)?;
     let epoch = rest.u64()?;
     let [flags] = rest.take()?;
@@ -275,21 +288,18 @@ fn parse(content: &[u8]) -> Option<(Group<'_>, usize)> {
         slots: Rest(&[]),
     };
     if flags & REMOVED != 0 {
-        group.removed = Some(number(&mut rest)? as u32);
-        return Some((group, content.len() - rest.0.len()));
+        group.removed = Some(number(rest)? as u32);
+        return Some(group);
     }
-    group.next = number(&mut rest)?;
-    group.lost = group.next.checked_sub(number(&mut rest)?)?;
-    group.read = group.next.checked_sub(number(&mut rest)?)?;
-    group.idle_ms = number(&mut rest)?;
-    group.count = number(&mut rest)? as usize;
-    let slots = rest.0;
-    let mut end = 0;
-    for _ in 0..group.count {
-        parse_slot(&mut rest, group.next, &mut end)?;
-    }
-    group.slots = Rest(&slots[..slots.len() - rest.0.len()]);
-    Some((group, content.len() - rest.0.len()))
+    group.next = number(rest)?;
+    group.lost = group.next.checked_sub(number(rest)?)?;
+    group.read = group.next.checked_sub(number(rest)?)?;
+    group.idle_ms = number(rest)?;
+    group.count = number(rest)? as usize;
+    let len = number(rest)? as usize;
+    let (slots, after) = rest.0.split_at_checked(len)?;
+    (group.slots, rest.0) = (Rest(slots), after);
+    Some(group)
 }
 
 /// The slot of a record that begins after `end`, and sets where it ends.
@@ -298,7 +308,7 @@ fn parse_slot(rest: &mut Rest<'_>, next: u64, end: &mut u32) -> Option<Slot> {
     let sequence = next.checked_sub(number(rest)?)?;
     let offset = u32::try_from(u64::from(*end) + number(rest)?).ok()?;
     let len = number(rest)? as usize;
-    *end = offset + len as u32;
+    *end = offset.checked_add(u32::try_from(len).ok()?)?;
     let deadline_s = if flags & WITH_DEADLINE != 0 {
         rest.u32()?
     } else {
@@ -325,7 +335,7 @@ impl<'a> Group<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::record::{Fields, Head, decode, encode};
     use super::*;
     use crate::log::tests::draft;
@@ -377,6 +387,20 @@ mod tests {
         builder.build(7, 1000)
     }
 
+    /// An index with three boxes, of which one was removed.
+    pub(in super::super) fn example() -> Index {
+        index(&segment())
+    }
+
+    /// An encoded index, whose checksum is set so that it is right.
+    pub(in super::super) fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
+        if bytes.len() >= HEAD_BYTES {
+            let checksum = checksum(&bytes);
+            bytes[HEAD_BYTES - 4..HEAD_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        }
+        bytes
+    }
+
     #[test]
     fn an_index_has_the_records_by_name_and_epoch() {
         let segment = segment();
@@ -385,22 +409,20 @@ mod tests {
         assert_eq!(read, index);
         assert_eq!((read.segment, read.segment_len), (7, 1000));
         assert_eq!(read.dropped, [300]);
+        assert_eq!(read.epoch, 9);
         let groups: Vec<_> = read.groups().collect();
-        let names: Vec<_> = groups.iter().map(|(_, g)| (g.name, g.epoch)).collect();
+        let names: Vec<_> = groups.iter().map(|g| (g.name, g.epoch)).collect();
         assert_eq!(names, [("s/a", 1), ("s/b", 1), ("s/b", 2), ("s/c", 9)]);
-        for (start, group) in &groups {
-            assert_eq!(read.group_at(*start).as_ref(), Some(group));
-        }
-        let (_, a) = groups[0];
+        let a = groups[0];
         assert_eq!(
             (a.next, a.lost, a.idle_ms, a.is_durable),
             (500, 250, 60_000, true)
         );
         let slot = a.slots().next().expect("a message");
         assert_eq!((slot.sequence, slot.deadline_s, slot.digest), (499, 77, 0));
-        let b: Vec<_> = groups[1].1.slots().collect();
+        let b: Vec<_> = groups[1].slots().collect();
         assert_eq!(
-            (groups[1].1.next, groups[1].1.is_born, groups[2].1.is_born),
+            (groups[1].next, groups[1].is_born, groups[2].is_born),
             (2, true, false)
         );
         assert_eq!((b[0].sequence, b[0].is_kept(), b[0].offset), (0, true, 100));
@@ -409,7 +431,7 @@ mod tests {
             let at = slot.offset as usize - 100;
             assert_eq!(decode(&segment[at..]).expect("a record").len, slot.len());
         }
-        assert_eq!(groups[3].1.removed, Some(300));
+        assert_eq!(groups[3].removed, Some(300));
     }
 
     #[test]

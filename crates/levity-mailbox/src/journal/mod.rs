@@ -66,7 +66,7 @@ use tokio::time;
 use self::batch::{Outcome, Reply, Waiter};
 use self::files::Files;
 use self::load::Plan;
-use self::recover::{Recovered, recover};
+use self::recover::{Boxes, Recovered, recover};
 use self::segment::{LOCK, segment_name};
 use self::shared::Shared;
 use self::shared::keeper;
@@ -163,16 +163,12 @@ impl JournalStore {
         let lock = lock(folder)?;
         let root = Root::open(folder, Symlinks::Beneath)?;
         let files = Files { disk, root };
-        let found = recover(&files, &options.boot, milliseconds(now))?;
+        let found = recover(&files, &options.boot)?;
         for fault in &found.faults {
             (options.report)(&format!("the journal in {}: {fault}", folder.display()));
         }
         sync_found(&files, &found)?;
-        let epoch = found.epoch.max(new_epoch(now));
-        let mut state = State::new(epoch, now, options.pending_bytes_max);
-        state.segments = found.segments;
-        state.active = found.next_number - 1;
-        state.restore(found.boxes);
+        let state = restored(&found, now, options.pending_bytes_max);
         let (to_writer, events) = mpsc::channel();
         let (to_keeper, keeper_events) = mpsc::channel();
         let shared = Shared::new(state, files, budget, options, to_writer.clone());
@@ -408,6 +404,22 @@ fn lock(folder: &Path) -> io::Result<File> {
         }
         Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// What is known at the start.
+fn restored(found: &Recovered, now: SystemTime, pending_bytes_max: usize) -> State {
+    let epoch = found.epoch.max(new_epoch(now));
+    let mut state = State::new(epoch, now, pending_bytes_max);
+    state.active = found.next_number - 1;
+    for index in &found.indexes {
+        state.segments.add(index.segment, index.segment_len);
+    }
+    let mut boxes = Boxes::new(&found.indexes, &found.header, milliseconds(now));
+    state.restore(&mut boxes);
+    for (segment, bytes) in boxes.tombs {
+        state.segments.bury(segment, bytes);
+    }
+    state
 }
 
 /// Makes durable what was found and may not be: the next segment says that it is there.

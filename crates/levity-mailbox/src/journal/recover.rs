@@ -10,7 +10,9 @@
 //!
 //! A box that may have lost messages begins a new epoch. The headers of the following segments say so, as records do not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::{Ordering, Reverse};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ffi::CStr;
 use std::fs;
 use std::io;
@@ -19,10 +21,10 @@ use std::path::Path;
 use levity_disk::TEMPORARY_PREFIX;
 
 use super::files::Files;
-use super::index::{Group, Index};
+use super::index::{Group, Groups, Index};
+use super::record;
 use super::scan::scan;
 use super::segment::{Header, Kind, Loss, SYNCED, Synced, index_name, kind, segment_name};
-use super::segments::Segments;
 use super::shared::writer::name;
 use super::slot::Slot;
 use super::stored::StoredBox;
@@ -37,18 +39,18 @@ pub(super) struct Recovered {
     pub header: Header,
     /// The number of the next segment.
     pub next_number: u32,
-    pub segments: Segments,
-    /// Segments without an index.
+    /// Of the segments that are needed, in their order.
+    pub indexes: Vec<Index>,
+    /// Segments whose index is not in a file.
     pub without_index: Vec<u32>,
-    pub boxes: Vec<StoredBox>,
     /// All epochs that were given before are at most this one.
     pub epoch: u64,
     /// What was found that should not be so.
     pub faults: Vec<String>,
 }
 
-/// Reads the folder of `files`. `now_ms` is the present time in milliseconds since 1970. Blocks.
-pub(super) fn recover(files: &Files, boot: &str, now_ms: u64) -> io::Result<Recovered> {
+/// Reads the folder of `files`. Blocks.
+pub(super) fn recover(files: &Files, boot: &str) -> io::Result<Recovered> {
     let mut reader = Reader {
         files,
         folder: files.root.path(),
@@ -58,7 +60,7 @@ pub(super) fn recover(files: &Files, boot: &str, now_ms: u64) -> io::Result<Reco
         is_damaged: false,
     };
     reader.list()?;
-    reader.recover(boot, now_ms)
+    reader.recover(boot)
 }
 
 struct Reader<'a> {
@@ -100,7 +102,7 @@ impl Reader<'_> {
         self.is_damaged = true;
     }
 
-    fn recover(mut self, boot: &str, now_ms: u64) -> io::Result<Recovered> {
+    fn recover(mut self, boot: &str) -> io::Result<Recovered> {
         let synced = self.read(&name(SYNCED));
         let synced = synced.ok().and_then(|bytes| Synced::decode(&bytes));
         let (mut header, newest) = self.newest(synced)?;
@@ -109,7 +111,8 @@ impl Reader<'_> {
         self.remove_others(&indexes)?;
         let last = self.segments.last().copied().unwrap_or(0);
         let next_number = last.max(synced.map_or(0, |synced| synced.segment)) + 1;
-        let mut epoch = header.epoch.max(largest_epoch(&indexes));
+        let epochs = indexes.iter().map(|index| index.epoch);
+        let mut epoch = epochs.fold(header.epoch, u64::max);
         if !is_clean || self.is_damaged {
             epoch += EPOCHS_PER_RUN;
             let loss = Loss {
@@ -124,17 +127,11 @@ impl Reader<'_> {
                 header.all = loss;
             }
         }
-        let mut segments = Segments::default();
-        for index in &indexes {
-            segments.add(index.segment, index.segment_len);
-        }
-        let boxes = merge(&indexes, &header, now_ms, &mut segments);
         Ok(Recovered {
             header,
             next_number,
-            segments,
+            indexes,
             without_index,
-            boxes,
             epoch,
             faults: self.faults,
         })
@@ -273,56 +270,121 @@ struct Newest {
     is_finished: bool,
 }
 
-fn largest_epoch(indexes: &[Index]) -> u64 {
-    let groups = indexes.iter().flat_map(Index::groups);
-    groups.map(|(_, group)| group.epoch).max().unwrap_or(0)
-}
-
-/// A group, by where it is.
-struct Place<'a> {
-    name: &'a str,
-    /// The number in the list of indexes.
-    index: u32,
-    start: u32,
-}
-
-/// The boxes, in the order of their names.
-fn merge(
-    indexes: &[Index],
-    header: &Header,
+/// The boxes of all indexes, in the order of their names.
+pub(super) struct Boxes<'a> {
+    /// The next group of each index, by name and segment, and what follows it.
+    next: BinaryHeap<Reverse<Head<'a>>>,
+    header: &'a Header,
     now_ms: u64,
-    segments: &mut Segments,
-) -> Vec<StoredBox> {
-    let mut places = Vec::new();
-    for (number, index) in indexes.iter().enumerate() {
-        places.extend(index.groups().map(|(start, group)| Place {
-            name: group.name,
-            index: number as u32,
-            start,
-        }));
+    /// The groups of a box.
+    groups: Vec<(u32, Group<'a>)>,
+    /// Bytes of records of removed boxes, by segment.
+    pub tombs: Vec<(u32, usize)>,
+}
+
+/// The next group of an index.
+struct Head<'a> {
+    segment: u32,
+    group: Group<'a>,
+    rest: Groups<'a>,
+}
+
+impl Head<'_> {
+    fn key(&self) -> (&str, u32) {
+        (self.group.name, self.segment)
     }
-    // Each index is in order already; the groups of a box come in the order of the segments.
-    places.sort_by_key(|place| place.name);
-    let mut boxes = Vec::new();
-    let mut groups = Vec::new();
-    for same in places.chunk_by(|a, b| a.name == b.name) {
-        groups.clear();
-        groups.extend(same.iter().filter_map(|place| {
-            let index = &indexes[place.index as usize];
-            Some((index.segment, index.group_at(place.start)?))
-        }));
-        for (segment, group) in &groups {
-            if group.removed.is_some() {
-                segments.bury(*segment, group.name.len() + 44);
+}
+
+impl PartialEq for Head<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Head<'_> {}
+
+impl PartialOrd for Head<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Head<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl<'a> Boxes<'a> {
+    /// `now_ms` is the present time in milliseconds since 1970.
+    pub(super) fn new(indexes: &'a [Index], header: &'a Header, now_ms: u64) -> Self {
+        let head = |index: &'a Index| {
+            let mut rest = index.groups();
+            let group = rest.next()?;
+            Some(Reverse(Head {
+                segment: index.segment,
+                group,
+                rest,
+            }))
+        };
+        Self {
+            next: indexes.iter().filter_map(head).collect(),
+            header,
+            now_ms,
+            groups: Vec::new(),
+            tombs: Vec::new(),
+        }
+    }
+
+    /// Takes the groups of the next box. False if there is none.
+    fn take_groups(&mut self) -> bool {
+        self.groups.clear();
+        while let Some(mut head) = self.next.peek_mut() {
+            let Reverse(Head {
+                segment,
+                group,
+                rest,
+            }) = &mut *head;
+            if self
+                .groups
+                .first()
+                .is_some_and(|(_, first)| first.name != group.name)
+            {
+                break;
+            }
+            self.groups.push((*segment, *group));
+            match rest.next() {
+                Some(next) => *group = next,
+                None => drop(PeekMut::pop(head)),
             }
         }
-        boxes.extend(merge_box(&groups, header, now_ms));
+        !self.groups.is_empty()
     }
-    boxes
+}
+
+impl Iterator for Boxes<'_> {
+    type Item = StoredBox;
+
+    fn next(&mut self) -> Option<StoredBox> {
+        while self.take_groups() {
+            let removed = self
+                .groups
+                .iter()
+                .filter(|(_, group)| group.removed.is_some());
+            self.tombs.extend(
+                removed.map(|(segment, group)| (*segment, record::HEAD_BYTES + group.name.len())),
+            );
+            let merged = merge(&self.groups, self.header, self.now_ms);
+            if merged.is_some() {
+                return merged;
+            }
+        }
+        None
+    }
 }
 
 /// The box that has these groups, in the order of segments; `None` if it was removed.
-fn merge_box(groups: &[(u32, Group<'_>)], header: &Header, now_ms: u64) -> Option<StoredBox> {
+fn merge(groups: &[(u32, Group<'_>)], header: &Header, now_ms: u64) -> Option<StoredBox> {
     let removed = |group: &Group<'_>| match group.removed {
         Some(_) => group.epoch,
         None if group.is_born => group.epoch.saturating_sub(1),
@@ -378,4 +440,32 @@ fn tidy(slots: &mut Vec<Slot>, lost: u64, now_ms: u64) {
         }
     }
     slots.retain(|slot| slot.is_kept() || slot.is_keyed());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::index::tests::{example, resealed};
+    use super::*;
+
+    /// Whatever an index says, as long as its checksum is right.
+    #[test]
+    fn an_index_with_wrong_content_does_no_harm() {
+        let bytes = example().encode();
+        let header = Header::default();
+        let read = |bytes: Vec<u8>| {
+            let index = Index::decode(resealed(bytes))?;
+            let indexes = [example(), index];
+            let boxes = Boxes::new(&indexes, &header, 0);
+            Some(boxes.map(|stored| stored.slots().count()).sum::<usize>())
+        };
+        assert_eq!(read(bytes.clone()), Some(4));
+        for at in 8..bytes.len() {
+            for byte in 0..=255 {
+                let mut bytes = bytes.clone();
+                bytes[at] = byte;
+                let _ = read(bytes);
+            }
+            let _ = read(bytes[..at].to_vec());
+        }
+    }
 }

@@ -137,11 +137,9 @@ impl State {
     }
 
     /// Takes boxes that were read from the disk, in the order of their names. They were used now.
-    pub(super) fn restore(&mut self, boxes: Vec<StoredBox>) {
+    pub(super) fn restore(&mut self, boxes: impl Iterator<Item = StoredBox>) {
         let now_ms = milliseconds(self.now);
-        let mut names = Vec::with_capacity(boxes.len());
-        let mut due = Vec::with_capacity(boxes.len());
-        self.boxes = Slab::with_capacity(boxes.len());
+        let mut due = Vec::new();
         for mut stored in boxes {
             self.serial += 1;
             stored.serial = self.serial;
@@ -151,16 +149,17 @@ impl State {
                 Some(count) => *count += 1,
                 None => drop(self.counts.insert(stored.name.set().to_owned(), 1)),
             }
-            let (name, due_ms) = (stored.name.clone(), stored.due_ms);
             self.count_live(&stored);
             if stored.is_unused() {
-                self.unused.insert(name.clone());
+                self.unused.insert(stored.name.clone());
             }
+            let due_ms = stored.due_ms;
             let index = self.boxes.insert(stored) as u32;
             due.push(Reverse((due_ms, index, self.serial)));
-            names.push((name, index));
         }
-        self.names = names.into_iter().collect();
+        self.boxes.shrink_to_fit();
+        let name = |(index, stored): (usize, &StoredBox)| (stored.name.clone(), index as u32);
+        self.names = self.boxes.iter().map(name).collect();
         self.due = due.into();
     }
 

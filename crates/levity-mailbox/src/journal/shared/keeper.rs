@@ -249,11 +249,11 @@ impl Keeper {
         while groups.peek().is_some() {
             {
                 let state = self.shared.state();
-                let of_boxes = groups.by_ref().take(LOOKED_AT_MAX).filter(|(_, group)| {
+                let of_boxes = groups.by_ref().take(LOOKED_AT_MAX).filter(|group| {
                     let is_removed = group.removed.is_some();
                     with_removed || !is_removed
                 });
-                for (_, group) in of_boxes {
+                for group in of_boxes {
                     bytes += find_needed(&state, index.segment, &group, &mut needed);
                 }
             }
