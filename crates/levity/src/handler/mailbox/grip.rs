@@ -1,6 +1,5 @@
 //! GRIP: applications hold clients by the headers of Pushpin, and publish to its control endpoint.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -115,22 +114,9 @@ impl Handling<'_> {
         mut feeds: Vec<(Feed, ReceiverSlot)>,
         end: Instant,
     ) -> Option<grip::Response> {
-        let timer = self.body.timer();
-        timer.set(end);
-        let published = poll_fn(|context| {
-            let published = self.poll_published(&mut feeds, context);
-            let is_over = published.is_pending()
-                && (self.worker.is_draining()
-                    || self.body.watch(context).is_err()
-                    || timer.poll_expired(context));
-            match is_over {
-                true => Poll::Ready(None),
-                false => published,
-            }
-        })
-        .await;
-        timer.clear();
-        published
+        let published =
+            self.ready_for_client(end, |context| self.poll_published(&mut feeds, context));
+        published.await.flatten()
     }
 
     fn poll_published(

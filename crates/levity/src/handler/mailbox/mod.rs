@@ -23,7 +23,7 @@ pub(super) use self::receiver::Hold;
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use levity_config::MailboxProtocol;
@@ -101,17 +101,55 @@ impl<'a> Handling<'a> {
     /// Waits for the answer of an owner, at most `limits.io_timeout`.
     async fn answer_of_owner<T>(&self, mut answer: oneshot::Receiver<T>) -> Result<T, Response> {
         // In memory it comes within the same turn of the loop.
+        let answer = self.owner_ready(|context| Pin::new(&mut answer).poll(context));
+        answer.await?.map_err(|_| no_answer())
+    }
+
+    /// Waits until `poll`, which waits for an owner, is ready, at most `limits.io_timeout`.
+    async fn owner_ready<T>(
+        &self,
+        poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Result<T, Response> {
+        let end = Instant::now() + self.service.config.limits.io_timeout;
+        let ready = self.ready_before(end, |_| false, poll).await;
+        ready.ok_or_else(no_answer)
+    }
+
+    /// Waits until `poll` is ready, at most until `end`, for a client whose response comes then: only while it is there and the
+    /// server does not end.
+    async fn ready_for_client<T>(
+        &self,
+        end: Instant,
+        poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Option<T> {
+        let is_over = |context: &mut Context<'_>| {
+            self.worker.is_draining() || self.body.watch(context).is_err()
+        };
+        self.ready_before(end, is_over, poll).await
+    }
+
+    /// Waits until `poll` is ready, at most until `end`, and while nothing `is_over`.
+    async fn ready_before<T>(
+        &self,
+        end: Instant,
+        is_over: impl Fn(&mut Context<'_>) -> bool,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Option<T> {
         let timer = self.body.timer();
-        timer.set(Instant::now() + self.service.config.limits.io_timeout);
-        let answer = poll_fn(|context| match Pin::new(&mut answer).poll(context) {
-            Poll::Ready(answer) => Poll::Ready(answer.ok()),
-            Poll::Pending if timer.poll_expired(context) => Poll::Ready(None),
+        timer.set(end);
+        let ready = poll_fn(|context| match poll(context) {
+            Poll::Ready(ready) => Poll::Ready(Some(ready)),
+            Poll::Pending if is_over(context) || timer.poll_expired(context) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         })
         .await;
         timer.clear();
-        answer.ok_or_else(|| error(503, "the mailboxes do not answer"))
+        ready
     }
+}
+
+fn no_answer() -> Response {
+    error(503, "the mailboxes do not answer")
 }
 
 fn with_allow(mut response: Response) -> Response {

@@ -148,11 +148,9 @@ async fn add_message(output: &mut Output, message: &Message) {
 
 async fn add_text(output: &mut Output, mut text: &str) {
     while !text.is_empty() {
-        let ends = text
-            .char_indices()
-            .map(|(start, one)| start + one.len_utf8());
-        let end = ends.take_while(|end| *end <= PART_BYTES).last();
-        let (part, rest) = text.split_at(end.unwrap_or_default());
+        let mut ends = (1..=text.len().min(PART_BYTES)).rev();
+        let end = ends.find(|end| text.is_char_boundary(*end));
+        let (part, rest) = text.split_at(end.unwrap_or(text.len()));
         let quoted = Value::from(part).to_string();
         let escaped = &quoted.as_bytes()[1..quoted.len() - 1];
         output.bytes.extend_from_slice(escaped);

@@ -1,8 +1,6 @@
 //! Receiving: what a client gets of a box, and in which form.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use levity_mailbox::{Command, Cursor, Feed, MessageId, Name, Next};
@@ -113,19 +111,10 @@ impl Handling<'_> {
         set: &MailboxSet,
         feed: &mut Feed,
     ) -> Result<(), Response> {
-        let timer = self.body.timer();
-        timer.set(Instant::now() + self.service.config.limits.io_timeout);
-        let opened = poll_fn(|context| match feed.poll_open(context) {
-            Poll::Ready(opened) => Poll::Ready(Some(opened)),
-            Poll::Pending if timer.poll_expired(context) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        })
-        .await;
-        timer.clear();
-        match opened {
-            Some(opened) => opened.map_err(|failure| refused_by_store(set, &failure)),
-            None => Err(error(503, "the mailboxes do not answer")),
-        }
+        let opened = self.owner_ready(|context| feed.poll_open(context));
+        opened
+            .await?
+            .map_err(|failure| refused_by_store(set, &failure))
     }
 
     /// A response that never ends by itself.
@@ -231,20 +220,11 @@ impl Handling<'_> {
         (mut feed, slot): (Feed, ReceiverSlot),
         wait: Duration,
     ) -> Result<Response, Response> {
-        let timer = self.body.timer();
-        timer.set(Instant::now() + wait.min(WAIT_MAX));
-        let first = poll_fn(|context| match feed.poll_next(context, self.now()) {
-            Poll::Ready(next) => Poll::Ready(Some(next)),
-            Poll::Pending if self.worker.is_draining() || self.body.watch(context).is_err() => {
-                Poll::Ready(None)
-            }
-            Poll::Pending if timer.poll_expired(context) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        })
-        .await;
-        timer.clear();
+        let end = Instant::now() + wait.min(WAIT_MAX);
+        let mut next = self
+            .ready_for_client(end, |context| feed.poll_next(context, self.now()))
+            .await;
         let mut page = Page::new(false);
-        let mut next = first;
         while let Some(one) = next {
             match one {
                 Next::Message(entry) => page.push(entry.message.clone()),

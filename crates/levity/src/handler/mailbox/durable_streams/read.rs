@@ -1,9 +1,7 @@
 //! Reading from streams: what is there, and what comes.
 
-use std::future::poll_fn;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Instant, UNIX_EPOCH};
 
 use levity_mailbox::Name;
@@ -91,19 +89,9 @@ impl Handling<'_> {
         }
         (read.start, read.waits) = (Start::At(found.next), true);
         let mut answer = self.worker.streams.read(name, read);
-        let timer = self.body.timer();
-        timer.set(Instant::now() + set.of.heartbeat);
-        let came = poll_fn(|context| match poll_answer(&mut answer, context) {
-            Poll::Ready(came) => Poll::Ready(came),
-            Poll::Pending if self.worker.is_draining() || self.body.watch(context).is_err() => {
-                Poll::Ready(None)
-            }
-            Poll::Pending if timer.poll_expired(context) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        })
-        .await;
-        timer.clear();
-        match came {
+        let end = Instant::now() + set.of.heartbeat;
+        let came = self.ready_for_client(end, |context| poll_answer(&mut answer, context));
+        match came.await.flatten() {
             Some(came) => came.map_err(|reason| not_read(set, reason)),
             None => Ok(found),
         }
