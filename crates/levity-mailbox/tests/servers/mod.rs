@@ -75,7 +75,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", self.program));
+            .unwrap_or_else(|error| panic!("{}: {error}: run `cargo xtask test`", self.program));
         let (output, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         // Each server writes its log to one of them.
         let output: Box<dyn Read + Send> = match self.program {
@@ -195,7 +195,8 @@ fn join(one: TcpStream, other: TcpStream) {
 }
 
 /// A port that nothing listens on.
-fn free_port() -> u16 {
+#[must_use]
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap().port()
 }

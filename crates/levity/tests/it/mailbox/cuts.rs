@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use super::stores::Keeper;
+use super::servers;
+use super::stores::LASTING;
 use super::{KEY, SOON};
 use crate::support::{Launch, Server, Tree, wait_until};
 
@@ -320,15 +321,16 @@ fn a_journal_loses_nothing_under_a_thousand_cuts() {
 
 /// Two servers in turn, and a Redis server that is killed too.
 fn redis_loses_nothing(messages: usize, times: usize) -> usize {
-    let (tree, mut redis) = (Tree::new(), Keeper::lasting_redis());
+    let (tree, mut redis) = (Tree::new(), servers::Server::redis(LASTING));
     let store = format!(
         "store = \"redis\"\nurl = \"redis://127.0.0.1:{}\"",
-        redis.port
+        redis.port()
     );
     let again = || start(&tree, &store, "");
     let (_, cuts) = run(again(), messages, times, |server, time| {
         if time % 2 == 0 {
-            redis.restart();
+            redis.stop();
+            redis.start();
             return server;
         }
         killed(server);

@@ -1,13 +1,8 @@
 //! Where messages are kept.
 
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
 use rustix::process::Signal;
-use tempfile::TempDir;
 
-use super::{Events, json, post, publisher, text, wait_for_receivers};
+use super::{Events, json, post, publisher, servers, text, wait_for_receivers};
 use crate::support::{Launch, Server, Tree, wait_until};
 
 /// A server with the set `m`, whose messages are kept as `store` says.
@@ -80,86 +75,8 @@ fn readers_leave_memory_to_publishers() {
     wait_until("the memory is free", || server.get("/m/4").status == 200);
 }
 
-/// A server that keeps messages, of a test.
-pub(super) struct Keeper {
-    pub(super) port: u16,
-    program: &'static str,
-    arguments: &'static [&'static str],
-    process: Child,
-    folder: TempDir,
-}
-
-impl Keeper {
-    /// A Redis server that keeps nothing.
-    fn redis() -> Self {
-        Self::new("redis-server", &["--bind", "127.0.0.1", "--save", ""])
-    }
-
-    /// A Redis server that has synced everything it acknowledges.
-    pub(super) fn lasting_redis() -> Self {
-        let arguments = &[
-            "--bind",
-            "127.0.0.1",
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "always",
-        ];
-        Self::new("redis-server", arguments)
-    }
-
-    #[cfg(feature = "nats")]
-    fn nats() -> Self {
-        let arguments = &["--addr", "127.0.0.1", "--jetstream", "--store_dir", "."];
-        Self::new("nats-server", arguments)
-    }
-
-    fn new(program: &'static str, arguments: &'static [&'static str]) -> Self {
-        let port = free_port();
-        let folder = tempfile::tempdir().expect("a folder");
-        Self {
-            port,
-            program,
-            arguments,
-            process: run(program, port, arguments, folder.path()),
-            folder,
-        }
-    }
-
-    /// Kills it, and starts it with what it had kept.
-    pub(super) fn restart(&mut self) {
-        self.process.kill().expect("kill");
-        self.process.wait().expect("wait");
-        self.process = run(self.program, self.port, self.arguments, self.folder.path());
-    }
-}
-
-fn run(program: &str, port: u16, arguments: &[&str], folder: &Path) -> Child {
-    let process = Command::new(program)
-        .args(["--port", &port.to_string()])
-        .args(arguments)
-        .current_dir(folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{program}: {error}: run `cargo xtask test`"));
-    wait_until("the server of the store answers", || {
-        TcpStream::connect(("127.0.0.1", port)).is_ok()
-    });
-    process
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().expect("an address").port()
-}
+/// Arguments of a Redis server that has synced everything it acknowledges.
+pub(super) const LASTING: &str = "--appendonly yes --appendfsync always";
 
 fn assert_share_boxes(store: &str) {
     let (one, other) = (start(store, ""), start(store, ""));
@@ -181,8 +98,8 @@ fn assert_share_boxes(store: &str) {
 
 #[test]
 fn servers_share_boxes_on_a_redis_server() {
-    let redis = Keeper::redis();
-    let port = redis.port;
+    let redis = servers::Server::redis("");
+    let port = redis.port();
     assert_share_boxes(&format!(
         "store = \"redis\"\nurl = \"redis://127.0.0.1:{port}\""
     ));
@@ -191,8 +108,8 @@ fn servers_share_boxes_on_a_redis_server() {
 #[cfg(feature = "nats")]
 #[test]
 fn servers_share_boxes_on_a_nats_server() {
-    let nats = Keeper::nats();
-    let port = nats.port;
+    let nats = servers::Server::nats();
+    let port = nats.port();
     assert_share_boxes(&format!(
         "store = \"nats\"\nurl = \"nats://127.0.0.1:{port}\""
     ));
@@ -211,7 +128,7 @@ fn a_server_without_the_feature_says_how_to_build_it_in() {
 
 #[test]
 fn a_server_without_its_redis_server_says_so() {
-    let port = free_port();
+    let port = servers::free_port();
     let server = start(
         &format!("store = \"redis\"\nurl = \"redis://127.0.0.1:{port}\""),
         "",
