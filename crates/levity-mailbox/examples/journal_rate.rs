@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use levity_disk::Disk;
 use levity_mailbox::journal::{JournalStore, Options};
-use levity_mailbox::{Append, Appending, Budget, Content, Draft, Mode, Name, Settings, Store as _};
+use levity_mailbox::{Append, Appending, Budget, Draft, Mode, Name, Settings, Store as _};
 use tokio::runtime::{Builder, Runtime};
 
 /// The size of the content of a message in bytes.
@@ -55,7 +55,7 @@ fn append(number: usize, settings: &Arc<Settings>) -> Append {
         key: None,
         event: Box::default(),
         media_type: "application/json".into(),
-        content: Content::Bytes([b'x'; CONTENT_BYTES].into()),
+        content: [b'x'; CONTENT_BYTES].into(),
         deadline: None,
         reservation: None,
     };

@@ -1,33 +1,29 @@
 //! How a message is written where several processes read it.
 //!
-//! The version of this form, a letter for the kind of the content, and four lines: the deadline in nanoseconds since 1970 or
+//! The version of this form, and four lines: the deadline in nanoseconds since 1970 or
 //! nothing, the key or nothing, the event, and the media type, none of which can have a line end. Then the content as it is.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::message::{Content, Draft};
+use crate::message::Draft;
 
-/// The first byte of what [`encode`] writes.
-const VERSION: u8 = b'1';
+/// The first bytes of what [`encode`] writes.
+const VERSION: &[u8] = b"1b";
 
 /// Writes a message.
 pub(crate) fn encode(draft: &Draft) -> Vec<u8> {
-    let (kind, content) = match &draft.content {
-        Content::Bytes(bytes) => (b'b', &**bytes),
-        Content::File(path) => (b'f', path.as_bytes()),
-    };
     let deadline = draft.deadline.map(nanoseconds);
     let deadline = deadline.map_or_else(String::new, |deadline| deadline.to_string());
     let key = draft.key.as_deref().unwrap_or_default();
     let lines = [deadline.as_str(), key, &draft.event, &draft.media_type];
     let len: usize = lines.iter().map(|line| line.len() + 1).sum();
-    let mut encoded = Vec::with_capacity(2 + len + content.len());
-    encoded.extend([VERSION, kind]);
+    let mut encoded = Vec::with_capacity(VERSION.len() + len + draft.content.len());
+    encoded.extend_from_slice(VERSION);
     for line in lines {
         encoded.extend_from_slice(line.as_bytes());
         encoded.push(b'\n');
     }
-    encoded.extend_from_slice(content);
+    encoded.extend_from_slice(&draft.content);
     encoded
 }
 
@@ -38,24 +34,17 @@ fn nanoseconds(time: SystemTime) -> u64 {
 
 /// Reads what [`encode`] has written, without memory of its own; `None` for anything else.
 pub(crate) fn decode(encoded: &[u8]) -> Option<Draft> {
-    let (&[version, kind], encoded) = encoded.split_first_chunk()?;
-    if version != VERSION {
-        return None;
-    }
-    let mut parts = encoded.splitn(5, |&byte| byte == b'\n');
+    let mut parts = encoded
+        .strip_prefix(VERSION)?
+        .splitn(5, |&byte| byte == b'\n');
     let mut line = || std::str::from_utf8(parts.next()?).ok();
     let (deadline, key, event, media_type) = (line()?, line()?, line()?, line()?);
     let content = parts.next()?;
-    let content = match kind {
-        b'b' => Content::Bytes(content.into()),
-        b'f' => Content::File(std::str::from_utf8(content).ok()?.into()),
-        _ => return None,
-    };
     Some(Draft {
         key: (!key.is_empty()).then(|| key.into()),
         event: event.into(),
         media_type: media_type.into(),
-        content,
+        content: content.into(),
         deadline: match deadline {
             "" => None,
             digits => Some(UNIX_EPOCH + Duration::from_nanos(digits.parse().ok()?)),
@@ -68,32 +57,24 @@ pub(crate) fn decode(encoded: &[u8]) -> Option<Draft> {
 mod tests {
     use super::*;
 
-    fn drafts() -> [Draft; 3] {
-        let of = |content, deadline| Draft {
+    fn drafts() -> [Draft; 2] {
+        let full = Draft {
             key: Some("k\"-1".into()),
             event: "über".into(),
             media_type: "text/plain; charset=utf-8".into(),
-            content,
-            deadline,
+            content: b"\n\n1b\n\0".as_slice().into(),
+            deadline: Some(UNIX_EPOCH + Duration::new(1_800_000_000, 123_456_789)),
             reservation: None,
         };
-        let deadline = UNIX_EPOCH + Duration::new(1_800_000_000, 123_456_789);
         let empty = Draft {
             key: None,
             event: Box::default(),
             media_type: Box::default(),
-            content: Content::Bytes(Box::default()),
+            content: Box::default(),
             deadline: None,
             reservation: None,
         };
-        [
-            of(
-                Content::Bytes(b"\n\n1b\n\0".as_slice().into()),
-                Some(deadline),
-            ),
-            of(Content::File("/a\nb".into()), None),
-            empty,
-        ]
+        [full, empty]
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use copies::{Copies, Feed, SubscribeError};
 pub use kept::{Entry, FORMS, Next};
 pub use log::{Log, Trimmed};
 pub use making::{Encoded, Making, Place};
-pub use message::{Content, Draft, Message};
+pub use message::{Draft, Message};
 pub use name::Name;
 pub use owner::{Owner, OwnerFigures, run};
 pub use protocol::{Command, Event, EventKind, Info, PublishError, Published};

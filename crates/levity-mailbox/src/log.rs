@@ -301,7 +301,6 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::message::Content;
     use crate::settings::Mode;
 
     pub(crate) fn settings(messages_max: usize, bytes_max: usize) -> Settings {
@@ -323,7 +322,7 @@ pub(crate) mod tests {
             key: key.map(Into::into),
             event: Box::default(),
             media_type: "text/plain".into(),
-            content: Content::Bytes(text.as_bytes().into()),
+            content: text.as_bytes().into(),
             deadline: None,
             reservation: None,
         }

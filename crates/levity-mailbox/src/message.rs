@@ -20,43 +20,11 @@ pub struct Draft {
     /// The media type of the content.
     pub media_type: Box<str>,
     /// The content.
-    pub content: Content,
+    pub content: Box<[u8]>,
     /// When it is dropped, whether or not somebody has received it.
     pub deadline: Option<SystemTime>,
     /// Its memory. `None` in tests.
     pub reservation: Option<Reservation>,
-}
-
-/// The content of a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
-    /// Bytes.
-    Bytes(Box<[u8]>),
-    /// The file at this path, which is read for each receiver.
-    File(Box<str>),
-}
-
-impl Default for Content {
-    fn default() -> Self {
-        Self::Bytes(Box::default())
-    }
-}
-
-impl Content {
-    /// Its size in memory in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.len(),
-            Self::File(path) => path.len(),
-        }
-    }
-
-    /// Whether it takes no memory.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 impl Draft {

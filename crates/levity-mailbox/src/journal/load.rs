@@ -141,7 +141,7 @@ impl Plan {
         if (record.head.name, fields.sequence) != (name, slot.sequence) {
             return None;
         }
-        fields.draft()
+        Some(fields.draft())
     }
 
     /// The message with its memory.

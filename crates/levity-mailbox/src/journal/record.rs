@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::message::{Content, Draft};
+use crate::message::Draft;
 
 /// The size of what all records have, in bytes.
 pub(super) const HEAD_BYTES: usize = 40;
@@ -37,8 +37,7 @@ pub(super) const RECORD_BYTES_MAX: usize = 256 << 20;
 const IDLE_UNIT_MS: u64 = 100;
 
 const DURABLE: u8 = 1;
-const FILE: u8 = 2;
-const BORN: u8 = 4;
+const BORN: u8 = 2;
 
 /// What all records have: the box, as it was when the record was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -85,7 +84,6 @@ pub(super) struct Fields<'a> {
     pub key: &'a str,
     pub event: &'a str,
     pub media_type: &'a str,
-    pub is_file: bool,
     pub content: &'a [u8],
 }
 
@@ -110,20 +108,16 @@ pub(super) enum Bad {
 /// Appends a record to `out`, and returns its size in bytes; `None` if a text is too long for it.
 pub(super) fn encode(out: &mut Vec<u8>, head: &Head<'_>, body: &Body<'_>) -> Option<usize> {
     let start = out.len();
-    let (kind, is_file) = match body {
-        Body::Message(fields) => (1, fields.is_file),
-        Body::Key { .. } => (2, false),
-        Body::State => (3, false),
-        Body::Removed { .. } => (4, false),
-        Body::Dropped { .. } => (5, false),
+    let kind = match body {
+        Body::Message(_) => 1,
+        Body::Key { .. } => 2,
+        Body::State => 3,
+        Body::Removed { .. } => 4,
+        Body::Dropped { .. } => 5,
     };
     let back = |from: u64| u32::try_from(head.next.saturating_sub(from)).unwrap_or(u32::MAX);
     let idle = head.idle_ms.div_ceil(IDLE_UNIT_MS);
-    let flags = [
-        (head.is_durable, DURABLE),
-        (is_file, FILE),
-        (head.is_born, BORN),
-    ];
+    let flags = [(head.is_durable, DURABLE), (head.is_born, BORN)];
     let flags = flags.iter().filter(|(is_set, _)| *is_set);
     let flags = flags.fold(0, |flags, (_, flag)| flags | flag);
     out.extend_from_slice(&[0; 8]);
@@ -220,7 +214,7 @@ fn parse(record: &[u8]) -> Option<Record<'_>> {
         is_born: flags & BORN != 0,
     };
     let body = match kind {
-        1 => Body::Message(parse_message(rest, next, flags & FILE != 0)?),
+        1 => Body::Message(parse_message(rest, next)?),
         2 => Body::Key {
             sequence: next.checked_sub(rest.u32()?.into())?,
             digest: rest.u64()?,
@@ -241,7 +235,7 @@ fn parse(record: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-fn parse_message(mut rest: Rest<'_>, next: u64, is_file: bool) -> Option<Fields<'_>> {
+fn parse_message(mut rest: Rest<'_>, next: u64) -> Option<Fields<'_>> {
     let sequence = next.checked_sub(rest.u32()?.into())?;
     let deadline_ns = rest.u64()?;
     let lens = [rest.u16()?, rest.u16()?, rest.u16()?];
@@ -252,7 +246,6 @@ fn parse_message(mut rest: Rest<'_>, next: u64, is_file: bool) -> Option<Fields<
         key: key?,
         event: event?,
         media_type: media_type?,
-        is_file,
         content: rest.0,
     })
 }
@@ -299,37 +292,27 @@ pub(super) fn digest(key: &str) -> u64 {
 impl<'a> Fields<'a> {
     /// The fields of a message with this number.
     pub(super) fn of(draft: &'a Draft, sequence: u64) -> Self {
-        let (is_file, content) = match &draft.content {
-            Content::Bytes(bytes) => (false, &**bytes),
-            Content::File(path) => (true, path.as_bytes()),
-        };
         Self {
             sequence,
             deadline_ns: draft.deadline.map_or(0, nanoseconds),
             key: draft.key.as_deref().unwrap_or(""),
             event: &draft.event,
             media_type: &draft.media_type,
-            is_file,
-            content,
+            content: &draft.content,
         }
     }
 
-    /// The message; `None` if the path of its file is no text.
-    pub(super) fn draft(&self) -> Option<Draft> {
-        let content = if self.is_file {
-            Content::File(std::str::from_utf8(self.content).ok()?.into())
-        } else {
-            Content::Bytes(self.content.into())
-        };
+    /// The message.
+    pub(super) fn draft(&self) -> Draft {
         let since = Duration::from_nanos(self.deadline_ns);
-        Some(Draft {
+        Draft {
             key: (!self.key.is_empty()).then(|| self.key.into()),
             event: self.event.into(),
             media_type: self.media_type.into(),
-            content,
+            content: self.content.into(),
             deadline: (self.deadline_ns != 0).then(|| UNIX_EPOCH + since),
             reservation: None,
-        })
+        }
     }
 
     /// The digest of its key; 0 without one.
@@ -407,7 +390,7 @@ mod tests {
             assert_eq!((record.head, record.body), (head(), body));
             rest = &rest[record.len..];
             if let Body::Message(fields) = record.body {
-                let read = fields.draft().expect("a draft");
+                let read = fields.draft();
                 assert_eq!(read.deadline, draft.deadline);
                 assert_eq!((&read.key, &read.event), (&draft.key, &draft.event));
                 assert_eq!(read.content, draft.content);

@@ -58,7 +58,6 @@ mod tests {
 
     use super::super::record::Author;
     use super::*;
-    use crate::message::Content;
 
     /// A stream of one box, of which a process has applied all records.
     struct Stream {
@@ -120,7 +119,7 @@ mod tests {
                 key: (key < 30).then(|| format!("k{key}").into()),
                 event: Box::default(),
                 media_type: Box::default(),
-                content: Content::Bytes(vec![0; self.random(50) as usize].into()),
+                content: vec![0; self.random(50) as usize].into(),
                 deadline: key.is_multiple_of(3).then(|| self.time + lives),
                 reservation: None,
             };

@@ -36,6 +36,12 @@ const QUEUE_MAX: usize = 1 << 16;
 /// The code of the error that there is a stream of the name.
 const STREAM_EXISTS: u64 = 10058;
 
+/// The code of the error that there is no stream of the name.
+const NO_STREAM: u64 = 10059;
+
+/// The code of the error that a stream has the subjects.
+const SUBJECTS_OVERLAP: u64 = 10065;
+
 /// A connection.
 pub(super) struct Session {
     pub(super) client: Client,
@@ -162,10 +168,14 @@ async fn make_stream(client: &Client) -> Result<Value, Failure> {
         "max_msg_size": -1,
     });
     match call(client, &format!("STREAM.CREATE.{STREAM}"), &config).await {
-        Err(Failure {
-            code: STREAM_EXISTS,
-            ..
-        }) => call(client, &format!("STREAM.INFO.{STREAM}"), &json!({})).await,
+        // Of two processes that make the stream at the same moment, one can get the second error. So it does not say that the
+        // stream is another one.
+        Err(failure) if matches!(failure.code, STREAM_EXISTS | SUBJECTS_OVERLAP) => {
+            match call(client, &format!("STREAM.INFO.{STREAM}"), &json!({})).await {
+                Err(Failure { code: NO_STREAM, .. }) => Err(failure),
+                info => info,
+            }
+        }
         made => made,
     }
 }

@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use levity_mailbox::{
-    Append, Appended, Change, Content, Draft, Message, MessageId, Mode, Name, Opened, Settings,
-    Store, StoreError, Summary,
+    Append, Appended, Change, Draft, Message, MessageId, Mode, Name, Opened, Settings, Store,
+    StoreError, Summary,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time;
@@ -389,7 +389,7 @@ pub fn draft(text: &str) -> Draft {
         key: None,
         event: Box::default(),
         media_type: "text/plain".into(),
-        content: Content::Bytes(text.as_bytes().into()),
+        content: text.as_bytes().into(),
         deadline: None,
         reservation: None,
     }
@@ -420,10 +420,7 @@ pub fn id_of(result: &Result<Appended, StoreError>) -> (MessageId, bool) {
 }
 
 pub fn text(message: &Message) -> String {
-    match &message.draft.content {
-        Content::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-        Content::File(path) => panic!("a file: {path}"),
-    }
+    String::from_utf8(message.draft.content.to_vec()).unwrap()
 }
 
 /// `first`, `first + 1` and so on as texts.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use levity_mailbox::{Change, Content, Draft};
+use levity_mailbox::{Change, Draft};
 use serde_json::Value;
 use tokio::runtime::Builder;
 
@@ -232,7 +232,7 @@ fn a_message_that_is_too_large_is_refused() {
     let mut server = Server::nats();
     run_with(Kind::Nats, &mut server, |rig, _| {
         let (a, settings) = (name("a"), settings());
-        let content = Content::Bytes(vec![0; 1 << 20].into());
+        let content = vec![0; 1 << 20].into();
         let large = Draft {
             content,
             ..draft("")

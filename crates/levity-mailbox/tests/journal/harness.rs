@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 use levity_disk::Disk;
 use levity_mailbox::journal::{JournalStore, Options};
 use levity_mailbox::{
-    Append, Appended, Budget, Content, Draft, Message, MessageId, Mode, Name, Opened, Settings,
-    Store, StoreError,
+    Append, Appended, Budget, Draft, Message, MessageId, Mode, Name, Opened, Settings, Store,
+    StoreError,
 };
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -289,7 +289,7 @@ pub fn draft(text: &str) -> Draft {
         key: None,
         event: Box::default(),
         media_type: "text/plain".into(),
-        content: Content::Bytes(text.as_bytes().into()),
+        content: text.as_bytes().into(),
         deadline: None,
         reservation: None,
     }
@@ -304,8 +304,5 @@ pub fn append_of(name: &Name, settings: &Arc<Settings>, draft: Draft) -> Append 
 }
 
 pub fn text(message: &Message) -> String {
-    match &message.draft.content {
-        Content::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-        Content::File(path) => panic!("a file: {path}"),
-    }
+    String::from_utf8(message.draft.content.to_vec()).unwrap()
 }

@@ -19,7 +19,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use levity_mailbox::{
-    Append, Command, Content, Cursor, Draft, Message, MessageId, Name, PublishError, Published,
+    Append, Command, Cursor, Draft, Message, MessageId, Name, PublishError, Published,
 };
 use levity_net::Timer;
 use levity_telemetry::trace::Trace;
@@ -316,9 +316,7 @@ fn begin(response: &mut Response, start: Start) {
 /// The start of a response whose headers were kept.
 fn kept_start(message: &Message) -> Start {
     let mut fields = Fields::default();
-    if let Content::Bytes(bytes) = &message.draft.content {
-        lines(bytes).for_each(|line| fields.add(line.name, line.value));
-    }
+    lines(&message.draft.content).for_each(|line| fields.add(line.name, line.value));
     Start {
         status: 200,
         has_server: fields.value("server").is_some(),
@@ -677,7 +675,7 @@ impl<'s> Events<'s> {
         Some(Draft {
             event: self.stream.token.as_str().into(),
             media_type: self.of_application.clone(),
-            content: Content::Bytes(content.into()),
+            content: content.into(),
             reservation: Some(reservation),
             ..Draft::default()
         })

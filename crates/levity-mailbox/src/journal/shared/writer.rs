@@ -609,7 +609,7 @@ mod tests {
     use super::super::super::batch::{Reply, Waiter};
     use super::super::super::record::{Body, Head};
     use super::*;
-    use crate::message::{Content, Draft};
+    use crate::message::Draft;
     use crate::name::Name;
     use crate::settings::{Mode, Settings};
     use crate::store::Append;
@@ -630,7 +630,7 @@ mod tests {
             key: None,
             event: Box::default(),
             media_type: "text/plain".into(),
-            content: Content::Bytes(b"text".as_slice().into()),
+            content: b"text".as_slice().into(),
             deadline: None,
             reservation: None,
         };

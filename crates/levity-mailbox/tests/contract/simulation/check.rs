@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
 use levity_mailbox::{
-    Content, Copies, Cursor, Draft, Feed, Message, MessageId, Name, Next, Opened, Settings,
+    Copies, Cursor, Draft, Feed, Message, MessageId, Name, Next, Opened, Settings,
 };
 
 use super::process::{Bell, Process};
@@ -171,10 +171,7 @@ impl Receiver {
 }
 
 fn text(draft: &Draft) -> String {
-    match &draft.content {
-        Content::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-        Content::File(path) => panic!("a file: {path}"),
-    }
+    String::from_utf8(draft.content.to_vec()).unwrap()
 }
 
 /// All messages that boxes ever had.

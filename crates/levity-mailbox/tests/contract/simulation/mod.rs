@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use levity_mailbox::{
-    Append, Command, Content, Draft, MessageId, Mode, Name, PublishError, Published, Settings,
+    Append, Command, Draft, MessageId, Mode, Name, PublishError, Published, Settings,
 };
 use tokio::sync::oneshot;
 
@@ -368,7 +368,7 @@ impl Publisher {
                 key: (!random.one_in(5)).then(|| text.as_str().into()),
                 event: Box::default(),
                 media_type: "text/plain".into(),
-                content: Content::Bytes(text.into_bytes().into()),
+                content: text.into_bytes().into(),
                 deadline: random.one_in(6).then_some(deadline),
                 reservation: None,
             };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use levity_mailbox::{Content, Entry, Message};
+use levity_mailbox::{Entry, Message};
 use levity_wire::grip::{Item, Response, Stream, WebSocketMessage, items};
 use serde_json::{Map, Value, json};
 
@@ -85,12 +85,9 @@ fn encoded(item: &Item) -> Vec<u8> {
 
 /// The item, if the message says something else to each kind of receiver.
 fn item_of(message: &Message) -> Option<Item> {
-    match &message.draft.content {
-        Content::Bytes(bytes) if *message.draft.media_type == *MEDIA_TYPE => {
-            items(bytes).ok().and_then(|mut items| items.pop())
-        }
-        _ => None,
-    }
+    let draft = &message.draft;
+    let is_item = *draft.media_type == *MEDIA_TYPE;
+    is_item.then(|| items(&draft.content).ok()?.pop()).flatten()
 }
 
 /// The same, read once for all receivers of the event loop.
@@ -126,13 +123,9 @@ pub fn close_of_sockets(entry: &Entry) -> Option<(u16, String)> {
 /// The content for receivers, and its media type. Raw streams get what is for streams; all others get messages.
 pub fn content(message: &Message, is_raw: bool) -> (Cow<'_, str>, Cow<'_, [u8]>) {
     let Some(item) = item_of(message) else {
-        let bytes = match &message.draft.content {
-            Content::Bytes(bytes) => bytes,
-            Content::File(path) => path.as_bytes(),
-        };
         return (
             Cow::Borrowed(&message.draft.media_type),
-            Cow::Borrowed(bytes),
+            Cow::Borrowed(&message.draft.content),
         );
     };
     let of_stream = item.stream.and_then(|stream| match stream {
@@ -192,7 +185,7 @@ mod tests {
                 key: None,
                 event: "".into(),
                 media_type: media_type.into(),
-                content: Content::Bytes(content.into()),
+                content: content.into(),
                 deadline: None,
                 reservation: None,
             }),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use levity_mailbox::{Append, Command, Content, Draft, Name, PublishError, Published, Reservation};
+use levity_mailbox::{Append, Command, Draft, Name, PublishError, Published, Reservation};
 use levity_wire::{Reject, mailbox_header};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -194,7 +194,7 @@ pub(super) fn described<'v>(
         key: key.transpose()?.map(Into::into),
         event: event.transpose()?.unwrap_or_default().into(),
         media_type: media_type.unwrap_or(DEFAULT_TYPE).into(),
-        content: Content::Bytes(Box::default()),
+        content: Box::default(),
         deadline: lifetime.map(|lifetime| now + lifetime),
         reservation: None,
     })
@@ -214,7 +214,7 @@ pub(super) fn fill(
     content: Vec<u8>,
     mut reservation: Reservation,
 ) -> Result<(), Response> {
-    draft.content = Content::Bytes(content.into());
+    draft.content = content.into();
     if !reservation.try_resize(draft.bytes()) {
         return Err(without_memory(set));
     }
