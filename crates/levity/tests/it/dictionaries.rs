@@ -365,9 +365,13 @@ fn changing(site: &Site) -> Scripted {
                     conn.answer("200 OK", "");
                     reported.send(()).expect("a receiver");
                 }
-                _ => {
+                "/end" => {
                     let end = end.lock().expect("one end");
                     end.recv_timeout(IDLE_WAIT_MAX).expect("a report");
+                    conn.answer("404 Not Found", "");
+                }
+                // The browser asks for an icon as well.
+                _ => {
                     conn.answer("404 Not Found", "");
                 }
             }

@@ -505,7 +505,9 @@ fn an_upload_continues_while_the_response_is_blocked() {
         });
         let (mut piece, mut bytes) = (vec![0; 64 << 10], 0);
         while bytes < BYTES {
-            bytes += upload.read(&mut piece).expect("read");
+            let count = upload.read(&mut piece).expect("read");
+            assert_ne!(count, 0, "the upload ends after {bytes} bytes");
+            bytes += count;
         }
         answering.join().expect("it has answered");
     });
