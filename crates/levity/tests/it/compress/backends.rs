@@ -1,9 +1,6 @@
 //! Responses of applications.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
-use std::net::TcpListener;
-use std::thread;
 
 use super::{
     BROWSER, KEYS, accepting, answering, assert_coded, assert_compressed, assert_identity,
@@ -11,7 +8,8 @@ use super::{
 };
 use crate::support::scripted::{Conn, Scripted, fastcgi};
 use crate::support::{
-    self, App, CODINGS, Cut, Launch, Tree, content, head, per_engine, started_in_front_of,
+    self, App, CODINGS, Cut, Launch, Tree, content, head, per_engine, responding_while_it_reads,
+    started_in_front_of,
 };
 
 const LENGTH: usize = 100_000;
@@ -112,25 +110,11 @@ fn an_upload_continues_while_the_response_is_compressed() {
     const BYTES: usize = 24 << 20;
     // Random bytes do not become shorter: the response does not fit into the buffers on its way.
     let content = content(1, BYTES);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-    let address = listener.local_addr().expect("an address").to_string();
-    let body = content.clone();
-    let backend = thread::spawn(move || {
-        let (mut upload, _) = listener.accept().expect("accept");
-        let mut answer = upload.try_clone().expect("clone");
-        let answering = thread::spawn(move || {
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {BYTES}\r\n\r\n"
-            );
-            answer.write_all(head.as_bytes()).expect("write");
-            answer.write_all(&body).expect("write");
-        });
-        let (mut piece, mut bytes) = (vec![0; 64 << 10], 0);
-        while bytes < BYTES {
-            bytes += upload.read(&mut piece).expect("read");
-        }
-        answering.join().expect("it has answered");
-    });
+    let mut response =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {BYTES}\r\n\r\n")
+            .into_bytes();
+    response.extend_from_slice(&content);
+    let (address, backend) = responding_while_it_reads(response);
     let keys = format!("{KEYS}\nbody_bytes = \"64MiB\"");
     let server = support::in_front_of(&[&address], "http", "", &Tree::new(), &keys).start();
     let mut client = server.client();

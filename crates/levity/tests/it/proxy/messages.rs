@@ -1,12 +1,11 @@
 //! Messages: methods, targets and framing.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::thread;
-
 use super::tell_target;
 use crate::support::scripted::Scripted;
-use crate::support::{Client, Cut, Launch, Server, Tree, head, in_front_of, started_in_front_of};
+use crate::support::{
+    Client, Cut, Launch, Server, Tree, head, in_front_of, responding_while_it_reads,
+    started_in_front_of,
+};
 
 /// A server whose backend responds to every request with these bytes and closes the connection.
 fn answering(answer: &'static str) -> (Scripted, Server) {
@@ -493,24 +492,9 @@ fn trailers_obey_the_rules_for_fields() {
 #[test]
 fn an_upload_continues_while_the_response_is_blocked() {
     const BYTES: usize = 24 << 20;
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-    let address = listener.local_addr().expect("an address").to_string();
-    let backend = thread::spawn(move || {
-        let (mut upload, _) = listener.accept().expect("accept");
-        let mut answer = upload.try_clone().expect("clone");
-        let answering = thread::spawn(move || {
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n");
-            answer.write_all(head.as_bytes()).expect("write");
-            answer.write_all(&vec![b'a'; BYTES]).expect("write");
-        });
-        let (mut piece, mut bytes) = (vec![0; 64 << 10], 0);
-        while bytes < BYTES {
-            let count = upload.read(&mut piece).expect("read");
-            assert_ne!(count, 0, "the upload ends after {bytes} bytes");
-            bytes += count;
-        }
-        answering.join().expect("it has answered");
-    });
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n").into_bytes();
+    response.resize(response.len() + BYTES, b'a');
+    let (address, backend) = responding_while_it_reads(response);
     let big = "body_bytes = \"64MiB\"";
     let server = in_front_of(&[&address], "http", "", &Tree::new(), big).start();
     let mut client = server.client();

@@ -21,7 +21,7 @@ pub mod websocket;
 mod wire;
 
 pub use app::App;
-pub use behind::{in_front_of, started_in_front_of};
+pub use behind::{in_front_of, responding_while_it_reads, started_in_front_of};
 pub use client::{Answer, Client, Cut, head};
 pub use codings::{CODINGS, decoded, decoded_so_far, encoded};
 pub use content::{assert_same, content, sha256};
