@@ -221,10 +221,9 @@ impl State {
 
     /// Forgets in which forms messages were encoded.
     pub(crate) fn forget_forms(&self) {
-        let entries = self.kept.iter().flat_map(|kept| kept.entries.iter().rev());
-        entries
-            .take(ENCODED_MAX)
-            .for_each(|entry| entry.forget_forms());
+        if let Some(kept) = &self.kept {
+            kept.recent.forget_forms();
+        }
     }
 
     /// Notes that a receiver has read all messages up to `last`; whether that is new.
@@ -251,6 +250,7 @@ struct Kept {
     lost: u64,
     read: u64,
     entries: VecDeque<Rc<Entry>>,
+    recent: Rc<Recent>,
     /// When to look for messages whose time is over. The owner drops them without a word.
     expiry: Option<SystemTime>,
     /// When that was done last.
@@ -266,6 +266,7 @@ impl Kept {
             lost: opened.lost,
             read: opened.read,
             entries: VecDeque::with_capacity(opened.messages.len()),
+            recent: Rc::default(),
             expiry: None,
             expired_at: SystemTime::UNIX_EPOCH,
         };
@@ -302,14 +303,9 @@ impl Kept {
             if let Some(deadline) = message.draft.deadline {
                 self.look_at(deadline);
             }
-            self.entries.push_back(Entry::new(message));
-            if let Some(index) = self.entries.len().checked_sub(ENCODED_MAX + 1) {
-                let entry = &self.entries[index];
-                entry.keeps_forms.set(false);
-                entry.let_go_of_forms();
-                entry.parsed.take();
-                entry.makings.take();
-            }
+            self.recent.add();
+            let entry = Entry::new(message, &self.recent);
+            self.entries.push_back(entry);
         }
         self.lose(lost);
     }
@@ -402,15 +398,61 @@ impl Kept {
             let sequence = position.next;
             return Some(Next::Gap(MessageId { epoch, sequence }));
         }
-        let entries = &self.entries;
-        let index = entries.partition_point(|entry| entry.message.id.sequence < position.next);
-        let mut following = entries.range(index..);
+        let mut following = self.entries.range(self.index_of(position.next)..);
         let next = following.find(|entry| !entry.message.has_expired(now));
         position.next = match next {
             Some(entry) => entry.message.id.sequence + 1,
             None => position.next.max(self.next),
         };
         next.cloned().map(Next::Message)
+    }
+
+    /// Where the first message is whose number is not smaller.
+    fn index_of(&self, number: u64) -> usize {
+        // Most receivers have all but the last message. A search would read many others, which are in no cache.
+        let behind = self.next.saturating_sub(number) as usize;
+        let is_there = |index: &usize| {
+            let entry = self.entries.get(*index);
+            behind == 0 || entry.is_some_and(|entry| entry.message.id.sequence == number)
+        };
+        let index = self.entries.len().checked_sub(behind).filter(is_there);
+        index.unwrap_or_else(|| {
+            self.entries
+                .partition_point(|entry| entry.message.id.sequence < number)
+        })
+    }
+}
+
+/// The last messages of a box, which keep their encoded forms for receivers that are about to get them.
+#[derive(Default)]
+struct Recent {
+    /// How many messages the copy has got.
+    count: Cell<u64>,
+    /// Those that have forms.
+    encoded: RefCell<Vec<Rc<Entry>>>,
+}
+
+impl Recent {
+    /// Notes one more message, before which those that are not among the last ones any more forget their forms.
+    fn add(&self) {
+        self.count.update(|count| count + 1);
+        self.encoded.borrow_mut().retain(|entry| {
+            let is_recent = self.has(entry);
+            if !is_recent {
+                entry.made.borrow_mut().let_go();
+            }
+            is_recent
+        });
+    }
+
+    fn has(&self, entry: &Entry) -> bool {
+        self.count.get() - entry.place < ENCODED_MAX as u64
+    }
+
+    fn forget_forms(&self) {
+        self.encoded
+            .borrow_mut()
+            .retain(|entry| entry.forget_forms());
     }
 }
 
@@ -436,10 +478,50 @@ impl Form {
 
     fn let_go(&mut self) {
         *self = match mem::take(self) {
-            Self::Kept(encoded) => Self::Sent(Rc::downgrade(&encoded)),
-            Self::Sent(encoded) if encoded.strong_count() == 0 => Self::Unknown,
-            other => other,
+            Self::Kept(encoded) if Rc::strong_count(&encoded) > 1 => {
+                Self::Sent(Rc::downgrade(&encoded))
+            }
+            Self::Sent(encoded) if encoded.strong_count() > 0 => Self::Sent(encoded),
+            _ => Self::Unknown,
         };
+    }
+}
+
+/// What was made of a message: nothing of most, which few receivers read.
+#[derive(Default)]
+struct Made(Option<Box<Parts>>);
+
+#[derive(Default)]
+struct Parts {
+    forms: [Form; FORMS],
+    /// Those that are made off the event loop.
+    makings: [Option<Rc<Making>>; FORMS],
+    /// What the content says.
+    parsed: Option<Rc<dyn Any>>,
+}
+
+impl Made {
+    fn parts(&mut self) -> &mut Parts {
+        self.0.get_or_insert_default()
+    }
+
+    /// Keeps forms only as long as receivers send them.
+    fn let_go(&mut self) {
+        let Some(parts) = &mut self.0 else {
+            return;
+        };
+        parts.forms.iter_mut().for_each(Form::let_go);
+        let is_sent = parts.forms.iter().any(|form| matches!(form, Form::Sent(_)));
+        (parts.makings, parts.parsed) = Default::default();
+        if !is_sent {
+            self.0 = None;
+        }
+    }
+
+    fn is_being_made(&self) -> bool {
+        let parts = self.0.iter();
+        let mut makings = parts.flat_map(|parts| parts.makings.iter().flatten());
+        makings.any(|making| !making.is_made())
     }
 }
 
@@ -447,86 +529,110 @@ impl Form {
 pub struct Entry {
     /// The message.
     pub message: Message,
-    keeps_forms: Cell<bool>,
-    forms: RefCell<[Form; FORMS]>,
-    /// Those that are made off the event loop.
-    makings: RefCell<[Option<Rc<Making>>; FORMS]>,
-    /// What the content says.
-    parsed: RefCell<Option<Rc<dyn Any>>>,
+    /// How many messages the copy had got with it.
+    place: u64,
+    recent: Weak<Recent>,
+    made: RefCell<Made>,
 }
 
 impl Entry {
-    fn new(message: Message) -> Rc<Self> {
+    fn new(message: Message, recent: &Rc<Recent>) -> Rc<Self> {
         Rc::new(Self {
             message,
-            keeps_forms: Cell::new(true),
-            forms: RefCell::default(),
-            makings: RefCell::default(),
-            parsed: RefCell::default(),
+            place: recent.count.get(),
+            recent: Rc::downgrade(recent),
+            made: RefCell::default(),
         })
+    }
+
+    /// Whether it is one of the last messages. It keeps what is made of it then.
+    fn keeps(self: &Rc<Self>) -> bool {
+        let recent = self.recent.upgrade().filter(|recent| recent.has(self));
+        if let Some(recent) = &recent {
+            let mut encoded = recent.encoded.borrow_mut();
+            if !encoded.iter().any(|entry| Rc::ptr_eq(entry, self)) {
+                encoded.push(self.clone());
+            }
+        }
+        recent.is_some()
     }
 
     /// The message in the form of that number, which is below [`FORMS`]. It is encoded once for all receivers of the event loop
     /// that send it at the same time, and one of the last messages of a box for those that are about to.
-    pub fn form(&self, form: usize, encode: impl FnOnce(&Message) -> Vec<u8>) -> Encoded {
+    pub fn form(self: &Rc<Self>, form: usize, encode: impl FnOnce(&Message) -> Vec<u8>) -> Encoded {
         if let Some(encoded) = self.encoded(form) {
             return encoded;
         }
         let mut bytes = encode(&self.message);
         bytes.shrink_to_fit();
         let encoded = Rc::new(bytes);
-        self.forms.borrow_mut()[form] = match self.keeps_forms.get() {
+        let made = match self.keeps() {
             true => Form::Kept(encoded.clone()),
             false => Form::Sent(Rc::downgrade(&encoded)),
         };
+        self.made.borrow_mut().parts().forms[form] = made;
         encoded
     }
 
     /// What `parse` makes of the message: as [`form`](Self::form), once for all receivers. All calls have the same `T`.
-    pub fn parsed<T: 'static>(&self, parse: impl FnOnce(&Message) -> T) -> Rc<T> {
-        let known = self.parsed.borrow().clone();
+    pub fn parsed<T: 'static>(self: &Rc<Self>, parse: impl FnOnce(&Message) -> T) -> Rc<T> {
+        let known = self
+            .made
+            .borrow()
+            .0
+            .as_ref()
+            .map(|parts| parts.parsed.clone());
+        let known = known.flatten();
         if let Some(parsed) = known.and_then(|parsed| parsed.downcast().ok()) {
             return parsed;
         }
         let parsed = Rc::new(parse(&self.message));
-        if self.keeps_forms.get() {
-            *self.parsed.borrow_mut() = Some(parsed.clone());
+        if self.keeps() {
+            self.made.borrow_mut().parts().parsed = Some(parsed.clone());
         }
         parsed
     }
 
     /// The message in the form of that number, if it has been encoded.
     pub fn encoded(&self, form: usize) -> Option<Encoded> {
-        self.forms.borrow()[form].encoded()
+        let made = self.made.borrow();
+        made.0.as_ref()?.forms[form].encoded()
     }
 
     /// What is made of that form off the event loop: the first receiver starts it. `None` for a message that is not one of
     /// the last ones, since each receiver would have it made again.
-    pub fn making(&self, form: usize, start: impl FnOnce(Rc<Making>)) -> Option<Rc<Making>> {
-        if !self.keeps_forms.get() {
+    pub fn making(
+        self: &Rc<Self>,
+        form: usize,
+        start: impl FnOnce(Rc<Making>),
+    ) -> Option<Rc<Making>> {
+        if !self.keeps() {
             return None;
         }
-        if let Some(making) = &self.makings.borrow()[form] {
+        if let Some(making) = &self.made.borrow_mut().parts().makings[form] {
             return Some(making.clone());
         }
         let making = Rc::new(Making::default());
-        self.makings.borrow_mut()[form] = Some(making.clone());
+        self.made.borrow_mut().parts().makings[form] = Some(making.clone());
         start(making.clone());
         Some(making)
     }
 
-    /// Keeps its forms only as long as receivers send them.
-    fn let_go_of_forms(&self) {
-        self.forms.borrow_mut().iter_mut().for_each(Form::let_go);
-    }
-
-    /// Forgets its forms, but not those that are being made or sent.
-    fn forget_forms(&self) {
-        self.let_go_of_forms();
-        self.parsed.take();
-        for making in self.makings.borrow_mut().iter_mut() {
-            making.take_if(|making| making.is_made());
+    /// Forgets its forms, but not those that are being made or sent. Whether any is being made.
+    fn forget_forms(&self) -> bool {
+        let mut made = self.made.borrow_mut();
+        let is_being_made = made.is_being_made();
+        match (is_being_made, &mut made.0) {
+            (true, Some(parts)) => {
+                parts.forms.iter_mut().for_each(Form::let_go);
+                parts.parsed = None;
+                for making in &mut parts.makings {
+                    making.take_if(|making| making.is_made());
+                }
+            }
+            _ => made.let_go(),
         }
+        is_being_made
     }
 }
 

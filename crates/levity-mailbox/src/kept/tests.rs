@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+
 use super::*;
 use crate::log::tests::draft;
 use crate::message::Draft;
@@ -428,4 +430,33 @@ fn a_form_of_the_last_messages_is_made_once() {
     }
     assert!(entry.making(0, start).is_none());
     assert_eq!((starts.get(), Rc::strong_count(&first)), (2, 2));
+}
+
+#[test]
+fn what_is_being_made_is_forgotten_when_it_is_made() {
+    let kept = state([opened(1, 2)]).kept.unwrap();
+    let entry = kept.entries[0].clone();
+    let making = entry.making(0, |_| {}).expect("it is one of the last");
+    entry.form(1, |_| vec![1]);
+    kept.recent.forget_forms();
+    assert!(entry.encoded(1).is_none());
+    let again = entry.making(0, |_| panic!("it is being made"));
+    assert!(Rc::ptr_eq(&making, &again.expect("it is one of the last")));
+    making.finish(vec![1]).now_or_never().expect("nobody waits");
+    kept.recent.forget_forms();
+    assert!(entry.made.borrow().0.is_none() && kept.recent.encoded.borrow().is_empty());
+}
+
+#[test]
+fn messages_are_found_beside_those_that_are_gone() {
+    let mut kept = state([opened(1, 10)]).kept.unwrap();
+    kept.entries
+        .retain(|entry| entry.message.id.sequence % 3 != 0);
+    let found = |number| {
+        let entry = kept.entries.get(kept.index_of(number));
+        entry.map(|entry| entry.message.id.sequence)
+    };
+    let expected = [1, 1, 2, 4, 4, 5, 7, 7, 8].map(Some);
+    assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8].map(found), expected);
+    assert_eq!([9, 10, 11].map(found), [None; 3]);
 }

@@ -172,7 +172,9 @@ async fn make_stream(client: &Client) -> Result<Value, Failure> {
         // stream is another one.
         Err(failure) if matches!(failure.code, STREAM_EXISTS | SUBJECTS_OVERLAP) => {
             match call(client, &format!("STREAM.INFO.{STREAM}"), &json!({})).await {
-                Err(Failure { code: NO_STREAM, .. }) => Err(failure),
+                Err(Failure {
+                    code: NO_STREAM, ..
+                }) => Err(failure),
                 info => info,
             }
         }

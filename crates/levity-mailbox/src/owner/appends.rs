@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
 use super::Replies;
@@ -19,6 +20,8 @@ type Ending = Pin<Box<dyn Future<Output = (u64, Results)>>>;
 /// Appends, by numbers in the order of the calls.
 #[derive(Default)]
 pub(super) struct Appends {
+    /// Those that ended at once, as in memory, while no other was pending. They come before all others.
+    at_once: VecDeque<Append>,
     next: u64,
     begun: HashMap<u64, Append>,
     /// The appends to each box.
@@ -38,11 +41,21 @@ pub(super) struct Append {
 
 impl Appends {
     pub(super) fn is_empty(&self) -> bool {
-        self.begun.is_empty()
+        self.begun.is_empty() && self.at_once.is_empty()
     }
 
     /// Adds one that follows all others.
-    pub(super) fn push(&mut self, names: Vec<Name>, appending: Appending, reply: Replies) {
+    pub(super) fn push(&mut self, names: Vec<Name>, mut appending: Appending, reply: Replies) {
+        if self.begun.is_empty()
+            && let Some(results) = (&mut appending).now_or_never()
+        {
+            let results = Some(results);
+            return self.at_once.push_back(Append {
+                names,
+                results,
+                reply,
+            });
+        }
         let number = self.next;
         self.next += 1;
         for name in &names {
@@ -75,11 +88,14 @@ impl Appends {
 
     /// Whether the results of one can be [taken](Self::take).
     pub(super) fn has_ended(&self) -> bool {
-        !self.ended.is_empty()
+        !self.at_once.is_empty() || !self.ended.is_empty()
     }
 
     /// One that has ended.
     pub(super) fn take(&mut self) -> Option<Append> {
+        if let Some(append) = self.at_once.pop_front() {
+            return Some(append);
+        }
         let number = self.ended.pop_front()?;
         let append = self.begun.remove(&number)?;
         for name in &append.names {

@@ -86,11 +86,16 @@ impl Upkeep {
 
 async fn apply_events(copies: &Copies, mut events: mpsc::UnboundedReceiver<Event>) {
     let mut received = Vec::with_capacity(EVENTS_MAX);
-    while events.recv_many(&mut received, EVENTS_MAX).await > 0 {
+    loop {
+        let count = events.recv_many(&mut received, EVENTS_MAX).await;
         let now = SystemTime::now();
         received
             .drain(..)
             .for_each(|event| copies.apply(event, now));
-        task::yield_now().await;
+        match count {
+            0 => return,
+            EVENTS_MAX => task::yield_now().await,
+            _ => {}
+        }
     }
 }

@@ -30,7 +30,12 @@ const FLUSHED: [u8; 4] = [0, 0, 0xff, 0xff];
 
 /// The compressed frame of a message for all receivers of the event loop, which the first of them starts. `None` for one
 /// that is sent as it is.
-pub fn making(worker: &Rc<Worker>, stream: u64, form: Form, entry: &Entry) -> Option<Rc<Making>> {
+pub fn making(
+    worker: &Rc<Worker>,
+    stream: u64,
+    form: Form,
+    entry: &Rc<Entry>,
+) -> Option<Rc<Making>> {
     let bytes = entry.message.draft.content.len();
     let compute = &worker.compute;
     if bytes < CONTENT_BYTES_MIN || compute.reserve_encoder(ENCODER_BYTES, Kept::Job).is_none() {

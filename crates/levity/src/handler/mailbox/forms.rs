@@ -34,6 +34,9 @@ const COMPLETE: &str = "the end";
 const TRUNCATED: &str = "cut short";
 const HEADERS: &str = "the headers";
 
+/// What most forms have beside the content, in bytes.
+const FIELDS_BYTES: usize = 80;
+
 /// The heartbeat of a WebSocket: a Ping without content.
 const PING: &[u8] = &[0x89, 0];
 
@@ -62,10 +65,10 @@ impl Form {
 
     /// A message in this form.
     pub fn encode(self, message: &Message) -> Vec<u8> {
-        let mut out = Vec::new();
         let draft = &message.draft;
         let (_, bytes) = content(message, self == Self::Content);
         let bytes = &*bytes;
+        let mut out = Vec::with_capacity(bytes.len() + FIELDS_BYTES);
         match self {
             Self::Events => {
                 let text = str::from_utf8(bytes);

@@ -91,7 +91,7 @@ fn item_of(message: &Message) -> Option<Item> {
 }
 
 /// The same, read once for all receivers of the event loop.
-fn item_of_entry(entry: &Entry) -> Option<Rc<Option<Item>>> {
+fn item_of_entry(entry: &Rc<Entry>) -> Option<Rc<Option<Item>>> {
     let is_item = *entry.message.draft.media_type == *MEDIA_TYPE;
     is_item.then(|| entry.parsed(item_of))
 }
@@ -104,14 +104,14 @@ pub fn is_media_type(media_type: &str) -> bool {
 }
 
 /// Whether streams end with this message.
-pub fn ends_streams(entry: &Entry) -> bool {
+pub fn ends_streams(entry: &Rc<Entry>) -> bool {
     let item = item_of_entry(entry);
     let stream = item.as_ref().and_then(|item| item.as_ref().as_ref());
     stream.is_some_and(|item| item.stream == Some(Stream::Close))
 }
 
 /// The code and the reason with which this message closes WebSockets, if it does.
-pub fn close_of_sockets(entry: &Entry) -> Option<(u16, String)> {
+pub fn close_of_sockets(entry: &Rc<Entry>) -> Option<(u16, String)> {
     match &item_of_entry(entry)?.as_ref().as_ref()?.web_socket {
         Some(WebSocketMessage::Close { code, reason }) => {
             Some((code.unwrap_or(CLOSE_CODE), reason.clone()))
@@ -152,7 +152,7 @@ pub fn content(message: &Message, is_raw: bool) -> (Cow<'_, str>, Cow<'_, [u8]>)
 }
 
 /// The response that the message is for those who wait for one; `None` if it is only for others.
-pub fn response(entry: &Entry) -> Option<Response> {
+pub fn response(entry: &Rc<Entry>) -> Option<Response> {
     if let Some(item) = item_of_entry(entry)
         && let Some(item) = &*item
     {

@@ -39,6 +39,9 @@ use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, Refusal};
 use crate::route::MailboxEndpoint;
 
+/// Room for the lines of a header without cookies, in bytes.
+const HEADER_BYTES: usize = 128;
+
 const ALLOW: &[u8] = b"GET, HEAD, POST, DELETE, OPTIONS";
 
 impl<'a> Handling<'a> {
@@ -159,10 +162,14 @@ fn with_allow(mut response: Response) -> Response {
 
 /// A response with this JSON.
 fn json(status: u16, value: &Value) -> Response {
+    json_text(status, value.to_string())
+}
+
+fn json_text(status: u16, mut text: String) -> Response {
     let mut response = Response::new(status);
+    response.fields.reserve(HEADER_BYTES);
     response.fields.add("Content-Type", b"application/json");
     response.fields.add("Cache-Control", b"no-store");
-    let mut text = value.to_string();
     text.push('\n');
     response.body = Body::Text(text.into_bytes());
     response

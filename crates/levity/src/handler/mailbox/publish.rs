@@ -1,15 +1,16 @@
 //! Publishing by request: the body is the message.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use levity_mailbox::{Append, Command, Draft, Name, PublishError, Published, Reservation};
 use levity_wire::{Reject, mailbox_header};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::super::{Handling, without_body};
-use super::{grip_item, json, reason_of_publish};
+use super::{grip_item, json_text, reason_of_publish};
 use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
 use crate::http::response::Response;
@@ -24,6 +25,9 @@ const DEFAULT_TYPE: &str = "application/octet-stream";
 
 /// The memory of a message beside its content, about, while it is read.
 const OVERHEAD_BYTES: usize = 1024;
+
+/// The result for one box in JSON, in bytes, about.
+const RESULT_BYTES: usize = 160;
 
 /// The result for one box.
 pub(super) type Delivery = (Name, Result<Published, PublishError>);
@@ -231,26 +235,25 @@ fn without_memory(set: &MailboxSet) -> Response {
 pub(super) fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) -> Response {
     let mut failed = None;
     let mut receivers = 0;
-    let values: Vec<Value> = deliveries
-        .iter()
-        .map(|(name, result)| match result {
+    let mut results = String::with_capacity(RESULT_BYTES * deliveries.len());
+    for (index, (name, result)) in deliveries.iter().enumerate() {
+        if index > 0 {
+            results.push(',');
+        }
+        match result {
             Ok(published) => {
                 receivers += published.receivers;
-                json!({
-                    "mailbox": name.in_set(),
-                    "id": published.id.to_string(),
-                    "receivers": published.receivers,
-                    "duplicate": published.is_duplicate,
-                })
+                push_result(&mut results, name, published);
             }
             Err(failure) => {
                 let (refusal, status, reason) = reason_of_publish(failure);
                 set.shared.refusals.add(refusal);
                 failed.get_or_insert((status, reason.clone()));
-                json!({"mailbox": name.in_set(), "error": reason})
+                let result = json!({"mailbox": name.in_set(), "error": reason});
+                results.push_str(&result.to_string());
             }
-        })
-        .collect();
+        }
+    }
     let all_failed = deliveries.iter().all(|(_, result)| result.is_err());
     let status = match &failed {
         Some((status, reason)) if all_failed => return error(*status, reason),
@@ -259,9 +262,20 @@ pub(super) fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) 
         None => 202,
     };
     match is_list {
-        true => json(status, &json!({ "mailboxes": values })),
-        false => json(status, &values[0]),
+        true => json_text(status, format!("{{\"mailboxes\":[{results}]}}")),
+        false => json_text(status, results),
     }
+}
+
+/// Appends an object of JSON. Names have no characters that JSON escapes.
+fn push_result(out: &mut String, name: &Name, published: &Published) {
+    let (name, id, receivers) = (name.in_set(), published.id, published.receivers);
+    let is_duplicate = published.is_duplicate;
+    let written = write!(
+        out,
+        r#"{{"duplicate":{is_duplicate},"id":"{id}","mailbox":"{name}","receivers":{receivers}}}"#
+    );
+    written.expect("a string takes everything");
 }
 
 fn rejected(reject: Reject) -> Response {

@@ -284,7 +284,7 @@ impl Receiver {
         Poll::Ready(())
     }
 
-    fn take_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Entry) {
+    fn take_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Rc<Entry>) {
         self.ending = self.form.end(&entry.message);
         if self.ending.is_some() {
             return;
@@ -305,7 +305,7 @@ impl Receiver {
     }
 
     /// Sends a message, or waits for its compressed form.
-    fn send_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Entry) {
+    fn send_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Rc<Entry>) {
         let (form, id) = (self.form, (number, entry.message.id));
         if let Some(socket) = self.socket.as_mut().filter(|socket| socket.is_compressed) {
             let stream = client.stream().number();
