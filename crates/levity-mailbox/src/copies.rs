@@ -5,7 +5,7 @@ mod feed;
 pub use self::feed::Feed;
 
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use levity_wire::mailbox::{Cursor, MessageId};
 use slab::Slab;
 use tokio::sync::mpsc;
 
+use crate::by_name::ByName;
 use crate::kept::State;
 use crate::name::Name;
 use crate::protocol::{Command, Event};
@@ -33,7 +34,7 @@ pub struct Copies {
     worker: usize,
     owners: Vec<mpsc::UnboundedSender<Command>>,
     /// Those whose boxes the owners report. Each has a receiver.
-    copies: RefCell<HashMap<Name, Rc<Copy>>>,
+    copies: RefCell<ByName<Rc<Copy>>>,
     /// The number of the next copy.
     next_copy: Cell<u64>,
     /// Copies whose receivers have to be woken, each once.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod by_name;
 mod copies;
 mod encoding;
 pub mod journal;
@@ -34,7 +35,7 @@ pub use making::{Encoded, Making, Place};
 pub use message::{Draft, Message};
 pub use name::Name;
 pub use owner::{Owner, OwnerFigures, run};
-pub use protocol::{Command, Event, EventKind, Info, PublishError, Published};
+pub use protocol::{Command, Delivery, Event, EventKind, Info, Published};
 pub use settings::{Mode, Settings};
 pub use shared::SharedStore;
 pub use store::{

@@ -1,6 +1,6 @@
 //! The store without a disk: messages end with the process.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::future::ready;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use levity_wire::mailbox::MessageId;
 
+use crate::by_name::ByName;
 use crate::log::{Log, Trimmed};
 use crate::name::Name;
 use crate::settings::Settings;
@@ -26,9 +27,11 @@ const DROPPED_MAX: usize = 1024;
 /// Keeps messages in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
-    boxes: BTreeMap<Name, MemoryBox>,
+    boxes: ByName<MemoryBox>,
+    /// The names of all boxes in their order.
+    names: BTreeSet<Name>,
     /// Boxes with receivers, also those that are not known.
-    watched: HashSet<Name>,
+    watched: ByName<()>,
     /// The number of boxes of each set.
     counts: HashMap<String, usize>,
     /// Boxes that give way to others.
@@ -73,8 +76,9 @@ impl MemoryStore {
     #[must_use]
     pub fn new(epoch: u64) -> Self {
         Self {
-            boxes: BTreeMap::new(),
-            watched: HashSet::new(),
+            boxes: ByName::default(),
+            names: BTreeSet::new(),
+            watched: ByName::default(),
             counts: HashMap::new(),
             unused: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -90,18 +94,19 @@ impl MemoryStore {
         settings: &Arc<Settings>,
         now: SystemTime,
     ) -> Result<&mut MemoryBox, StoreError> {
-        if !self.boxes.contains_key(name) {
+        if self.boxes.get(name).is_none() {
             self.make_room(settings)?;
             *self.counts.entry(settings.set.clone()).or_default() += 1;
             let made = MemoryBox {
                 log: Log::new(self.epoch),
                 settings: settings.clone(),
-                is_watched: self.watched.contains(name),
+                is_watched: self.watched.get(name).is_some(),
                 used_at: now,
                 due: None,
             };
             self.epoch += 1;
             self.boxes.insert(name.clone(), made);
+            self.names.insert(name.clone());
             self.schedule(name);
             self.note_use(name);
         }
@@ -173,6 +178,7 @@ impl MemoryStore {
     /// Drops the box; the number of its messages, if it was known.
     fn drop_box(&mut self, name: &Name) -> Option<usize> {
         let dropped = self.boxes.remove(name)?;
+        self.names.remove(name);
         self.unused.remove(name);
         if let Some(due) = dropped.due {
             self.due.remove(&(due, name.clone()));
@@ -229,7 +235,7 @@ impl Store for MemoryStore {
 
     fn watch(&mut self, name: &Name, is_read: bool, now: SystemTime) {
         match is_read {
-            true => self.watched.insert(name.clone()),
+            true => self.watched.insert(name.clone(), ()),
             false => self.watched.remove(name),
         };
         if let Some(found) = self.boxes.get_mut(name) {
@@ -242,12 +248,15 @@ impl Store for MemoryStore {
     fn list(&mut self, set: &str, after: Option<&Name>, count_max: usize) -> Listing {
         let first = Name::first_of(set);
         let start = Bound::Excluded(after.unwrap_or(&first));
-        let names = self.boxes.range((start, Bound::Unbounded));
-        let names = names.take_while(|(name, _)| name.set() == set);
-        let summaries = names.take(count_max).map(|(name, found)| Summary {
-            name: name.clone(),
-            messages: found.log.messages().len(),
-            bytes: found.log.bytes(),
+        let names = self.names.range((start, Bound::Unbounded));
+        let names = names.take_while(|name| name.set() == set);
+        let summaries = names.take(count_max).filter_map(|name| {
+            let log = &self.boxes.get(name)?.log;
+            Some(Summary {
+                name: name.clone(),
+                messages: log.messages().len(),
+                bytes: log.bytes(),
+            })
         });
         Box::pin(ready(Ok(summaries.collect())))
     }

@@ -2,7 +2,6 @@
 
 mod appends;
 
-use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,8 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, Interval, MissedTickBehavior};
 
 use self::appends::Appends;
+use crate::by_name::ByName;
 use crate::name::Name;
-use crate::protocol::{Command, Event, EventKind, Info, PublishError, Published};
+use crate::protocol::{Command, Delivery, Event, EventKind, Info, Published};
 use crate::settings::Settings;
 use crate::store::{Append, Appended, Change, Opened, Store, StoreError, Summary};
 
@@ -57,7 +57,7 @@ pub struct Owner<S> {
     /// Where changes are reported, by the number of the event loop.
     workers: Vec<mpsc::UnboundedSender<Event>>,
     /// Boxes with receivers.
-    watched: HashMap<Name, Watched>,
+    watched: ByName<Watched>,
     /// Messages of a box are reported in the order of their numbers.
     appends: Appends,
     /// Everything else that the store was asked for.
@@ -67,7 +67,7 @@ pub struct Owner<S> {
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
-type Replies = oneshot::Sender<Vec<Result<Published, PublishError>>>;
+type Replies = oneshot::Sender<Vec<Delivery>>;
 
 /// An answer of the store, and who waits for it.
 enum Answer {
@@ -120,7 +120,7 @@ impl<S: Store> Owner<S> {
         Self {
             store,
             workers,
-            watched: HashMap::new(),
+            watched: ByName::default(),
             appends: Appends::default(),
             asked: FuturesUnordered::new(),
             figures,
@@ -178,7 +178,7 @@ impl<S: Store> Owner<S> {
     fn open(&mut self, name: Name, settings: Arc<Settings>, opened: CopyAt, now: SystemTime) {
         self.store.watch(&name, true, now);
         let opening = self.store.open(&name, &settings, now);
-        let watched = self.watched.entry(name.clone()).or_insert_with(|| Watched {
+        let watched = self.watched.get_or_insert_with(&name, || Watched {
             settings: settings.clone(),
             copies: Vec::new(),
         });
@@ -292,8 +292,11 @@ impl<S: Store> Owner<S> {
             let ended = self.appends.take().expect("there is one");
             let results = ended.results.into_iter().flatten();
             let results = ended.names.into_iter().zip(results);
-            let results = results.map(|(name, result)| self.appended(&name, result));
-            let _ = ended.reply.send(results.collect());
+            let deliveries = results.map(|(name, result)| {
+                let result = self.appended(&name, result);
+                (name, result)
+            });
+            let _ = ended.reply.send(deliveries.collect());
         }
         false
     }
@@ -345,7 +348,7 @@ impl<S: Store> Owner<S> {
         &self,
         name: &Name,
         result: Result<Appended, StoreError>,
-    ) -> Result<Published, PublishError> {
+    ) -> Result<Published, StoreError> {
         let figures = &self.figures;
         let receivers = self.receivers(name);
         match result {
@@ -371,7 +374,7 @@ impl<S: Store> Owner<S> {
             }
             Err(error) => {
                 figures.failed.fetch_add(1, Ordering::Relaxed);
-                Err(PublishError::Store(error))
+                Err(error)
             }
         }
     }

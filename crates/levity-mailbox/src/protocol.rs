@@ -13,12 +13,12 @@ use crate::store::{Append, Opened, StoreError, Summary};
 /// A command of an event loop to an owner. An answer that nobody waits for any more is dropped.
 #[derive(Debug)]
 pub enum Command {
-    /// Append messages to boxes of this owner. The results are in the same order.
+    /// Append messages to boxes of this owner. The deliveries are in the same order.
     Publish {
         /// The messages.
         appends: Vec<Append>,
         /// Where the results go.
-        reply: oneshot::Sender<Vec<Result<Published, PublishError>>>,
+        reply: oneshot::Sender<Vec<Delivery>>,
     },
     /// Send an event loop what is kept of a box, and all its changes from now on. It replaces an earlier copy of this event
     /// loop, and counts no receivers yet.
@@ -86,6 +86,9 @@ pub struct Info {
     pub receivers: usize,
 }
 
+/// What became of a message for one box.
+pub type Delivery = (Name, Result<Published, StoreError>);
+
 /// A box has a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
@@ -95,15 +98,6 @@ pub struct Published {
     pub receivers: usize,
     /// The box had it already.
     pub is_duplicate: bool,
-}
-
-/// Why a box does not have a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PublishError {
-    /// The store.
-    Store(StoreError),
-    /// The server ends.
-    Ended,
 }
 
 /// What an owner reports to a copy.

@@ -447,7 +447,8 @@ fn new_places_do_not_take_the_turn_of_others() {
         }
     }
     // The way goes on at the end of the places, of which there are twice as many now.
-    let copy = rig.copies.copies.borrow()[&name("a")].clone();
+    let copy = rig.copies.copies.borrow().get(&name("a")).cloned();
+    let copy = copy.expect("it is read");
     assert_eq!(copy.waiting.borrow().capacity(), 2 * WOKEN_MAX);
     let _more = rig.subscribe("a");
     rig.wake();

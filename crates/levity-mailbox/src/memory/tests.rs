@@ -23,7 +23,8 @@ fn append(store: &mut MemoryStore, name: &Name, deadline: Option<u64>, now: u64)
 }
 
 fn messages(store: &MemoryStore, name: &Name) -> usize {
-    store.boxes[name].log.messages().len()
+    let found = store.boxes.get(name).expect("a box");
+    found.log.messages().len()
 }
 
 #[test]

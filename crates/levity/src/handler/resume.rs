@@ -18,9 +18,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use levity_mailbox::{
-    Append, Command, Cursor, Draft, Message, MessageId, Name, PublishError, Published,
-};
+use levity_mailbox::{Append, Command, Cursor, Draft, Message, MessageId, Name};
 use levity_net::Timer;
 use levity_telemetry::trace::Trace;
 use levity_wire::accept;
@@ -694,8 +692,7 @@ impl<'s> Events<'s> {
         let command = Command::Publish { appends, reply };
         let mailboxes = &stream.worker.mailboxes;
         mailboxes.send_to_owner_of(&stream.name, command);
-        let results: Vec<Result<Published, PublishError>> = answer.await.ok()?;
-        let last = results.into_iter().next_back()?;
+        let (_, last) = answer.await.ok()?.pop()?;
         last.ok().map(|published| published.receivers)
     }
 }

@@ -9,9 +9,7 @@ mod process;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use levity_mailbox::{
-    Append, Command, Draft, MessageId, Mode, Name, PublishError, Published, Settings,
-};
+use levity_mailbox::{Append, Command, Delivery, Draft, MessageId, Mode, Name, Settings};
 use tokio::sync::oneshot;
 
 use self::check::Receiver;
@@ -66,7 +64,7 @@ struct Publisher {
     number: usize,
     count: usize,
     appends: Vec<Append>,
-    results: Option<oneshot::Receiver<Vec<Result<Published, PublishError>>>>,
+    results: Option<oneshot::Receiver<Vec<Delivery>>>,
 }
 
 fn settings_of(index: usize) -> Arc<Settings> {
@@ -338,7 +336,10 @@ impl Publisher {
             return false;
         };
         let results = match results.try_recv() {
-            Ok(results) => results.into_iter().map(Result::ok).collect(),
+            Ok(deliveries) => deliveries
+                .into_iter()
+                .map(|(_, result)| result.ok())
+                .collect(),
             Err(oneshot::error::TryRecvError::Empty) => return true,
             // The process has ended.
             Err(oneshot::error::TryRecvError::Closed) => vec![None; self.appends.len()],

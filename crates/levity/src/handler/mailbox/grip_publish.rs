@@ -12,7 +12,7 @@ use sha2::Sha256;
 
 use super::super::{Handling, refused_body, without_body};
 use super::publish::{fill, reserve};
-use super::{grip_item, json, reason_of_publish};
+use super::{grip_item, json, refused_by_store};
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -63,11 +63,7 @@ impl Handling<'_> {
                 .ok_or_else(|| error(400, "bad name of a channel"))?;
             let draft = self.draft(set, item)?;
             for (name, result) in self.deliver(set, vec![name], draft).await? {
-                let one = result.map_err(|failure| {
-                    let (refusal, status, reason) = reason_of_publish(&failure);
-                    set.shared.refusals.add(refusal);
-                    error(status, &reason)
-                })?;
+                let one = result.map_err(|failure| refused_by_store(set, &failure))?;
                 published.push(json!({
                     "mailbox": name.in_set(),
                     "id": one.id.to_string(),

@@ -12,7 +12,7 @@ use levity_wire::{Reject, grip, mailbox_header};
 use super::super::Handling;
 use super::forms::Form;
 use super::publish::{described, fill, listed_boxes, reserve, summary};
-use super::reason_of_publish;
+use super::reason_of;
 use super::receive::{Query, cursor, preferred};
 use super::receiver::Hold;
 use crate::http::fields::{Fields, lines};
@@ -235,8 +235,8 @@ impl Handling<'_> {
             })?;
         for (name, result) in &deliveries {
             if let Err(failure) = result {
-                let (_, status, reason) = reason_of_publish(failure);
-                answer.log(status, format_args!("{}: {reason}", name.in_set()));
+                let (_, status) = reason_of(failure);
+                answer.log(status, format_args!("{}: {failure}", name.in_set()));
             }
         }
         let summary = summary(set, &deliveries, is_list);

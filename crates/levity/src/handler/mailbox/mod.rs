@@ -27,7 +27,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use levity_config::MailboxProtocol;
-use levity_mailbox::{Command, Name, PublishError, StoreError};
+use levity_mailbox::{Command, Name, StoreError};
 use levity_wire::http1::Method;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -188,16 +188,5 @@ fn reason_of(failure: &StoreError) -> (Refusal, u16) {
         StoreError::Memory => (Refusal::Memory, 503),
         StoreError::Full(_) => (Refusal::StoreFull, 507),
         StoreError::Unavailable(_) => (Refusal::Store, 503),
-    }
-}
-
-/// The same for a message that a box did not get.
-fn reason_of_publish(failure: &PublishError) -> (Refusal, u16, String) {
-    match failure {
-        PublishError::Store(failure) => {
-            let (refusal, status) = reason_of(failure);
-            (refusal, status, failure.to_string())
-        }
-        PublishError::Ended => (Refusal::Store, 503, "the server ends".to_owned()),
     }
 }

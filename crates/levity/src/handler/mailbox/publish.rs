@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use levity_mailbox::{Append, Command, Draft, Name, PublishError, Published, Reservation};
+use levity_mailbox::{Append, Command, Delivery, Draft, Name, Published, Reservation};
 use levity_wire::{Reject, mailbox_header};
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::super::{Handling, without_body};
-use super::{grip_item, json_text, reason_of_publish};
+use super::{grip_item, json_text, reason_of};
 use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
 use crate::http::response::Response;
@@ -28,9 +28,6 @@ const OVERHEAD_BYTES: usize = 1024;
 
 /// The result for one box in JSON, in bytes, about.
 const RESULT_BYTES: usize = 160;
-
-/// The result for one box.
-pub(super) type Delivery = (Name, Result<Published, PublishError>);
 
 impl Handling<'_> {
     /// Publishes the body to the box that the path names, or to those that `Mailbox-Deliver` names.
@@ -116,28 +113,28 @@ impl Handling<'_> {
         draft: Draft,
     ) -> Result<Vec<Delivery>, Response> {
         let (copies, draft) = (&self.worker.mailboxes, Arc::new(draft));
-        let mut by_owner: Vec<Vec<Append>> = Vec::new();
-        by_owner.resize_with(copies.owners(), Vec::new);
+        let mut by_owner: Vec<(usize, Vec<Append>)> = Vec::new();
         for name in &names {
-            by_owner[copies.owner_of(name)].push(Append {
+            let owner = copies.owner_of(name);
+            let append = Append {
                 name: name.clone(),
                 settings: set.settings.clone(),
                 draft: draft.clone(),
-            });
-        }
-        let mut answers = Vec::new();
-        for (owner, appends) in by_owner.into_iter().enumerate() {
-            if !appends.is_empty() {
-                let (reply, answer) = oneshot::channel();
-                let of_owner: Vec<_> = appends.iter().map(|append| append.name.clone()).collect();
-                copies.send(owner, Command::Publish { appends, reply });
-                answers.push((of_owner, answer));
+            };
+            match by_owner.iter_mut().find(|(known, _)| *known == owner) {
+                Some((_, appends)) => appends.push(append),
+                None => by_owner.push((owner, vec![append])),
             }
         }
-        let mut deliveries = Vec::new();
-        for (of_owner, answer) in answers {
-            let results = self.answer_of_owner(answer).await?;
-            deliveries.extend(of_owner.into_iter().zip(results));
+        let publish = |(owner, appends)| {
+            let (reply, answer) = oneshot::channel();
+            copies.send(owner, Command::Publish { appends, reply });
+            answer
+        };
+        let answers: Vec<_> = by_owner.into_iter().map(publish).collect();
+        let mut deliveries = Vec::with_capacity(names.len());
+        for answer in answers {
+            deliveries.extend(self.answer_of_owner(answer).await?);
         }
         deliveries.sort_by_key(|(name, _)| names.iter().position(|one| one == name));
         Ok(deliveries)
@@ -246,7 +243,8 @@ pub(super) fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) 
                 push_result(&mut results, name, published);
             }
             Err(failure) => {
-                let (refusal, status, reason) = reason_of_publish(failure);
+                let (refusal, status) = reason_of(failure);
+                let reason = failure.to_string();
                 set.shared.refusals.add(refusal);
                 failed.get_or_insert((status, reason.clone()));
                 let result = json!({"mailbox": name.in_set(), "error": reason});

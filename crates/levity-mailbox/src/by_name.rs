@@ -1,0 +1,125 @@
+//! A map by names of boxes.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+
+use crate::name::Name;
+
+/// The number of parts.
+const PARTS: usize = 256;
+
+/// A map by names of boxes, of which there may be millions. A hash table moves all its entries when it grows, which would
+/// hold up the event loop; here it is those of one of many small tables. A tree would read more memory that is in no cache.
+#[derive(Debug)]
+pub(crate) struct ByName<V> {
+    parts: Box<[HashMap<Name, V>]>,
+    len: usize,
+    /// Selects the part. Whoever picks names does not know it.
+    hasher: RandomState,
+}
+
+impl<V> Default for ByName<V> {
+    fn default() -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| HashMap::new()).collect(),
+            len: 0,
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl<V> ByName<V> {
+    fn part(&self, name: &Name) -> usize {
+        self.hasher.hash_one(name) as usize % PARTS
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, name: &Name) -> Option<&V> {
+        self.parts[self.part(name)].get(name)
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &Name) -> Option<&mut V> {
+        let part = self.part(name);
+        self.parts[part].get_mut(name)
+    }
+
+    /// The value of `name`, which is `make`'s if there is none.
+    pub(crate) fn get_or_insert_with(&mut self, name: &Name, make: impl FnOnce() -> V) -> &mut V {
+        let part = self.part(name);
+        self.parts[part].entry(name.clone()).or_insert_with(|| {
+            self.len += 1;
+            make()
+        })
+    }
+
+    /// Returns what was there before.
+    pub(crate) fn insert(&mut self, name: Name, value: V) -> Option<V> {
+        let part = self.part(&name);
+        let before = self.parts[part].insert(name, value);
+        self.len += usize::from(before.is_none());
+        before
+    }
+
+    pub(crate) fn remove(&mut self, name: &Name) -> Option<V> {
+        let part = self.part(name);
+        let removed = self.parts[part].remove(name);
+        self.len -= usize::from(removed.is_some());
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn name(number: usize) -> Name {
+        Name::new("set", format!("box-{number}").as_bytes()).expect("a name")
+    }
+
+    #[test]
+    fn it_has_what_was_inserted_and_not_removed() {
+        let mut map = ByName::default();
+        for number in 0..1000 {
+            assert_eq!(map.insert(name(number), number), None);
+        }
+        assert_eq!(map.insert(name(7), 70), Some(7));
+        assert_eq!(*map.get_or_insert_with(&name(8), || 80), 8);
+        assert_eq!(*map.get_or_insert_with(&name(1000), || 1000), 1000);
+        assert_eq!(
+            (map.remove(&name(9)), map.remove(&name(9))),
+            (Some(9), None)
+        );
+        assert_eq!(
+            (map.get(&name(7)), map.get(&name(9)), map.len()),
+            (Some(&70), None, 1000)
+        );
+        *map.get_mut(&name(7)).expect("it is there") = 7;
+        assert_eq!(map.get(&name(7)), Some(&7));
+    }
+
+    /// One table of as many entries takes 20 milliseconds to grow the last time.
+    #[test]
+    fn no_insertion_takes_long() {
+        let names: Vec<_> = (0..200_000).map(name).collect();
+        let mut longest = Vec::new();
+        // Others may run meanwhile, but not at the same time thrice.
+        for _ in 0..3 {
+            let mut map = ByName::default();
+            let times = names.iter().map(|name| {
+                let began = Instant::now();
+                map.insert(name.clone(), [0; 8]);
+                began.elapsed()
+            });
+            longest.push(times.max().expect("there are some"));
+        }
+        assert!(
+            longest.iter().min() < Some(&Duration::from_millis(2)),
+            "{longest:?}"
+        );
+    }
+}
