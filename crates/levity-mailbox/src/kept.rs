@@ -428,8 +428,8 @@ impl Kept {
 struct Recent {
     /// How many messages the copy has got.
     count: Cell<u64>,
-    /// Those that have forms.
-    encoded: RefCell<Vec<Rc<Entry>>>,
+    /// Those that have forms. A message that the box drops is gone at once.
+    encoded: RefCell<Vec<Weak<Entry>>>,
 }
 
 impl Recent {
@@ -437,7 +437,10 @@ impl Recent {
     fn add(&self) {
         self.count.update(|count| count + 1);
         self.encoded.borrow_mut().retain(|entry| {
-            let is_recent = self.has(entry);
+            let Some(entry) = entry.upgrade() else {
+                return false;
+            };
+            let is_recent = self.has(&entry);
             if !is_recent {
                 entry.made.borrow_mut().let_go();
             }
@@ -450,9 +453,10 @@ impl Recent {
     }
 
     fn forget_forms(&self) {
-        self.encoded
-            .borrow_mut()
-            .retain(|entry| entry.forget_forms());
+        self.encoded.borrow_mut().retain(|entry| {
+            let entry = entry.upgrade();
+            entry.is_some_and(|entry| entry.forget_forms())
+        });
     }
 }
 
@@ -550,8 +554,9 @@ impl Entry {
         let recent = self.recent.upgrade().filter(|recent| recent.has(self));
         if let Some(recent) = &recent {
             let mut encoded = recent.encoded.borrow_mut();
-            if !encoded.iter().any(|entry| Rc::ptr_eq(entry, self)) {
-                encoded.push(self.clone());
+            let own = Rc::as_ptr(self);
+            if !encoded.iter().any(|entry| entry.as_ptr() == own) {
+                encoded.push(Rc::downgrade(self));
             }
         }
         recent.is_some()
@@ -618,8 +623,9 @@ impl Entry {
         Some(making)
     }
 
-    /// Forgets its forms, but not those that are being made or sent. Whether any is being made.
-    fn forget_forms(&self) -> bool {
+    /// Forgets its forms, but not those that are being made or sent. Whether any is being made. To be called when a form that
+    /// was [made off the event loop](Self::making) has been handed out.
+    pub fn forget_forms(&self) -> bool {
         let mut made = self.made.borrow_mut();
         let is_being_made = made.is_being_made();
         match (is_being_made, &mut made.0) {

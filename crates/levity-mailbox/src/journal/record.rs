@@ -37,7 +37,7 @@ pub(super) const RECORD_BYTES_MAX: usize = 256 << 20;
 const IDLE_UNIT_MS: u64 = 100;
 
 const DURABLE: u8 = 1;
-const BORN: u8 = 2;
+const BORN: u8 = 4;
 
 /// What all records have: the box, as it was when the record was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -448,6 +448,19 @@ fn what_is_being_made_is_forgotten_when_it_is_made() {
 }
 
 #[test]
+fn an_expired_message_takes_no_memory_for_its_forms() {
+    let mut kept = state([opened(1, 1)]).kept.unwrap();
+    kept.append(until(1, 5), 1);
+    kept.entries[0].form(0, |_| vec![1]);
+    let entry = Rc::downgrade(&kept.entries[0]);
+    assert!(entry.upgrade().is_some());
+    kept.expire(at(5));
+    assert!(entry.upgrade().is_none());
+    kept.append(message(EPOCH, 2), 1);
+    assert!(kept.recent.encoded.borrow().is_empty());
+}
+
+#[test]
 fn messages_are_found_beside_those_that_are_gone() {
     let mut kept = state([opened(1, 10)]).kept.unwrap();
     kept.entries

@@ -86,16 +86,20 @@ impl Upkeep {
 
 async fn apply_events(copies: &Copies, mut events: mpsc::UnboundedReceiver<Event>) {
     let mut received = Vec::with_capacity(EVENTS_MAX);
+    let mut left = EVENTS_MAX;
     loop {
-        let count = events.recv_many(&mut received, EVENTS_MAX).await;
+        let count = events.recv_many(&mut received, left).await;
+        if count == 0 {
+            return;
+        }
         let now = SystemTime::now();
         received
             .drain(..)
             .for_each(|event| copies.apply(event, now));
-        match count {
-            0 => return,
-            EVENTS_MAX => task::yield_now().await,
-            _ => {}
+        left -= count;
+        if left == 0 {
+            left = EVENTS_MAX;
+            task::yield_now().await;
         }
     }
 }

@@ -43,6 +43,7 @@ pub fn making(
     }
     entry.making(form.number(), |making| {
         let (compute, message) = (compute.clone(), entry.message.clone());
+        let entry = Rc::downgrade(entry);
         let cost = Duration::from_nanos(bytes as u64 * NS_PER_BYTE);
         task::spawn_local(async move {
             let job = message.clone();
@@ -53,6 +54,10 @@ pub fn making(
             let computed = compute.run(Class::Response, stream, cost, work).await;
             let frame = computed.map_or_else(|_| form.encode(&message), |done| done.value);
             making.finish(frame).await;
+            // All that wait for it have it: a box in which nothing happens takes no memory for it.
+            if let Some(entry) = entry.upgrade() {
+                entry.forget_forms();
+            }
         });
     })
 }
