@@ -442,7 +442,7 @@ impl Recent {
             };
             let is_recent = self.has(&entry);
             if !is_recent {
-                entry.made.borrow_mut().let_go();
+                entry.made.borrow_mut().let_go(|_| false);
             }
             is_recent
         });
@@ -509,23 +509,23 @@ impl Made {
         self.0.get_or_insert_default()
     }
 
-    /// Keeps forms only as long as receivers send them.
-    fn let_go(&mut self) {
+    /// Keeps forms only as long as receivers send them, and of those that are made off the event loop what `keeps` says. Whether
+    /// there are any of these.
+    fn let_go(&mut self, keeps: impl Fn(&Making) -> bool) -> bool {
         let Some(parts) = &mut self.0 else {
-            return;
+            return false;
         };
         parts.forms.iter_mut().for_each(Form::let_go);
+        parts.parsed = None;
+        for making in &mut parts.makings {
+            making.take_if(|making| !keeps(making));
+        }
         let is_sent = parts.forms.iter().any(|form| matches!(form, Form::Sent(_)));
-        (parts.makings, parts.parsed) = Default::default();
-        if !is_sent {
+        let has_makings = parts.makings.iter().any(Option::is_some);
+        if !is_sent && !has_makings {
             self.0 = None;
         }
-    }
-
-    fn is_being_made(&self) -> bool {
-        let parts = self.0.iter();
-        let mut makings = parts.flat_map(|parts| parts.makings.iter().flatten());
-        makings.any(|making| !making.is_made())
+        has_makings
     }
 }
 
@@ -626,19 +626,7 @@ impl Entry {
     /// Forgets its forms, but not those that are being made or sent. Whether any is being made. To be called when a form that
     /// was [made off the event loop](Self::making) has been handed out.
     pub fn forget_forms(&self) -> bool {
-        let mut made = self.made.borrow_mut();
-        let is_being_made = made.is_being_made();
-        match (is_being_made, &mut made.0) {
-            (true, Some(parts)) => {
-                parts.forms.iter_mut().for_each(Form::let_go);
-                parts.parsed = None;
-                for making in &mut parts.makings {
-                    making.take_if(|making| making.is_made());
-                }
-            }
-            _ => made.let_go(),
-        }
-        is_being_made
+        self.made.borrow_mut().let_go(|making| !making.is_made())
     }
 }
 
