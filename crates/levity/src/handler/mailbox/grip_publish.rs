@@ -7,12 +7,11 @@ use levity_config::Secret;
 use levity_mailbox::{Draft, Name, Reservation};
 use levity_wire::grip::{Item, items};
 use levity_wire::jwt::{self, Algorithm};
-use serde_json::json;
 use sha2::Sha256;
 
 use super::super::{Handling, refused_body, without_body};
-use super::publish::{fill, reserve};
-use super::{grip_item, json, refused_by_store};
+use super::publish::{fill, listed, push_result, reserve};
+use super::{grip_item, refused_by_store};
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -57,22 +56,17 @@ impl Handling<'_> {
             }
             self.count_publishes(set, 1)?;
         }
-        let mut published = Vec::new();
+        let mut published = String::new();
         for item in items {
             let name = Name::new(&set.of.name, item.name.as_bytes())
                 .ok_or_else(|| error(400, "bad name of a channel"))?;
             let draft = self.draft(set, item)?;
             for (name, result) in self.deliver(set, vec![name], draft).await? {
                 let one = result.map_err(|failure| refused_by_store(set, &failure))?;
-                published.push(json!({
-                    "mailbox": name.in_set(),
-                    "id": one.id.to_string(),
-                    "receivers": one.receivers,
-                    "duplicate": one.is_duplicate,
-                }));
+                push_result(&mut published, &name, &one);
             }
         }
-        Ok(json(200, &json!({ "mailboxes": published })))
+        Ok(listed(200, &published))
     }
 
     fn draft(&self, set: &MailboxSet, mut item: Item) -> Result<Draft, Response> {

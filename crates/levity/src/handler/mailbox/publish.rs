@@ -233,10 +233,7 @@ pub(super) fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) 
     let mut failed = None;
     let mut receivers = 0;
     let mut results = String::with_capacity(RESULT_BYTES * deliveries.len());
-    for (index, (name, result)) in deliveries.iter().enumerate() {
-        if index > 0 {
-            results.push(',');
-        }
+    for (name, result) in deliveries {
         match result {
             Ok(published) => {
                 receivers += published.receivers;
@@ -248,6 +245,7 @@ pub(super) fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) 
                 set.shared.refusals.add(refusal);
                 failed.get_or_insert((status, reason.clone()));
                 let result = json!({"mailbox": name.in_set(), "error": reason});
+                separate(&mut results);
                 results.push_str(&result.to_string());
             }
         }
@@ -260,13 +258,25 @@ pub(super) fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) 
         None => 202,
     };
     match is_list {
-        true => json_text(status, format!("{{\"mailboxes\":[{results}]}}")),
+        true => listed(status, &results),
         false => json_text(status, results),
     }
 }
 
-/// Appends an object of JSON. Names have no characters that JSON escapes.
-fn push_result(out: &mut String, name: &Name, published: &Published) {
+/// A response with the results of several boxes.
+pub(super) fn listed(status: u16, results: &str) -> Response {
+    json_text(status, format!("{{\"mailboxes\":[{results}]}}"))
+}
+
+fn separate(results: &mut String) {
+    if !results.is_empty() {
+        results.push(',');
+    }
+}
+
+/// Appends an object of JSON to those that are there. Names have no characters that JSON escapes.
+pub(super) fn push_result(out: &mut String, name: &Name, published: &Published) {
+    separate(out);
     let (name, id, receivers) = (name.in_set(), published.id, published.receivers);
     let is_duplicate = published.is_duplicate;
     let written = write!(
