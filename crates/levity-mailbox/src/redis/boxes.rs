@@ -90,8 +90,8 @@ enum WatchState {
 pub(super) enum Notice {
     /// A message, and the box's `lost`.
     Message(Message, u64),
-    /// The box has another epoch.
-    Outdated,
+    /// The box has this epoch now.
+    Outdated(u64),
     /// Another process has removed the box.
     Removed,
 }
@@ -308,7 +308,13 @@ impl Boxes {
         };
         let (message, lost) = match notice {
             Notice::Message(message, lost) => (message, lost),
-            Notice::Outdated => return self.outdated(name),
+            Notice::Outdated(epoch) => {
+                // The box may have been opened since.
+                if watch.reported.is_some_and(|known| known.epoch < epoch) {
+                    self.outdated(name);
+                }
+                return;
+            }
             Notice::Removed => {
                 self.removed(name);
                 let _ = self.changes.send(Change::Removed(name.clone()));

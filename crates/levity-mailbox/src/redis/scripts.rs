@@ -215,8 +215,9 @@ pub(super) fn listed(reply: &Value, set: &str) -> Option<Vec<Summary>> {
 
 /// What a channel of a box says; `None` for what this process has done itself, and for anything else.
 pub(super) fn notice(payload: &[u8], process: &str, budget: &Arc<Budget>) -> Option<Notice> {
-    if payload == b"outdated" {
-        return Some(Notice::Outdated);
+    if let Some(epoch) = payload.strip_prefix(b"outdated ") {
+        let epoch = std::str::from_utf8(epoch).ok()?.parse().ok()?;
+        return Some(Notice::Outdated(epoch));
     }
     if let Some(remover) = payload.strip_prefix(b"removed ") {
         return (remover != process.as_bytes()).then_some(Notice::Removed);

@@ -98,7 +98,7 @@ local function renew()
   end
   box_run, last_run, fork = run, run, next
   write()
-  redis.call('PUBLISH', channel, 'outdated')
+  redis.call('PUBLISH', channel, 'outdated ' .. epoch)
 end
 
 -- Whether the server lacks a message that the process knows of, or one that should be in the log.
