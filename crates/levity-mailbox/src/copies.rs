@@ -223,6 +223,9 @@ impl Copies {
     }
 
     fn wake_all(&self, copy: Rc<Copy>) {
+        if copy.wake_only() {
+            return;
+        }
         if copy.begin_to_wake() {
             self.to_wake.borrow_mut().push_back(copy);
         }
@@ -308,6 +311,24 @@ impl Copy {
             Some(waker) => waker.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
         }
+    }
+
+    /// Whether there is one receiver.
+    pub(crate) fn has_one_receiver(&self) -> bool {
+        self.receivers() == 1
+    }
+
+    /// Wakes the receiver if there is one only, which needs neither a turn nor forms that others share; whether there is.
+    fn wake_only(&self) -> bool {
+        let mut waiting = self.waiting.borrow_mut();
+        // Where there were many, the one has to be looked for.
+        if waiting.len() != 1 || waiting.capacity() > WOKEN_MAX {
+            return false;
+        }
+        let waker = waiting.iter_mut().find_map(|(_, waker)| waker.take());
+        drop(waiting);
+        waker.into_iter().for_each(Waker::wake);
+        true
     }
 
     /// Has all receivers woken that wait now; whether none had to be woken before.

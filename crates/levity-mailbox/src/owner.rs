@@ -4,6 +4,7 @@ mod appends;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::rc::Weak;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -16,6 +17,7 @@ use tokio::time::{self, Interval, MissedTickBehavior};
 
 use self::appends::Appends;
 use crate::by_name::ByName;
+use crate::copies::Copies;
 use crate::name::Name;
 use crate::protocol::{Command, Delivery, Event, EventKind, Info, Published};
 use crate::settings::Settings;
@@ -51,11 +53,33 @@ pub struct OwnerFigures {
     pub idle_boxes: AtomicU64,
 }
 
+/// Where the changes for an event loop are reported.
+pub enum Reports {
+    /// To the event loop that runs the owner: at once.
+    Here(Weak<Copies>),
+    /// To another one.
+    Queue(mpsc::UnboundedSender<Event>),
+}
+
+impl Reports {
+    fn report(&self, event: Event, now: SystemTime) {
+        match self {
+            Self::Here(copies) => {
+                if let Some(copies) = copies.upgrade() {
+                    copies.apply(event, now);
+                }
+            }
+            // An error means that the loop has ended.
+            Self::Queue(queue) => drop(queue.send(event)),
+        }
+    }
+}
+
 /// Owns the boxes of a store: all of the process, or those of one event loop.
 pub struct Owner<S> {
     store: S,
     /// Where changes are reported, by the number of the event loop.
-    workers: Vec<mpsc::UnboundedSender<Event>>,
+    workers: Vec<Reports>,
     /// Boxes with receivers.
     watched: ByName<Watched>,
     /// Messages of a box are reported in the order of their numbers.
@@ -112,11 +136,7 @@ impl Watched {
 
 impl<S: Store> Owner<S> {
     /// The owner of what `store` keeps. It reports changes to `workers`.
-    pub fn new(
-        store: S,
-        workers: Vec<mpsc::UnboundedSender<Event>>,
-        figures: Arc<OwnerFigures>,
-    ) -> Self {
+    pub fn new(store: S, workers: Vec<Reports>, figures: Arc<OwnerFigures>) -> Self {
         Self {
             store,
             workers,
@@ -142,7 +162,7 @@ impl<S: Store> Owner<S> {
                 worker,
                 receivers,
             } => self.set_receivers(&name, worker, receivers, now),
-            Command::Read { name, worker, last } => self.mark_read(&name, worker, last),
+            Command::Read { name, worker, last } => self.mark_read(&name, worker, last, now),
             Command::Look { name, reply } => {
                 let looking = self.store.look(&name);
                 self.ask(async move { Answer::Looked(name, looking.await, reply) });
@@ -206,11 +226,11 @@ impl<S: Store> Owner<S> {
         }
     }
 
-    fn mark_read(&mut self, name: &Name, worker: usize, last: MessageId) {
+    fn mark_read(&mut self, name: &Name, worker: usize, last: MessageId, now: SystemTime) {
         self.store.mark_read(name, last);
         let copies = self.copies_of(name).into_iter();
         let others = copies.filter(|copy| copy.worker != worker);
-        self.report(name, others, &EventKind::Read(last));
+        self.report(name, others, &EventKind::Read(last), now);
     }
 
     fn copies_of(&self, name: &Name) -> Vec<CopyAt> {
@@ -223,22 +243,28 @@ impl<S: Store> Owner<S> {
         self.watched.get(name).map_or(0, Watched::receivers)
     }
 
-    fn report(&self, name: &Name, copies: impl IntoIterator<Item = CopyAt>, kind: &EventKind) {
+    fn report(
+        &self,
+        name: &Name,
+        copies: impl IntoIterator<Item = CopyAt>,
+        kind: &EventKind,
+        now: SystemTime,
+    ) {
         for CopyAt { worker, copy } in copies {
             let event = Event {
                 name: name.clone(),
                 copy,
                 kind: kind.clone(),
             };
-            // An error means that the loop has ended.
-            let _ = self.workers[worker].send(event);
+            self.workers[worker].report(event, now);
         }
     }
 
     /// Reports to the event loops that receive from the box.
-    fn report_to_all(&self, name: &Name, kind: &EventKind) {
+    fn report_to_all(&self, name: &Name, kind: &EventKind, now: SystemTime) {
         if let Some(watched) = self.watched.get(name) {
-            self.report(name, watched.copies.iter().map(|(copy, _)| *copy), kind);
+            let copies = watched.copies.iter().map(|(copy, _)| *copy);
+            self.report(name, copies, kind, now);
         }
     }
 
@@ -247,7 +273,7 @@ impl<S: Store> Owner<S> {
         let mut steps = STEPS_MAX;
         let is_done = self.poll_changes(context, now, &mut steps)
             && self.poll_appends(context, now, &mut steps)
-            && self.poll_answers(context, &mut steps);
+            && self.poll_answers(context, now, &mut steps);
         if !is_done {
             context.waker().wake_by_ref();
         }
@@ -293,7 +319,7 @@ impl<S: Store> Owner<S> {
             let results = ended.results.into_iter().flatten();
             let results = ended.names.into_iter().zip(results);
             let deliveries = results.map(|(name, result)| {
-                let result = self.appended(&name, result);
+                let result = self.appended(&name, result, now);
                 (name, result)
             });
             let _ = ended.reply.send(deliveries.collect());
@@ -301,26 +327,31 @@ impl<S: Store> Owner<S> {
         false
     }
 
-    fn poll_answers(&mut self, context: &mut Context<'_>, steps: &mut usize) -> bool {
+    fn poll_answers(
+        &mut self,
+        context: &mut Context<'_>,
+        now: SystemTime,
+        steps: &mut usize,
+    ) -> bool {
         while *steps > 0 {
             let Poll::Ready(Some(answer)) = self.asked.poll_next_unpin(context) else {
                 return true;
             };
-            self.answer(answer);
+            self.answer(answer, now);
             *steps -= 1;
         }
         false
     }
 
-    fn answer(&self, answer: Answer) {
+    fn answer(&self, answer: Answer, now: SystemTime) {
         match answer {
             Answer::Opened(name, copy, opened) => {
                 let kind = opened.map_or_else(EventKind::Failed, EventKind::Opened);
-                self.report(&name, [copy], &kind);
+                self.report(&name, [copy], &kind, now);
             }
             Answer::Updated(name, copies, opened) => {
                 let kind = opened.map_or_else(EventKind::Failed, EventKind::Updated);
-                self.report(&name, copies, &kind);
+                self.report(&name, copies, &kind, now);
             }
             Answer::Looked(name, found, reply) => {
                 let receivers = self.receivers(&name);
@@ -329,7 +360,7 @@ impl<S: Store> Owner<S> {
             }
             Answer::Removed(name, copies, removed, reply) => {
                 if removed.is_ok() {
-                    self.report(&name, copies, &EventKind::Removed);
+                    self.report(&name, copies, &EventKind::Removed, now);
                 }
                 let _ = reply.send(removed);
             }
@@ -348,6 +379,7 @@ impl<S: Store> Owner<S> {
         &self,
         name: &Name,
         result: Result<Appended, StoreError>,
+        now: SystemTime,
     ) -> Result<Published, StoreError> {
         let figures = &self.figures;
         let receivers = self.receivers(name);
@@ -356,7 +388,8 @@ impl<S: Store> Owner<S> {
                 figures.published.fetch_add(1, Ordering::Relaxed);
                 let id = message.id;
                 if !self.store.reports_appends() {
-                    self.report_to_all(name, &EventKind::Appended { message, lost });
+                    let kind = EventKind::Appended { message, lost };
+                    self.report_to_all(name, &kind, now);
                 }
                 Ok(Published {
                     id,
@@ -386,15 +419,15 @@ impl<S: Store> Owner<S> {
                 name,
                 message,
                 lost,
-            } => self.report_to_all(&name, &EventKind::Appended { message, lost }),
-            Change::Removed(name) => self.report_to_all(&name, &EventKind::Removed),
+            } => self.report_to_all(&name, &EventKind::Appended { message, lost }, now),
+            Change::Removed(name) => self.report_to_all(&name, &EventKind::Removed, now),
             Change::Outdated(name) => {
                 let Some(watched) = self.watched.get(&name) else {
                     return;
                 };
                 let copies = watched.copies();
                 let opening = self.store.open(&name, &watched.settings, now);
-                self.report_to_all(&name, &EventKind::Outdated);
+                self.report_to_all(&name, &EventKind::Outdated, now);
                 self.ask(async move { Answer::Updated(name, copies, opening.await) });
             }
         }

@@ -57,6 +57,12 @@ impl Feed {
         &self.copy.name
     }
 
+    /// Whether no other receiver of the event loop reads the box.
+    #[must_use]
+    pub fn is_only(&self) -> bool {
+        self.copy.has_one_receiver()
+    }
+
     /// Waits until the box is open, or removed. Ready at once afterwards. The receiver gets all messages that the owner is
     /// asked to append from then on.
     ///

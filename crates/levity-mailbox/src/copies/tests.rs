@@ -480,8 +480,10 @@ fn nobody_starves() {
 fn a_copy_is_queued_once_and_boxes_take_turns() {
     let mut rig = Rig::new(|_| {});
     let receivers = rig.receivers(2 * WOKEN_MAX);
-    let mut other = Receiver::new(rig.subscribe("b"));
-    assert!(other.poll_open().is_pending());
+    let mut others = [(); 2].map(|()| Receiver::new(rig.subscribe("b")));
+    for other in &mut others {
+        assert!(other.poll_open().is_pending());
+    }
     (1..100).for_each(|sequence| rig.append(sequence));
     let event = Event {
         name: name("b"),
@@ -492,8 +494,31 @@ fn a_copy_is_queued_once_and_boxes_take_turns() {
     assert_eq!(rig.copies.to_wake.borrow().len(), 2);
     rig.copies.wake_some();
     rig.copies.wake_some();
-    assert!(other.bell.has_rung());
+    assert!(others.iter().all(|other| other.bell.has_rung()));
     assert!(!receivers[WOKEN_MAX].bell.has_rung());
+}
+
+#[test]
+fn the_only_receiver_is_woken_at_once() {
+    let mut rig = Rig::new(|_| {});
+    let mut receivers = rig.receivers(2);
+    assert!(!receivers[0].feed.is_only());
+    receivers.pop();
+    rig.append(1);
+    assert!(receivers[0].feed.is_only() && receivers[0].bell.has_rung());
+    assert!(receivers[0].gets_something() && rig.copies.to_wake.borrow().is_empty());
+}
+
+/// To look for it among the places of many takes time.
+#[test]
+fn the_last_of_many_receivers_has_its_turn() {
+    let mut rig = Rig::new(|_| {});
+    let mut receivers = rig.receivers(2 * WOKEN_MAX);
+    receivers.drain(..2 * WOKEN_MAX - 1);
+    rig.append(1);
+    assert!(!receivers[0].bell.has_rung());
+    rig.wake();
+    assert!(receivers[0].bell.has_rung() && receivers[0].gets_something());
 }
 
 #[test]
@@ -504,14 +529,16 @@ fn the_task_that_wakes_sleeps_until_there_is_a_change() {
     let bell = Arc::new(Bell::default());
     let waker = bell.clone().into();
     let mut context = Context::from_waker(&waker);
-    let mut receivers = rig.receivers(1);
+    let mut receivers = rig.receivers(2);
     for sequence in 1..4 {
         while waking.as_mut().poll(&mut context).is_pending() && bell.has_rung() {}
         assert!(!receivers[0].bell.has_rung());
         rig.append(sequence);
         assert!(bell.has_rung());
         assert!(waking.as_mut().poll(&mut context).is_pending());
-        assert!(receivers[0].bell.has_rung() && receivers[0].gets_something());
+        for receiver in &mut receivers {
+            assert!(receiver.bell.has_rung() && receiver.gets_something());
+        }
     }
 }
 

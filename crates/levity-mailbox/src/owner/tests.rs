@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use super::*;
+use crate::kept::Next;
 use crate::log::tests::{draft, settings};
 use crate::memory::MemoryStore;
 use crate::message::Message;
@@ -109,7 +110,8 @@ struct Rig<S> {
 
 impl<S: Store> Rig<S> {
     fn new(store: S) -> Self {
-        let (workers, events) = (0..3).map(|_| mpsc::unbounded_channel()).unzip();
+        let (workers, events): (Vec<_>, _) = (0..3).map(|_| mpsc::unbounded_channel()).unzip();
+        let workers = workers.into_iter().map(Reports::Queue).collect();
         let figures = Arc::default();
         Self {
             owner: Owner::new(store, workers, Arc::clone(&figures)),
@@ -552,6 +554,36 @@ fn a_sweep_publishes_figures() {
     let counts = [&figures.lost, &figures.expired, &figures.idle_boxes];
     let counts = counts.map(|count| count.load(Ordering::Relaxed));
     assert_eq!(counts, [4, 3, 2]);
+}
+
+/// The event loop that runs the owner knows of a message before the publisher.
+#[test]
+fn changes_for_the_own_event_loop_are_applied_at_once() {
+    let (commands, mut received) = mpsc::unbounded_channel();
+    let copies = Rc::new(Copies::new(0, vec![commands]));
+    let reports = vec![Reports::Here(Rc::downgrade(&copies))];
+    let mut owner = Owner::new(MemoryStore::new(7), reports, Arc::default());
+    let settings = Arc::new(settings(100, usize::MAX));
+    let subscribed = copies.subscribe(&a(), &settings, None);
+    let mut feed = subscribed.expect("room");
+    let append = Append {
+        name: a(),
+        settings,
+        draft: draft("x", None).into(),
+    };
+    let (reply, mut results) = oneshot::channel();
+    let appends = vec![append];
+    copies.send(0, Command::Publish { appends, reply });
+    while let Ok(command) = received.try_recv() {
+        owner.command(command, NOW);
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    owner.poll(&mut context, NOW);
+    assert!(matches!(feed.next(NOW), Some(Next::Message(_))));
+    assert_eq!(results.try_recv().expect("results").len(), 1);
+    // The owner does not keep the event loop's copies.
+    drop((feed, copies));
+    owner.poll(&mut context, NOW);
 }
 
 /// An event loop that has ended is no reason to stop.

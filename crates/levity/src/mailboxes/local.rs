@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use levity_mailbox::memory::MemoryStore;
-use levity_mailbox::{Command, Copies, Event, Owner, OwnerFigures, new_epoch, run};
+use levity_mailbox::{Command, Copies, Event, Owner, OwnerFigures, Reports, new_epoch, run};
 use tokio::sync::mpsc;
 use tokio::task;
 
@@ -55,6 +55,7 @@ impl LocalParts {
     pub fn split(self) -> (Rc<Copies>, Upkeep) {
         let copies = Rc::new(Copies::new(self.worker, self.owners));
         let upkeep = Upkeep {
+            worker: self.worker,
             copies: copies.clone(),
             events: self.events,
             own: self.own,
@@ -65,6 +66,7 @@ impl LocalParts {
 
 /// The tasks of mailboxes at an event loop.
 pub struct Upkeep {
+    worker: usize,
     copies: Rc<Copies>,
     events: mpsc::UnboundedReceiver<Event>,
     own: Option<OwnParts>,
@@ -75,7 +77,9 @@ impl Upkeep {
     pub async fn run(self) {
         if let Some(own) = self.own {
             let store = MemoryStore::new(new_epoch(SystemTime::now()));
-            let owner = Owner::new(store, own.workers, own.figures);
+            let mut reports: Vec<_> = own.workers.into_iter().map(Reports::Queue).collect();
+            reports[self.worker] = Reports::Here(Rc::downgrade(&self.copies));
+            let owner = Owner::new(store, reports, own.figures);
             task::spawn_local(run(owner, own.commands));
         }
         let waking = self.copies.clone();

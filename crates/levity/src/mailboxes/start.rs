@@ -13,7 +13,7 @@ use levity_mailbox::journal::{JournalStore, Options};
 #[cfg(feature = "nats")]
 use levity_mailbox::nats::NatsStore;
 use levity_mailbox::redis::RedisStore;
-use levity_mailbox::{Budget, Command, Event, Owner, OwnerFigures, Store, run};
+use levity_mailbox::{Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run};
 use levity_telemetry::diagnostics;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
@@ -173,6 +173,7 @@ fn on_thread<S: Store>(
                     Err(error) => return drop(made.send(Err(error))),
                 };
                 let _ = made.send(Ok(()));
+                let reports = reports.into_iter().map(Reports::Queue).collect();
                 run(Owner::new(store, reports, of_owner), commands).await;
             });
             let _ = end.send(());

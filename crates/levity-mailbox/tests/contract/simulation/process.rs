@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::SystemTime;
 
-use levity_mailbox::{Command, Copies, Event, Name, Owner, OwnerFigures};
+use levity_mailbox::{Command, Copies, Event, Name, Owner, OwnerFigures, Reports};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::simulated::{Random, Server, Simulated};
@@ -57,17 +57,7 @@ impl Process {
             stores.iter().map(|_| mpsc::unbounded_channel()).unzip();
         let (workers, events): (Vec<_>, Vec<_>) =
             (0..loops).map(|_| mpsc::unbounded_channel()).unzip();
-        let owner_of = |store| {
-            let figures = Arc::default();
-            OwnerTask {
-                owner: Owner::new(store, workers.clone(), Arc::clone(&figures)),
-                commands: commands.remove(0),
-                figures,
-                bell: Bell::new(),
-            }
-        };
-        let owners = stores.into_iter().map(owner_of).collect();
-        let loop_of = |(number, events)| {
+        let loop_of = |(number, events): (usize, _)| {
             let copies = Rc::new(Copies::new(number, senders.clone()));
             let woken = copies.clone();
             EventLoop {
@@ -77,10 +67,23 @@ impl Process {
                 bell: Bell::new(),
             }
         };
-        Self {
-            owners,
-            loops: events.into_iter().enumerate().map(loop_of).collect(),
-        }
+        let loops: Vec<EventLoop> = events.into_iter().enumerate().map(loop_of).collect();
+        let owner_of = |(number, store): (usize, _)| {
+            let mut reports: Vec<_> = workers.iter().cloned().map(Reports::Queue).collect();
+            // As in the server, an owner runs at an event loop.
+            if let Some(own) = loops.get(number) {
+                reports[number] = Reports::Here(Rc::downgrade(&own.copies));
+            }
+            let figures = Arc::default();
+            OwnerTask {
+                owner: Owner::new(store, reports, Arc::clone(&figures)),
+                commands: commands.remove(0),
+                figures,
+                bell: Bell::new(),
+            }
+        };
+        let owners = stores.into_iter().enumerate().map(owner_of).collect();
+        Self { owners, loops }
     }
 
     pub fn loops(&self) -> usize {

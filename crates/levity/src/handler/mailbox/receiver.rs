@@ -268,7 +268,12 @@ impl Receiver {
             None => ready!(self.poll_feeds(context, now)),
         };
         match next {
-            Next::Message(entry) => self.take_message(client, number, &entry),
+            Next::Message(entry) => {
+                self.take_message(client, number, &entry);
+                if self.feed(number).is_only() {
+                    entry.forget_forms();
+                }
+            }
             Next::Gap(next) => {
                 let last = MessageId {
                     sequence: next.sequence.saturating_sub(1),
@@ -313,8 +318,12 @@ impl Receiver {
                 return socket.wait_for(making, id);
             }
         }
-        let bytes = entry.form(form.number(), |message| form.encode(message));
-        self.send(bytes, Some(id));
+        let encoded = match self.feed(number).is_only() {
+            // What nobody shares need not be kept.
+            true => Rc::new(form.encode(&entry.message)),
+            false => entry.form(form.number(), |message| form.encode(message)),
+        };
+        self.send(encoded, Some(id));
     }
 
     /// What a receiver does that waits: it keeps the connection alive, and ends some time. Ready with the end of a client that
