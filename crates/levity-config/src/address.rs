@@ -189,22 +189,22 @@ impl Address {
         one != other && is_same_port && (has(one, other) || has(other, one))
     }
 
-    /// URLs for a browser, such as `http://127.0.0.1:8080/`. For the unspecified address the first URL is for
+    /// URLs for a browser, such as `http://127.0.0.1:8080/`, with `scheme`. For the unspecified address the first URL is for
     /// this machine, and one follows for each of `own`, the addresses of its network interfaces. For a Unix
     /// socket its address as text.
     #[must_use]
-    pub fn urls(&self, own: &[IpAddr]) -> Vec<String> {
+    pub fn urls(&self, scheme: &str, own: &[IpAddr]) -> Vec<String> {
         let Address::Tcp(address) = self else {
             return vec![self.to_string()];
         };
         let port = address.port();
         if !address.ip().is_unspecified() {
-            return vec![url(&host(address.ip()), port)];
+            return vec![url(scheme, &host(address.ip()), port)];
         }
         // An IPv4 socket cannot be reached over IPv6.
         let reached = own.iter().filter(|ip| address.is_ipv6() || ip.is_ipv4());
-        let reached = reached.map(|ip| url(&host(*ip), port));
-        std::iter::once(url("localhost", port))
+        let reached = reached.map(|ip| url(scheme, &host(*ip), port));
+        std::iter::once(url(scheme, "localhost", port))
             .chain(reached)
             .collect()
     }
@@ -217,10 +217,10 @@ fn host(ip: IpAddr) -> String {
     }
 }
 
-fn url(host: &str, port: u16) -> String {
-    match port {
-        80 => format!("http://{host}/"),
-        port => format!("http://{host}:{port}/"),
+fn url(scheme: &str, host: &str, port: u16) -> String {
+    match (scheme, port) {
+        ("http", 80) | ("https", 443) => format!("{scheme}://{host}/"),
+        _ => format!("{scheme}://{host}:{port}/"),
     }
 }
 
@@ -354,7 +354,11 @@ mod tests {
             ("[::1]:81", &["http://[::1]:81/"]),
             ("unix:/s", &["unix:/s"]),
         ] {
-            assert_eq!(text.parse::<Address>().unwrap().urls(&own), urls, "{text}");
+            assert_eq!(
+                text.parse::<Address>().unwrap().urls("http", &own),
+                urls,
+                "{text}"
+            );
         }
     }
 

@@ -13,7 +13,7 @@ use crate::schema::{
 };
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{limits, location_options, rate_limit, resume, upload};
+use crate::{limits, location_options, rate_limit, resume, tls, upload};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -111,7 +111,7 @@ pub(crate) const TABLES: &[Table] = documented! {
     });
     /// Bounds that protect the server from its clients and from its disks.
     table("limits", limits::KEYS);
-    /// Where clients connect; `127.0.0.1:8080` when there is none.
+    /// Where clients connect; `127.0.0.1:8080` when there is none, or ports 80 and 443 of every address if a site has `tls`.
     array("listen", documented! {
         /// `PORT` or `:PORT` for every address of the machine, IPv4 and IPv6; `ADDRESS:PORT`, `[IPv6]:PORT`,
         /// `localhost:PORT` (127.0.0.1), or `unix:PATH`. Port 0 lets the kernel choose. Required.
@@ -121,7 +121,12 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// that the header names counts as the peer: `server.trusted_proxies` decides whether its
         /// `X-Forwarded-For` counts. A reload changes this for new connections.
         key("proxy_protocol", Kind::Boolean, Some("false"));
+        /// Whether connections are encrypted (TLS 1.3 and 1.2). Without this key, those to port 443 are. A reload changes this
+        /// for new connections.
+        key("tls", Kind::Boolean, None).also(&[("ssl", "")]);
     });
+    /// What all sites with TLS have in common.
+    table("tls", tls::KEYS);
     /// What is served, under which names. At least one.
     array("site", joined!(documented! {
         /// Host names of the site, without port; `*.example.org` stands for every name beneath. An exact name
@@ -145,6 +150,11 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// What web pages of other origins may do at the site above; routes inherit it as a whole. Preflight requests are
     /// answered here, before anything else is asked.
     table("site.cors", CORS);
+    /// How clients reach the site above over TLS. `tls = "internal"` in its place has the authority of this machine sign a
+    /// certificate, for development: it is made in the folder of `[tls]`, and a browser accepts its certificates once it trusts
+    /// `local-ca.pem` there. Clients that ask for an unknown name, or for none, get the certificate of the site without `hosts`,
+    /// or else that of the first one.
+    table("site.tls", tls::SITE_KEYS);
     /// Lets clients write files beneath `root`, as `dav_methods` of nginx does. [How](tasks.md#uploads) it is used. Put it
     /// behind a gate: whoever gets here may write. A route inherits it unless it has a `root` of its own; `upload = false`
     /// turns it off there. Nothing is written where only an upstream answers, nor at `internal` routes, nor under names that

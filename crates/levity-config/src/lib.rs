@@ -57,6 +57,7 @@ mod syntax;
 mod template;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 mod token;
 mod tries;
 mod unknown;

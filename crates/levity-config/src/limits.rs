@@ -29,7 +29,8 @@ macro_rules! limits {
 }
 
 limits! {
-    /// From the first byte of a request, or from the accept of its connection, to the end of its header section.
+    /// From the first byte of a request, or from the accept of its connection, to the end of its header section; also for the
+    /// handshake of TLS.
     header_timeout: Duration = duration(Duration, "10s", "10ms".."1h"),
     /// Between two parts of a request body.
     body_timeout: Duration = duration(Duration, "30s", "10ms".."1h"),

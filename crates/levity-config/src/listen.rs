@@ -7,18 +7,22 @@ use crate::host::host_or_report;
 use crate::model::{Admin, Listen};
 use crate::own_names::OwnNames;
 use crate::section::Section;
+use crate::tls;
 
 pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
     let mut seen: Vec<(Listen, usize)> = Vec::new();
+    let has_tls = root.children("site").iter().any(|site| site.has("tls"));
     for section in root.children("listen") {
         section.require("address");
         let proxy_protocol = section.boolean_or_default("proxy_protocol");
         let Some(address) = address(&section, "address") else {
             continue;
         };
+        let usual_tls = tls::is_usual_at(&address);
         let listen = Listen {
             address,
             proxy_protocol,
+            tls: section.boolean("tls").unwrap_or(usual_tls),
         };
         let same = |(other, _): &&(Listen, usize)| other.address == listen.address;
         if let Some((first, line)) = seen.iter().find(same) {
@@ -32,6 +36,9 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
         }
         seen.push((listen, section.reader.line(&section.span_of("address"))));
     }
+    if seen.is_empty() && has_tls && !root.has("listen") {
+        return tls::usual_listeners();
+    }
     if seen.is_empty() {
         let address = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_USUAL)));
         return vec![address.into()];
@@ -39,15 +46,27 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
     seen.into_iter().map(|(listen, _)| listen).collect()
 }
 
-/// Port 0 may be given several times. `proxy_protocol` is looked up by address, so all of them must agree on it.
+/// Port 0 may be given several times. The other keys are looked up by address, so all of them must agree.
 fn repeated(section: &Section<'_>, listen: &Listen, first: &Listen, line: usize) {
     let address = &listen.address;
     let help = Some(format!("the first is on line {line}"));
     if !address.is_ephemeral() {
         section.report("address", format_args!("{address} is given twice"), help);
-    } else if listen.proxy_protocol != first.proxy_protocol {
-        let message = format_args!("it differs from that of the other {address}");
-        section.report("proxy_protocol", message, help);
+        return;
+    }
+    let keys = [
+        (
+            "proxy_protocol",
+            listen.proxy_protocol,
+            first.proxy_protocol,
+        ),
+        ("tls", listen.tls, first.tls),
+    ];
+    for (key, one, other) in keys {
+        if one != other {
+            let message = format_args!("it differs from that of the other {address}");
+            section.report(key, message, help.clone());
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
 use crate::section::Section;
 use crate::upstream::read::Upstreams;
-use crate::{bypass, disk, headers, limits, listen, log, rate_limit, recognise, site, upload};
+use crate::{bypass, disk, headers, limits, listen, log, rate_limit, recognise, site, tls, upload};
 
 /// Maximum length of a configuration file. A longer one is most likely another file.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -95,6 +95,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
         uploads: &uploads,
     };
     let sites = site::sites(&root, config.server.headers.clone(), references);
+    tls::check(&root, &config.listen, &sites);
     upstreams.note_unused(&reader);
     mailboxes.note_unused(&reader);
     bypass::note(&sites, &upstreams, &reader);
@@ -132,6 +133,7 @@ fn config(root: &Section<'_>) -> Config {
         log: log::log(&root.child("log")),
         admin: listen::admin(&root.child("admin"), &listen),
         limits: limits::read(&root.child("limits")),
+        tls: tls::read(&root.child("tls")),
         listen,
         own_names: None,
         sites: Vec::new(),

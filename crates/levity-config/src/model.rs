@@ -23,6 +23,7 @@ use crate::pattern::Pattern;
 use crate::rate_limit::RateLimit;
 use crate::resume::Resume;
 use crate::template::Template;
+use crate::tls::{SiteTls, Tls};
 use crate::tries::Try;
 use crate::upload::Upload;
 use crate::upstream::{Proxying, Rewrite, Upstream};
@@ -42,6 +43,8 @@ pub struct Config {
     pub limits: Limits,
     /// Where clients connect; never empty.
     pub listen: Vec<Listen>,
+    /// `[tls]`
+    pub tls: Tls,
     /// Host names that requests over TCP must have, whatever the sites say; `None` allows any. Set by `levity
     /// serve` only.
     pub own_names: Option<OwnNames>,
@@ -102,14 +105,17 @@ pub struct Listen {
     pub address: Address,
     /// Whether connections begin with a PROXY header.
     pub proxy_protocol: bool,
+    /// Whether connections are encrypted.
+    pub tls: bool,
 }
 
 impl From<Address> for Listen {
-    /// Without the PROXY protocol.
+    /// Without the PROXY protocol, and without TLS.
     fn from(address: Address) -> Self {
         Self {
             address,
             proxy_protocol: false,
+            tls: false,
         }
     }
 }
@@ -234,6 +240,8 @@ pub struct Site {
     pub only: Option<std::ffi::OsString>,
     /// The line of its table; 0 without a file.
     pub line: usize,
+    /// How clients reach it over TLS, if they can.
+    pub tls: Option<SiteTls>,
     /// What answers where no route matches.
     pub location: Location,
     /// The first that matches wins. A route within a route comes before it.
@@ -435,6 +443,13 @@ impl Config {
     pub fn has_proxy_header(&self, address: &Address) -> bool {
         let mut listen = self.listen.iter();
         listen.any(|listen| listen.proxy_protocol && listen.address == *address)
+    }
+
+    /// Whether connections to `address`, as configured, are encrypted.
+    #[must_use]
+    pub fn has_tls(&self, address: &Address) -> bool {
+        let mut listen = self.listen.iter();
+        listen.any(|listen| listen.tls && listen.address == *address)
     }
 
     /// The engines that sites and routes name, each once.

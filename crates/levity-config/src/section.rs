@@ -221,6 +221,14 @@ impl<'r> Section<'r> {
         matches!(value, Some(DeValue::Table(_)))
     }
 
+    /// The string that stands in place of the table `name`.
+    pub(crate) fn text_for_table(&self, name: &str) -> Option<Text<'r>> {
+        let value = self.value(name)?;
+        matches!(value.get_ref(), DeValue::String(_))
+            .then(|| self.string(value))
+            .flatten()
+    }
+
     /// Whether the table `name` beneath this one is `false`: it turns off what it would inherit.
     pub(crate) fn is_off(&self, name: &str) -> bool {
         let value = self.value(name).map(Spanned::get_ref);
@@ -553,7 +561,7 @@ impl<'r> Section<'r> {
         }
     }
 
-    fn joined(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
+    pub(crate) fn joined(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
         if given.text.is_empty() || given.text.contains('\0') {
             given.refuse(format!("`{name}`: not a path"));
             return None;

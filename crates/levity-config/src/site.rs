@@ -10,7 +10,7 @@ use crate::name_pattern::NamePattern;
 use crate::proxying::Reach;
 use crate::reader::Reader;
 use crate::section::Section;
-use crate::{answer, route, static_host};
+use crate::{answer, route, static_host, tls};
 
 /// Reads the sites; `headers` are the rules of the server.
 pub(crate) fn sites(
@@ -76,10 +76,12 @@ fn site(
     let mut site = Site {
         hosts: hosts(section, names),
         only: None,
+        tls: None,
         line: section.reader.line(&section.span),
         location,
         routes,
     };
+    site.tls = tls::site(section, &site.hosts);
     check_loops(section, &route_sections, &site);
     // Those of the configuration go before.
     static_host::add(section, of_host, &mut site);

@@ -13,13 +13,14 @@ pub mod memory_listener;
 mod peer;
 pub mod proxy_header;
 mod timer;
+pub mod tls;
 mod transport;
 mod turn;
 
 pub use bind::{Bound, bind};
 pub use connect::connect;
 pub use listener::{Listener, ListeningSocket};
-pub use peer::Peer;
+pub use peer::{ClientCertificate, Peer, PeerTls};
 pub use timer::{OldestIdle, SWEEP_INTERVAL, Timer, Timers};
 pub use transport::{Socket, Transport};
 pub use turn::{TURN_BYTES_MAX, Turn};

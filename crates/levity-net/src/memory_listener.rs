@@ -113,7 +113,7 @@ mod tests {
         let Poll::Ready(mut ours) = poll(accepting.as_mut()) else {
             panic!("nobody is accepted");
         };
-        let Poll::Ready(Ok(theirs)) = poll(connecting.as_mut()) else {
+        let Poll::Ready(Ok(mut theirs)) = poll(connecting.as_mut()) else {
             panic!("nobody is connected");
         };
         let context = &mut Context::from_waker(Waker::noop());

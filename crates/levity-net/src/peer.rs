@@ -15,6 +15,32 @@ pub struct Peer {
     client: PeerClient,
     /// The listener that accepted the connection, as configured.
     listener: Option<Arc<Address>>,
+    /// What its handshake has said. Boxed: many connections have none.
+    tls: Option<Box<PeerTls>>,
+}
+
+/// What a handshake has said of the other end.
+#[derive(Debug, Clone)]
+pub struct PeerTls {
+    /// The site whose name the client has asked for.
+    pub site: Arc<str>,
+    /// The version, such as `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite, as it is registered.
+    pub cipher: &'static str,
+    /// The session was resumed.
+    pub is_resumed: bool,
+    /// The certificate that the client has shown, if it was verified.
+    pub certificate: Option<ClientCertificate>,
+}
+
+/// Who a client is.
+#[derive(Debug, Clone)]
+pub struct ClientCertificate {
+    /// Its first alternative name, or its subject.
+    pub name: String,
+    /// The certificate.
+    pub der: Vec<u8>,
 }
 
 /// The client for which the other end sends requests.
@@ -45,6 +71,7 @@ impl Peer {
             uid: None,
             client: PeerClient::Itself,
             listener: None,
+            tls: None,
         }
     }
 
@@ -69,6 +96,17 @@ impl Peer {
     #[must_use]
     pub fn listener(&self) -> Option<&Address> {
         self.listener.as_deref()
+    }
+
+    /// The connection is encrypted.
+    pub fn set_tls(&mut self, tls: PeerTls) {
+        self.tls = Some(Box::new(tls));
+    }
+
+    /// What the handshake has said; `None` where the connection is not encrypted.
+    #[must_use]
+    pub fn tls(&self) -> Option<&PeerTls> {
+        self.tls.as_deref()
     }
 
     /// The peer is a proxy for a client that it did not name.
@@ -126,10 +164,11 @@ impl Peer {
         !matches!(self.client, PeerClient::Unknown { .. })
     }
 
-    /// `https` if the PROXY header said that the client used TLS, else `http`.
+    /// `https` if the connection is encrypted, or the PROXY header said so of the client's, else `http`.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
         match &self.client {
+            _ if self.tls.is_some() => "https",
             PeerClient::Unknown { is_https: true } => "https",
             PeerClient::Named(named) if named.is_https => "https",
             _ => "http",

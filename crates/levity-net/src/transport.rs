@@ -17,6 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 #[cfg(any(test, feature = "test-support"))]
 use crate::memory::{self, MemoryStream};
+use crate::tls::TlsStream;
 
 /// One end of a connection that carries bytes both ways. No call blocks.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub enum Transport {
     Tcp(TcpStream),
     /// Over a Unix socket.
     Unix(UnixStream),
+    /// Encrypted, over another one.
+    Tls(Box<TlsStream>),
     /// In memory.
     #[cfg(any(test, feature = "test-support"))]
     Memory(MemoryStream),
@@ -49,6 +52,9 @@ impl Transport {
         if let Self::Memory(memory) = self {
             return memory.poll_read(context, buffer);
         }
+        if let Self::Tls(tls) = self {
+            return tls.poll_read(context, buffer);
+        }
         self.poll_move(context, Interest::READABLE, buffer.len(), |socket| {
             Ok(recv(socket, &mut *buffer, RecvFlags::empty())?.1)
         })
@@ -64,6 +70,9 @@ impl Transport {
         #[cfg(any(test, feature = "test-support"))]
         if let Self::Memory(memory) = self {
             return memory.poll_append(context, buffer);
+        }
+        if let Self::Tls(tls) = self {
+            return tls.poll_append(context, buffer);
         }
         let room = buffer.capacity() - buffer.len();
         self.poll_move(context, Interest::READABLE, room, |socket| {
@@ -110,17 +119,19 @@ impl Transport {
     ///
     /// # Errors
     /// `WouldBlock` when nothing has arrived.
-    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(tcp) => tcp.try_read(buffer),
             Self::Unix(unix) => unix.try_read(buffer),
+            Self::Tls(tls) => tls.try_read(buffer),
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory(memory) => memory.try_read(buffer),
         }
     }
 
     /// Writes as many of `bytes` as there is room for. Costs less than a list of one slice: the kernel checks less
-    /// for `send` than for `writev`.
+    /// for `send` than for `writev`. After `Pending` the next write must begin with the same bytes: over TLS they are
+    /// encrypted already.
     pub fn poll_write(
         &mut self,
         context: &mut Context<'_>,
@@ -129,6 +140,9 @@ impl Transport {
         #[cfg(any(test, feature = "test-support"))]
         if let Self::Memory(memory) = self {
             return memory.poll_write_vectored(context, &[IoSlice::new(bytes)]);
+        }
+        if let Self::Tls(tls) = self {
+            return tls.poll_write_vectored(context, &[IoSlice::new(bytes)]);
         }
         self.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| {
             Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
@@ -144,6 +158,9 @@ impl Transport {
         #[cfg(any(test, feature = "test-support"))]
         if let Self::Memory(memory) = self {
             return memory.poll_write_vectored(context, slices);
+        }
+        if let Self::Tls(tls) = self {
+            return tls.poll_write_vectored(context, slices);
         }
         let len = slices.iter().map(|slice| slice.len()).sum();
         self.poll_move(context, Interest::WRITABLE, len, |socket| {
@@ -191,6 +208,7 @@ impl Transport {
         match self {
             Self::Tcp(tcp) => tcp.poll_write_ready(context),
             Self::Unix(unix) => unix.poll_write_ready(context),
+            Self::Tls(tls) => tls.below().poll_write_ready(context),
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory(memory) => memory.poll_write_ready(context),
         }
@@ -203,8 +221,18 @@ impl Transport {
         match self {
             Self::Tcp(tcp) => Some(Socket::Tcp(tcp)),
             Self::Unix(unix) => Some(Socket::Unix(unix)),
+            Self::Tls(_) => None,
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory(_) => None,
+        }
+    }
+
+    /// The session, if the connection is encrypted.
+    #[must_use]
+    pub fn tls(&self) -> Option<&rustls::Connection> {
+        match self {
+            Self::Tls(tls) => Some(tls.session()),
+            _ => None,
         }
     }
 
@@ -213,6 +241,7 @@ impl Transport {
     pub fn local_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(tcp) => tcp.local_addr().ok(),
+            Self::Tls(tls) => tls.below().local_address(),
             _ => None,
         }
     }
@@ -222,6 +251,7 @@ impl Transport {
         let socket = match self {
             Self::Tcp(tcp) => SockRef::from(&*tcp),
             Self::Unix(unix) => SockRef::from(&*unix),
+            Self::Tls(tls) => return tls.reset_on_close(),
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory(memory) => return memory.reset_on_close(),
         };
@@ -237,6 +267,7 @@ impl Transport {
         let socket = match self {
             Self::Tcp(tcp) => tcp.as_fd(),
             Self::Unix(unix) => unix.as_fd(),
+            Self::Tls(tls) => return tls.below().is_closed(),
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory(memory) => return memory.is_closed(),
         };
@@ -247,10 +278,11 @@ impl Transport {
     }
 
     /// Shuts down our output: the peer learns that no more bytes follow.
-    pub fn end_output(&self) {
+    pub fn end_output(&mut self) {
         let socket = match self {
-            Self::Tcp(tcp) => SockRef::from(tcp),
-            Self::Unix(unix) => SockRef::from(unix),
+            Self::Tcp(tcp) => SockRef::from(&*tcp),
+            Self::Unix(unix) => SockRef::from(&*unix),
+            Self::Tls(tls) => return tls.end_output(),
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory(memory) => return memory.end_output(),
         };

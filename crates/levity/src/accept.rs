@@ -16,7 +16,7 @@ use tokio::task::{self, JoinHandle};
 use tokio::time;
 
 use crate::http::h1::conn::Conn;
-use crate::serve::serve;
+use crate::serve::{Begins, serve};
 use crate::worker::Worker;
 
 /// The pause when the process or the machine is out of descriptors.
@@ -109,9 +109,13 @@ async fn take(
             peer.set_listener(address.clone());
             let conn = Conn::new(worker.clone(), transport, peer, slot);
             // Read each time, because a reload may have changed it.
-            let has_proxy_header = worker.service().config.has_proxy_header(address);
+            let service = worker.service();
+            let begins = Begins {
+                with_proxy_header: service.config.has_proxy_header(address),
+                with_handshake: service.config.has_tls(address),
+            };
             let number = conn.number() as u64;
-            task::spawn_local(Watched::new(number, serve(conn, has_proxy_header)));
+            task::spawn_local(Watched::new(number, serve(conn, begins)));
         }
         Err(error) if is_shortage(&error) => {
             if worker.give_up_idle().await == 0 {

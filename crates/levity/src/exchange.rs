@@ -81,6 +81,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     begin_steps(&mut trace, &service);
     let config = &service.config;
     let client = Client::new(sink.peer(), request, &config.server.trusted_proxies);
+    request.is_https = client.scheme == "https";
     let id_header = config.server.request_id.as_deref();
     request.identify(id_header.filter(|_| client.by_trusted));
     let (number, lookups) = (sink.number(), sink.failed_lookups());

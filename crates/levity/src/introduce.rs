@@ -26,8 +26,8 @@ pub struct Introduction<'a> {
     pub plan: &'a Plan,
     /// The compiled configuration.
     pub service: &'a Service,
-    /// The addresses for clients.
-    pub listening: Vec<&'a Address>,
+    /// The addresses for clients, and whether they use TLS.
+    pub listening: Vec<(&'a Address, bool)>,
     /// The address of the admin listener.
     pub admin: Option<&'a Address>,
     /// The disk.
@@ -39,7 +39,11 @@ impl Introduction<'_> {
     /// "serving" comes last.
     pub fn log(&self) {
         let own = own_addresses();
-        let urls: Vec<String> = self.listening.iter().flat_map(|on| on.urls(&own)).collect();
+        let urls = self.listening.iter().flat_map(|(on, has_tls)| {
+            let scheme = if *has_tls { "https" } else { "http" };
+            on.urls(scheme, &own)
+        });
+        let urls: Vec<String> = urls.collect();
         if self.plan.serve {
             // In one write, so that a reader of the first line can read all.
             let lines: String = urls.iter().map(|url| format!("{url}\n")).collect();
@@ -51,13 +55,21 @@ impl Introduction<'_> {
             let listening = urls.iter().map(|url| format!("listening on {url}"));
             log_some(listening, "addresses");
         }
-        let admin = self.admin.iter().flat_map(|on| on.urls(&own));
+        let admin = self.admin.iter().flat_map(|on| on.urls("http", &own));
         log_some(
             admin.map(|url| format!("status and metrics on {url}")),
             "addresses",
         );
         let notes = self.service.config.notes.iter();
         log_some(notes.map(|note| format!("configuration: {note}")), "notes");
+        let authority = self.service.tls.as_ref();
+        if let Some(path) = authority.and_then(|tls| tls.local_authority()) {
+            let path = path.display();
+            diagnostics::log(format_args!(
+                "clients have to trust {path}; on Debian: sudo cp {path} \
+                 /usr/local/share/ca-certificates/levity.crt && sudo update-ca-certificates"
+            ));
+        }
         let upstreams = self.service.upstreams.iter();
         log_some(
             upstreams.map(|upstream| upstream::describe::line(upstream)),

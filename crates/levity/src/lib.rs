@@ -41,6 +41,7 @@ pub mod scripts;
 pub mod serve;
 pub mod server;
 pub mod status;
+mod tls;
 pub mod upload_store;
 pub mod upstream;
 pub mod variant_store;

@@ -12,6 +12,7 @@
 //! });
 //! ```
 
+use levity_tls::TicketKeys;
 use std::fs::File;
 use std::future::Future;
 use std::io;
@@ -41,7 +42,7 @@ use crate::mailboxes::local::LocalParts;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::streams::StreamParts;
 use crate::route::{Service, ServiceParts};
-use crate::serve::serve;
+use crate::serve::{Begins, serve};
 use crate::variant_store::store::VariantStore;
 use crate::worker::{Worker, WorkerParts, ZeroCopy};
 
@@ -98,6 +99,7 @@ impl Rig {
             mailboxes: SharedMailboxes::new(1, config.limits.mailbox_memory),
             variants,
             kept_files_max: 16,
+            ticket_keys: Arc::new(TicketKeys::random()),
         };
         let service = Service::new(config, &service_parts, None).expect("a folder that opens");
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -190,7 +192,7 @@ impl Rig {
     /// A client whose connection the worker serves. `bytes_max` is the size of the buffer in each direction.
     pub fn client(&self, bytes_max: usize) -> Client {
         let (end, conn) = self.conn(bytes_max);
-        let serving = self.tasks.spawn_local(serve(conn, false));
+        let serving = self.tasks.spawn_local(serve(conn, Begins::default()));
         Client { end, serving }
     }
 
@@ -346,7 +348,7 @@ impl End {
     }
 
     /// Shuts down the sending side.
-    pub fn end_output(&self) {
+    pub fn end_output(&mut self) {
         self.0.end_output();
     }
 

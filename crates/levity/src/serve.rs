@@ -16,6 +16,7 @@ use crate::http::request::RequestError;
 use crate::http::request_body::ClientStream;
 use crate::http::response::Response;
 use crate::http::send;
+use crate::tls;
 use crate::worker::Worker;
 
 /// The cost of a request, in bytes, in addition to those of its response, when connections take turns: a client
@@ -23,10 +24,19 @@ use crate::worker::Worker;
 const REQUEST_BYTES: usize = 8 * 1024;
 
 /// Serves the connection until either side ends it.
-pub fn serve(conn: Conn, has_proxy_header: bool) -> impl Future<Output = ()> {
+pub fn serve(conn: Conn, begins: Begins) -> impl Future<Output = ()> {
     set_first_timeout(&conn);
     // Moved to the heap here: as a local of the future it would take room in every idle connection.
-    requests(Rc::new(conn), has_proxy_header)
+    requests(Rc::new(conn), begins)
+}
+
+/// What precedes the first request on a connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Begins {
+    /// A PROXY header.
+    pub with_proxy_header: bool,
+    /// The handshake of TLS.
+    pub with_handshake: bool,
 }
 
 /// Serves a connection that no listener has accepted. It holds `slot` until it ends.
@@ -36,16 +46,24 @@ pub fn serve_unaccepted(
     peer: Peer,
     slot: OwnedSemaphorePermit,
 ) -> impl Future<Output = ()> + use<> {
-    serve(Conn::new(worker.clone(), transport, peer, slot), false)
+    let conn = Conn::new(worker.clone(), transport, peer, slot);
+    serve(conn, Begins::default())
 }
 
-async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
+async fn requests(mut conn: Rc<Conn>, begins: Begins) {
     let worker = conn.worker.clone();
-    if has_proxy_header {
+    if begins.with_proxy_header {
         let unshared = Rc::get_mut(&mut conn).expect("nobody shares it yet");
         if let Err(end) = proxy_header::read(unshared).await {
             return worker.stats.connection_ended(end);
         }
+    }
+    if begins.with_handshake {
+        // On the heap, as the future of an exchange.
+        conn = match Box::pin(handshake(conn)).await {
+            Ok(conn) => conn,
+            Err(end) => return worker.stats.connection_ended(end),
+        };
     }
     let end = loop {
         let mut request = match parse::next_request(&conn).await {
@@ -69,6 +87,19 @@ async fn requests(mut conn: Rc<Conn>, has_proxy_header: bool) {
         Step::Idle.enter();
     };
     worker.stats.connection_ended(end);
+}
+
+async fn handshake(conn: Rc<Conn>) -> Result<Rc<Conn>, End> {
+    let service = conn.worker.service();
+    // A reload may have taken TLS away since the connection was accepted.
+    let Some(sites) = &service.tls else {
+        return Err(End::Error);
+    };
+    let conn = tls::handshake::accept(conn, sites).await?;
+    let now = Instant::now();
+    let header_timeout = service.config.limits.header_timeout;
+    conn.timer().set_idle(now, now + header_timeout);
+    Ok(conn)
 }
 
 /// Sets the time-out for the first byte of a new connection: `limits.header_timeout`. On a draining worker it

@@ -25,6 +25,7 @@ use levity_telemetry::stall::Watchdog;
 use levity_telemetry::stats::{
     DiskFigures, MailboxFigures, Sources, Stats, VariantFigures, WorkerStats,
 };
+use levity_tls::TicketKeys;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -44,6 +45,7 @@ use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::start::StoreThread;
 use crate::route::{Service, ServiceParts};
 use crate::status::{self, Status, Upstreams};
+use crate::tls;
 use crate::upstream;
 use crate::upstream::check::{self, Checks};
 use crate::variant_store::store::VariantStore;
@@ -201,6 +203,24 @@ impl Reloading {
         let joined = made.await;
         self.made = None;
         joined.unwrap_or_else(|error| Err(Refused::Service(io::Error::other(error))))
+    }
+}
+
+/// A look at the files of certificates, beside the control thread: they may be on a frozen disk.
+#[derive(Default)]
+struct Looking(Option<JoinHandle<()>>);
+
+impl Looking {
+    /// Begins another one, unless one is in progress.
+    fn begin(&mut self, server: &Server) {
+        let is_busy = self
+            .0
+            .as_ref()
+            .is_some_and(|looking| !looking.is_finished());
+        let sites = server.service.tls.clone().filter(|_| !is_busy);
+        if let Some(sites) = sites {
+            self.0 = Some(task::spawn_blocking(move || sites.refresh()));
+        }
     }
 }
 
@@ -371,6 +391,7 @@ impl Shared {
             mailboxes: shared_mailboxes(config, workers),
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
+            ticket_keys: Arc::new(TicketKeys::random()),
         };
         let service = Service::new(config.clone(), &parts, None)?;
         let mut logs = LogWriters::default();
@@ -477,10 +498,13 @@ impl Server {
     }
 
     fn introduce(&self) {
+        let config = &self.service.config;
+        let listening = self.listening.iter();
+        let listening = listening.map(|bound| (&bound.actual, config.has_tls(&bound.configured)));
         let introduction = Introduction {
             plan: &self.plan,
             service: &self.service,
-            listening: self.listening.iter().map(|bound| &bound.actual).collect(),
+            listening: listening.collect(),
             admin: self.admin.as_ref().map(|admin| &admin.bound.actual),
             disk: &self.disk,
         };
@@ -513,6 +537,11 @@ impl Server {
         let mut reloading = Reloading::default();
         let mut ticks = time::interval(LIMITS_LOG_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = time::interval(tls::sites::LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looking = Looking::default();
+        let mut rotations = time::interval(levity_tls::TICKET_KEY_ROTATION);
+        rotations.reset();
         loop {
             tokio::select! {
                 now = ticks.tick() => self.parts.rate_limits.log_rest(now.into_std()),
@@ -521,6 +550,8 @@ impl Server {
                     Event::Reload => reloading.begin(self),
                     Event::Reopen => self.logs.reopen(),
                 },
+                _ = looks.tick() => looking.begin(self),
+                _ = rotations.tick() => self.parts.ticket_keys.rotate(),
                 made = reloading.made() => {
                     self.reload(made);
                     if mem::take(&mut reloading.again) {

@@ -32,6 +32,7 @@ use crate::http::request::Request;
 use crate::limit::Limit;
 use crate::pipes::Pipes;
 use crate::route::{Location, Service};
+use crate::tls;
 use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
 use crate::variant_store::candidates::Candidates;
@@ -252,6 +253,8 @@ pub struct Worker {
     background_tasks: Cell<usize>,
     /// For `levity explain`: nothing is asked of upstreams, and nothing is written.
     pub explanation: Option<Explanation>,
+    /// Failed handshakes in the log.
+    pub handshake_reports: tls::Reports,
     /// One permit per connection.
     pub slots: Arc<Semaphore>,
     /// Notified when a connection or a background task ends.
@@ -324,6 +327,7 @@ impl Worker {
             draining: Cell::new(false),
             background_tasks: Cell::new(0),
             explanation: parts.explanation,
+            handshake_reports: tls::Reports::default(),
             slots: Arc::new(Semaphore::new(parts.connections_max)),
             work_ended: Notify::new(),
         }

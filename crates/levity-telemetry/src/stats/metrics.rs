@@ -548,6 +548,13 @@ pub(super) const METRICS: &[Metric] = metrics! {
     Counter("levity_connection_ends_total", "connections", Computed(&["end"], |scrape, samples| {
         scrape.by_variant(samples, "end", WorkerStats::ended);
     }));
+    /// Handshakes of TLS, by result: full, resumed (the client was here before), failed.
+    ///
+    /// A full one takes a signature, a resumed one does not. `failed`: old clients, scanners, and clients that do not trust
+    /// the certificate; the log says why, once per second and event loop at most.
+    Counter("levity_tls_handshakes_total", "handshakes", Computed(&["result"], |scrape, samples| {
+        scrape.by_variant(samples, "result", WorkerStats::handshakes);
+    }));
     /// Idle connections that were closed for new ones, because descriptors or memory were exhausted.
     ///
     /// Raise the descriptor limit (LimitNOFILE=), or lower `limits.idle_timeout`. Clients open new connections instead.

@@ -34,6 +34,18 @@ pub enum Ahead {
     Unused,
 }
 
+/// The result of a handshake of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum HandshakeResult {
+    /// The session is new.
+    Full,
+    /// The session goes on from an earlier one.
+    Resumed,
+    /// Client and server do not agree.
+    Failed,
+}
+
 /// The result of a request that writes beneath a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -114,6 +126,7 @@ pub struct WorkerStats {
     pub(super) filter_input_bytes: Counter,
     /// Bytes that came out of filters.
     pub(super) filter_output_bytes: Counter,
+    handshakes: [Counter; HandshakeResult::COUNT],
     uploads: [Counter; UploadResult::COUNT],
     /// Bytes of files that clients have sent, and that were written.
     pub uploaded_bytes: Counter,
@@ -157,6 +170,7 @@ impl WorkerStats {
             filtered_bodies: Counter::default(),
             filter_input_bytes: Counter::default(),
             filter_output_bytes: Counter::default(),
+            handshakes: Default::default(),
             uploads: Default::default(),
             uploaded_bytes: Counter::default(),
             gates_denied: Default::default(),
@@ -186,6 +200,11 @@ impl WorkerStats {
     /// A chunk was read ahead, with this outcome.
     pub fn read_ahead(&self, outcome: Ahead) {
         self.reads_ahead[outcome as usize].add(1);
+    }
+
+    /// Counts a handshake.
+    pub fn handshake(&self, result: HandshakeResult) {
+        self.handshakes[result as usize].add(1);
     }
 
     /// A request to write beneath a root had this result.
@@ -279,6 +298,10 @@ impl WorkerStats {
     }
 
     /// Requests to write beneath a root with this result.
+    pub(super) fn handshakes(&self, result: HandshakeResult) -> u64 {
+        self.handshakes[result as usize].get()
+    }
+
     pub(super) fn uploads(&self, result: UploadResult) -> u64 {
         self.uploads[result as usize].get()
     }

@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
+use levity_config::tls::SiteTls;
 use levity_config::{Config, Location, LocationOptions, OwnNames, Site, Symlinks, Try};
 use levity_disk::engine::NAMES;
 
@@ -21,6 +22,9 @@ pub(super) struct Options {
     /// Serve a single-page application: paths that name no file get /index.html, and folders are not listed
     #[arg(long)]
     spa: bool,
+    /// Encrypt connections, with a certificate of this machine that browsers accept once they trust its authority
+    #[arg(long)]
+    tls: bool,
     /// A further host name to answer to, besides localhost and IP addresses; may be repeated. Without it,
     /// every name is answered if other machines can connect
     #[arg(long, value_name = "NAME", value_parser = levity_config::host)]
@@ -131,6 +135,7 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
     let Options {
         what,
         spa,
+        tls,
         host,
         port,
         flags,
@@ -149,6 +154,9 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
             // A saved file is visible at once.
             config.disk.entry_ttl = Duration::ZERO;
             let mut plan = flags.plan(config, None, listen);
+            if tls {
+                encrypt(&mut plan.config, &host);
+            }
             plan.config.own_names = own_names(&plan.config, host);
             Step::Serve(Box::new(plan))
         }
@@ -159,6 +167,20 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
             ));
             Step::Exit(EXIT_FAILURE)
         }
+    }
+}
+
+/// Has all listeners use TLS.
+fn encrypt(config: &mut Config, hosts: &[String]) {
+    config
+        .listen
+        .iter_mut()
+        .for_each(|listen| listen.tls = true);
+    for site in &mut config.sites {
+        site.tls = Some(SiteTls {
+            names: hosts.to_vec(),
+            ..SiteTls::internal()
+        });
     }
 }
 

@@ -7,6 +7,7 @@ pub mod cors;
 pub mod decode;
 mod directives;
 pub mod header_rules;
+pub mod hsts;
 pub mod path_headers;
 pub mod security_headers;
 pub mod substitute;

@@ -52,7 +52,8 @@ pub(super) fn handler(
             _ => "`upload` takes it; the response depends on what is there, and nothing is written now"
                 .to_owned(),
         },
-        Handler::Preflight(_) if matches!(outcome, Outcome::Next) => return,
+        Handler::Https(_) | Handler::Preflight(_) if matches!(outcome, Outcome::Next) => return,
+        Handler::Https(_) => "`tls` wants it to come over another connection".to_owned(),
         Handler::Preflight(_) => "`cors` answers the preflight".to_owned(),
         Handler::Redirect(to) => format!("`redirect` with {}", to.status),
         Handler::Rewrite(_) => format!("`reroute`{}", target(outcome)),

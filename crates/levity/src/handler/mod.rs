@@ -6,6 +6,7 @@ mod error_page;
 mod explain;
 mod files;
 mod gate;
+mod https;
 mod listing;
 mod mailbox;
 mod preflight;
@@ -20,6 +21,7 @@ mod variants;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub use self::https::CLIENT_CERT;
 use levity_telemetry::stats::GateKind;
 use levity_telemetry::step::Step;
 use levity_wire::Reject;
@@ -242,6 +244,7 @@ impl<'a> Handling<'a> {
                 Handler::RateLimits(limits) => self.rate_limits(request, limits),
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Upload(upload) => Box::pin(self.upload(request, upload)).await,
+                Handler::Https(rules) => self.https(request, rules),
                 Handler::Preflight(cors) => match preflight::response(cors, request) {
                     Some(response) => Outcome::Response(response),
                     None => Outcome::Next,

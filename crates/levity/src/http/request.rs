@@ -23,6 +23,8 @@ pub struct Request {
     pub has_encoded_slash: bool,
     /// The cache key: location and path. Empty until the request is routed.
     pub key: Vec<u8>,
+    /// The client uses TLS, as far as is known.
+    pub is_https: bool,
     /// [`adapt_conditions`](Self::adapt_conditions) was called.
     has_adapted_conditions: bool,
     /// Where the target is as sent, if it was changed.
@@ -51,6 +53,7 @@ impl Request {
         self.bytes.extend_from_slice(head);
         self.coded_etags.clear();
         self.sent = None;
+        self.is_https = false;
         self.has_adapted_conditions = false;
     }
 

@@ -62,6 +62,7 @@ pub(super) fn sites(
         request_id: config.server.request_id.clone(),
         log: logs::log_number(&logs, &config.log),
         logs,
+        https_port: levity_config::tls::redirect_port(&config.listen),
         roots,
         users: Vec::new(),
     };
@@ -87,6 +88,9 @@ fn compile(
     let parts = SiteParts {
         hosts: site.hosts.clone(),
         number,
+        name: site.name().to_owned(),
+        tls: site.tls.clone(),
+        https_port: resources.https_port,
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         has_php: scripts::has_php(site, resources.upstreams),
     };
@@ -145,6 +149,8 @@ fn location(
             upload.into_iter().chain(behind).collect()
         }
     };
+    let https = site.tls.as_ref().map(|tls| handlers::https(tls, site));
+    let https = https.into_iter();
     // A browser sends no credentials with a preflight.
     let preflight = of.cors.clone().map(Handler::Preflight).into_iter();
     let limits = gates::rate_limits(of, site, matchers, resources);
@@ -158,11 +164,11 @@ fn location(
             None => resources.log,
         },
         error_pages,
-        handlers: preflight.chain(gates).chain(behind).collect(),
+        handlers: https.chain(preflight).chain(gates).chain(behind).collect(),
         proxy,
         files,
         internal: of.internal,
-        filters: filters::filters(of, compress, &resources.compute.decoders),
+        filters: filters::filters(of, site.tls.as_ref(), compress, &resources.compute.decoders),
         compress: forms::compressed_codings(options),
         server_timing: options.server_timing,
         has_logged_ambiguous: AtomicBool::new(false),

@@ -125,8 +125,20 @@ impl ErrorPages {
     }
 }
 
+/// What a site with TLS asks of connections.
+pub struct HttpsRules {
+    /// The name of the site.
+    pub site: String,
+    /// Clients show certificates in the handshake.
+    pub has_client_auth: bool,
+    /// Where plain requests are redirected to, if they are.
+    pub redirect: Option<RedirectTo>,
+}
+
 /// A handler of a location; [`handler`](crate::handler) implements it.
 pub enum Handler {
+    /// Has requests come over TLS, as the site wants them.
+    Https(HttpsRules),
     /// Answers the preflight requests of other origins.
     Preflight(Cors),
     /// Lets the request through, or refuses it. Gates come first.

@@ -14,6 +14,7 @@ use std::time::Instant;
 use levity_config::{Config, Etag, Matcher};
 use levity_disk::{Disk, EngineId, Root};
 use levity_telemetry::diagnostics;
+use levity_tls::TicketKeys;
 use levity_wire::{Reject, http1, path};
 
 use crate::compute::Compute;
@@ -23,6 +24,7 @@ use crate::http::request::Request;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::rate_limit::registry::Registry;
 use crate::root::LiveRoot;
+use crate::tls::sites::TlsSites;
 use crate::upload_store::store::UploadStore;
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
@@ -34,8 +36,8 @@ use self::compile::{logs, stores};
 pub use self::explain::path_of;
 pub use self::location::{
     Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
-    ForwardAuth, Gate, Handler, Location, MailboxEndpoint, NameRules, Proxy, RedirectTo, Resume,
-    SpoolFolder, TargetOf, Upload,
+    ForwardAuth, Gate, Handler, HttpsRules, Location, MailboxEndpoint, NameRules, Proxy,
+    RedirectTo, Resume, SpoolFolder, TargetOf, Upload,
 };
 pub use self::matching::{OwnedInput, RouteInput};
 
@@ -72,12 +74,16 @@ pub struct ServiceParts {
     pub variants: Option<Arc<VariantStore>>,
     /// The maximum of files that handlers keep open between requests.
     pub kept_files_max: usize,
+    /// Keys of session tickets that no file gives.
+    pub ticket_keys: Arc<TicketKeys>,
 }
 
 /// A compiled configuration. Immutable: a reload makes a new one, and requests in progress keep theirs.
 pub struct Service {
     /// The configuration as written.
     pub config: Config,
+    /// The certificates of sites, if a listener uses TLS.
+    pub tls: Option<Arc<TlsSites>>,
     /// The folder for request bodies that exceed the memory limit.
     pub spool: Option<SpoolFolder>,
     /// An engine that reads into memory, also where that of a location leaves bytes in the page cache.
@@ -154,6 +160,7 @@ impl Service {
             by_suffix: Vec::new(),
             default_site: None,
             log: logs::log_number(&logs, &config.log),
+            tls: TlsSites::new(&config, &parts.ticket_keys)?,
             keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),
             logs,
             expressions_max,

@@ -62,6 +62,7 @@ mod status;
 mod substitute;
 mod timeouts;
 mod timing;
+mod tls;
 mod try_steps;
 mod uploads;
 mod variants;

@@ -69,9 +69,65 @@ pub struct Conn {
     /// When the first byte of the current request arrived.
     request_start: Cell<Option<Instant>>,
     turn: Turn,
-    number: usize,
+    registration: Registration,
     /// One of the worker's connection slots.
     _slot: OwnedSemaphorePermit,
+}
+
+/// The place of a connection among those of its worker.
+struct Registration {
+    worker: Rc<Worker>,
+    number: usize,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.worker.timers.remove(self.number);
+        self.worker.work_ended.notify_one();
+    }
+}
+
+/// A connection of which no request was read, while somebody else has its transport: during the handshake of TLS.
+pub struct Arriving {
+    /// The worker that serves it.
+    pub worker: Rc<Worker>,
+    /// Its other end.
+    pub peer: Peer,
+    /// The time-out for its first request.
+    pub timer: Rc<Timer>,
+    accepted: Instant,
+    registration: Registration,
+    slot: OwnedSemaphorePermit,
+}
+
+impl Arriving {
+    /// A number that no other open connection of the worker has.
+    pub fn number(&self) -> usize {
+        self.registration.number
+    }
+
+    /// The connection over this transport.
+    pub fn over(self, transport: Transport) -> Conn {
+        Conn {
+            worker: self.worker,
+            transport: RefCell::new(transport),
+            peer: self.peer,
+            inbox: RefCell::default(),
+            incoming: RefCell::default(),
+            chunked: RefCell::default(),
+            version: Cell::new(Version::Http11),
+            expects_continue: Cell::new(false),
+            input_ended: Cell::new(false),
+            failed_lookups: Cell::default(),
+            timer: self.timer,
+            quiet_since: Cell::new(self.accepted),
+            is_new: Cell::new(true),
+            request_start: Cell::new(None),
+            turn: Turn::default(),
+            registration: self.registration,
+            _slot: self.slot,
+        }
+    }
 }
 
 impl Conn {
@@ -85,30 +141,41 @@ impl Conn {
         let timer = Rc::new(Timer::default());
         let number = worker.timers.insert(timer.clone());
         worker.stats.accepted.add(1);
-        Self {
-            worker,
-            transport: RefCell::new(transport),
-            peer,
-            inbox: RefCell::default(),
-            incoming: RefCell::default(),
-            chunked: RefCell::default(),
-            version: Cell::new(Version::Http11),
-            expects_continue: Cell::new(false),
-            input_ended: Cell::new(false),
-            failed_lookups: Cell::default(),
-            timer,
-            quiet_since: Cell::new(Instant::now()),
-            is_new: Cell::new(true),
-            request_start: Cell::new(None),
-            turn: Turn::default(),
+        let registration = Registration {
+            worker: worker.clone(),
             number,
-            _slot: slot,
-        }
+        };
+        let arriving = Arriving {
+            worker,
+            peer,
+            timer,
+            accepted: Instant::now(),
+            registration,
+            slot,
+        };
+        arriving.over(transport)
+    }
+
+    /// Gives its transport away, and what was received over it. No request was read.
+    pub fn detach(self) -> (Transport, Vec<u8>, Arriving) {
+        let arriving = Arriving {
+            worker: self.worker,
+            peer: self.peer,
+            timer: self.timer,
+            accepted: self.quiet_since.get(),
+            registration: self.registration,
+            slot: self._slot,
+        };
+        (
+            self.transport.into_inner(),
+            self.inbox.into_inner(),
+            arriving,
+        )
     }
 
     /// A number that no other open connection of the worker has.
     pub fn number(&self) -> usize {
-        self.number
+        self.registration.number
     }
 
     /// Received bytes that are not parsed yet.
@@ -226,7 +293,7 @@ impl Conn {
 
     /// Shuts down the sending side, then reads and drops input for a limited time: a lingering close.
     pub async fn linger(&self) {
-        self.transport.borrow().end_output();
+        self.transport.borrow_mut().end_output();
         let time_max = match self.worker.is_draining() {
             true => LINGER_PAUSE_MAX,
             false => LINGER_TIME_MAX,
@@ -262,7 +329,7 @@ impl ClientStream for Conn {
     }
 
     fn number(&self) -> u64 {
-        (self.worker.stats.worker() as u64) << 32 | self.number as u64
+        (self.worker.stats.worker() as u64) << 32 | self.number() as u64
     }
 
     fn timer(&self) -> &Timer {
@@ -408,7 +475,7 @@ impl ClientStream for Conn {
     }
 
     fn end_output(&self) {
-        self.transport.borrow().end_output();
+        self.transport.borrow_mut().end_output();
     }
 }
 
@@ -530,12 +597,5 @@ impl ResponseSink for Conn {
 
     fn reset(&self) {
         self.transport.borrow_mut().reset_on_close();
-    }
-}
-
-impl Drop for Conn {
-    fn drop(&mut self) {
-        self.worker.timers.remove(self.number);
-        self.worker.work_ended.notify_one();
     }
 }

@@ -164,6 +164,11 @@ impl<S: ResponseSink> Sender<'_, S> {
                     (read.ready, read.chunk)
                 }
             };
+            if matches!(ready, Ready::PageCache { .. }) && !self.sink.has_socket() {
+                // To copy them here would wait for the disk if they have been evicted.
+                disk.read_into_memory();
+                continue;
+            }
             let len = self.sendable(&ready, file) as u64;
             if !probe && !self.throttle.is_on() {
                 read_ahead = self.read_ahead(file, len, disk);
@@ -352,10 +357,6 @@ impl<S: ResponseSink> Sender<'_, S> {
 
     /// Sends the bytes of an engine, as far as they belong to `file`. Returns how many were sent within [`HOLD_MAX`].
     async fn send_ready(&mut self, ready: Ready, file: &mut FileBody) -> Result<usize, SendError> {
-        let ready = match self.sink.has_socket() {
-            true => ready,
-            false => self.copied_to_memory(ready)?,
-        };
         let bytes = self.sendable(&ready, file);
         let sent = match &ready {
             Ready::Bytes(buffer) => {
@@ -472,12 +473,6 @@ impl<S: ResponseSink> Sender<'_, S> {
             }
         }
         Ok(())
-    }
-
-    /// Copies the bytes of `ready` to memory, for a sink without a socket.
-    fn copied_to_memory(&self, ready: Ready) -> Result<Ready, SendError> {
-        let bytes = ready.into_bytes(self.sink.worker().disk.budget());
-        bytes.map(Ready::Bytes).map_err(SendError::Unreadable)
     }
 
     /// Reads from the page cache and writes to the client, in one poll. The scratch memory of the worker suffices,

@@ -358,7 +358,7 @@ fn a_disconnected_subscriber_is_detected_without_an_event() {
     let (rig, events) = (Rig::new(""), Rc::new(Events::default()));
     rig.run(async {
         let closed = Subscriber::new(&rig, &events).await;
-        let half_closed = Subscriber::new(&rig, &events).await;
+        let mut half_closed = Subscriber::new(&rig, &events).await;
         drop(closed.client);
         half_closed.client.end_output();
         for serving in [closed.serving, half_closed.serving] {

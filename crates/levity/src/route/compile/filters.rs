@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use levity_config::LocationOptions;
+use levity_config::tls::SiteTls;
 
 use crate::compute::memory::Budget;
 use crate::filter::cache_control::CacheControl;
 use crate::filter::compress::Compress;
 use crate::filter::cors::CorsHeaders;
 use crate::filter::header_rules::HeaderRules;
+use crate::filter::hsts::Hsts;
 use crate::filter::path_headers::HeadersOfPaths;
 use crate::filter::security_headers::SecurityHeaders;
 use crate::filter::substitute::Substitute;
@@ -17,10 +19,12 @@ use crate::http::filter::Filter;
 /// The filters of a location, in order.
 pub fn filters(
     of: &levity_config::Location,
+    tls: Option<&SiteTls>,
     compress: Option<Arc<Compress>>,
     decoders: &Arc<Budget>,
 ) -> Vec<Box<dyn Filter>> {
     let list = [
+        tls.and_then(hsts),
         header_rules(of),
         path_headers(of),
         cache_control(&of.options),
@@ -32,6 +36,10 @@ pub fn filters(
         compress.map(|compress| Box::new(compress) as _),
     ];
     list.into_iter().flatten().collect()
+}
+
+fn hsts(tls: &SiteTls) -> Option<Box<dyn Filter>> {
+    Some(Box::new(Hsts::new(tls.hsts?)))
 }
 
 fn header_rules(of: &levity_config::Location) -> Option<Box<dyn Filter>> {

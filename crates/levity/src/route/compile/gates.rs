@@ -8,6 +8,7 @@ use levity_wire::http1;
 
 use super::resources::{Resources, SiteParts};
 use crate::credentials::Users;
+use crate::handler::CLIENT_CERT;
 use crate::rate_limit::limit::RateLimit;
 use crate::route::location::{Access, BasicAuth, ForwardAuth, Gate, Handler};
 
@@ -16,7 +17,12 @@ use crate::route::location::{Access, BasicAuth, ForwardAuth, Gate, Handler};
 pub fn reserved(config: &Config) -> Vec<String> {
     let locations = config.sites.iter().flat_map(levity_config::Site::locations);
     let gates = locations.map(|location| &location.gates);
-    gates.flat_map(Gates::told).cloned().collect()
+    let mut names: Vec<_> = gates.flat_map(Gates::told).cloned().collect();
+    let mut policies = config.sites.iter().filter_map(|site| site.tls.as_ref());
+    if policies.any(|tls| tls.client_auth.is_some()) {
+        names.push(CLIENT_CERT.to_owned());
+    }
+    names
 }
 
 /// The gates of a location, in order: those that cost least come first. `limits` come before passwords, whose guesses they

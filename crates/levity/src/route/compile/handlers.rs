@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use levity_config::{Answer, Pattern, Template, Try};
+use levity_config::tls::SiteTls;
+use levity_config::{Answer, Part, Pattern, Template, Try};
 
 use crate::mailboxes::set::MailboxSet;
+use crate::route::compile::resources::SiteParts;
 use crate::route::location::{
-    Candidate, FileStep, Files, Handler, MailboxEndpoint, Proxy, RedirectTo, TargetOf,
+    Candidate, FileStep, Files, Handler, HttpsRules, MailboxEndpoint, Proxy, RedirectTo, TargetOf,
 };
 
 /// The handlers of a location without an answer, in order.
@@ -45,6 +47,29 @@ pub fn handlers(
         handlers.push(Handler::Refuse(404));
     }
     handlers
+}
+
+/// What has requests to a site with `tls` come as it says.
+pub fn https(tls: &SiteTls, site: &SiteParts) -> Handler {
+    Handler::Https(HttpsRules {
+        site: site.name.clone(),
+        has_client_auth: tls.client_auth.is_some(),
+        redirect: tls.redirect.then(|| RedirectTo {
+            status: 308,
+            target: TargetOf {
+                template: Template(https_url(site.https_port)),
+                path: None,
+            },
+        }),
+    })
+}
+
+/// The URL of a request with `https`.
+fn https_url(port: Option<u16>) -> Vec<Part> {
+    let text = |text: &str| Part::Text(text.to_owned());
+    let port = port.map(|port| text(&format!(":{port}")));
+    let before = [text("https://"), Part::Host].into_iter().chain(port);
+    before.chain([Part::Path, text("?"), Part::Query]).collect()
 }
 
 /// The searches of files among `tries`.

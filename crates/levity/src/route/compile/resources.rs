@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use levity_config::tls::SiteTls;
 use levity_config::{LocationDisk, LocationOptions};
 use levity_disk::{Disk, ReadOptions};
 
@@ -39,6 +40,8 @@ pub struct Resources<'a> {
     pub scripts: Vec<(Arc<Path>, Scripts)>,
     /// See [`reserved`](super::gates::reserved).
     pub reserved: Vec<String>,
+    /// The port of HTTPS, unless it is the usual one.
+    pub https_port: Option<u16>,
     pub roots: Roots,
     /// Locations with the same settings share their users, and so what is known about passwords.
     pub users: Vec<(levity_config::BasicAuth, Arc<BasicAuth>)>,
@@ -78,6 +81,12 @@ pub fn upstream<'u>(upstreams: &'u [Arc<Upstream>], name: &str) -> &'u Arc<Upstr
 
 /// What the locations of a site share.
 pub struct SiteParts {
+    /// The site's name in logs and metrics.
+    pub name: String,
+    /// How clients reach it over TLS.
+    pub tls: Option<SiteTls>,
+    /// The port of HTTPS, unless it is the usual one.
+    pub https_port: Option<u16>,
     /// Its host names.
     pub hosts: Vec<String>,
     /// Its place in the configuration.

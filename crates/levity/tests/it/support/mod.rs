@@ -4,6 +4,7 @@
 mod app;
 mod behind;
 mod capture;
+pub mod certificates;
 mod client;
 mod codings;
 mod content;

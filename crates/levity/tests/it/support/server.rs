@@ -63,7 +63,8 @@ impl Server {
         let text = self.stderr.text() + &self.stdout();
         let urls = text.lines().filter_map(|line| {
             let line = line.strip_prefix("levity: listening on ").unwrap_or(line);
-            line.strip_prefix("http://")
+            let of_https = line.strip_prefix("https://");
+            of_https.or_else(|| line.strip_prefix("http://"))
         });
         urls.map(|url| url.trim_end_matches('/').replace("localhost", "127.0.0.1"))
             .map(|address| address.parse().expect("an address with a port"))

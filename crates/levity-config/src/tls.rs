@@ -1,0 +1,320 @@
+//! `[tls]` and `[site.tls]`: certificates, and what handshakes with clients ask for.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use levity_tls::Certificate;
+use strum::{EnumString, VariantNames};
+
+use crate::address::Address;
+use crate::model::{Listen, Site};
+use crate::schema::{Key, Kind, documented, key};
+use crate::section::Section;
+
+const TABLE: &str = "tls";
+
+/// The value of `tls` of a site in place of a table.
+const INTERNAL: &str = "internal";
+
+/// The port of `https`.
+const PORT: u16 = 443;
+
+/// The port of `http`.
+const PLAIN_PORT: u16 = 80;
+
+/// How long before its end a certificate is noted.
+const NOTED_BEFORE_END: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
+/// `[tls]`: what all sites have in common.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The folder of the state; `None` for the usual one.
+    pub folder: Option<PathBuf>,
+    /// Files with keys of session tickets, the one first that makes them; without any, each process has keys of its own.
+    pub ticket_keys: Vec<PathBuf>,
+}
+
+/// `[site.tls]`: how clients reach a site over TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteTls {
+    /// Where its certificates come from.
+    pub certificates: Certificates,
+    /// Further names in a certificate of this machine. No key of the file sets them; `levity serve --host` does.
+    pub names: Vec<String>,
+    /// Which clients have to show certificates.
+    pub client_auth: Option<ClientAuth>,
+    /// Whether requests over plain HTTP are redirected.
+    pub redirect: bool,
+    /// How long browsers are told to use TLS only (RFC 6797).
+    pub hsts: Option<Duration>,
+}
+
+/// Where the certificates of a site come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Certificates {
+    /// From files.
+    Files(Vec<CertificateFiles>),
+    /// From the authority of this machine.
+    Internal,
+}
+
+/// A certificate with its chain, and its key. They may be the same file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, and the chain after it.
+    pub certificate: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+}
+
+/// Clients show certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientAuth {
+    /// The file with the certificates of the authorities that sign them.
+    pub authorities: PathBuf,
+    /// Which clients have to.
+    pub mode: ClientAuthMode,
+}
+
+/// Which clients have to show certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum ClientAuthMode {
+    /// All.
+    Required,
+    /// Those that have one.
+    Optional,
+}
+
+/// `[tls]`
+pub(crate) const KEYS: &[Key] = documented! {
+    /// Folder for what has to outlive a restart, such as the key of the authority of this machine. Only the user of the server
+    /// may read it. `$STATE_DIRECTORY` if that is set, as by systemd, or else `/var/lib/levity` for root and
+    /// `~/.local/state/levity` for others.
+    key("folder", Kind::Text("a path"), None);
+    /// Files with secret bytes, such as `openssl rand -out FILE 80` writes, for servers whose clients are to resume sessions at
+    /// any of them. The first one makes tickets, all read them. Without files each process makes keys, and new ones every
+    /// 6 hours.
+    key("ticket_keys", Kind::Names, Some("[]"));
+};
+
+/// `[site.tls]`
+pub(crate) const SITE_KEYS: &[Key] = documented! {
+    /// Files with a certificate and then its chain, as PEM. Of several, such as one with an elliptic curve and one with RSA, a
+    /// client gets the first that it can verify, one that is quick to sign with before others. They are read again when they
+    /// change.
+    key("certificates", Kind::Names, None).also(&[("ssl_certificate", ""), ("certificate", "")]);
+    /// Files with the keys of `certificates`, in the same order. Without them each key is in the file of its certificate.
+    key("keys", Kind::Names, None).also(&[("ssl_certificate_key", ""), ("key", "")]);
+    /// File with the certificates of the authorities that sign those of clients. Such clients are named in the log, and in
+    /// `Client-Cert` (RFC 9440) to upstreams. Their sessions are not resumed.
+    key("client_authorities", Kind::Text("a path"), None).also(&[("ssl_client_certificate", "")]);
+    /// Whether clients without a certificate of these are refused in the handshake.
+    key("client_certificates", Kind::Word(ClientAuthMode::VARIANTS), Some("required"))
+        .also(&[("ssl_verify_client", "")]);
+    /// Whether requests over plain HTTP get 308 and the same URL with `https`.
+    key("redirect", Kind::Boolean, Some("true"));
+    /// How long browsers are told to reach the site over TLS only, such as `"365d"`. It cannot be taken back before.
+    key("hsts", Kind::Duration("0s", "3650d"), None);
+};
+
+/// Reads `[tls]`.
+pub(crate) fn read(section: &Section<'_>) -> Tls {
+    let tickets = paths(section, "ticket_keys");
+    if section.reads_files()
+        && let Err(reason) = levity_tls::TicketKeys::read(&tickets)
+    {
+        section.report("ticket_keys", reason, None);
+    }
+    Tls {
+        folder: section.path("folder"),
+        ticket_keys: tickets,
+    }
+}
+
+/// Reads `tls` of a site with these hosts.
+pub(crate) fn site(section: &Section<'_>, hosts: &[String]) -> Option<SiteTls> {
+    if !section.has(TABLE) {
+        return None;
+    }
+    if let Some(text) = section.text_for_table(TABLE) {
+        if text.text == INTERNAL {
+            return Some(SiteTls::internal());
+        }
+        let help = "write \"internal\" for a certificate of this machine, or `[site.tls]` with `certificates`";
+        text.refuse_with(format!("`{}` is not a value of `tls`", text.text), help);
+        return None;
+    }
+    let section = section.child(TABLE);
+    section.require("certificates");
+    let files = files(&section);
+    note(&section, &files, hosts);
+    Some(SiteTls {
+        certificates: Certificates::Files(files),
+        names: Vec::new(),
+        client_auth: client_auth(&section),
+        redirect: section.boolean_or_default("redirect"),
+        hsts: section.has("hsts").then(|| section.duration("hsts")),
+    })
+}
+
+impl SiteTls {
+    /// With a certificate of the authority of this machine.
+    #[must_use]
+    pub fn internal() -> Self {
+        Self {
+            certificates: Certificates::Internal,
+            names: Vec::new(),
+            client_auth: None,
+            redirect: true,
+            hsts: None,
+        }
+    }
+}
+
+fn paths(section: &Section<'_>, key: &str) -> Vec<PathBuf> {
+    let given = section.names(key).unwrap_or_default();
+    let paths = given.iter().filter_map(|one| section.joined(key, one));
+    paths.collect()
+}
+
+fn files(section: &Section<'_>) -> Vec<CertificateFiles> {
+    let (certificates, keys) = (paths(section, "certificates"), paths(section, "keys"));
+    if section.has("keys") && keys.len() != certificates.len() {
+        let message = format!(
+            "{} keys for {} certificates",
+            keys.len(),
+            certificates.len()
+        );
+        section.report("keys", message, None);
+    }
+    if certificates.is_empty() && section.has("certificates") {
+        section.report("certificates", "there is none", None);
+    }
+    let keys = keys.iter().map(Some).chain(std::iter::repeat(None));
+    let pairs = certificates.iter().zip(keys);
+    let pairs = pairs.map(|(certificate, key)| CertificateFiles {
+        certificate: certificate.clone(),
+        key: key.unwrap_or(certificate).clone(),
+    });
+    pairs.collect()
+}
+
+fn client_auth(section: &Section<'_>) -> Option<ClientAuth> {
+    if section.has("client_certificates") {
+        section.require("client_authorities");
+    }
+    let authorities = section.path("client_authorities")?;
+    if section.reads_files()
+        && let Err(reason) = levity_tls::authorities(&authorities)
+    {
+        section.report("client_authorities", reason, None);
+    }
+    Some(ClientAuth {
+        authorities,
+        mode: section.word_or_default("client_certificates"),
+    })
+}
+
+/// Reports certificates that cannot be used, and notes those that clients will not accept.
+fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
+    if !section.reads_files() {
+        return;
+    }
+    let now = SystemTime::now();
+    for one in files {
+        let name = one.certificate.display();
+        let certificate = match Certificate::read(&one.certificate, &one.key) {
+            Ok(certificate) => certificate,
+            Err(reason) => {
+                section.report("certificates", reason, None);
+                continue;
+            }
+        };
+        let note = |text: String| {
+            let span = section.span_of("certificates");
+            section.reader.note(&span, format!("{name} {text}"));
+        };
+        let days = |from: SystemTime, to: SystemTime| {
+            let between = to.duration_since(from).unwrap_or_default();
+            between.as_secs() / (24 * 60 * 60)
+        };
+        if certificate.not_after <= now {
+            let ago = days(certificate.not_after, now);
+            note(format!("has expired {ago} days ago; clients refuse it"));
+        } else if certificate.not_after < now + NOTED_BEFORE_END {
+            note(format!(
+                "expires in {} days",
+                days(now, certificate.not_after)
+            ));
+        }
+        if now < certificate.not_before {
+            let ahead = days(now, certificate.not_before);
+            note(format!(
+                "is valid in {ahead} days only; clients refuse it until then"
+            ));
+        }
+        for host in hosts.iter().filter(|host| !certificate.is_for(host)) {
+            let names = certificate.names.join(", ");
+            note(format!(
+                "is not for `{host}`, but for {names}; clients refuse it"
+            ));
+        }
+    }
+}
+
+/// The listeners of a file that names none.
+pub(crate) fn usual_listeners() -> Vec<Listen> {
+    let all = |port| Address::Tcp(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+    let tls = Listen {
+        tls: true,
+        ..Listen::from(all(PORT))
+    };
+    vec![all(PLAIN_PORT).into(), tls]
+}
+
+/// Whether connections to `address` use TLS unless the file says something else.
+pub(crate) fn is_usual_at(address: &Address) -> bool {
+    matches!(address, Address::Tcp(address) if address.port() == PORT)
+}
+
+/// The port to which plain requests are redirected; `None` for the usual one.
+#[must_use]
+pub fn redirect_port(listen: &[Listen]) -> Option<u16> {
+    let tls = listen.iter().filter(|listen| listen.tls);
+    let mut ports = tls.filter_map(|listen| match &listen.address {
+        Address::Tcp(address) => Some(address.port()),
+        Address::Unix(_) => None,
+    });
+    // Several: clients know the usual one.
+    let first = ports.next()?;
+    let is_usual = first == PORT || ports.any(|port| port == PORT);
+    (!is_usual && first != 0).then_some(first)
+}
+
+/// Reports TLS that nothing can use.
+pub(crate) fn check(root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
+    let has_listener = listen.iter().any(|listen| listen.tls);
+    let site = sites.iter().position(|site| site.tls.is_some());
+    let help = |text: &str| Some(text.to_owned());
+    match (has_listener, site) {
+        (true, None) => {
+            let sections = root.children("listen");
+            let is_tls = |one: &&Section<'_>| one.boolean("tls") != Some(false);
+            let section = sections.iter().find(is_tls).unwrap_or(root);
+            let help = help(
+                "add `tls = \"internal\"` to a site, or `[site.tls]` with `certificates`; without TLS, write `tls = false`",
+            );
+            section.report("tls", "no site has a certificate", help);
+        }
+        (false, Some(number)) if root.children("site").len() == sites.len() => {
+            let help = help(
+                "add `[[listen]]` with `address = \"443\"`, or with another one and `tls = true`",
+            );
+            let section = &root.children("site")[number];
+            section.report(TABLE, "no listener uses TLS", help);
+        }
+        _ => {}
+    }
+}

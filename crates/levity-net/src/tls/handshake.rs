@@ -1,0 +1,249 @@
+//! Handshakes with clients and with backends.
+//!
+//! One with a client has three parts: its first message is read ([`Hello::read`]), which says what it wants; the answer is
+//! computed ([`AnswerJob`]), wherever the caller likes, since a signature may take milliseconds; both ends finish
+//! ([`Handshake::finish`]).
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use rustls::pki_types::ServerName;
+use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
+use rustls::{ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection};
+
+use super::stream::{Below, TlsStream, poll_fill, poll_flush};
+use crate::transport::Transport;
+
+/// The maximum size of the first message of a client in bytes: what one record holds. Those of browsers have 2 KB.
+pub const HELLO_BYTES_MAX: usize = 16 * 1024;
+
+/// The type of the first record of a handshake (RFC 8446, 5.1).
+const HANDSHAKE_RECORD: u8 = 22;
+
+/// The bytes that a session takes at a time.
+const PIECE_BYTES: usize = 4096;
+
+/// Why a handshake fails.
+#[derive(Debug)]
+pub enum HandshakeError {
+    /// The connection has ended, or is broken.
+    Gone(io::Error),
+    /// The client does not speak TLS. What it has sent so far.
+    NotTls(Transport, Vec<u8>),
+    /// The two ends do not agree, or the peer breaks the rules.
+    Tls(Error),
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> Self {
+        Self::Gone(error)
+    }
+}
+
+/// A client whose first message has come.
+pub struct Hello {
+    below: Transport,
+    accepted: Accepted,
+    /// What has come after it.
+    rest: Vec<u8>,
+}
+
+impl Hello {
+    /// Reads the first message of the client at the other end of `below`, of which `bytes` have come already.
+    ///
+    /// # Errors
+    /// When it is not TLS or too large, or the client has gone.
+    pub async fn read(mut below: Transport, mut bytes: Vec<u8>) -> Result<Self, HandshakeError> {
+        let mut acceptor = Acceptor::default();
+        let mut given = 0;
+        loop {
+            if bytes
+                .first()
+                .is_some_and(|&first| first != HANDSHAKE_RECORD)
+            {
+                return Err(HandshakeError::NotTls(below, bytes));
+            }
+            while given < bytes.len() {
+                given += acceptor.read_tls(&mut &bytes[given..])?;
+                match acceptor.accept() {
+                    Ok(None) => {}
+                    Ok(Some(accepted)) => {
+                        bytes.drain(..given);
+                        let rest = bytes;
+                        return Ok(Self {
+                            below,
+                            accepted,
+                            rest,
+                        });
+                    }
+                    Err((error, alert)) => return Err(refused(&mut below, error, alert)),
+                }
+            }
+            if bytes.len() > HELLO_BYTES_MAX {
+                return Err(HandshakeError::Tls(Error::PeerSentOversizedRecord));
+            }
+            bytes.reserve(PIECE_BYTES);
+            if poll_fn(|context| below.poll_append(context, &mut bytes)).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+        }
+    }
+
+    /// What the client says.
+    #[must_use]
+    pub fn client_hello(&self) -> ClientHello<'_> {
+        self.accepted.client_hello()
+    }
+
+    /// What has to be computed to answer as `config` says, and what waits for it.
+    #[must_use]
+    pub fn answer(self, config: Arc<ServerConfig>) -> (Unanswered, AnswerJob) {
+        let unanswered = Unanswered {
+            below: self.below,
+            rest: self.rest,
+        };
+        let job = AnswerJob {
+            accepted: self.accepted,
+            config,
+        };
+        (unanswered, job)
+    }
+}
+
+/// The computation of the answer to a hello.
+pub struct AnswerJob {
+    accepted: Accepted,
+    config: Arc<ServerConfig>,
+}
+
+/// The answer to a hello.
+pub struct Answer(Result<Box<ServerConnection>, Box<(Error, AcceptedAlert)>>);
+
+impl AnswerJob {
+    /// Computes it. With a key of RSA it takes milliseconds.
+    #[must_use]
+    pub fn run(self) -> Answer {
+        let answered = self.accepted.into_connection(self.config);
+        Answer(answered.map(Box::new).map_err(Box::new))
+    }
+}
+
+/// A client that waits for the answer to its hello.
+pub struct Unanswered {
+    below: Transport,
+    rest: Vec<u8>,
+}
+
+impl Unanswered {
+    /// Goes on with `answer`.
+    ///
+    /// # Errors
+    /// When the two ends do not agree.
+    pub fn with(mut self, answer: Answer) -> Result<Handshake, HandshakeError> {
+        match answer.0 {
+            Ok(session) => Ok(Handshake {
+                below: self.below,
+                session: Box::new((*session).into()),
+                rest: self.rest,
+            }),
+            Err(failed) => {
+                let (error, alert) = *failed;
+                Err(refused(&mut self.below, error, alert))
+            }
+        }
+    }
+}
+
+/// Tells the client why. If the socket has no room, it does without.
+fn refused(below: &mut Transport, error: Error, mut alert: AcceptedAlert) -> HandshakeError {
+    let mut context = Context::from_waker(Waker::noop());
+    let _ = alert.write_all(&mut Below(below, &mut context));
+    HandshakeError::Tls(error)
+}
+
+/// A handshake whose rest is still to come.
+pub struct Handshake {
+    below: Transport,
+    session: Box<Connection>,
+    /// What has come and was not given to the session.
+    rest: Vec<u8>,
+}
+
+/// The computation of what follows from what the peer has sent.
+pub struct ProcessJob(Box<Connection>);
+
+/// Its result.
+pub struct Processed(Box<Connection>, Result<(), Error>);
+
+impl ProcessJob {
+    /// Computes it. To verify the certificates of a client may take milliseconds.
+    #[must_use]
+    pub fn run(mut self) -> Processed {
+        let processed = self.0.process_new_packets();
+        Processed(self.0, processed.map(drop))
+    }
+}
+
+impl Handshake {
+    /// One with the backend at the other end of `below`, which is to prove that it is `name`.
+    ///
+    /// # Errors
+    /// When `config` cannot be used.
+    pub fn connect(
+        below: Transport,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Self, HandshakeError> {
+        let session = ClientConnection::new(config, name).map_err(HandshakeError::Tls)?;
+        Ok(Self {
+            below,
+            session: Box::new(session.into()),
+            rest: Vec::new(),
+        })
+    }
+
+    /// Finishes it. `process` runs what has to be computed; it returns `None` if it cannot.
+    ///
+    /// # Errors
+    /// When the two ends do not agree, or the peer has gone.
+    pub async fn finish(
+        self,
+        process: impl AsyncFn(ProcessJob) -> Option<Processed>,
+    ) -> Result<TlsStream, HandshakeError> {
+        let Self {
+            mut below,
+            mut session,
+            mut rest,
+        } = self;
+        while session.is_handshaking() || !rest.is_empty() {
+            poll_fn(|context| poll_flush(&mut below, &mut session, context)).await?;
+            let count = match rest.is_empty() {
+                true => poll_fn(|context| poll_fill(&mut below, &mut session, context)).await?,
+                false => {
+                    let taken = session.read_tls(&mut &rest[..])?;
+                    rest.drain(..taken).count()
+                }
+            };
+            if count == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            let processed = process(ProcessJob(session)).await;
+            let not_computed = || Error::General("the computation has failed".to_owned());
+            let Processed(given_back, result) =
+                processed.ok_or_else(|| HandshakeError::Tls(not_computed()))?;
+            session = given_back;
+            if let Err(error) = result {
+                // The alert that says why.
+                let mut context = Context::from_waker(Waker::noop());
+                let _ = poll_flush(&mut below, &mut session, &mut context);
+                return Err(HandshakeError::Tls(error));
+            }
+        }
+        // What the socket has no room for goes along with the next write, or a read.
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = poll_flush(&mut below, &mut session, &mut context);
+        Ok(TlsStream::new(below, *session))
+    }
+}

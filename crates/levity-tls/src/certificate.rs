@@ -1,0 +1,221 @@
+//! Certificates from PEM files.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{InconsistentKeys, RootCertStore, SignatureAlgorithm};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
+
+/// The marker of a key that is encrypted with a password.
+const ENCRYPTED: &[u8] = b"ENCRYPTED PRIVATE KEY";
+
+/// A certificate with its chain and its key.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    /// The names that it is for, in lower case: DNS names, some with a star, and IP addresses.
+    pub names: Vec<String>,
+    /// Who has signed it.
+    pub issuer: String,
+    /// When it begins to be valid.
+    pub not_before: SystemTime,
+    /// When it ends to be valid.
+    pub not_after: SystemTime,
+    pub(crate) key: Arc<CertifiedKey>,
+}
+
+impl Certificate {
+    /// Reads a certificate and the chain after it from `chain`, and its key from `key`. They may be the same file. Blocks.
+    ///
+    /// # Errors
+    /// In words, with the path.
+    pub fn read(chain: &Path, key: &Path) -> Result<Self, String> {
+        let in_chain = |reason: String| format!("{}: {reason}", chain.display());
+        let certificates = certificates(&crate::read(chain)?).map_err(in_chain)?;
+        let of_key = crate::read(key)?;
+        let der = PrivateKeyDer::from_pem_slice(&of_key).map_err(|_| {
+            let encrypted = of_key
+                .windows(ENCRYPTED.len())
+                .any(|part| part == ENCRYPTED);
+            let name = key.display();
+            match encrypted {
+                true => format!(
+                    "{name}: the key is encrypted; `openssl pkey` writes it without a password"
+                ),
+                false => format!("{name}: there is no private key in the form of PEM"),
+            }
+        })?;
+        let leaf = Leaf::parse(&certificates[0]).map_err(in_chain)?;
+        let certified = CertifiedKey::from_der(certificates, der, &crate::provider());
+        let certified = certified.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                format!(
+                    "{}: the key is not that of {}",
+                    key.display(),
+                    chain.display()
+                )
+            }
+            error => format!("{}: {error}", key.display()),
+        })?;
+        Ok(leaf.with_key(certified))
+    }
+
+    /// A certificate of `chain` with the key `key`, both DER.
+    ///
+    /// # Errors
+    /// In words.
+    pub(crate) fn of_der(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, String> {
+        let leaf = Leaf::parse(&chain[0])?;
+        let key = CertifiedKey::from_der(chain, key, &crate::provider());
+        Ok(leaf.with_key(key.map_err(|error| error.to_string())?))
+    }
+
+    /// Whether a client that asks for `host` accepts it. `*.example.org` stands for each name directly beneath.
+    #[must_use]
+    pub fn is_for(&self, host: &str) -> bool {
+        let above = host.split_once('.').map(|(_, above)| above);
+        self.names
+            .iter()
+            .any(|name| name == host || above.is_some() && name.strip_prefix("*.") == above)
+    }
+
+    /// Whether a signature takes milliseconds.
+    pub(crate) fn is_slow(key: &CertifiedKey) -> bool {
+        key.key.algorithm() == SignatureAlgorithm::RSA
+    }
+}
+
+/// What a certificate says.
+struct Leaf {
+    names: Vec<String>,
+    issuer: String,
+    not_before: SystemTime,
+    not_after: SystemTime,
+}
+
+impl Leaf {
+    fn parse(der: &CertificateDer<'_>) -> Result<Self, String> {
+        let parsed = X509Certificate::from_der(der);
+        let (_, certificate) = parsed.map_err(|error| format!("not a certificate: {error}"))?;
+        if certificate.is_ca() {
+            return Err(
+                "the first certificate is that of an authority; that of the server comes first"
+                    .to_owned(),
+            );
+        }
+        let alternatives = certificate.subject_alternative_name();
+        let alternatives = alternatives.map_err(|error| error.to_string())?;
+        let alternatives = alternatives.iter().flat_map(|one| &one.value.general_names);
+        let validity = certificate.validity();
+        Ok(Self {
+            names: alternatives.filter_map(name).collect(),
+            issuer: short(certificate.issuer()),
+            not_before: time(validity.not_before.timestamp()),
+            not_after: time(validity.not_after.timestamp()),
+        })
+    }
+
+    fn with_key(self, key: CertifiedKey) -> Certificate {
+        Certificate {
+            names: self.names,
+            issuer: self.issuer,
+            not_before: self.not_before,
+            not_after: self.not_after,
+            key: Arc::new(key),
+        }
+    }
+}
+
+/// A name of a server.
+fn name(general: &GeneralName<'_>) -> Option<String> {
+    match general {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let ip = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
+            ip.ok().map(|ip| ip.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// The organisation and the common name, or all of it if it has neither.
+fn short(name: &X509Name<'_>) -> String {
+    let organisation = name.iter_organization().chain(name.iter_common_name());
+    let parts: Vec<_> = organisation.filter_map(|part| part.as_str().ok()).collect();
+    match parts.is_empty() {
+        true => name.to_string(),
+        false => parts.join(", "),
+    }
+}
+
+fn time(seconds: i64) -> SystemTime {
+    let since = Duration::from_secs(seconds.unsigned_abs());
+    match seconds < 0 {
+        true => SystemTime::UNIX_EPOCH - since,
+        false => SystemTime::UNIX_EPOCH + since,
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.map_err(|error| format!("not valid PEM: {error}"))?;
+    match found.is_empty() {
+        true => Err("there is no certificate in the form of PEM".to_owned()),
+        false => Ok(found),
+    }
+}
+
+/// The certificates of authorities in a PEM file. Blocks.
+///
+/// # Errors
+/// In words, with the path.
+pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
+    let in_file = |reason: String| format!("{}: {reason}", path.display());
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(&crate::read(path)?).map_err(in_file)? {
+        let added = store.add(certificate);
+        added.map_err(|error| in_file(format!("not the certificate of an authority: {error}")))?;
+    }
+    Ok(store)
+}
+
+/// Who a client says it is, by a certificate that was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Its first alternative name, or its subject.
+    pub name: String,
+    /// The certificate.
+    pub der: Vec<u8>,
+}
+
+impl Identity {
+    /// That of a certificate that was verified.
+    #[must_use]
+    pub fn of(certificate: &CertificateDer<'_>) -> Self {
+        let parsed = X509Certificate::from_der(certificate);
+        let name = parsed.map(|(_, certificate)| subject(&certificate));
+        Self {
+            name: name.unwrap_or_default(),
+            der: certificate.to_vec(),
+        }
+    }
+}
+
+fn subject(certificate: &X509Certificate<'_>) -> String {
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    let mut alternatives = alternatives.iter().flat_map(|one| &one.value.general_names);
+    let named = alternatives.find_map(|general| match general {
+        GeneralName::RFC822Name(name) | GeneralName::URI(name) => Some((*name).to_owned()),
+        other => name(other),
+    });
+    named.unwrap_or_else(|| certificate.subject().to_string())
+}

@@ -1,0 +1,111 @@
+//! The configuration of handshakes with backends.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::certificate::{Certificate, authorities};
+
+/// Whose certificates are trusted.
+#[derive(Debug, Clone, Copy)]
+pub enum Trust<'p> {
+    /// Those that the authorities of the machine have signed.
+    System,
+    /// Those that an authority in this file has signed.
+    Authorities(&'p Path),
+    /// All: the connection is encrypted, and anybody may be at its other end.
+    Anybody,
+}
+
+/// The configuration for backends. Blocks.
+///
+/// # Errors
+/// In words, with the path.
+pub fn client_config(trust: Trust<'_>, own: Option<&Certificate>) -> Result<ClientConfig, String> {
+    let provider = crate::provider();
+    let roots = match trust {
+        Trust::System => system()?,
+        Trust::Authorities(path) => authorities(path)?,
+        Trust::Anybody => RootCertStore::empty(),
+    };
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(|error| error.to_string())?;
+    let builder = match trust {
+        Trust::Anybody => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unverified)),
+        _ => {
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = verifier.build().map_err(|error| error.to_string())?;
+            builder.with_webpki_verifier(verifier)
+        }
+    };
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(own) => {
+            let resolver = rustls::sign::SingleCertAndKey::from(own.key.clone());
+            builder.with_client_cert_resolver(Arc::new(resolver))
+        }
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn system() -> Result<RootCertStore, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(found.certs);
+    match (store.is_empty(), found.errors.first()) {
+        (false, _) => Ok(store),
+        (true, Some(error)) => Err(format!("the authorities of this machine: {error}")),
+        (true, None) => Err("this machine has no certificates of authorities; install `ca-certificates`, or name a file".to_owned()),
+    }
+}
+
+/// Accepts any certificate, but only from a peer that has its key.
+#[derive(Debug)]
+struct Unverified;
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = crate::provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, &known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = crate::provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, &known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let known = crate::provider().signature_verification_algorithms;
+        known.supported_schemes()
+    }
+}

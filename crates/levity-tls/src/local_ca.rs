@@ -1,0 +1,187 @@
+//! An authority of this machine, for development: browsers accept its certificates once it is installed.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::certificate::Certificate;
+
+/// The file with the certificate of the authority, in its folder.
+const CERTIFICATE: &str = "local-ca.pem";
+
+/// The file with its key.
+const KEY: &str = "local-ca.key";
+
+/// How long the authority lives.
+const LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// How long its certificates live. Browsers refuse those that live longer than 398 days.
+const CERTIFICATE_LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// Clocks of clients may be late.
+const EARLIER: Duration = Duration::from_secs(60 * 60);
+
+/// The authority.
+pub struct LocalCa {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: PathBuf,
+}
+
+impl LocalCa {
+    /// The authority in `folder`, which is made when it is not there. Blocks.
+    ///
+    /// # Errors
+    /// In words, with the path.
+    pub fn open(folder: &Path) -> Result<Self, String> {
+        let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
+        let failed = |error: io::Error| format!("{}: {error}", folder.display());
+        if !certificate.exists() {
+            fs::create_dir_all(folder).map_err(failed)?;
+            make(&certificate, &key).map_err(failed)?;
+        }
+        let text = |path: &Path| {
+            let bytes = crate::read(path)?;
+            String::from_utf8(bytes).map_err(|_| format!("{} is not PEM", path.display()))
+        };
+        let pair = KeyPair::from_pem(&text(&key)?);
+        let pair = pair.map_err(|error| format!("{}: {error}", key.display()))?;
+        let issuer = Issuer::from_ca_cert_pem(&text(&certificate)?, pair);
+        let issuer = issuer.map_err(|error| format!("{}: {error}", certificate.display()))?;
+        Ok(Self {
+            issuer,
+            certificate,
+        })
+    }
+
+    /// The file with its certificate, which clients have to trust.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.certificate
+    }
+
+    /// The same, for the authority in `folder`.
+    #[must_use]
+    pub fn path_in(folder: &Path) -> PathBuf {
+        folder.join(CERTIFICATE)
+    }
+
+    /// A certificate for `names`, DNS names and IP addresses.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn issue(&self, names: &[String], now: SystemTime) -> Result<Certificate, String> {
+        self.sign(names, now).map_err(|error| error.to_string())?
+    }
+
+    fn sign(
+        &self,
+        names: &[String],
+        now: SystemTime,
+    ) -> Result<Result<Certificate, String>, rcgen::Error> {
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = DistinguishedName::new();
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.not_before = (now - EARLIER).into();
+        params.not_after = (now + CERTIFICATE_LIFE).into();
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok(Certificate::of_der(vec![certificate.into()], key))
+    }
+}
+
+/// Makes an authority. The certificate is written last: with it the authority is complete.
+fn make(certificate: &Path, key: &Path) -> io::Result<()> {
+    let pair = KeyPair::generate().map_err(io::Error::other)?;
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "Levity");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "Levity, local authority");
+    let now = SystemTime::now();
+    params.not_before = (now - EARLIER).into();
+    params.not_after = (now + LIFE).into();
+    let signed = params.self_signed(&pair).map_err(io::Error::other)?;
+    write(key, pair.serialize_pem().as_bytes(), 0o600)?;
+    write(certificate, signed.pem().as_bytes(), 0o644)
+}
+
+/// Writes a file, whole or not at all.
+fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let temporary = path.with_added_extension("new");
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(mode);
+    let mut file = file.open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn an_authority_is_made_once_and_signs_for_names_and_addresses() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().join("tls");
+        let first = LocalCa::open(&folder).expect("an authority");
+        let text = fs::read(first.path()).expect("its certificate");
+        let again = LocalCa::open(&folder).expect("the same");
+        assert_eq!(fs::read(again.path()).expect("its certificate"), text);
+        let mode = fs::metadata(folder.join(KEY))
+            .expect("a key")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let names = ["localhost", "*.a.test", "127.0.0.1", "::1"].map(str::to_owned);
+        let now = SystemTime::now();
+        let certificate = again.issue(&names, now).expect("a certificate");
+        assert_eq!(certificate.names, names);
+        assert_eq!(certificate.issuer, "Levity, Levity, local authority");
+        assert!(
+            certificate.not_before < now
+                && now + Duration::from_secs(89 * 86400) < certificate.not_after
+        );
+        for (host, is_for) in [
+            ("b.a.test", true),
+            ("a.test", false),
+            ("c.b.a.test", false),
+            ("::1", true),
+        ] {
+            assert_eq!(certificate.is_for(host), is_for, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        fs::write(&path, "").expect("written");
+        let error = LocalCa::open(&path.join("tls")).err().expect("an error");
+        assert!(error.contains("file/tls: "), "{error}");
+        fs::write(folder.path().join(CERTIFICATE), "damaged").expect("written");
+        fs::write(folder.path().join(KEY), "damaged").expect("written");
+        let error = LocalCa::open(folder.path()).err().expect("an error");
+        assert!(error.contains("local-ca.key: "), "{error}");
+    }
+}

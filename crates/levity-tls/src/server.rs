@@ -1,0 +1,174 @@
+//! The configuration of handshakes with clients: one policy for each site, chosen by the name that the client asks for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig};
+
+use crate::HTTP;
+use crate::certificate::Certificate;
+use crate::tickets::TicketKeys;
+
+/// What a site says about handshakes.
+pub struct SitePolicy<'s> {
+    /// What the site is called.
+    pub name: &'s str,
+    /// The names under which clients ask for it; `*.example.org` is every name beneath. Empty for a site of all other names.
+    pub hosts: &'s [String],
+    /// At least one.
+    pub certificates: Vec<Certificate>,
+    /// Which clients have to prove who they are.
+    pub client_auth: Option<ClientAuth>,
+}
+
+/// Clients prove who they are by certificates.
+pub struct ClientAuth {
+    /// Who signs them.
+    pub authorities: RootCertStore,
+    /// Whether those without one are refused.
+    pub is_required: bool,
+}
+
+/// The policies of all sites.
+#[derive(Debug)]
+pub struct Server {
+    policies: Vec<Policy>,
+    by_host: HashMap<String, usize>,
+    /// By the end of a name, with its leading dot.
+    by_suffix: HashMap<String, usize>,
+    default: usize,
+}
+
+/// How handshakes for a site are made.
+#[derive(Debug)]
+pub struct Policy {
+    /// What the site is called.
+    pub site: Arc<str>,
+    /// What rustls is given.
+    pub config: Arc<ServerConfig>,
+    /// Whether clients may prove who they are.
+    pub has_client_auth: bool,
+    keys: Arc<Keys>,
+}
+
+/// The certificates of a site. The first that fits the client is used.
+#[derive(Debug)]
+struct Keys(Vec<Arc<CertifiedKey>>);
+
+impl Keys {
+    /// Those that are quick to sign with come first.
+    fn new(certificates: &[Certificate]) -> Self {
+        let mut keys: Vec<_> = certificates.iter().map(|one| one.key.clone()).collect();
+        keys.sort_by_key(|key| Certificate::is_slow(key));
+        Self(keys)
+    }
+
+    fn choose(&self, hello: &ClientHello<'_>) -> Option<&Arc<CertifiedKey>> {
+        let offered = hello.signature_schemes();
+        let fits = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(offered).is_some();
+        self.0.iter().find(fits)
+    }
+}
+
+impl ResolvesServerCert for Keys {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.choose(&hello).cloned()
+    }
+}
+
+impl Policy {
+    fn new(site: &SitePolicy<'_>, tickets: &Arc<TicketKeys>) -> Result<Self, String> {
+        let provider = crate::provider();
+        let keys = Arc::new(Keys::new(&site.certificates));
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .map_err(|error| error.to_string())?;
+        let builder = match &site.client_auth {
+            None => builder.with_no_client_auth(),
+            Some(auth) => {
+                let authorities = Arc::new(auth.authorities.clone());
+                let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider);
+                let verifier = match auth.is_required {
+                    true => verifier,
+                    false => verifier.allow_unauthenticated(),
+                };
+                builder
+                    .with_client_cert_verifier(verifier.build().map_err(|error| error.to_string())?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(keys.clone());
+        config.alpn_protocols = HTTP.map(<[u8]>::to_vec).to_vec();
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        match site.client_auth {
+            None => config.ticketer = tickets.clone(),
+            // A ticket would let a client in that the authority has disowned since, or another authority has let in.
+            Some(_) => config.send_tls13_tickets = 0,
+        }
+        Ok(Self {
+            site: site.name.into(),
+            config: Arc::new(config),
+            has_client_auth: site.client_auth.is_some(),
+            keys,
+        })
+    }
+
+    /// Whether the server's part of the handshake takes milliseconds to compute.
+    #[must_use]
+    pub fn is_slow(&self, hello: &ClientHello<'_>) -> bool {
+        self.keys
+            .choose(hello)
+            .is_some_and(|key| Certificate::is_slow(key))
+    }
+}
+
+impl Server {
+    /// The policies of `sites`, of which there is at least one. A client that asks for no name, or for an unknown one, gets the
+    /// site without hosts, or else the first one.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn new(sites: &[SitePolicy<'_>], tickets: &Arc<TicketKeys>) -> Result<Self, String> {
+        let mut server = Self {
+            policies: Vec::with_capacity(sites.len()),
+            by_host: HashMap::new(),
+            by_suffix: HashMap::new(),
+            default: sites
+                .iter()
+                .position(|site| site.hosts.is_empty())
+                .unwrap_or(0),
+        };
+        for (number, site) in sites.iter().enumerate() {
+            server.policies.push(Policy::new(site, tickets)?);
+            for host in site.hosts {
+                match host.strip_prefix('*') {
+                    Some(suffix) => server.by_suffix.insert(suffix.to_owned(), number),
+                    None => server.by_host.insert(host.clone(), number),
+                };
+            }
+        }
+        Ok(server)
+    }
+
+    /// The policy for a client that asks for `name`.
+    #[must_use]
+    pub fn policy(&self, name: Option<&str>) -> &Policy {
+        let name = name.map(str::to_ascii_lowercase);
+        let number = name.as_deref().and_then(|name| self.number(name));
+        &self.policies[number.unwrap_or(self.default)]
+    }
+
+    fn number(&self, name: &str) -> Option<usize> {
+        let exact = self.by_host.get(name);
+        let dots = name.match_indices('.').map(|(at, _)| at);
+        let beneath = || {
+            dots.map(|at| &name[at..])
+                .find_map(|suffix| self.by_suffix.get(suffix))
+        };
+        exact.or_else(beneath).copied()
+    }
+}

@@ -1,0 +1,162 @@
+//! The handshake with a client.
+
+use std::fmt::Display;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use levity_compute::Class;
+use levity_net::tls::{Answer, AnswerJob, HandshakeError, Hello, ProcessJob, Processed, TlsStream};
+use levity_net::{Timer, Transport};
+use levity_telemetry::access_log::End;
+use levity_telemetry::stats::HandshakeResult;
+use levity_tls::{Identity, Policy};
+
+use super::sites::TlsSites;
+use crate::http::error::error;
+use crate::http::h1::conn::Conn;
+use crate::http::send;
+use crate::worker::Worker;
+
+/// The estimated time to sign with RSA of 2048 bits, or to verify a chain of certificates.
+const COMPUTE_COST: Duration = Duration::from_millis(1);
+
+/// What the handshake has found out.
+struct Shaken {
+    transport: Transport,
+    client: levity_net::PeerTls,
+}
+
+/// Makes the handshake on a connection that nobody shares. Its timer must be set.
+///
+/// # Errors
+/// How the connection ends if there is no agreement.
+pub async fn accept(conn: Rc<Conn>, sites: &TlsSites) -> Result<Rc<Conn>, End> {
+    let conn = Rc::into_inner(conn).expect("nobody shares it yet");
+    let (transport, bytes, mut arriving) = conn.detach();
+    let (worker, timer) = (arriving.worker.clone(), arriving.timer.clone());
+    let (ip, stream) = (arriving.peer.ip(), arriving.number() as u64);
+    let shaking = shake(&worker, &timer, stream, sites, transport, bytes);
+    let shaken = tokio::select! {
+        biased;
+        shaken = shaking => shaken,
+        () = expired(&timer) => Err(HandshakeError::Gone(io::ErrorKind::TimedOut.into())),
+    };
+    let failed = |reason: &dyn Display| {
+        worker.stats.handshake(HandshakeResult::Failed);
+        worker.handshake_reports.failed(ip, reason, Instant::now());
+    };
+    match shaken {
+        Ok(Shaken { transport, client }) => {
+            let result = match client.is_resumed {
+                true => HandshakeResult::Resumed,
+                false => HandshakeResult::Full,
+            };
+            worker.stats.handshake(result);
+            arriving.peer.set_tls(client);
+            Ok(Rc::new(arriving.over(transport)))
+        }
+        Err(HandshakeError::NotTls(transport, _)) => {
+            failed(&"what the client has sent is not TLS");
+            let conn = arriving.over(transport);
+            let text = "plain HTTP was sent to a port for HTTPS; write https:// in the URL";
+            send::refuse(&conn, error(400, text)).await;
+            conn.linger().await;
+            Err(End::Error)
+        }
+        Err(HandshakeError::Tls(error)) => {
+            failed(&levity_tls::reason(&error));
+            Err(End::Error)
+        }
+        // A connection without any byte is that of a health check, or one that a browser has opened in advance.
+        Err(HandshakeError::Gone(error)) => Err(match error.kind() {
+            io::ErrorKind::TimedOut => End::Timeout,
+            _ => End::ClientAbort,
+        }),
+    }
+}
+
+async fn expired(timer: &Timer) {
+    poll_fn(|context| match timer.poll_expired(context) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
+async fn shake(
+    worker: &Worker,
+    timer: &Timer,
+    stream: u64,
+    sites: &TlsSites,
+    transport: Transport,
+    bytes: Vec<u8>,
+) -> Result<Shaken, HandshakeError> {
+    let hello = Hello::read(transport, bytes).await?;
+    // It is not idle any more.
+    let header_timeout = worker.service().config.limits.header_timeout;
+    timer.set(Instant::now() + header_timeout);
+    let server = sites.server();
+    let policy = server.policy(hello.client_hello().server_name());
+    let is_slow = policy.is_slow(&hello.client_hello());
+    let (unanswered, job) = hello.answer(policy.config.clone());
+    let answer = match is_slow {
+        true => answer_in_pool(worker, stream, job).await?,
+        false => job.run(),
+    };
+    let handshake = unanswered.with(answer)?;
+    let stream = match policy.has_client_auth {
+        true => {
+            let in_pool = async |job| process_in_pool(worker, stream, job).await;
+            handshake.finish(in_pool).await?
+        }
+        false => {
+            handshake
+                .finish(async |job: ProcessJob| Some(job.run()))
+                .await?
+        }
+    };
+    let client = client(policy, &stream);
+    Ok(Shaken {
+        transport: Transport::Tls(Box::new(stream)),
+        client,
+    })
+}
+
+async fn answer_in_pool(
+    worker: &Worker,
+    stream: u64,
+    job: AnswerJob,
+) -> Result<Answer, HandshakeError> {
+    let computed = worker
+        .compute
+        .run(Class::Response, stream, COMPUTE_COST, move || job.run());
+    let failed = |_| HandshakeError::Gone(io::Error::other("the computation has failed"));
+    Ok(computed.await.map_err(failed)?.value)
+}
+
+async fn process_in_pool(worker: &Worker, stream: u64, job: ProcessJob) -> Option<Processed> {
+    let computed = worker
+        .compute
+        .run(Class::Response, stream, COMPUTE_COST, move || job.run());
+    Some(computed.await.ok()?.value)
+}
+
+/// What is known of the client by its handshake.
+fn client(policy: &Policy, stream: &TlsStream) -> levity_net::PeerTls {
+    let session = stream.session();
+    let certificate = session.peer_certificates().and_then(|chain| chain.first());
+    let identity = certificate.map(|certificate| Identity::of(certificate));
+    levity_net::PeerTls {
+        site: policy.site.clone(),
+        version: levity_net::tls::version(session),
+        cipher: levity_net::tls::cipher(session),
+        is_resumed: levity_net::tls::is_resumed(session),
+        certificate: identity.map(|identity| levity_net::ClientCertificate {
+            name: identity.name,
+            der: identity.der,
+        }),
+    }
+}

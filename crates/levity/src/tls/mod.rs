@@ -1,0 +1,7 @@
+//! TLS with clients: the certificates of sites, and handshakes.
+
+pub mod handshake;
+mod reports;
+pub mod sites;
+
+pub use self::reports::Reports;

@@ -1,0 +1,252 @@
+//! The certificates of sites: read at the start, and again when their files change.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::{ArcSwap, Guard};
+use levity_config::Config;
+use levity_config::tls::{Certificates, ClientAuthMode, SiteTls};
+use levity_telemetry::diagnostics;
+use levity_tls::{Certificate, ClientAuth, LocalCa, Server, SitePolicy, TicketKeys};
+
+/// How often the files are looked at.
+pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// When certificates of this machine are replaced: half of their life.
+const INTERNAL_AGE_MAX: Duration = Duration::from_secs(45 * 24 * 60 * 60);
+
+/// The names of a site without hosts in a certificate of this machine.
+const LOCAL_NAME: &str = "localhost";
+
+/// What handshakes use. An event loop reads it without a lock.
+pub struct TlsSites {
+    sources: Sources,
+    server: ArcSwap<Server>,
+    seen: Mutex<Seen>,
+}
+
+/// Where everything comes from.
+struct Sources {
+    sites: Vec<Source>,
+    folder: Option<PathBuf>,
+    ticket_keys: Vec<PathBuf>,
+    /// Keys that no file gives.
+    tickets: Arc<TicketKeys>,
+}
+
+struct Source {
+    name: String,
+    hosts: Vec<String>,
+    tls: SiteTls,
+}
+
+/// What was read last.
+struct Seen {
+    files: Vec<Option<Stamp>>,
+    at: SystemTime,
+    /// Why the files could not be used since.
+    failure: Option<String>,
+}
+
+/// What tells versions of a file apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let meta = fs::metadata(path).ok()?;
+        Some(Self {
+            inode: meta.ino(),
+            size: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+        })
+    }
+}
+
+impl TlsSites {
+    /// The certificates of the sites in `config`; `None` if no listener uses TLS. `tickets` are the keys without files. Blocks.
+    ///
+    /// # Errors
+    /// When a file cannot be used; the error names it.
+    pub fn new(config: &Config, tickets: &Arc<TicketKeys>) -> io::Result<Option<Arc<Self>>> {
+        if !config.listen.iter().any(|listen| listen.tls) {
+            return Ok(None);
+        }
+        let sites = config.sites.iter().filter_map(|site| {
+            Some(Source {
+                name: site.name().to_owned(),
+                hosts: site.hosts.clone(),
+                tls: site.tls.clone()?,
+            })
+        });
+        let sources = Sources {
+            sites: sites.collect(),
+            folder: config.tls.folder.clone(),
+            ticket_keys: config.tls.ticket_keys.clone(),
+            tickets: tickets.clone(),
+        };
+        let (files, at) = (sources.stamps(), SystemTime::now());
+        let server = sources.read(at).map_err(io::Error::other)?;
+        Ok(Some(Arc::new(Self {
+            sources,
+            server: ArcSwap::from_pointee(server),
+            seen: Mutex::new(Seen {
+                files,
+                at,
+                failure: None,
+            }),
+        })))
+    }
+
+    /// The file with the certificate of the authority of this machine, if sites have certificates of it.
+    pub fn local_authority(&self) -> Option<PathBuf> {
+        let folder = self.sources.has_internal().then(|| self.sources.folder())?;
+        Some(LocalCa::path_in(&folder))
+    }
+
+    /// What handshakes use now. Does not block.
+    pub fn server(&self) -> Guard<Arc<Server>> {
+        self.server.load()
+    }
+
+    /// Reads the files again if they have changed. What cannot be used is logged, and what was read before stays. Blocks.
+    pub fn refresh(&self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (files, now) = (self.sources.stamps(), SystemTime::now());
+        let is_old = self.sources.has_internal() && seen.at + INTERNAL_AGE_MAX <= now;
+        if files == seen.files && !is_old {
+            return;
+        }
+        match self.sources.read(now) {
+            Ok(server) => {
+                self.server.store(Arc::new(server));
+                diagnostics::log(format_args!("certificates were read again"));
+                *seen = Seen {
+                    files,
+                    at: now,
+                    failure: None,
+                };
+            }
+            // A certificate may be there before its key.
+            Err(reason) if seen.failure.as_ref() != Some(&reason) => {
+                diagnostics::log(format_args!(
+                    "changed certificates are not used: {reason}; those from before stay"
+                ));
+                seen.failure = Some(reason);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Sources {
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.sites
+            .iter()
+            .flat_map(|site| {
+                let pairs: &[_] = match &site.tls.certificates {
+                    Certificates::Files(pairs) => pairs,
+                    Certificates::Internal => &[],
+                };
+                let authorities = site.tls.client_auth.iter().map(|auth| &auth.authorities);
+                let pairs = pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]);
+                pairs.chain(authorities)
+            })
+            .chain(&self.ticket_keys)
+    }
+
+    fn stamps(&self) -> Vec<Option<Stamp>> {
+        self.files().map(|path| Stamp::of(path)).collect()
+    }
+
+    fn has_internal(&self) -> bool {
+        let mut sites = self.sites.iter();
+        sites.any(|site| site.tls.certificates == Certificates::Internal)
+    }
+
+    fn read(&self, now: SystemTime) -> Result<Server, String> {
+        let tickets = match self.ticket_keys.is_empty() {
+            true => self.tickets.clone(),
+            false => Arc::new(TicketKeys::read(&self.ticket_keys)?),
+        };
+        let ca = match self.has_internal() {
+            true => Some(LocalCa::open(&self.folder())?),
+            false => None,
+        };
+        let sites = self.sites.iter();
+        let policies = sites.map(|site| site.policy(ca.as_ref(), now));
+        let policies: Result<Vec<_>, _> = policies.collect();
+        Server::new(&policies?, &tickets)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.clone().unwrap_or_else(usual_folder)
+    }
+}
+
+impl Source {
+    fn policy(&self, ca: Option<&LocalCa>, now: SystemTime) -> Result<SitePolicy<'_>, String> {
+        let certificates = match (&self.tls.certificates, ca) {
+            (Certificates::Files(pairs), _) => {
+                let read = pairs.iter();
+                let read = read.map(|pair| Certificate::read(&pair.certificate, &pair.key));
+                read.collect::<Result<_, _>>()?
+            }
+            (Certificates::Internal, Some(ca)) => vec![ca.issue(&self.internal_names(), now)?],
+            (Certificates::Internal, None) => Vec::new(),
+        };
+        let client_auth = self.tls.client_auth.as_ref().map(|auth| {
+            Ok::<_, String>(ClientAuth {
+                authorities: levity_tls::authorities(&auth.authorities)?,
+                is_required: auth.mode == ClientAuthMode::Required,
+            })
+        });
+        Ok(SitePolicy {
+            name: &self.name,
+            hosts: &self.hosts,
+            certificates,
+            client_auth: client_auth.transpose()?,
+        })
+    }
+
+    fn internal_names(&self) -> Vec<String> {
+        if !self.hosts.is_empty() {
+            return self.hosts.clone();
+        }
+        let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+        let addresses = interfaces.iter().map(|one| one.ip().to_string());
+        std::iter::once(LOCAL_NAME.to_owned())
+            .chain(addresses)
+            .chain(self.tls.names.iter().cloned())
+            .collect()
+    }
+}
+
+/// Where state is kept that has to outlive a restart.
+fn usual_folder() -> PathBuf {
+    let of_user = || {
+        let state = env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+        let home = || env::home_dir().map(|home| home.join(".local/state"));
+        state.filter(|path| path.is_absolute()).or_else(home)
+    };
+    let given = env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty());
+    let is_root = rustix::process::geteuid().is_root();
+    match (given, is_root) {
+        // Of several, separated by colons, the first one (systemd.exec(5)).
+        (Some(given), _) => {
+            let given = given.to_string_lossy().into_owned();
+            PathBuf::from(given.split(':').next().unwrap_or_default()).join("tls")
+        }
+        (None, false) => of_user().unwrap_or_default().join("levity/tls"),
+        (None, true) => PathBuf::from("/var/lib/levity/tls"),
+    }
+}
