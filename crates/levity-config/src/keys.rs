@@ -278,6 +278,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// Health checks of the backends of the upstream above. Without this table the health of a backend is known from
     /// requests only.
     table("upstream.check", upstream::CHECK);
+    /// TLS with the backends of the upstream above, which have `https://` in `to`. The files are read at the start and at a reload
+    /// that changes the upstream.
+    table("upstream.tls", upstream::TLS);
     /// Where the messages of all mailboxes are kept. Only a restart changes this table.
     table("mailbox_store", mailbox::STORE);
     /// A set of mailboxes with the same settings. A mailbox is a log of messages with a name, which keeps what arrives while

@@ -11,10 +11,11 @@ use crate::tls;
 
 pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
     let mut seen: Vec<(Listen, usize)> = Vec::new();
-    let has_tls = root.children("site").iter().any(|site| site.has("tls"));
+    let has_tls = root.glance("site", "tls").iter().any(|(_, has)| *has);
     for section in root.children("listen") {
         section.require("address");
         let proxy_protocol = section.boolean_or_default("proxy_protocol");
+        let given_tls = section.boolean("tls");
         let Some(address) = address(&section, "address") else {
             continue;
         };
@@ -22,7 +23,7 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
         let listen = Listen {
             address,
             proxy_protocol,
-            tls: section.boolean("tls").unwrap_or(usual_tls),
+            tls: given_tls.unwrap_or(usual_tls),
         };
         let same = |(other, _): &&(Listen, usize)| other.address == listen.address;
         if let Some((first, line)) = seen.iter().find(same) {

@@ -221,6 +221,21 @@ impl<'r> Section<'r> {
         matches!(value, Some(DeValue::Table(_)))
     }
 
+    /// The tables of the array `name` beneath this one as they are, for a look that reports nothing: their positions, and whether
+    /// they have `key`.
+    pub(crate) fn glance(&self, name: &str, key: &str) -> Vec<(Range<usize>, bool)> {
+        let Some(DeValue::Array(elements)) = self.value(name).map(Spanned::get_ref) else {
+            return Vec::new();
+        };
+        let look = |element: &Spanned<DeValue<'_>>| {
+            let DeValue::Table(entries) = element.get_ref() else {
+                return (element.span(), false);
+            };
+            (element.span(), entries.contains_key(key))
+        };
+        elements.iter().map(look).collect()
+    }
+
     /// The string that stands in place of the table `name`.
     pub(crate) fn text_for_table(&self, name: &str) -> Option<Text<'r>> {
         let value = self.value(name)?;

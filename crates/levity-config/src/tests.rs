@@ -136,8 +136,10 @@ fn defaults() {
 #[test]
 fn defaults_in_the_table_are_those_of_the_code() {
     let (mut bare, mut given) = (String::new(), String::new());
-    // The file itself has no heading, an answer leaves no room for another nor for uploads, and the others need an upstream.
+    // The file itself has no heading, an answer leaves no room for another nor for uploads, TLS needs a
+    // listener, and the others need an upstream.
     let untested = [
+        ".tls",
         ".redirect",
         ".upload",
         ".request_headers",
@@ -175,6 +177,7 @@ fn defaults_in_the_table_are_those_of_the_code() {
 fn required(path: &str) -> &'static [&'static str] {
     match path {
         "listen" => &["address = \"80\""],
+        "site.tls" => &["certificates = [\"a\"]"],
         "site" => &["root = \"/srv\""],
         "site.route" => &["path = \"/a\""],
         "site.cors" | "site.route.cors" => &["origins = []"],
@@ -202,7 +205,9 @@ fn every_key_of_the_table_is_read() {
                     "{SITE}[[site.route]]\npath = \"/a\"\n{}",
                     below(table, &line)
                 ),
-                "upstream.check" => format!("[[upstream]]\n[upstream.check]\n{line}\n{SITE}"),
+                "upstream.check" | "upstream.tls" => {
+                    format!("[[upstream]]\n{}\n{line}\n{SITE}", table.heading())
+                }
                 _ => format!("{}\n{line}\n{SITE}", table.heading()),
             };
             // A route has a path already.
@@ -484,7 +489,7 @@ fn unknown_keys_name_the_nearest() {
              `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
-            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `site`, `upstream`, `mailbox_store`, `mailbox`]",
+            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `tls`, `site`, `upstream`, `mailbox_store`, `mailbox`]",
         ],
     );
 }

@@ -1,6 +1,7 @@
 //! `[tls]` and `[site.tls]`: certificates, and what handshakes with clients ask for.
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -146,7 +147,11 @@ pub(crate) fn site(section: &Section<'_>, hosts: &[String]) -> Option<SiteTls> {
         text.refuse_with(format!("`{}` is not a value of `tls`", text.text), help);
         return None;
     }
+    let is_table = section.has_table(TABLE);
     let section = section.child(TABLE);
+    if !is_table {
+        return None;
+    }
     section.require("certificates");
     let files = files(&section);
     note(&section, &files, hosts);
@@ -205,16 +210,14 @@ fn client_auth(section: &Section<'_>) -> Option<ClientAuth> {
     if section.has("client_certificates") {
         section.require("client_authorities");
     }
+    let mode = section.word_or_default("client_certificates");
     let authorities = section.path("client_authorities")?;
     if section.reads_files()
         && let Err(reason) = levity_tls::authorities(&authorities)
     {
         section.report("client_authorities", reason, None);
     }
-    Some(ClientAuth {
-        authorities,
-        mode: section.word_or_default("client_certificates"),
-    })
+    Some(ClientAuth { authorities, mode })
 }
 
 /// Reports certificates that cannot be used, and notes those that clients will not accept.
@@ -275,7 +278,8 @@ pub(crate) fn usual_listeners() -> Vec<Listen> {
 }
 
 /// Whether connections to `address` use TLS unless the file says something else.
-pub(crate) fn is_usual_at(address: &Address) -> bool {
+#[must_use]
+pub fn is_usual_at(address: &Address) -> bool {
     matches!(address, Address::Tcp(address) if address.port() == PORT)
 }
 
@@ -295,26 +299,35 @@ pub fn redirect_port(listen: &[Listen]) -> Option<u16> {
 
 /// Reports TLS that nothing can use.
 pub(crate) fn check(root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
+    let of_listen = root.glance("listen", TABLE);
+    let of_sites = root.glance("site", TABLE);
     let has_listener = listen.iter().any(|listen| listen.tls);
-    let site = sites.iter().position(|site| site.tls.is_some());
-    let help = |text: &str| Some(text.to_owned());
-    match (has_listener, site) {
-        (true, None) => {
-            let sections = root.children("listen");
-            let is_tls = |one: &&Section<'_>| one.boolean("tls") != Some(false);
-            let section = sections.iter().find(is_tls).unwrap_or(root);
-            let help = help(
-                "add `tls = \"internal\"` to a site, or `[site.tls]` with `certificates`; without TLS, write `tls = false`",
-            );
-            section.report("tls", "no site has a certificate", help);
-        }
-        (false, Some(number)) if root.children("site").len() == sites.len() => {
-            let help = help(
-                "add `[[listen]]` with `address = \"443\"`, or with another one and `tls = true`",
-            );
-            let section = &root.children("site")[number];
-            section.report(TABLE, "no listener uses TLS", help);
-        }
-        _ => {}
+    // One with errors is no site with TLS.
+    let is_named = of_sites.iter().any(|(_, has)| *has);
+    let report = |span: Option<&(Range<usize>, bool)>, message: &str, help: &str| {
+        let span = span.map_or(root.span.clone(), |(span, _)| span.clone());
+        root.reader
+            .report(&span, message.to_owned(), Some(help.to_owned()));
+    };
+    if has_listener && !is_named {
+        let usual = of_listen.first();
+        let span = of_listen.iter().find(|(_, has)| *has).or(usual);
+        let help = "add `tls = \"internal\"` to a site, or `[site.tls]` with `certificates`; for no TLS, \
+                    write `tls = false`";
+        report(
+            span,
+            "a listener uses TLS, and no site has a certificate",
+            help,
+        );
+    }
+    if !has_listener && sites.iter().any(|site| site.tls.is_some()) {
+        let span = of_sites.iter().find(|(_, has)| *has);
+        let help =
+            "add `[[listen]]` with `address = \"443\"`, or with another one and `tls = true`";
+        report(
+            span,
+            "a site has certificates, and no listener uses TLS",
+            help,
+        );
     }
 }

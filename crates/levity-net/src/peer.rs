@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use levity_config::address::Address;
+use levity_tls::ClientAuthId;
 
 /// The other end of a connection.
 #[derive(Debug, Clone)]
@@ -22,8 +23,8 @@ pub struct Peer {
 /// What a handshake has said of the other end.
 #[derive(Debug, Clone)]
 pub struct PeerTls {
-    /// The site whose name the client has asked for.
-    pub site: Arc<str>,
+    /// Stands for the rules by which the client had to prove who it is; `None` without.
+    pub client_auth: Option<ClientAuthId>,
     /// The version, such as `TLSv1.3`.
     pub version: &'static str,
     /// The cipher suite, as it is registered.

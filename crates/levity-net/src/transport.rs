@@ -203,6 +203,15 @@ impl Transport {
         }
     }
 
+    /// Whether bytes are on their way that no write has reported yet, as may be over TLS after `Pending`.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        match self {
+            Self::Tls(tls) => tls.is_writing(),
+            _ => false,
+        }
+    }
+
     /// Ready when a write is likely to move bytes.
     pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

@@ -51,6 +51,12 @@ impl Certificate {
             }
         })?;
         let leaf = Leaf::parse(&certificates[0]).map_err(in_chain)?;
+        // One that is signed by itself may be an authority too, as `openssl req -x509` makes it.
+        if leaf.is_authority && certificates.len() > 1 {
+            let reason =
+                "the first certificate is that of an authority; that of the server comes first";
+            return Err(in_chain(reason.to_owned()));
+        }
         let certified = CertifiedKey::from_der(certificates, der, &crate::provider());
         let certified = certified.map_err(|error| match error {
             rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
@@ -81,6 +87,7 @@ impl Certificate {
     /// Whether a client that asks for `host` accepts it. `*.example.org` stands for each name directly beneath.
     #[must_use]
     pub fn is_for(&self, host: &str) -> bool {
+        let host = bare(host);
         let above = host.split_once('.').map(|(_, above)| above);
         self.names
             .iter()
@@ -93,8 +100,18 @@ impl Certificate {
     }
 }
 
+/// An IPv6 address without the brackets that it has in URLs.
+#[must_use]
+pub fn bare(host: &str) -> &str {
+    let inner = host.strip_prefix('[');
+    inner
+        .and_then(|inner| inner.strip_suffix(']'))
+        .unwrap_or(host)
+}
+
 /// What a certificate says.
 struct Leaf {
+    is_authority: bool,
     names: Vec<String>,
     issuer: String,
     not_before: SystemTime,
@@ -105,17 +122,12 @@ impl Leaf {
     fn parse(der: &CertificateDer<'_>) -> Result<Self, String> {
         let parsed = X509Certificate::from_der(der);
         let (_, certificate) = parsed.map_err(|error| format!("not a certificate: {error}"))?;
-        if certificate.is_ca() {
-            return Err(
-                "the first certificate is that of an authority; that of the server comes first"
-                    .to_owned(),
-            );
-        }
         let alternatives = certificate.subject_alternative_name();
         let alternatives = alternatives.map_err(|error| error.to_string())?;
         let alternatives = alternatives.iter().flat_map(|one| &one.value.general_names);
         let validity = certificate.validity();
         Ok(Self {
+            is_authority: certificate.is_ca(),
             names: alternatives.filter_map(name).collect(),
             issuer: short(certificate.issuer()),
             not_before: time(validity.not_before.timestamp()),

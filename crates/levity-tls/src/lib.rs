@@ -13,10 +13,12 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub use certificate::{Certificate, Identity, authorities};
+pub use certificate::{Certificate, Identity, authorities, bare};
 pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
-pub use server::{ClientAuth, Policy, Server, SitePolicy};
+pub use rustls::ClientConfig;
+pub use rustls::pki_types::ServerName;
+pub use server::{ClientAuth, ClientAuthId, Policy, Server, SitePolicy};
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
 pub use words::reason;
 

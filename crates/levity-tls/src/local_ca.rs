@@ -20,6 +20,9 @@ const CERTIFICATE: &str = "local-ca.pem";
 /// The file with its key.
 const KEY: &str = "local-ca.key";
 
+/// The file that whoever makes it has locked.
+const LOCK: &str = "local-ca.lock";
+
 /// How long the authority lives.
 const LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
@@ -43,10 +46,14 @@ impl LocalCa {
     pub fn open(folder: &Path) -> Result<Self, String> {
         let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
+        fs::create_dir_all(folder).map_err(failed)?;
+        // Several servers may start at the same time.
+        let lock = fs::File::create(folder.join(LOCK)).map_err(failed)?;
+        lock.lock().map_err(failed)?;
         if !certificate.exists() {
-            fs::create_dir_all(folder).map_err(failed)?;
             make(&certificate, &key).map_err(failed)?;
         }
+        Certificate::read(&certificate, &key)?;
         let text = |path: &Path| {
             let bytes = crate::read(path)?;
             String::from_utf8(bytes).map_err(|_| format!("{} is not PEM", path.display()))
@@ -182,6 +189,9 @@ mod tests {
         fs::write(folder.path().join(CERTIFICATE), "damaged").expect("written");
         fs::write(folder.path().join(KEY), "damaged").expect("written");
         let error = LocalCa::open(folder.path()).err().expect("an error");
-        assert!(error.contains("local-ca.key: "), "{error}");
+        assert!(
+            error.contains("local-ca.pem: there is no certificate"),
+            "{error}"
+        );
     }
 }

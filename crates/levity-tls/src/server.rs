@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{CipherSuite, RootCertStore, ServerConfig};
 
 use crate::HTTP;
 use crate::certificate::Certificate;
@@ -16,8 +17,6 @@ use crate::tickets::TicketKeys;
 
 /// What a site says about handshakes.
 pub struct SitePolicy<'s> {
-    /// What the site is called.
-    pub name: &'s str,
     /// The names under which clients ask for it; `*.example.org` is every name beneath. Empty for a site of all other names.
     pub hosts: &'s [String],
     /// At least one.
@@ -34,6 +33,28 @@ pub struct ClientAuth {
     pub is_required: bool,
 }
 
+/// Stands for the rules by which clients prove who they are: other rules have another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientAuthId([u8; 32]);
+
+impl ClientAuth {
+    fn id(&self, hosts: &[String]) -> ClientAuthId {
+        let mut context = digest::Context::new(&digest::SHA256);
+        let mut add = |bytes: &[u8]| {
+            context.update(&bytes.len().to_be_bytes());
+            context.update(bytes);
+        };
+        add(&[u8::from(self.is_required)]);
+        hosts.iter().for_each(|host| add(host.as_bytes()));
+        for root in &self.authorities.roots {
+            add(&root.subject);
+            add(&root.subject_public_key_info);
+        }
+        let id = context.finish();
+        ClientAuthId(id.as_ref().try_into().expect("its length"))
+    }
+}
+
 /// The policies of all sites.
 #[derive(Debug)]
 pub struct Server {
@@ -47,12 +68,10 @@ pub struct Server {
 /// How handshakes for a site are made.
 #[derive(Debug)]
 pub struct Policy {
-    /// What the site is called.
-    pub site: Arc<str>,
+    /// Stands for the rules by which clients prove who they are; `None` without.
+    pub client_auth: Option<ClientAuthId>,
     /// What rustls is given.
     pub config: Arc<ServerConfig>,
-    /// Whether clients may prove who they are.
-    pub has_client_auth: bool,
     keys: Arc<Keys>,
 }
 
@@ -79,6 +98,11 @@ impl ResolvesServerCert for Keys {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.choose(&hello).cloned()
     }
+}
+
+/// Whether a cipher suite is one of TLS 1.3 (RFC 8446, B.4).
+fn is_of_tls13(suite: &CipherSuite) -> bool {
+    u16::from(*suite) >> 8 == 0x13
 }
 
 impl Policy {
@@ -110,9 +134,8 @@ impl Policy {
             Some(_) => config.send_tls13_tickets = 0,
         }
         Ok(Self {
-            site: site.name.into(),
+            client_auth: site.client_auth.as_ref().map(|auth| auth.id(site.hosts)),
             config: Arc::new(config),
-            has_client_auth: site.client_auth.is_some(),
             keys,
         })
     }
@@ -120,9 +143,11 @@ impl Policy {
     /// Whether the server's part of the handshake takes milliseconds to compute.
     #[must_use]
     pub fn is_slow(&self, hello: &ClientHello<'_>) -> bool {
-        self.keys
-            .choose(hello)
-            .is_some_and(|key| Certificate::is_slow(key))
+        let chosen = self.keys.choose(hello);
+        // With TLS 1.2 the cipher suites decide too.
+        let may_change = !hello.cipher_suites().iter().any(is_of_tls13);
+        let any = may_change && self.keys.0.iter().any(|key| Certificate::is_slow(key));
+        any || chosen.is_some_and(|key| Certificate::is_slow(key))
     }
 }
 
@@ -152,6 +177,12 @@ impl Server {
             }
         }
         Ok(server)
+    }
+
+    /// The rules of the site of that number, in the order of [`new`](Self::new), by which clients prove who they are.
+    #[must_use]
+    pub fn client_auth(&self, number: usize) -> Option<ClientAuthId> {
+        self.policies.get(number)?.client_auth
     }
 
     /// The policy for a client that asks for `name`.

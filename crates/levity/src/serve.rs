@@ -25,7 +25,7 @@ const REQUEST_BYTES: usize = 8 * 1024;
 
 /// Serves the connection until either side ends it.
 pub fn serve(conn: Conn, begins: Begins) -> impl Future<Output = ()> {
-    set_first_timeout(&conn);
+    set_first_timeout(&conn, conn.quiet_since());
     // Moved to the heap here: as a local of the future it would take room in every idle connection.
     requests(Rc::new(conn), begins)
 }
@@ -96,17 +96,14 @@ async fn handshake(conn: Rc<Conn>) -> Result<Rc<Conn>, End> {
         return Err(End::Error);
     };
     let conn = tls::handshake::accept(conn, sites).await?;
-    let now = Instant::now();
-    let header_timeout = service.config.limits.header_timeout;
-    conn.timer().set_idle(now, now + header_timeout);
+    set_first_timeout(&conn, Instant::now());
     Ok(conn)
 }
 
 /// Sets the time-out for the first byte of a new connection: `limits.header_timeout`. On a draining worker it
 /// expires at once, so only bytes that have arrived already count.
-fn set_first_timeout(conn: &Conn) {
+fn set_first_timeout(conn: &Conn, now: Instant) {
     let header_timeout = conn.worker.service().config.limits.header_timeout;
-    let now = conn.quiet_since();
     let draining = conn.worker.is_draining();
     conn.timer()
         .set_idle(now, if draining { now } else { now + header_timeout });

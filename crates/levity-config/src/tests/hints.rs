@@ -17,13 +17,13 @@ fn keys_of_other_servers() {
     for (table, line, help) in [
         ("[[listen]]\n", "port = 80", "`address` has the port too"),
         ("", "[[location]]", "it is `[[site.route]]`"),
-        ("", "[tls]", "there is no TLS yet"),
+        ("[server]\n", "acme = true", "not made automatically yet"),
         ("[server]\n", "gzip = true", "`compress = true` of a"),
         ("[limits]\n", "proxy_read_timeout = 1", "`[[upstream]]`"),
         (UPSTREAM, "max_conns = 1", "`connections`"),
         (UPSTREAM, "proxy_read_timeout = 1", "then `idle_timeout`"),
         (UPSTREAM, "lb_policy = \"x\"", "`balance`"),
-        (UPSTREAM, "tls = true", "no TLS to applications yet"),
+        (UPSTREAM, "ssl = true", "`https://` before the backends"),
         (
             UPSTREAM,
             "health_uri = \"/\"",
@@ -64,7 +64,10 @@ fn keys_that_are_often_tried() {
         ("proxy_cache = \"a\"", "not cached yet"),
         ("user = \"a\"", "`User=`"),
         ("include = \"a\"", "a single file"),
-        ("ssl_certificate_key = \"a\"", "no TLS yet"),
+        (
+            "ssl_certificate_key = \"a\"",
+            "`[site.tls]` has `certificates`",
+        ),
         ("document-root = \"/a\"", "`root`, the path"),
         ("websocket = true", "works by default"),
         ("proxy_set_header = \"a\"", "`request_headers"),
@@ -72,7 +75,7 @@ fn keys_that_are_often_tried() {
         ("sendfile = true", "`engine` of `[disk]`"),
         ("timeout = \"1s\"", "`first_byte_timeout` and"),
         ("read_timeout = \"1s\"", "`first_byte_timeout` and"),
-        ("hsts = true", "Strict-Transport-Security"),
+        ("hsts = true", "`hsts` of `[site.tls]`"),
         ("alias = \"/b\"", "`strip_prefix`"),
         (
             "set_real_ip_from = \"a\"",
@@ -247,7 +250,7 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ),
         ("gzip_types = \"text/css\"", "`compress_types"),
         ("brotli_static = true", "`precompressed"),
-        ("tls = true", "there is no TLS yet"),
+        ("https = true", "`[site.tls]` has `certificates`"),
         ("allow_from = \"10.0.0.1\"", "`allow = ["),
         ("satisfy = \"any\"", "pass every gate"),
         ("auth_basic = \"a\"", "`basic_auth = {"),
@@ -366,7 +369,7 @@ fn a_path_in_the_place_of_headers() {
 #[test]
 fn words_of_other_servers() {
     for (key, word, help) in [
-        ("protocol", "https", "no TLS to applications yet"),
+        ("protocol", "https", "`https://` before the backends"),
         ("protocol", "uwsgi", "--scgi-socket"),
         ("balance", "least_conn", "\"least-connections\""),
         ("balance", "ip_hash", "`sticky"),

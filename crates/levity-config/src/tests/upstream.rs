@@ -26,6 +26,7 @@ fn backend(at: &str) -> Backend {
         weight: 1,
         backup: false,
         drain: false,
+        tls: false,
     }
 }
 
@@ -35,6 +36,7 @@ fn name_and_backends_are_enough() {
         name: "app".to_owned(),
         protocol: Protocol::Http,
         to: vec![backend("127.0.0.1:9")],
+        tls: None,
         balance: Balance::RoundRobin,
         sticky: None,
         connections: 256,
@@ -105,6 +107,7 @@ rise = 5
     let expected = Upstream {
         name: "a-b_c.1".to_owned(),
         protocol: Protocol::Scgi,
+        tls: None,
         to: vec![
             Backend {
                 weight: 3,
@@ -117,6 +120,7 @@ rise = 5
             Backend {
                 at: At::Name("app".to_owned(), 82),
                 drain: true,
+                tls: false,
                 ..backend("1")
             },
         ],
@@ -218,7 +222,7 @@ fn wrong_words_of_an_upstream() {
     assert_upstream_problems(
         "protocol = \"https\"\nbalance = \"hash\"\nsticky = \"cookie\"\nforwarded = true\nproxy_protocol = \"v3\"",
         &[
-            "4:12 `https` is not a value of `protocol` [there is no TLS to applications yet, only \"http\"]",
+            "4:12 `https` is not a value of `protocol` [write \"http\", and `https://` before the backends in `to`]",
             &of_balance,
             "6:10 `cookie` is not a value of `sticky` [\"cookie:NAME\" or \"header:NAME\"]",
             "7:13 expected a string, found boolean [one of `both`, `forwarded`, `x-forwarded`, `off`]",
@@ -311,7 +315,7 @@ fn backends() {
     assert_problems_beside(
         &to("[\"http://a:1/\", \"80\", \"b\", \"b:1 heavy\", \"B:1\", \"b:1 weight=2\"]"),
         &[
-            "3:7 `http://a:1/` is not a backend [write \"a:1\", with a port: `protocol` says what is spoken, not `http://`]",
+            "3:7 `http://a:1/` is not a backend [write \"a:1\", with a port: `protocol` says what is spoken, not `http://`, and only `https://` adds TLS]",
             "3:22 `80` is not a backend [a port alone is no backend: for this machine write \"127.0.0.1:80\"]",
             "3:28 `b` is not a backend [the port is missing, as in \"b:8080\"]",
             "3:33 `b:1 heavy` is not a backend [`heavy` is none of `weight=N`, `backup` and `drain`]",

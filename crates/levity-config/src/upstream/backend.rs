@@ -10,6 +10,9 @@ use crate::value::whole_number;
 
 const WEIGHT_MAX: u32 = 1000;
 
+/// The port of `https` (RFC 9110, 4.2.2).
+const HTTPS_PORT: u16 = 443;
+
 /// Reads `ADDRESS [weight=N] [backup] [drain]`, a relative socket path from `base`.
 ///
 /// # Errors
@@ -17,8 +20,14 @@ const WEIGHT_MAX: u32 = 1000;
 /// A phrase that says what is wrong, or what to write.
 pub(super) fn parse(text: &str, base: Option<&Path>) -> Result<Backend, String> {
     let mut words = text.split_ascii_whitespace();
+    let first = words.next().unwrap_or_default();
+    let https = first.strip_prefix("https://");
     let mut backend = Backend {
-        at: at(words.next().unwrap_or_default(), base)?,
+        at: match https {
+            Some(host) => at_https(host, base)?,
+            None => at(first, base)?,
+        },
+        tls: https.is_some(),
         weight: 1,
         backup: false,
         drain: false,
@@ -52,6 +61,26 @@ fn weight(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`weight` is a number from 1 to {WEIGHT_MAX}"))
 }
 
+/// What follows `https://`. The port may be left out.
+fn at_https(host: &str, base: Option<&Path>) -> Result<At, String> {
+    if host.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    if host.contains('/') {
+        let host = host.split('/').next().unwrap_or_default();
+        return Err(format!(
+            "write \"https://{host}\": a path belongs to the requests"
+        ));
+    }
+    let has_port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.ends_with(']'));
+    match has_port {
+        true => at(host, base),
+        false => at(&format!("{host}:{HTTPS_PORT}"), base),
+    }
+}
+
 fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
     if text.is_empty() {
         return Err("it is empty".to_owned());
@@ -62,7 +91,8 @@ fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
     if let Some((scheme, rest)) = text.split_once("://") {
         let host = rest.split('/').next().unwrap_or(rest);
         return Err(format!(
-            "write \"{host}\", with a port: `protocol` says what is spoken, not `{scheme}://`"
+            "write \"{host}\", with a port: `protocol` says what is spoken, not `{scheme}://`, and only \
+             `https://` adds TLS"
         ));
     }
     let alone = text.strip_prefix(':').unwrap_or(text);
@@ -121,12 +151,14 @@ mod tests {
             weight,
             backup,
             drain,
+            tls,
         } = parse(text, Some(Path::new("/etc"))).unwrap();
         let at = match at {
             At::Address(address) => address.to_string(),
             At::Name(name, port) => format!("name {name} {port}"),
         };
-        format!("{at} {weight} {backup} {drain}")
+        let tls = if tls { " tls" } else { "" };
+        format!("{at} {weight} {backup} {drain}{tls}")
     }
 
     #[test]
@@ -140,6 +172,13 @@ mod tests {
             ("App.Example:80", "name app.example 80 1 false false"),
             ("a_b.:80  drain  weight=1", "name a_b. 80 1 false true"),
             ("1.2.example:80", "name 1.2.example 80 1 false false"),
+            ("https://a.example", "name a.example 443 1 false false tls"),
+            (
+                "https://a.example:8443 backup",
+                "name a.example 8443 1 true false tls",
+            ),
+            ("https://[::1]", "[::1]:443 1 false false tls"),
+            ("https://[::1]:1", "[::1]:1 1 false false tls"),
         ] {
             assert_eq!(shown(text), expected);
         }
@@ -150,6 +189,8 @@ mod tests {
         for (text, reason) in [
             ("", "it is empty"),
             ("http://a:80/x", "write \"a:80\", with a port"),
+            ("https://a/x", "write \"https://a\": a path"),
+            ("https://", "it is empty"),
             ("8080", "write \"127.0.0.1:8080\""),
             (":8080", "write \"127.0.0.1:8080\""),
             (

@@ -20,6 +20,7 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// name that cannot be resolved is reported, has no backend meanwhile, and is tried again. `weight`, from 1 to
     /// 1000, is the share of requests; `backup` gets requests only when all others are down; `drain` gets no new
     /// clients, only those that `sticky` ties to it. At least one backend is neither. Required.
+    /// `https://HOST` or `https://HOST:PORT` is one over TLS, as all are then: it has to prove by its certificate that it is HOST.
     key("to", Kind::Names, None).also(&[("backends", ""), ("servers", "")]);
     /// How a backend is chosen. `"sqf"` is accepted for `"least-connections"`.
     key("balance", Kind::Word(Balance::VARIANTS), Some("round-robin"))
@@ -85,6 +86,22 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// How often names in `to` are resolved again; a name without an address is retried sooner, after 1 s, 2 s, 4 s
     /// and so on. When a name cannot be resolved any more, its last addresses stay in use.
     key("resolve_interval", Kind::Duration("1s", "1d"), Some("30s"));
+};
+
+/// `[upstream.tls]`
+pub(crate) const TLS: &[Key] = documented! {
+    /// File with the certificates of the authorities that sign those of the backends, in place of those that this machine
+    /// trusts.
+    key("authorities", Kind::Text("a path"), None).also(&[("ca", ""), ("proxy_ssl_trusted_certificate", "")]);
+    /// Whether backends have to prove who they are. Without that, the connection is encrypted, but anyone who can redirect it
+    /// reads it and answers.
+    key("verify", Kind::Boolean, Some("true")).also(&[("proxy_ssl_verify", "")]);
+    /// Name that a backend has to prove, and that it is asked for (SNI), in place of the host in `to`.
+    key("name", Kind::Text("a host name"), None).also(&[("server_name", ""), ("proxy_ssl_name", "")]);
+    /// File with a certificate and its chain that Levity shows to backends, as PEM.
+    key("certificate", Kind::Text("a path"), None).also(&[("proxy_ssl_certificate", "")]);
+    /// File with the key of `certificate`. Without it the key is in the file of the certificate.
+    key("key", Kind::Text("a path"), None).also(&[("proxy_ssl_certificate_key", "")]);
 };
 
 /// `[upstream.check]`

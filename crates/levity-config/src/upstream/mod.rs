@@ -10,6 +10,7 @@ use std::time::Duration;
 use strum::{EnumMessage, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::address::Address;
+use crate::tls::CertificateFiles;
 use crate::tries::Try;
 
 /// `[[upstream]]`: a named set of backends that speak one protocol.
@@ -21,6 +22,8 @@ pub struct Upstream {
     pub protocol: Protocol,
     /// Never empty, and not all of them backups.
     pub to: Vec<Backend>,
+    /// How backends prove who they are, if connections to them are encrypted.
+    pub tls: Option<UpstreamTls>,
     /// How a backend is chosen.
     pub balance: Balance,
     /// What ties a client to a backend.
@@ -107,12 +110,27 @@ impl Protocol {
 pub struct Backend {
     /// Where it is.
     pub at: At,
+    /// Whether connections to it are encrypted.
+    pub tls: bool,
     /// Its share of requests; at least 1.
     pub weight: u32,
     /// It gets requests only when all others are down.
     pub backup: bool,
     /// It gets no new clients, only those that are tied to it.
     pub drain: bool,
+}
+
+/// `[upstream.tls]`: TLS with backends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// The file with the certificates of authorities that are trusted; `None` for those of the machine.
+    pub authorities: Option<PathBuf>,
+    /// Whether backends have to prove who they are.
+    pub verify: bool,
+    /// The name that they have to prove, in place of those in `to`.
+    pub name: Option<String>,
+    /// What Levity shows them.
+    pub certificate: Option<CertificateFiles>,
 }
 
 /// Where a backend is.

@@ -2,11 +2,15 @@
 
 use levity_wire::http1;
 
-use super::{Backend, Balance, Check, Protocol, ProxyProtocol, Sticky, Upstream, backend};
+use super::{
+    Backend, Balance, Check, Protocol, ProxyProtocol, Sticky, Upstream, UpstreamTls, backend,
+};
 use crate::headers::is_request_target;
+use crate::host::host_or_report;
 use crate::named::{NameForm, Named};
 use crate::reader::Reader;
 use crate::section::{Section, Text};
+use crate::tls::CertificateFiles;
 use crate::token::is_token;
 
 const NAME: NameForm = NameForm {
@@ -103,10 +107,20 @@ fn upstream(section: &Section<'_>, protocol: Protocol, names: &mut Named) -> Ups
     let connections = section.count("connections");
     // `off` is none of its variants.
     let proxy_protocol = section.word::<ProxyProtocol>("proxy_protocol");
+    let to = to(section);
+    let tls = tls(section, &to, protocol);
+    if tls.is_some() && proxy_protocol.is_some() {
+        section.report(
+            "proxy_protocol",
+            "it cannot be with `https://` in `to`",
+            None,
+        );
+    }
     Upstream {
         name: names.add(section, &NAME),
         protocol,
-        to: to(section),
+        to,
+        tls,
         balance: balance(section),
         sticky: sticky(section),
         connections,
@@ -170,6 +184,54 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
         section.report("to", "every backend is `backup` or `drain`", None);
     }
     backends
+}
+
+fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<UpstreamTls> {
+    let encrypted = to.iter().filter(|backend| backend.tls).count();
+    if encrypted > 0 && encrypted < to.len() {
+        section.report(
+            "to",
+            "some backends have `https://`, and others have not",
+            None,
+        );
+    }
+    if encrypted > 0 && protocol != Protocol::Http {
+        section.report("to", "`https://` is for `protocol = \"http\"` only", None);
+    }
+    if encrypted == 0 && section.has("tls") && !to.is_empty() {
+        let help = "write `https://` before the backends in `to`".to_owned();
+        section.report("tls", "no backend uses TLS", Some(help));
+    }
+    let section = section.child("tls");
+    let name = section
+        .text("name")
+        .and_then(|given| host_or_report(&given));
+    let certificate = section.path("certificate");
+    let key = section.path("key").or(certificate.clone());
+    let tls = UpstreamTls {
+        authorities: section.path("authorities"),
+        verify: section.boolean_or_default("verify"),
+        name,
+        certificate: certificate
+            .zip(key)
+            .map(|(certificate, key)| CertificateFiles { certificate, key }),
+    };
+    if encrypted == 0 {
+        return None;
+    }
+    if section.reads_files()
+        && let Some(path) = &tls.authorities
+        && let Err(reason) = levity_tls::authorities(path)
+    {
+        section.report("authorities", reason, None);
+    }
+    if section.reads_files()
+        && let Some(files) = &tls.certificate
+        && let Err(reason) = levity_tls::Certificate::read(&files.certificate, &files.key)
+    {
+        section.report("certificate", reason, None);
+    }
+    Some(tls)
 }
 
 fn balance(section: &Section<'_>) -> Balance {

@@ -6,12 +6,16 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use rustls::pki_types::ServerName;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
-use rustls::{ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, Error, HandshakeKind, ServerConfig,
+    ServerConnection,
+};
 
 use super::stream::{Below, TlsStream, poll_fill, poll_flush};
 use crate::transport::Transport;
@@ -21,6 +25,10 @@ pub const HELLO_BYTES_MAX: usize = 16 * 1024;
 
 /// The type of the first record of a handshake (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
+
+/// The maximum of pieces in which a peer may send its part of a handshake after the first message. Each is computed by itself,
+/// perhaps by other threads.
+const PIECES_MAX: usize = 64;
 
 /// The bytes that a session takes at a time.
 const PIECE_BYTES: usize = 4096;
@@ -89,6 +97,12 @@ impl Hello {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
         }
+    }
+
+    /// The address at our end; `None` except over TCP.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.below.local_address()
     }
 
     /// What the client says.
@@ -204,6 +218,12 @@ impl Handshake {
         })
     }
 
+    /// Whether the client has to send its first message again, to which the answer is computed only then.
+    #[must_use]
+    pub fn is_retried(&self) -> bool {
+        self.session.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest)
+    }
+
     /// Finishes it. `process` runs what has to be computed; it returns `None` if it cannot.
     ///
     /// # Errors
@@ -217,7 +237,13 @@ impl Handshake {
             mut session,
             mut rest,
         } = self;
+        let mut pieces = 0;
         while session.is_handshaking() || !rest.is_empty() {
+            pieces += 1;
+            if pieces > PIECES_MAX {
+                let reason = "the handshake is in too many pieces".to_owned();
+                return Err(HandshakeError::Tls(Error::General(reason)));
+            }
             poll_fn(|context| poll_flush(&mut below, &mut session, context)).await?;
             let count = match rest.is_empty() {
                 true => poll_fn(|context| poll_fill(&mut below, &mut session, context)).await?,

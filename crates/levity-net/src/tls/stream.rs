@@ -14,12 +14,18 @@ use crate::transport::Transport;
 /// The maximum of bytes that are encrypted before the socket takes them: four records.
 const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 
+/// The maximum of reads from the transport before others have their turn. A read may bring 180 records of one byte, each of
+/// which takes as long to decrypt as a large one.
+const FILLS_MAX: u8 = 16;
+
 /// One end of a connection over TLS.
 pub struct TlsStream {
     below: Transport,
     session: Connection,
     /// Bytes that are encrypted, and not yet reported as written.
     unreported: usize,
+    /// How often it has read from the transport since it last waited.
+    fills: u8,
     output: Output,
 }
 
@@ -114,6 +120,7 @@ impl TlsStream {
             below,
             session,
             unreported: 0,
+            fills: 0,
             output: Output::Open,
         }
     }
@@ -144,7 +151,17 @@ impl TlsStream {
         if let Poll::Ready(Err(error)) = self.poll_flush(context) {
             return Poll::Ready(Err(error));
         }
-        ready!(poll_fill(&mut self.below, &mut self.session, context))?;
+        if self.fills == FILLS_MAX {
+            self.fills = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.fills += 1;
+        let filled = poll_fill(&mut self.below, &mut self.session, context);
+        if filled.is_pending() {
+            self.fills = 0;
+        }
+        ready!(filled)?;
         Poll::Ready(self.process(context))
     }
 
@@ -213,10 +230,17 @@ impl TlsStream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.output != Output::Open {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
         loop {
             if self.unreported == 0 {
                 self.unreported = self.session.writer().write_vectored(slices)?;
+                // With TLS 1.2 the keys are used up after 2^24 records, and what follows is dropped.
+                if self.unreported > 0 && !self.session.wants_write() {
+                    return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+                }
             }
             ready!(self.poll_flush(context))?;
             // None fit while the session had to say as much itself.
@@ -229,11 +253,20 @@ impl TlsStream {
         }
     }
 
+    /// As [`Transport::is_writing`].
+    pub(crate) fn is_writing(&self) -> bool {
+        self.unreported > 0
+    }
+
     /// As [`Transport::end_output`]. What the socket has no room for is written by later reads.
     pub(crate) fn end_output(&mut self) {
-        if self.output == Output::Open {
-            self.session.send_close_notify();
-            self.output = Output::Closing;
+        match self.output {
+            Output::Open => {
+                self.session.send_close_notify();
+                self.output = Output::Closing;
+            }
+            Output::Closing => {}
+            Output::Closed => return self.below.end_output(),
         }
         let _ = self.poll_flush(&mut Context::from_waker(Waker::noop()));
     }

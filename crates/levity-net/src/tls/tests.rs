@@ -22,7 +22,6 @@ impl Rig {
         let hosts = ["a.test".to_owned()];
         let certificate = ca.issue(&hosts, SystemTime::now());
         let site = SitePolicy {
-            name: "a.test",
             hosts: &hosts,
             certificates: vec![certificate.expect("a certificate")],
             client_auth: None,

@@ -50,7 +50,16 @@ pub struct Overrides {
 impl Overrides {
     pub(super) fn apply(&self, mut config: Config) -> Config {
         if !self.listen.is_empty() {
-            config.listen = self.listen.iter().cloned().map(Listen::from).collect();
+            let has_tls = config.sites.iter().any(|site| site.tls.is_some());
+            let as_in_file = |address: &Address| {
+                let mut of_file = config.listen.iter();
+                let same = of_file.find(|listen| listen.address == *address);
+                same.cloned().unwrap_or_else(|| Listen {
+                    tls: has_tls && levity_config::tls::is_usual_at(address),
+                    ..Listen::from(address.clone())
+                })
+            };
+            config.listen = self.listen.iter().map(as_in_file).collect();
         }
         if let Some(engine) = &self.engine {
             config.disk.settings.engine.clone_from(engine);

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use levity_net::PeerTls;
+use levity_tls::ClientAuthId;
 
 use super::{Handling, Outcome, redirect};
 use crate::http::client::Client;
@@ -14,15 +15,25 @@ use crate::route::HttpsRules;
 /// The header in which an application gets the certificate of a client (RFC 9440, 2.2).
 pub const CLIENT_CERT: &str = "Client-Cert";
 
+/// The one for what it was signed with, which is not sent (RFC 9440, 2.3).
+pub const CLIENT_CERT_CHAIN: &str = "Client-Cert-Chain";
+
 impl<'a> Handling<'a> {
     /// Has the request come as `rules` say, and tells who has sent it.
     pub(super) fn https(&mut self, request: &Request, rules: &HttpsRules) -> Outcome<'a> {
         let peer = self.body.peer();
-        if let Some(response) = response(rules, request, self.client, peer.tls()) {
+        // The rules of now: a reload, or a new file of authorities, may have changed them since the handshake.
+        let required = rules.client_auth.map(|number| {
+            let sites = self.service.tls.as_ref()?;
+            sites.server().client_auth(number)
+        });
+        if let Some(response) = response(rules, request, self.client, required, peer.tls()) {
             return Outcome::Response(response);
         }
         let certificate = peer.tls().and_then(|tls| tls.certificate.as_ref());
-        if let Some(certificate) = certificate.filter(|_| rules.has_client_auth) {
+        if let Some(certificate) = certificate.filter(|_| rules.client_auth.is_some()) {
+            // A request that was rewritten has it already.
+            self.identity.fields.retain(|(name, _)| name != CLIENT_CERT);
             let value = format!(":{}:", BASE64_STANDARD.encode(&certificate.der));
             let field = (CLIENT_CERT.to_owned(), value.into_bytes());
             let user = certificate.name.clone().into_bytes();
@@ -33,25 +44,27 @@ impl<'a> Handling<'a> {
     }
 }
 
-/// The response to a request that has come the wrong way; `None` for any other. `tls` is what the handshake of its connection
-/// has said, if there was one.
+/// The response to a request that has come the wrong way; `None` for any other. `required` are the rules by which a client of the
+/// site proves who it is, if there are any; `tls` is what the handshake of its connection has said, if there was one.
 fn response(
     rules: &HttpsRules,
     request: &Request,
     client: &Client,
+    required: Option<Option<ClientAuthId>>,
     tls: Option<&PeerTls>,
 ) -> Option<Response> {
-    if let Some(to) = rules.redirect.as_ref().filter(|_| client.scheme == "http") {
+    let redirect = rules.redirect.as_ref();
+    if let Some(to) = redirect.filter(|_| client.scheme == "http") {
         return Some(redirect::response(to, request, client));
     }
-    if !rules.has_client_auth {
-        return None;
-    }
+    let required = required?;
     match tls {
-        // The handshake was for this site, and so its rules for certificates held.
-        Some(tls) if *tls.site == *rules.site => None,
+        Some(tls) if required.is_some() && tls.client_auth == required => None,
         // The client knows to connect again (RFC 9110, 15.5.20).
-        Some(_) => Some(error(421, "this connection is for another host name")),
+        Some(_) => {
+            let reason = "this connection was made for another site, or under other rules";
+            Some(error(421, reason))
+        }
         None => Some(error(403, "only over TLS, with a certificate")),
     }
 }

@@ -63,6 +63,7 @@ pub(super) fn sites(
         log: logs::log_number(&logs, &config.log),
         logs,
         https_port: levity_config::tls::redirect_port(&config.listen),
+        tls_sites: 0,
         roots,
         users: Vec::new(),
     };
@@ -88,12 +89,13 @@ fn compile(
     let parts = SiteParts {
         hosts: site.hosts.clone(),
         number,
-        name: site.name().to_owned(),
+        tls_number: resources.tls_sites,
         tls: site.tls.clone(),
         https_port: resources.https_port,
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         has_php: scripts::has_php(site, resources.upstreams),
     };
+    resources.tls_sites += usize::from(site.tls.is_some());
     let routes = site.routes.iter().map(|route| {
         let location = location(&route.location, &route.matchers, &parts, resources)?;
         Ok(Route {

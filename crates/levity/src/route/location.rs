@@ -127,10 +127,8 @@ impl ErrorPages {
 
 /// What a site with TLS asks of connections.
 pub struct HttpsRules {
-    /// The name of the site.
-    pub site: String,
-    /// Clients show certificates in the handshake.
-    pub has_client_auth: bool,
+    /// The number of the site among those with TLS, if its clients show certificates in the handshake.
+    pub client_auth: Option<usize>,
     /// Where plain requests are redirected to, if they are.
     pub redirect: Option<RedirectTo>,
 }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -99,7 +100,8 @@ async fn shake(
     let header_timeout = worker.service().config.limits.header_timeout;
     timer.set(Instant::now() + header_timeout);
     let server = sites.server();
-    let policy = server.policy(hello.client_hello().server_name());
+    let asked = name(&hello);
+    let policy = server.policy(asked.as_deref());
     let is_slow = policy.is_slow(&hello.client_hello());
     let (unanswered, job) = hello.answer(policy.config.clone());
     let answer = match is_slow {
@@ -107,7 +109,9 @@ async fn shake(
         false => job.run(),
     };
     let handshake = unanswered.with(answer)?;
-    let stream = match policy.has_client_auth {
+    // To verify a certificate takes long, and so does a signature that could not be made before.
+    let computes = policy.client_auth.is_some() || is_slow && handshake.is_retried();
+    let stream = match computes {
         true => {
             let in_pool = async |job| process_in_pool(worker, stream, job).await;
             handshake.finish(in_pool).await?
@@ -123,6 +127,16 @@ async fn shake(
         transport: Transport::Tls(Box::new(stream)),
         client,
     })
+}
+
+/// The name that the client asks for: without one, the address that it has connected to.
+fn name(hello: &Hello) -> Option<String> {
+    let name = hello.client_hello().server_name().map(str::to_owned);
+    let address = || match hello.local_address()?.ip().to_canonical() {
+        IpAddr::V4(ip) => Some(ip.to_string()),
+        IpAddr::V6(ip) => Some(format!("[{ip}]")),
+    };
+    name.or_else(address)
 }
 
 async fn answer_in_pool(
@@ -150,7 +164,7 @@ fn client(policy: &Policy, stream: &TlsStream) -> levity_net::PeerTls {
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let identity = certificate.map(|certificate| Identity::of(certificate));
     levity_net::PeerTls {
-        site: policy.site.clone(),
+        client_auth: policy.client_auth,
         version: levity_net::tls::version(session),
         cipher: levity_net::tls::cipher(session),
         is_resumed: levity_net::tls::is_resumed(session),

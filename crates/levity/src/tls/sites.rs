@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use levity_config::Config;
 use levity_config::tls::{Certificates, ClientAuthMode, SiteTls};
 use levity_telemetry::diagnostics;
@@ -40,7 +40,6 @@ struct Sources {
 }
 
 struct Source {
-    name: String,
     hosts: Vec<String>,
     tls: SiteTls,
 }
@@ -83,7 +82,6 @@ impl TlsSites {
         }
         let sites = config.sites.iter().filter_map(|site| {
             Some(Source {
-                name: site.name().to_owned(),
                 hosts: site.hosts.clone(),
                 tls: site.tls.clone()?,
             })
@@ -114,8 +112,8 @@ impl TlsSites {
     }
 
     /// What handshakes use now. Does not block.
-    pub fn server(&self) -> Guard<Arc<Server>> {
-        self.server.load()
+    pub fn server(&self) -> Arc<Server> {
+        self.server.load_full()
     }
 
     /// Reads the files again if they have changed. What cannot be used is logged, and what was read before stays. Blocks.
@@ -211,7 +209,6 @@ impl Source {
             })
         });
         Ok(SitePolicy {
-            name: &self.name,
             hosts: &self.hosts,
             certificates,
             client_auth: client_auth.transpose()?,
@@ -220,7 +217,8 @@ impl Source {
 
     fn internal_names(&self) -> Vec<String> {
         if !self.hosts.is_empty() {
-            return self.hosts.clone();
+            let hosts = self.hosts.iter().map(|host| levity_tls::bare(host));
+            return hosts.map(str::to_owned).collect();
         }
         let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
         let addresses = interfaces.iter().map(|one| one.ip().to_string());

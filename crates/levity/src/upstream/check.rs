@@ -21,6 +21,7 @@ use tokio::time::{self, MissedTickBehavior};
 use super::Upstream;
 use super::backend::Backend;
 use super::codec::head::LIMITS;
+use super::connection::connect;
 
 /// The maximum of bytes that are read of a response; its header must end within. A header that the gateway
 /// accepts is accepted here too, with room for interim responses and protocol framing.
@@ -81,7 +82,7 @@ async fn watch(upstream: Arc<Upstream>, check: Arc<Check>, backend: Arc<Backend>
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         times.tick().await;
-        let found = check_once(&upstream, &check, &backend.address).await;
+        let found = check_once(&upstream, &check, &backend).await;
         if streak.add(found.is_ok(), backend.is_well(), &check) {
             record(&upstream, &backend, found);
         }
@@ -127,12 +128,12 @@ impl Streak {
 }
 
 /// Checks once, within `check.timeout`; an error is the reason for the log.
-async fn check_once(upstream: &Upstream, check: &Check, address: &Address) -> Result<(), String> {
-    let settings = &upstream.settings;
+async fn check_once(upstream: &Upstream, check: &Check, backend: &Backend) -> Result<(), String> {
+    let (settings, address) = (&upstream.settings, &backend.address);
     let request = request(settings.protocol, check, address)
         .map_err(|reason| format!("cannot make the request: {reason}"))?;
     let attempt = async {
-        let transport = levity_net::connect(address)
+        let transport = connect(upstream, backend)
             .await
             .map_err(|error| format!("cannot connect: {error}"))?;
         let Some(request) = request else {

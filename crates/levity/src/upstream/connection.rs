@@ -6,12 +6,12 @@ use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use levity_config::upstream::Protocol;
 use levity_disk::Pipe;
 use levity_net::Transport;
 use levity_telemetry::stall;
 use tokio::time;
 
+use super::Upstream;
 use super::backend::Backend;
 use super::codec::{Codec, Event};
 use super::failure::Failure;
@@ -21,6 +21,19 @@ const OUTBOX_KEPT_MAX: usize = 4 * 1024;
 
 /// The size of a read of the response to a ping, in bytes.
 const PONG_BYTES_MAX: usize = 16;
+
+/// Connects to `backend`, one of `upstream`; with TLS, if the upstream has it. The caller limits the time.
+///
+/// # Errors
+/// As connect(2); `InvalidData` for a failed handshake of TLS.
+pub async fn connect(upstream: &Upstream, backend: &Backend) -> io::Result<Transport> {
+    let transport = levity_net::connect(&backend.address).await?;
+    match &upstream.tls {
+        // Boxed: the handshake needs more memory than most upstreams have.
+        Some(tls) => Box::pin(tls.encrypt(transport, backend)).await,
+        None => Ok(transport),
+    }
+}
 
 /// A connection and the protocol state on it.
 pub struct Connection {
@@ -35,19 +48,17 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to `backend`.
+    /// Connects to `backend`, one of `upstream`.
     ///
     /// # Errors
-    /// As connect(2); `TimedOut` after `timeout`.
-    pub async fn open(
-        backend: &Backend,
-        protocol: Protocol,
-        timeout: Duration,
-    ) -> io::Result<Self> {
-        let transport = time::timeout(timeout, levity_net::connect(&backend.address)).await;
+    /// As connect(2); `TimedOut` after `connect_timeout`; `InvalidData` for a failed handshake of TLS.
+    pub async fn open(upstream: &Upstream, backend: &Backend) -> io::Result<Self> {
+        let settings = &upstream.settings;
+        let opening = time::timeout(settings.connect_timeout, connect(upstream, backend));
+        let opened = opening.await;
         Ok(Self {
-            transport: transport.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
-            codec: Codec::new(protocol),
+            transport: opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
+            codec: Codec::new(settings.protocol),
             idle_since: Instant::now(),
             outbox: Vec::new(),
         })

@@ -89,6 +89,7 @@ impl Failure {
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
                 (502, "destination_ip_unroutable")
             }
+            io::ErrorKind::InvalidData => (502, "tls_protocol_error"),
             _ => (502, "destination_unavailable"),
         };
         // Our resources are exhausted, not the backend's.

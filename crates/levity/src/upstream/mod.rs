@@ -23,6 +23,7 @@ pub mod spooled;
 mod stderr;
 pub mod sticky;
 pub mod subrequest;
+pub mod tls;
 pub mod tunnel;
 pub mod upload;
 pub mod upstream_request;
@@ -43,6 +44,7 @@ use levity_config::upstream::At;
 use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
 use names::{Found, Lookup, Names, Unresolved};
+use tls::BackendTls;
 
 /// Consecutive failures after which the return of a backend is logged although the backend was not ejected.
 /// Each failure has a log line of its own, so a shorter outage needs none.
@@ -60,6 +62,8 @@ pub struct Upstream {
     pub number: u32,
     /// Its settings in the configuration.
     pub settings: levity_config::Upstream,
+    /// How connections to its backends are encrypted, if they are.
+    pub tls: Option<BackendTls>,
     /// Receipts that are being sent.
     pub receipt_limit: Limit,
     /// Preloaded files that are being opened.
@@ -93,7 +97,7 @@ impl Upstream {
     /// that does not resolve has no backends until it does, so the list of backends may be empty. Blocks.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// When the thread cannot be started, or a file of `tls` cannot be used.
     pub fn new(settings: levity_config::Upstream) -> io::Result<Self> {
         Self::with_lookup(settings, &[], Arc::new(names::system))
     }
@@ -123,6 +127,10 @@ impl Upstream {
         lookup: Arc<Lookup>,
     ) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let tls = settings.tls.as_ref().map(BackendTls::new).transpose();
+        let tls = tls.map_err(|error| {
+            io::Error::new(error.kind(), format!("upstream {}: {error}", settings.name))
+        })?;
         let names = Names::look_up(&settings, known, lookup);
         let found = Arc::new(Found {
             backends: ArcSwap::from_pointee(names.backends(known, None)),
@@ -132,6 +140,7 @@ impl Upstream {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             _names: names.keep(settings.resolve_interval, found.clone())?,
             found,
+            tls,
             settings,
             receipt_limit: Limit::new(RECEIPTS_MAX),
             preload_limit: Limit::new(PRELOADS_MAX),

@@ -564,7 +564,7 @@ impl Lease {
             return Ok(());
         }
         let backend = &self.member.backend;
-        let opened = Connection::open(backend, settings.protocol, settings.connect_timeout);
+        let opened = Connection::open(&self.pool.upstream, backend);
         // Boxed because a kept connection is the common case: see `gateway`.
         self.connection = Some(Box::pin(opened).await?);
         self.member.cells.made.add(1);

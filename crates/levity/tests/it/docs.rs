@@ -1,10 +1,13 @@
 //! The documentation, as far as a test can hold it to the code.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use crate::support::certificates::{Authority, Key};
 use crate::support::{Launch, Tree};
 
 /// Made by `htpasswd -bnBC 4`: `secret`.
@@ -123,6 +126,11 @@ fn beneath(tree: &Tree, block: &str) -> String {
         let folder = if is_file { path.parent() } else { Some(path) };
         let folder = tree.folder(folder.expect("a folder"));
         fs::set_permissions(folder, Permissions::from_mode(0o777)).expect("chmod");
+        match path.extension().and_then(OsStr::to_str) {
+            Some("pem" | "key") => fs::write(path, certificate_and_key()).expect("written"),
+            Some("new" | "old") => fs::write(path, [7; 80]).expect("written"),
+            _ => {}
+        }
     }
     tree.file("users", USERS);
     tree.file("key", "0123456789abcdef0123456789abcdef\n");
@@ -132,6 +140,18 @@ fn beneath(tree: &Tree, block: &str) -> String {
         config = config.replace(&format!("= \"{name}\""), &format!("= {own}"));
     }
     config
+}
+
+/// What a file of certificates and one of keys may both be.
+fn certificate_and_key() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let authority = Authority::new("authority");
+        authority.certify("a", &["example.org"], Key::Ecdsa);
+        ["a.pem", "a.key"]
+            .map(|name| text(Path::new(&authority.file(name))))
+            .concat()
+    });
+    &TEXT
 }
 
 /// Targets of links into this repository. Pictures are made by the benchmark and may be absent.

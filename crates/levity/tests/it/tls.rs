@@ -7,7 +7,9 @@ use std::process::Output;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use levity_tls::{Trust, client_config};
 use rustix::process::Signal;
+use rustls::{ClientConnection, StreamOwned};
 
 use crate::clients::{curl, run};
 use crate::support::certificates::{Authority, Key};
@@ -387,7 +389,10 @@ fn the_configuration_is_checked() {
             "has expired 1 days ago; clients refuse it",
         ),
         (authority.table(&["absent"]), "cannot be read: No such file"),
-        (String::new(), "no site has a certificate"),
+        (
+            String::new(),
+            "a listener uses TLS, and no site has a certificate",
+        ),
         ("tls = \"auto\"\n".to_owned(), "is not a value of `tls`"),
     ] {
         let text = checked(&tables);
@@ -466,4 +471,109 @@ fn applications_learn_who_the_client_is() {
         "{}",
         asked[1]
     );
+}
+
+/// Levity in front of Levity: large bodies both ways, kept connections, checks.
+#[test]
+fn backends_prove_who_they_are() {
+    let tree = Tree::new();
+    let bytes = tree.filled("file.bin", 3_000_000);
+    let authority = Authority::new("authority");
+    authority.certify("a", &["localhost", "127.0.0.1", "a.test"], Key::Rsa);
+    authority.certify("front", &["front.test"], Key::Ecdsa);
+    let ca = authority.file("ca.pem");
+    let client = format!("client_authorities = \"{ca}\"\n");
+    let behind = site("", &tree, &(authority.table(&["a"]) + &client));
+    let behind = Launch::run(&format!("{LISTEN}{behind}")).start();
+    let front = |tls: &str| {
+        let upstream = format!(
+            "[[upstream]]\nname = \"app\"\nto = [\"https://{}\"]\nkeep_alive = 8\n[upstream.tls]\n{tls}\n",
+            behind.address()
+        );
+        let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\n[[site]]\nproxy = \"app\"\n";
+        Launch::run(&format!("{upstream}{listen}"))
+            .workers(1)
+            .start()
+    };
+    let own = format!(
+        "certificate = \"{}\"\nkey = \"{}\"\n",
+        authority.file("front.pem"),
+        authority.file("front.key")
+    );
+    let trusting = front(&format!("authorities = \"{ca}\"\n{own}"));
+    let mut client = trusting.client();
+    for _ in 0..3 {
+        let answer = client.get("/file.bin");
+        answer.assert_status(200);
+        assert_same(&answer.body, &bytes);
+    }
+    let metrics = behind.metrics(&behind.own("admin"));
+    assert_eq!(
+        metrics.sum("levity_tls_handshakes_total{result=\"full\"}"),
+        1.0
+    );
+    assert!(
+        behind
+            .prints("file.bin")
+            .contains("\"user\":\"front.test\"")
+    );
+    // An authority that nobody knows, another name, and nothing to show.
+    for (tls, reason) in [
+        (own.clone(), "certificate of the peer is not valid"),
+        (
+            format!("authorities = \"{ca}\"\nname = \"b.test\"\n{own}"),
+            "certificate of the peer is not valid",
+        ),
+    ] {
+        let server = front(&tls);
+        server.get("/file.bin").assert_status(502);
+        server.says(reason);
+    }
+    let unverified = front(&format!("verify = false\nname = \"b.test\"\n{own}"));
+    unverified.get("/file.bin").assert_status(200);
+}
+
+/// A connection over TLS on which one request follows the other.
+struct Kept(StreamOwned<ClientConnection, TcpStream>);
+
+impl Kept {
+    fn new(address: SocketAddr, host: &str, authority: &Authority) -> Self {
+        let file = authority.file("ca.pem");
+        let trust = Trust::Authorities(Path::new(&file));
+        let config = client_config(trust, None).expect("a configuration");
+        let name = host.to_owned().try_into().expect("a name");
+        let session = ClientConnection::new(config.into(), name).expect("a session");
+        let stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(WAIT_MAX)).expect("set");
+        Self(StreamOwned::new(session, stream))
+    }
+
+    /// The status of the response, which has a small body.
+    fn status(&mut self, host: &str) -> u16 {
+        let request = format!("GET /index.html HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        self.0.write_all(request.as_bytes()).expect("written");
+        let mut response = vec![0; 4096];
+        let count = self.0.read(&mut response).expect("a response");
+        let text = String::from_utf8_lossy(&response[..count]).into_owned();
+        let status = text.split(' ').nth(1).expect("a status line");
+        status.parse().expect("a number")
+    }
+}
+
+/// Whoever has connected before cannot stay without a certificate.
+#[test]
+fn a_reload_may_ask_for_certificates() {
+    let tree = Tree::new();
+    tree.file("index.html", "content");
+    let authority = Authority::new("authority");
+    let server = single(&tree, &authority).workers(1).start();
+    let mut kept = Kept::new(server.address(), "a.test", &authority);
+    assert_eq!(kept.status("a.test"), 200);
+    let keys = format!("keys = [\"{}\"]", authority.file("a.key"));
+    let more = format!(
+        "{keys}\nclient_authorities = \"{}\"",
+        authority.file("ca.pem")
+    );
+    server.reload(&[&keys], &[&more]);
+    assert_eq!(kept.status("a.test"), 421);
 }

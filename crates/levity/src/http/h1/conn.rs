@@ -536,6 +536,10 @@ impl ResponseSink for Conn {
         }))
     }
 
+    fn is_writing(&self) -> bool {
+        self.transport.borrow().is_writing()
+    }
+
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.transport.borrow().poll_write_ready(context)
     }

@@ -65,6 +65,9 @@ pub trait ResponseSink: ClientStream {
         is_last: bool,
     ) -> Poll<io::Result<Progress>>;
 
+    /// Whether bytes are on their way that no call has reported yet: the next one begins with them.
+    fn is_writing(&self) -> bool;
+
     /// Ready when a write is likely to accept bytes.
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
@@ -440,7 +443,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
 
     /// Whether a byte of the response has been sent, so that no other can replace it.
     fn is_committed(&self) -> bool {
-        self.first_byte.is_some()
+        self.first_byte.is_some() || self.sink.is_writing()
     }
 
     /// Sets Server-Timing to the times so far, unless a byte of the header has been sent.

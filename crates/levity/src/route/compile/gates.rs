@@ -8,7 +8,7 @@ use levity_wire::http1;
 
 use super::resources::{Resources, SiteParts};
 use crate::credentials::Users;
-use crate::handler::CLIENT_CERT;
+use crate::handler::{CLIENT_CERT, CLIENT_CERT_CHAIN};
 use crate::rate_limit::limit::RateLimit;
 use crate::route::location::{Access, BasicAuth, ForwardAuth, Gate, Handler};
 
@@ -20,7 +20,7 @@ pub fn reserved(config: &Config) -> Vec<String> {
     let mut names: Vec<_> = gates.flat_map(Gates::told).cloned().collect();
     let mut policies = config.sites.iter().filter_map(|site| site.tls.as_ref());
     if policies.any(|tls| tls.client_auth.is_some()) {
-        names.push(CLIENT_CERT.to_owned());
+        names.extend([CLIENT_CERT, CLIENT_CERT_CHAIN].map(str::to_owned));
     }
     names
 }

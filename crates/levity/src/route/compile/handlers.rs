@@ -52,8 +52,7 @@ pub fn handlers(
 /// What has requests to a site with `tls` come as it says.
 pub fn https(tls: &SiteTls, site: &SiteParts) -> Handler {
     Handler::Https(HttpsRules {
-        site: site.name.clone(),
-        has_client_auth: tls.client_auth.is_some(),
+        client_auth: tls.client_auth.as_ref().map(|_| site.tls_number),
         redirect: tls.redirect.then(|| RedirectTo {
             status: 308,
             target: TargetOf {

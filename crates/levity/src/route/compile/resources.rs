@@ -42,6 +42,8 @@ pub struct Resources<'a> {
     pub reserved: Vec<String>,
     /// The port of HTTPS, unless it is the usual one.
     pub https_port: Option<u16>,
+    /// The number of sites with TLS so far.
+    pub tls_sites: usize,
     pub roots: Roots,
     /// Locations with the same settings share their users, and so what is known about passwords.
     pub users: Vec<(levity_config::BasicAuth, Arc<BasicAuth>)>,
@@ -81,8 +83,8 @@ pub fn upstream<'u>(upstreams: &'u [Arc<Upstream>], name: &str) -> &'u Arc<Upstr
 
 /// What the locations of a site share.
 pub struct SiteParts {
-    /// The site's name in logs and metrics.
-    pub name: String,
+    /// The number of the site among those with TLS.
+    pub tls_number: usize,
     /// How clients reach it over TLS.
     pub tls: Option<SiteTls>,
     /// The port of HTTPS, unless it is the usual one.

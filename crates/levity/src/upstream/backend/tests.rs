@@ -14,6 +14,7 @@ fn at(address: &str) -> Backend {
         weight: 3,
         backup: false,
         drain: false,
+        tls: false,
     };
     Backend::new(address, &entry)
 }

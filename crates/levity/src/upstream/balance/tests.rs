@@ -303,6 +303,7 @@ mod usable {
                 weight: 1,
                 backup: kind.contains('b'),
                 drain: kind.contains('d'),
+                tls: false,
             };
             Arc::new(Backend::new(address, &entry))
         };

@@ -107,8 +107,8 @@ async fn run_check(
     let upstream = upstream(&[&application.address], |settings| {
         settings.protocol = protocol;
     });
-    let address = upstream.backends()[0].address.clone();
-    check_once(&upstream, check, &address).await
+    let backend = upstream.backends()[0].clone();
+    check_once(&upstream, check, &backend).await
 }
 
 const PONG: &[u8] = b"AB\0\x01\x09";
@@ -248,8 +248,8 @@ fn failures_are_reported_with_their_reason() {
         drop(application);
         tokio::task::yield_now().await;
         let upstream = upstream(&[&address], |_| {});
-        let address = upstream.backends()[0].address.clone();
-        let found = check_once(&upstream, &check(None), &address).await;
+        let backend = upstream.backends()[0].clone();
+        let found = check_once(&upstream, &check(None), &backend).await;
         assert!(found.expect_err("gone").starts_with("cannot connect: "));
     });
 }
@@ -279,9 +279,9 @@ fn a_busy_backend_at_a_unix_socket_is_waited_for() {
     let first = std::os::unix::net::UnixStream::connect(&path).expect("the first in the queue");
     run(async {
         let upstream = upstream(&[&format!("unix:{}", path.display())], |_| {});
-        let address = upstream.backends()[0].address.clone();
+        let backend = upstream.backends()[0].clone();
         let check = check(None);
-        let mut checking = std::pin::pin!(check_once(&upstream, &check, &address));
+        let mut checking = std::pin::pin!(check_once(&upstream, &check, &backend));
         let refused = poll_fn(|context| Poll::Ready(checking.as_mut().poll(context))).await;
         assert!(refused.is_pending(), "{refused:?}");
         drop(first);

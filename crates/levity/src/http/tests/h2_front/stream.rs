@@ -412,6 +412,10 @@ impl ResponseSink for Stream {
         }))
     }
 
+    fn is_writing(&self) -> bool {
+        false
+    }
+
     fn has_socket(&self) -> bool {
         false
     }
