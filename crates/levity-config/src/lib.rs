@@ -74,6 +74,7 @@ pub use gates::{BasicAuth, ForwardAuth, Gates, Jwt, Secret, SignatureForm, Signe
 pub use host::host;
 pub use keys::{engine, workers};
 pub use limits::Limits;
+pub use listen::redirect_port;
 pub use listing_archive::ArchiveForm;
 pub use load::{load, parse};
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};

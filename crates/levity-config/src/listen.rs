@@ -1,13 +1,20 @@
 //! `[[listen]]` and `[admin]`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 
 use crate::address::{Address, AddressError, PORT_USUAL};
 use crate::host::host_or_report;
-use crate::model::{Admin, Listen};
+use crate::model::{Admin, Listen, Site};
 use crate::own_names::OwnNames;
 use crate::section::Section;
 use crate::tls;
+
+/// The key of a listener, and the table of a site.
+const TLS: &str = "tls";
+
+/// The port of `http`.
+const PLAIN_PORT: u16 = 80;
 
 pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
     let mut seen: Vec<(Listen, usize)> = Vec::new();
@@ -38,7 +45,7 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
         seen.push((listen, section.reader.line(&section.span_of("address"))));
     }
     if seen.is_empty() && has_tls && !root.has("listen") {
-        return tls::usual_listeners();
+        return usual_listeners();
     }
     if seen.is_empty() {
         let address = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_USUAL)));
@@ -127,4 +134,63 @@ fn admin_address(section: &Section<'_>, listen: &[Listen]) -> Option<Address> {
         section.report("listen", overlap(&other.address, &address), None);
     }
     Some(address)
+}
+
+/// The listeners of a file that names none.
+fn usual_listeners() -> Vec<Listen> {
+    let all = |port| Address::Tcp(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+    let encrypted = Listen {
+        tls: true,
+        ..Listen::from(all(tls::PORT))
+    };
+    vec![all(PLAIN_PORT).into(), encrypted]
+}
+
+/// The port to which plain requests are redirected; `None` for the usual one.
+#[must_use]
+pub fn redirect_port(listen: &[Listen]) -> Option<u16> {
+    let tls = listen.iter().filter(|listen| listen.tls);
+    let mut ports = tls.filter_map(|listen| match &listen.address {
+        Address::Tcp(address) => Some(address.port()),
+        Address::Unix(_) => None,
+    });
+    // Several: clients know the usual one.
+    let first = ports.next()?;
+    let is_usual = first == tls::PORT || ports.any(|port| port == tls::PORT);
+    (!is_usual && first != 0).then_some(first)
+}
+
+/// Reports TLS that nothing can use.
+pub(crate) fn check_tls(root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
+    let of_listen = root.glance("listen", TLS);
+    let of_sites = root.glance("site", TLS);
+    let has_listener = listen.iter().any(|listen| listen.tls);
+    // One with errors is no site with TLS.
+    let is_named = of_sites.iter().any(|(_, has)| *has);
+    let report = |span: Option<&(Range<usize>, bool)>, message: &str, help: &str| {
+        let span = span.map_or(root.span.clone(), |(span, _)| span.clone());
+        root.reader
+            .report(&span, message.to_owned(), Some(help.to_owned()));
+    };
+    if has_listener && !is_named {
+        let usual = of_listen.first();
+        let span = of_listen.iter().find(|(_, has)| *has).or(usual);
+        let help = "add `tls = \"internal\"` to a site, or `[site.tls]` with `certificates`; for no TLS, \
+                    write `tls = false`";
+        report(
+            span,
+            "a listener uses TLS, and no site has a certificate",
+            help,
+        );
+    }
+    if !has_listener && sites.iter().any(|site| site.tls.is_some()) {
+        let span = of_sites.iter().find(|(_, has)| *has);
+        let help =
+            "add `[[listen]]` with `address = \"443\"`, or with another one and `tls = true`";
+        report(
+            span,
+            "a site has certificates, and no listener uses TLS",
+            help,
+        );
+    }
 }

@@ -77,7 +77,7 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
     let root = Section::root(&reader, document.get_ref());
     let upstreams = Upstreams::read(&root);
     let config = config(&root);
-    let listen: Vec<_> = config
+    let addresses: Vec<_> = config
         .listen
         .iter()
         .map(|one| one.address.clone())
@@ -91,11 +91,11 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
         messages: config.mailbox_store.folder.as_deref(),
         logs: &log::Logs::new(&config.log),
         limits: &rate_limit::RateLimits::default(),
-        listen: &listen,
+        listen: &addresses,
         uploads: &uploads,
     };
     let sites = site::sites(&root, config.server.headers.clone(), references);
-    tls::check(&root, &config.listen, &sites);
+    listen::check_tls(&root, &config.listen, &sites);
     upstreams.note_unused(&reader);
     mailboxes.note_unused(&reader);
     bypass::note(&sites, &upstreams, &reader);

@@ -1,7 +1,5 @@
 //! `[tls]` and `[site.tls]`: certificates, and what handshakes with clients ask for.
 
-use std::net::{Ipv6Addr, SocketAddr};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +7,6 @@ use levity_tls::Certificate;
 use strum::{EnumString, VariantNames};
 
 use crate::address::Address;
-use crate::model::{Listen, Site};
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 
@@ -18,11 +15,8 @@ const TABLE: &str = "tls";
 /// The value of `tls` of a site in place of a table.
 const INTERNAL: &str = "internal";
 
-/// The port of `https`.
-const PORT: u16 = 443;
-
-/// The port of `http`.
-const PLAIN_PORT: u16 = 80;
+/// The port of `https` (RFC 9110, 4.2.2).
+pub(crate) const PORT: u16 = 443;
 
 /// How long before its end a certificate is noted.
 const NOTED_BEFORE_END: Duration = Duration::from_secs(14 * 24 * 60 * 60);
@@ -267,67 +261,8 @@ fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
     }
 }
 
-/// The listeners of a file that names none.
-pub(crate) fn usual_listeners() -> Vec<Listen> {
-    let all = |port| Address::Tcp(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
-    let tls = Listen {
-        tls: true,
-        ..Listen::from(all(PORT))
-    };
-    vec![all(PLAIN_PORT).into(), tls]
-}
-
 /// Whether connections to `address` use TLS unless the file says something else.
 #[must_use]
 pub fn is_usual_at(address: &Address) -> bool {
     matches!(address, Address::Tcp(address) if address.port() == PORT)
-}
-
-/// The port to which plain requests are redirected; `None` for the usual one.
-#[must_use]
-pub fn redirect_port(listen: &[Listen]) -> Option<u16> {
-    let tls = listen.iter().filter(|listen| listen.tls);
-    let mut ports = tls.filter_map(|listen| match &listen.address {
-        Address::Tcp(address) => Some(address.port()),
-        Address::Unix(_) => None,
-    });
-    // Several: clients know the usual one.
-    let first = ports.next()?;
-    let is_usual = first == PORT || ports.any(|port| port == PORT);
-    (!is_usual && first != 0).then_some(first)
-}
-
-/// Reports TLS that nothing can use.
-pub(crate) fn check(root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
-    let of_listen = root.glance("listen", TABLE);
-    let of_sites = root.glance("site", TABLE);
-    let has_listener = listen.iter().any(|listen| listen.tls);
-    // One with errors is no site with TLS.
-    let is_named = of_sites.iter().any(|(_, has)| *has);
-    let report = |span: Option<&(Range<usize>, bool)>, message: &str, help: &str| {
-        let span = span.map_or(root.span.clone(), |(span, _)| span.clone());
-        root.reader
-            .report(&span, message.to_owned(), Some(help.to_owned()));
-    };
-    if has_listener && !is_named {
-        let usual = of_listen.first();
-        let span = of_listen.iter().find(|(_, has)| *has).or(usual);
-        let help = "add `tls = \"internal\"` to a site, or `[site.tls]` with `certificates`; for no TLS, \
-                    write `tls = false`";
-        report(
-            span,
-            "a listener uses TLS, and no site has a certificate",
-            help,
-        );
-    }
-    if !has_listener && sites.iter().any(|site| site.tls.is_some()) {
-        let span = of_sites.iter().find(|(_, has)| *has);
-        let help =
-            "add `[[listen]]` with `address = \"443\"`, or with another one and `tls = true`";
-        report(
-            span,
-            "a site has certificates, and no listener uses TLS",
-            help,
-        );
-    }
 }

@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 #[cfg(any(test, feature = "test-support"))]
 use crate::memory::{self, MemoryStream};
-use crate::tls::TlsStream;
+use crate::tls::{ByteStream, TlsStream};
 
 /// One end of a connection that carries bytes both ways. No call blocks.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub enum Transport {
     /// Over a Unix socket.
     Unix(UnixStream),
     /// Encrypted, over another one.
-    Tls(Box<TlsStream>),
+    Tls(Box<TlsStream<Transport>>),
     /// In memory.
     #[cfg(any(test, feature = "test-support"))]
     Memory(MemoryStream),
@@ -297,6 +297,39 @@ impl Transport {
         };
         // Fails only when the connection is closed already.
         let _ = socket.shutdown(Shutdown::Write);
+    }
+}
+
+impl ByteStream for Transport {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Self::poll_read(self, context, buffer)
+    }
+
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Self::try_read(self, buffer)
+    }
+
+    fn poll_write_vectored(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match slices {
+            [only] => Self::poll_write(self, context, only),
+            several => Self::poll_write_vectored(self, context, several),
+        }
+    }
+
+    fn end_output(&mut self) {
+        Self::end_output(self);
+    }
+
+    fn reset_on_close(&mut self) {
+        Self::reset_on_close(self);
     }
 }
 

@@ -130,7 +130,7 @@ fn make(certificate: &Path, key: &Path) -> io::Result<()> {
 
 /// Writes a file, whole or not at all.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let temporary = path.with_added_extension("new");
+    let temporary = path.with_extension("new");
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(mode);
     let mut file = file.open(&temporary)?;

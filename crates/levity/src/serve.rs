@@ -17,6 +17,7 @@ use crate::http::request_body::ClientStream;
 use crate::http::response::Response;
 use crate::http::send;
 use crate::tls;
+use crate::tls::handshake::Failed;
 use crate::worker::Worker;
 
 /// The cost of a request, in bytes, in addition to those of its response, when connections take turns: a client
@@ -95,9 +96,31 @@ async fn handshake(conn: Rc<Conn>) -> Result<Rc<Conn>, End> {
     let Some(sites) = &service.tls else {
         return Err(End::Error);
     };
-    let conn = tls::handshake::accept(conn, sites).await?;
-    set_first_timeout(&conn, Instant::now());
-    Ok(conn)
+    let conn = Rc::into_inner(conn).expect("nobody shares it yet");
+    let (transport, bytes, mut arriving) = conn.detach();
+    let (worker, timer) = (arriving.worker.clone(), arriving.timer.clone());
+    let client = tls::handshake::Arriving {
+        worker: &worker,
+        timer: &timer,
+        stream: arriving.number() as u64,
+        ip: arriving.peer.ip(),
+    };
+    match client.shake(sites, transport, bytes).await {
+        Ok(shaken) => {
+            arriving.peer.set_tls(shaken.client);
+            let conn = arriving.over(shaken.transport);
+            set_first_timeout(&conn, Instant::now());
+            Ok(Rc::new(conn))
+        }
+        Err(Failed::Ended(end)) => Err(end),
+        Err(Failed::NotTls(transport)) => {
+            let conn = arriving.over(transport);
+            let text = "plain HTTP was sent to a port for HTTPS; write https:// in the URL";
+            refuse(&conn, error(400, text)).await;
+            conn.linger().await;
+            Err(End::Error)
+        }
+    }
 }
 
 /// Sets the time-out for the first byte of a new connection: `limits.header_timeout`. On a draining worker it

@@ -231,7 +231,7 @@ impl Handshake {
     pub async fn finish(
         self,
         process: impl AsyncFn(ProcessJob) -> Option<Processed>,
-    ) -> Result<TlsStream, HandshakeError> {
+    ) -> Result<TlsStream<Transport>, HandshakeError> {
         let Self {
             mut below,
             mut session,

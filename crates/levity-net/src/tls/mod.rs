@@ -9,7 +9,7 @@ pub use self::handshake::{
     Answer, AnswerJob, HELLO_BYTES_MAX, Handshake, HandshakeError, Hello, ProcessJob, Processed,
     Unanswered,
 };
-pub use self::stream::TlsStream;
+pub use self::stream::{ByteStream, TlsStream};
 
 /// The version of a session after its handshake, as other servers log it.
 #[must_use]

@@ -9,8 +9,6 @@ use std::task::{Context, Poll, Waker, ready};
 
 use rustls::Connection;
 
-use crate::transport::Transport;
-
 /// The maximum of bytes that are encrypted before the socket takes them: four records.
 const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 
@@ -18,9 +16,38 @@ const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 /// which takes as long to decrypt as a large one.
 const FILLS_MAX: u8 = 16;
 
+/// What TLS runs over. No call blocks.
+pub trait ByteStream: fmt::Debug {
+    /// Reads into `buffer`; zero bytes mean that the peer sends no more.
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>>;
+
+    /// The same without a wait: `WouldBlock` when nothing has arrived.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes as many bytes of `slices` as there is room for.
+    fn poll_write_vectored(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>;
+
+    /// Shuts down our output.
+    fn end_output(&mut self);
+
+    /// Makes the close a reset.
+    fn reset_on_close(&mut self);
+}
+
 /// One end of a connection over TLS.
-pub struct TlsStream {
-    below: Transport,
+pub struct TlsStream<B: ByteStream> {
+    below: B,
     session: Connection,
     /// Bytes that are encrypted, and not yet reported as written.
     unreported: usize,
@@ -38,24 +65,24 @@ enum Output {
     Closed,
 }
 
-impl fmt::Debug for TlsStream {
+impl<B: ByteStream> fmt::Debug for TlsStream<B> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "TlsStream({:?})", self.below)
     }
 }
 
 /// The transport beneath, as a session reads and writes it.
-pub(super) struct Below<'t, 'c, 'w>(pub(super) &'t mut Transport, pub(super) &'c mut Context<'w>);
+pub(super) struct Below<'t, 'c, 'w, B>(pub(super) &'t mut B, pub(super) &'c mut Context<'w>);
 
-impl Read for Below<'_, '_, '_> {
+impl<B: ByteStream> Read for Below<'_, '_, '_, B> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         or_would_block(self.0.poll_read(self.1, buffer))
     }
 }
 
-impl Write for Below<'_, '_, '_> {
+impl<B: ByteStream> Write for Below<'_, '_, '_, B> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        or_would_block(self.0.poll_write(self.1, bytes))
+        self.write_vectored(&[IoSlice::new(bytes)])
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -82,17 +109,17 @@ fn or_pending<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
 }
 
 /// Reads what has arrived, without a wait.
-struct Arrived<'t>(&'t mut Transport);
+struct Arrived<'t, B>(&'t mut B);
 
-impl Read for Arrived<'_> {
+impl<B: ByteStream> Read for Arrived<'_, B> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(buffer)
     }
 }
 
 /// Writes what `session` has to say. Ready when `below` has taken all of it.
-pub(super) fn poll_flush(
-    below: &mut Transport,
+pub(super) fn poll_flush<B: ByteStream>(
+    below: &mut B,
     session: &mut Connection,
     context: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
@@ -105,16 +132,16 @@ pub(super) fn poll_flush(
 }
 
 /// Gives `session` what has come; zero bytes mean that nothing follows.
-pub(super) fn poll_fill(
-    below: &mut Transport,
+pub(super) fn poll_fill<B: ByteStream>(
+    below: &mut B,
     session: &mut Connection,
     context: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
     or_pending(session.read_tls(&mut Below(below, context)))
 }
 
-impl TlsStream {
-    pub(super) fn new(below: Transport, mut session: Connection) -> Self {
+impl<B: ByteStream> TlsStream<B> {
+    pub(super) fn new(below: B, mut session: Connection) -> Self {
         session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
         Self {
             below,
@@ -126,7 +153,7 @@ impl TlsStream {
     }
 
     /// The transport beneath.
-    pub(crate) fn below(&self) -> &Transport {
+    pub(crate) fn below(&self) -> &B {
         &self.below
     }
 
@@ -278,7 +305,7 @@ impl TlsStream {
     }
 }
 
-impl Drop for TlsStream {
+impl<B: ByteStream> Drop for TlsStream<B> {
     /// Says that nothing more comes, unless the last thing that was said is incomplete.
     fn drop(&mut self) {
         if self.output == Output::Open && self.unreported == 0 {

@@ -16,6 +16,16 @@ use crate::route::{Candidate, Files, Gate, Handler, Proxy};
 /// Why a request for a file is refused with 405.
 pub(super) const METHODS_OF_FILES: &str = "files are for GET, HEAD and OPTIONS only";
 
+fn of_upload(outcome: &Outcome<'_>) -> String {
+    match outcome {
+        Outcome::Response(refused) if refused.status >= 400 => {
+            format!("`upload` refuses with {}", refused.status)
+        }
+        _ => "`upload` takes it; the response depends on what is there, and nothing is written now"
+            .to_owned(),
+    }
+}
+
 /// Says what `handler` did.
 pub(super) fn handler(
     handler: &Handler,
@@ -45,13 +55,7 @@ pub(super) fn handler(
             _ => to_proxy(proxy),
         },
         Handler::Upload(_) if matches!(outcome, Outcome::Next) => return,
-        Handler::Upload(_) => match outcome {
-            Outcome::Response(refused) if refused.status >= 400 => {
-                format!("`upload` refuses with {}", refused.status)
-            }
-            _ => "`upload` takes it; the response depends on what is there, and nothing is written now"
-                .to_owned(),
-        },
+        Handler::Upload(_) => of_upload(outcome),
         Handler::Https(_) | Handler::Preflight(_) if matches!(outcome, Outcome::Next) => return,
         Handler::Https(_) => "`tls` wants it to come over another connection".to_owned(),
         Handler::Preflight(_) => "`cors` answers the preflight".to_owned(),
@@ -63,7 +67,10 @@ pub(super) fn handler(
             format!("`respond` with {}", fixed.status)
         }
         Handler::Mailbox(of) => {
-            format!("`mailbox` of `{}`; nothing is sent or received now", of.set.of.name)
+            format!(
+                "`mailbox` of `{}`; nothing is sent or received now",
+                of.set.of.name
+            )
         }
         Handler::Refuse(status) => {
             explanation.set_reason(match outcome {

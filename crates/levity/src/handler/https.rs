@@ -10,13 +10,7 @@ use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::route::HttpsRules;
-
-/// The header in which an application gets the certificate of a client (RFC 9440, 2.2).
-pub const CLIENT_CERT: &str = "Client-Cert";
-
-/// The one for what it was signed with, which is not sent (RFC 9440, 2.3).
-pub const CLIENT_CERT_CHAIN: &str = "Client-Cert-Chain";
+use crate::route::{CLIENT_CERT, HttpsRules};
 
 impl<'a> Handling<'a> {
     /// Has the request come as `rules` say, and tells who has sent it.

@@ -21,7 +21,6 @@ mod variants;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub use self::https::{CLIENT_CERT, CLIENT_CERT_CHAIN};
 use levity_telemetry::stats::GateKind;
 use levity_telemetry::step::Step;
 use levity_wire::Reject;

@@ -62,7 +62,7 @@ pub(super) fn sites(
         request_id: config.server.request_id.clone(),
         log: logs::log_number(&logs, &config.log),
         logs,
-        https_port: levity_config::tls::redirect_port(&config.listen),
+        https_port: levity_config::redirect_port(&config.listen),
         tls_sites: 0,
         roots,
         users: Vec::new(),

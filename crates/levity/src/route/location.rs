@@ -125,6 +125,12 @@ impl ErrorPages {
     }
 }
 
+/// The header in which an application gets the certificate of a client (RFC 9440, 2.2).
+pub const CLIENT_CERT: &str = "Client-Cert";
+
+/// The one for what it was signed with, which is not sent (RFC 9440, 2.3).
+pub const CLIENT_CERT_CHAIN: &str = "Client-Cert-Chain";
+
 /// What a site with TLS asks of connections.
 pub struct HttpsRules {
     /// The number of the site among those with TLS, if its clients show certificates in the handshake.

@@ -35,8 +35,8 @@ use self::compile::stores::Stores;
 use self::compile::{logs, stores};
 pub use self::explain::path_of;
 pub use self::location::{
-    Access, BasicAuth, Candidate, ErrorPages, FileDigests, FileStep, FileVariants, Files,
-    ForwardAuth, Gate, Handler, HttpsRules, Location, MailboxEndpoint, NameRules, Proxy,
+    Access, BasicAuth, CLIENT_CERT, Candidate, ErrorPages, FileDigests, FileStep, FileVariants,
+    Files, ForwardAuth, Gate, Handler, HttpsRules, Location, MailboxEndpoint, NameRules, Proxy,
     RedirectTo, Resume, SpoolFolder, TargetOf, Upload,
 };
 pub use self::matching::{OwnedInput, RouteInput};

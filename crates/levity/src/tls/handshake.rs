@@ -4,78 +4,97 @@ use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use levity_compute::Class;
 use levity_net::tls::{Answer, AnswerJob, HandshakeError, Hello, ProcessJob, Processed, TlsStream};
-use levity_net::{Timer, Transport};
+use levity_net::{PeerTls, Timer, Transport};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stats::HandshakeResult;
 use levity_tls::{Identity, Policy};
 
 use super::sites::TlsSites;
-use crate::http::error::error;
-use crate::http::h1::conn::Conn;
-use crate::http::send;
 use crate::worker::Worker;
 
 /// The estimated time to sign with RSA of 2048 bits, or to verify a chain of certificates.
 const COMPUTE_COST: Duration = Duration::from_millis(1);
 
-/// What the handshake has found out.
-struct Shaken {
-    transport: Transport,
-    client: levity_net::PeerTls,
+/// A connection after its handshake.
+pub struct Shaken {
+    /// The encrypted connection.
+    pub transport: Transport,
+    /// What the handshake has said of the client.
+    pub client: PeerTls,
 }
 
-/// Makes the handshake on a connection that nobody shares. Its timer must be set.
-///
-/// # Errors
-/// How the connection ends if there is no agreement.
-pub async fn accept(conn: Rc<Conn>, sites: &TlsSites) -> Result<Rc<Conn>, End> {
-    let conn = Rc::into_inner(conn).expect("nobody shares it yet");
-    let (transport, bytes, mut arriving) = conn.detach();
-    let (worker, timer) = (arriving.worker.clone(), arriving.timer.clone());
-    let (ip, stream) = (arriving.peer.ip(), arriving.number() as u64);
-    let shaking = shake(&worker, &timer, stream, sites, transport, bytes);
-    let shaken = tokio::select! {
-        biased;
-        shaken = shaking => shaken,
-        () = expired(&timer) => Err(HandshakeError::Gone(io::ErrorKind::TimedOut.into())),
-    };
-    let failed = |reason: &dyn Display| {
-        worker.stats.handshake(HandshakeResult::Failed);
-        worker.handshake_reports.failed(ip, reason, Instant::now());
-    };
-    match shaken {
-        Ok(Shaken { transport, client }) => {
-            let result = match client.is_resumed {
-                true => HandshakeResult::Resumed,
-                false => HandshakeResult::Full,
-            };
-            worker.stats.handshake(result);
-            arriving.peer.set_tls(client);
-            Ok(Rc::new(arriving.over(transport)))
+/// Why there is none.
+pub enum Failed {
+    /// The client does not speak TLS; it can be told so over this transport.
+    NotTls(Transport),
+    /// The connection ends like this.
+    Ended(End),
+}
+
+/// A client that is about to make a handshake.
+pub struct Arriving<'c> {
+    /// The worker that serves it.
+    pub worker: &'c Worker,
+    /// Limits the time. It is set.
+    pub timer: &'c Timer,
+    /// A number that no other connection of the worker has.
+    pub stream: u64,
+    /// Its address.
+    pub ip: Option<IpAddr>,
+}
+
+impl Arriving<'_> {
+    /// Makes the handshake over `transport`, from which `bytes` have come already.
+    ///
+    /// # Errors
+    /// When there is no agreement.
+    pub async fn shake(
+        &self,
+        sites: &TlsSites,
+        transport: Transport,
+        bytes: Vec<u8>,
+    ) -> Result<Shaken, Failed> {
+        let shaking = shake(self, sites, transport, bytes);
+        let shaken = tokio::select! {
+            biased;
+            shaken = shaking => shaken,
+            () = expired(self.timer) => Err(HandshakeError::Gone(io::ErrorKind::TimedOut.into())),
+        };
+        let stats = &self.worker.stats;
+        match shaken {
+            Ok(shaken) => {
+                let result = match shaken.client.is_resumed {
+                    true => HandshakeResult::Resumed,
+                    false => HandshakeResult::Full,
+                };
+                stats.handshake(result);
+                Ok(shaken)
+            }
+            Err(HandshakeError::NotTls(transport, _)) => {
+                self.report(&"what the client has sent is not TLS");
+                Err(Failed::NotTls(transport))
+            }
+            Err(HandshakeError::Tls(error)) => {
+                self.report(&levity_tls::reason(&error));
+                Err(Failed::Ended(End::Error))
+            }
+            // One without any byte is that of a health check, or one that a browser has opened in advance.
+            Err(HandshakeError::Gone(error)) => Err(Failed::Ended(match error.kind() {
+                io::ErrorKind::TimedOut => End::Timeout,
+                _ => End::ClientAbort,
+            })),
         }
-        Err(HandshakeError::NotTls(transport, _)) => {
-            failed(&"what the client has sent is not TLS");
-            let conn = arriving.over(transport);
-            let text = "plain HTTP was sent to a port for HTTPS; write https:// in the URL";
-            send::refuse(&conn, error(400, text)).await;
-            conn.linger().await;
-            Err(End::Error)
-        }
-        Err(HandshakeError::Tls(error)) => {
-            failed(&levity_tls::reason(&error));
-            Err(End::Error)
-        }
-        // A connection without any byte is that of a health check, or one that a browser has opened in advance.
-        Err(HandshakeError::Gone(error)) => Err(match error.kind() {
-            io::ErrorKind::TimedOut => End::Timeout,
-            _ => End::ClientAbort,
-        }),
+    }
+
+    fn report(&self, reason: &dyn Display) {
+        self.worker.stats.handshake(HandshakeResult::Failed);
+        let reports = &self.worker.handshake_reports;
+        reports.failed(self.ip, reason, Instant::now());
     }
 }
 
@@ -88,17 +107,16 @@ async fn expired(timer: &Timer) {
 }
 
 async fn shake(
-    worker: &Worker,
-    timer: &Timer,
-    stream: u64,
+    arriving: &Arriving<'_>,
     sites: &TlsSites,
     transport: Transport,
     bytes: Vec<u8>,
 ) -> Result<Shaken, HandshakeError> {
+    let (worker, stream) = (arriving.worker, arriving.stream);
     let hello = Hello::read(transport, bytes).await?;
     // It is not idle any more.
     let header_timeout = worker.service().config.limits.header_timeout;
-    timer.set(Instant::now() + header_timeout);
+    arriving.timer.set(Instant::now() + header_timeout);
     let server = sites.server();
     let asked = name(&hello);
     let policy = server.policy(asked.as_deref());
@@ -159,11 +177,11 @@ async fn process_in_pool(worker: &Worker, stream: u64, job: ProcessJob) -> Optio
 }
 
 /// What is known of the client by its handshake.
-fn client(policy: &Policy, stream: &TlsStream) -> levity_net::PeerTls {
+fn client(policy: &Policy, stream: &TlsStream<Transport>) -> PeerTls {
     let session = stream.session();
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let identity = certificate.map(|certificate| Identity::of(certificate));
-    levity_net::PeerTls {
+    PeerTls {
         client_auth: policy.client_auth,
         version: levity_net::tls::version(session),
         cipher: levity_net::tls::cipher(session),

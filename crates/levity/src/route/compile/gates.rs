@@ -8,9 +8,10 @@ use levity_wire::http1;
 
 use super::resources::{Resources, SiteParts};
 use crate::credentials::Users;
-use crate::handler::{CLIENT_CERT, CLIENT_CERT_CHAIN};
 use crate::rate_limit::limit::RateLimit;
-use crate::route::location::{Access, BasicAuth, ForwardAuth, Gate, Handler};
+use crate::route::location::{
+    Access, BasicAuth, CLIENT_CERT, CLIENT_CERT_CHAIN, ForwardAuth, Gate, Handler,
+};
 
 /// Headers by which applications know who is let in. A route or site that lets everyone in may lead to the same application
 /// as one that does not, so clients may send them nowhere.
