@@ -58,6 +58,8 @@ pub(crate) struct Copy {
     wake_next: Cell<usize>,
     /// The number of places from there on whose receivers have to be woken.
     wake_left: Cell<usize>,
+    /// Several receivers are about to get the last messages.
+    is_waking: Cell<bool>,
 }
 
 /// Why a receiver is refused.
@@ -249,6 +251,7 @@ impl Copies {
             run_others().await;
             if let Some(copy) = done {
                 // Whoever was woken has taken the encoded messages by now.
+                copy.is_waking.set(copy.wake_left.get() > 0);
                 copy.state().forget_forms();
             }
         }
@@ -277,6 +280,7 @@ impl Copy {
             waiting: RefCell::default(),
             wake_next: Cell::default(),
             wake_left: Cell::default(),
+            is_waking: Cell::default(),
         }
     }
 
@@ -313,6 +317,11 @@ impl Copy {
         }
     }
 
+    /// Whether several receivers are about to get the last messages, whose forms are kept until they have.
+    pub(crate) fn is_waking(&self) -> bool {
+        self.is_waking.get()
+    }
+
     /// Whether there is one receiver.
     pub(crate) fn has_one_receiver(&self) -> bool {
         self.receivers() == 1
@@ -334,6 +343,7 @@ impl Copy {
     /// Has all receivers woken that wait now; whether none had to be woken before.
     fn begin_to_wake(&self) -> bool {
         let places = self.waiting.borrow().capacity();
+        self.is_waking.set(places > 0);
         places > 0 && self.wake_left.replace(places) == 0
     }
 

@@ -563,15 +563,20 @@ impl Entry {
     }
 
     /// The message in the form of that number, which is below [`FORMS`]. It is encoded once for all receivers of the event loop
-    /// that send it at the same time, and one of the last messages of a box for those that are about to.
-    pub fn form(self: &Rc<Self>, form: usize, encode: impl FnOnce(&Message) -> Vec<u8>) -> Encoded {
+    /// that send it at the same time; with `keeps` also for those that are about to get one of the last messages of a box.
+    pub fn form(
+        self: &Rc<Self>,
+        form: usize,
+        keeps: bool,
+        encode: impl FnOnce(&Message) -> Vec<u8>,
+    ) -> Encoded {
         if let Some(encoded) = self.encoded(form) {
             return encoded;
         }
         let mut bytes = encode(&self.message);
         bytes.shrink_to_fit();
         let encoded = Rc::new(bytes);
-        let made = match self.keeps() {
+        let made = match keeps && self.keeps() {
             true => Form::Kept(encoded.clone()),
             false => Form::Sent(Rc::downgrade(&encoded)),
         };

@@ -63,6 +63,12 @@ impl Feed {
         self.copy.has_one_receiver()
     }
 
+    /// Whether other receivers are about to get the last messages too. Forms are kept for them until then.
+    #[must_use]
+    pub fn keeps_forms(&self) -> bool {
+        self.copy.is_waking()
+    }
+
     /// Waits until the box is open, or removed. Ready at once afterwards. The receiver gets all messages that the owner is
     /// asked to append from then on.
     ///

@@ -509,6 +509,25 @@ fn the_only_receiver_is_woken_at_once() {
     assert!(receivers[0].gets_something() && rig.copies.to_wake.borrow().is_empty());
 }
 
+/// One that comes later does not share what the first one is about to get.
+#[test]
+fn forms_are_kept_while_several_are_woken() {
+    let mut rig = Rig::new(|_| {});
+    let mut receivers = rig.receivers(1);
+    rig.append(1);
+    receivers.push(Receiver::new(rig.subscribe("a")));
+    assert!(!receivers[0].feed.is_only() && !receivers[0].feed.keeps_forms());
+    rig.append(2);
+    assert!(receivers[0].feed.keeps_forms());
+    let copies = rig.copies.clone();
+    let mut waking = pin!(copies.wake_receivers());
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..2 {
+        assert!(waking.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(!receivers[0].feed.keeps_forms());
+}
+
 /// To look for it among the places of many takes time.
 #[test]
 fn the_last_of_many_receivers_has_its_turn() {
@@ -560,7 +579,7 @@ fn encoded_messages_are_forgotten_when_all_have_them() {
                 panic!("no message");
             };
             assert_eq!(entry.encoded(0), encoded);
-            encoded = Some(entry.form(0, |_| vec![encoded.iter().len() as u8]));
+            encoded = Some(entry.form(0, true, |_| vec![encoded.iter().len() as u8]));
         }
     }
     let entry_of = |rig: &Rig| {

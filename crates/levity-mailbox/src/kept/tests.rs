@@ -359,7 +359,7 @@ fn the_last_messages_are_encoded_once() {
     let encode = |entry: &Rc<Entry>| {
         let mut times = 0;
         for _ in 0..2 {
-            let form = entry.form(FORMS - 1, |message| {
+            let form = entry.form(FORMS - 1, true, |message| {
                 times += 1;
                 message.id.to_string().into_bytes()
             });
@@ -403,15 +403,15 @@ fn the_last_messages_are_parsed_once() {
 fn receivers_that_send_an_old_message_share_its_form() {
     let mut kept = state([opened(1, 20)]).kept.unwrap();
     let (old, last) = (kept.entries[0].clone(), kept.entries[18].clone());
-    let first = old.form(0, |_| vec![1]);
-    assert!(Rc::ptr_eq(&first, &old.form(0, |_| vec![2])));
+    let first = old.form(0, true, |_| vec![1]);
+    assert!(Rc::ptr_eq(&first, &old.form(0, true, |_| vec![2])));
     drop(first);
-    assert_eq!(*old.form(0, |_| vec![3]), [3]);
-    let kept_form = last.form(0, |_| vec![1]);
+    assert_eq!(*old.form(0, true, |_| vec![3]), [3]);
+    let kept_form = last.form(0, true, |_| vec![1]);
     for sequence in 20..=20 + ENCODED_MAX as u64 {
         kept.append(message(EPOCH, sequence), 1);
     }
-    assert!(Rc::ptr_eq(&kept_form, &last.form(0, |_| vec![2])));
+    assert!(Rc::ptr_eq(&kept_form, &last.form(0, true, |_| vec![2])));
     assert_eq!(Rc::strong_count(&kept_form), 1);
 }
 
@@ -437,7 +437,7 @@ fn what_is_being_made_is_forgotten_when_it_is_made() {
     let kept = state([opened(1, 2)]).kept.unwrap();
     let entry = kept.entries[0].clone();
     let making = entry.making(0, |_| {}).expect("it is one of the last");
-    entry.form(1, |_| vec![1]);
+    entry.form(1, true, |_| vec![1]);
     kept.recent.forget_forms();
     assert!(entry.encoded(1).is_none());
     let again = entry.making(0, |_| panic!("it is being made"));
@@ -451,7 +451,7 @@ fn what_is_being_made_is_forgotten_when_it_is_made() {
 fn an_expired_message_takes_no_memory_for_its_forms() {
     let mut kept = state([opened(1, 1)]).kept.unwrap();
     kept.append(until(1, 5), 1);
-    kept.entries[0].form(0, |_| vec![1]);
+    kept.entries[0].form(0, true, |_| vec![1]);
     let entry = Rc::downgrade(&kept.entries[0]);
     assert!(entry.upgrade().is_some());
     kept.expire(at(5));

@@ -577,3 +577,11 @@ fn a_reload_may_ask_for_certificates() {
     server.reload(&[&keys], &[&more]);
     assert_eq!(kept.status("a.test"), 421);
 }
+
+#[test]
+fn tls_at_a_port_without_it_is_named_in_the_log() {
+    let tree = Tree::new();
+    let server = Launch::serve(tree.path()).start();
+    openssl(&server, &[]);
+    server.says("TLS handshake with 127.0.0.1 failed: this port has no TLS");
+}

@@ -130,7 +130,11 @@ impl Handling<'_> {
                     Next::Message(entry) => {
                         let Message { id, .. } = entry.message;
                         feed.mark_read(id);
-                        if let Some(response) = grip_item::response(&entry) {
+                        let response = grip_item::response(&entry);
+                        if !feed.keeps_forms() {
+                            entry.forget_forms();
+                        }
+                        if let Some(response) = response {
                             return Poll::Ready(Some(response));
                         }
                     }

@@ -270,7 +270,7 @@ impl Receiver {
         match next {
             Next::Message(entry) => {
                 self.take_message(client, number, &entry);
-                if self.feed(number).is_only() {
+                if !self.feed(number).keeps_forms() {
                     entry.forget_forms();
                 }
             }
@@ -318,10 +318,13 @@ impl Receiver {
                 return socket.wait_for(making, id);
             }
         }
-        let encoded = match self.feed(number).is_only() {
-            // What nobody shares need not be kept.
+        let feed = self.feed(number);
+        let encoded = match feed.is_only() {
+            // What nobody shares need not be known.
             true => Rc::new(form.encode(&entry.message)),
-            false => entry.form(form.number(), |message| form.encode(message)),
+            false => entry.form(form.number(), feed.keeps_forms(), |message| {
+                form.encode(message)
+            }),
         };
         self.send(encoded, Some(id));
     }

@@ -9,7 +9,11 @@ use levity_wire::http1::{self, Reject};
 use super::conn::Conn;
 use crate::http::request::{Request, RequestError};
 use crate::route::Service;
+use levity_telemetry::stall;
 use levity_telemetry::step::Step;
+
+/// How a client begins that takes this for a port with TLS (RFC 8446, 5.1): a record of a handshake, of any version.
+const TLS_RECORD: [u8; 2] = [22, 3];
 
 /// Waits for the next request. While the connection is idle, neither a buffer nor a request is allocated for it.
 ///
@@ -80,7 +84,13 @@ fn parse_header(
     bytes: &[u8],
 ) -> Result<Option<Box<Request>>, Reject> {
     let mut request = conn.worker.take_request();
-    if !http1::parse_request(bytes, &mut request.head, &service.wire_limits)? {
+    let parsed = http1::parse_request(bytes, &mut request.head, &service.wire_limits);
+    if parsed.is_err() && bytes.starts_with(&TLS_RECORD) {
+        let reports = &conn.worker.handshake_reports;
+        let reason = "this port has no TLS; a listener has it with `tls = true`";
+        reports.failed(conn.peer.ip(), &reason, stall::poll_start());
+    }
+    if !parsed? {
         conn.worker.return_request(request);
         return Ok(None);
     }
