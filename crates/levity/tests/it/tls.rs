@@ -177,6 +177,18 @@ fn old_clients_are_refused_in_words() {
     server.says("TLS handshake with 127.0.0.1 failed: the peer speaks older versions of TLS only");
 }
 
+/// An alert that scanners know.
+#[test]
+fn a_client_that_can_verify_no_certificate_is_told_so() {
+    let tree = Tree::new();
+    let authority = Authority::new("authority");
+    let server = single(&tree, &authority).start();
+    for version in ["-tls1_2", "-tls1_3"] {
+        let said = openssl(&server, &[version, "-sigalgs", "rsa_pss_rsae_sha256"]);
+        assert!(said.contains("alert handshake failure"), "{said}");
+    }
+}
+
 #[test]
 fn plain_http_at_a_port_for_https_is_told_so() {
     let tree = Tree::new();
