@@ -210,7 +210,9 @@ impl Address {
     }
 }
 
-fn host(ip: IpAddr) -> String {
+/// An IP address as the host of a URL: one of IPv6 in brackets.
+#[must_use]
+pub fn host(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),

@@ -18,11 +18,11 @@ const PLAIN_PORT: u16 = 80;
 
 pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
     let mut seen: Vec<(Listen, usize)> = Vec::new();
-    let has_tls = root.glance("site", "tls").iter().any(|(_, has)| *has);
+    let has_tls = root.glance("site", TLS).iter().any(|(_, has)| *has);
     for section in root.children("listen") {
         section.require("address");
         let proxy_protocol = section.boolean_or_default("proxy_protocol");
-        let given_tls = section.boolean("tls");
+        let given_tls = section.boolean(TLS);
         let Some(address) = address(&section, "address") else {
             continue;
         };
@@ -68,7 +68,7 @@ fn repeated(section: &Section<'_>, listen: &Listen, first: &Listen, line: usize)
             listen.proxy_protocol,
             first.proxy_protocol,
         ),
-        ("tls", listen.tls, first.tls),
+        (TLS, listen.tls, first.tls),
     ];
     for (key, one, other) in keys {
         if one != other {

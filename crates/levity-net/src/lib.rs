@@ -20,7 +20,7 @@ mod turn;
 pub use bind::{Bound, bind};
 pub use connect::connect;
 pub use listener::{Listener, ListeningSocket};
-pub use peer::{ClientCertificate, Peer, PeerTls};
+pub use peer::{Peer, PeerTls};
 pub use timer::{OldestIdle, SWEEP_INTERVAL, Timer, Timers};
 pub use transport::{Socket, Transport};
 pub use turn::{TURN_BYTES_MAX, Turn};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use levity_config::address::Address;
-use levity_tls::ClientAuthId;
+use levity_tls::{ClientAuthId, Identity};
 
 /// The other end of a connection.
 #[derive(Debug, Clone)]
@@ -25,23 +25,10 @@ pub struct Peer {
 pub struct PeerTls {
     /// Stands for the rules by which the client had to prove who it is; `None` without.
     pub client_auth: Option<ClientAuthId>,
-    /// The version, such as `TLSv1.3`.
-    pub version: &'static str,
-    /// The cipher suite, as it is registered.
-    pub cipher: &'static str,
     /// The session was resumed.
     pub is_resumed: bool,
     /// The certificate that the client has shown, if it was verified.
-    pub certificate: Option<ClientCertificate>,
-}
-
-/// Who a client is.
-#[derive(Debug, Clone)]
-pub struct ClientCertificate {
-    /// Its first alternative name, or its subject.
-    pub name: String,
-    /// The certificate.
-    pub der: Vec<u8>,
+    pub certificate: Option<Identity>,
 }
 
 /// The client for which the other end sends requests.

@@ -53,7 +53,7 @@ pub fn client_config(trust: Trust<'_>, own: Option<&Certificate>) -> Result<Clie
             builder.with_client_cert_resolver(Arc::new(resolver))
         }
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = crate::alpn_protocols();
     Ok(config)
 }
 

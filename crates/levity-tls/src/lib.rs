@@ -23,10 +23,12 @@ pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
 pub use words::reason;
 
 /// The maximum size of a file with certificates or a key, in bytes. A larger one is most likely another file.
-pub const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Protocols of HTTP by their names in a handshake (ALPN, RFC 7301), the preferred one first.
-pub const HTTP: [&[u8]; 1] = [b"http/1.1"];
+/// The versions of HTTP by their names in a handshake (ALPN, RFC 7301), the preferred one first.
+fn alpn_protocols() -> Vec<Vec<u8>> {
+    vec![b"http/1.1".to_vec()]
+}
 
 /// What computes: AWS-LC, with key exchanges that resist quantum computers first.
 fn provider() -> Arc<CryptoProvider> {

@@ -11,7 +11,6 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, RootCertStore, ServerConfig};
 
-use crate::HTTP;
 use crate::certificate::Certificate;
 use crate::tickets::TicketKeys;
 
@@ -127,7 +126,7 @@ impl Policy {
             }
         };
         let mut config = builder.with_cert_resolver(keys.clone());
-        config.alpn_protocols = HTTP.map(<[u8]>::to_vec).to_vec();
+        config.alpn_protocols = crate::alpn_protocols();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match site.client_auth {
             None => config.ticketer = tickets.clone(),

@@ -6,12 +6,10 @@ use std::path::Path;
 use super::{At, Backend};
 use crate::address::Address;
 use crate::host::is_host_name;
+use crate::tls;
 use crate::value::whole_number;
 
 const WEIGHT_MAX: u32 = 1000;
-
-/// The port of `https` (RFC 9110, 4.2.2).
-const HTTPS_PORT: u16 = 443;
 
 /// Reads `ADDRESS [weight=N] [backup] [drain]`, a relative socket path from `base`.
 ///
@@ -77,7 +75,7 @@ fn at_https(host: &str, base: Option<&Path>) -> Result<At, String> {
         .is_some_and(|(_, port)| !port.ends_with(']'));
     match has_port {
         true => at(host, base),
-        false => at(&format!("{host}:{HTTPS_PORT}"), base),
+        false => at(&format!("{host}:{}", tls::PORT), base),
     }
 }
 

@@ -91,7 +91,6 @@ fn compile(
         number,
         tls_number: resources.tls_sites,
         tls: site.tls.clone(),
-        https_port: resources.https_port,
         only: site.only.as_ref().map(|name| name.clone().into_vec()),
         has_php: scripts::has_php(site, resources.upstreams),
     };
@@ -151,7 +150,8 @@ fn location(
             upload.into_iter().chain(behind).collect()
         }
     };
-    let https = site.tls.as_ref().map(|tls| handlers::https(tls, site));
+    let https = site.tls.as_ref();
+    let https = https.map(|tls| handlers::https(tls, site.tls_number, resources.https_port));
     let https = https.into_iter();
     // A browser sends no credentials with a preflight.
     let preflight = of.cors.clone().map(Handler::Preflight).into_iter();

@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use levity_compute::Class;
+use levity_config::address;
 use levity_net::tls::{Answer, AnswerJob, HandshakeError, Hello, ProcessJob, Processed, TlsStream};
 use levity_net::{PeerTls, Timer, Transport};
 use levity_telemetry::access_log::End;
@@ -150,10 +151,7 @@ async fn shake(
 /// The name that the client asks for: without one, the address that it has connected to.
 fn name(hello: &Hello) -> Option<String> {
     let name = hello.client_hello().server_name().map(str::to_owned);
-    let address = || match hello.local_address()?.ip().to_canonical() {
-        IpAddr::V4(ip) => Some(ip.to_string()),
-        IpAddr::V6(ip) => Some(format!("[{ip}]")),
-    };
+    let address = || Some(address::host(hello.local_address()?.ip().to_canonical()));
     name.or_else(address)
 }
 
@@ -180,15 +178,9 @@ async fn process_in_pool(worker: &Worker, stream: u64, job: ProcessJob) -> Optio
 fn client(policy: &Policy, stream: &TlsStream<Transport>) -> PeerTls {
     let session = stream.session();
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
-    let identity = certificate.map(|certificate| Identity::of(certificate));
     PeerTls {
         client_auth: policy.client_auth,
-        version: levity_net::tls::version(session),
-        cipher: levity_net::tls::cipher(session),
         is_resumed: levity_net::tls::is_resumed(session),
-        certificate: identity.map(|identity| levity_net::ClientCertificate {
-            name: identity.name,
-            der: identity.der,
-        }),
+        certificate: certificate.map(|certificate| Identity::of(certificate)),
     }
 }

@@ -6,7 +6,6 @@ use levity_config::tls::SiteTls;
 use levity_config::{Answer, Part, Pattern, Template, Try};
 
 use crate::mailboxes::set::MailboxSet;
-use crate::route::compile::resources::SiteParts;
 use crate::route::location::{
     Candidate, FileStep, Files, Handler, HttpsRules, MailboxEndpoint, Proxy, RedirectTo, TargetOf,
 };
@@ -49,14 +48,15 @@ pub fn handlers(
     handlers
 }
 
-/// What has requests to a site with `tls` come as it says.
-pub fn https(tls: &SiteTls, site: &SiteParts) -> Handler {
+/// What has requests to the site of this number among those with TLS come as it says; `port` is that of HTTPS, unless it is the
+/// usual one.
+pub fn https(tls: &SiteTls, number: usize, port: Option<u16>) -> Handler {
     Handler::Https(HttpsRules {
-        client_auth: tls.client_auth.as_ref().map(|_| site.tls_number),
+        client_auth: tls.client_auth.as_ref().map(|_| number),
         redirect: tls.redirect.then(|| RedirectTo {
             status: 308,
             target: TargetOf {
-                template: Template(https_url(site.https_port)),
+                template: Template(https_url(port)),
                 path: None,
             },
         }),

@@ -87,8 +87,6 @@ pub struct SiteParts {
     pub tls_number: usize,
     /// How clients reach it over TLS.
     pub tls: Option<SiteTls>,
-    /// The port of HTTPS, unless it is the usual one.
-    pub https_port: Option<u16>,
     /// Its host names.
     pub hosts: Vec<String>,
     /// Its place in the configuration.
