@@ -36,8 +36,8 @@ impl Certificate {
     /// In words, with the path.
     pub fn read(chain: &Path, key: &Path) -> Result<Self, String> {
         let in_chain = |reason: String| format!("{}: {reason}", chain.display());
-        let certificates = certificates(&crate::read(chain)?).map_err(in_chain)?;
-        let of_key = crate::read(key)?;
+        let certificates = certificates(&crate::files::read(chain)?).map_err(in_chain)?;
+        let of_key = crate::files::read(key)?;
         let der = PrivateKeyDer::from_pem_slice(&of_key).map_err(|_| {
             let encrypted = of_key
                 .windows(ENCRYPTED.len())
@@ -193,7 +193,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let in_file = |reason: String| format!("{}: {reason}", path.display());
     let mut store = RootCertStore::empty();
-    for certificate in certificates(&crate::read(path)?).map_err(in_file)? {
+    for certificate in certificates(&crate::files::read(path)?).map_err(in_file)? {
         let added = store.add(certificate);
         added.map_err(|error| in_file(format!("not the certificate of an authority: {error}")))?;
     }

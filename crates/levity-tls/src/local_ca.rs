@@ -1,8 +1,7 @@
 //! An authority of this machine, for development: browsers accept its certificates once it is installed.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +12,7 @@ use rcgen::{
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::certificate::Certificate;
+use crate::files;
 
 /// The file with the certificate of the authority, in its folder.
 const CERTIFICATE: &str = "local-ca.pem";
@@ -55,7 +55,7 @@ impl LocalCa {
         }
         Certificate::read(&certificate, &key)?;
         let text = |path: &Path| {
-            let bytes = crate::read(path)?;
+            let bytes = files::read(path)?;
             String::from_utf8(bytes).map_err(|_| format!("{} is not PEM", path.display()))
         };
         let pair = KeyPair::from_pem(&text(&key)?);
@@ -124,21 +124,8 @@ fn make(certificate: &Path, key: &Path) -> io::Result<()> {
     params.not_before = (now - EARLIER).into();
     params.not_after = (now + LIFE).into();
     let signed = params.self_signed(&pair).map_err(io::Error::other)?;
-    write(key, pair.serialize_pem().as_bytes(), 0o600)?;
-    write(certificate, signed.pem().as_bytes(), 0o644)
-}
-
-/// Writes a file, whole or not at all.
-fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(mode);
-    let mut file = file.open(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::File::open(folder)?.sync_all()
+    files::write(key, pair.serialize_pem().as_bytes(), 0o600)?;
+    files::write(certificate, signed.pem().as_bytes(), 0o644)
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ impl TicketKeys {
     /// In words, with the path.
     pub fn read(paths: &[impl AsRef<Path>]) -> Result<Self, String> {
         let key = |path: &Path| {
-            let secret = crate::read(path)?;
+            let secret = crate::files::read(path)?;
             match secret.len() >= FILE_BYTES_MIN {
                 true => Ok(Arc::new(TicketKey::of_secret(&secret))),
                 false => Err(format!(
