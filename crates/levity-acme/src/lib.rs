@@ -1,5 +1,34 @@
 //! Certificates from authorities that speak ACME (RFC 8555). Knows no sites.
+//!
+//! A thread of its own asks for them and renews them. What it has, and what it is about to get, is in a folder: a restart asks
+//! for nothing twice, and several servers may share the folder.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
+mod account;
+mod ask;
+mod care;
+pub mod challenges;
+mod clock;
+mod dns;
+mod failure;
+pub mod folder;
 pub mod http;
+mod ledger;
+mod on_demand;
+mod order;
+mod renewal;
+mod reports;
+mod requests;
+mod run;
+mod service;
+mod settings;
+mod state;
+
+pub use self::reports::Report;
+pub use self::service::{Acme, Plan};
+pub use self::settings::{Authority, DnsSettings, ExternalAccount, Method, Settings};
+pub use self::state::State;
+
+/// Where lines for the operator go.
+pub type Log = fn(std::fmt::Arguments<'_>);

@@ -71,6 +71,22 @@ impl Certificate {
         Ok(leaf.with_key(certified))
     }
 
+    /// The same from one text with a key, a certificate and its chain, as PEM.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn of_pem(pem: &str) -> Result<Self, String> {
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes());
+        let key = key.map_err(|error| format!("no key: {error}"))?;
+        Self::of_der(certificates(pem.as_bytes())?, key)
+    }
+
+    /// Its DER, without the chain.
+    #[must_use]
+    pub fn der(&self) -> &CertificateDer<'static> {
+        &self.key.cert[0]
+    }
+
     /// A certificate of `chain` with the key `key`, both DER.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 /// What an authority offers as its only protocol (RFC 8737, 6.2).
 pub const ALPN: &[u8] = b"acme-tls/1";
@@ -28,14 +29,17 @@ fn sign(host: &str, digest: &[u8]) -> Result<Result<Arc<ServerConfig>, String>, 
 }
 
 fn configured(
-    certificate: rustls::pki_types::CertificateDer<'static>,
+    certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
-    let builder = ServerConfig::builder_with_provider(crate::provider());
+    let provider = crate::provider();
+    let key = provider.key_provider.load_private_key(key)?;
+    // Whoever reads the certificate, as rustls does to compare keys, has to refuse its critical extension.
+    let key = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
+    let builder = ServerConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions()?;
-    let mut config = builder
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)?;
+    let builder = builder.with_no_client_auth();
+    let mut config = builder.with_cert_resolver(Arc::new(key));
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(Arc::new(config))
 }

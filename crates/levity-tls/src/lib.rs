@@ -18,9 +18,9 @@ use rustls::crypto::CryptoProvider;
 pub use certificate::{Certificate, Identity, authorities, bare};
 pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
-pub use rustls::ClientConfig;
 pub use rustls::pki_types::ServerName;
-pub use server::{ClientAuth, ClientAuthId, Policy, Server, SitePolicy};
+pub use rustls::{ClientConfig, ServerConfig};
+pub use server::{ClientAuth, ClientAuthId, NamedKeys, Policy, Server, SitePolicy};
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
 pub use words::reason;
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
@@ -18,8 +19,10 @@ use crate::tickets::TicketKeys;
 pub struct SitePolicy<'s> {
     /// The names under which clients ask for it; `*.example.org` is every name beneath. Empty for a site of all other names.
     pub hosts: &'s [String],
-    /// At least one.
+    /// Without any, only those of `on_demand` are there.
     pub certificates: Vec<Certificate>,
+    /// Certificates of names that nobody knows in advance.
+    pub on_demand: Option<Arc<NamedKeys>>,
     /// Which clients have to prove who they are.
     pub client_auth: Option<ClientAuth>,
 }
@@ -74,29 +77,89 @@ pub struct Policy {
     keys: Arc<Keys>,
 }
 
-/// The certificates of a site. The first that fits the client is used.
+/// The certificates of a site. Of those for the name that the client asks for, or else of all, the first that fits is used.
 #[derive(Debug)]
-struct Keys(Vec<Arc<CertifiedKey>>);
+struct Keys {
+    certificates: Vec<Certificate>,
+    on_demand: Option<Arc<NamedKeys>>,
+}
 
 impl Keys {
     /// Those that are quick to sign with come first.
-    fn new(certificates: &[Certificate]) -> Self {
-        let mut keys: Vec<_> = certificates.iter().map(|one| one.key.clone()).collect();
-        keys.sort_by_key(|key| Certificate::is_slow(key));
-        Self(keys)
+    fn new(site: &SitePolicy<'_>) -> Self {
+        let mut certificates = site.certificates.clone();
+        certificates.sort_by_key(|one| Certificate::is_slow(&one.key));
+        Self {
+            certificates,
+            on_demand: site.on_demand.clone(),
+        }
     }
 
-    fn choose(&self, hello: &ClientHello<'_>) -> Option<&Arc<CertifiedKey>> {
+    fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let offered = hello.signature_schemes();
-        let fits = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(offered).is_some();
-        self.0.iter().find(fits)
+        let fits = |one: &&Certificate| one.key.key.choose_scheme(offered).is_some();
+        let all = || self.certificates.iter();
+        let named = hello.server_name().and_then(|name| {
+            let name = name.to_ascii_lowercase();
+            let own = all().filter(|one| one.is_for(&name)).find(fits);
+            own.map(|one| one.key.clone())
+                .or_else(|| self.on_demand.as_ref()?.get(&name))
+        });
+        named.or_else(|| all().find(fits).map(|one| one.key.clone()))
     }
 }
 
 impl ResolvesServerCert for Keys {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // Without any, rustls would say that access is denied, and not that the two ends have nothing in common.
-        self.choose(&hello).or(self.0.first()).cloned()
+        let first = || self.certificates.first().map(|one| one.key.clone());
+        self.choose(&hello).or_else(first)
+    }
+}
+
+/// Certificates by the name that clients ask for. Event loops read them without a lock.
+#[derive(Debug, Default)]
+pub struct NamedKeys(ArcSwap<HashMap<String, Arc<CertifiedKey>>>);
+
+impl NamedKeys {
+    /// The number of certificates.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.load().len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether there is one for `name`, in lower case.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.load().contains_key(name)
+    }
+
+    /// Puts the certificate for `name`, in lower case, in place of the one before. Copies the whole table.
+    pub fn insert(&self, name: &str, certificate: &Certificate) {
+        self.0.rcu(|keys| {
+            let mut keys = HashMap::clone(keys);
+            keys.insert(name.to_owned(), certificate.key.clone());
+            keys
+        });
+    }
+
+    /// Takes the certificate for `name` away. Copies the whole table.
+    pub fn remove(&self, name: &str) {
+        self.0.rcu(|keys| {
+            let mut keys = HashMap::clone(keys);
+            keys.remove(name);
+            keys
+        });
+    }
+
+    fn get(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        self.0.load().get(name).cloned()
     }
 }
 
@@ -108,7 +171,7 @@ fn is_of_tls13(suite: &CipherSuite) -> bool {
 impl Policy {
     fn new(site: &SitePolicy<'_>, tickets: &Arc<TicketKeys>) -> Result<Self, String> {
         let provider = crate::provider();
-        let keys = Arc::new(Keys::new(&site.certificates));
+        let keys = Arc::new(Keys::new(site));
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(|error| error.to_string())?;
@@ -140,14 +203,33 @@ impl Policy {
         })
     }
 
+    /// Whether a certificate for `name` has to be asked for before the handshake can be answered.
+    #[must_use]
+    pub fn is_to_be_asked_for(&self, name: &str) -> bool {
+        let (own, on_demand) = (&self.keys.certificates, &self.keys.on_demand);
+        let is_missing = |keys: &Arc<NamedKeys>| !keys.has(&name.to_ascii_lowercase());
+        on_demand.as_ref().is_some_and(is_missing) && !own.iter().any(|one| one.is_for(name))
+    }
+
+    /// Whether there is no certificate at all.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        let on_demand = &self.keys.on_demand;
+        self.keys.certificates.is_empty() && on_demand.as_ref().is_none_or(|keys| keys.is_empty())
+    }
+
     /// Whether the server's part of the handshake takes milliseconds to compute.
     #[must_use]
     pub fn is_slow(&self, hello: &ClientHello<'_>) -> bool {
         let chosen = self.keys.choose(hello);
+        let certificates = &self.keys.certificates;
         // With TLS 1.2 the cipher suites decide too.
         let may_change = !hello.cipher_suites().iter().any(is_of_tls13);
-        let any = may_change && self.keys.0.iter().any(|key| Certificate::is_slow(key));
-        any || chosen.is_some_and(|key| Certificate::is_slow(key))
+        let any = may_change
+            && certificates
+                .iter()
+                .any(|one| Certificate::is_slow(&one.key));
+        any || chosen.is_some_and(|key| Certificate::is_slow(&key))
     }
 }
 

@@ -1,0 +1,284 @@
+//! The care for one certificate: to get it, and to renew it in time.
+
+use std::time::{Duration, SystemTime};
+
+use levity_tls::Certificate;
+use tokio::time;
+
+use crate::clock::{at, seconds, some_of};
+use crate::failure::Failure;
+use crate::order::Attempt;
+use crate::renewal;
+use crate::reports::Report;
+use crate::run::Run;
+use crate::state::State;
+
+/// How long to wait while another server works on the same name.
+const OTHER_PAUSE: Duration = Duration::from_secs(5);
+
+/// The longest sleep. The clock may be set meanwhile.
+const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// Cares for `name` without an end.
+pub async fn care(run: &Run, name: &str) {
+    loop {
+        let next = step(run, name).await;
+        sleep_until(next).await;
+    }
+}
+
+/// Waits until `time`, or a little less.
+pub async fn sleep_until(time: SystemTime) {
+    let left = time.duration_since(SystemTime::now()).unwrap_or_default();
+    time::sleep(left.min(SLEEP_MAX)).await;
+}
+
+/// Does what is due for `name`. Returns when something may be due again.
+pub async fn step(run: &Run, name: &str) -> SystemTime {
+    let mut known = Known::read(run, name);
+    known.ask(run).await;
+    if SystemTime::now() < known.due(run) {
+        return known.report(run);
+    }
+    let _permit = run.attempts.acquire().await;
+    match run.folder.lock(name) {
+        Ok(Some(_lock)) => {
+            // Another server may have been quicker.
+            let mut known = Known::read(run, name);
+            if known.due(run) <= SystemTime::now() {
+                known.attempt(run).await;
+            }
+            known.report(run)
+        }
+        Ok(None) => SystemTime::now() + OTHER_PAUSE + some_of(OTHER_PAUSE),
+        Err(error) => {
+            known.failed(run, &Failure::new(format!("the lock of the name: {error}")));
+            known.report(run)
+        }
+    }
+}
+
+/// What is known of a name.
+pub struct Known<'n> {
+    name: &'n str,
+    /// The certificate, if clients would accept it.
+    pub certificate: Option<Certificate>,
+    state: State,
+}
+
+impl<'n> Known<'n> {
+    /// What the folder says. Blocks.
+    pub fn read(run: &Run, name: &'n str) -> Self {
+        let path = run.folder.certificate(name);
+        let read = path.exists().then(|| Certificate::read(&path, &path));
+        let certificate = match read {
+            Some(Ok(certificate)) => Some(certificate),
+            Some(Err(reason)) => {
+                (run.log)(format_args!(
+                    "a new certificate for {name} is needed: {reason}"
+                ));
+                None
+            }
+            None => None,
+        };
+        let accepted = |one: &Certificate| one.is_for(name) && SystemTime::now() < one.not_after;
+        Self {
+            name,
+            certificate: certificate.filter(accepted),
+            state: State::load(&run.folder, name, run.log),
+        }
+    }
+
+    /// When the next attempt is to be made.
+    pub fn due(&self, run: &Run) -> SystemTime {
+        let mut authorities = run.settings.authorities.iter();
+        let is_of = |directory: &String| authorities.any(|one| one.directory == *directory);
+        // One of an authority that is not asked any more, such as one for tests, is replaced at once.
+        let is_wanted = self.state.directory.as_ref().is_some_and(is_of);
+        let wanted = match (&self.certificate, self.state.renew_at) {
+            (Some(_), Some(renew_at)) if is_wanted => renew_at,
+            _ => 0,
+        };
+        at(wanted.max(self.state.not_before.unwrap_or(0)))
+    }
+
+    /// Asks the authority for a better time to renew, if that is due.
+    async fn ask(&mut self, run: &Run) {
+        let is_due = self
+            .state
+            .ask_at
+            .is_some_and(|ask_at| at(ask_at) <= SystemTime::now());
+        let mut authorities = run.settings.authorities.iter();
+        let authority =
+            authorities.find(|one| Some(&one.directory) == self.state.directory.as_ref());
+        let (true, Some(certificate), Some(authority)) = (is_due, &self.certificate, authority)
+        else {
+            return;
+        };
+        let advice = match run.account(authority).await {
+            Ok(account) => renewal::advice(&account, certificate)
+                .await
+                .map_err(Failure::from),
+            Err(failure) => Err(failure),
+        };
+        match advice {
+            Ok(Some((renew_at, ask_at))) => {
+                self.state.renew_at = Some(seconds(renew_at));
+                self.state.ask_at = Some(seconds(ask_at));
+            }
+            Ok(None) => self.state.ask_at = None,
+            Err(_) => self.state.ask_at = Some(seconds(renewal::ask_later())),
+        }
+        self.save(run);
+    }
+
+    /// Tries each authority in turn, the one with an order that was left first.
+    async fn attempt(&mut self, run: &Run) {
+        let left = self
+            .state
+            .order
+            .as_ref()
+            .map(|order| order.directory.clone());
+        let mut authorities: Vec<_> = run.settings.authorities.iter().collect();
+        authorities.sort_by_key(|one| Some(&one.directory) != left.as_ref());
+        let mut failures = Vec::new();
+        for authority in authorities {
+            let attempt = Attempt {
+                run,
+                authority,
+                name: self.name,
+                replaces: self.certificate.as_ref(),
+                state: &mut self.state,
+            };
+            let outcome = attempt.certificate().await;
+            match outcome.and_then(|pem| self.install(run, &pem)) {
+                Ok(certificate) => {
+                    return self.succeeded(run, certificate, &authority.directory).await;
+                }
+                Err(failure) => failures.push((authority, failure)),
+            }
+        }
+        let hosts = failures.iter().map(|(authority, failure)| {
+            let directory = authority.directory.trim_start_matches("https://");
+            let host = directory.split('/').next().unwrap_or_default();
+            format!("{host}: {}", failure.reason)
+        });
+        let reason = hosts.collect::<Vec<_>>().join("; ");
+        let times = failures.iter().map(|(_, failure)| failure.not_before);
+        let not_before = times.min().flatten();
+        self.failed(
+            run,
+            &Failure {
+                reason,
+                not_before,
+                kind: None,
+            },
+        );
+    }
+
+    /// Writes a certificate, unless clients would refuse it.
+    fn install(&mut self, run: &Run, pem: &str) -> Result<Certificate, Failure> {
+        let refused =
+            |reason: String| Failure::new(format!("the certificate that was issued: {reason}"));
+        let usable = Certificate::of_pem(pem).and_then(|certificate| {
+            let now = SystemTime::now();
+            match () {
+                () if !certificate.is_for(self.name) => Err("it is for another name".to_owned()),
+                () if certificate.not_after <= now => {
+                    Err("it has ended already; is the clock of this machine right?".to_owned())
+                }
+                () if now < certificate.not_before => {
+                    Err("it is not valid yet; is the clock of this machine right?".to_owned())
+                }
+                () => Ok(certificate),
+            }
+        });
+        let certificate = usable.map_err(|reason| {
+            // It would be the same one each time.
+            self.state.order = None;
+            refused(reason)
+        })?;
+        let path = run.folder.certificate(self.name);
+        run.folder
+            .write(&path, pem.as_bytes())
+            .map_err(Failure::new)?;
+        Ok(certificate)
+    }
+
+    async fn succeeded(&mut self, run: &Run, certificate: Certificate, directory: &str) {
+        let days = certificate
+            .not_after
+            .duration_since(SystemTime::now())
+            .unwrap_or_default();
+        (run.log)(format_args!(
+            "certificate for {} from {}, valid for {}",
+            self.name,
+            certificate.issuer,
+            in_words(days)
+        ));
+        self.state = State {
+            directory: Some(directory.to_owned()),
+            renew_at: Some(seconds(renewal::usual(&certificate))),
+            ask_at: Some(seconds(SystemTime::now())),
+            ..State::default()
+        };
+        self.certificate = Some(certificate);
+        self.save(run);
+        self.ask(run).await;
+    }
+
+    fn failed(&mut self, run: &Run, failure: &Failure) {
+        let state = &mut self.state;
+        state.failures += 1;
+        let now = SystemTime::now();
+        let pause = now + renewal::pause(state.failures, self.certificate.as_ref());
+        let next = failure
+            .not_before
+            .map_or(pause, |not_before| not_before.max(pause));
+        state.not_before = Some(seconds(next));
+        state.last_error = Some(failure.reason.clone());
+        (run.log)(format_args!(
+            "no certificate for {}: {}; the next attempt is in {}",
+            self.name,
+            failure.reason,
+            in_words(next.duration_since(now).unwrap_or_default())
+        ));
+        self.save(run);
+    }
+
+    fn save(&self, run: &Run) {
+        if let Err(reason) = self.state.save(&run.folder, self.name) {
+            (run.log)(format_args!(
+                "the state of the certificate for {} is not kept: {reason}",
+                self.name
+            ));
+        }
+    }
+
+    /// Tells operators. Returns when something may be due again.
+    fn report(&self, run: &Run) -> SystemTime {
+        run.reports.set(Report::of(
+            self.name,
+            self.certificate.as_ref(),
+            &self.state,
+        ));
+        let asked = self
+            .state
+            .ask_at
+            .filter(|_| self.certificate.is_some())
+            .map(at);
+        let due = self.due(run);
+        asked.map_or(due, |asked| due.min(asked))
+    }
+}
+
+/// A time as operators say it.
+fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

@@ -1,0 +1,67 @@
+//! What is known of a certificate besides itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Log;
+use crate::folder::Folder;
+
+/// Everything about a name that has to outlive a restart.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    /// The directory of the authority that has issued the certificate.
+    pub directory: Option<String>,
+    /// An order that has not ended.
+    pub order: Option<Pending>,
+    /// When the certificate is to be renewed, in seconds since 1970.
+    pub renew_at: Option<u64>,
+    /// When the authority is to be asked again for a better time.
+    pub ask_at: Option<u64>,
+    /// The attempts that have failed since the last certificate.
+    pub failures: u32,
+    /// Why the last one has.
+    pub last_error: Option<String>,
+    /// Before this time there is no other one.
+    pub not_before: Option<u64>,
+}
+
+/// An order that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The directory of the authority.
+    pub directory: String,
+    /// The URL of the order, once the authority has named it.
+    pub url: Option<String>,
+    /// The key of the certificate, as PEM.
+    pub key: String,
+}
+
+impl State {
+    /// That of `name`. One that cannot be read is logged, and begins anew. Blocks.
+    #[must_use]
+    pub fn load(folder: &Folder, name: &str, log: Log) -> Self {
+        let path = folder.state(name);
+        if !path.exists() {
+            return Self::default();
+        }
+        let read = levity_tls::files::read(&path).and_then(|bytes| {
+            let state = serde_json::from_slice(&bytes);
+            state.map_err(|error| format!("{}: {error}", path.display()))
+        });
+        read.unwrap_or_else(|reason| {
+            log(format_args!(
+                "the state of the certificate for {name} is lost: {reason}"
+            ));
+            Self::default()
+        })
+    }
+
+    /// Writes it. Blocks.
+    ///
+    /// # Errors
+    /// In words, with the path.
+    pub fn save(&self, folder: &Folder, name: &str) -> Result<(), String> {
+        let text = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
+        folder.write(&folder.state(name), &text)
+    }
+}
