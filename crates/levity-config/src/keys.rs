@@ -13,7 +13,7 @@ use crate::schema::{
 };
 use crate::suggest::nearest;
 use crate::upstream::keys as upstream;
-use crate::{limits, location_options, rate_limit, resume, tls, upload};
+use crate::{acme, limits, location_options, rate_limit, resume, tls, upload};
 
 /// The number of workers, in the file and on the command line.
 const WORKERS: Kind = Kind::Count("1", "1024");
@@ -127,6 +127,14 @@ pub(crate) const TABLES: &[Table] = documented! {
     });
     /// What all sites with TLS have in common.
     table("tls", tls::KEYS);
+    /// Certificates for sites with `tls = "acme"`, which authorities issue without a hand and without cost. Whoever uses one agrees to
+    /// its terms. Without this table Let's Encrypt is asked.
+    table("acme", acme::KEYS);
+    /// An authority that is asked for certificates. Of several, the first one that issues a certificate is used.
+    array("acme.authority", acme::AUTHORITY);
+    /// How records in the DNS are made, for names with a star and for servers that authorities cannot reach: by a program, or by
+    /// updates of the zone (RFC 2136).
+    table("acme.dns", acme::DNS);
     /// What is served, under which names. At least one.
     array("site", joined!(documented! {
         /// Host names of the site, without port; `*.example.org` stands for every name beneath. An exact name
@@ -150,9 +158,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// What web pages of other origins may do at the site above; routes inherit it as a whole. Preflight requests are
     /// answered here, before anything else is asked.
     table("site.cors", CORS);
-    /// How clients reach the site above over TLS. `tls = "internal"` in its place has the authority of this machine sign a
-    /// certificate, for development: it is made in the folder of `[tls]`, and a browser accepts its certificates once it trusts
-    /// `local-ca.pem` there. Clients that ask for an unknown name, or for none, get the certificate of the site without `hosts`,
+    /// How clients reach the site above over TLS. `tls = "acme"` in its place gets certificates from the authorities of `[acme]`;
+    /// `tls = "internal"` has the authority of this machine sign one, for development: it is made in the folder of `[tls]`, and a
+    /// browser accepts its certificates once it trusts `local-ca.pem` there. Clients that ask for an unknown name, or for none, get the certificate of the site without `hosts`,
     /// or else that of the first one.
     table("site.tls", tls::SITE_KEYS);
     /// Lets clients write files beneath `root`, as `dav_methods` of nginx does. [How](tasks.md#uploads) it is used. Put it

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
+use crate::acme::Ports;
 use crate::address::{Address, AddressError, PORT_USUAL};
 use crate::host::host_or_report;
 use crate::model::{Admin, Listen, Site};
@@ -146,6 +147,22 @@ fn usual_listeners() -> Vec<Listen> {
     vec![all(PLAIN_PORT).into(), encrypted]
 }
 
+/// The ports of all; 0 for a Unix socket.
+pub(crate) fn ports(listen: &[Listen]) -> Ports {
+    let of = |tls: bool| {
+        let those = listen.iter().filter(|listen| listen.tls == tls);
+        let ports = those.map(|listen| match &listen.address {
+            Address::Tcp(address) => address.port(),
+            Address::Unix(_) => 0,
+        });
+        ports.collect()
+    };
+    Ports {
+        tls: of(true),
+        plain: of(false),
+    }
+}
+
 /// The port to which plain requests are redirected; `None` for the usual one.
 #[must_use]
 pub fn redirect_port(listen: &[Listen]) -> Option<u16> {
@@ -175,8 +192,8 @@ pub(crate) fn check_tls(root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
     if has_listener && !is_named {
         let usual = of_listen.first();
         let span = of_listen.iter().find(|(_, has)| *has).or(usual);
-        let help = "add `tls = \"internal\"` to a site, or `[site.tls]` with `certificates`; for no TLS, \
-                    write `tls = false`";
+        let help = "add `tls = \"acme\"` or `tls = \"internal\"` to a site, or `[site.tls]` with `certificates`; for no \
+                    TLS, write `tls = false`";
         report(
             span,
             "a listener uses TLS, and no site has a certificate",

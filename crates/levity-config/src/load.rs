@@ -15,7 +15,9 @@ use crate::problem::{Errors, Problem, Source};
 use crate::reader::Reader;
 use crate::section::Section;
 use crate::upstream::read::Upstreams;
-use crate::{bypass, disk, headers, limits, listen, log, rate_limit, recognise, site, tls, upload};
+use crate::{
+    acme, bypass, disk, headers, limits, listen, log, rate_limit, recognise, site, tls, upload,
+};
 
 /// Maximum length of a configuration file. A longer one is most likely another file.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -92,6 +94,8 @@ fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
         logs: &log::Logs::new(&config.log),
         limits: &rate_limit::RateLimits::default(),
         listen: &addresses,
+        acme: &config.acme,
+        tls: config.tls.folder.as_deref(),
         uploads: &uploads,
     };
     let sites = site::sites(&root, config.server.headers.clone(), references);
@@ -134,6 +138,7 @@ fn config(root: &Section<'_>) -> Config {
         admin: listen::admin(&root.child("admin"), &listen),
         limits: limits::read(&root.child("limits")),
         tls: tls::read(&root.child("tls")),
+        acme: acme::read(&root.child("acme"), &listen::ports(&listen)),
         listen,
         own_names: None,
         sites: Vec::new(),

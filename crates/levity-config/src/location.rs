@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::acme::Acme;
 use crate::address::Address;
 use crate::disk::location_disk;
 use crate::gates::Gates;
@@ -34,17 +35,22 @@ pub(crate) struct References<'a> {
     pub(crate) limits: &'a RateLimits,
     /// Where clients connect.
     pub(crate) listen: &'a [Address],
+    /// `[acme]`
+    pub(crate) acme: &'a Acme,
+    /// `tls.folder`
+    pub(crate) tls: Option<&'a Path>,
     /// The roots beneath which clients may write.
     pub(crate) uploads: &'a upload::Roots,
 }
 
 impl<'a> References<'a> {
     /// Folders that no client should get files of.
-    fn own_folders(&self) -> [OwnFolder<'a>; 2] {
+    fn own_folders(&self) -> [OwnFolder<'a>; 3] {
         let folder = |key, content, path| OwnFolder { key, content, path };
         [
             folder("disk.variants", "variants", self.variants),
             folder("mailbox_store.folder", "messages", self.messages),
+            folder("tls.folder", "keys", self.tls),
         ]
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use levity_disk::Direct;
 use strum::{EnumString, VariantNames};
 
+use crate::acme::Acme;
 use crate::address::Address;
 use crate::cors::Cors;
 use crate::expression::Expression;
@@ -45,6 +46,8 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// `[tls]`
     pub tls: Tls,
+    /// `[acme]`
+    pub acme: Acme,
     /// Host names that requests over TCP must have, whatever the sites say; `None` allows any. Set by `levity
     /// serve` only.
     pub own_names: Option<OwnNames>,

@@ -81,7 +81,7 @@ fn site(
         location,
         routes,
     };
-    site.tls = tls::site(section, &site.hosts);
+    site.tls = tls::site(section, &site.hosts, references.acme);
     check_loops(section, &route_sections, &site);
     // Those of the configuration go before.
     static_host::add(section, of_host, &mut site);

@@ -1,3 +1,4 @@
+mod acme;
 mod answers;
 mod files;
 mod gates;
@@ -489,7 +490,7 @@ fn unknown_keys_name_the_nearest() {
              `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
-            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `tls`, `site`, `upstream`, `mailbox_store`, `mailbox`]",
+            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `tls`, `acme`, `site`, `upstream`, `mailbox_store`, `mailbox`]",
         ],
     );
 }

@@ -6,14 +6,12 @@ use std::time::{Duration, SystemTime};
 use levity_tls::Certificate;
 use strum::{EnumString, VariantNames};
 
+use crate::acme::{self, Acme};
 use crate::address::Address;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 
 const TABLE: &str = "tls";
-
-/// The value of `tls` of a site in place of a table.
-const INTERNAL: &str = "internal";
 
 /// The port of `https` (RFC 9110, 4.2.2).
 pub(crate) const PORT: u16 = 443;
@@ -51,6 +49,18 @@ pub enum Certificates {
     /// From files.
     Files(Vec<CertificateFiles>),
     /// From the authority of this machine.
+    Internal,
+    /// From authorities of `[acme]`, one for each host.
+    Acme,
+}
+
+/// Who issues certificates that are in no files of the operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum Issuer {
+    /// Authorities that speak ACME.
+    Acme,
+    /// The authority of this machine.
     Internal,
 }
 
@@ -96,6 +106,10 @@ pub(crate) const KEYS: &[Key] = documented! {
 
 /// `[site.tls]`
 pub(crate) const SITE_KEYS: &[Key] = documented! {
+    /// Who issues the certificates: `"acme"` has those of `[acme]` issue one for each host, and renews it; `"internal"` has the
+    /// authority of this machine sign one, for development. `tls = "acme"` in place of the table says this alone. Instead, there may
+    /// be `certificates`.
+    key("issuer", Kind::Word(Issuer::VARIANTS), None);
     /// Files with a certificate and then its chain, as PEM. Of several, such as one with an elliptic curve and one with RSA, a
     /// client gets the first that it can verify, one that is quick to sign with before others. They are read again when they
     /// change.
@@ -129,41 +143,79 @@ pub(crate) fn read(section: &Section<'_>) -> Tls {
 }
 
 /// Reads `tls` of a site with these hosts.
-pub(crate) fn site(section: &Section<'_>, hosts: &[String]) -> Option<SiteTls> {
+pub(crate) fn site(section: &Section<'_>, hosts: &[String], acme: &Acme) -> Option<SiteTls> {
     if !section.has(TABLE) {
         return None;
     }
+    let is_for_all = !section.has("hosts") || section.is_empty_array("hosts");
+    let named = (!is_for_all).then_some(hosts);
     if let Some(text) = section.text_for_table(TABLE) {
-        if text.text == INTERNAL {
-            return Some(SiteTls::internal());
-        }
-        let help = "write \"internal\" for a certificate of this machine, or `[site.tls]` with `certificates`";
-        text.refuse_with(format!("`{}` is not a value of `tls`", text.text), help);
-        return None;
+        let Ok(issuer) = text.text.parse() else {
+            let help = "write \"acme\" for certificates that browsers trust, \"internal\" for one of this machine, or \
+                        `[site.tls]` with `certificates`";
+            text.refuse_with(format!("`{}` is not a value of `tls`", text.text), help);
+            return None;
+        };
+        let certificates = issued(section, TABLE, issuer, named, acme);
+        return Some(SiteTls::of(certificates));
     }
     let is_table = section.has_table(TABLE);
     let section = section.child(TABLE);
     if !is_table {
         return None;
     }
-    section.require("certificates");
-    let files = files(&section);
-    note(&section, &files, hosts);
+    let certificates = match section.word("issuer") {
+        Some(issuer) => {
+            if section.has("certificates") || section.has("keys") {
+                section.report("issuer", "there are files, too; one of them is used", None);
+            }
+            issued(&section, "issuer", issuer, named, acme)
+        }
+        None => {
+            if !section.has("issuer") {
+                section.require("certificates");
+            }
+            let files = files(&section);
+            note(&section, &files, hosts);
+            Certificates::Files(files)
+        }
+    };
     Some(SiteTls {
-        certificates: Certificates::Files(files),
-        names: Vec::new(),
         client_auth: client_auth(&section),
         redirect: section.boolean_or_default("redirect"),
         hsts: section.has("hsts").then(|| section.duration("hsts")),
+        ..SiteTls::of(certificates)
     })
+}
+
+/// Certificates that are in no files of the operator, if there can be such.
+fn issued(
+    section: &Section<'_>,
+    key: &str,
+    issuer: Issuer,
+    hosts: Option<&[String]>,
+    acme: &Acme,
+) -> Certificates {
+    match issuer {
+        Issuer::Internal => Certificates::Internal,
+        Issuer::Acme => {
+            acme::check(section, key, acme, hosts);
+            Certificates::Acme
+        }
+    }
 }
 
 impl SiteTls {
     /// With a certificate of the authority of this machine.
     #[must_use]
     pub fn internal() -> Self {
+        Self::of(Certificates::Internal)
+    }
+
+    /// With these certificates, and defaults.
+    fn of(certificates: Certificates) -> Self {
         Self {
-            certificates: Certificates::Internal,
+            certificates,
             names: Vec::new(),
             client_auth: None,
             redirect: true,

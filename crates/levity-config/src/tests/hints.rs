@@ -17,7 +17,11 @@ fn keys_of_other_servers() {
     for (table, line, help) in [
         ("[[listen]]\n", "port = 80", "`address` has the port too"),
         ("", "[[location]]", "it is `[[site.route]]`"),
-        ("[server]\n", "acme = true", "not made automatically yet"),
+        (
+            "[server]\n",
+            "letsencrypt = true",
+            "`tls = \"acme\"` of a site",
+        ),
         ("[server]\n", "gzip = true", "`compress = true` of a"),
         ("[limits]\n", "proxy_read_timeout = 1", "`[[upstream]]`"),
         (UPSTREAM, "max_conns = 1", "`connections`"),

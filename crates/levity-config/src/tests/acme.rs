@@ -1,0 +1,213 @@
+//! `[acme]`, and sites that get certificates by it.
+
+use super::{messages, parse, reports};
+use crate::acme::{Challenge, Dns};
+use crate::tls::Certificates;
+
+const ROOT: &str = "root = \"/srv\"\ntls = \"acme\"\n";
+
+fn site(hosts: &str) -> String {
+    format!("[[site]]\nhosts = [{hosts}]\n{ROOT}")
+}
+
+/// The help of the one problem about `host`.
+#[track_caller]
+fn refused(tables: &str, host: &str) -> String {
+    let text = format!("{}{tables}", site(&format!("\"{host}\"")));
+    let problems = parse(&text).expect_err(host);
+    assert_eq!(problems.len(), 1, "{host}: {problems:?}");
+    let problem = &problems[0];
+    assert_eq!(
+        problem.message,
+        format!("`tls`: there can be no certificate for `{host}`")
+    );
+    problem.help.clone().expect("a reason")
+}
+
+#[test]
+fn six_lines_are_a_public_site() {
+    let config = parse(&site("\"example.org\", \"www.example.org\"")).expect("no problem");
+    assert_eq!(
+        config.notes.len(),
+        0,
+        "listeners are where authorities look: {:?}",
+        config.notes
+    );
+    let tls = config.sites[0].tls.as_ref().expect("TLS");
+    assert_eq!(
+        (&tls.certificates, tls.redirect),
+        (&Certificates::Acme, true)
+    );
+    let acme = &config.acme;
+    assert_eq!(acme.challenges, [Challenge::TlsAlpn01, Challenge::Http01]);
+    assert_eq!(
+        acme.authorities[0].directory,
+        "https://acme-v02.api.letsencrypt.org/directory"
+    );
+}
+
+#[test]
+fn names_that_no_authority_would_certify_are_not_asked_for() {
+    for (host, reason) in [
+        ("localhost", "nobody can register names of `localhost`"),
+        ("printer.local", "nobody can register"),
+        ("a.internal", "nobody can register"),
+        ("router.home.arpa", "nobody can register"),
+        ("intranet", "a name with one part"),
+        ("a_b.example.org", "do not take it"),
+        ("-a.example.org", "do not take it"),
+        ("*.example.org", "`[acme.dns]`"),
+        ("192.0.2.7", "nobody outside can reach"),
+        ("10.0.0.1", "nobody outside can reach"),
+        ("100.64.0.1", "nobody outside can reach"),
+        ("[fd00::1]", "nobody outside can reach"),
+        ("8.8.8.8", "`profile = \"shortlived\"`"),
+    ] {
+        let help = refused("", host);
+        assert!(help.contains(reason), "{host}: {help}");
+    }
+    let fits = format!("{}.org", "a".repeat(63));
+    parse(&site(&format!(
+        "\"{fits}\", \"xn--bcher-kva.de\", \"notlocal.de\""
+    )))
+    .expect("names");
+}
+
+#[test]
+fn an_authority_of_ones_own_has_its_own_rules() {
+    let own = "[[acme.authority]]\ndirectory = \"https://ca.lan/acme\"\n";
+    let hosts = site("\"localhost\", \"a_b.internal\", \"10.0.0.1\"");
+    let config = parse(&format!("{hosts}{own}")).expect("no problem");
+    assert_eq!(config.acme.authorities[0].directory, "https://ca.lan/acme");
+    let mixed = format!("{own}[[acme.authority]]\ndirectory = \"letsencrypt\"\n");
+    parse(&format!("{hosts}{mixed}")).expect("the first one issues it");
+    let dns = "[acme]\nchallenges = [\"dns-01\"]\n[acme.dns]\nhook = [\"a\"]\n";
+    let help = refused(&format!("{dns}{own}"), "10.0.0.1");
+    assert!(help.contains("\"tls-alpn-01\" or \"http-01\""), "{help}");
+}
+
+#[test]
+fn short_lived_ones_are_for_addresses_too() {
+    let profile = "[[acme.authority]]\ndirectory = \"letsencrypt\"\nprofile = \"shortlived\"\n";
+    let config = parse(&format!("{}{profile}", site("\"8.8.8.8\", \"[2600::1]\""))).expect("valid");
+    assert_eq!(
+        config.acme.authorities[0].profile.as_deref(),
+        Some("shortlived")
+    );
+}
+
+#[test]
+fn names_that_nobody_knows_in_advance_need_somebody_to_ask() {
+    let problems = messages(&format!("[[site]]\n{ROOT}"));
+    assert_eq!(
+        problems,
+        ["`tls`: the site has no `hosts` for which to get certificates"]
+    );
+    let ask = "[acme]\nask = \"http://127.0.0.1:9000/allowed\"\n";
+    parse(&format!("{ask}[[site]]\n{ROOT}")).expect("on demand");
+    let config = parse(&format!("{ask}{}", site("\"*.example.org\""))).expect("on demand");
+    assert!(config.acme.is_on_demand("*.example.org"));
+    assert!(!config.acme.is_on_demand("a.example.org"));
+    let dns = "[acme.dns]\nserver = \"192.0.2.53:53\"\n";
+    let config = parse(&format!("{ask}{dns}{}", site("\"*.example.org\""))).expect("by records");
+    assert!(!config.acme.is_on_demand("*.example.org"));
+}
+
+#[test]
+fn ports_where_authorities_do_not_look_are_noted() {
+    let listen = "[[listen]]\naddress = \"8443\"\ntls = true\n[[listen]]\naddress = \"8080\"\n";
+    let notes = |tables: &str| {
+        let text = format!("{listen}{}{tables}", site("\"example.org\""));
+        parse(&text).expect("no problem").notes
+    };
+    let note = &notes("")[0];
+    assert!(note.contains("ports 80 and 443"), "{note}");
+    assert!(notes("[acme.dns]\nhook = [\"a\"]\n").is_empty());
+    assert!(notes("[[acme.authority]]\ndirectory = \"https://ca.lan\"\n").is_empty());
+    let only = "[[listen]]\naddress = \"443\"\n";
+    let text = format!(
+        "{only}{}[acme]\nchallenges = [\"http-01\"]\n",
+        site("\"a.org\"")
+    );
+    let reports = reports(&text);
+    assert!(
+        reports[0].contains("none that is possible here"),
+        "{reports:?}"
+    );
+}
+
+#[test]
+fn records_are_made_by_a_program_or_by_updates() {
+    let dns = |keys: &str| format!("{}[acme.dns]\n{keys}\n", site("\"*.example.org\""));
+    let hook = parse(&dns("hook = [\"/bin/hook\", \"a\"]")).expect("a hook");
+    let words = ["/bin/hook", "a"].map(str::to_owned).to_vec();
+    assert_eq!(hook.acme.dns, Some(Dns::Hook(words)));
+    let update =
+        parse(&dns("server = \"192.0.2.53:53\"\nzone = \"example.org\"")).expect("updates");
+    let Some(Dns::Update { server, zone, key }) = update.acme.dns else {
+        panic!("updates");
+    };
+    assert_eq!(server.to_string(), "192.0.2.53:53");
+    assert_eq!((zone.as_deref(), key), (Some("example.org"), None));
+    for (keys, message) in [
+        ("", "`server` is missing"),
+        ("hook = []", "`hook`: there is no program"),
+        (
+            "server = \"ns.example.org\"",
+            "`ns.example.org` is not an address",
+        ),
+        (
+            "server = \"192.0.2.53:53\"\nhook = [\"a\"]",
+            "`hook`: `server` is given too; one of them is used",
+        ),
+    ] {
+        let found = messages(&dns(keys));
+        assert!(found.iter().any(|one| one == message), "{found:?}");
+    }
+}
+
+#[test]
+fn values_that_are_wrong() {
+    for (tables, message) in [
+        (
+            "[acme]\ncontact = \"admin\"",
+            "`admin` is not an address of mail",
+        ),
+        (
+            "[acme]\nask = \"127.0.0.1:9000\"",
+            "`127.0.0.1:9000` is not a URL with `http://` or `https://`",
+        ),
+        (
+            "[acme]\nchallenges = [\"dns\"]",
+            "`dns` is not a value of `challenges`",
+        ),
+        ("[acme]\nchallenges = []", "`challenges`: there is none"),
+        ("[[acme.authority]]", "`directory` is missing"),
+        (
+            "[[acme.authority]]\ndirectory = \"lets\"",
+            "`lets` is not a URL with `http://` or `https://`",
+        ),
+        (
+            "[[acme.authority]]\ndirectory = \"google\"\naccount = \"a\"",
+            "`account_key` is missing",
+        ),
+        (
+            "[[acme.authority]]\ndirectory = \"google\"\naccount_key = \"a\"",
+            "`account` is missing",
+        ),
+        (
+            "[[acme.authority]]\ndirectory = \"google\"\n[[acme.authority]]\ndirectory = \"google\"",
+            "`directory`: it is given twice",
+        ),
+    ] {
+        let text = format!("{}{tables}\n", site("\"example.org\""));
+        assert_eq!(messages(&text)[0], message, "{tables}");
+    }
+    let text = "[[site]]\nroot = \"/srv\"\ntls = \"auto\"\n";
+    assert_eq!(messages(text)[0], "`auto` is not a value of `tls`");
+    let both = "[[site]]\nhosts = [\"a.org\"]\nroot = \"/srv\"\n[site.tls]\nissuer = \"acme\"\ncertificates = [\"a\"]\n";
+    assert_eq!(
+        messages(both)[0],
+        "`issuer`: there are files, too; one of them is used"
+    );
+}
