@@ -211,13 +211,6 @@ impl Policy {
         on_demand.as_ref().is_some_and(is_missing) && !own.iter().any(|one| one.is_for(name))
     }
 
-    /// Whether there is no certificate at all.
-    #[must_use]
-    pub fn is_bare(&self) -> bool {
-        let on_demand = &self.keys.on_demand;
-        self.keys.certificates.is_empty() && on_demand.as_ref().is_none_or(|keys| keys.is_empty())
-    }
-
     /// Whether the server's part of the handshake takes milliseconds to compute.
     #[must_use]
     pub fn is_slow(&self, hello: &ClientHello<'_>) -> bool {

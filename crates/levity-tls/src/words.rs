@@ -2,6 +2,9 @@
 
 use rustls::{Error, PeerIncompatible};
 
+/// What rustls says when it is given none.
+const NO_CERTIFICATE: &str = "no server certificate chain resolved";
+
 /// Why a handshake has failed, as an operator would say it. A phrase that begins in lower case.
 #[must_use]
 pub fn reason(error: &Error) -> String {
@@ -35,6 +38,9 @@ pub fn reason(error: &Error) -> String {
         Error::InvalidMessage(_) => "what the peer has sent is not TLS",
         Error::PeerMisbehaved(what) => {
             return format!("the peer breaks the rules of TLS: {what:?}");
+        }
+        Error::General(text) if text == NO_CERTIFICATE => {
+            "there is no certificate for the name yet"
         }
         Error::DecryptError => "what the peer has sent was changed on its way",
         Error::PeerSentOversizedRecord => "the peer has sent a record that is too large",

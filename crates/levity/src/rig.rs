@@ -43,6 +43,7 @@ use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::streams::StreamParts;
 use crate::route::{Service, ServiceParts};
 use crate::serve::{Begins, serve};
+use crate::tls::acme::AcmeThread;
 use crate::variant_store::store::VariantStore;
 use crate::worker::{Worker, WorkerParts, ZeroCopy};
 
@@ -100,6 +101,7 @@ impl Rig {
             variants,
             kept_files_max: 16,
             ticket_keys: Arc::new(TicketKeys::random()),
+            acme: AcmeThread::default(),
         };
         let service = Service::new(config, &service_parts, None).expect("a folder that opens");
         let runtime = Builder::new_current_thread().enable_all().build();

@@ -46,6 +46,7 @@ use crate::mailboxes::start::StoreThread;
 use crate::route::{Service, ServiceParts};
 use crate::status::{self, Status, Upstreams};
 use crate::tls;
+use crate::tls::acme::AcmeThread;
 use crate::upstream;
 use crate::upstream::check::{self, Checks};
 use crate::variant_store::store::VariantStore;
@@ -392,6 +393,7 @@ impl Shared {
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
             ticket_keys: Arc::new(TicketKeys::random()),
+            acme: AcmeThread::default(),
         };
         let service = Service::new(config.clone(), &parts, None)?;
         let mut logs = LogWriters::default();
@@ -479,6 +481,7 @@ impl Server {
             };
             start_worker(number, parts, end.clone())?;
         }
+        shared.service.follow_certificates(&shared.parts);
         Ok(Self {
             checks: check::start(&shared.service.upstreams),
             plan,
@@ -676,6 +679,7 @@ impl Server {
         let changes = upstream::describe::changes(&service.upstreams, &self.service.upstreams);
         log_some(changes, "changes of upstreams");
         self.checks = check::start(&service.upstreams);
+        service.follow_certificates(&self.parts);
         self.service = service;
         self.report_unwatched_roots();
         Ok(())

@@ -54,9 +54,13 @@ pub(super) fn handler(
             }
             _ => to_proxy(proxy),
         },
-        Handler::Upload(_) if matches!(outcome, Outcome::Next) => return,
+        Handler::Acme(_) | Handler::Https(_) | Handler::Preflight(_) | Handler::Upload(_)
+            if matches!(outcome, Outcome::Next) =>
+        {
+            return;
+        }
         Handler::Upload(_) => of_upload(outcome),
-        Handler::Https(_) | Handler::Preflight(_) if matches!(outcome, Outcome::Next) => return,
+        Handler::Acme(_) => "an authority looks whether the name leads here".to_owned(),
         Handler::Https(_) => "`tls` wants it to come over another connection".to_owned(),
         Handler::Preflight(_) => "`cors` answers the preflight".to_owned(),
         Handler::Redirect(to) => format!("`redirect` with {}", to.status),

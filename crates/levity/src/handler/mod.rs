@@ -1,6 +1,7 @@
 //! Handlers: they make the responses of a location. A location lists its handlers in order; each one
 //! responds, passes the request to the next, or reroutes it.
 
+mod acme;
 mod digests;
 mod error_page;
 mod explain;
@@ -243,6 +244,10 @@ impl<'a> Handling<'a> {
                 Handler::RateLimits(limits) => self.rate_limits(request, limits),
                 Handler::Files(files) => return self.files(request, files).await,
                 Handler::Upload(upload) => Box::pin(self.upload(request, upload)).await,
+                Handler::Acme(challenges) => match acme::response(challenges, request) {
+                    Some(response) => Outcome::Response(response),
+                    None => Outcome::Next,
+                },
                 Handler::Https(rules) => self.https(request, rules),
                 Handler::Preflight(cors) => match preflight::response(cors, request) {
                     Some(response) => Outcome::Response(response),

@@ -249,7 +249,7 @@ impl<'a> Handling<'a> {
                         None => continue,
                     }
                 }
-                Handler::Https(_) | Handler::Preflight(_) => continue,
+                Handler::Acme(_) | Handler::Https(_) | Handler::Preflight(_) => continue,
                 Handler::Redirect(to) => Ok(redirect::response(to, request, self.client)),
                 Handler::Rewrite(_) | Handler::RewriteOnce(_) => {
                     Err(delegated_by.refuse(502, "an internal route with `reroute` has no content"))

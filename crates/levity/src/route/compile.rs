@@ -18,6 +18,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use levity_acme::Acme;
 use levity_config::{Config, Matcher, Pattern};
 use levity_wire::http1;
 
@@ -38,6 +39,7 @@ pub(super) fn sites(
     stores: &Stores<'_>,
     mut roots: Roots,
     parts: &ServiceParts,
+    acme: Option<&Arc<Acme>>,
 ) -> io::Result<(Vec<Site>, Vec<Arc<LiveRoot>>)> {
     let logs = logs::logs(config);
     let scripts = match stores.uploads {
@@ -63,6 +65,7 @@ pub(super) fn sites(
         log: logs::log_number(&logs, &config.log),
         logs,
         https_port: levity_config::redirect_port(&config.listen),
+        challenges: acme.map(|acme| acme.challenges.clone()),
         tls_sites: 0,
         roots,
         users: Vec::new(),
@@ -152,7 +155,8 @@ fn location(
     };
     let https = site.tls.as_ref();
     let https = https.map(|tls| handlers::https(tls, site.tls_number, resources.https_port));
-    let https = https.into_iter();
+    let acme = handlers::acme(site.tls.as_ref(), resources.challenges.as_ref());
+    let first = acme.into_iter().chain(https);
     // A browser sends no credentials with a preflight.
     let preflight = of.cors.clone().map(Handler::Preflight).into_iter();
     let limits = gates::rate_limits(of, site, matchers, resources);
@@ -166,7 +170,7 @@ fn location(
             None => resources.log,
         },
         error_pages,
-        handlers: https.chain(preflight).chain(gates).chain(behind).collect(),
+        handlers: first.chain(preflight).chain(gates).chain(behind).collect(),
         proxy,
         files,
         internal: of.internal,

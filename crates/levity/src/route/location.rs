@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use levity_acme::challenges::Challenges;
 use levity_config::{
     AddressSet, ArchiveForm, Cors, Fixed, Jwt, NamePattern, Pattern, SignedUrl, Statuses, Template,
     UploadMethod, hides,
@@ -141,6 +142,8 @@ pub struct HttpsRules {
 
 /// A handler of a location; [`handler`](crate::handler) implements it.
 pub enum Handler {
+    /// Answers authorities that look whether the name of the site leads here.
+    Acme(Arc<Challenges>),
     /// Has requests come over TLS, as the site wants them.
     Https(HttpsRules),
     /// Answers the preflight requests of other origins.

@@ -24,6 +24,7 @@ use crate::http::request::Request;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::rate_limit::registry::Registry;
 use crate::root::LiveRoot;
+use crate::tls::acme::AcmeThread;
 use crate::tls::sites::TlsSites;
 use crate::upload_store::store::UploadStore;
 use crate::upstream::sendfile::store::PreloadStore;
@@ -76,6 +77,8 @@ pub struct ServiceParts {
     pub kept_files_max: usize,
     /// Keys of session tickets that no file gives.
     pub ticket_keys: Arc<TicketKeys>,
+    /// What gets certificates.
+    pub acme: AcmeThread,
 }
 
 /// A compiled configuration. Immutable: a reload makes a new one, and requests in progress keep theirs.
@@ -120,6 +123,12 @@ pub struct Service {
 }
 
 impl Service {
+    /// Has the certificates of sites got and renewed as this configuration says.
+    pub fn follow_certificates(&self, parts: &ServiceParts) {
+        let folder = self.tls.as_ref().map(|tls| tls.folder());
+        parts.acme.follow(&self.config, &folder.unwrap_or_default());
+    }
+
     /// Opens every root, starts the engines of sites and routes in the disk of `parts`, and resolves the names of
     /// backends. Upstreams keep the health that they have in `old`, the configuration before this one; preloaded
     /// content and incomplete uploads stay too. Blocks.
@@ -130,6 +139,7 @@ impl Service {
         let disk = &*parts.disk;
         let old_upstreams = old.map_or(&[][..], |old| &old.upstreams);
         let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
+        let acme = parts.acme.start(&config)?;
         let preloads = stores::preloads(&config, parts.kept_files_max, old);
         let digests = stores::digests(&config, old);
         let mut roots = Roots::default();
@@ -139,7 +149,8 @@ impl Service {
             digests: digests.as_ref(),
             uploads: &uploads,
         };
-        let (sites, live_roots) = compile::sites(&config, &upstreams, &kept, roots, parts)?;
+        let (sites, live_roots) =
+            compile::sites(&config, &upstreams, &kept, roots, parts, acme.as_ref())?;
         let expressions = config.sites.iter().map(levity_config::Site::expressions);
         let expressions_max = expressions.max().unwrap_or_default();
         let logs = logs::logs(&config);
@@ -160,7 +171,7 @@ impl Service {
             by_suffix: Vec::new(),
             default_site: None,
             log: logs::log_number(&logs, &config.log),
-            tls: TlsSites::new(&config, &parts.ticket_keys)?,
+            tls: TlsSites::new(&config, &parts.ticket_keys, acme)?,
             keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),
             logs,
             expressions_max,

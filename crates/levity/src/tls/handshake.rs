@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use levity_net::tls::{Answer, AnswerJob, HandshakeError, Hello, ProcessJob, Proc
 use levity_net::{PeerTls, Timer, Transport};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stats::HandshakeResult;
-use levity_tls::{Identity, Policy};
+use levity_tls::{Identity, Policy, ServerConfig};
 
 use super::sites::TlsSites;
 use crate::worker::Worker;
@@ -118,9 +119,13 @@ async fn shake(
     // It is not idle any more.
     let header_timeout = worker.service().config.limits.header_timeout;
     arriving.timer.set(Instant::now() + header_timeout);
+    if let Some(config) = challenge(sites, &hello) {
+        return prove(hello, config).await;
+    }
     let server = sites.server();
     let asked = name(&hello);
     let policy = server.policy(asked.as_deref());
+    get_certificate(sites, policy, &hello).await;
     let is_slow = policy.is_slow(&hello.client_hello());
     let (unanswered, job) = hello.answer(policy.config.clone());
     let answer = match is_slow {
@@ -146,6 +151,35 @@ async fn shake(
         transport: Transport::Tls(Box::new(stream)),
         client,
     })
+}
+
+/// The handshake for an authority that looks whether a name leads here, if the client is one.
+fn challenge(sites: &TlsSites, hello: &Hello) -> Option<Arc<ServerConfig>> {
+    let hello = hello.client_hello();
+    let mut offered = hello.alpn()?;
+    let is_authority = offered.next() == Some(levity_tls::challenge::ALPN);
+    let acme = sites.acme.as_ref().filter(|_| is_authority)?;
+    acme.challenges.tls(hello.server_name()?)
+}
+
+/// Shows an authority what it looks for. Nothing follows such a handshake (RFC 8737, 3).
+async fn prove(hello: Hello, config: Arc<ServerConfig>) -> Result<Shaken, HandshakeError> {
+    let (unanswered, job) = hello.answer(config);
+    let handshake = unanswered.with(job.run())?;
+    handshake
+        .finish(async |job: ProcessJob| Some(job.run()))
+        .await?;
+    Err(HandshakeError::Gone(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Waits for a certificate for the name that the client asks for, if its site has it got on demand.
+async fn get_certificate(sites: &TlsSites, policy: &Policy, hello: &Hello) {
+    let hello = hello.client_hello();
+    if let (Some(name), Some(acme)) = (hello.server_name(), &sites.acme)
+        && policy.is_to_be_asked_for(name)
+    {
+        acme.get(name).await;
+    }
 }
 
 /// The name that the client asks for: without one, the address that it has connected to.

@@ -1,5 +1,6 @@
 //! TLS with clients: the certificates of sites, and handshakes.
 
+pub mod acme;
 pub mod handshake;
 mod reports;
 pub mod sites;

@@ -9,10 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use levity_config::Config;
+use levity_acme::Acme;
+use levity_acme::folder::certificate_path;
 use levity_config::tls::{Certificates, ClientAuthMode, SiteTls};
+use levity_config::{Config, Site};
 use levity_telemetry::diagnostics;
-use levity_tls::{Certificate, ClientAuth, LocalCa, Server, SitePolicy, TicketKeys};
+use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, Server, SitePolicy, TicketKeys};
+
+use super::acme::has_acme;
 
 /// How often the files are looked at.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -27,6 +31,8 @@ const LOCAL_NAME: &str = "localhost";
 pub struct TlsSites {
     sources: Sources,
     server: ArcSwap<Server>,
+    /// What gets certificates, if a site has its from there.
+    pub acme: Option<Arc<Acme>>,
     seen: Mutex<Seen>,
 }
 
@@ -37,10 +43,14 @@ struct Sources {
     ticket_keys: Vec<PathBuf>,
     /// Keys that no file gives.
     tickets: Arc<TicketKeys>,
+    /// Certificates that clients ask for.
+    on_demand: Option<Arc<NamedKeys>>,
 }
 
 struct Source {
     hosts: Vec<String>,
+    /// Those with certificates by ACME that are known in advance.
+    acme: Vec<String>,
     tls: SiteTls,
 }
 
@@ -76,13 +86,18 @@ impl TlsSites {
     ///
     /// # Errors
     /// When a file cannot be used; the error names it.
-    pub fn new(config: &Config, tickets: &Arc<TicketKeys>) -> io::Result<Option<Arc<Self>>> {
+    pub fn new(
+        config: &Config,
+        tickets: &Arc<TicketKeys>,
+        acme: Option<Arc<Acme>>,
+    ) -> io::Result<Option<Arc<Self>>> {
         if !config.listen.iter().any(|listen| listen.tls) {
             return Ok(None);
         }
         let sites = config.sites.iter().filter_map(|site| {
             Some(Source {
                 hosts: site.hosts.clone(),
+                acme: acme_names(site, config),
                 tls: site.tls.clone()?,
             })
         });
@@ -91,12 +106,14 @@ impl TlsSites {
             folder: config.tls.folder.clone(),
             ticket_keys: config.tls.ticket_keys.clone(),
             tickets: tickets.clone(),
+            on_demand: acme.as_ref().map(|acme| acme.on_demand.clone()),
         };
         let (files, at) = (sources.stamps(), SystemTime::now());
         let server = sources.read(at).map_err(io::Error::other)?;
         Ok(Some(Arc::new(Self {
             sources,
             server: ArcSwap::from_pointee(server),
+            acme,
             seen: Mutex::new(Seen {
                 files,
                 at,
@@ -109,6 +126,11 @@ impl TlsSites {
     pub fn local_authority(&self) -> Option<PathBuf> {
         let folder = self.sources.has_internal().then(|| self.sources.folder())?;
         Some(LocalCa::path_in(&folder))
+    }
+
+    /// The folder of the state.
+    pub fn folder(&self) -> PathBuf {
+        self.sources.folder()
     }
 
     /// What handshakes use now. Does not block.
@@ -147,23 +169,25 @@ impl TlsSites {
 }
 
 impl Sources {
-    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+    fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.sites
             .iter()
             .flat_map(|site| {
                 let pairs: &[_] = match &site.tls.certificates {
                     Certificates::Files(pairs) => pairs,
-                    Certificates::Internal => &[],
+                    Certificates::Internal | Certificates::Acme => &[],
                 };
                 let authorities = site.tls.client_auth.iter().map(|auth| &auth.authorities);
                 let pairs = pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]);
-                pairs.chain(authorities)
+                let issued = site.acme.iter();
+                let issued = issued.map(|name| certificate_path(&self.folder(), name));
+                pairs.chain(authorities).cloned().chain(issued)
             })
-            .chain(&self.ticket_keys)
+            .chain(self.ticket_keys.iter().cloned())
     }
 
     fn stamps(&self) -> Vec<Option<Stamp>> {
-        self.files().map(|path| Stamp::of(path)).collect()
+        self.files().map(|path| Stamp::of(&path)).collect()
     }
 
     fn has_internal(&self) -> bool {
@@ -181,9 +205,28 @@ impl Sources {
             false => None,
         };
         let sites = self.sites.iter();
-        let policies = sites.map(|site| site.policy(ca.as_ref(), now));
+        let policies = sites.map(|site| {
+            let certificates = match site.tls.certificates {
+                Certificates::Acme => self.issued(site),
+                _ => site.certificates(ca.as_ref(), now)?,
+            };
+            let is_known = site.acme.len() == site.hosts.len() && !site.hosts.is_empty();
+            let is_asked_for = site.tls.certificates == Certificates::Acme && !is_known;
+            let on_demand = self.on_demand.clone().filter(|_| is_asked_for);
+            site.policy(certificates, on_demand)
+        });
         let policies: Result<Vec<_>, _> = policies.collect();
         Server::new(&policies?, &tickets)
+    }
+
+    /// The certificates that a site has got so far. The thread that gets them replaces what cannot be used.
+    fn issued(&self, site: &Source) -> Vec<Certificate> {
+        let names = site.acme.iter();
+        let files = names.map(|name| certificate_path(&self.folder(), name));
+        let there = files.filter(|path| path.exists());
+        there
+            .filter_map(|path| Certificate::read(&path, &path).ok())
+            .collect()
     }
 
     fn folder(&self) -> PathBuf {
@@ -192,16 +235,28 @@ impl Sources {
 }
 
 impl Source {
-    fn policy(&self, ca: Option<&LocalCa>, now: SystemTime) -> Result<SitePolicy<'_>, String> {
-        let certificates = match (&self.tls.certificates, ca) {
+    /// Certificates that nobody has to be asked for.
+    fn certificates(
+        &self,
+        ca: Option<&LocalCa>,
+        now: SystemTime,
+    ) -> Result<Vec<Certificate>, String> {
+        match (&self.tls.certificates, ca) {
             (Certificates::Files(pairs), _) => {
                 let read = pairs.iter();
                 let read = read.map(|pair| Certificate::read(&pair.certificate, &pair.key));
-                read.collect::<Result<_, _>>()?
+                read.collect()
             }
-            (Certificates::Internal, Some(ca)) => vec![ca.issue(&self.internal_names(), now)?],
-            (Certificates::Internal, None) => Vec::new(),
-        };
+            (Certificates::Internal, Some(ca)) => Ok(vec![ca.issue(&self.internal_names(), now)?]),
+            (Certificates::Internal | Certificates::Acme, _) => Ok(Vec::new()),
+        }
+    }
+
+    fn policy(
+        &self,
+        certificates: Vec<Certificate>,
+        on_demand: Option<Arc<NamedKeys>>,
+    ) -> Result<SitePolicy<'_>, String> {
         let client_auth = self.tls.client_auth.as_ref().map(|auth| {
             Ok::<_, String>(ClientAuth {
                 authorities: levity_tls::authorities(&auth.authorities)?,
@@ -211,6 +266,7 @@ impl Source {
         Ok(SitePolicy {
             hosts: &self.hosts,
             certificates,
+            on_demand,
             client_auth: client_auth.transpose()?,
         })
     }
@@ -227,6 +283,15 @@ impl Source {
             .chain(self.tls.names.iter().cloned())
             .collect()
     }
+}
+
+/// The hosts of `site` with certificates by ACME that are known in advance.
+fn acme_names(site: &Site, config: &Config) -> Vec<String> {
+    let hosts = site.hosts.iter().filter(|_| has_acme(site));
+    let known = hosts.filter(|host| !config.acme.is_on_demand(host));
+    known
+        .map(|host| levity_tls::bare(host).to_owned())
+        .collect()
 }
 
 /// Where state is kept that has to outlive a restart.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use levity_config::tls::SiteTls;
+use levity_acme::challenges::Challenges;
+use levity_config::tls::{Certificates, SiteTls};
 use levity_config::{Answer, Part, Pattern, Template, Try};
 
 use crate::mailboxes::set::MailboxSet;
@@ -46,6 +47,12 @@ pub fn handlers(
         handlers.push(Handler::Refuse(404));
     }
     handlers
+}
+
+/// What answers authorities, for a site that gets its certificates from them.
+pub fn acme(tls: Option<&SiteTls>, challenges: Option<&Arc<Challenges>>) -> Option<Handler> {
+    let is_theirs = tls.is_some_and(|tls| tls.certificates == Certificates::Acme);
+    challenges.filter(|_| is_theirs).cloned().map(Handler::Acme)
 }
 
 /// What has requests to the site of this number among those with TLS come as it says; `port` is that of HTTPS, unless it is the

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use levity_acme::challenges::Challenges;
 use levity_config::tls::SiteTls;
 use levity_config::{LocationDisk, LocationOptions};
 use levity_disk::{Disk, ReadOptions};
@@ -42,6 +43,8 @@ pub struct Resources<'a> {
     pub reserved: Vec<String>,
     /// The port of HTTPS, unless it is the usual one.
     pub https_port: Option<u16>,
+    /// Answers for authorities, if a site gets its certificates from them.
+    pub challenges: Option<Arc<Challenges>>,
     /// The number of sites with TLS so far.
     pub tls_sites: usize,
     pub roots: Roots,
