@@ -2,4 +2,5 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
+pub mod dns;
 pub mod http;
