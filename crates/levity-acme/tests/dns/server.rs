@@ -1,9 +1,11 @@
 //! A server with one zone that may be changed, in a temporary folder.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::iter;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Message, Query};
@@ -23,7 +25,6 @@ const ZONE: &str = "\
 $TTL 60
 @ SOA ns admin 1 3600 600 86400 60
 @ NS ns
-ns A 127.0.0.1
 _acme-challenge.alias CNAME target
 delegated NS ns.example.net.
 ";
@@ -53,7 +54,8 @@ impl Server {
     pub fn start(kind: Kind) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = free_address();
-        fs::write(folder.path().join("example.org.zone"), ZONE).unwrap();
+        let zone = format!("{ZONE}ns A {}\n", address.ip());
+        fs::write(folder.path().join("example.org.zone"), zone).unwrap();
         for (name, algorithm) in KEYS {
             write_key(kind, folder.path(), name, algorithm);
         }
@@ -158,9 +160,19 @@ impl Drop for Server {
     }
 }
 
+/// An address with a port that no other test gets: `named` would share the port of another one without an error. The
+/// kernel gives none of these to clients.
 fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let is_free = |address: &SocketAddr| {
+        TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok()
+    };
+    let mut addresses = iter::repeat_with(|| {
+        let number = (process::id() << 4) + COUNT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + u16::try_from(number % 20_000).unwrap();
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    });
+    addresses.find(is_free).unwrap()
 }
 
 /// Writes the file of a new key with the program of the server.
@@ -181,18 +193,24 @@ fn write_key(kind: Kind, folder: &Path, name: &str, algorithm: &str) {
 fn named(folder: &Path, address: SocketAddr) -> Command {
     let config = format!(
         "options {{ directory \"{}\"; pid-file none; session-keyfile none; recursion no; dnssec-validation no;
-            listen-on port {} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; }};
+            listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; }};
         controls {{ }};
         include \"sha256.key\"; include \"sha384.key\"; include \"sha512.key\"; include \"stranger.key\";
         zone example.org {{ type primary; file \"example.org.zone\";
             allow-update {{ key sha256; key sha384; key sha512; }}; }};\n",
         folder.display(),
-        address.port()
+        address.port(),
+        address.ip()
     );
     fs::write(folder.join("named.conf"), config).unwrap();
-    // AppArmor lets the program at its usual path read no temporary files.
+    // AppArmor lets the program at its usual path read no temporary files. A process copies it, since a program cannot be
+    // started while a child of another thread still has it open for writing.
     let program = folder.join("named");
-    fs::copy("/usr/sbin/named", &program).unwrap();
+    let copied = Command::new("cp")
+        .arg("/usr/sbin/named")
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     let mut command = Command::new(program);
     command.args(["-g", "-n", "1", "-c", "named.conf"]);
     command.current_dir(folder);
@@ -204,12 +222,13 @@ fn knotd(folder: &Path, address: SocketAddr) -> Command {
     let config = format!(
         "include: {folder_name}/sha256.key\ninclude: {folder_name}/sha384.key\n\
          include: {folder_name}/sha512.key\ninclude: {folder_name}/stranger.key\n\
-         server:\n  rundir: {folder_name}\n  listen: 127.0.0.1@{}\n  udp-workers: 1\n  tcp-workers: 1\n  \
+         server:\n  rundir: {folder_name}\n  listen: {}@{}\n  udp-workers: 1\n  tcp-workers: 1\n  \
          background-workers: 1\n\
          database:\n  storage: {folder_name}\n  journal-db-max-size: 10M\n\
          log:\n- target: stderr\n  any: info\n\
          acl:\n- id: changes\n  action: update\n  key: [sha256, sha384, sha512]\n\
          zone:\n- domain: example.org\n  storage: {folder_name}\n  file: example.org.zone\n  acl: changes\n",
+        address.ip(),
         address.port()
     );
     fs::write(folder.join("knot.conf"), config).unwrap();
