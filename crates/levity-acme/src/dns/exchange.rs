@@ -4,22 +4,21 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::tsig::TsigError;
-use hickory_proto::rr::{Name, TSigVerifier};
+use hickory_proto::rr::{Name, RData, Record, RecordType, TSigVerifier};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time;
 
 use super::key::TsigKey;
 
-/// The limit of time of one message and its response.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
 /// A server, and the key that signs what is sent to it.
 pub struct Server<'a> {
     pub address: SocketAddr,
     pub key: Option<&'a TsigKey>,
+    /// The limit of time of one message and its response.
+    pub timeout: Duration,
 }
 
 impl Server<'_> {
@@ -32,14 +31,37 @@ impl Server<'_> {
         asked.map_err(|problem| format!("the DNS server {} {problem}", self.address))
     }
 
+    /// Asks for a name that is no alias. A server accepts an update of an alias and does nothing (RFC 2136, section
+    /// 3.4.2.2).
+    ///
+    /// # Errors
+    /// As `ask`, and that the name is an alias.
+    pub async fn query(&self, name: &Name, record_type: RecordType) -> Result<Message, String> {
+        let mut message = Message::query();
+        message.add_query(Query::query(name.clone(), record_type));
+        message.metadata.recursion_desired = false;
+        let response = self.ask(message).await?;
+        let alias = |record: &Record| match &record.data {
+            RData::CNAME(target) if record.name == *name => Some(shown(target)),
+            _ => None,
+        };
+        match response.answers.iter().find_map(alias) {
+            None => Ok(response),
+            Some(target) => Err(format!(
+                "{} is an alias of {target} (CNAME): remove the alias, or use a hook that changes {target}",
+                shown(name)
+            )),
+        }
+    }
+
     /// As `ask`, at `now` in seconds of Unix time.
     async fn ask_at(&self, mut message: Message, now: u64) -> Result<Message, String> {
         let verifier = self.sign(&mut message, now)?;
         let unsendable = |error| format!("cannot be sent this message: {error}");
         let bytes = message.to_vec().map_err(unsendable)?;
-        let bytes = time::timeout(TIMEOUT, self.transfer(&bytes))
+        let bytes = time::timeout(self.timeout, self.transfer(&bytes))
             .await
-            .map_err(|_| format!("does not respond within {} s", TIMEOUT.as_secs()))?
+            .map_err(|_| format!("does not respond within {:?}", self.timeout))?
             .map_err(|error| format!("cannot be asked over TCP: {error}"))?;
         let response = Message::from_vec(&bytes)
             .map_err(|error| format!("sends a response that is invalid: {error}"))?;

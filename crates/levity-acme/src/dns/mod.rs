@@ -4,6 +4,7 @@ mod exchange;
 mod hook;
 mod key;
 mod update;
+mod visible;
 
 pub use hook::Hook;
 pub use key::{Algorithm, TsigKey};

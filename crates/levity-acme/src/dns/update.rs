@@ -3,19 +3,22 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hickory_proto::op::{Message, Query, update_message};
+use hickory_proto::op::update_message;
 use hickory_proto::rr::rdata::TXT;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
-use tokio::time::{self, Instant};
 
 use super::exchange::{Server, shown};
 use super::key::TsigKey;
+use super::visible;
 
-/// How long a server may take until it shows what it has accepted.
+/// The limit of time of one message to the server and its response.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the server may take until it shows what it has accepted.
 const VISIBLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time between two queries for what is not visible yet.
-const VISIBLE_INTERVAL: Duration = Duration::from_millis(500);
+/// The port of the other servers of a zone.
+const PORT: u16 = 53;
 
 /// The maximum length of a value, in bytes: that of one string of a TXT record (RFC 1035, section 3.3).
 const VALUE_BYTES_MAX: usize = 255;
@@ -34,16 +37,24 @@ pub struct Update {
 }
 
 impl Update {
-    /// Adds the record, and waits until the server shows it.
+    /// Adds the record, and waits until the server shows it, and the other servers of the zone that can be asked.
     ///
     /// # Errors
     /// In words.
     pub async fn set(&self, name: &str, value: &str) -> Result<(), String> {
         let record = self.record(name, value)?;
         let zone = self.zone(&record.name).await?;
-        let addition = update_message::append(record.clone().into(), zone, false, false);
+        let addition = update_message::append(record.clone().into(), zone.clone(), false, false);
         self.server().ask(addition).await?;
-        self.wait_until_visible(&record).await
+        if !visible::wait(&self.server(), &record, VISIBLE_TIMEOUT).await? {
+            return Err(format!(
+                "the DNS server {} has accepted the record {name}, but does not show it within {} s",
+                self.server,
+                VISIBLE_TIMEOUT.as_secs()
+            ));
+        }
+        visible::wait_elsewhere(&self.server(), &zone, &record, PORT).await;
+        Ok(())
     }
 
     /// Removes the record. It is no error if there is none.
@@ -61,6 +72,7 @@ impl Update {
         Server {
             address: self.server,
             key: self.key.as_ref(),
+            timeout: TIMEOUT,
         }
     }
 
@@ -90,7 +102,7 @@ impl Update {
 
     /// The zone that has a name: a server names it even if the name does not exist (RFC 2308, section 3).
     async fn find_zone(&self, name: &Name) -> Result<Name, String> {
-        let response = self.query(name, RecordType::SOA).await?;
+        let response = self.server().query(name, RecordType::SOA).await?;
         let mut records = response.answers.iter().chain(&response.authorities);
         let start = records.find(|record| record.record_type() == RecordType::SOA);
         match start.filter(|_| response.authoritative) {
@@ -102,48 +114,6 @@ impl Update {
             )),
         }
     }
-
-    async fn wait_until_visible(&self, record: &Record) -> Result<(), String> {
-        let deadline = Instant::now() + VISIBLE_TIMEOUT;
-        while !self.is_visible(record).await? {
-            if Instant::now() >= deadline {
-                return Err(format!(
-                    "the DNS server {} has accepted the record {}, but does not show it within {} s",
-                    self.server,
-                    shown(&record.name),
-                    VISIBLE_TIMEOUT.as_secs()
-                ));
-            }
-            time::sleep(VISIBLE_INTERVAL).await;
-        }
-        Ok(())
-    }
-
-    async fn is_visible(&self, record: &Record) -> Result<bool, String> {
-        let response = self.query(&record.name, RecordType::TXT).await?;
-        let is_same = |other: &Record| other.name == record.name && other.data == record.data;
-        Ok(response.answers.iter().any(is_same))
-    }
-
-    /// The response to a query for a name that is no alias: a server accepts an update of one and does nothing
-    /// (RFC 2136, section 3.4.2.2).
-    async fn query(&self, name: &Name, record_type: RecordType) -> Result<Message, String> {
-        let mut message = Message::query();
-        message.add_query(Query::query(name.clone(), record_type));
-        message.metadata.recursion_desired = false;
-        let response = self.server().ask(message).await?;
-        let alias = |record: &Record| match &record.data {
-            RData::CNAME(target) if record.name == *name => Some(shown(target)),
-            _ => None,
-        };
-        match response.answers.iter().find_map(alias) {
-            None => Ok(response),
-            Some(target) => Err(format!(
-                "{} is an alias of {target} (CNAME): remove the alias, or use a hook that changes {target}",
-                shown(name)
-            )),
-        }
-    }
 }
 
 fn absolute(name: &str) -> Result<Name, String> {
@@ -151,4 +121,35 @@ fn absolute(name: &str) -> Result<Name, String> {
     let mut parsed = parsed.map_err(|error| format!("{name} is no name of the DNS: {error}"))?;
     parsed.set_fqdn(true);
     Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_invalid_is_not_sent() {
+        // Nobody listens there.
+        let update = |zone: Option<&str>| Update {
+            server: ([127, 0, 0, 1], 1).into(),
+            zone: zone.map(str::to_owned),
+            key: None,
+            ttl: 60,
+        };
+        let set = async |zone, name, value| update(zone).set(name, value).await.unwrap_err();
+        let problem = set(None, "a..example.org", "value").await;
+        assert!(
+            problem.starts_with("a..example.org is no name of the DNS: "),
+            "{problem}"
+        );
+        let problem = set(Some("..org"), "a.example.org", "value").await;
+        assert!(
+            problem.starts_with("..org is no name of the DNS: "),
+            "{problem}"
+        );
+        let problem = set(Some("example.net."), "a.example.org", "value").await;
+        assert_eq!(problem, "a.example.org is not in the zone example.net");
+        let problem = set(None, "a.example.org", &"v".repeat(256)).await;
+        assert_eq!(problem, "a value has more than 255 bytes");
+    }
 }

@@ -1,7 +1,7 @@
-use hickory_proto::op::{Query, update_message};
+use hickory_proto::op::update_message;
+use hickory_proto::rr::TSigResponseContext;
 use hickory_proto::rr::rdata::TXT;
 use hickory_proto::rr::rdata::tsig::{TSIG, TsigAlgorithm, make_tsig_record};
-use hickory_proto::rr::{RData, Record, RecordType, TSigResponseContext};
 use tokio::net::TcpListener;
 
 use super::super::key::Algorithm;
@@ -15,6 +15,15 @@ fn key() -> TsigKey {
         name: "levity".to_owned(),
         algorithm: Algorithm::HmacSha256,
         secret: b"secret".to_vec(),
+    }
+}
+
+fn server(address: SocketAddr, key: Option<&TsigKey>) -> Server<'_> {
+    let timeout = Duration::from_secs(10);
+    Server {
+        address,
+        key,
+        timeout,
     }
 }
 
@@ -42,7 +51,7 @@ async fn ask(
 ) -> Result<Message, String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server { address, key };
+    let server = server(address, key);
     let serving = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = vec![0; usize::from(stream.read_u16().await.unwrap())];
@@ -91,10 +100,8 @@ async fn refused(message: Message, code: ResponseCode) -> String {
 fn bytes_of_an_update() {
     let mut message = update();
     message.metadata.id = 0x1234;
-    let server = Server {
-        address: ([127, 0, 0, 1], 53).into(),
-        key: Some(&key()),
-    };
+    let key = key();
+    let server = server(([127, 0, 0, 1], 53).into(), Some(&key));
     server.sign(&mut message, NOW).unwrap().unwrap();
     let bytes = message.to_vec().unwrap();
     // RFC 2136, section 2: a zone, no prerequisites, an update and, in the last section, the signature.
@@ -279,14 +286,32 @@ async fn responses_that_are_none() {
 async fn a_server_that_is_down_or_leaves() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server { address, key: None };
+    let server = server(address, None);
     let leaving = async { drop(listener.accept().await.unwrap()) };
     let (asked, ()) = tokio::join!(server.ask(update()), leaving);
     let start = format!("the DNS server {address} cannot be asked over TCP: ");
     let problem = asked.unwrap_err();
     assert!(problem.starts_with(&start), "{problem}");
-    drop(listener);
+    // Nobody listens there.
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let server = self::server(address, None);
+    let start = format!("the DNS server {address} cannot be asked over TCP: ");
     let problem = server.ask(update()).await.unwrap_err();
     assert!(problem.starts_with(&start), "{problem}");
     assert!(problem.contains("refused"), "{problem}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_respond() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Server {
+        timeout: Duration::from_millis(20),
+        ..server(address, None)
+    };
+    let problem = server.ask(update()).await.unwrap_err();
+    assert_eq!(
+        problem,
+        format!("the DNS server {address} does not respond within 20ms")
+    );
 }
