@@ -116,6 +116,14 @@ const TOOLS: &[Tool] = &[
         package: "redis-server",
     },
     Tool {
+        program: "named",
+        package: "bind9",
+    },
+    Tool {
+        program: "knotd",
+        package: "knot",
+    },
+    Tool {
         program: "haproxy",
         package: "haproxy",
     },

@@ -10,7 +10,7 @@ mod ask;
 mod care;
 pub mod challenges;
 mod clock;
-mod dns;
+pub mod dns;
 mod failure;
 pub mod folder;
 pub mod http;

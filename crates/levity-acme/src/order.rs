@@ -258,9 +258,16 @@ impl<'r> Attempt<'r> {
         let dns = self.run.dns.as_ref();
         let dns = dns.ok_or_else(|| Failure::new("`[acme.dns]` is missing"))?;
         let set = dns.set(&name, &value).await;
-        set.map_err(|reason| Failure::new(format!("the record {name}: {reason}")))?;
         let run = self.run;
-        Ok(Proof::Record { run, name, value })
+        let proof = Proof::Record { run, name, value };
+        match set {
+            Ok(()) => Ok(proof),
+            Err(reason) => {
+                // It may be there nevertheless.
+                proof.withdraw().await;
+                Err(Failure::new(format!("the record in the DNS: {reason}")))
+            }
+        }
     }
 
     async fn finalize(&self, order: &mut Order) -> Result<(), Failure> {

@@ -12,14 +12,17 @@ use tokio::time;
 
 use crate::Log;
 use crate::challenges::Challenges;
-use crate::dns::Dns;
+use crate::dns::{Dns, Hook, TsigKey, Update};
 use crate::failure::Failure;
 use crate::folder::Folder;
 use crate::reports::Reports;
-use crate::settings::Settings;
+use crate::settings::{DnsSettings, Settings};
 
 /// The maximum of attempts at a time. More would only have authorities refuse some.
 const ATTEMPTS_MAX: usize = 8;
+
+/// How long resolvers may keep records, in seconds: they are needed for a moment.
+const RECORD_TTL: u32 = 60;
 
 /// How often a lock is asked for that somebody else has for a moment.
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
@@ -54,7 +57,7 @@ impl Run {
     ) -> Result<Self, String> {
         Ok(Self {
             folder: Folder::open(&settings.folder)?,
-            dns: settings.dns.as_ref().map(Dns::new).transpose()?,
+            dns: settings.dns.as_ref().map(dns).transpose()?,
             settings: settings.clone(),
             challenges: challenges.clone(),
             reports: reports.clone(),
@@ -80,4 +83,19 @@ impl Run {
             "another server keeps the lock {name}"
         )))
     }
+}
+
+/// What makes records. Blocks.
+fn dns(settings: &DnsSettings) -> Result<Dns, String> {
+    Ok(match settings {
+        DnsSettings::Hook(program) => Dns::Hook(Hook {
+            program: program.clone(),
+        }),
+        DnsSettings::Update { server, zone, key } => Dns::Update(Update {
+            server: *server,
+            zone: zone.clone(),
+            key: key.as_deref().map(TsigKey::read).transpose()?,
+            ttl: RECORD_TTL,
+        }),
+    })
 }
