@@ -5,6 +5,7 @@
 mod certificate;
 mod client;
 mod local_ca;
+pub mod ocsp;
 mod server;
 mod tickets;
 mod words;
@@ -17,7 +18,7 @@ pub use certificate::{Certificate, Identity, authorities, bare};
 pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::ClientConfig;
-pub use rustls::pki_types::ServerName;
+pub use rustls::pki_types::{CertificateDer, ServerName};
 pub use server::{ClientAuth, ClientAuthId, Policy, Server, SitePolicy};
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
 pub use words::reason;

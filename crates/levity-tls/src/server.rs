@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
 };
@@ -55,7 +56,7 @@ impl ClientAuth {
 }
 
 /// The policies of all sites.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Server {
     policies: Vec<Policy>,
     by_host: HashMap<String, usize>,
@@ -65,7 +66,7 @@ pub struct Server {
 }
 
 /// How handshakes for a site are made.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Policy {
     /// Stands for the rules by which clients prove who they are; `None` without.
     pub client_auth: Option<ClientAuthId>,
@@ -84,6 +85,18 @@ impl Keys {
         let mut keys: Vec<_> = certificates.iter().map(|one| one.key.clone()).collect();
         keys.sort_by_key(|key| Certificate::is_slow(key));
         Self(keys)
+    }
+
+    /// The same with these OCSP responses.
+    fn stapled(&self, staple: &impl Fn(&[CertificateDer<'static>]) -> Option<Vec<u8>>) -> Self {
+        let stapled = self.0.iter().map(|key| {
+            let ocsp = staple(&key.cert);
+            Arc::new(CertifiedKey {
+                ocsp,
+                ..CertifiedKey::clone(key)
+            })
+        });
+        Self(stapled.collect())
     }
 
     fn choose(&self, hello: &ClientHello<'_>) -> Option<&Arc<CertifiedKey>> {
@@ -140,6 +153,18 @@ impl Policy {
         })
     }
 
+    /// The same with these OCSP responses.
+    fn stapled(&self, staple: &impl Fn(&[CertificateDer<'static>]) -> Option<Vec<u8>>) -> Self {
+        let keys = Arc::new(self.keys.stapled(staple));
+        let mut config = ServerConfig::clone(&self.config);
+        config.cert_resolver = keys.clone();
+        Self {
+            client_auth: self.client_auth,
+            config: Arc::new(config),
+            keys,
+        }
+    }
+
     /// Whether the server's part of the handshake takes milliseconds to compute.
     #[must_use]
     pub fn is_slow(&self, hello: &ClientHello<'_>) -> bool {
@@ -177,6 +202,22 @@ impl Server {
             }
         }
         Ok(server)
+    }
+
+    /// Each certificate with its chain, and the OCSP response that goes with it.
+    pub fn chains(&self) -> impl Iterator<Item = (&[CertificateDer<'static>], Option<&[u8]>)> {
+        let keys = self.policies.iter().flat_map(|policy| &policy.keys.0);
+        keys.map(|key| (&key.cert[..], key.ocsp.as_deref()))
+    }
+
+    /// The same policies, with the OCSP response that `staple` gives for each chain, DER.
+    #[must_use]
+    pub fn stapled(&self, staple: impl Fn(&[CertificateDer<'static>]) -> Option<Vec<u8>>) -> Self {
+        let policies = self.policies.iter().map(|policy| policy.stapled(&staple));
+        Self {
+            policies: policies.collect(),
+            ..self.clone()
+        }
     }
 
     /// The rules of the site of that number, in the order of [`new`](Self::new), by which clients prove who they are.
