@@ -25,6 +25,7 @@ use crate::mailboxes::set::SharedMailboxes;
 use crate::rate_limit::registry::Registry;
 use crate::root::LiveRoot;
 use crate::tls::sites::TlsSites;
+use crate::tls::staple::Staples;
 use crate::upload_store::store::UploadStore;
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
@@ -76,6 +77,8 @@ pub struct ServiceParts {
     pub kept_files_max: usize,
     /// Keys of session tickets that no file gives.
     pub ticket_keys: Arc<TicketKeys>,
+    /// What responders of OCSP have said of certificates.
+    pub staples: Arc<Staples>,
 }
 
 /// A compiled configuration. Immutable: a reload makes a new one, and requests in progress keep theirs.
@@ -160,7 +163,7 @@ impl Service {
             by_suffix: Vec::new(),
             default_site: None,
             log: logs::log_number(&logs, &config.log),
-            tls: TlsSites::new(&config, &parts.ticket_keys)?,
+            tls: TlsSites::new(&config, &parts.ticket_keys, &parts.staples)?,
             keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),
             logs,
             expressions_max,

@@ -3,5 +3,6 @@
 pub mod handshake;
 mod reports;
 pub mod sites;
+pub mod staple;
 
 pub use self::reports::Reports;
