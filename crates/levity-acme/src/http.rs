@@ -10,7 +10,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use levity_tls::{Trust, client_config};
+use levity_tls::{ClientConfig, Trust, client_config};
 use tokio::time;
 
 /// The limit of time of one request and its response.
@@ -30,7 +30,18 @@ impl Client {
     /// In words, with the path.
     pub fn new(roots: Option<&PathBuf>) -> Result<Self, String> {
         let trust = roots.map_or(Trust::System, |path| Trust::Authorities(path));
-        let mut config = client_config(trust, None)?;
+        Ok(Self::with(client_config(trust, None)?))
+    }
+
+    /// One for URLs of the scheme `http`, which therefore reads no certificates of authorities. Does not block.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn plain() -> Result<Self, String> {
+        Ok(Self::with(client_config(Trust::Anybody, None)?))
+    }
+
+    fn with(mut config: ClientConfig) -> Self {
         // The connector says which versions of HTTP it speaks.
         config.alpn_protocols.clear();
         let connector = HttpsConnectorBuilder::new()
@@ -38,9 +49,7 @@ impl Client {
             .https_or_http()
             .enable_http1()
             .build();
-        Ok(Self(
-            legacy::Client::builder(TokioExecutor::new()).build(connector),
-        ))
+        Self(legacy::Client::builder(TokioExecutor::new()).build(connector))
     }
 
     /// Sends `request` and waits for the whole response.

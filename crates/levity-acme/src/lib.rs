@@ -20,6 +20,7 @@ mod order;
 mod renewal;
 mod reports;
 mod requests;
+pub mod responder;
 mod run;
 mod service;
 mod settings;

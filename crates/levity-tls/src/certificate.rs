@@ -185,7 +185,7 @@ fn short(name: &X509Name<'_>) -> String {
     }
 }
 
-fn time(seconds: i64) -> SystemTime {
+pub(crate) fn time(seconds: i64) -> SystemTime {
     let since = Duration::from_secs(seconds.unsigned_abs());
     match seconds < 0 {
         true => SystemTime::UNIX_EPOCH - since,

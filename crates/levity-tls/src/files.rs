@@ -4,12 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::process;
 
 /// The maximum size of a file with certificates or a key, in bytes. A larger one is most likely another file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// What is appended to the name of a file that is not written whole yet.
-const NEW: &str = ".new";
 
 /// The content of a file. Blocks.
 ///
@@ -27,14 +25,14 @@ pub fn read(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Writes a file, whole or not at all: what was there before stays until the new content is on the disk. No two may write the
-/// same file at a time. Blocks.
+/// Writes a file, whole or not at all: what was there before stays until the new content is on the disk. Several processes may
+/// do so at the same time. Blocks.
 ///
 /// # Errors
 /// When it cannot be written, such as on a full disk.
 pub fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
-    temporary.push(NEW);
+    temporary.push(format!(".new{}", process::id()));
     let temporary = Path::new(&temporary);
     let written = write_new(temporary, bytes, mode).and_then(|()| fs::rename(temporary, path));
     if written.is_err() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
 };
@@ -58,7 +59,7 @@ impl ClientAuth {
 }
 
 /// The policies of all sites.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Server {
     policies: Vec<Policy>,
     by_host: HashMap<String, usize>,
@@ -68,7 +69,7 @@ pub struct Server {
 }
 
 /// How handshakes for a site are made.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Policy {
     /// Stands for the rules by which clients prove who they are; `None` without.
     pub client_auth: Option<ClientAuthId>,
@@ -92,6 +93,24 @@ impl Keys {
         Self {
             certificates,
             on_demand: site.on_demand.clone(),
+        }
+    }
+
+    /// The same with these OCSP responses.
+    fn stapled(&self, staple: &impl Fn(&[CertificateDer<'static>]) -> Option<Vec<u8>>) -> Self {
+        let certificates = self.certificates.iter().map(|one| {
+            let key = CertifiedKey {
+                ocsp: staple(&one.key.cert),
+                ..CertifiedKey::clone(&one.key)
+            };
+            Certificate {
+                key: Arc::new(key),
+                ..one.clone()
+            }
+        });
+        Self {
+            certificates: certificates.collect(),
+            on_demand: self.on_demand.clone(),
         }
     }
 
@@ -211,6 +230,18 @@ impl Policy {
         on_demand.as_ref().is_some_and(is_missing) && !own.iter().any(|one| one.is_for(name))
     }
 
+    /// The same with these OCSP responses.
+    fn stapled(&self, staple: &impl Fn(&[CertificateDer<'static>]) -> Option<Vec<u8>>) -> Self {
+        let keys = Arc::new(self.keys.stapled(staple));
+        let mut config = ServerConfig::clone(&self.config);
+        config.cert_resolver = keys.clone();
+        Self {
+            client_auth: self.client_auth,
+            config: Arc::new(config),
+            keys,
+        }
+    }
+
     /// Whether the server's part of the handshake takes milliseconds to compute.
     #[must_use]
     pub fn is_slow(&self, hello: &ClientHello<'_>) -> bool {
@@ -252,6 +283,23 @@ impl Server {
             }
         }
         Ok(server)
+    }
+
+    /// Each certificate with its chain, and the OCSP response that goes with it.
+    pub fn chains(&self) -> impl Iterator<Item = (&[CertificateDer<'static>], Option<&[u8]>)> {
+        let policies = self.policies.iter();
+        let certificates = policies.flat_map(|policy| &policy.keys.certificates);
+        certificates.map(|one| (&one.key.cert[..], one.key.ocsp.as_deref()))
+    }
+
+    /// The same policies, with the OCSP response that `staple` gives for each chain, DER.
+    #[must_use]
+    pub fn stapled(&self, staple: impl Fn(&[CertificateDer<'static>]) -> Option<Vec<u8>>) -> Self {
+        let policies = self.policies.iter().map(|policy| policy.stapled(&staple));
+        Self {
+            policies: policies.collect(),
+            ..self.clone()
+        }
     }
 
     /// The rules of the site of that number, in the order of [`new`](Self::new), by which clients prove who they are.

@@ -102,6 +102,7 @@ impl Rig {
             kept_files_max: 16,
             ticket_keys: Arc::new(TicketKeys::random()),
             acme: AcmeThread::default(),
+            staples: Arc::default(),
         };
         let service = Service::new(config, &service_parts, None).expect("a folder that opens");
         let runtime = Builder::new_current_thread().enable_all().build();

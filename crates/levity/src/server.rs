@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use levity_compute::Pool;
 use levity_config::address::Address;
@@ -47,6 +47,7 @@ use crate::route::{Service, ServiceParts};
 use crate::status::{self, Status, Upstreams};
 use crate::tls;
 use crate::tls::acme::AcmeThread;
+use crate::tls::staple::Fetches;
 use crate::upstream;
 use crate::upstream::check::{self, Checks};
 use crate::variant_store::store::VariantStore;
@@ -394,6 +395,7 @@ impl Shared {
             kept_files_max: descriptors.kept_max,
             ticket_keys: Arc::new(TicketKeys::random()),
             acme: AcmeThread::default(),
+            staples: Arc::default(),
         };
         let service = Service::new(config.clone(), &parts, None)?;
         let mut logs = LogWriters::default();
@@ -543,6 +545,7 @@ impl Server {
         let mut looks = time::interval(tls::sites::LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looking = Looking::default();
+        let mut fetches = Fetches::default();
         let mut rotations = time::interval(levity_tls::TICKET_KEY_ROTATION);
         rotations.reset();
         loop {
@@ -553,7 +556,12 @@ impl Server {
                     Event::Reload => reloading.begin(self),
                     Event::Reopen => self.logs.reopen(),
                 },
-                _ = looks.tick() => looking.begin(self),
+                _ = looks.tick() => {
+                    looking.begin(self);
+                    if self.service.tls.is_some() {
+                        fetches.begin(&self.parts.staples, SystemTime::now());
+                    }
+                }
                 _ = rotations.tick() => self.parts.ticket_keys.rotate(),
                 made = reloading.made() => {
                     self.reload(made);

@@ -26,6 +26,7 @@ use crate::rate_limit::registry::Registry;
 use crate::root::LiveRoot;
 use crate::tls::acme::AcmeThread;
 use crate::tls::sites::TlsSites;
+use crate::tls::staple::Staples;
 use crate::upload_store::store::UploadStore;
 use crate::upstream::sendfile::store::PreloadStore;
 use crate::upstream::{self, Upstream};
@@ -79,6 +80,8 @@ pub struct ServiceParts {
     pub ticket_keys: Arc<TicketKeys>,
     /// What gets certificates.
     pub acme: AcmeThread,
+    /// What responders of OCSP have said of certificates.
+    pub staples: Arc<Staples>,
 }
 
 /// A compiled configuration. Immutable: a reload makes a new one, and requests in progress keep theirs.
@@ -171,7 +174,7 @@ impl Service {
             by_suffix: Vec::new(),
             default_site: None,
             log: logs::log_number(&logs, &config.log),
-            tls: TlsSites::new(&config, &parts.ticket_keys, acme)?,
+            tls: TlsSites::new(&config, &parts.ticket_keys, &parts.staples, acme)?,
             keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),
             logs,
             expressions_max,

@@ -4,5 +4,6 @@ pub mod acme;
 pub mod handshake;
 mod reports;
 pub mod sites;
+pub mod staple;
 
 pub use self::reports::Reports;

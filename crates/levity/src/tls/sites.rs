@@ -17,6 +17,7 @@ use levity_telemetry::diagnostics;
 use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, Server, SitePolicy, TicketKeys};
 
 use super::acme::has_acme;
+use super::staple::Staples;
 
 /// How often the files are looked at.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -30,6 +31,7 @@ const LOCAL_NAME: &str = "localhost";
 /// What handshakes use. An event loop reads it without a lock.
 pub struct TlsSites {
     sources: Sources,
+    staples: Arc<Staples>,
     server: ArcSwap<Server>,
     /// What gets certificates, if a site has its from there.
     pub acme: Option<Arc<Acme>>,
@@ -82,13 +84,15 @@ impl Stamp {
 }
 
 impl TlsSites {
-    /// The certificates of the sites in `config`; `None` if no listener uses TLS. `tickets` are the keys without files. Blocks.
+    /// The certificates of the sites in `config`; `None` if no listener uses TLS. `tickets` are the keys without files,
+    /// and `staples` is what is known of revocations. Blocks.
     ///
     /// # Errors
     /// When a file cannot be used; the error names it.
     pub fn new(
         config: &Config,
         tickets: &Arc<TicketKeys>,
+        staples: &Arc<Staples>,
         acme: Option<Arc<Acme>>,
     ) -> io::Result<Option<Arc<Self>>> {
         if !config.listen.iter().any(|listen| listen.tls) {
@@ -110,9 +114,11 @@ impl TlsSites {
         };
         let (files, at) = (sources.stamps(), SystemTime::now());
         let server = sources.read(at).map_err(io::Error::other)?;
+        let server = staples.apply(Arc::new(server), &sources.folder(), at);
         Ok(Some(Arc::new(Self {
             sources,
-            server: ArcSwap::from_pointee(server),
+            staples: staples.clone(),
+            server: ArcSwap::new(server),
             acme,
             seen: Mutex::new(Seen {
                 files,
@@ -138,8 +144,23 @@ impl TlsSites {
         self.server.load_full()
     }
 
-    /// Reads the files again if they have changed. What cannot be used is logged, and what was read before stays. Blocks.
+    /// Reads the files again if they have changed, and takes what responders of OCSP have said meanwhile. What cannot be used is
+    /// logged, and what was read before stays. Blocks.
     pub fn refresh(&self) {
+        self.read_changes();
+        let server = self.server();
+        let stapled = self.stapled(server.clone());
+        if !Arc::ptr_eq(&server, &stapled) {
+            self.server.store(stapled);
+        }
+    }
+
+    fn stapled(&self, server: Arc<Server>) -> Arc<Server> {
+        let (folder, now) = (self.sources.folder(), SystemTime::now());
+        self.staples.apply(server, &folder, now)
+    }
+
+    fn read_changes(&self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let (files, now) = (self.sources.stamps(), SystemTime::now());
         let is_old = self.sources.has_internal() && seen.at + INTERNAL_AGE_MAX <= now;
@@ -148,7 +169,7 @@ impl TlsSites {
         }
         match self.sources.read(now) {
             Ok(server) => {
-                self.server.store(Arc::new(server));
+                self.server.store(self.stapled(Arc::new(server)));
                 diagnostics::log(format_args!("certificates were read again"));
                 *seen = Seen {
                     files,

@@ -63,6 +63,7 @@ mod substitute;
 mod timeouts;
 mod timing;
 mod tls;
+mod tls_staple;
 mod try_steps;
 mod uploads;
 mod variants;

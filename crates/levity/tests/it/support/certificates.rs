@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    PKCS_RSA_SHA256, RsaKeySize,
+    BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, PKCS_RSA_SHA256, RsaKeySize, SerialNumber,
 };
 
 use super::Tree;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An authority whose certificate is in the file `ca.pem` of its folder.
+/// The serial number of certificates that name a responder, in hexadecimal digits.
+pub const SERIAL: &str = "2A";
+
+/// An authority whose certificate is in the file `ca.pem` of its folder, with the key `ca.key`.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     tree: Tree,
@@ -34,6 +37,7 @@ impl Authority {
         let certificate = params.self_signed(&key).expect("a certificate");
         let tree = Tree::new();
         tree.file("ca.pem", certificate.pem());
+        tree.file("ca.key", key.serialize_pem());
         Self {
             issuer: Issuer::new(params, key),
             tree,
@@ -75,8 +79,24 @@ impl Authority {
         let start = SystemTime::now().min(end) - DAY;
         (params.not_before, params.not_after) = (start.into(), end.into());
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        self.write(name, &key, &certificate.pem());
+    }
+
+    /// Makes `NAME.pem`, with its chain, and `NAME.key` for `host`. Whether it was revoked, the responder at `url` knows.
+    pub fn certify_with_responder(&self, name: &str, host: &str, url: &str) {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new([host.to_owned()]).expect("names");
+        let serial = u64::from_str_radix(SERIAL, 16).expect("a number");
+        params.serial_number = Some(SerialNumber::from(serial));
+        params.custom_extensions = vec![responder(url)];
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let authority = fs::read_to_string(self.path("ca.pem")).expect("read");
+        self.write(name, &key, &(certificate.pem() + &authority));
+    }
+
+    fn write(&self, name: &str, key: &KeyPair, chain: &str) {
         // Whole, as programs that renew certificates write them.
-        for (file, text) in [(".key", key.serialize_pem()), (".pem", certificate.pem())] {
+        for (file, text) in [(".key", &*key.serialize_pem()), (".pem", chain)] {
             let path = self.path(&format!("{name}{file}"));
             let new = self.path("new");
             fs::write(&new, text).expect("written");
@@ -96,4 +116,13 @@ impl Authority {
             files(".key")
         )
     }
+}
+
+/// The extension that names a responder of OCSP (RFC 5280, 4.2.2.1). `url` has less than 100 bytes.
+fn responder(url: &str) -> CustomExtension {
+    let element = |tag, content: &[u8]| [&[tag, content.len() as u8], content].concat();
+    let ocsp = [0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01];
+    let description = [element(0x06, &ocsp), element(0x86, url.as_bytes())].concat();
+    let list = element(0x30, &element(0x30, &description));
+    CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], list)
 }

@@ -23,6 +23,7 @@ mod wire;
 
 pub use app::App;
 pub use behind::{in_front_of, responding_while_it_reads, started_in_front_of};
+pub use capture::Capture;
 pub use client::{Answer, Client, Cut, head};
 pub use codings::{CODINGS, decoded, decoded_so_far, encoded};
 pub use content::{assert_same, content, sha256};
