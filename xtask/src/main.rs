@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod files;
 mod fuzz;
+mod go;
 mod licences;
 mod lines;
 mod node;

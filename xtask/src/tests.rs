@@ -4,6 +4,7 @@ use std::env;
 use std::num::NonZero;
 use std::thread;
 
+use crate::go;
 use crate::node;
 use crate::python;
 use crate::run::{self, Result, cargo};
@@ -253,6 +254,7 @@ pub fn run(words: &[&str]) -> Result<()> {
         tools::install(TOOLS_FULL)?;
     }
     python::install()?;
+    go::install()?;
     node::install()?;
     let mut tests = cargo(&["test", "--workspace"]);
     if full {

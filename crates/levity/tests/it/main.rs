@@ -4,6 +4,7 @@
 mod support;
 
 mod absent;
+mod acme;
 mod ajp13;
 mod ambiguous;
 mod apps;

@@ -17,6 +17,7 @@ use super::launch::NOBODY;
 use super::socket::Socket;
 use super::{Client, Tree, is_root};
 use program::{Listens, Program};
+pub use program::{EXTERNAL, free};
 
 /// Tomcat may take its time to start while all other tests run.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -79,6 +80,8 @@ impl App {
         express
         /// HTTP/1.1 on a Unix socket: Rack.
         puma
+        /// DNS: every name is at 127.0.0.1.
+        names
         /// AJP13 on TCP, with [`App::TOMCAT_SECRET`].
         tomcat
     }
@@ -99,6 +102,20 @@ impl App {
     /// An nginx with these `server` blocks, in which `listen 80` stands for its address. Ends with the value.
     pub fn nginx(servers: &str) -> Self {
         Self(start(|own| program::nginx(own, servers)))
+    }
+
+    /// An authority that speaks ACME, with its own certificate in `folder`; see [`program::pebble`]. Ends with the value.
+    pub fn pebble(
+        folder: &Path,
+        names: &Self,
+        doors: [u16; 2],
+        wants_accounts: bool,
+        environment: &[(&'static str, &str)],
+    ) -> Self {
+        let at = names.address();
+        Self(start(|own| {
+            program::pebble(own, folder, at, doors, wants_accounts, environment)
+        }))
     }
 
     /// FastCGI with more memory than [`App::php_fpm`] has, which ends with the value.

@@ -255,7 +255,7 @@ AddOutputFilterByType DEFLATE text/html text/plain
 
 /// An address of loopback that nothing listens at now, for programs that cannot choose a port themselves. `host` is one
 /// that nothing else uses.
-fn free(host: &str) -> SocketAddr {
+pub fn free(host: &str) -> SocketAddr {
     let free = TcpListener::bind((host, 0)).expect("bind");
     free.local_addr().expect("an address")
 }
@@ -285,6 +285,66 @@ scgi_temp_path {own}/scgi;
     let file = own.join("nginx.conf");
     let words = ["/usr/sbin/nginx", "-e", "stderr", "-c", utf8(&file)];
     Program::new(&words, Listens::At(address))
+}
+
+/// The identifier of an account, and its key in base64url.
+pub const EXTERNAL: (&str, &str) = ("account-1", "bGV2aXR5IHRlc3RzIGtub3cgdGhpcyBrZXkgb25seQ");
+
+/// An authority that speaks ACME. It trusts what the names server at `names` says, and looks at the ports of `doors`: without TLS and
+/// with it. Where it `wants_accounts`, they are those of [`EXTERNAL`]. `folder` has its own certificate as `acme.pem` and `acme.key`.
+pub fn pebble(
+    own: &Path,
+    folder: &Path,
+    names: &str,
+    doors: [u16; 2],
+    wants_accounts: bool,
+    environment: &[(&'static str, &str)],
+) -> Program {
+    let address = free("127.0.0.82");
+    let profile = |seconds: u32| serde_json::json!({"description": "", "validityPeriod": seconds});
+    let config = serde_json::json!({"pebble": {
+        "listenAddress": address.to_string(),
+        "managementListenAddress": "",
+        "certificate": folder.join("acme.pem"),
+        "privateKey": folder.join("acme.key"),
+        "httpPort": doors[0],
+        "tlsPort": doors[1],
+        "domainBlocklist": ["blocked.example.org"],
+        "retryAfter": {"authz": 1, "order": 1},
+        "externalAccountBindingRequired": wants_accounts,
+        "externalAccountMACKeys": {EXTERNAL.0: EXTERNAL.1},
+        "profiles": {"default": profile(90 * 24 * 60 * 60), "shortlived": profile(6 * 24 * 60 * 60), "brief": profile(40)},
+    }});
+    fs::write(own.join("config.json"), config.to_string()).expect("write");
+    let file = own.join("config.json");
+    let program = go_program("pebble");
+    let words = [utf8(&program), "-config", utf8(&file), "-dnsserver", names];
+    let usual = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "15")];
+    let program = Program::new(&words, Listens::At(address));
+    let environment = usual.iter().chain(environment);
+    environment.fold(program, |program, &(name, value)| program.environment(name, value))
+}
+
+/// A names server that has the address 127.0.0.1 for every name.
+pub fn names(_: &Path) -> Program {
+    let [names, management] = [free("127.0.0.83"), free("127.0.0.83")].map(|one| one.to_string());
+    let program = go_program("pebble-challtestsrv");
+    let off = ["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""];
+    let addresses = ["-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""];
+    let at = ["-dns01", &names, "-management", &management];
+    let listens = Listens::At(names.parse().expect("an address"));
+    Program::new(&[utf8(&program)], listens)
+        .words(&off)
+        .words(&addresses)
+        .words(&at)
+}
+
+/// A program that `cargo xtask test` has built.
+fn go_program(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/go/bin");
+    let path = folder.join(name);
+    let path = path.canonicalize();
+    path.unwrap_or_else(|_| panic!("no {name}: run `cargo xtask test`, which builds it"))
 }
 
 /// The last by name of the programs that start so.
