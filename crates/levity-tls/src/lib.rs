@@ -6,6 +6,7 @@ mod certificate;
 mod client;
 mod local_ca;
 mod server;
+mod sessions;
 mod tickets;
 mod words;
 
@@ -18,7 +19,7 @@ pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::ClientConfig;
 pub use rustls::pki_types::ServerName;
-pub use server::{ClientAuth, ClientAuthId, Policy, Server, SitePolicy};
+pub use server::{ClientAuth, ClientAuthId, EARLY_DATA_BYTES_MAX, Policy, Server, SitePolicy};
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
 pub use words::reason;
 

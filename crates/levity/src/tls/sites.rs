@@ -212,6 +212,7 @@ impl Source {
             hosts: &self.hosts,
             certificates,
             client_auth: client_auth.transpose()?,
+            early_data: self.tls.early_data,
         })
     }
 
