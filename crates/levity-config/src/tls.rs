@@ -41,6 +41,8 @@ pub struct SiteTls {
     pub redirect: bool,
     /// How long browsers are told to use TLS only (RFC 6797).
     pub hsts: Option<Duration>,
+    /// Whether requests are answered that come before the handshake is complete (RFC 8470).
+    pub early_data: bool,
 }
 
 /// Where the certificates of a site come from.
@@ -126,6 +128,12 @@ pub(crate) const SITE_KEYS: &[Key] = documented! {
     key("redirect", Kind::Boolean, Some("true"));
     /// How long browsers are told to reach the site over TLS only, such as `"365d"`. It cannot be taken back before.
     key("hsts", Kind::Duration("0s", "3650d"), None);
+    /// Whether a client that comes again may send requests along with its first message (0-RTT, RFC 8446 and 8470), which saves
+    /// it a round trip. GET and HEAD without a body are answered at once, and have `Early-Data: 1` to upstreams; others get 425,
+    /// and the client sends them again. An attacker may hold such a request back until the client has sent it again, so that it
+    /// is answered twice. Sessions are in the memory of one process, so `ticket_keys` are not used. Not with
+    /// `client_authorities`.
+    key("early_data", Kind::Boolean, Some("false")).also(&[("ssl_early_data", "")]);
 };
 
 /// Reads `[tls]`.
@@ -184,6 +192,7 @@ pub(crate) fn site(section: &Section<'_>, hosts: &[String], acme: &Acme) -> Opti
         client_auth: client_auth(&section),
         redirect: section.boolean_or_default("redirect"),
         hsts: section.has("hsts").then(|| section.duration("hsts")),
+        early_data: early_data(&section),
         ..SiteTls::of(certificates)
     })
 }
@@ -220,6 +229,7 @@ impl SiteTls {
             client_auth: None,
             redirect: true,
             hsts: None,
+            early_data: false,
         }
     }
 }
@@ -264,6 +274,16 @@ fn client_auth(section: &Section<'_>) -> Option<ClientAuth> {
         section.report("client_authorities", reason, None);
     }
     Some(ClientAuth { authorities, mode })
+}
+
+fn early_data(section: &Section<'_>) -> bool {
+    let is_wanted = section.boolean_or_default("early_data");
+    if is_wanted && section.has("client_authorities") {
+        let message =
+            "clients that show certificates have no early data: their sessions are not resumed";
+        section.report("early_data", message.to_owned(), None);
+    }
+    is_wanted
 }
 
 /// Reports certificates that cannot be used, and notes those that clients will not accept.

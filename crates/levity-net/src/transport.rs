@@ -245,6 +245,23 @@ impl Transport {
         }
     }
 
+    /// Whether what was read so far is early data, of a handshake that is not complete.
+    #[must_use]
+    pub fn is_early(&self) -> bool {
+        match self {
+            Self::Tls(tls) => tls.is_early(),
+            _ => false,
+        }
+    }
+
+    /// Why the handshake has failed, if it has since its early data was read.
+    pub fn handshake_error(&mut self) -> Option<rustls::Error> {
+        match self {
+            Self::Tls(tls) => tls.handshake_error(),
+            _ => None,
+        }
+    }
+
     /// The address at our end; `None` except over TCP.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {

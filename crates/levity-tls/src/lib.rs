@@ -9,6 +9,7 @@ pub mod files;
 mod local_ca;
 pub mod ocsp;
 mod server;
+mod sessions;
 mod tickets;
 mod words;
 
@@ -21,7 +22,9 @@ pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::pki_types::{CertificateDer, ServerName};
 pub use rustls::{ClientConfig, ServerConfig};
-pub use server::{ClientAuth, ClientAuthId, NamedKeys, Policy, Server, SitePolicy};
+pub use server::{
+    ClientAuth, ClientAuthId, EARLY_DATA_BYTES_MAX, NamedKeys, Policy, Server, SitePolicy,
+};
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
 pub use words::reason;
 

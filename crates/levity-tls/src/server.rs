@@ -14,7 +14,12 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, RootCertStore, ServerConfig};
 
 use crate::certificate::Certificate;
+use crate::sessions::Sessions;
 use crate::tickets::TicketKeys;
+
+/// The maximum of early data in bytes. Of clients that still send some to a site that has it no longer, rustls ignores 16 KiB with
+/// the overhead of records, and refuses those that send more.
+pub const EARLY_DATA_BYTES_MAX: u32 = 14 * 1024;
 
 /// What a site says about handshakes.
 pub struct SitePolicy<'s> {
@@ -26,6 +31,8 @@ pub struct SitePolicy<'s> {
     pub on_demand: Option<Arc<NamedKeys>>,
     /// Which clients have to prove who they are.
     pub client_auth: Option<ClientAuth>,
+    /// Whether clients may send requests before the handshake is complete. Not those that prove who they are.
+    pub early_data: bool,
 }
 
 /// Clients prove who they are by certificates.
@@ -188,7 +195,11 @@ fn is_of_tls13(suite: &CipherSuite) -> bool {
 }
 
 impl Policy {
-    fn new(site: &SitePolicy<'_>, tickets: &Arc<TicketKeys>) -> Result<Self, String> {
+    fn new(
+        site: &SitePolicy<'_>,
+        tickets: &Arc<TicketKeys>,
+        sessions: &Arc<Sessions>,
+    ) -> Result<Self, String> {
         let provider = crate::provider();
         let keys = Arc::new(Keys::new(site));
         let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -210,10 +221,16 @@ impl Policy {
         let mut config = builder.with_cert_resolver(keys.clone());
         config.alpn_protocols = crate::alpn_protocols();
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        match site.client_auth {
-            None => config.ticketer = tickets.clone(),
+        match (&site.client_auth, site.early_data) {
+            (None, false) => config.ticketer = tickets.clone(),
+            (None, true) => {
+                config.session_storage = sessions.clone();
+                config.max_early_data_size = EARLY_DATA_BYTES_MAX;
+                // Early requests are answered early.
+                config.send_half_rtt_data = true;
+            }
             // A ticket would let a client in that the authority has disowned since, or another authority has let in.
-            Some(_) => config.send_tls13_tickets = 0,
+            (Some(_), _) => config.send_tls13_tickets = 0,
         }
         Ok(Self {
             client_auth: site.client_auth.as_ref().map(|auth| auth.id(site.hosts)),
@@ -259,7 +276,7 @@ impl Policy {
 
 impl Server {
     /// The policies of `sites`, of which there is at least one. A client that asks for no name, or for an unknown one, gets the
-    /// site without hosts, or else the first one.
+    /// site without hosts, or else the first one. Sessions of sites with early data end with these policies.
     ///
     /// # Errors
     /// In words.
@@ -273,8 +290,10 @@ impl Server {
                 .position(|site| site.hosts.is_empty())
                 .unwrap_or(0),
         };
+        let sessions = Arc::new(Sessions::new());
         for (number, site) in sites.iter().enumerate() {
-            server.policies.push(Policy::new(site, tickets)?);
+            let policy = Policy::new(site, tickets, &sessions)?;
+            server.policies.push(policy);
             for host in site.hosts {
                 match host.strip_prefix('*') {
                     Some(suffix) => server.by_suffix.insert(suffix.to_owned(), number),

@@ -388,7 +388,20 @@ fn route<'a>(
     service
         .check_readings(input, location)
         .map_err(|reject| unrouted(reject.status, reject.reason))?;
+    if request.is_early && !(location.early_data && may_be_repeated(request)) {
+        return Err(Box::new(Unrouted {
+            location: Some(location),
+            response: error(425, "send it again when the handshake of TLS is complete"),
+        }));
+    }
     Ok(location)
+}
+
+/// Whether `request` changes nothing, however often it is answered (RFC 8470, 4).
+fn may_be_repeated(request: &Request) -> bool {
+    let is_safe = matches!(request.head.method, Method::Get | Method::Head);
+    // A body, or the bytes after an upgrade, may come in part after the handshake, and may be a command.
+    is_safe && !request.has_body() && request.upgrade().is_none()
 }
 
 /// What an exchange was about, for its record.

@@ -87,6 +87,10 @@ async fn requests(mut conn: Rc<Conn>, begins: Begins) {
         conn.turn().spend(REQUEST_BYTES).await;
         Step::Idle.enter();
     };
+    if let Some(reason) = conn.handshake_error() {
+        let reports = &worker.handshake_reports;
+        reports.failed(conn.peer.ip(), &reason, Instant::now());
+    }
     worker.stats.connection_ended(end);
 }
 

@@ -17,7 +17,7 @@ use rustls::{
     ServerConnection,
 };
 
-use super::stream::{Below, TlsStream, poll_fill, poll_flush};
+use super::stream::{Below, TlsStream, early_data, poll_fill, poll_flush};
 use crate::transport::Transport;
 
 /// The maximum size of the first message of a client in bytes: what one record holds. Those of browsers have 2 KB.
@@ -224,7 +224,8 @@ impl Handshake {
         self.session.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest)
     }
 
-    /// Finishes it. `process` runs what has to be computed; it returns `None` if it cannot.
+    /// Finishes it; with early data it goes on as the stream is read. `process` runs what has to be computed; it returns `None` if
+    /// it cannot.
     ///
     /// # Errors
     /// When the two ends do not agree, or the peer has gone.
@@ -237,8 +238,13 @@ impl Handshake {
             mut session,
             mut rest,
         } = self;
+        let has_early_data = early_data(&mut session).is_some();
+        if has_early_data {
+            // What has come along with the hello.
+            session = process_in(&mut below, session, &process).await?;
+        }
         let mut pieces = 0;
-        while session.is_handshaking() || !rest.is_empty() {
+        while session.is_handshaking() && !has_early_data || !rest.is_empty() {
             pieces += 1;
             if pieces > PIECES_MAX {
                 let reason = "the handshake is in too many pieces".to_owned();
@@ -255,21 +261,30 @@ impl Handshake {
             if count == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
-            let processed = process(ProcessJob(session)).await;
-            let not_computed = || Error::General("the computation has failed".to_owned());
-            let Processed(given_back, result) =
-                processed.ok_or_else(|| HandshakeError::Tls(not_computed()))?;
-            session = given_back;
-            if let Err(error) = result {
-                // The alert that says why.
-                let mut context = Context::from_waker(Waker::noop());
-                let _ = poll_flush(&mut below, &mut session, &mut context);
-                return Err(HandshakeError::Tls(error));
-            }
+            session = process_in(&mut below, session, &process).await?;
         }
         // What the socket has no room for goes along with the next write, or a read.
         let mut context = Context::from_waker(Waker::noop());
         let _ = poll_flush(&mut below, &mut session, &mut context);
         Ok(TlsStream::new(below, *session))
     }
+}
+
+/// Computes what follows from what `session` was given. Tells the peer at the other end of `below` of an error.
+async fn process_in(
+    below: &mut Transport,
+    session: Box<Connection>,
+    process: &impl AsyncFn(ProcessJob) -> Option<Processed>,
+) -> Result<Box<Connection>, HandshakeError> {
+    let processed = process(ProcessJob(session)).await;
+    let not_computed = || Error::General("the computation has failed".to_owned());
+    let Processed(mut session, result) =
+        processed.ok_or_else(|| HandshakeError::Tls(not_computed()))?;
+    if let Err(error) = result {
+        // The alert that says why.
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = poll_flush(below, &mut session, &mut context);
+        return Err(HandshakeError::Tls(error));
+    }
+    Ok(session)
 }

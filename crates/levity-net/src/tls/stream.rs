@@ -2,12 +2,16 @@
 //!
 //! Bytes are encrypted when they are written, and reported as written when the socket has taken what was made of them. So the
 //! time-outs and counts of whoever writes are those of the client, and nothing is left in a buffer when a connection closes.
+//!
+//! With early data (RFC 8446, 2.3) the stream begins before the handshake is complete: reads bring that data first, then finish the
+//! handshake, and writes are sent at once.
 
 use std::fmt;
 use std::io::{self, BufRead as _, IoSlice, Read, Write};
 use std::task::{Context, Poll, Waker, ready};
 
-use rustls::Connection;
+use rustls::server::ReadEarlyData;
+use rustls::{Connection, Error};
 
 /// The maximum of bytes that are encrypted before the socket takes them: four records.
 const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
@@ -53,6 +57,8 @@ pub struct TlsStream<B: ByteStream> {
     unreported: usize,
     /// How often it has read from the transport since it last waited.
     fills: u8,
+    /// Early data may be left to read.
+    has_early_data: bool,
     output: Output,
 }
 
@@ -117,6 +123,14 @@ impl<B: ByteStream> Read for Arrived<'_, B> {
     }
 }
 
+/// The early data of a client; `None` if it was not accepted.
+pub(super) fn early_data(session: &mut Connection) -> Option<ReadEarlyData<'_>> {
+    match session {
+        Connection::Server(server) => server.early_data(),
+        Connection::Client(_) => None,
+    }
+}
+
 /// Writes what `session` has to say. Ready when `below` has taken all of it.
 pub(super) fn poll_flush<B: ByteStream>(
     below: &mut B,
@@ -141,13 +155,16 @@ pub(super) fn poll_fill<B: ByteStream>(
 }
 
 impl<B: ByteStream> TlsStream<B> {
+    /// One over a session whose handshake is complete, or has early data.
     pub(super) fn new(below: B, mut session: Connection) -> Self {
         session.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
+        let has_early_data = early_data(&mut session).is_some();
         Self {
             below,
             session,
             unreported: 0,
             fills: 0,
+            has_early_data,
             output: Output::Open,
         }
     }
@@ -161,6 +178,34 @@ impl<B: ByteStream> TlsStream<B> {
     #[must_use]
     pub fn session(&self) -> &Connection {
         &self.session
+    }
+
+    /// Whether the handshake is not complete: what was read so far may be a copy of what another client has sent.
+    #[must_use]
+    pub fn is_early(&self) -> bool {
+        self.has_early_data && self.session.is_handshaking()
+    }
+
+    /// Why the handshake has failed, if it has since the stream began.
+    pub fn handshake_error(&mut self) -> Option<Error> {
+        // A session that has failed says the same again.
+        self.is_early()
+            .then(|| self.session.process_new_packets().err())?
+    }
+
+    /// Reads early data, of which zero bytes may be left.
+    fn read_early_data(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = early_data(&mut self.session).map_or(Ok(0), |mut early| early.read(buffer))?;
+        self.has_early_data = count > 0 || buffer.is_empty() || self.session.is_handshaking();
+        Ok(count)
+    }
+
+    fn append_early_data(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let before = buffer.len();
+        buffer.resize(buffer.capacity(), 0);
+        let read = self.read_early_data(&mut buffer[before..]);
+        buffer.truncate(before + *read.as_ref().unwrap_or(&0));
+        read
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -209,6 +254,12 @@ impl<B: ByteStream> TlsStream<B> {
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         loop {
+            if self.has_early_data
+                && let count = self.read_early_data(buffer)?
+                && count > 0
+            {
+                return Poll::Ready(Ok(count));
+            }
             if let Poll::Ready(read) = or_pending(self.session.reader().read(buffer)) {
                 return Poll::Ready(read);
             }
@@ -224,6 +275,12 @@ impl<B: ByteStream> TlsStream<B> {
     ) -> Poll<io::Result<usize>> {
         let room = buffer.capacity() - buffer.len();
         loop {
+            if self.has_early_data
+                && let count = self.append_early_data(buffer)?
+                && count > 0
+            {
+                return Poll::Ready(Ok(count));
+            }
             let mut reader = self.session.reader();
             let taken = reader.fill_buf().map(|decrypted| {
                 let count = decrypted.len().min(room);
@@ -242,6 +299,12 @@ impl<B: ByteStream> TlsStream<B> {
     pub(crate) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut context = Context::from_waker(Waker::noop());
         loop {
+            if self.has_early_data
+                && let count = self.read_early_data(buffer)?
+                && count > 0
+            {
+                return Ok(count);
+            }
             match self.session.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,

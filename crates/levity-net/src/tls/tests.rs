@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use levity_tls::{LocalCa, Server, SitePolicy, TicketKeys, Trust, client_config};
-use rustls::ClientConfig;
+use rustls::{ClientConfig, ServerConfig};
 
 use super::*;
 use crate::transport::Transport;
+
+mod early_data;
 
 /// Both ends' configurations.
 struct Rig {
@@ -17,6 +19,10 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::build(false)
+    }
+
+    fn build(early_data: bool) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let ca = LocalCa::open(folder.path()).expect("an authority");
         let hosts = ["a.test".to_owned()];
@@ -25,12 +31,15 @@ impl Rig {
             hosts: &hosts,
             certificates: vec![certificate.expect("a certificate")],
             client_auth: None,
+            early_data,
         };
         let tickets = Arc::new(TicketKeys::random());
         let client = client_config(Trust::Authorities(ca.path()), None);
+        let mut client = client.expect("a configuration");
+        client.enable_early_data = early_data;
         Self {
             server: Server::new(&[site], &tickets).expect("a policy"),
-            client: client.expect("a configuration").into(),
+            client: client.into(),
         }
     }
 
@@ -39,10 +48,11 @@ impl Rig {
         below: Transport,
         bytes: Vec<u8>,
     ) -> Result<TlsStream<Transport>, HandshakeError> {
-        let hello = Hello::read(below, bytes).await?;
-        let policy = self.server.policy(hello.client_hello().server_name());
-        let (unanswered, job) = hello.answer(policy.config.clone());
-        unanswered.with(job.run())?.finish(at_once).await
+        accept(below, bytes, self.config()).await
+    }
+
+    fn config(&self) -> Arc<ServerConfig> {
+        self.server.policy(Some("a.test")).config.clone()
     }
 
     async fn connect(&self, below: Transport) -> Result<TlsStream<Transport>, HandshakeError> {
@@ -60,6 +70,16 @@ impl Rig {
         };
         (tls(near), tls(far))
     }
+}
+
+async fn accept(
+    below: Transport,
+    bytes: Vec<u8>,
+    config: Arc<ServerConfig>,
+) -> Result<TlsStream<Transport>, HandshakeError> {
+    let hello = Hello::read(below, bytes).await?;
+    let (unanswered, job) = hello.answer(config);
+    unanswered.with(job.run())?.finish(at_once).await
 }
 
 async fn at_once(job: ProcessJob) -> Option<Processed> {

@@ -25,6 +25,9 @@ pub struct Request {
     pub key: Vec<u8>,
     /// The client uses TLS, as far as is known.
     pub is_https: bool,
+    /// It was sent as early data, and read before the handshake was complete (RFC 8470): it may be a copy of what another client has
+    /// sent.
+    pub is_early: bool,
     /// [`adapt_conditions`](Self::adapt_conditions) was called.
     has_adapted_conditions: bool,
     /// Where the target is as sent, if it was changed.
@@ -54,6 +57,7 @@ impl Request {
         self.coded_etags.clear();
         self.sent = None;
         self.is_https = false;
+        self.is_early = false;
         self.has_adapted_conditions = false;
     }
 
@@ -310,7 +314,10 @@ impl Request {
             let mut left_out = LEFT_OUT.iter().chain(without);
             !left_out.any(|other| name.eq_ignore_ascii_case(other))
         };
-        Self::build(method, target, host, fields.filter(is_copied), limits)
+        let fields = fields.filter(is_copied);
+        let mut derived = Self::build(method, target, host, fields, limits)?;
+        derived.is_early = self.is_early;
+        Ok(derived)
     }
 }
 

@@ -177,6 +177,7 @@ fn location(
         filters: filters::filters(of, site.tls.as_ref(), compress, &resources.compute.decoders),
         compress: forms::compressed_codings(options),
         server_timing: options.server_timing,
+        early_data: site.tls.as_ref().is_some_and(|tls| tls.early_data),
         has_logged_ambiguous: AtomicBool::new(false),
     })
 }

@@ -56,6 +56,8 @@ pub struct Location {
     pub error_pages: Option<ErrorPages>,
     /// Whether responses have a Server-Timing header.
     pub server_timing: bool,
+    /// Whether requests are answered before the handshake of their connection is complete.
+    pub early_data: bool,
     /// A refusal of an ambiguous path has been logged.
     pub(super) has_logged_ambiguous: AtomicBool,
 }

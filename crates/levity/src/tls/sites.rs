@@ -289,6 +289,7 @@ impl Source {
             certificates,
             on_demand,
             client_auth: client_auth.transpose()?,
+            early_data: self.tls.early_data,
         })
     }
 

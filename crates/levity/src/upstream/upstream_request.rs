@@ -16,6 +16,9 @@ use crate::scripts::Script;
 use levity_config::Secret;
 use levity_config::upstream::Forwarded;
 
+/// The header of a request that somebody may have copied and sent again (RFC 8470, 5.1).
+const EARLY_DATA: &str = "Early-Data";
+
 /// The name of this server in `Via` (RFC 9110, 7.6.3).
 const VIA: &[u8] = b"1.1 levity";
 
@@ -162,14 +165,16 @@ impl<'a> UpstreamRequest<'a> {
     }
 
     /// Names of headers that the client may not send here: those that the route sets or removes, those that only a
-    /// trusted proxy may send, and passwords for this server.
+    /// trusted proxy may send, passwords for this server, and what is said once of early data.
     pub fn protected(&self) -> impl Iterator<Item = &str> {
         let rules = &self.proxy.request_headers;
         let set = rules.set.iter().map(|(name, _)| name);
         let spoof = (!self.client.by_trusted).then_some("x-real-ip");
         let password = self.identity.hides_authorization.then_some("authorization");
+        let early = self.request.is_early.then_some(EARLY_DATA);
         let names = set.chain(&rules.remove).chain(&self.proxy.request_id);
-        names.map(String::as_str).chain(spoof).chain(password)
+        let names = names.map(String::as_str);
+        names.chain(spoof).chain(password).chain(early)
     }
 
     /// Names of trailers that the client may not send: those [protected](Self::protected), and those listed
@@ -181,10 +186,13 @@ impl<'a> UpstreamRequest<'a> {
         protected.chain(listed.map(Cow::into_owned)).collect()
     }
 
-    /// Adds Via, the headers that describe the client, X-Sendfile-Type, and Grip-Sig.
+    /// Adds Via, Early-Data, the headers that describe the client, X-Sendfile-Type, and Grip-Sig.
     fn add_forwarding_headers<'s>(&'s self, fields: &mut Vec<(&'s [u8], &'s [u8])>) {
         let headers = &self.forwarding;
         fields.push((b"Via", VIA));
+        if self.request.is_early {
+            fields.push((EARLY_DATA.as_bytes(), b"1"));
+        }
         if let Some(name) = &self.proxy.request_id {
             fields.push((name.as_bytes(), headers.request_id.as_bytes()));
         }

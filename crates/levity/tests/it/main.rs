@@ -23,6 +23,7 @@ mod content_etag;
 mod dictionaries;
 mod digests;
 mod docs;
+mod early_data;
 mod engines;
 mod error_pages;
 mod explain;

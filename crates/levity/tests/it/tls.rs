@@ -17,11 +17,11 @@ use crate::support::{Launch, Server, Tree, WAIT_MAX, assert_same, per_engine, wa
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-const LISTEN: &str = "[log]\naccess = \"stdout\"\nformat = \"json\"\n[admin]\nlisten = \"unix:{own}/admin\"\n\
+pub const LISTEN: &str = "[log]\naccess = \"stdout\"\nformat = \"json\"\n[admin]\nlisten = \"unix:{own}/admin\"\n\
                       [[listen]]\naddress = \"127.0.0.1:0\"\ntls = true\n";
 
 /// A site with `hosts`, and its tables.
-fn site(hosts: &str, root: &Tree, tables: &str) -> String {
+pub fn site(hosts: &str, root: &Tree, tables: &str) -> String {
     format!(
         "[[site]]\nhosts = [{hosts}]\nroot = \"{}\"\n{tables}",
         root.path().display()
@@ -414,7 +414,7 @@ fn the_configuration_is_checked() {
 }
 
 /// An application that answers so many requests, and tells what it was asked.
-fn application(requests: usize) -> (String, JoinHandle<Vec<String>>) {
+pub fn application(requests: usize) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = listener.local_addr().expect("an address").to_string();
     let answer = |listener: &TcpListener| {

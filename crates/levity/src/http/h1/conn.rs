@@ -156,6 +156,17 @@ impl Conn {
         arriving.over(transport)
     }
 
+    /// Whether what was received so far may be a copy of what another client has sent.
+    pub fn is_early(&self) -> bool {
+        self.transport.borrow().is_early()
+    }
+
+    /// Why a handshake has failed that was not complete when the first request was read.
+    pub fn handshake_error(&self) -> Option<String> {
+        let error = self.transport.borrow_mut().handshake_error()?;
+        Some(levity_tls::reason(&error))
+    }
+
     /// Gives its transport away, and what was received over it. No request was read.
     pub fn detach(self) -> (Transport, Vec<u8>, Arriving) {
         let arriving = Arriving {

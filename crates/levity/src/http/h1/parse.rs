@@ -96,6 +96,7 @@ fn parse_header(
     }
     let (head, rest) = bytes.split_at(request.head.bytes);
     request.set_bytes(head);
+    request.is_early = conn.is_early();
     conn.begin_request(&request.head);
     *conn.inbox().borrow_mut() = rest.to_vec();
     Ok(Some(request))

@@ -16,8 +16,8 @@ use super::capture::Capture;
 use super::launch::NOBODY;
 use super::socket::Socket;
 use super::{Client, Tree, is_root};
-use program::{Listens, Program};
 pub use program::{EXTERNAL, free};
+use program::{Listens, Program};
 
 /// Tomcat may take its time to start while all other tests run.
 const START_MAX: Duration = Duration::from_secs(60);

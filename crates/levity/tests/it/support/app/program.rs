@@ -322,7 +322,9 @@ pub fn pebble(
     let usual = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "15")];
     let program = Program::new(&words, Listens::At(address));
     let environment = usual.iter().chain(environment);
-    environment.fold(program, |program, &(name, value)| program.environment(name, value))
+    environment.fold(program, |program, &(name, value)| {
+        program.environment(name, value)
+    })
 }
 
 /// A names server that has the address 127.0.0.1 for every name.
