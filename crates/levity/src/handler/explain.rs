@@ -47,6 +47,9 @@ pub(super) fn handler(
         let text = format!("{}: {verdict}", of_limits(limits));
         return explanation.add(Topic::Gate, text);
     }
+    if matches!(outcome, Outcome::Next) && passes_silently(handler) {
+        return;
+    }
     let text = match handler {
         Handler::Proxy(proxy) => match outcome {
             Outcome::Response(refused) if refused.status >= 400 => {
@@ -54,11 +57,6 @@ pub(super) fn handler(
             }
             _ => to_proxy(proxy),
         },
-        Handler::Acme(_) | Handler::Https(_) | Handler::Preflight(_) | Handler::Upload(_)
-            if matches!(outcome, Outcome::Next) =>
-        {
-            return;
-        }
         Handler::Upload(_) => of_upload(outcome),
         Handler::Acme(_) => "an authority looks whether the name leads here".to_owned(),
         Handler::Https(_) => "`tls` wants it to come over another connection".to_owned(),
@@ -115,6 +113,14 @@ pub(super) fn not_reached(
         };
         explanation.add(Topic::Gate, format!("{gate}: not reached"));
     }
+}
+
+/// Whether there is nothing to say of a handler that leaves the request to the next one.
+fn passes_silently(handler: &Handler) -> bool {
+    matches!(
+        handler,
+        Handler::Acme(_) | Handler::Https(_) | Handler::Preflight(_) | Handler::Upload(_)
+    )
 }
 
 fn of_gate(gate: &Gate, client: &Client) -> String {
