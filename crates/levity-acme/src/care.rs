@@ -11,6 +11,7 @@ use crate::order::Attempt;
 use crate::renewal;
 use crate::reports::Report;
 use crate::run::Run;
+use crate::settings::Authority;
 use crate::state::State;
 
 /// How long to wait while another server works on the same name.
@@ -18,6 +19,9 @@ const OTHER_PAUSE: Duration = Duration::from_secs(5);
 
 /// The longest sleep. The clock may be set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// How often an attempt goes on after nonces that the authority did not take.
+const NONCE_TRIES: u32 = 10;
 
 /// Cares for `name` without an end.
 pub async fn care(run: &Run, name: &str) {
@@ -143,14 +147,7 @@ impl<'n> Known<'n> {
         authorities.sort_by_key(|one| Some(&one.directory) != left.as_ref());
         let mut failures = Vec::new();
         for authority in authorities {
-            let attempt = Attempt {
-                run,
-                authority,
-                name: self.name,
-                replaces: self.certificate.as_ref(),
-                state: &mut self.state,
-            };
-            let outcome = attempt.certificate().await;
+            let outcome = self.ask_for_one(run, authority).await;
             match outcome.and_then(|pem| self.install(run, &pem)) {
                 Ok(certificate) => {
                     return self.succeeded(run, certificate, &authority.directory).await;
@@ -174,6 +171,26 @@ impl<'n> Known<'n> {
                 kind: None,
             },
         );
+    }
+
+    /// Asks an authority for a certificate. Nonces expire, and the library gives up after three that did; the order goes on where it
+    /// was.
+    async fn ask_for_one(&mut self, run: &Run, authority: &Authority) -> Result<String, Failure> {
+        let mut tries = 0;
+        loop {
+            let attempt = Attempt {
+                run,
+                authority,
+                name: self.name,
+                replaces: self.certificate.as_ref(),
+                state: &mut self.state,
+            };
+            tries += 1;
+            match attempt.certificate().await {
+                Err(failure) if failure.is("badNonce") && tries < NONCE_TRIES => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Writes a certificate, unless clients would refuse it.

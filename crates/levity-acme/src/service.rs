@@ -25,7 +25,7 @@ use crate::settings::Settings;
 const WANTED_MAX: usize = 1024;
 
 /// How long to wait for a folder that cannot be used.
-const FOLDER_PAUSE: Duration = Duration::from_secs(30);
+const FOLDER_PAUSE: Duration = Duration::from_secs(5);
 
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]

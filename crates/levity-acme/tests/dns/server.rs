@@ -3,7 +3,7 @@
 use std::fs;
 use std::iter;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -82,7 +82,12 @@ impl Server {
 
     /// The key of the file that the server itself reads.
     pub fn key(&self, name: &str) -> TsigKey {
-        TsigKey::read(&self.folder.path().join(format!("{name}.key"))).unwrap()
+        TsigKey::read(&self.key_file(name)).unwrap()
+    }
+
+    /// The file with the key of that name.
+    pub fn key_file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.key"))
     }
 
     /// The values of a TXT record, in order.

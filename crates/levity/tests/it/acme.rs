@@ -1,1 +1,498 @@
-//! Certificates by ACME.
+//! Certificates by ACME, of Pebble: it rejects 15 % of the good nonces.
+
+#[allow(dead_code, reason = "tests of updates use the rest")]
+#[path = "../../../levity-acme/tests/dns/server.rs"]
+mod dns;
+mod renewals;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_tls::{Certificate, Trust, client_config};
+use rustix::process::Signal;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConnection, StreamOwned};
+
+use crate::support::certificates::{Authority, Key};
+use crate::support::scripted::Scripted;
+use crate::support::{App, EXTERNAL, Launch, Tree, free, wait_until, wait_within};
+
+/// How long certificates may take on a busy machine. An authority that is slow on purpose is waited for.
+const ISSUED_MAX: Duration = Duration::from_secs(60);
+
+/// An authority, and what servers that ask it have in common.
+struct World {
+    /// Has signed the certificate of the authority's own server.
+    roots: Authority,
+    /// What outlives a server.
+    state: Tree,
+    site: Tree,
+    /// Where authorities look: without TLS, and with it.
+    doors: [SocketAddr; 2],
+}
+
+impl World {
+    fn new() -> Self {
+        let roots = Authority::new("roots");
+        roots.certify("acme", &["127.0.0.82"], Key::Ecdsa);
+        let state = Tree::new();
+        state.chmod("", 0o777);
+        let site = Tree::new();
+        site.file("index.html", "content");
+        Self {
+            roots,
+            state,
+            site,
+            doors: [free("127.0.0.1"), free("127.0.0.1")],
+        }
+    }
+
+    fn ports(&self) -> [u16; 2] {
+        self.doors.map(|door| door.port())
+    }
+
+    /// An authority that looks at the doors.
+    fn pebble(&self, names: &App, environment: &[(&'static str, &str)]) -> App {
+        App::pebble(self.roots.folder(), names, self.ports(), false, environment)
+    }
+
+    /// `[[acme.authority]]` for it, with further keys.
+    fn authority(&self, pebble: &App, keys: &str) -> String {
+        format!(
+            "[[acme.authority]]\ndirectory = \"https://{}/dir\"\nroots = \"{}\"\n{keys}\n",
+            pebble.address(),
+            self.roots.file("ca.pem")
+        )
+    }
+
+    /// A site for `hosts`, in quotes and with commas.
+    fn site(&self, hosts: &str) -> String {
+        let root = self.site.path().display();
+        format!("[[site]]\nhosts = [{hosts}]\nroot = \"{root}\"\ntls = \"acme\"\n")
+    }
+
+    fn launch(&self, rest: &str) -> Launch {
+        self.launch_at(self.doors, rest)
+    }
+
+    fn launch_at(&self, [plain, tls]: [SocketAddr; 2], rest: &str) -> Launch {
+        Launch::run(&format!(
+            "[tls]\nfolder = \"{}\"\n[[listen]]\naddress = \"{tls}\"\ntls = true\n\
+             [[listen]]\naddress = \"{plain}\"\n[admin]\nlisten = \"unix:{{own}}/admin\"\n{rest}",
+            self.state.path().display(),
+        ))
+        .workers(2)
+    }
+
+    fn file(&self, host: &str) -> PathBuf {
+        let name = format!("acme/certificates/{host}.pem");
+        self.state.at(name)
+    }
+
+    /// The certificate for `host` that is in its file.
+    fn certificate(&self, host: &str) -> Option<Certificate> {
+        let path = self.file(host);
+        Certificate::read(&path, &path).ok()
+    }
+
+    /// What a client that trusts the authority gets from `host` at `address`.
+    fn get(&self, host: &str, address: SocketAddr) -> Result<String, String> {
+        self.fetch(host, address).map_err(|error| error.to_string())
+    }
+
+    fn fetch(&self, host: &str, address: SocketAddr) -> std::io::Result<String> {
+        let chain =
+            CertificateDer::pem_file_iter(self.file(host)).map_err(std::io::Error::other)?;
+        // Its root is nowhere; what it has signed is as good.
+        let issuer = chain.last().expect("a chain").expect("a certificate");
+        let folder = tempfile::tempdir()?;
+        let trusted = folder.path().join("issuer.pem");
+        fs::write(&trusted, pem(&issuer))?;
+        let config = client_config(Trust::Authorities(&trusted), None);
+        let config = Arc::new(config.map_err(std::io::Error::other)?);
+        let name = ServerName::try_from(host.to_owned()).map_err(std::io::Error::other)?;
+        let session = ClientConnection::new(config, name).map_err(std::io::Error::other)?;
+        let mut stream = StreamOwned::new(session, TcpStream::connect(address)?);
+        write!(
+            stream,
+            "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    #[track_caller]
+    fn serves(&self, host: &str) {
+        wait_within(ISSUED_MAX, &format!("a certificate for {host}"), || {
+            self.get(host, self.doors[1]).is_ok()
+        });
+        let text = self.get(host, self.doors[1]).expect("a response");
+        assert!(text.ends_with("content"), "{text}");
+    }
+}
+
+fn pem(der: &[u8]) -> String {
+    use base64::Engine as _;
+    let text = base64::prelude::BASE64_STANDARD.encode(der);
+    format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+}
+
+/// The orders that an authority has.
+fn orders(pebble: &App) -> usize {
+    pebble.said().matches("Added order ").count()
+}
+
+#[test]
+fn each_host_gets_a_certificate_by_each_way() {
+    for way in ["tls-alpn-01", "http-01"] {
+        let (world, names) = (World::new(), App::names());
+        let pebble = world.pebble(&names, &[]);
+        let acme = format!("[acme]\nchallenges = [\"{way}\"]\ncontact = \"a@example.org\"\n");
+        let sites =
+            world.site("\"a.example.org\", \"b.example.org\"") + &world.site("\"c.example.org\"");
+        let server = world
+            .launch(&format!("{acme}{}{sites}", world.authority(&pebble, "")))
+            .start();
+        for host in ["a.example.org", "b.example.org", "c.example.org"] {
+            world.serves(host);
+            server.says(&format!("certificate for {host} from Pebble"));
+        }
+        // Whatever else is asked for there is the site's.
+        let mut client = crate::support::Client::new(world.doors[0]);
+        let other = client.get_with(
+            "/.well-known/acme-challenge/other",
+            &[("Host", "a.example.org")],
+        );
+        other.assert_status(308);
+    }
+}
+
+#[test]
+fn a_restart_asks_for_nothing() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
+    let server = world.launch(&config).start();
+    world.serves("a.example.org");
+    drop(server);
+    let before = orders(&pebble);
+    let _server = world.launch(&config).start();
+    world.serves("a.example.org");
+    assert_eq!(orders(&pebble), before);
+    let modes = [world.file("a.example.org"), world.state.at("acme/accounts")];
+    for (path, expected) in modes.iter().zip([0o600, 0o700]) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode, expected, "{}", path.display());
+    }
+}
+
+#[test]
+fn certificates_are_renewed_while_clients_come() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let config = world.authority(&pebble, "profile = \"brief\"") + &world.site("\"a.example.org\"");
+    let _server = world.launch(&config).start();
+    world.serves("a.example.org");
+    let first = world.certificate("a.example.org").expect("the first");
+    wait_within(ISSUED_MAX, "another certificate", || {
+        world
+            .get("a.example.org", world.doors[1])
+            .expect("a valid one");
+        let now = world.certificate("a.example.org").expect("one");
+        now.der() != first.der()
+    });
+    wait_until("it is used", || {
+        world.get("a.example.org", world.doors[1]).is_ok()
+    });
+}
+
+#[test]
+fn what_an_authority_refuses_is_told_and_left_alone() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let sites = world.site("\"blocked.example.org\"") + &world.site("\"a.example.org\"");
+    let server = world
+        .launch(&(world.authority(&pebble, "") + &sites))
+        .start();
+    world.serves("a.example.org");
+    let line = server.says("no certificate for blocked.example.org");
+    assert!(
+        line.contains("rejectedIdentifier") && line.contains("the next attempt is in 6"),
+        "{line}"
+    );
+    let ended = TcpStream::connect(world.doors[1]).map(|stream| {
+        let config = client_config(Trust::Anybody, None).expect("a configuration");
+        let name = ServerName::try_from("blocked.example.org").expect("a name");
+        let session = ClientConnection::new(Arc::new(config), name).expect("a session");
+        StreamOwned::new(session, stream).read(&mut [0; 1]).is_err()
+    });
+    // Another site's certificate would only confuse.
+    assert!(ended.expect("connected"));
+    server.says("there is no certificate for the name yet");
+    drop(server);
+    // Nor does a restart ask again before its time.
+    let count = |app: &App| app.said().matches("order-plz").count();
+    let before = count(&pebble);
+    let _server = world
+        .launch(&(world.authority(&pebble, "") + &sites))
+        .start();
+    world.serves("a.example.org");
+    assert_eq!(count(&pebble), before);
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_is_tried_in_each_way() {
+    let (world, names) = (World::new(), App::names());
+    // It looks at ports where nobody listens.
+    let elsewhere = [free("127.0.0.1").port(), free("127.0.0.1").port()];
+    let pebble = App::pebble(world.roots.folder(), &names, elsewhere, false, &[]);
+    let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
+    let server = world.launch(&config).start();
+    let line = server.says("no certificate for a.example.org");
+    assert!(line.contains("Failed to connect"), "{line}");
+}
+
+#[test]
+fn the_next_authority_is_asked_when_the_first_refuses() {
+    let (world, names) = (World::new(), App::names());
+    let first = App::pebble(world.roots.folder(), &names, world.ports(), true, &[]);
+    let second = world.pebble(&names, &[]);
+    let authorities = world.authority(&first, "") + &world.authority(&second, "");
+    let _server = world
+        .launch(&(authorities + &world.site("\"a.example.org\"")))
+        .start();
+    world.serves("a.example.org");
+    assert_eq!((orders(&first), orders(&second)), (0, 1));
+}
+
+#[test]
+fn an_account_that_was_made_elsewhere_is_used() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = App::pebble(world.roots.folder(), &names, world.ports(), true, &[]);
+    let (id, key) = EXTERNAL;
+    world.site.file("key", format!("{key}\n"));
+    let keys = format!(
+        "account = \"{id}\"\naccount_key = \"{}\"",
+        world.site.at("key").display()
+    );
+    let config = world.authority(&pebble, &keys) + &world.site("\"a.example.org\"");
+    let _server = world.launch(&config).start();
+    world.serves("a.example.org");
+}
+
+#[test]
+fn servers_share_a_folder() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let authority = world.authority(&pebble, "");
+    let [one, both] = ["\"b.example.org\"", "\"a.example.org\", \"b.example.org\""];
+    let [one, both] = [one, both].map(|hosts| authority.clone() + &world.site(hosts));
+    // The authority comes to the first one only, whoever has asked.
+    let other = [free("127.0.0.1"), free("127.0.0.1")];
+    let _servers = [
+        world.launch(&one).start(),
+        world.launch_at(other, &both).start(),
+    ];
+    wait_within(ISSUED_MAX, "a certificate for the second one", || {
+        world.get("a.example.org", other[1]).is_ok()
+    });
+    world.serves("b.example.org");
+    wait_until("the other has it, too", || {
+        world.get("b.example.org", other[1]).is_ok()
+    });
+    assert_eq!(orders(&pebble), 2);
+}
+
+#[test]
+fn an_order_survives_a_restart() {
+    let (world, names) = (World::new(), App::names());
+    let slow = [("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "4")];
+    let pebble = world.pebble(&names, &slow);
+    let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
+    let mut server = world.launch(&config).start();
+    let state = world.state.at("acme/certificates/a.example.org.json");
+    wait_within(ISSUED_MAX, "an order", || {
+        fs::read_to_string(&state).is_ok_and(|text| text.contains("https://"))
+    });
+    server.signal(Signal::KILL);
+    server.wait();
+    let _server = world.launch(&config).start();
+    world.serves("a.example.org");
+    assert_eq!(orders(&pebble), 1);
+}
+
+#[test]
+fn a_name_that_nobody_knew_gets_one_if_it_may() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let asked = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            let status = match request.target.ends_with("=good.example.org") {
+                true => "200 OK",
+                false => "404 Not Found",
+            };
+            conn.answer(status, "");
+        }
+    });
+    let ask = format!("[acme]\nask = \"http://{}/may?a=b\"\n", asked.address());
+    let root = world.site.path().display();
+    let site = format!("[[site]]\nroot = \"{root}\"\ntls = \"acme\"\n");
+    let config = ask + &world.authority(&pebble, "") + &site;
+    let server = world.launch(&config).start();
+    let text = first(&world, "good.example.org");
+    assert!(text.ends_with("content"), "{text}");
+    assert!(world.get("good.example.org", world.doors[1]).is_ok());
+    assert_eq!(orders(&pebble), 1);
+    drop(server);
+    let server = world.launch(&config).start();
+    assert!(first(&world, "good.example.org").ends_with("content"));
+    assert_eq!(orders(&pebble), 1);
+    for _ in 0..3 {
+        assert!(connect(&world, "bad.example.org").is_err());
+    }
+    let line = server.says("no certificate on demand for bad.example.org");
+    assert!(line.contains("404"), "{line}");
+    let about_bad = |requests: &[crate::support::scripted::Request]| {
+        let bad = requests.iter().filter(|one| one.target.contains("bad"));
+        bad.map(|one| one.target.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        about_bad(&asked.requests()),
+        ["/may?a=b&domain=bad.example.org"]
+    );
+}
+
+/// What the first client gets that asks for `host`. It cannot know yet by whom its certificate will be signed.
+fn first(world: &World, host: &str) -> String {
+    connect(world, host).expect("a response")
+}
+
+fn connect(world: &World, host: &str) -> std::io::Result<String> {
+    let config = client_config(Trust::Anybody, None).expect("a configuration");
+    let name = ServerName::try_from(host.to_owned()).expect("a name");
+    let session = ClientConnection::new(Arc::new(config), name).expect("a session");
+    let mut stream = StreamOwned::new(session, TcpStream::connect(world.doors[1])?);
+    write!(
+        stream,
+        "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A program that changes the names server whose management is at `$MANAGEMENT`.
+const HOOK: &str = "#!/bin/sh
+case $1 in set) to=set-txt ;; remove) to=clear-txt ;; esac
+exec curl --silent --fail --noproxy '*' --data \
+    \"{\\\"host\\\":\\\"$2.\\\",\\\"value\\\":\\\"$3\\\"}\" http://{management}/$to
+";
+
+#[test]
+fn a_name_with_a_star_is_proved_by_a_program() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let said = names.said();
+    let management = said.split("management server on ").nth(1);
+    let management = management
+        .and_then(|rest| rest.lines().next())
+        .expect("an address");
+    let hook = world
+        .site
+        .file("hook", HOOK.replace("{management}", management));
+    world.site.chmod("hook", 0o755);
+    let acme = format!("[acme.dns]\nhook = [\"{}\"]\n", hook.display());
+    let config = acme + &world.authority(&pebble, "") + &world.site("\"*.example.org\"");
+    let _server = world.launch(&config).start();
+    wait_within(ISSUED_MAX, "a certificate", || {
+        world.certificate("_.example.org").is_some()
+    });
+    wait_until("it is used", || connect(&world, "any.example.org").is_ok());
+    let certificate = world.certificate("_.example.org").expect("a certificate");
+    assert_eq!(certificate.names, ["*.example.org"]);
+    drop(_server);
+    world
+        .site
+        .file("hook", "#!/bin/sh\necho no access >&2\nexit 3\n");
+    world.site.chmod("hook", 0o755);
+    let config = config.replace("*.example.org", "*.a.example.org");
+    let server = world.launch(&config).start();
+    let line = server.says("no certificate for *.a.example.org");
+    assert!(line.contains("no access") && line.contains('3'), "{line}");
+}
+
+#[test]
+fn names_are_proved_by_updates_of_the_dns() {
+    let (world, names) = (World::new(), dns::Server::start(dns::Kind::Bind));
+    let address = names.address.to_string();
+    let pebble = App::pebble_with(world.roots.folder(), &address, world.ports());
+    let key = world
+        .site
+        .file("key", fs::read(names.key_file("sha256")).expect("a key"));
+    let acme = format!(
+        "[acme]\nchallenges = [\"dns-01\"]\n[acme.dns]\nserver = \"{address}\"\nkey = \"{}\"\n",
+        key.display()
+    );
+    let sites = world.site("\"a.example.org\"") + &world.site("\"*.a.example.org\"");
+    let config = acme + &world.authority(&pebble, "") + &sites;
+    let _server = world.launch(&config).start();
+    // Both have a record of the same name.
+    for name in ["a.example.org", "_.a.example.org"] {
+        wait_within(ISSUED_MAX, name, || world.certificate(name).is_some());
+    }
+    world.serves("a.example.org");
+    wait_until("the records are gone", || {
+        names.values("_acme-challenge.a.example.org").is_empty()
+    });
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_leaves_the_old_certificate_in_use() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let config = world.authority(&pebble, "profile = \"brief\"") + &world.site("\"a.example.org\"");
+    let server = world.launch(&config).start();
+    world.serves("a.example.org");
+    let first = world.certificate("a.example.org").expect("a certificate");
+    world.state.chmod("acme/certificates", 0o555);
+    if !crate::support::is_root() {
+        return;
+    }
+    let line = server.says("no certificate for a.example.org");
+    assert!(line.contains("cannot be written"), "{line}");
+    assert!(world.get("a.example.org", world.doors[1]).is_ok());
+    world.state.chmod("acme/certificates", 0o777);
+    wait_within(ISSUED_MAX, "another one", || {
+        let now = world.certificate("a.example.org");
+        now.is_some_and(|now| now.der() != first.der())
+    });
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_told_and_the_rest_is_served() {
+    if !crate::support::is_root() {
+        return;
+    }
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    world.state.chmod("", 0o000);
+    let plain = format!(
+        "[[site]]\nhosts = [\"b.test\"]\nroot = \"{}\"\n",
+        world.site.path().display()
+    );
+    let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"") + &plain;
+    let server = world.launch(&config).start();
+    let line = server.says("certificates are neither got nor renewed");
+    assert!(line.contains("Permission denied"), "{line}");
+    let mut client = crate::support::Client::new(world.doors[0]);
+    client.get_for("b.test", "/").assert_status(200);
+    world.state.chmod("", 0o777);
+    world.serves("a.example.org");
+}

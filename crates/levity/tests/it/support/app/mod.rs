@@ -118,6 +118,13 @@ impl App {
         }))
     }
 
+    /// The same with another names server at `names`.
+    pub fn pebble_with(folder: &Path, names: &str, doors: [u16; 2]) -> Self {
+        Self(start(|own| {
+            program::pebble(own, folder, names, doors, false, &[])
+        }))
+    }
+
     /// FastCGI with more memory than [`App::php_fpm`] has, which ends with the value.
     pub fn large_php_fpm() -> Self {
         Self(start(program::php_fpm_large))

@@ -288,7 +288,7 @@ scgi_temp_path {own}/scgi;
 }
 
 /// The identifier of an account, and its key in base64url.
-pub const EXTERNAL: (&str, &str) = ("account-1", "bGV2aXR5IHRlc3RzIGtub3cgdGhpcyBrZXkgb25seQ");
+pub const EXTERNAL: (&str, &str) = ("account-1", "bGV2aXR5IHRlc3RzIGtub3cgdGhpcyBrZXksIGFuZCBvbmx5IHRoZXkgZG8");
 
 /// An authority that speaks ACME. It trusts what the names server at `names` says, and looks at the ports of `doors`: without TLS and
 /// with it. Where it `wants_accounts`, they are those of [`EXTERNAL`]. `folder` has its own certificate as `acme.pem` and `acme.key`.
@@ -333,7 +333,7 @@ pub fn names(_: &Path) -> Program {
     let program = go_program("pebble-challtestsrv");
     let off = ["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""];
     let addresses = ["-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""];
-    let at = ["-dns01", &names, "-management", &management];
+    let at = ["-dnsserver", &names, "-management", &management];
     let listens = Listens::At(names.parse().expect("an address"));
     Program::new(&[utf8(&program)], listens)
         .words(&off)
