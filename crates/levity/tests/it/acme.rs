@@ -165,10 +165,7 @@ fn each_host_gets_a_certificate_by_each_way() {
         }
         // Whatever else is asked for there is the site's.
         let mut client = crate::support::Client::new(world.doors[0]);
-        let other = client.get_with(
-            "/.well-known/acme-challenge/other",
-            &[("Host", "a.example.org")],
-        );
+        let other = client.get_for("a.example.org", "/.well-known/acme-challenge/other");
         other.assert_status(308);
     }
 }

@@ -288,7 +288,10 @@ scgi_temp_path {own}/scgi;
 }
 
 /// The identifier of an account, and its key in base64url.
-pub const EXTERNAL: (&str, &str) = ("account-1", "bGV2aXR5IHRlc3RzIGtub3cgdGhpcyBrZXksIGFuZCBvbmx5IHRoZXkgZG8");
+pub const EXTERNAL: (&str, &str) = (
+    "account-1",
+    "bGV2aXR5IHRlc3RzIGtub3cgdGhpcyBrZXksIGFuZCBvbmx5IHRoZXkgZG8",
+);
 
 /// An authority that speaks ACME. It trusts what the names server at `names` says, and looks at the ports of `doors`: without TLS and
 /// with it. Where it `wants_accounts`, they are those of [`EXTERNAL`]. `folder` has its own certificate as `acme.pem` and `acme.key`.
