@@ -23,6 +23,11 @@ const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
 /// How often an attempt goes on after nonces that the authority did not take.
 const NONCE_TRIES: u32 = 10;
 
+/// How late the clock of this machine may be until that is told.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
+
+const CLOCK: &str = "is the clock of this machine right?";
+
 /// Cares for `name` without an end.
 pub async fn care(run: &Run, name: &str) {
     loop {
@@ -39,9 +44,8 @@ pub async fn sleep_until(time: SystemTime) {
 
 /// Does what is due for `name`. Returns when something may be due again.
 pub async fn step(run: &Run, name: &str) -> SystemTime {
-    let mut known = Known::read(run, name);
-    known.ask(run).await;
-    if SystemTime::now() < known.due(run) {
+    let known = Known::read(run, name);
+    if SystemTime::now() < known.next(run) {
         return known.report(run);
     }
     let _permit = run.attempts.acquire().await;
@@ -49,6 +53,7 @@ pub async fn step(run: &Run, name: &str) -> SystemTime {
         Ok(Some(_lock)) => {
             // Another server may have been quicker.
             let mut known = Known::read(run, name);
+            known.ask(run).await;
             if known.due(run) <= SystemTime::now() {
                 known.attempt(run).await;
             }
@@ -56,6 +61,7 @@ pub async fn step(run: &Run, name: &str) -> SystemTime {
         }
         Ok(None) => SystemTime::now() + OTHER_PAUSE + some_of(OTHER_PAUSE),
         Err(error) => {
+            let mut known = known;
             known.failed(run, &Failure::new(format!("the lock of the name: {error}")));
             known.report(run)
         }
@@ -197,24 +203,24 @@ impl<'n> Known<'n> {
     fn install(&mut self, run: &Run, pem: &str) -> Result<Certificate, Failure> {
         let refused =
             |reason: String| Failure::new(format!("the certificate that was issued: {reason}"));
-        let usable = Certificate::of_pem(pem).and_then(|certificate| {
-            let now = SystemTime::now();
-            match () {
-                () if !certificate.is_for(self.name) => Err("it is for another name".to_owned()),
-                () if certificate.not_after <= now => {
-                    Err("it has ended already; is the clock of this machine right?".to_owned())
-                }
-                () if now < certificate.not_before => {
-                    Err("it is not valid yet; is the clock of this machine right?".to_owned())
-                }
-                () => Ok(certificate),
+        let usable = Certificate::of_pem(pem).and_then(|certificate| match () {
+            () if !certificate.is_for(self.name) => Err("it is for another name".to_owned()),
+            () if certificate.not_after <= SystemTime::now() => {
+                Err(format!("it has ended already; {CLOCK}"))
             }
+            () => Ok(certificate),
         });
         let certificate = usable.map_err(|reason| {
             // It would be the same one each time.
             self.state.order = None;
             refused(reason)
         })?;
+        if SystemTime::now() + CLOCK_TOLERANCE < certificate.not_before {
+            (run.log)(format_args!(
+                "the certificate for {} is not valid yet; {CLOCK}",
+                self.name
+            ));
+        }
         let path = run.folder.certificate(self.name);
         run.folder
             .write(&path, pem.as_bytes())
@@ -274,18 +280,16 @@ impl<'n> Known<'n> {
 
     /// Tells operators. Returns when something may be due again.
     fn report(&self, run: &Run) -> SystemTime {
-        run.reports.set(Report::of(
-            self.name,
-            self.certificate.as_ref(),
-            &self.state,
-        ));
-        let asked = self
-            .state
-            .ask_at
-            .filter(|_| self.certificate.is_some())
-            .map(at);
+        let report = Report::of(self.name, self.certificate.as_ref(), &self.state);
+        run.reports.set(report);
+        self.next(run)
+    }
+
+    /// When something may be due.
+    fn next(&self, run: &Run) -> SystemTime {
+        let ask_at = self.state.ask_at.filter(|_| self.certificate.is_some());
         let due = self.due(run);
-        asked.map_or(due, |asked| due.min(asked))
+        ask_at.map(at).map_or(due, |ask_at| due.min(ask_at))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::reports::Reports;
 use crate::settings::{DnsSettings, Settings};
 
 /// The maximum of attempts at a time. More would only have authorities refuse some.
-const ATTEMPTS_MAX: usize = 8;
+const ATTEMPTS_MAX: usize = 16;
 
 /// How long resolvers may keep records, in seconds: they are needed for a moment.
 const RECORD_TTL: u32 = 60;
