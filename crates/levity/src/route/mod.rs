@@ -129,7 +129,7 @@ impl Service {
     /// Has the certificates of sites got and renewed as this configuration says.
     pub fn follow_certificates(&self, parts: &ServiceParts) {
         let folder = self.tls.as_ref().map(|tls| tls.folder());
-        parts.acme.follow(&self.config, &folder.unwrap_or_default());
+        parts.acme.follow(&self.config, folder.as_deref());
     }
 
     /// Opens every root, starts the engines of sites and routes in the disk of `parts`, and resolves the names of

@@ -30,10 +30,10 @@ impl AcmeThread {
         Ok(Some(self.0.get_or_init(|| started).clone()))
     }
 
-    /// Has the thread do what `config` says from now on. `folder` is that of the state.
-    pub fn follow(&self, config: &Config, folder: &Path) {
+    /// Has the thread do what `config` says from now on. `folder` is that of the state; `None` if no listener uses TLS.
+    pub fn follow(&self, config: &Config, folder: Option<&Path>) {
         if let Some(running) = self.0.get() {
-            running.follow(plan(config, folder));
+            running.follow(folder.and_then(|folder| plan(config, folder)));
         }
     }
 }
