@@ -333,7 +333,7 @@ fn every_key_is_documented_and_exists() {
     let tls = "[tls]\nfolder = \"{own}/tls\"\n";
     let other = format!(
         "[[site]]\nhosts = [\"other\"]\nlimit = [{{ connections = 9 }}]\nroot = \"{}\"\n\
-         [site.tls]\nissuer = \"internal\"\n[[listen]]\naddress = \"127.0.0.1:0\"\ntls = true\n",
+         [site.tls]\nissuer = \"internal\"\n[[listen]]\naddress = \"127.0.0.2:0\"\ntls = true\n",
         tree.path().display()
     );
     let server = Launch::site(

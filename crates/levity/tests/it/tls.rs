@@ -642,7 +642,7 @@ fn a_format_may_have_fields_of_the_handshake() {
     authority.certify("a", &["a.test"], Key::Ecdsa);
     let format = "format = \"{path} {tls.version} {tls.name} {tls.resumed}\"";
     let listen = LISTEN.replace("format = \"json\"", format);
-    let plain = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
+    let plain = "[[listen]]\naddress = \"127.0.0.2:0\"\n";
     let table = authority.table(&["a"]) + "redirect = false\n";
     let site = site("\"a.test\"", &tree, &table);
     let server = Launch::run(&format!("{listen}{plain}{site}")).start();
