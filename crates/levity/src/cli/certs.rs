@@ -211,10 +211,11 @@ mod tests {
     }
 
     fn site(host: &str, table: &str) -> String {
-        format!("[[site]]\nhosts = [\"{host}\"]\nroot = \".\"\n[site.tls]\n{table}\n")
+        format!("[[site]]\nhosts = [\"{host}\"]\nroot = \"www\"\n[site.tls]\n{table}\n")
     }
 
     fn configuration(folder: &Folder, sites: &str) -> String {
+        fs::create_dir_all(Path::new(folder.path()).join("www")).expect("a folder");
         let listen = "[tls]\nfolder = \"tls\"\n[[listen]]\naddress = \"127.0.0.1:0\"\ntls = true\n";
         folder.write("levity.toml", &format!("{listen}{sites}"))
     }
@@ -225,7 +226,7 @@ mod tests {
         let now = SystemTime::now();
         certify(&folder, "good.test", now + DAY);
         certify(&folder, "old.test", now - DAY);
-        let of = |name: &str| site(name, &format!("certificates = \"{name}.pem\""));
+        let of = |name: &str| site(name, &format!("certificates = [\"{name}.pem\"]"));
         let file = configuration(&folder, &of("good.test"));
         let ran = levity(&["certs", &file]);
         ran.exits(0);
