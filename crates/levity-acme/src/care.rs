@@ -294,7 +294,8 @@ impl<'n> Known<'n> {
 }
 
 /// A time as operators say it.
-fn in_words(time: Duration) -> String {
+#[must_use]
+pub fn in_words(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..120 => format!("{seconds} s"),

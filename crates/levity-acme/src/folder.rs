@@ -73,7 +73,7 @@ impl Folder {
     /// The file with the state of `name`.
     #[must_use]
     pub fn state(&self, name: &str) -> PathBuf {
-        self.path.join(CERTIFICATES).join(file_name(name) + ".json")
+        state_in(&self.path, name)
     }
 
     /// The file with the account at the authority with this directory.
@@ -107,15 +107,7 @@ impl Folder {
     /// # Errors
     /// When the folder cannot be read.
     pub fn names(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.path.join(CERTIFICATES))? {
-            let path = PathBuf::from(entry?.file_name());
-            let is_certificate = path.extension().is_some_and(|end| end == PEM);
-            let stem = path.file_stem().and_then(|stem| stem.to_str());
-            names.extend(stem.filter(|_| is_certificate).map(name_of_file));
-        }
-        names.sort();
-        Ok(names)
+        names_in(&self.path)
     }
 
     /// Writes a file, whole or not at all.
@@ -134,6 +126,23 @@ pub fn certificate_path(state: &Path, name: &str) -> PathBuf {
     certificate_in(&path_in(state), name)
 }
 
+/// The file with the state of `name`, likewise.
+pub(crate) fn state_path(state: &Path, name: &str) -> PathBuf {
+    state_in(&path_in(state), name)
+}
+
+/// The names that have certificates, likewise. Makes nothing. Blocks.
+///
+/// # Errors
+/// With the path, when the folder is there and cannot be read.
+pub(crate) fn names(state: &Path) -> Result<Vec<String>, String> {
+    let path = path_in(state);
+    match names_in(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        names => names.map_err(|error| format!("{} cannot be read: {error}", path.display())),
+    }
+}
+
 /// Where the folder is.
 fn path_in(state: &Path) -> PathBuf {
     state.join("acme")
@@ -142,6 +151,22 @@ fn path_in(state: &Path) -> PathBuf {
 fn certificate_in(path: &Path, name: &str) -> PathBuf {
     path.join(CERTIFICATES)
         .join(format!("{}.{PEM}", file_name(name)))
+}
+
+fn state_in(path: &Path, name: &str) -> PathBuf {
+    path.join(CERTIFICATES).join(file_name(name) + ".json")
+}
+
+fn names_in(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path.join(CERTIFICATES))? {
+        let path = PathBuf::from(entry?.file_name());
+        let is_certificate = path.extension().is_some_and(|end| end == PEM);
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        names.extend(stem.filter(|_| is_certificate).map(name_of_file));
+    }
+    names.sort();
+    Ok(names)
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -25,11 +25,14 @@ mod run;
 mod service;
 mod settings;
 mod state;
+mod stored;
 
+pub use self::care::in_words;
 pub use self::reports::Report;
 pub use self::service::{Acme, Plan};
 pub use self::settings::{Authority, DnsSettings, ExternalAccount, Method, Settings};
 pub use self::state::State;
+pub use self::stored::Stored;
 
 /// Where lines for the operator go.
 pub type Log = fn(std::fmt::Arguments<'_>);

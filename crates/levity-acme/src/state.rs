@@ -1,5 +1,7 @@
 //! What is known of a certificate besides itself.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Log;
@@ -40,20 +42,25 @@ impl State {
     /// That of `name`. One that cannot be read is logged, and begins anew. Blocks.
     #[must_use]
     pub fn load(folder: &Folder, name: &str, log: Log) -> Self {
-        let path = folder.state(name);
-        if !path.exists() {
-            return Self::default();
-        }
-        let read = levity_tls::files::read(&path).and_then(|bytes| {
-            let state = serde_json::from_slice(&bytes);
-            state.map_err(|error| format!("{}: {error}", path.display()))
-        });
-        read.unwrap_or_else(|reason| {
+        Self::read(&folder.state(name)).unwrap_or_else(|reason| {
             log(format_args!(
                 "the state of the certificate for {name} is lost: {reason}"
             ));
             Self::default()
         })
+    }
+
+    /// The same from a file, which need not be there. Blocks.
+    ///
+    /// # Errors
+    /// In words, with the path.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        if path.try_exists().is_ok_and(|exists| !exists) {
+            return Ok(Self::default());
+        }
+        let bytes = levity_tls::files::read(path)?;
+        let state = serde_json::from_slice(&bytes);
+        state.map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Writes it. Blocks.

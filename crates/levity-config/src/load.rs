@@ -36,7 +36,7 @@ impl Default for Config {
 ///
 /// All problems, in the order of the text.
 pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
-    read(text, None)
+    read(text, None, false)
 }
 
 /// Reads and parses a configuration file. Relative paths are relative to its folder, and every root must exist.
@@ -46,6 +46,19 @@ pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
 ///
 /// All problems, in the order of the file; also when it cannot be read, is not UTF-8 or has more than 1 MiB.
 pub fn load(path: &Path) -> Result<Config, Errors> {
+    load_file(path, true)
+}
+
+/// The same for whoever reads the certificates of sites: here these files are not touched, and may be missing.
+///
+/// # Errors
+///
+/// As those of [`load`], without those of certificates.
+pub fn load_without_certificates(path: &Path) -> Result<Config, Errors> {
+    load_file(path, false)
+}
+
+fn load_file(path: &Path, reads_certificates: bool) -> Result<Config, Errors> {
     let errors = |problems| Errors {
         file: path.to_owned(),
         problems,
@@ -54,7 +67,8 @@ pub fn load(path: &Path) -> Result<Config, Errors> {
     let text = text(path).map_err(unread)?;
     let file =
         std::path::absolute(path).map_err(|error| unread(format!("no such path: {error}")))?;
-    read(&text, Some(file.parent().unwrap_or(Path::new("/")))).map_err(errors)
+    let base = file.parent().unwrap_or(Path::new("/"));
+    read(&text, Some(base), reads_certificates).map_err(errors)
 }
 
 fn text(path: &Path) -> Result<String, String> {
@@ -72,9 +86,10 @@ fn text(path: &Path) -> Result<String, String> {
     })
 }
 
-fn read(text: &str, base: Option<&Path>) -> Result<Config, Vec<Problem>> {
+fn read(text: &str, base: Option<&Path>, reads_certificates: bool) -> Result<Config, Vec<Problem>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader::new(text, base, SCHEMA);
+    reader.reads_certificates = reads_certificates;
     reader.syntax(document.get_ref(), errors);
     let root = Section::root(&reader, document.get_ref());
     let upstreams = Upstreams::read(&root);

@@ -94,6 +94,18 @@ pub enum LogField {
     /// `HTTP/1.0` or `HTTP/1.1`
     #[strum(serialize = "version")]
     Version,
+    /// the version of TLS on the connection: `TLSv1.3` or `TLSv1.2`
+    #[strum(serialize = "tls.version")]
+    TlsVersion,
+    /// the cipher suite, by its name in the registry of IANA: `TLS_AES_128_GCM_SHA256`
+    #[strum(serialize = "tls.cipher")]
+    TlsCipher,
+    /// the name of a server that the client has asked for in the handshake
+    #[strum(serialize = "tls.name")]
+    TlsName,
+    /// `true` if the session goes on from an earlier connection, or `false`
+    #[strum(serialize = "tls.resumed")]
+    TlsResumed,
     /// the status of the response
     #[strum(serialize = "status")]
     Status,
@@ -210,6 +222,16 @@ const FOREIGN: &[(&str, &str)] = &[
     ("request_method", "method"),
     ("server_protocol", "version"),
     ("proto", "version"),
+    ("ssl_protocol", "tls.version"),
+    ("tls_version", "tls.version"),
+    ("tls>version", "tls.version"),
+    ("ssl_cipher", "tls.cipher"),
+    ("tls_cipher", "tls.cipher"),
+    ("tls>cipher_suite", "tls.cipher"),
+    ("ssl_server_name", "tls.name"),
+    ("tls>server_name", "tls.name"),
+    ("ssl_session_reused", "tls.resumed"),
+    ("tls>resumed", "tls.resumed"),
     ("query_string", "query"),
     ("args", "query"),
     ("body_bytes_sent", "bytes"),
@@ -439,6 +461,11 @@ mod tests {
                 "did you mean `{target}`?",
             ),
             (
+                "{request>tls>version}",
+                "unknown field `{request>tls>version}`",
+                "did you mean `{tls.version}`?",
+            ),
+            (
                 "{http_user_agent}",
                 "unknown field `{http_user_agent}`",
                 "did you mean `{user_agent}`?",
@@ -512,6 +539,10 @@ mod tests {
                 "{request.header.x-real-ip}/{response.header.etag}",
             ),
             ("$status $status", "{status} {status}"),
+            (
+                "$ssl_protocol/$ssl_cipher $ssl_server_name $ssl_session_reused",
+                "{tls.version}/{tls.cipher} {tls.name} {tls.resumed}",
+            ),
             (
                 "$request_length$upstream_addr",
                 "{body_bytes}{upstream.backend}",

@@ -18,6 +18,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) schema: Schema,
     /// The folder of relative paths. `None` means that paths are not checked on the disk.
     pub(crate) base: Option<&'t Path>,
+    /// Whether the certificates of sites are read from their files.
+    pub(crate) reads_certificates: bool,
     /// Lines with a syntax error. Further errors there are only its consequences.
     broken: BTreeSet<usize>,
     problems: RefCell<Vec<Problem>>,
@@ -40,6 +42,7 @@ impl<'t> Reader<'t> {
             source: Source::new(text),
             schema,
             base,
+            reads_certificates: base.is_some(),
             broken: BTreeSet::new(),
             problems: RefCell::default(),
             notes: RefCell::default(),

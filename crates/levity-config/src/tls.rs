@@ -288,7 +288,7 @@ fn early_data(section: &Section<'_>) -> bool {
 
 /// Reports certificates that cannot be used, and notes those that clients will not accept.
 fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
-    if !section.reads_files() {
+    if !section.reader.reads_certificates {
         return;
     }
     let now = SystemTime::now();

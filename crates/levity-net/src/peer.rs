@@ -25,6 +25,12 @@ pub struct Peer {
 pub struct PeerTls {
     /// Stands for the rules by which the client had to prove who it is; `None` without.
     pub client_auth: Option<ClientAuthId>,
+    /// The version of the protocol, such as `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite, by its name in the registry of IANA.
+    pub cipher: &'static str,
+    /// The name of a server that the client has asked for.
+    pub name: Option<Box<str>>,
     /// The session was resumed.
     pub is_resumed: bool,
     /// The certificate that the client has shown, if it was verified.

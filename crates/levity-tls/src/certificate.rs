@@ -125,6 +125,31 @@ pub fn bare(host: &str) -> &str {
         .unwrap_or(host)
 }
 
+/// Who has signed a certificate, and when it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Validity {
+    /// Who has signed it.
+    pub issuer: String,
+    /// When it ends to be valid.
+    pub not_after: SystemTime,
+}
+
+impl Validity {
+    /// That of the first certificate in a PEM file, which may have no key. Blocks.
+    ///
+    /// # Errors
+    /// In words, with the path.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let in_file = |reason: String| format!("{}: {reason}", path.display());
+        let certificates = certificates(&crate::files::read(path)?).map_err(in_file)?;
+        let leaf = Leaf::parse(&certificates[0]).map_err(in_file)?;
+        Ok(Self {
+            issuer: leaf.issuer,
+            not_after: leaf.not_after,
+        })
+    }
+}
+
 /// What a certificate says.
 struct Leaf {
     is_authority: bool,

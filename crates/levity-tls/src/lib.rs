@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub use certificate::{Certificate, Identity, authorities, bare};
+pub use certificate::{Certificate, Identity, Validity, authorities, bare};
 pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::pki_types::{CertificateDer, ServerName};

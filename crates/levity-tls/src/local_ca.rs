@@ -133,6 +133,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::certificate::Validity;
 
     #[test]
     fn an_authority_is_made_once_and_signs_for_names_and_addresses() {
@@ -142,6 +143,9 @@ mod tests {
         let text = fs::read(first.path()).expect("its certificate");
         let again = LocalCa::open(&folder).expect("the same");
         assert_eq!(fs::read(again.path()).expect("its certificate"), text);
+        let validity = Validity::read(&LocalCa::path_in(&folder)).expect("without a key");
+        assert_eq!(validity.issuer, "Levity, Levity, local authority");
+        assert!(SystemTime::now() + LIFE / 2 < validity.not_after);
         let mode = fs::metadata(folder.join(KEY))
             .expect("a key")
             .permissions()

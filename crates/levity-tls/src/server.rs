@@ -327,6 +327,13 @@ impl Server {
         self.policies.get(number)?.client_auth
     }
 
+    /// The certificates of the site of that number, in the order of [`new`](Self::new), without those on demand.
+    #[must_use]
+    pub fn certificates(&self, number: usize) -> &[Certificate] {
+        let policy = self.policies.get(number);
+        policy.map_or(&[], |policy| &policy.keys.certificates)
+    }
+
     /// The policy for a client that asks for `name`.
     #[must_use]
     pub fn policy(&self, name: Option<&str>) -> &Policy {

@@ -269,7 +269,13 @@ mod tests {
                         vec![Arc::new(WorkerStats::new(0))],
                         Sources::default(),
                     ));
-                    let status = Arc::new(Status::new(stats, Arc::default(), Vec::new(), 7));
+                    let status = Arc::new(Status::new(
+                        stats,
+                        Arc::default(),
+                        Arc::default(),
+                        Vec::new(),
+                        7,
+                    ));
                     tokio::select! {
                         () = serve_within(listener, status, names, time_max) => {}
                         _ = stopped => {}

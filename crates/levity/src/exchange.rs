@@ -20,7 +20,7 @@ use levity_wire::http1::{Method, Target};
 use crate::disk_client::DiskClient;
 use crate::filter;
 use crate::handler::{Handled, Handling};
-use crate::http::client::Client;
+use crate::http::client::{Client, logged_tls};
 use crate::http::error::{detail, error};
 use crate::http::request::{Arrival, Request};
 use crate::http::request_body::RequestBody;
@@ -505,6 +505,7 @@ fn record<S: ResponseSink>(
         method: request.map_or(b"", Request::method),
         target: request.map_or(b"", Request::sent_target),
         version: request.map_or("", |_| stream.version()),
+        tls: logged_tls(stream.peer()),
         status: sent.status,
         bytes: sent.bytes,
         body_bytes: subject.map_or(0, |_| stream.body_received()),

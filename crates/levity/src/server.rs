@@ -44,7 +44,7 @@ use crate::mailboxes;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::start::StoreThread;
 use crate::route::{Service, ServiceParts};
-use crate::status::{self, Status, Upstreams};
+use crate::status::{self, CurrentTls, Status, Upstreams};
 use crate::tls;
 use crate::tls::acme::AcmeThread;
 use crate::tls::staple::Fetches;
@@ -455,8 +455,9 @@ impl Server {
         let mut bound = bind_all(config, count)?;
         let worker_stats = worker_stats(count);
         let upstreams = Arc::new(Upstreams::from_pointee(shared.service.upstreams.clone()));
+        let tls = Arc::new(CurrentTls::new(shared.service.tls.clone()));
         let mailboxes = mailboxes::start::start(&config.mailbox_store, count, &shared.parts)?;
-        let mut sources = sources(&shared, &upstreams);
+        let mut sources = sources(&shared, &upstreams, &tls);
         let streams = mailboxes::streams::parts(count, &shared.parts.mailboxes.budget);
         sources.mailboxes = Some(mailbox_figures(&mailboxes, &streams, &shared.parts));
         let stats = Stats::new(worker_stats.clone(), sources);
@@ -465,7 +466,13 @@ impl Server {
         let (workers, messages): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let connections_max = shared.connections_max() * count;
-        let status = Status::new(Arc::new(stats), upstreams, workers.clone(), connections_max);
+        let status = Status::new(
+            Arc::new(stats),
+            upstreams,
+            tls,
+            workers.clone(),
+            connections_max,
+        );
         status.set_roots(devices_of(&shared.service));
         let status = Arc::new(status);
         let admin = start_admin(config.admin.as_ref(), &status)?;
@@ -684,6 +691,7 @@ impl Server {
         }
         self.status.set_roots(devices_of(&service));
         self.status.set_upstreams(service.upstreams.clone());
+        self.status.set_tls(service.tls.clone());
         let changes = upstream::describe::changes(&service.upstreams, &self.service.upstreams);
         log_some(changes, "changes of upstreams");
         self.checks = check::start(&service.upstreams);
@@ -777,7 +785,7 @@ fn start_watcher(watch: levity_config::Watch) -> io::Result<Option<Arc<Watcher>>
 }
 
 /// The sources of `/metrics`.
-fn sources(shared: &Shared, upstreams: &Arc<Upstreams>) -> Sources {
+fn sources(shared: &Shared, upstreams: &Arc<Upstreams>, tls: &Arc<CurrentTls>) -> Sources {
     let ServiceParts {
         disk,
         compute,
@@ -786,7 +794,12 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>) -> Sources {
         ..
     } = shared.parts.clone();
     let watcher = shared.watcher.clone();
-    let upstreams = upstreams.clone();
+    let (upstreams, tls) = (upstreams.clone(), tls.clone());
+    let certificates = move || {
+        let tls = tls.load();
+        let tls = tls.as_ref()?;
+        Some(tls.figures(SystemTime::now()))
+    };
     let states = move || {
         let upstreams = upstreams.load();
         upstreams.iter().map(|one| status::state(one)).collect()
@@ -797,6 +810,7 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>) -> Sources {
         variants: variants.map(|store| Box::new(move || variant_figures(&store)) as _),
         limits: Some(Box::new(move || rate_limits.figures())),
         mailboxes: None,
+        certificates: Some(Box::new(certificates)),
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
         upstreams: Some(Box::new(states)),
         log_unwritten: shared.logs.unwritten().clone(),

@@ -6,7 +6,7 @@
 use levity_config::{LogField, LogPart, LogTemplate, LogValue};
 use levity_wire::decimal;
 
-use super::record::Record;
+use super::record::{Record, Tls};
 use super::stamp::Stamps;
 use super::{escape, number};
 use crate::request_id::RequestId;
@@ -67,6 +67,10 @@ impl Place<'_> {
             LogField::Path => self.text(divided(record.target).0),
             LogField::Query => self.text(divided(record.target).1),
             LogField::Version => self.text(record.version.as_bytes()),
+            LogField::TlsVersion => self.of_tls(record, |tls| tls.version),
+            LogField::TlsCipher => self.of_tls(record, |tls| tls.cipher),
+            LogField::TlsName => self.of_tls(record, |tls| tls.name),
+            LogField::TlsResumed => self.of_tls(record, |tls| boolean(tls.is_resumed)),
             LogField::Status => decimal::push(self.out, record.status.into()),
             LogField::Bytes => decimal::push(self.out, record.bytes),
             LogField::BytesClf => {
@@ -89,6 +93,10 @@ impl Place<'_> {
             LogField::FilterOut => self.of_filter(record, record.trace.filter.bytes_out),
             of_upstream => self.of_upstream(of_upstream, record),
         }
+    }
+
+    fn of_tls<'a>(&mut self, record: &Record<'a>, text: fn(Tls<'a>) -> &'a str) {
+        self.text(record.tls.map_or("", text).as_bytes());
     }
 
     fn of_upstream(&mut self, field: LogField, record: &Record) {
@@ -158,6 +166,10 @@ impl Place<'_> {
     }
 }
 
+fn boolean(is: bool) -> &'static str {
+    if is { "true" } else { "false" }
+}
+
 /// Path and query of a target.
 fn divided(target: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b'?', target) {
@@ -169,7 +181,7 @@ fn divided(target: &[u8]) -> (&[u8], &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::super::line::{Format, tests::line_in};
-    use super::super::record::samples::{Lines, of_upstream, record, with};
+    use super::super::record::samples::{Lines, TLS, of_upstream, record, with};
     use super::super::record::{End, LimitedBy, Record, Source};
     use super::*;
     use crate::trace::{Side, Trace};
@@ -252,6 +264,7 @@ mod tests {
             headers: &headers,
             source: Source::Disk,
             body_bytes: 77,
+            tls: Some(TLS),
             limited: Some(LimitedBy {
                 limit: "5/s per client",
                 is_report: false,
@@ -272,6 +285,10 @@ mod tests {
                     "GET /debian/pool/main.deb?x=1#/debian/pool/main.deb?x=1",
                 ),
                 ("{version},{site},{route}", "HTTP/1.1,a.example,/debian/*"),
+                (
+                    "{tls.version}/{tls.cipher} {tls.name} {tls.resumed}",
+                    "TLSv1.3/TLS_AES_128_GCM_SHA256 mirror.example.org true",
+                ),
                 ("{dur} {ttfb} {io_wait}", "12.345678 0.000123 0.000000"),
                 (
                     "{src} {end} {referer} {user_agent}",
@@ -317,6 +334,10 @@ mod tests {
             "limited",
             "would_limit",
             "filter.in",
+            "tls.version",
+            "tls.cipher",
+            "tls.name",
+            "tls.resumed",
             "upstream.name",
             "upstream.attempts",
             "upstream.ttfb",

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::record::{LimitedBy, Record};
+use super::record::{LimitedBy, Record, Tls};
 use super::stamp::Stamps;
 use super::{escape, number};
 use crate::request_id::RequestId;
@@ -51,6 +51,9 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record, stamps: &mut Stamps, timi
     }
     push_text(out, "referer", record.referer);
     push_text(out, "user_agent", record.user_agent);
+    if let Some(tls) = &record.tls {
+        self::tls(out, tls);
+    }
     if let Some(upstream) = record.trace.upstream() {
         self::upstream(out, upstream);
     }
@@ -71,6 +74,19 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record, stamps: &mut Stamps, timi
     out.extend_from_slice(b"}\n");
 }
 
+fn tls(out: &mut Vec<u8>, tls: &Tls<'_>) {
+    push_key(out, "tls");
+    out.push(b'{');
+    // The first key has no comma before it.
+    let start = out.len();
+    push_text(out, "version", tls.version.as_bytes());
+    out.remove(start);
+    push_text(out, "cipher", tls.cipher.as_bytes());
+    push_text(out, "name", tls.name.as_bytes());
+    push_boolean(out, "resumed", tls.is_resumed);
+    out.push(b'}');
+}
+
 fn upstream(out: &mut Vec<u8>, upstream: &UpstreamTrace) {
     push_key(out, "upstream");
     out.push(b'{');
@@ -83,12 +99,7 @@ fn upstream(out: &mut Vec<u8>, upstream: &UpstreamTrace) {
         None => push_null(out, "backend"),
     }
     push_number(out, "attempts", upstream.attempts.into());
-    push_key(out, "reused");
-    out.extend_from_slice(if upstream.is_reused {
-        b"true"
-    } else {
-        b"false"
-    });
+    push_boolean(out, "reused", upstream.is_reused);
     push_seconds(out, "queue", upstream.queue);
     for (key, time) in [("connect", upstream.connect), ("ttfb", upstream.first_byte)] {
         match time {
@@ -195,6 +206,11 @@ fn push_key(out: &mut Vec<u8>, key: &str) {
     out.extend_from_slice(b"\":");
 }
 
+fn push_boolean(out: &mut Vec<u8>, key: &str, value: bool) {
+    push_key(out, key);
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
 fn push_number(out: &mut Vec<u8>, key: &str, value: u64) {
     push_key(out, key);
     decimal::push(out, value);
@@ -215,7 +231,7 @@ fn push_text(out: &mut Vec<u8>, key: &str, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::super::line::{Format, tests::line_in};
-    use super::super::record::samples::{ask_upstream, of_upstream, record, with};
+    use super::super::record::samples::{TLS, ask_upstream, of_upstream, record, with};
     use super::*;
     use crate::stats::upstream::Register;
     use crate::step::Step;
@@ -313,6 +329,23 @@ mod tests {
             ..record()
         };
         assert_eq!(json(&upload)["body_bytes"], 7);
+    }
+
+    #[test]
+    fn line_of_a_request_over_tls() {
+        let tls = |tls| json(&Record { tls, ..record() });
+        assert_eq!(
+            tls(Some(TLS))["tls"],
+            serde_json::json!({
+                "version": "TLSv1.3",
+                "cipher": "TLS_AES_128_GCM_SHA256",
+                "name": "mirror.example.org",
+                "resumed": true,
+            })
+        );
+        let unnamed = Tls { name: "", ..TLS };
+        assert_eq!(tls(Some(unnamed))["tls"]["name"], "");
+        assert_eq!(tls(None).get("tls"), None);
     }
 
     #[test]
@@ -435,6 +468,7 @@ mod tests {
                 is_report: false,
             }),
             route: "/a",
+            tls: Some(TLS),
             ..with(trace)
         };
         let line = line(&by_proxy);
@@ -442,6 +476,9 @@ mod tests {
         let mut all = documented("JSON");
         all.retain(|key| *key != "would_limit");
         assert_eq!(keys(&line), all);
+        let (_, tls) = line.split_once("\"tls\":").expect("the key");
+        let (tls, _) = tls.split_once('}').expect("its end");
+        assert_eq!(keys(tls), documented("TLS"));
         let (_, upstream) = line.split_once("\"upstream\":{").expect("the key");
         let (upstream, _) = upstream.split_once('}').expect("its end");
         assert_eq!(keys(&format!("{{{upstream}")), documented("Upstreams"));

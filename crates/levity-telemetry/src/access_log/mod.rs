@@ -18,5 +18,5 @@ mod writer;
 pub use line::Format;
 #[cfg(test)]
 pub(crate) use record::samples;
-pub use record::{End, Headers, LimitedBy, NoHeaders, Record, Source};
+pub use record::{End, Headers, LimitedBy, NoHeaders, Record, Source, Tls};
 pub use writer::{Log, Target, Writer, shutdown};

@@ -62,6 +62,19 @@ pub struct LimitedBy<'a> {
     pub is_report: bool,
 }
 
+/// What the handshake of a connection has agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tls<'a> {
+    /// The version of the protocol, such as `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite, by its name in the registry of IANA.
+    pub cipher: &'static str,
+    /// The name that the client has asked for; empty if it asked for none.
+    pub name: &'a str,
+    /// Whether the session goes on from an earlier connection.
+    pub is_resumed: bool,
+}
+
 /// Headers of a request and of its response. Names are in lower case.
 pub trait Headers {
     /// The value of the first header of the request with this name.
@@ -113,6 +126,8 @@ pub struct Record<'a> {
     pub target: &'a [u8],
     /// The protocol version, such as `HTTP/1.1`.
     pub version: &'a str,
+    /// What the handshake has agreed on; `None` without TLS.
+    pub tls: Option<Tls<'a>>,
     /// The status sent.
     pub status: u16,
     /// Bytes of body sent.
@@ -161,6 +176,7 @@ pub(crate) mod samples {
             method: b"GET",
             target: b"/debian/pool/main.deb?x=1",
             version: "HTTP/1.1",
+            tls: None,
             status: 206,
             bytes: 1_048_576,
             body_bytes: 0,
@@ -175,6 +191,13 @@ pub(crate) mod samples {
             trace: leak(Trace::new(Instant::now(), None)),
         }
     }
+
+    pub const TLS: Tls<'static> = Tls {
+        version: "TLSv1.3",
+        cipher: "TLS_AES_128_GCM_SHA256",
+        name: "mirror.example.org",
+        is_resumed: true,
+    };
 
     /// Headers of a request and of its response.
     pub struct Lines(

@@ -8,6 +8,7 @@ use levity_disk::WatchStats;
 use levity_disk::stats::{DeviceStats, EngineStats};
 use strum::VariantArray;
 
+use super::certificates::CertificateFigures;
 use super::compute::ComputeFigures;
 use super::disk::{DiskFigures, device_number};
 use super::limits::{LimitFigures, LimitTableFigures};
@@ -178,6 +179,7 @@ pub(super) struct Scrape<'a> {
     pub(super) variants: Option<VariantFigures>,
     pub(super) limits: Option<LimitFigures>,
     pub(super) mailboxes: Option<MailboxFigures>,
+    pub(super) certificates: Option<CertificateFigures>,
     pub(super) watch: Option<WatchStats>,
     pub(super) upstreams: Vec<(UpstreamState, UpstreamFigures)>,
     pub(super) sites: Vec<SiteFigures>,
@@ -425,6 +427,21 @@ fn limit_table(scrape: &Scrape) -> Option<LimitTableFigures> {
     limits.and_then(|limits| limits.table)
 }
 
+fn certificates(scrape: &Scrape, samples: &mut Samples) {
+    let figures = scrape.certificates.iter();
+    for one in figures.flat_map(|figures| &figures.certificates) {
+        let labels = [("name", one.name.as_str()), ("source", one.source)];
+        samples.value(&labels, one.seconds_left);
+    }
+}
+
+fn on_demand_certificates(scrape: &Scrape, samples: &mut Samples) {
+    let figures = scrape.certificates.as_ref();
+    if let Some(count) = figures.and_then(|figures| figures.on_demand) {
+        samples.value(&[], count);
+    }
+}
+
 fn log_dropped(scrape: &Scrape, samples: &mut Samples) {
     samples.value(&[("log", "access")], scrape.access_log_dropped);
     samples.value(&[("log", "diagnostics")], scrape.diagnostics_dropped);
@@ -555,6 +572,17 @@ pub(super) const METRICS: &[Metric] = metrics! {
     Counter("levity_tls_handshakes_total", "handshakes", Computed(&["result"], |scrape, samples| {
         scrape.by_variant(samples, "result", WorkerStats::handshakes);
     }));
+    /// Seconds until a certificate ends, negative after that; 0 where there is none yet. By its first name, and by source: files,
+    /// internal (the authority of this machine) and acme. Of several for one name it is the one that ends first.
+    ///
+    /// It grows when a certificate is renewed, and falls otherwise: an alarm at ten days leaves time to act. `files`: whatever
+    /// renews them has failed, or the log says why the new ones are not used. `acme`: `/status` and `levity certs` have the
+    /// last error. `internal`: the server renews it after half of its life.
+    Gauge("levity_tls_certificate_seconds", "seconds", Computed(&["name", "source"], certificates));
+    /// Certificates that clients have asked for, and that were got on demand (`ask` in `[acme]`).
+    ///
+    /// Names that `ask` allows. If it grows without end, somebody invents names: `ask` has to refuse them.
+    Gauge("levity_tls_on_demand_certificates", "certificates", Computed(&[], on_demand_certificates));
     /// Idle connections that were closed for new ones, because descriptors or memory were exhausted.
     ///
     /// Raise the descriptor limit (LimitNOFILE=), or lower `limits.idle_timeout`. Clients open new connections instead.

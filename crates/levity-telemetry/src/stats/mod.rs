@@ -1,5 +1,6 @@
 //! Each worker counts into its own [`WorkerStats`]; a scrape adds them up.
 
+mod certificates;
 mod compute;
 mod disk;
 mod docs;
@@ -20,6 +21,7 @@ use std::time::SystemTime;
 
 use levity_disk::WatchStats;
 
+pub use certificates::{CertificateFigure, CertificateFigures};
 pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
@@ -53,6 +55,8 @@ pub struct Sources {
     pub limits: Option<Box<dyn Fn() -> LimitFigures + Send + Sync>>,
     /// Reads the values of mailboxes; without it there are no metrics of them. Must not block.
     pub mailboxes: Option<Box<dyn Fn() -> MailboxFigures + Send + Sync>>,
+    /// Reads the values of certificates; without it there are no metrics of them. `None` without TLS. Must not block.
+    pub certificates: Option<Box<dyn Fn() -> Option<CertificateFigures> + Send + Sync>>,
     /// Reads the values of the watcher.
     pub watch: Option<Box<dyn Fn() -> WatchStats + Send + Sync>>,
     /// Lists the upstreams of the configuration; must not block.
@@ -137,6 +141,7 @@ impl Stats {
             variants: self.variants(),
             limits: self.limits(),
             mailboxes: self.mailboxes(),
+            certificates: self.certificates(),
             watch: self.sources.watch.as_ref().map(|watch| watch()),
             upstreams: self.upstream_figures(),
             sites: self.sites(),
@@ -144,6 +149,10 @@ impl Stats {
         for metric in METRICS {
             metric.render(&scrape, out);
         }
+    }
+
+    fn certificates(&self) -> Option<CertificateFigures> {
+        self.sources.certificates.as_ref()?()
     }
 
     fn upstream_figures(&self) -> Vec<(UpstreamState, UpstreamFigures)> {
@@ -261,6 +270,21 @@ mod tests {
         }
     }
 
+    fn certificates() -> CertificateFigures {
+        let figure = |name: &str, source, seconds_left| CertificateFigure {
+            name: name.to_owned(),
+            source,
+            seconds_left,
+        };
+        CertificateFigures {
+            certificates: vec![
+                figure("a.example", "files", 86_400),
+                figure("b.example", "acme", -7),
+            ],
+            on_demand: Some(3),
+        }
+    }
+
     fn compute() -> ComputeFigures {
         let mut times = Histogram::default();
         (times.counts[0], times.counts[3]) = (6, 2);
@@ -371,6 +395,7 @@ mod tests {
             })),
             limits: Some(Box::new(limits)),
             mailboxes: Some(Box::new(mailboxes)),
+            certificates: Some(Box::new(|| Some(certificates()))),
             watch: Some(Box::new(watch)),
             upstreams: Some(Box::new(|| vec![upstream_state()])),
             log_unwritten: Arc::new(3.into()),
@@ -429,7 +454,11 @@ mod tests {
                 let mut expected: Vec<_> = metric.labels().iter().collect();
                 expected.sort();
                 assert_eq!(own, expected, "{line}");
-                assert!(value.is_finite() && value >= 0.0, "{line}");
+                let may_be_negative = metric.name == "levity_tls_certificate_seconds";
+                assert!(
+                    value.is_finite() && (value >= 0.0 || may_be_negative),
+                    "{line}"
+                );
                 assert!(
                     seen.insert(line.rsplit_once(' ').map(|pair| pair.0)),
                     "twice: {line}"
@@ -514,6 +543,9 @@ mod tests {
             "levity_limited_total{limit=\"a \\\"b\\\"\",action=\"reported\"} 1",
             "levity_limit_evictions_total 3",
             "levity_log_dropped_total{log=\"access\"} 11",
+            "levity_tls_certificate_seconds{name=\"a.example\",source=\"files\"} 86400",
+            "levity_tls_certificate_seconds{name=\"b.example\",source=\"acme\"} -7",
+            "levity_tls_on_demand_certificates 3",
             "levity_watches 3",
             "levity_watch_events_total 20",
             "levity_watch_overflows_total 1",
@@ -550,6 +582,7 @@ mod tests {
         assert!(!out.contains("levity_disk_"));
         assert!(!out.contains("\nlevity_comp"));
         assert!(!out.contains("\nlevity_limit"));
+        assert!(!out.contains("\nlevity_tls_certificate"));
         assert!(!out.lines().any(|line| line.starts_with("levity_watch")));
     }
 

@@ -1,5 +1,6 @@
 //! The command line: arguments in, the next [`Step`] out.
 
+mod certs;
 mod check;
 mod explain;
 mod mailbox;
@@ -72,6 +73,18 @@ enum Command {
     },
     /// Report every error in a configuration file
     Check {
+        #[command(flatten)]
+        file: ConfigFile,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the certificates of a configuration: names, source, end, and what has failed
+    ///
+    /// They are read from their files. The exit status is 1 if one has expired, is missing or cannot be read. Of
+    /// certificates of the authority of this machine, which a server has in memory only, the end is that of the
+    /// authority.
+    Certs {
         #[command(flatten)]
         file: ConfigFile,
         /// Print JSON
@@ -163,6 +176,9 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
         Some(Command::Run { file, flags }) => serve::run(file.into_path(), &flags, streams),
         Some(Command::Check { file, json }) => {
             Step::Exit(check::check(&file.into_path(), json, streams))
+        }
+        Some(Command::Certs { file, json }) => {
+            Step::Exit(certs::certs(&file.into_path(), json, streams))
         }
         Some(Command::Explain(options)) => explain::explain(options, streams),
         Some(Command::Mailbox { action }) => Step::Exit(mailbox::run(action, streams)),

@@ -4,9 +4,21 @@ use std::net::{IpAddr, SocketAddr};
 
 use levity_config::TrustedProxies;
 use levity_net::Peer;
+use levity_telemetry::access_log::Tls;
 use levity_wire::forwarded::{self, Node, Origin};
 
 use crate::http::request::Request;
+
+/// What the log says of the handshake of `peer`.
+pub fn logged_tls(peer: &Peer) -> Option<Tls<'_>> {
+    let tls = peer.tls()?;
+    Some(Tls {
+        version: tls.version,
+        cipher: tls.cipher,
+        name: tls.name.as_deref().unwrap_or_default(),
+        is_resumed: tls.is_resumed,
+    })
+}
 
 /// The client of a request: the peer of the connection, or the client that a trusted proxy reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

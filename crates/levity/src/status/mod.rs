@@ -3,6 +3,7 @@
 //! Collected on the control thread for each request, as one JSON value. The text is made from it, and the
 //! page and `levity top` read it. `docs/status.md` documents its keys, which are stable.
 
+mod certificates;
 mod compute;
 mod files;
 mod history;
@@ -16,12 +17,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use serde_json::{Map, Value, json};
 use strum::VariantArray as _;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::event_loop::Message;
+use crate::tls::sites::TlsSites;
 use crate::upstream::Upstream;
 use levity_disk::stats::{DeviceStats, EngineStats};
 use levity_telemetry::access_log::{End, Source};
@@ -32,6 +34,7 @@ use levity_telemetry::mounts::Mounts;
 use levity_telemetry::stats::site::{CLASSES, SiteFigures};
 use levity_telemetry::stats::{DiskFigures, Stats, VariantFigures, WorkerStats, device_number};
 
+pub use certificates::certificate;
 pub use history::INTERVAL;
 pub use page::page;
 pub use text::text;
@@ -43,10 +46,14 @@ use history::{History, Sample};
 /// The upstreams of the configuration at present.
 pub type Upstreams = ArcSwap<Vec<Arc<Upstream>>>;
 
+/// The certificates of the configuration at present; nothing without TLS.
+pub type CurrentTls = ArcSwapOption<TlsSites>;
+
 /// The sources of the figures. Only the control thread takes its locks.
 pub struct Status {
     stats: Arc<Stats>,
     upstreams: Arc<Upstreams>,
+    tls: Arc<CurrentTls>,
     files: Files,
     connections_max: usize,
     /// Devices and paths of the roots that are served now.
@@ -55,16 +62,18 @@ pub struct Status {
 }
 
 impl Status {
-    /// Figures of these counters and upstreams, and of the workers at the other ends of these channels.
+    /// Figures of these counters, upstreams and certificates, and of the workers at the other ends of these channels.
     pub fn new(
         stats: Arc<Stats>,
         upstreams: Arc<Upstreams>,
+        tls: Arc<CurrentTls>,
         workers: Vec<UnboundedSender<Message>>,
         connections_max: usize,
     ) -> Self {
         Self {
             stats,
             upstreams,
+            tls,
             files: Files::new(workers),
             connections_max,
             roots: Mutex::default(),
@@ -80,6 +89,11 @@ impl Status {
     /// Replaces the upstreams, here and for `/metrics`.
     pub fn set_upstreams(&self, upstreams: Vec<Arc<Upstream>>) {
         self.upstreams.store(Arc::new(upstreams));
+    }
+
+    /// Replaces the certificates, likewise.
+    pub fn set_tls(&self, tls: Option<Arc<TlsSites>>) {
+        self.tls.store(tls);
     }
 
     /// The counters.
@@ -124,6 +138,8 @@ impl Status {
             "sent_bytes": sum(workers, |worker| worker.sent_bytes.get()),
             "io": disk.as_ref().map(|disk| io(disk, workers)),
             "upstreams": self.upstreams(),
+            "certificates": self.certificates(now),
+            "on_demand_certificates": self.tls.load().as_ref().and_then(|tls| tls.on_demand_count()),
             "limits": limits.as_ref().map_or_else(Vec::new, limits::limits),
             "limit_table": limits.and_then(|limits| limits.table).map(limits::table),
             "mailboxes": self.stats.mailboxes().as_ref().map(mailboxes::mailboxes),
@@ -148,6 +164,12 @@ impl Status {
         let (upstreams, now) = (self.upstreams.load(), Instant::now());
         let json = |one: &Arc<Upstream>| upstreams::upstream(one, &self.stats, now);
         upstreams.iter().map(json).collect()
+    }
+
+    fn certificates(&self, now: SystemTime) -> Vec<Value> {
+        let tls = self.tls.load();
+        let reports = tls.iter().flat_map(|tls| tls.reports());
+        reports.map(|one| certificate(&one, now)).collect()
     }
 
     fn compute(&self, history: &History) -> Option<Value> {

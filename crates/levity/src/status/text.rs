@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// Parts of the whole, in the order in which a person reads them.
-const PARTS: [&str; 17] = [
+const PARTS: [&str; 19] = [
     "version",
     "start_time_seconds",
     "time_seconds",
@@ -15,6 +15,8 @@ const PARTS: [&str; 17] = [
     "sites",
     "sent_bytes",
     "upstreams",
+    "certificates",
+    "on_demand_certificates",
     "limits",
     "limit_table",
     "mailboxes",
@@ -27,7 +29,8 @@ const PARTS: [&str; 17] = [
 
 /// Every figure of `status` as `server.PATH: VALUE`. The path is that of the JSON with dots, and with
 /// hyphens for underscores; members of a list have their name in it, or their number from 1. What an
-/// engine has done is at `server.io.ENGINE`. Lists of plain numbers are left out.
+/// engine has done is at `server.io.ENGINE`. A list of texts is one line, with spaces between. Lists of plain numbers are left
+/// out.
 pub fn text(status: &Value) -> String {
     let mut out = String::new();
     let Some(parts) = status.as_object() else {
@@ -47,6 +50,10 @@ fn lines(out: &mut String, path: &str, value: &Value) {
             for (key, value) in members {
                 lines(out, &format!("{path}.{}", hyphens(key)), value);
             }
+        }
+        Value::Array(list) if list.first().is_some_and(Value::is_string) => {
+            let texts: Vec<_> = list.iter().filter_map(Value::as_str).collect();
+            line(out, path, &texts.join(" "));
         }
         Value::Array(list) => {
             let path = path.strip_suffix(".engines").unwrap_or(path);
@@ -72,7 +79,14 @@ fn hyphens(key: &str) -> String {
 /// The name of a member of a list, or its number.
 fn name(member: &Value, number: usize) -> String {
     let keys = [
-        "device", "engine", "worker", "upstream", "backend", "site", "limit",
+        "device",
+        "engine",
+        "worker",
+        "upstream",
+        "backend",
+        "site",
+        "limit",
+        "certificate",
     ]
     .into_iter();
     match keys.map(|key| &member[key]).find(|name| !name.is_null()) {
@@ -95,6 +109,8 @@ mod tests {
             "connections": { "accept_pauses": 3 },
             "requests": {}, "sites": [{ "site": "a.example", "finished": 4 }], "sent_bytes": 7,
             "upstreams": [{ "upstream": "app", "backends": [{ "backend": "127.0.0.1:3000", "idle": 2 }] }],
+            "certificates": [{ "certificate": "a.test", "names": ["a.test", "b.test"], "left_seconds": -5 }],
+            "on_demand_certificates": null,
             "limits": [{ "limit": "5/s per client", "allowed": 8 }], "limit_table": { "keys_max": 64 },
             "mailboxes": { "boxes": 3 },
             "io": { "engine": "threads", "engines": [{ "engine": "threads", "async_read": 1261 }] },
@@ -117,6 +133,10 @@ mod tests {
              server.upstreams.app.backends.127.0.0.1:3000.backend: 127.0.0.1:3000\n\
              server.upstreams.app.backends.127.0.0.1:3000.idle: 2\n\
              server.upstreams.app.upstream: app\n\
+             server.certificates.a.test.certificate: a.test\n\
+             server.certificates.a.test.left-seconds: -5\n\
+             server.certificates.a.test.names: a.test b.test\n\
+             server.on-demand-certificates: -\n\
              server.limits.5/s per client.allowed: 8\n\
              server.limits.5/s per client.limit: 5/s per client\n\
              server.limit-table.keys-max: 64\n\

@@ -214,6 +214,9 @@ fn client(policy: &Policy, stream: &TlsStream<Transport>) -> PeerTls {
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     PeerTls {
         client_auth: policy.client_auth,
+        version: levity_net::tls::version(session),
+        cipher: levity_net::tls::cipher(session),
+        name: levity_net::tls::asked_name(session).map(Into::into),
         is_resumed: levity_net::tls::is_resumed(session),
         certificate: certificate.map(|certificate| Identity::of(certificate)),
     }

@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
-use levity_acme::Acme;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use levity_acme::folder::certificate_path;
+use levity_acme::{Acme, Report};
 use levity_config::tls::{Certificates, ClientAuthMode, SiteTls};
 use levity_config::{Config, Site};
 use levity_telemetry::diagnostics;
+use levity_telemetry::stats::CertificateFigures;
 use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, Server, SitePolicy, TicketKeys};
 
 use super::acme::has_acme;
+use super::certificates::{CertificateReport, Origin, by_name};
 use super::staple::Staples;
 
 /// How often the files are looked at.
@@ -26,7 +28,7 @@ pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 const INTERNAL_AGE_MAX: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
 /// The names of a site without hosts in a certificate of this machine.
-const LOCAL_NAME: &str = "localhost";
+pub const LOCAL_NAME: &str = "localhost";
 
 /// What handshakes use. An event loop reads it without a lock.
 pub struct TlsSites {
@@ -36,6 +38,8 @@ pub struct TlsSites {
     /// What gets certificates, if a site has its from there.
     pub acme: Option<Arc<Acme>>,
     seen: Mutex<Seen>,
+    /// Why files that have changed are not used, if they are not. Beside the lock, which whoever waits for a disk may have.
+    failure: ArcSwapOption<String>,
 }
 
 /// Where everything comes from.
@@ -60,8 +64,6 @@ struct Source {
 struct Seen {
     files: Vec<Option<Stamp>>,
     at: SystemTime,
-    /// Why the files could not be used since.
-    failure: Option<String>,
 }
 
 /// What tells versions of a file apart.
@@ -120,11 +122,8 @@ impl TlsSites {
             staples: staples.clone(),
             server: ArcSwap::new(server),
             acme,
-            seen: Mutex::new(Seen {
-                files,
-                at,
-                failure: None,
-            }),
+            seen: Mutex::new(Seen { files, at }),
+            failure: ArcSwapOption::empty(),
         })))
     }
 
@@ -171,21 +170,45 @@ impl TlsSites {
             Ok(server) => {
                 self.server.store(self.stapled(Arc::new(server)));
                 diagnostics::log(format_args!("certificates were read again"));
-                *seen = Seen {
-                    files,
-                    at: now,
-                    failure: None,
-                };
+                *seen = Seen { files, at: now };
+                self.failure.store(None);
             }
             // A certificate may be there before its key.
-            Err(reason) if seen.failure.as_ref() != Some(&reason) => {
+            Err(reason) if self.failure.load().as_deref() != Some(&reason) => {
                 diagnostics::log(format_args!(
                     "changed certificates are not used: {reason}; those from before stay"
                 ));
-                seen.failure = Some(reason);
+                self.failure.store(Some(Arc::new(reason)));
             }
             Err(_) => {}
         }
+    }
+
+    /// What operators see of each certificate that is known in advance. Does not block.
+    pub fn reports(&self) -> Vec<CertificateReport> {
+        let (server, failure) = (self.server(), self.failure.load_full());
+        let issued = self.acme.as_ref().map(|acme| acme.reports());
+        let issued = issued.unwrap_or_default();
+        let sites = self.sources.sites.iter().enumerate();
+        sites
+            .flat_map(|(number, site)| {
+                let served = server.certificates(number);
+                site.reports(served, &issued, failure.as_deref())
+            })
+            .collect()
+    }
+
+    /// The figures for a scrape. Does not block.
+    pub fn figures(&self, now: SystemTime) -> CertificateFigures {
+        CertificateFigures {
+            certificates: by_name(&self.reports(), now),
+            on_demand: self.on_demand_count().map(|count| count as u64),
+        }
+    }
+
+    /// The number of certificates that clients have asked for; `None` if no site has any by ACME. Does not block.
+    pub fn on_demand_count(&self) -> Option<usize> {
+        self.acme.as_ref().map(|acme| acme.on_demand.len())
     }
 }
 
@@ -251,7 +274,7 @@ impl Sources {
     }
 
     fn folder(&self) -> PathBuf {
-        self.folder.clone().unwrap_or_else(usual_folder)
+        folder_or_usual(self.folder.as_deref())
     }
 }
 
@@ -270,6 +293,34 @@ impl Source {
             }
             (Certificates::Internal, Some(ca)) => Ok(vec![ca.issue(&self.internal_names(), now)?]),
             (Certificates::Internal | Certificates::Acme, _) => Ok(Vec::new()),
+        }
+    }
+
+    /// What operators see of the certificates that are `served`. `issued` is what the thread that gets some says, and `failure`
+    /// why files are not used.
+    fn reports(
+        &self,
+        served: &[Certificate],
+        issued: &[Report],
+        failure: Option<&String>,
+    ) -> Vec<CertificateReport> {
+        let of = |one: &Certificate, origin| CertificateReport {
+            error: failure.cloned(),
+            ..CertificateReport::of(one, origin)
+        };
+        match &self.tls.certificates {
+            Certificates::Files(_) => served.iter().map(|one| of(one, Origin::Files)).collect(),
+            Certificates::Internal => {
+                let reports = served.iter().map(|one| CertificateReport {
+                    next: Some(one.not_after - INTERNAL_AGE_MAX),
+                    ..of(one, Origin::Internal)
+                });
+                reports.collect()
+            }
+            Certificates::Acme => {
+                let names = self.acme.iter();
+                names.map(|name| by_acme(name, served, issued)).collect()
+            }
         }
     }
 
@@ -295,8 +346,7 @@ impl Source {
 
     fn internal_names(&self) -> Vec<String> {
         if !self.hosts.is_empty() {
-            let hosts = self.hosts.iter().map(|host| levity_tls::bare(host));
-            return hosts.map(str::to_owned).collect();
+            return bare_names(&self.hosts);
         }
         let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
         let addresses = interfaces.iter().map(|one| one.ip().to_string());
@@ -307,13 +357,42 @@ impl Source {
     }
 }
 
+/// What operators see of the certificate for `name`: what clients get of it, and when the next attempt is.
+fn by_acme(name: &str, served: &[Certificate], issued: &[Report]) -> CertificateReport {
+    let is_of_name = |one: &&Certificate| one.names.iter().any(|of| of == name);
+    let served = served.iter().find(is_of_name);
+    let report = issued.iter().find(|one| one.name == name);
+    CertificateReport {
+        issuer: served.map(|one| one.issuer.clone()),
+        not_after: served.map(|one| one.not_after),
+        next: report.and_then(|one| one.next),
+        error: report.and_then(|one| one.error.clone()),
+        ..CertificateReport::missing(vec![name.to_owned()], Origin::Acme)
+    }
+}
+
 /// The hosts of `site` with certificates by ACME that are known in advance.
-fn acme_names(site: &Site, config: &Config) -> Vec<String> {
+pub fn acme_names(site: &Site, config: &Config) -> Vec<String> {
     let hosts = site.hosts.iter().filter(|_| has_acme(site));
     let known = hosts.filter(|host| !config.acme.is_on_demand(host));
     known
         .map(|host| levity_tls::bare(host).to_owned())
         .collect()
+}
+
+/// `hosts` as certificates have them.
+pub fn bare_names(hosts: &[String]) -> Vec<String> {
+    let hosts = hosts.iter().map(|host| levity_tls::bare(host));
+    hosts.map(str::to_owned).collect()
+}
+
+/// The folder of the state of TLS with `config`.
+pub fn state_folder(config: &Config) -> PathBuf {
+    folder_or_usual(config.tls.folder.as_deref())
+}
+
+fn folder_or_usual(given: Option<&Path>) -> PathBuf {
+    given.map_or_else(usual_folder, Path::to_owned)
 }
 
 /// Where state is kept that has to outlive a restart.

@@ -11,6 +11,7 @@ mod apps;
 mod archives;
 mod browser;
 mod byteranges;
+mod certs;
 mod checks;
 mod chunks;
 mod cli;

@@ -330,13 +330,19 @@ fn every_key_is_documented_and_exists() {
     let upstream = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:9\"]\n";
     let store = Tree::new();
     let disk = format!("[disk]\nvariants = \"{}\"\n", store.path().display());
+    let tls = "[tls]\nfolder = \"{own}/tls\"\n";
     let other = format!(
-        "[[site]]\nhosts = [\"other\"]\nlimit = [{{ connections = 9 }}]\nroot = \"{}\"\n",
+        "[[site]]\nhosts = [\"other\"]\nlimit = [{{ connections = 9 }}]\nroot = \"{}\"\n\
+         [site.tls]\nissuer = \"internal\"\n[[listen]]\naddress = \"127.0.0.2:0\"\ntls = true\n",
         tree.path().display()
     );
-    let server = Launch::site(tree.path(), &format!("{TABLES}{disk}{upstream}"), &other)
-        .engine("threads")
-        .start();
+    let server = Launch::site(
+        tree.path(),
+        &format!("{TABLES}{tls}{disk}{upstream}"),
+        &other,
+    )
+    .engine("threads")
+    .start();
     work(&tree, &server);
     let mut there = BTreeSet::new();
     wait_until("everything has been sampled", || {

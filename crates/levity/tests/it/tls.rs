@@ -13,7 +13,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use crate::clients::{curl, run};
 use crate::support::certificates::{Authority, Key};
-use crate::support::{Launch, Server, Tree, WAIT_MAX, assert_same, per_engine, wait_until};
+use crate::support::{Client, Launch, Server, Tree, WAIT_MAX, assert_same, per_engine, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -596,4 +596,58 @@ fn tls_at_a_port_without_it_is_named_in_the_log() {
     let server = Launch::serve(tree.path()).start();
     openssl(&server, &[]);
     server.says("TLS handshake with 127.0.0.1 failed: this port has no TLS");
+}
+
+/// The line of the log for `target`.
+fn logged(server: &Server, target: &str) -> serde_json::Value {
+    let line = server.prints(&format!("\"target\":\"{target}\""));
+    serde_json::from_str(&line).expect("JSON")
+}
+
+#[test]
+fn the_log_says_what_the_handshake_has_agreed_on() {
+    let tree = Tree::new();
+    tree.file("new", "content");
+    tree.file("old", "content");
+    let authority = Authority::new("authority");
+    let server = single(&tree, &authority).start();
+    for (path, version, more) in [
+        (
+            "/new",
+            "TLSv1.3",
+            &["--tls13-ciphers", "TLS_AES_256_GCM_SHA384"][..],
+        ),
+        ("/old", "TLSv1.2", &["--tls-max", "1.2"]),
+    ] {
+        get(&server, &authority, "a.test", path, more);
+        let tls = &logged(&server, path)["tls"];
+        assert_eq!(tls["version"], version);
+        assert_eq!(
+            (&tls["name"], &tls["resumed"]),
+            (&"a.test".into(), &false.into())
+        );
+        let cipher = tls["cipher"].as_str().expect("a name");
+        match path {
+            "/new" => assert_eq!(cipher, "TLS_AES_256_GCM_SHA384"),
+            _ => assert!(cipher.starts_with("TLS_ECDHE_ECDSA_WITH_"), "{cipher}"),
+        }
+    }
+}
+
+#[test]
+fn a_format_may_have_fields_of_the_handshake() {
+    let tree = Tree::new();
+    tree.file("index.html", "content");
+    let authority = Authority::new("authority");
+    authority.certify("a", &["a.test"], Key::Ecdsa);
+    let format = "format = \"{path} {tls.version} {tls.name} {tls.resumed}\"";
+    let listen = LISTEN.replace("format = \"json\"", format);
+    let plain = "[[listen]]\naddress = \"127.0.0.2:0\"\n";
+    let table = authority.table(&["a"]) + "redirect = false\n";
+    let site = site("\"a.test\"", &tree, &table);
+    let server = Launch::run(&format!("{listen}{plain}{site}")).start();
+    get(&server, &authority, "a.test", "/index.html", &[]);
+    server.prints("/index.html TLSv1.3 a.test false");
+    Client::new(server.addresses()[1]).get_for("a.test", "/index.html");
+    server.prints("/index.html - - -");
 }

@@ -14,7 +14,7 @@ use levity_telemetry::trace::Trace;
 use levity_wire::http1::Trailers;
 
 use super::{ResponseSink, Sent};
-use crate::http::client::Client;
+use crate::http::client::{Client, logged_tls};
 use crate::http::held::{Held, HeldClient};
 use crate::http::request::Request;
 use crate::http::request_body::ClientStream;
@@ -213,6 +213,7 @@ impl Parked {
             method: of.part(Part::Method),
             target: of.part(Part::Target),
             version: sink.version(),
+            tls: logged_tls(sink.peer()),
             status: of.status,
             bytes: self.sent,
             body_bytes: sink.body_received(),

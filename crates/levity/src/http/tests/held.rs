@@ -266,6 +266,7 @@ impl Held {
             method: b"GET",
             target: log.text(1),
             version: sink.version(),
+            tls: None,
             status: 200,
             bytes: self.bytes,
             duration,
