@@ -29,6 +29,14 @@ const TOOLS: &[Tool] = &[
         package: "openssl",
     },
     Tool {
+        program: "gnutls-cli",
+        package: "gnutls-bin",
+    },
+    Tool {
+        program: "certutil",
+        package: "libnss3-tools",
+    },
+    Tool {
         program: "zsync",
         package: "zsync",
     },
@@ -215,6 +223,10 @@ const TOOLS_FULL: &[Tool] = &[
     Tool {
         program: "/usr/share/gocode/src/github.com/klauspost/compress/zstd/decoder.go",
         package: "golang-github-klauspost-compress-dev",
+    },
+    Tool {
+        program: "testssl",
+        package: "testssl.sh",
     },
     Tool {
         program: "mariadbd",

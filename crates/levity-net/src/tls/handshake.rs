@@ -7,6 +7,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
@@ -23,8 +24,8 @@ use crate::transport::Transport;
 /// The maximum size of the first message of a client in bytes: what one record holds. Those of browsers have 2 KB.
 pub const HELLO_BYTES_MAX: usize = 16 * 1024;
 
-/// The type of the first record of a handshake (RFC 8446, 5.1).
-const HANDSHAKE_RECORD: u8 = 22;
+/// The types of records (RFC 8446, 5.1), and that of heartbeats (RFC 6520).
+const RECORDS: RangeInclusive<u8> = 20..=24;
 
 /// The maximum of pieces in which a peer may send its part of a handshake after the first message. Each is computed by itself,
 /// perhaps by other threads.
@@ -67,14 +68,13 @@ impl Hello {
         let mut acceptor = Acceptor::default();
         let mut given = 0;
         loop {
-            if bytes
-                .first()
-                .is_some_and(|&first| first != HANDSHAKE_RECORD)
-            {
+            if bytes.first().is_some_and(|first| !RECORDS.contains(first)) {
                 return Err(HandshakeError::NotTls(below, bytes));
             }
-            while given < bytes.len() {
-                given += acceptor.read_tls(&mut &bytes[given..])?;
+            // More may have come at once.
+            let end = bytes.len().min(HELLO_BYTES_MAX);
+            while given < end {
+                given += acceptor.read_tls(&mut &bytes[given..end])?;
                 match acceptor.accept() {
                     Ok(None) => {}
                     Ok(Some(accepted)) => {
@@ -89,7 +89,7 @@ impl Hello {
                     Err((error, alert)) => return Err(refused(&mut below, error, alert)),
                 }
             }
-            if bytes.len() > HELLO_BYTES_MAX {
+            if given == HELLO_BYTES_MAX {
                 return Err(HandshakeError::Tls(Error::PeerSentOversizedRecord));
             }
             bytes.reserve(PIECE_BYTES);

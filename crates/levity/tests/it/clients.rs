@@ -73,11 +73,20 @@ pub fn chromium(limit: Duration, url: &str) -> String {
 /// In the same way with the local time of `zone`.
 #[track_caller]
 fn chromium_in(zone: &str, limit: Duration, url: &str) -> String {
-    let zone = format!("TZ={zone}");
-    let profile = Tree::new();
+    chromium_at_home(&Tree::new(), &[&format!("TZ={zone}")], &[], limit, url)
+}
+
+/// In the same way for a user whose folder is `profile`, with variables of the environment and flags.
+#[track_caller]
+pub fn chromium_at_home(
+    profile: &Tree,
+    environment: &[&str],
+    flags: &[&str],
+    limit: Duration,
+    url: &str,
+) -> String {
     let profile_flag = format!("--user-data-dir={}", profile.path().display());
-    let flags = [
-        &zone,
+    let fixed = [
         "chromium",
         "--headless",
         "--no-sandbox",
@@ -91,9 +100,9 @@ fn chromium_in(zone: &str, limit: Duration, url: &str) -> String {
         "--autoplay-policy=no-user-gesture-required",
         &profile_flag,
         "--dump-dom",
-        url,
     ];
-    let output = run(limit, "env", &flags, profile.path());
+    let words = [environment, &fixed, flags, &[url]].concat();
+    let output = run(limit, "env", &words, profile.path());
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
     // The test that fails tells what is missing in it.
     eprintln!("{page}\n{}", String::from_utf8_lossy(&output.stderr));

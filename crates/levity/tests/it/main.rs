@@ -66,6 +66,8 @@ mod substitute;
 mod timeouts;
 mod timing;
 mod tls;
+mod tls_broken;
+mod tls_clients;
 mod tls_staple;
 mod try_steps;
 mod uploads;

@@ -16,6 +16,7 @@ pub mod multipart;
 pub mod scripted;
 mod server;
 mod socket;
+pub mod tls;
 mod tree;
 mod wait;
 pub mod websocket;
