@@ -67,6 +67,7 @@ mod timing;
 mod tls;
 mod tls_broken;
 mod tls_clients;
+mod tls_reload;
 mod tls_staple;
 mod try_steps;
 mod uploads;
