@@ -305,23 +305,17 @@ fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
             let span = section.span_of("certificates");
             section.reader.note(&span, format!("{name} {text}"));
         };
-        let days = |from: SystemTime, to: SystemTime| {
-            let between = to.duration_since(from).unwrap_or_default();
-            between.as_secs() / (24 * 60 * 60)
-        };
         if certificate.not_after <= now {
-            let ago = days(certificate.not_after, now);
-            note(format!("has expired {ago} days ago; clients refuse it"));
+            let ago = between(certificate.not_after, now);
+            note(format!("has expired {ago} ago; clients refuse it"));
         } else if certificate.not_after < now + NOTED_BEFORE_END {
-            note(format!(
-                "expires in {} days",
-                days(now, certificate.not_after)
-            ));
+            let left = between(now, certificate.not_after);
+            note(format!("expires in {left}"));
         }
         if now < certificate.not_before {
-            let ahead = days(now, certificate.not_before);
+            let ahead = between(now, certificate.not_before);
             note(format!(
-                "is valid in {ahead} days only; clients refuse it until then"
+                "is valid in {ahead} only; clients refuse it until then"
             ));
         }
         for host in hosts.iter().filter(|host| !certificate.is_for(host)) {
@@ -330,6 +324,18 @@ fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
                 "is not for `{host}`, but for {names}; clients refuse it"
             ));
         }
+    }
+}
+
+/// The time from one to the other in words, in the largest unit of which it has one, rounded down.
+fn between(from: SystemTime, to: SystemTime) -> String {
+    let minutes = to.duration_since(from).unwrap_or_default().as_secs() / 60;
+    let units = [(24 * 60, "day"), (60, "hour"), (1, "minute")];
+    let found = units.iter().find(|(unit, _)| minutes >= *unit);
+    let (unit, name) = found.unwrap_or(&units[2]);
+    match minutes / unit {
+        1 => format!("1 {name}"),
+        count => format!("{count} {name}s"),
     }
 }
 

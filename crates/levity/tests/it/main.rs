@@ -68,6 +68,7 @@ mod timing;
 mod tls;
 mod tls_broken;
 mod tls_clients;
+mod tls_reload;
 mod tls_staple;
 mod try_steps;
 mod uploads;

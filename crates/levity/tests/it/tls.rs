@@ -398,7 +398,7 @@ fn the_configuration_is_checked() {
         ),
         (
             authority.table(&["old"]),
-            "has expired 1 days ago; clients refuse it",
+            "has expired 1 day ago; clients refuse it",
         ),
         (authority.table(&["absent"]), "cannot be read: No such file"),
         (

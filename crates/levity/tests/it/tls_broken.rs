@@ -180,7 +180,6 @@ fn unknown(hello: &[u8], places: std::ops::Range<usize>) -> Vec<u8> {
 fn what_breaks_the_rules_is_refused() {
     let fixture = Fixture::new("20s");
     let hello = fixture.hello();
-    let encrypted = record(APPLICATION_DATA, &[7; 32]);
     let refused = |what, bytes: &[&[u8]], alert| {
         fixture.assert_refused(what, &bytes.concat(), alert);
     };
@@ -193,13 +192,26 @@ fn what_breaks_the_rules_is_refused() {
     refused("empty records", &[&empty], None);
     let change = record(CHANGE_CIPHER_SPEC, &[1]).repeat(1000);
     refused("changes of the cipher", &[&hello, &change], None);
-    refused("a second hello", &[&hello, &hello], None);
-    refused("data before the end", &[&hello, &encrypted], None);
     let finished = record(HANDSHAKE, &[20, 0, 0, 1, 0]);
-    refused("an end in plain text", &[&hello, &finished], None);
     refused("an end first", &[&finished], Some(UNEXPECTED_MESSAGE));
-    let fatal = record(ALERT, &[2, HANDSHAKE_FAILURE]);
-    refused("an alert after the hello", &[&hello, &fatal], None);
+}
+
+/// The server may look at it only when more comes, or not before the time is up.
+#[test]
+fn what_comes_along_with_a_hello_ends_in_time() {
+    let fixture = Fixture::new("300ms");
+    let hello = fixture.hello();
+    for more in [
+        hello.clone(),
+        record(APPLICATION_DATA, &[7; 32]),
+        record(HANDSHAKE, &[20, 0, 0, 1, 0]),
+        record(ALERT, &[2, HANDSHAKE_FAILURE]),
+    ] {
+        let begun = Instant::now();
+        fixture.answer(&[&hello[..], &more].concat());
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        fixture.assert_serves();
+    }
 }
 
 #[test]

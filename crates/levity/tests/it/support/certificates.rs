@@ -65,6 +65,19 @@ impl Authority {
 
     /// The same with another end.
     pub fn certify_until(&self, name: &str, hosts: &[&str], key: Key, end: SystemTime) {
+        let start = SystemTime::now().min(end) - DAY;
+        self.certify_between(name, hosts, key, start, end);
+    }
+
+    /// The same with another start and end.
+    pub fn certify_between(
+        &self,
+        name: &str,
+        hosts: &[&str],
+        key: Key,
+        start: SystemTime,
+        end: SystemTime,
+    ) {
         let key = match key {
             Key::Ecdsa => KeyPair::generate(),
             Key::Rsa => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
@@ -76,7 +89,6 @@ impl Authority {
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
-        let start = SystemTime::now().min(end) - DAY;
         (params.not_before, params.not_after) = (start.into(), end.into());
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         self.write(name, &key, &certificate.pem());
