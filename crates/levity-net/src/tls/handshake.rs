@@ -239,10 +239,8 @@ impl Handshake {
             mut rest,
         } = self;
         let has_early_data = early_data(&mut session).is_some();
-        if has_early_data {
-            // What has come along with the hello.
-            session = process_in(&mut below, session, &process).await?;
-        }
+        // What has come along with the hello: early data, or what breaks the rules. No certificate can be among it.
+        session = checked(&mut below, ProcessJob(session).run())?;
         let mut pieces = 0;
         while session.is_handshaking() && !has_early_data || !rest.is_empty() {
             pieces += 1;
@@ -278,8 +276,17 @@ async fn process_in(
 ) -> Result<Box<Connection>, HandshakeError> {
     let processed = process(ProcessJob(session)).await;
     let not_computed = || Error::General("the computation has failed".to_owned());
-    let Processed(mut session, result) =
-        processed.ok_or_else(|| HandshakeError::Tls(not_computed()))?;
+    checked(
+        below,
+        processed.ok_or_else(|| HandshakeError::Tls(not_computed()))?,
+    )
+}
+
+/// The session, unless something was wrong: then the peer at the other end of `below` is told.
+fn checked(
+    below: &mut Transport,
+    Processed(mut session, result): Processed,
+) -> Result<Box<Connection>, HandshakeError> {
     if let Err(error) = result {
         // The alert that says why.
         let mut context = Context::from_waker(Waker::noop());
