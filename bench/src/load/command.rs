@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::client::{Client, Target};
-use super::plan::{Closed, EachOnce, Open, Plan, Rounds};
+use super::plan::{Closed, EachOnce, Open, Paced, Plan, Rounds};
 use super::tls::Tls;
 use crate::failure::{Context, Failure, Result};
 use crate::rig::confine::pinned;
@@ -58,8 +58,8 @@ pub struct Load {
     /// The coding in Accept-Encoding; by default the header is missing.
     #[arg(long)]
     pub coding: Option<String>,
-    /// Requests per second at fixed times (open loop), of the list again and again if there is one; by default the loop
-    /// is closed.
+    /// Requests per second at fixed times (open loop), of the list again and again if there is one, or one on each
+    /// connection with --hold; by default the loop is closed.
     #[arg(long)]
     pub rate: Option<u32>,
     /// The expected body length.
@@ -189,6 +189,7 @@ impl Load {
         }
         Ok(match self.rate {
             _ if self.numbered => Box::new(EachOnce::new(usize::MAX)),
+            Some(rate) if self.hold => Box::new(Paced::new(rate, self.connections, Instant::now())),
             _ if self.repeat => Box::new(Rounds::new(self.paths()?.len())),
             Some(rate) => Box::new(Open::new(rate, self.paths()?.len(), Instant::now())),
             None if self.hold || self.list.is_some() => {

@@ -17,6 +17,8 @@ const EARLIER_CONNECTIONS: usize = 64;
 /// The time for them, and for all connections to get their answer, in seconds.
 const EARLIER_SECONDS: f64 = 0.3;
 const CONNECT_SECONDS_MAX: f64 = 60.0;
+/// Handshakes per second. All at once would measure what the allocators keep of as many unfinished handshakes.
+const HANDSHAKES_PER_SECOND: u32 = 500;
 /// The bars of the design: beyond the bare server, and relative to nginx.
 const BYTES_MORE_THAN_BARE_MAX: f64 = 3.0 * 1024.0;
 const NGINX: &str = "nginx";
@@ -60,7 +62,7 @@ pub fn run(rig: &Rig, rows: &[Row]) -> Result<Outcome> {
         name: "t5".into(),
         caption: format!(
             "Memory (proportional set size of all processes) that {CONNECTIONS} idle connections with TLS 1.3 cost, each after \
-             its handshake and one request, less that before. Before are {EARLIER_CONNECTIONS} connections that end. rustls is a \
+             its handshake and one request, {HANDSHAKES_PER_SECOND} per second, less that before. Before are {EARLIER_CONNECTIONS} connections that end. rustls is a \
              bare server: one thread, a socket and a session for each connection, the allocator of the C library. Bars: at most \
              {} KiB more than that, and no more than nginx. One worker each; one pass.",
             BYTES_MORE_THAN_BARE_MAX / 1024.0
@@ -79,6 +81,7 @@ fn measure(rig: &Rig, row: &Row) -> Result<Pass> {
     let bytes_before = server.proportional_bytes()?;
     let mut load = server.load(PATH, CONNECTIONS, CONNECT_SECONDS_MAX);
     load.hold = true;
+    load.rate = Some(HANDSHAKES_PER_SECOND);
     let mut held = load.start(rig.load_cpu())?;
     let report = held.report()?;
     if report.requests < CONNECTIONS as u64 {
