@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod bare_tls;
 mod corpus;
 pub mod failure;
 pub mod load;

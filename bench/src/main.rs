@@ -4,6 +4,7 @@
 use clap::{Parser, Subcommand};
 use levity_bench::Result;
 use levity_bench::backend::command::Backend;
+use levity_bench::bare_tls::BareTls;
 use levity_bench::load::command::Load;
 use levity_bench::load::sip::Sip;
 use levity_bench::mailbox::command::Subscribe;
@@ -34,6 +35,8 @@ enum Command {
     Writer(Writer),
     /// Run the application behind a proxy until it is killed.
     Backend(Backend),
+    /// Run the least server of TLS until it is killed.
+    BareTls(BareTls),
     /// Read files and print a JSON report.
     Walk(Walk),
     /// At the end of standard input, undo the changes of an interrupted run.
@@ -51,6 +54,7 @@ fn main() -> Result<()> {
         Command::Subscribe(subscribe) => subscribe.run(),
         Command::Writer(writer) => writer.run(),
         Command::Backend(backend) => backend.run(),
+        Command::BareTls(server) => server.run(),
         Command::Walk(walk) => walk.run(),
         Command::Reap { dir } => journal::reap(&dir),
     }

@@ -4,6 +4,7 @@
 pub mod compression;
 pub mod mailbox;
 pub mod proxy;
+pub mod tls;
 
 use crate::failure::{Context, Failure, Result};
 use crate::load::command::Load;
@@ -63,6 +64,8 @@ pub struct Row {
     group: &'static str,
     /// How it spells requests for mailboxes.
     dialect: Option<Dialect>,
+    /// The host of its requests if it speaks TLS.
+    host: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,8 +77,9 @@ enum Program {
     Nginx,
     Haproxy,
     Lighttpd,
+    H2o,
     Caddy,
-    /// A server that has only mailboxes: its command line, with placeholders.
+    /// A server without files: its command line, with placeholders.
     Broker(Vec<String>),
 }
 
@@ -115,6 +119,7 @@ impl Row {
             blanks: Vec::new(),
             group: "server",
             dialect: None,
+            host: None,
         }
     }
 
@@ -267,6 +272,7 @@ impl Row {
             ],
             Program::Haproxy => vec!["/usr/sbin/haproxy", "-db", "-f", &configuration],
             Program::Lighttpd => vec!["/usr/sbin/lighttpd", "-D", "-f", &configuration],
+            Program::H2o => vec!["/usr/bin/h2o", "-c", &configuration],
             Program::Caddy => vec![
                 "/usr/bin/caddy",
                 "run",
@@ -277,8 +283,12 @@ impl Row {
             ],
             Program::Broker(command) => {
                 let fill = |word: &String| {
-                    word.replace("{configuration}", &configuration)
-                        .replace("{address}", &address)
+                    let word = word.replace("{configuration}", &configuration);
+                    let blanks = self.blanks.iter();
+                    blanks.fold(
+                        word.replace("{address}", &address),
+                        |word, (blank, value)| word.replace(blank, value),
+                    )
                 };
                 return command.iter().map(fill).collect();
             }
@@ -400,6 +410,14 @@ impl Server {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    /// A closed loop of `seconds` on it, over TLS if it speaks that.
+    #[must_use]
+    pub fn load(&self, path: &str, connections: usize, seconds: f64) -> Load {
+        let mut load = Load::new(self.address, path, connections, seconds);
+        load.tls = self.row.host.map(str::to_owned);
+        load
     }
 
     /// Sends HEAD for every file of the set to fill the cache of open files.

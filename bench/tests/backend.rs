@@ -42,6 +42,9 @@ impl Backend {
             missing_ok: false,
             discard: false,
             coding: None,
+            host: None,
+            tls: None,
+            close: false,
             credentials: None,
         };
         let mut client = Client::connect(target, connections).unwrap();

@@ -70,6 +70,9 @@ fn target(address: SocketAddr, paths: &[&str]) -> Target {
         missing_ok: false,
         discard: false,
         coding: None,
+        host: None,
+        tls: None,
+        close: false,
         credentials: None,
     }
 }

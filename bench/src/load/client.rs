@@ -2,7 +2,8 @@
 
 use super::plan::{EachOnce, Next, Plan, Request};
 use super::response::{Decoder, Response};
-use super::{Failed, Report};
+use super::tls::{Session, Tls};
+use super::{Failed, Handshakes, Report};
 use crate::failure::{Context, Failure, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -11,6 +12,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::net::{RecvFlags, recv};
 use rustix::time::{ClockId, clock_gettime};
+use rustls::HandshakeKind;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -52,6 +54,12 @@ pub struct Target {
     pub discard: bool,
     /// The coding that the client accepts; without one there is no Accept-Encoding.
     pub coding: Option<String>,
+    /// The host of the requests; None for the address.
+    pub host: Option<String>,
+    /// TLS of the connections.
+    pub tls: Option<Tls>,
+    /// Whether each request asks the server to close the connection behind its response.
+    pub close: bool,
 }
 
 impl Target {
@@ -79,6 +87,13 @@ impl Target {
         let Self {
             address, method, ..
         } = self;
+        let port = address.port();
+        let host = self.host.as_ref();
+        let host = host.map_or(address.to_string(), |host| format!("{host}:{port}"));
+        let close = match self.close {
+            true => "Connection: close\r\n",
+            false => "",
+        };
         let body = match &**method {
             "POST" => "Content-Length: 4\r\n\r\nbody",
             _ => "\r\n",
@@ -87,7 +102,7 @@ impl Target {
         let accepts = coding.map_or(String::new(), |coding| {
             format!("Accept-Encoding: {coding}\r\n")
         });
-        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: levity-bench\r\n{accepts}{headers}{body}")
+        format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: levity-bench\r\n{accepts}{close}{headers}{body}")
             .into_bytes()
     }
 
@@ -127,6 +142,7 @@ pub struct Client {
 struct Connection {
     /// A TCP or Unix socket. Both are read and written like a file.
     stream: File,
+    tls: Option<Session>,
     decoder: Decoder,
     pending: Option<Request>,
 }
@@ -142,6 +158,33 @@ impl Connection {
             self.stream.read(&mut buffer[..end])
         }
     }
+
+    fn send(&mut self, request: &[u8]) -> Result<()> {
+        if let Some(tls) = &mut self.tls {
+            return tls.send(&mut self.stream, request);
+        }
+        // A request of a few hundred bytes fits into an empty socket buffer.
+        match self.stream.write(request).context(|| "send".into())? {
+            sent if sent == request.len() => Ok(()),
+            _ => Err(Failure::new("request sent in part")),
+        }
+    }
+
+    /// Parses the bytes of a read. Returns the length of their content, and the response once its last byte has arrived.
+    fn take(&mut self, bytes: &[u8]) -> Result<(u64, Option<Response>)> {
+        let Some(tls) = &mut self.tls else {
+            return Ok((bytes.len() as u64, self.decoder.feed(bytes)?));
+        };
+        let (mut length, mut complete) = (0, None);
+        tls.receive(&mut self.stream, bytes, |content| {
+            length += content.len() as u64;
+            if let Some(response) = self.decoder.feed(content)? {
+                complete = Some(response);
+            }
+            Ok(())
+        })?;
+        Ok((length, complete))
+    }
 }
 
 #[derive(Default)]
@@ -150,6 +193,7 @@ struct Tally {
     body_bytes: u64,
     wire_bytes: u64,
     statuses: BTreeMap<u16, u64>,
+    handshakes: Handshakes,
     errors: u64,
     first_error: Option<String>,
     failed: Vec<Failed>,
@@ -279,11 +323,9 @@ impl Client {
         };
         let connection = &mut self.connections[index];
         connection.pending = Some(request);
-        // A request of a few hundred bytes fits into an empty socket buffer.
-        match connection.stream.write(&rendered) {
-            Ok(sent) if sent == rendered.len() => Ok(()),
-            Ok(_) => self.fail(index, "request sent in part"),
-            Err(error) => self.fail(index, &format!("send: {error}")),
+        match connection.send(&rendered) {
+            Ok(()) => Ok(()),
+            Err(error) => self.fail(index, &error.to_string()),
         }
     }
 
@@ -297,11 +339,18 @@ impl Client {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return self.fail(index, &format!("receive: {error}")),
         };
-        self.tally.wire_bytes += read as u64;
-        match connection.decoder.feed(&self.scratch[..read]) {
-            Ok(Some(response)) => self.finish(index, response),
-            Ok(None) => Ok(()),
-            Err(error) => self.fail(index, &error.to_string()),
+        let taken = connection.take(&self.scratch[..read]);
+        if let Some(kind) = connection.tls.as_mut().and_then(Session::handshake) {
+            self.tally.handshake(kind);
+        }
+        let (length, response) = match taken {
+            Ok(taken) => taken,
+            Err(error) => return self.fail(index, &error.to_string()),
+        };
+        self.tally.wire_bytes += length;
+        match response {
+            Some(response) => self.finish(index, response),
+            None => Ok(()),
         }
     }
 
@@ -366,8 +415,10 @@ impl Client {
         } else {
             Decoder::default()
         };
+        let tls = self.target.tls.as_ref().map(Tls::open).transpose()?;
         Ok(Connection {
             stream,
+            tls,
             decoder,
             pending: None,
         })
@@ -420,6 +471,15 @@ impl Tally {
         self.latency.record(latency.as_secs_f64() * 1e6);
     }
 
+    fn handshake(&mut self, kind: HandshakeKind) {
+        match kind {
+            HandshakeKind::Resumed => self.handshakes.resumed += 1,
+            HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest => {
+                self.handshakes.full += 1;
+            }
+        }
+    }
+
     fn error(&mut self, why: &str) {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| why.to_owned());
@@ -433,6 +493,7 @@ impl Tally {
             wire_bytes: self.wire_bytes,
             cpu_seconds: 0.0,
             statuses: self.statuses.clone(),
+            handshakes: self.handshakes,
             errors: self.errors,
             first_error: self.first_error.clone(),
             failed: self.failed.clone(),

@@ -2,7 +2,8 @@
 
 use super::Report;
 use super::client::{Client, Target};
-use super::plan::{Closed, EachOnce, Open, Plan, Rounds};
+use super::plan::{Closed, EachOnce, Open, Paced, Plan, Rounds};
+use super::tls::Tls;
 use crate::failure::{Context, Failure, Result};
 use crate::rig::confine::pinned;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -57,8 +58,8 @@ pub struct Load {
     /// The coding in Accept-Encoding; by default the header is missing.
     #[arg(long)]
     pub coding: Option<String>,
-    /// Requests per second at fixed times (open loop), of the list again and again if there is one; by default the loop
-    /// is closed.
+    /// Requests per second at fixed times (open loop), of the list again and again if there is one, or one on each
+    /// connection with --hold; by default the loop is closed.
     #[arg(long)]
     pub rate: Option<u32>,
     /// The expected body length.
@@ -71,6 +72,15 @@ pub struct Load {
     /// throughput of large files.
     #[arg(long, conflicts_with = "socket")]
     pub discard: bool,
+    /// Use TLS 1.3 with this host.
+    #[arg(long, conflicts_with_all = ["socket", "discard"])]
+    pub tls: Option<String>,
+    /// Resume sessions of TLS.
+    #[arg(long, requires = "tls")]
+    pub resume: bool,
+    /// Make a connection for each request, which asks the server to close it.
+    #[arg(long)]
+    pub close: bool,
     /// End with the measurement, without waiting for pending responses.
     #[arg(long)]
     pub abandon: bool,
@@ -101,6 +111,9 @@ impl Load {
             body_bytes: None,
             missing_ok: false,
             discard: false,
+            tls: None,
+            resume: false,
+            close: false,
             abandon: false,
             hold: false,
         }
@@ -133,6 +146,7 @@ impl Load {
     }
 
     fn target(&self) -> Result<Target> {
+        let tls = self.tls.as_ref().map(|host| Tls::new(host, self.resume));
         Ok(Target {
             address: self.address,
             socket: self.socket.clone(),
@@ -145,6 +159,9 @@ impl Load {
             missing_ok: self.missing_ok,
             discard: self.discard,
             coding: self.coding.clone(),
+            host: self.tls.clone(),
+            tls: tls.transpose()?,
+            close: self.close,
         })
     }
 
@@ -172,6 +189,7 @@ impl Load {
         }
         Ok(match self.rate {
             _ if self.numbered => Box::new(EachOnce::new(usize::MAX)),
+            Some(rate) if self.hold => Box::new(Paced::new(rate, self.connections, Instant::now())),
             _ if self.repeat => Box::new(Rounds::new(self.paths()?.len())),
             Some(rate) => Box::new(Open::new(rate, self.paths()?.len(), Instant::now())),
             None if self.hold || self.list.is_some() => {
@@ -206,6 +224,7 @@ impl Load {
                 .iter()
                 .map(|coding| format!("--coding={coding}")),
         );
+        arguments.extend(self.tls.iter().map(|host| format!("--tls={host}")));
         arguments.extend(self.clients.map(|count| format!("--clients={count}")));
         let credentials = self.credentials.iter();
         arguments.extend(credentials.map(|credentials| format!("--credentials={credentials}")));
@@ -216,6 +235,8 @@ impl Load {
             (self.numbered, "--numbered"),
             (self.missing_ok, "--missing-ok"),
             (self.discard, "--discard"),
+            (self.resume, "--resume"),
+            (self.close, "--close"),
             (self.abandon, "--abandon"),
             (self.hold, "--hold"),
         ];

@@ -9,6 +9,7 @@ pub mod latency;
 pub mod plan;
 pub mod response;
 pub mod sip;
+pub mod tls;
 
 use latency::Latency;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ pub struct Report {
     /// Body bytes of those responses.
     pub body_bytes: u64,
     /// All bytes that arrived, including headers and incomplete responses: the measure for streams that outlast the
-    /// run. 0 for a walker.
+    /// run. Those of TLS count once decrypted. 0 for a walker.
     #[serde(default)]
     pub wire_bytes: u64,
     /// CPU time of the load generator in the measured time. It includes the work on packets that the kernel does for the
@@ -34,6 +35,9 @@ pub struct Report {
     /// All responses that arrived, by their status. Empty for a walker.
     #[serde(default)]
     pub statuses: BTreeMap<u16, u64>,
+    /// Handshakes of TLS that ended.
+    #[serde(default)]
+    pub handshakes: Handshakes,
     /// Requests that failed: wrong status, wrong length, a broken connection.
     pub errors: u64,
     /// The message of the first failure.
@@ -46,6 +50,15 @@ pub struct Report {
     pub unfinished: u64,
     /// The time from when a request was due until its last byte arrived.
     pub latency: Latency,
+}
+
+/// Handshakes of TLS by their kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Handshakes {
+    /// With a signature of the server.
+    pub full: u64,
+    /// With a ticket of an earlier one.
+    pub resumed: u64,
 }
 
 /// A numbered request that failed.

@@ -110,6 +110,36 @@ impl Plan for EachOnce {
     }
 }
 
+/// Every encoded request once, at a fixed rate.
+pub struct Paced {
+    interval: Duration,
+    due: Instant,
+    requests: EachOnce,
+}
+
+impl Paced {
+    /// The requests 0 to `count` - 1, `rate` per second, the first at `start`.
+    #[must_use]
+    pub fn new(rate: u32, count: usize, start: Instant) -> Self {
+        Self {
+            interval: Duration::from_secs(1) / rate.max(1),
+            due: start,
+            requests: EachOnce::new(count),
+        }
+    }
+}
+
+impl Plan for Paced {
+    fn next(&mut self, now: Instant) -> Next {
+        if self.due > now && self.requests.next < self.requests.count {
+            return Next::WaitUntil(self.due);
+        }
+        let intended = self.due;
+        self.due += self.interval;
+        self.requests.next(intended)
+    }
+}
+
 /// Every encoded request in turn, repeatedly, as soon as a connection is idle.
 pub struct Rounds {
     next: usize,
@@ -171,6 +201,18 @@ mod tests {
             .collect();
         assert_eq!(sent, [0, 1, 0, 1, 0]);
         assert_eq!(Rounds::new(0).next(now), Next::Finished);
+    }
+
+    #[test]
+    fn a_paced_plan_ends_at_once_after_its_last_request() {
+        let start = Instant::now();
+        let mut plan = Paced::new(1000, 2, start);
+        let second = start + Duration::from_millis(1);
+        let request = |index, intended| Next::Send(Request { index, intended });
+        assert_eq!(plan.next(start), request(0, start));
+        assert_eq!(plan.next(start), Next::WaitUntil(second));
+        assert_eq!(plan.next(second), request(1, second));
+        assert_eq!(plan.next(second), Next::Finished);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Only the rig runs as root. All of its changes are recorded in the [`journal`] and undone.
 
+pub mod certificates;
 pub mod cgroup;
 pub mod confine;
 pub mod device;

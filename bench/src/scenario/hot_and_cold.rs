@@ -36,12 +36,14 @@ pub struct Loads<'a> {
     pub pass: u64,
     /// The cold files.
     pub set: FileSet,
+    /// Cold files per second; None for as many as the server sends.
+    pub cold_rate: Option<u32>,
 }
 
 /// The load on the hot file, for the seconds of a measurement.
 #[must_use]
 pub fn hot(run: &Run, server: &Server, kind: Loop) -> Load {
-    let mut load = Load::new(server.address, HOT_PATH, CLOSED_CONNECTIONS, run.seconds);
+    let mut load = server.load(HOT_PATH, CLOSED_CONNECTIONS, run.seconds);
     load.body_bytes = Some(HOT_BYTES);
     if let Loop::Open = kind {
         load.connections = OPEN_CONNECTIONS;
@@ -62,7 +64,8 @@ impl Loads<'_> {
     /// # Errors
     /// The list of files cannot be written.
     pub fn cold(&self, server: &Server, kind: Loop) -> Result<Load> {
-        let mut load = Load::new(server.address, "", COLD_CLIENTS, self.run.seconds);
+        let mut load = server.load("", COLD_CLIENTS, self.run.seconds);
+        load.rate = self.cold_rate;
         load.list = Some(self.cold_list(kind)?);
         load.body_bytes = Some(self.set.bytes as u64);
         Ok(load)
@@ -83,7 +86,7 @@ impl Loads<'_> {
     /// Not root, or the server does not respond.
     pub fn cool_down(&self, server: &Server) -> Result<()> {
         self.rig.drop_caches()?;
-        let mut touch = Load::new(server.address, HOT_PATH, 1, 0.01);
+        let mut touch = server.load(HOT_PATH, 1, 0.01);
         touch.body_bytes = Some(HOT_BYTES);
         touch.measure(self.rig.load_cpu()).map(drop)
     }

@@ -30,6 +30,10 @@ const P99_FACTOR_MAX: f64 = 2.0;
 const P99_US_ALWAYS_FINE: f64 = 1000.0;
 const STALL_SECONDS_MAX: f64 = 0.005;
 
+/// What the table has more than that of t6.
+const NGINX_BEST: &str = " nginx-best has a pool for the cold location only and a cache of open files; of nginx-best-filled that \
+    cache held every cold file before, which only a set that fits into it allows.";
+
 /// The measurement of the hot file in one of the three situations.
 #[derive(Serialize)]
 struct Hot {
@@ -63,25 +67,38 @@ pub struct Pass {
 /// # Errors
 /// The rig or a server fails.
 pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<(Outcome, Panel)> {
-    let measured = interleaved(rows, run.passes, |row, pass| {
-        let set = COLD_SETS[0];
-        let loads = Loads {
-            rig,
-            run,
-            pass,
-            set,
-        };
-        Bench { loads }.measure(row)
-    })?;
+    let measured = measure(rig, rows, run, None)?;
     let panel = panel(rig, &measured);
     let outcome = Outcome {
         name: "huc".into(),
-        caption: caption(run),
+        caption: caption(run) + NGINX_BEST,
         table: table(rows, &measured),
         picture: Some(kept::svg(std::slice::from_ref(&panel))),
         passes: to_json(&measured)?,
     };
     Ok((outcome, panel))
+}
+
+/// Measures all rows in all passes. `cold_rate` is in files per second; None for as many as the server sends.
+///
+/// # Errors
+/// The rig or a server fails.
+pub fn measure(
+    rig: &Rig,
+    rows: &[Row],
+    run: &Run,
+    cold_rate: Option<u32>,
+) -> Result<Vec<Measured<Pass>>> {
+    interleaved(rows, run.passes, |row, pass| {
+        let loads = Loads {
+            rig,
+            run,
+            pass,
+            set: COLD_SETS[0],
+            cold_rate,
+        };
+        Bench { loads }.measure(row)
+    })
 }
 
 struct Bench<'a> {
@@ -157,23 +174,25 @@ impl Bench<'_> {
     }
 }
 
-fn caption(run: &Run) -> String {
+/// What the table shows.
+#[must_use]
+pub fn caption(run: &Run) -> String {
     format!(
         "Hot under cold: a 4 KB file from memory, in a closed loop on {CLOSED_CONNECTIONS} connections (requests/s) and in an \
          open loop at {rate} requests/s on {OPEN_CONNECTIONS} connections (p99, from the intended start), while \
          {COLD_CLIENTS} clients fetch cold 100 KB files, each once. Baseline: the same while another process reads the \
          same files at the same rate. Bar: {KEPT_MIN} of the baseline kept; p99 at most {P99_FACTOR_MAX} times alone or \
          1 ms; Levity's loop never waits over 5 ms. One worker each; median of {passes} interleaved passes of \
-         {seconds} s (lowest to highest). nginx-best has a \
-         pool for the cold location only and a cache of open files; of nginx-best-filled that cache held every cold \
-         file before, which only a set that fits into it allows.",
+         {seconds} s (lowest to highest).",
         rate = run.rate,
         passes = run.passes,
         seconds = run.seconds,
     )
 }
 
-fn table(rows: &[Row], measured: &[Measured<Pass>]) -> Table {
+/// The figures of each row, and whether the bars are met.
+#[must_use]
+pub fn table(rows: &[Row], measured: &[Measured<Pass>]) -> Table {
     let mut table = Table::new(&[
         "server",
         "alone req/s",

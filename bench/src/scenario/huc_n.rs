@@ -60,6 +60,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<(Outcome, Panel)> {
     let measured = interleaved(&all, run.passes, |row, pass| {
         let set = FAST_SETS[0];
         let loads = Loads {
+            cold_rate: None,
             rig,
             run,
             pass,

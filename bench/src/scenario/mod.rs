@@ -27,6 +27,11 @@ pub mod p3;
 pub mod p4;
 pub mod p5;
 mod proxied;
+pub mod t1;
+pub mod t3;
+pub mod t5;
+pub mod t6;
+pub mod t7;
 pub mod w1;
 pub mod w13;
 pub mod w14;
@@ -46,16 +51,19 @@ use crate::metrics::Metrics;
 use crate::peer::compression::COMPRESSORS;
 use crate::peer::mailbox::MAILBOXES;
 use crate::peer::proxy::PROXIES;
+use crate::peer::tls::TLS_PEERS;
 use crate::peer::{PEERS, Row, Server, engines_of};
 use crate::report::Outcome;
 use crate::report::kept::{self, Panel};
 use crate::report::spread::Spread;
+use crate::rig::certificates;
 use crate::rig::tree::{COLD_SETS, FAST_SETS, FileSet, MIXED_SETS, SIZE_SETS};
 use crate::rig::{Disk, Rig, Setup};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
+use t3::Handshake;
 
 /// The server's memory limit in huc-n: small, so that a fast disk fills it within the warm-up.
 const HUC_N_MEMORY_MIB: u64 = 256;
@@ -132,6 +140,20 @@ pub enum Scenario {
     M3j,
     /// A small hot file while messages go to many subscribers.
     M4,
+    /// CPU time of a request for a small hot file over TLS.
+    T1,
+    /// CPU time of a megabyte of a hot file over TLS.
+    T2,
+    /// Full handshakes of TLS per CPU second.
+    T3,
+    /// Resumed handshakes of TLS per CPU second.
+    T4,
+    /// Memory of idle connections with TLS.
+    T5,
+    /// Hot under cold over TLS.
+    T6,
+    /// A small hot file over TLS while clients make handshakes with RSA.
+    T7,
     /// huc and huc-n, and one picture of both.
     Picture,
     /// All of them.
@@ -174,6 +196,9 @@ pub struct Run {
     /// Peers of the workloads with mailboxes; empty for none.
     #[arg(long, value_delimiter = ',', default_values_t = MAILBOXES.map(str::to_owned))]
     pub mailboxes: Vec<String>,
+    /// Peers of the workloads with TLS; empty for none.
+    #[arg(long, value_delimiter = ',', default_values_t = TLS_PEERS.map(str::to_owned))]
+    pub tls_peers: Vec<String>,
     /// Levity's binary.
     #[arg(long, default_value = "target/release/levity")]
     pub levity: PathBuf,
@@ -199,6 +224,8 @@ enum Field {
     Compressors,
     /// With mailboxes.
     Mailboxes,
+    /// With TLS.
+    Tls,
     /// No server.
     None,
 }
@@ -276,6 +303,7 @@ impl Run {
             Field::Proxies,
             Field::Compressors,
             Field::Mailboxes,
+            Field::Tls,
             Field::None,
         ] {
             let compared: Vec<Scenario> = scenarios
@@ -300,6 +328,7 @@ impl Run {
             Field::Proxies => self.proxies(rig),
             Field::Compressors => self.compressors(rig),
             Field::Mailboxes => return self.mailboxes(rig),
+            Field::Tls => self.tls(rig),
             Field::None => Ok(Vec::new()),
         };
         Ok((rows?, Vec::new()))
@@ -388,6 +417,13 @@ impl Run {
             Scenario::M3 => m3::run(rig, rows, self),
             Scenario::M3j => m3j::run(rig, rows, self),
             Scenario::M4 => m4::run(rig, rows, self),
+            Scenario::T1 => t1::run(rig, rows, self, &t1::SMALL),
+            Scenario::T2 => t1::run(rig, rows, self, &t1::LARGE),
+            Scenario::T3 => t3::run(rig, rows, self, Handshake::Full),
+            Scenario::T4 => t3::run(rig, rows, self, Handshake::Resumed),
+            Scenario::T5 => t5::run(rig, rows),
+            Scenario::T6 => t6::run(rig, rows, self),
+            Scenario::T7 => t7::run(rig, rows, self),
             Scenario::Picture | Scenario::All => Err(Failure::new("not a single workload")),
         }
     }
@@ -429,6 +465,19 @@ impl Run {
         let mut rows = self.own_choice(rig)?;
         for name in self.compressors.iter().filter(|name| !name.is_empty()) {
             rows.push(Row::compressor(name)?);
+        }
+        Ok(rows)
+    }
+
+    /// Levity and the peers over TLS.
+    fn tls(&self, rig: &Rig) -> Result<Vec<Row>> {
+        let certificates = certificates::make(rig)?;
+        let mut rows = Vec::new();
+        for row in self.own_choice(rig)? {
+            rows.push(row.over_tls(&certificates));
+        }
+        for name in self.tls_peers.iter().filter(|name| !name.is_empty()) {
+            rows.push(Row::tls_peer(name)?.over_tls(&certificates));
         }
         Ok(rows)
     }
@@ -497,6 +546,9 @@ impl Scenario {
             Self::P1 | Self::P2 | Self::P3 | Self::P4 | Self::P5 => Field::Proxies,
             Self::C1 | Self::C2 | Self::C3 | Self::G1 => Field::Compressors,
             Self::M1 | Self::M2 | Self::M3 | Self::M3j | Self::M4 => Field::Mailboxes,
+            Self::T1 | Self::T2 | Self::T3 | Self::T4 | Self::T5 | Self::T6 | Self::T7 => {
+                Field::Tls
+            }
             Self::C4 => Field::None,
             _ => Field::Files,
         }
@@ -510,6 +562,7 @@ impl Scenario {
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::C1 | Self::C2 | Self::C3 | Self::C4 => &[],
             Self::M1 | Self::M2 | Self::M3 | Self::M3j | Self::M4 => &[],
+            Self::T1 | Self::T2 | Self::T3 | Self::T4 | Self::T5 | Self::T7 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
             _ => &COLD_SETS,
         }
