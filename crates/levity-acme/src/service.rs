@@ -118,6 +118,8 @@ impl Worker {
         loop {
             let plan = plans.borrow_and_update().clone();
             tokio::select! {
+                // A plan that has come goes before clients that have come after it.
+                biased;
                 changed = plans.changed() => if changed.is_err() { return },
                 () = self.follow(plan, &mut wanted) => {}
             }

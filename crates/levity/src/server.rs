@@ -476,6 +476,8 @@ impl Server {
         status.set_roots(devices_of(&shared.service));
         let status = Arc::new(status);
         let admin = start_admin(config.admin.as_ref(), &status)?;
+        // Clients may want certificates at once.
+        shared.service.follow_certificates(&shared.parts);
         let (end, ended) = mpsc::channel(count);
         let mailboxes = mailboxes.into_iter().zip(streams);
         let loops = worker_stats.into_iter().zip(messages).zip(mailboxes);
@@ -490,7 +492,6 @@ impl Server {
             };
             start_worker(number, parts, end.clone())?;
         }
-        shared.service.follow_certificates(&shared.parts);
         Ok(Self {
             checks: check::start(&shared.service.upstreams),
             plan,
