@@ -10,6 +10,9 @@ use crate::requests::Requests;
 use crate::run::Run;
 use crate::settings::{Authority, ExternalAccount};
 
+/// The lock of accounts. No host has such a name.
+const ACCOUNT_LOCK: &str = ",account";
+
 impl Run {
     /// The account at `authority`, which is made when there is none.
     ///
@@ -40,7 +43,7 @@ impl Run {
         builder: AccountBuilder,
     ) -> Result<Account, Failure> {
         let path = self.folder.account(&authority.directory);
-        let _lock = self.lock("account").await?;
+        let _lock = self.lock(ACCOUNT_LOCK).await?;
         if !path.exists() {
             return self.create(authority, builder).await;
         }

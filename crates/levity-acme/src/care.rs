@@ -20,6 +20,9 @@ const OTHER_PAUSE: Duration = Duration::from_secs(5);
 /// The longest sleep. The clock may be set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
 
+/// More than any pause.
+const PAUSE_MAX: Duration = Duration::from_secs(8 * 24 * 60 * 60);
+
 /// How often an attempt goes on after nonces that the authority did not take.
 const NONCE_TRIES: u32 = 10;
 
@@ -101,15 +104,25 @@ impl<'n> Known<'n> {
 
     /// When the next attempt is to be made.
     pub fn due(&self, run: &Run) -> SystemTime {
-        let mut authorities = run.settings.authorities.iter();
-        let is_of = |directory: &String| authorities.any(|one| one.directory == *directory);
         // One of an authority that is not asked any more, such as one for tests, is replaced at once.
-        let is_wanted = self.state.directory.as_ref().is_some_and(is_of);
+        let is_wanted = self.authority(run).is_some();
         let wanted = match (&self.certificate, self.state.renew_at) {
             (Some(_), Some(renew_at)) if is_wanted => renew_at,
             _ => 0,
         };
-        at(wanted.max(self.state.not_before.unwrap_or(0)))
+        // A pause is never that long: the clock was wrong.
+        let latest = seconds(SystemTime::now() + PAUSE_MAX);
+        let not_before = self
+            .state
+            .not_before
+            .filter(|not_before| *not_before < latest);
+        at(wanted.max(not_before.unwrap_or(0)))
+    }
+
+    /// The authority that has issued the certificate, if it is still asked.
+    fn authority<'r>(&self, run: &'r Run) -> Option<&'r Authority> {
+        let mut authorities = run.settings.authorities.iter();
+        authorities.find(|one| Some(&one.directory) == self.state.directory.as_ref())
     }
 
     /// Asks the authority for a better time to renew, if that is due.
@@ -118,9 +131,7 @@ impl<'n> Known<'n> {
             .state
             .ask_at
             .is_some_and(|ask_at| at(ask_at) <= SystemTime::now());
-        let mut authorities = run.settings.authorities.iter();
-        let authority =
-            authorities.find(|one| Some(&one.directory) == self.state.directory.as_ref());
+        let authority = self.authority(run);
         let (true, Some(certificate), Some(authority)) = (is_due, &self.certificate, authority)
         else {
             return;
@@ -242,6 +253,10 @@ impl<'n> Known<'n> {
         self.state = State {
             directory: Some(directory.to_owned()),
             renew_at: Some(seconds(renewal::usual(&certificate))),
+            // Whatever an authority or a clock says, orders do not follow each other at once.
+            not_before: Some(seconds(
+                SystemTime::now() + renewal::pause(1, Some(&certificate)),
+            )),
             ask_at: Some(seconds(SystemTime::now())),
             ..State::default()
         };
@@ -287,7 +302,8 @@ impl<'n> Known<'n> {
 
     /// When something may be due.
     fn next(&self, run: &Run) -> SystemTime {
-        let ask_at = self.state.ask_at.filter(|_| self.certificate.is_some());
+        let may_ask = self.certificate.is_some() && self.authority(run).is_some();
+        let ask_at = self.state.ask_at.filter(|_| may_ask);
         let due = self.due(run);
         ask_at.map(at).map_or(due, |ask_at| due.min(ask_at))
     }

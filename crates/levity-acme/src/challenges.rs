@@ -23,6 +23,9 @@ pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The age after which a file is that of a server that has died.
 const AGE_MAX: Duration = Duration::from_secs(60 * 60);
 
+/// The length of a SHA-256.
+const DIGEST_BYTES: usize = 32;
+
 /// What a TLS configuration is, without its type.
 pub type TlsConfig = Arc<levity_tls::ServerConfig>;
 
@@ -88,9 +91,10 @@ impl Challenges {
                     new.http.insert(token, content);
                 }
                 Some(Answer::Tls { name, digest }) => {
-                    let Ok(digest) = BASE64_STANDARD.decode(&digest) else {
+                    let digest = BASE64_STANDARD.decode(&digest).unwrap_or_default();
+                    if digest.len() != DIGEST_BYTES {
                         continue;
-                    };
+                    }
                     let asked = name_in_handshake(&name);
                     let same = old.tls.get(&asked).filter(|(before, _)| *before == digest);
                     let config = same.map(|(_, config)| Ok(config.clone()));

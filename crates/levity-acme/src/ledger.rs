@@ -2,6 +2,7 @@
 //!
 //! The figures are those that Let's Encrypt publishes. Other authorities say when to come again.
 
+use std::fs;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ const PER_NAME: Limit = Limit {
     within: Duration::from_secs(7 * 24 * 60 * 60),
 };
 
+/// How far clocks of servers differ that share a folder.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(5 * 60);
+
 /// So many within a time.
 struct Limit {
     count: usize,
@@ -52,8 +56,8 @@ struct Order {
     is_renewal: bool,
 }
 
-/// Whether the limits of the authority with this directory are known.
-fn is_known(directory: &str) -> bool {
+/// Whether the limits of the authority with this directory are known, so that orders are counted.
+pub fn is_known(directory: &str) -> bool {
     let rest = directory
         .split_once("://")
         .map_or(directory, |(_, rest)| rest);
@@ -70,7 +74,8 @@ impl Ledger {
         if !path.exists() {
             return Ok(Self::default());
         }
-        let bytes = levity_tls::files::read(&path)?;
+        // A server with many names has a large one.
+        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))
     }
 
@@ -79,8 +84,12 @@ impl Ledger {
     /// # Errors
     /// In words, with the path.
     pub fn save(mut self, folder: &Folder, directory: &str, now: SystemTime) -> Result<(), String> {
-        let oldest = seconds(now - PER_DOMAIN.within);
-        self.0.retain(|order| order.at > oldest);
+        let [oldest, oldest_order] = [PER_DOMAIN, ORDERS].map(|limit| seconds(now - limit.within));
+        let counts = |order: &Order| match order.is_issued {
+            true => order.at > oldest,
+            false => order.at > oldest_order,
+        };
+        self.0.retain(counts);
         let text = serde_json::to_vec(&self).map_err(|error| error.to_string())?;
         folder.write(&folder.ledger(directory), &text)
     }
@@ -137,10 +146,12 @@ impl Ledger {
         counts: impl Fn(&Order) -> bool,
     ) -> Option<SystemTime> {
         let since = seconds(now - limit.within);
+        // What lies ahead was counted while the clock was wrong.
+        let latest = seconds(now + CLOCK_TOLERANCE);
         let mut times: Vec<_> = self
             .0
             .iter()
-            .filter(|order| order.at > since && counts(order))
+            .filter(|order| order.at > since && order.at <= latest && counts(order))
             .map(|order| order.at)
             .collect();
         times.sort_unstable();
@@ -250,11 +261,19 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let folder = Folder::open(state.path()).expect("a folder");
         let (mut ledger, now) = (Ledger::default(), at(1_800_000_000));
-        ledger.ordered("old.test", false, now - DAY * 7);
-        ledger.ordered("new.test", false, now);
+        for (name, age) in [
+            ("old.test", 7),
+            ("failed.test", 1),
+            ("kept.test", 1),
+            ("new.test", 0),
+        ] {
+            ledger.ordered(name, false, now - DAY * age);
+        }
+        ledger.issued("old.test");
+        ledger.issued("kept.test");
         ledger.save(&folder, DIRECTORY, now).expect("saved");
         let again = Ledger::load(&folder, DIRECTORY).expect("read");
         let names: Vec<_> = again.0.iter().map(|order| &*order.name).collect();
-        assert_eq!(names, ["new.test"]);
+        assert_eq!(names, ["kept.test", "new.test"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Certificates for names that nobody knows in advance: got when the first client asks for one.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::ask::ask;
+use crate::ask::{Refusal, ask};
 use crate::care::{Known, sleep_until, step};
 use crate::http::Client;
 use crate::run::Run;
@@ -31,6 +31,12 @@ const REFUSAL_AGE_MAX: Duration = Duration::from_secs(60);
 /// The maximum of names that got none.
 const REFUSALS_MAX: usize = 10_000;
 
+/// How long to wait for whoever says which names may have one.
+const ASK_PAUSE: Duration = Duration::from_secs(10 * 60);
+
+/// The minimum of time between two lines of the log about names that get none.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// A client waits for a certificate.
 pub struct Wanted {
     /// The name that it asks for, in lower case.
@@ -47,6 +53,8 @@ pub struct OnDemand {
     keys: Arc<NamedKeys>,
     questions: Semaphore,
     names: RefCell<Names>,
+    /// When a reason was logged last.
+    reported: Cell<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -70,6 +78,7 @@ impl OnDemand {
             keys: keys.clone(),
             questions: Semaphore::new(QUESTIONS_MAX),
             names: RefCell::default(),
+            reported: Cell::default(),
         })
     }
 
@@ -79,8 +88,7 @@ impl OnDemand {
         while let Some(one) = wanted.recv().await {
             while tasks.try_join_next().is_some() {}
             if let Some(name) = self.begin(one) {
-                let this = self.clone();
-                tasks.spawn_local(async move { this.care(&name).await });
+                tasks.spawn_local(guarded(self.clone(), name));
             }
         }
     }
@@ -109,24 +117,38 @@ impl OnDemand {
 
     /// Gets a certificate for `name`, and renews it until nobody allows it any more.
     async fn care(&self, name: &str) {
-        let outcome = self.get(name).await;
-        if let Err(reason) = &outcome {
-            (self.run.log)(format_args!(
+        // One from before is used at once, whatever is due for it.
+        if self.load(name) {
+            self.end_waiting(name, true);
+        }
+        loop {
+            let next = match self.renew(name).await {
+                Ok(next) => next,
+                Err(refusal) => {
+                    self.report(name, &refusal.reason);
+                    if refusal.is_denial || !self.load(name) {
+                        break;
+                    }
+                    SystemTime::now() + ASK_PAUSE
+                }
+            };
+            self.end_waiting(name, true);
+            sleep_until(next).await;
+        }
+        self.keys.remove(name);
+        self.end_waiting(name, false);
+    }
+
+    /// Logs why there is no certificate: some of the reasons, since names are of the client's choice.
+    fn report(&self, name: &str, reason: &str) {
+        let is_soon = |last: Instant| last.elapsed() < REPORT_INTERVAL;
+        if !self.reported.get().is_some_and(is_soon) {
+            self.reported.set(Some(Instant::now()));
+            let log = self.run.log;
+            log(format_args!(
                 "no certificate on demand for {name}: {reason}"
             ));
         }
-        self.end_waiting(name, outcome.is_ok());
-        let Ok(mut next) = outcome else {
-            return;
-        };
-        loop {
-            sleep_until(next).await;
-            match self.get(name).await {
-                Ok(again) => next = again,
-                Err(_) => break,
-            }
-        }
-        self.keys.remove(name);
     }
 
     fn end_waiting(&self, name: &str, is_had: bool) {
@@ -142,17 +164,36 @@ impl OnDemand {
         }
     }
 
-    /// Has a certificate for `name` in the table. Returns when something may be due for it.
-    async fn get(&self, name: &str) -> Result<SystemTime, String> {
+    /// Does what is due for `name`. Returns when something may be due again.
+    async fn renew(&self, name: &str) -> Result<SystemTime, Refusal> {
         if Known::read(&self.run, name).due(&self.run) <= SystemTime::now() {
             let _permit = self.questions.acquire().await;
             ask(&self.client, &self.url, name).await?;
         }
         let next = step(&self.run, name).await;
+        match self.load(name) {
+            true => Ok(next),
+            false => Err(Refusal::from("there is none yet".to_owned())),
+        }
+    }
+
+    /// Puts the certificate for `name` into the table. False if there is none that clients would accept.
+    fn load(&self, name: &str) -> bool {
         let known = Known::read(&self.run, name);
-        let certificate = known.certificate.as_ref();
-        let certificate = certificate.ok_or("there is none yet")?;
-        self.keys.insert(name, certificate);
-        Ok(next)
+        if let Some(certificate) = &known.certificate {
+            self.keys.insert(name, certificate);
+        }
+        known.certificate.is_some()
+    }
+}
+
+/// Cares for `name`. A panic does not leave clients waiting.
+async fn guarded(on_demand: Rc<OnDemand>, name: String) {
+    let (this, one) = (on_demand.clone(), name.clone());
+    let mut task = JoinSet::new();
+    task.spawn_local(async move { this.care(&one).await });
+    if let Some(Err(_)) = task.join_next().await {
+        on_demand.keys.remove(&name);
+        on_demand.end_waiting(&name, false);
     }
 }

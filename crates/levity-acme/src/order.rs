@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use instant_acme::{
     Account, AuthorizationHandle, AuthorizationStatus, ChallengeHandle, ChallengeType, Error,
-    Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
+    Identifier, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 use levity_tls::Certificate;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
@@ -14,7 +14,7 @@ use tokio::time;
 
 use crate::challenges::{Answer, LOOK_INTERVAL, Published};
 use crate::failure::Failure;
-use crate::ledger::Ledger;
+use crate::ledger::{self, Ledger};
 use crate::renewal;
 use crate::run::Run;
 use crate::settings::{Authority, Method};
@@ -22,6 +22,9 @@ use crate::state::{Pending, State};
 
 /// How long an authority may take to look at a name, or to issue a certificate.
 const PATIENCE: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(5 * 60));
+
+/// The lock of the ledger. No host has such a name.
+const ORDERS_LOCK: &str = ",orders";
 
 /// The first part of the names of records in the DNS (RFC 8555, 8.4).
 const RECORD_PREFIX: &str = "_acme-challenge.";
@@ -88,7 +91,7 @@ impl<'r> Attempt<'r> {
             Ok(chain) => chain,
             Err(error) => return Err(self.over(&mut order, error.into()).await),
         };
-        self.count(|ledger| ledger.issued(self.name)).await?;
+        self.count(|ledger| ledger.issued(self.name)).await;
         let pending = self.state.order.as_ref();
         let key = pending.map(|pending| &*pending.key).unwrap_or_default();
         Ok(format!("{key}{chain}"))
@@ -105,7 +108,7 @@ impl<'r> Attempt<'r> {
                     OrderStatus::Invalid => {}
                     _ => return Ok(order),
                 },
-                Err(Error::Api(_)) => {}
+                Err(Error::Api(problem)) if is_gone(&problem) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -113,10 +116,15 @@ impl<'r> Attempt<'r> {
     }
 
     async fn new_order(&mut self, account: &Account) -> Result<Order, Failure> {
-        let (now, is_renewal) = (SystemTime::now(), self.replaces.is_some());
+        let now = SystemTime::now();
         let directory = &self.authority.directory;
-        let ledger = Ledger::load(&self.run.folder, directory).map_err(Failure::new)?;
-        ledger.allows(directory, self.name, is_renewal, now)?;
+        // A certificate of another authority is none that this one renews.
+        let is_renewal =
+            self.replaces.is_some() && self.state.directory.as_ref() == Some(directory);
+        if ledger::is_known(directory) {
+            let ledger = Ledger::load(&self.run.folder, directory).map_err(Failure::new)?;
+            ledger.allows(directory, self.name, is_renewal, now)?;
+        }
         // First the key is on the disk: nothing is ordered that could not be kept.
         self.state.order = Some(Pending {
             directory: directory.clone(),
@@ -125,12 +133,12 @@ impl<'r> Attempt<'r> {
         });
         self.save()?;
         let order = self.place(account).await?;
-        self.count(|ledger| ledger.ordered(self.name, is_renewal, now))
-            .await?;
         if let Some(pending) = &mut self.state.order {
             pending.url = Some(order.url().to_owned());
         }
         self.save()?;
+        self.count(|ledger| ledger.ordered(self.name, is_renewal, now))
+            .await;
         Ok(order)
     }
 
@@ -297,12 +305,25 @@ impl<'r> Attempt<'r> {
         failure
     }
 
-    async fn count(&self, change: impl FnOnce(&mut Ledger)) -> Result<(), Failure> {
-        let _lock = self.run.lock("orders").await?;
-        let (folder, directory) = (&self.run.folder, &self.authority.directory);
-        let mut ledger = Ledger::load(folder, directory).map_err(Failure::new)?;
+    /// Counts what has happened already: if that is not possible, it is told, and the certificate is as good.
+    async fn count(&self, change: impl FnOnce(&mut Ledger)) {
+        let directory = &self.authority.directory;
+        if ledger::is_known(directory)
+            && let Err(failure) = self.write_down(directory, change).await
+        {
+            (self.run.log)(format_args!("an order is not counted: {}", failure.reason));
+        }
+    }
+
+    async fn write_down(
+        &self,
+        directory: &str,
+        change: impl FnOnce(&mut Ledger),
+    ) -> Result<(), Failure> {
+        let _lock = self.run.lock(ORDERS_LOCK).await?;
+        let mut ledger = Ledger::load(&self.run.folder, directory).map_err(Failure::new)?;
         change(&mut ledger);
-        let saved = ledger.save(folder, directory, SystemTime::now());
+        let saved = ledger.save(&self.run.folder, directory, SystemTime::now());
         saved.map_err(Failure::new)
     }
 
@@ -331,7 +352,14 @@ fn token(token: &str) -> Result<&str, Failure> {
     }
 }
 
-fn is_about_limits(problem: &instant_acme::Problem) -> bool {
+/// Whether an order is not there any more, or belongs to another account.
+fn is_gone(problem: &Problem) -> bool {
+    let kind = problem.r#type.as_deref().unwrap_or_default();
+    let ends = [":malformed", ":unauthorized", ":accountDoesNotExist"];
+    problem.status == Some(404) || ends.iter().any(|end| kind.ends_with(end))
+}
+
+fn is_about_limits(problem: &Problem) -> bool {
     problem
         .r#type
         .as_deref()

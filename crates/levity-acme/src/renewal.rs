@@ -23,10 +23,16 @@ fn life(certificate: &Certificate) -> Duration {
     life.unwrap_or_default()
 }
 
-/// The time without advice: after two thirds of the life, or a little sooner.
+/// The time without advice: after two thirds of the life, or a little sooner. Of one that is older already, such as by a clock that is
+/// ahead, after a third of the rest.
 pub fn usual(certificate: &Certificate) -> SystemTime {
-    let life = life(certificate);
-    certificate.not_after - life / 3 - some_of(life / 20)
+    let (life, now) = (life(certificate), SystemTime::now());
+    let rest = certificate
+        .not_after
+        .duration_since(now)
+        .unwrap_or_default();
+    let wanted = certificate.not_after - life / 3 - some_of(life / 20);
+    wanted.max(now + rest / 3)
 }
 
 /// A time within the window that an authority suggests. It may be in the past: then something is wrong with the certificate.
@@ -35,10 +41,8 @@ fn within(certificate: &Certificate, start: SystemTime, end: SystemTime) -> Syst
     let width = end.duration_since(start).unwrap_or_default();
     let chosen = start + some_of(width);
     let life = life(certificate);
-    chosen.clamp(
-        certificate.not_before + life / 100,
-        certificate.not_after - life / 6,
-    )
+    let latest = certificate.not_after - life / 6;
+    chosen.min(latest).max(certificate.not_before + life / 100)
 }
 
 /// When to renew and when to ask again, as the authority says (RFC 9773); `None` if it does not.
@@ -80,6 +84,9 @@ pub fn id(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
 pub fn pause(failures: u32, certificate: Option<&Certificate>) -> Duration {
     let first = certificate.map_or(FIRST_PAUSE, |one| (life(one) / 60).min(FIRST_PAUSE));
     let pause = first.saturating_mul(3_u32.saturating_pow(failures.saturating_sub(1)));
-    let pause = pause.min(PAUSE_MAX);
+    // One that ends soon is tried for more often.
+    let rest = certificate.and_then(|one| one.not_after.duration_since(SystemTime::now()).ok());
+    let longest = rest.map_or(PAUSE_MAX, |rest| (rest / 4).clamp(first, PAUSE_MAX));
+    let pause = pause.min(longest);
     pause + some_of(pause / 10)
 }

@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time before a request is sent for the second time. It is doubled each time.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 
+/// The longest time for which an authority is left alone because it says so.
+const WAIT_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// Sends requests of the library that speaks ACME.
 pub struct Requests(pub Client);
 
@@ -56,7 +59,7 @@ async fn send(
             Ok(response) => retry_after(response),
             Err(_) => None,
         };
-        let wait = wanted.unwrap_or(delay + some_of(delay));
+        let wait = wanted.unwrap_or_default().max(delay + some_of(delay));
         if Instant::now() + wait > give_up {
             let response = outcome?;
             return match wanted {
@@ -79,10 +82,11 @@ fn is_passing(status: StatusCode) -> bool {
 fn retry_after(response: &Response<Bytes>) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     let seconds = value.parse().map(Duration::from_secs).ok();
-    seconds.or_else(|| {
+    let wait = seconds.or_else(|| {
         let at = httpdate::parse_http_date(value).ok()?;
         at.duration_since(SystemTime::now()).ok()
-    })
+    });
+    wait.map(|wait| wait.min(WAIT_MAX))
 }
 
 fn later(response: &Response<Bytes>, wait: Duration) -> Later {

@@ -27,6 +27,9 @@ const WANTED_MAX: usize = 1024;
 /// How long to wait for a folder that cannot be used.
 const FOLDER_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long to wait after a panic.
+const PANIC_PAUSE: Duration = Duration::from_secs(10 * 60);
+
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -128,6 +131,8 @@ impl Worker {
 
     /// Does what `plan` says, without an end.
     async fn follow(&self, plan: Option<Plan>, wanted: &mut mpsc::Receiver<Wanted>) {
+        // Nobody cares for those of a plan before; each is read again when a client asks for it.
+        self.on_demand.clear();
         let Some(plan) = plan else {
             self.reports.retain(|_| false);
             return refuse(wanted).await;
@@ -138,7 +143,7 @@ impl Worker {
         let mut tasks = JoinSet::new();
         for name in plan.names {
             let run = run.clone();
-            tasks.spawn_local(async move { care(&run, &name).await });
+            tasks.spawn_local(async move { care_always(run, name).await });
         }
         tokio::select! {
             () = self.look(&run) => {}
@@ -187,6 +192,20 @@ impl Worker {
         }
         // The process ends.
         future::pending().await
+    }
+}
+
+/// Cares for `name` without an end, even if what an authority sends makes the library panic.
+async fn care_always(run: Rc<Run>, name: String) {
+    loop {
+        let (of, one) = (run.clone(), name.clone());
+        let mut task = JoinSet::new();
+        task.spawn_local(async move { care(&of, &one).await });
+        let _ = task.join_next().await;
+        (run.log)(format_args!(
+            "the care for the certificate of {name} has failed; it begins again soon"
+        ));
+        time::sleep(PANIC_PAUSE).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The configuration of handshakes with clients: one policy for each site, chosen by the name that the client asks for.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -73,6 +74,8 @@ pub struct Server {
     /// By the end of a name, with its leading dot.
     by_suffix: HashMap<String, usize>,
     default: usize,
+    /// Whether the default is a site for all names.
+    has_all: bool,
 }
 
 /// How handshakes for a site are made.
@@ -131,7 +134,16 @@ impl Keys {
             own.map(|one| one.key.clone())
                 .or_else(|| self.on_demand.as_ref()?.get(&name))
         });
-        named.or_else(|| all().find(fits).map(|one| one.key.clone()))
+        // A client that asks for no name has connected to an address.
+        let of_address =
+            |one: &&Certificate| one.names.iter().any(|name| name.parse::<IpAddr>().is_ok());
+        let is_unnamed = hello.server_name().is_none();
+        let unnamed = || all().filter(of_address).find(fits).filter(|_| is_unnamed);
+        named.or_else(|| {
+            unnamed()
+                .or_else(|| all().find(fits))
+                .map(|one| one.key.clone())
+        })
     }
 }
 
@@ -168,11 +180,22 @@ impl NamedKeys {
 
     /// Puts the certificate for `name`, in lower case, in place of the one before. Copies the whole table.
     pub fn insert(&self, name: &str, certificate: &Certificate) {
+        if self
+            .get(name)
+            .is_some_and(|key| key.cert == certificate.key.cert)
+        {
+            return;
+        }
         self.0.rcu(|keys| {
             let mut keys = HashMap::clone(keys);
             keys.insert(name.to_owned(), certificate.key.clone());
             keys
         });
+    }
+
+    /// Takes all certificates away.
+    pub fn clear(&self) {
+        self.0.store(Arc::default());
     }
 
     /// Takes the certificate for `name` away. Copies the whole table.
@@ -239,11 +262,10 @@ impl Policy {
         })
     }
 
-    /// Whether a certificate for `name` has to be asked for before the handshake can be answered.
-    #[must_use]
-    pub fn is_to_be_asked_for(&self, name: &str) -> bool {
+    /// Whether `name`, in lower case, lacks a certificate that is to be got on demand.
+    fn lacks(&self, name: &str) -> bool {
         let (own, on_demand) = (&self.keys.certificates, &self.keys.on_demand);
-        let is_missing = |keys: &Arc<NamedKeys>| !keys.has(&name.to_ascii_lowercase());
+        let is_missing = |keys: &Arc<NamedKeys>| !keys.has(name);
         on_demand.as_ref().is_some_and(is_missing) && !own.iter().any(|one| one.is_for(name))
     }
 
@@ -289,6 +311,7 @@ impl Server {
                 .iter()
                 .position(|site| site.hosts.is_empty())
                 .unwrap_or(0),
+            has_all: sites.iter().any(|site| site.hosts.is_empty()),
         };
         let sessions = Arc::new(Sessions::new());
         for (number, site) in sites.iter().enumerate() {
@@ -343,12 +366,66 @@ impl Server {
     }
 
     fn number(&self, name: &str) -> Option<usize> {
-        let exact = self.by_host.get(name);
-        let dots = name.match_indices('.').map(|(at, _)| at);
-        let beneath = || {
-            dots.map(|at| &name[at..])
-                .find_map(|suffix| self.by_suffix.get(suffix))
+        let exact = self.by_host.get(name).copied();
+        exact.or_else(|| self.beneath(name))
+    }
+
+    fn beneath(&self, name: &str) -> Option<usize> {
+        let mut ends = name.match_indices('.').map(|(at, _)| &name[at..]);
+        ends.find_map(|end| self.by_suffix.get(end)).copied()
+    }
+
+    /// Whether a certificate for `name` has to be got before the handshake can be answered. Only names that nobody has written down
+    /// get theirs on demand, and only where a site is for them.
+    #[must_use]
+    pub fn is_to_be_asked_for(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        if self.by_host.contains_key(&name) {
+            return false;
+        }
+        let number = self.beneath(&name);
+        let number = number.or(self.has_all.then_some(self.default));
+        number.is_some_and(|number| self.policies[number].lacks(&name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site<'s>(hosts: &'s [String], on_demand: Option<&Arc<NamedKeys>>) -> SitePolicy<'s> {
+        SitePolicy {
+            hosts,
+            certificates: Vec::new(),
+            on_demand: on_demand.cloned(),
+            client_auth: None,
+            early_data: false,
+        }
+    }
+
+    #[test]
+    fn only_names_that_nobody_has_written_down_are_got_on_demand() {
+        let keys = Arc::<NamedKeys>::default();
+        let tickets = Arc::new(TicketKeys::random());
+        let hosts = ["*.a.test", "fixed.a.test", "b.test"].map(str::to_owned);
+        let [starred, fixed] = [&hosts[..2], &hosts[2..]];
+        let sites = [site(starred, Some(&keys)), site(fixed, None)];
+        let server = Server::new(&sites, &tickets).expect("policies");
+        let asked = |server: &Server| {
+            let names = ["x.A.test", "fixed.a.test", "b.test", "other.test"];
+            names.map(|name| server.is_to_be_asked_for(name))
         };
-        exact.or_else(beneath).copied()
+        assert_eq!(asked(&server), [true, false, false, false]);
+        let sites = [site(fixed, None), site(&[], Some(&keys))];
+        let server = Server::new(&sites, &tickets).expect("policies");
+        assert_eq!(asked(&server), [true, true, false, true]);
+        let folder = tempfile::tempdir().expect("a folder");
+        let ca = crate::LocalCa::open(folder.path()).expect("an authority");
+        let names = ["x.a.test".to_owned()];
+        let now = std::time::SystemTime::now();
+        keys.insert("x.a.test", &ca.issue(&names, now).expect("a certificate"));
+        assert_eq!(asked(&server), [false, true, false, true]);
+        keys.clear();
+        assert_eq!(asked(&server), [true, true, false, true]);
     }
 }

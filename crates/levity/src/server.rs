@@ -590,6 +590,8 @@ impl Server {
     /// passed.
     async fn end(&mut self, signals: &mut Signals) {
         self.leave_addresses();
+        // A successor may have other authorities.
+        self.parts.acme.stop();
         self.send_all(|| Message::Drain);
         let timeout = self.service.config.limits.drain_timeout;
         let (soon, seconds) = (DRAIN_REPORT_DELAY, timeout.as_secs_f64());

@@ -36,6 +36,13 @@ impl AcmeThread {
             running.follow(folder.and_then(|folder| plan(config, folder)));
         }
     }
+
+    /// Has it do nothing any more.
+    pub fn stop(&self) {
+        if let Some(running) = self.0.get() {
+            running.follow(None);
+        }
+    }
 }
 
 /// Whether a site gets certificates by ACME.

@@ -14,7 +14,7 @@ use levity_net::tls::{Answer, AnswerJob, HandshakeError, Hello, ProcessJob, Proc
 use levity_net::{PeerTls, Timer, Transport};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stats::HandshakeResult;
-use levity_tls::{Identity, Policy, ServerConfig};
+use levity_tls::{Identity, Policy, Server, ServerConfig};
 
 use super::sites::TlsSites;
 use crate::worker::Worker;
@@ -125,7 +125,7 @@ async fn shake(
     let server = sites.server();
     let asked = name(&hello);
     let policy = server.policy(asked.as_deref());
-    get_certificate(sites, policy, &hello).await;
+    get_certificate(sites, &server, &hello).await;
     let is_slow = policy.is_slow(&hello.client_hello());
     let (unanswered, job) = hello.answer(policy.config.clone());
     let answer = match is_slow {
@@ -173,10 +173,10 @@ async fn prove(hello: Hello, config: Arc<ServerConfig>) -> Result<Shaken, Handsh
 }
 
 /// Waits for a certificate for the name that the client asks for, if its site has it got on demand.
-async fn get_certificate(sites: &TlsSites, policy: &Policy, hello: &Hello) {
+async fn get_certificate(sites: &TlsSites, server: &Server, hello: &Hello) {
     let hello = hello.client_hello();
     if let (Some(name), Some(acme)) = (hello.server_name(), &sites.acme)
-        && policy.is_to_be_asked_for(name)
+        && server.is_to_be_asked_for(name)
     {
         acme.get(name).await;
     }

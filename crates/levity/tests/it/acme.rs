@@ -351,6 +351,9 @@ fn a_name_that_nobody_knew_gets_one_if_it_may() {
     let server = world.launch(&config).start();
     assert!(first(&world, "good.example.org").ends_with("content"));
     assert_eq!(orders(&pebble), 1);
+    server.reload(&["[acme]\n"], &["[acme]\ncontact = \"a@example.org\"\n"]);
+    assert!(first(&world, "good.example.org").ends_with("content"));
+    assert_eq!(orders(&pebble), 1);
     for _ in 0..3 {
         assert!(connect(&world, "bad.example.org").is_err());
     }
