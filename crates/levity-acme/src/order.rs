@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use instant_acme::{
-    Account, AuthorizationHandle, AuthorizationStatus, ChallengeHandle, ChallengeType, Error,
-    Identifier, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
+    Account, AuthorizationHandle, AuthorizationStatus, ChallengeHandle, ChallengeStatus,
+    ChallengeType, Error, Identifier, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 use levity_tls::Certificate;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
@@ -202,7 +202,10 @@ impl<'r> Attempt<'r> {
                 continue;
             };
             proofs.push(self.proof(&challenge, method).await?);
-            challenge.set_ready().await?;
+            // An order that was left may be looked at already.
+            if challenge.status == ChallengeStatus::Pending {
+                challenge.set_ready().await?;
+            }
         }
         Ok(())
     }

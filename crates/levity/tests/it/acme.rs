@@ -310,7 +310,12 @@ fn servers_share_a_folder() {
 #[test]
 fn an_order_survives_a_restart() {
     let (world, names) = (World::new(), App::names());
-    let slow = [("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "4")];
+    // It does not give the order up while nobody answers.
+    let slow = [
+        ("PEBBLE_VA_ALWAYS_VALID", "1"),
+        ("PEBBLE_VA_NOSLEEP", "0"),
+        ("PEBBLE_VA_SLEEPTIME", "4"),
+    ];
     let pebble = world.pebble(&names, &slow);
     let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
     let mut server = world.launch(&config).start();
