@@ -92,9 +92,13 @@ impl<'r> Attempt<'r> {
             Err(error) => return Err(self.over(&mut order, error.into()).await),
         };
         self.count(|ledger| ledger.issued(self.name)).await;
+        Ok(format!("{}{chain}", self.key()))
+    }
+
+    /// The key of the order, as PEM.
+    fn key(&self) -> &str {
         let pending = self.state.order.as_ref();
-        let key = pending.map(|pending| &*pending.key).unwrap_or_default();
-        Ok(format!("{key}{chain}"))
+        pending.map(|pending| &*pending.key).unwrap_or_default()
     }
 
     /// The order that was left, or a new one.
@@ -118,9 +122,7 @@ impl<'r> Attempt<'r> {
     async fn new_order(&mut self, account: &Account) -> Result<Order, Failure> {
         let now = SystemTime::now();
         let directory = &self.authority.directory;
-        // A certificate of another authority is none that this one renews.
-        let is_renewal =
-            self.replaces.is_some() && self.state.directory.as_ref() == Some(directory);
+        let is_renewal = self.renewed().is_some();
         if ledger::is_known(directory) {
             let ledger = Ledger::load(&self.run.folder, directory).map_err(Failure::new)?;
             ledger.allows(directory, self.name, is_renewal, now)?;
@@ -142,6 +144,12 @@ impl<'r> Attempt<'r> {
         Ok(order)
     }
 
+    /// The certificate that is replaced, if this authority has issued it: one of another is none that it could renew.
+    fn renewed(&self) -> Option<&'r Certificate> {
+        let issued_here = self.state.directory.as_ref() == Some(&self.authority.directory);
+        self.replaces.filter(|_| issued_here)
+    }
+
     async fn place(&self, account: &Account) -> Result<Order, Failure> {
         let identifiers = [match self.name.parse() {
             Ok(ip) => Identifier::Ip(ip),
@@ -149,15 +157,12 @@ impl<'r> Attempt<'r> {
         }];
         let plain = || {
             let order = NewOrder::new(&identifiers);
-            let profile = self.authority.profile.as_ref();
-            profile.map_or(NewOrder::new(&identifiers), |profile| {
-                order.profile(profile)
-            })
+            match &self.authority.profile {
+                Some(profile) => order.profile(profile),
+                None => order,
+            }
         };
-        // Of another authority, it is none that this one could replace.
-        let issued_here = self.state.directory.as_ref() == Some(&self.authority.directory);
-        let replaced = self.replaces.filter(|_| issued_here).and_then(renewal::id);
-        let Some(replaced) = replaced else {
+        let Some(replaced) = self.renewed().and_then(renewal::id) else {
             return Ok(account.new_order(&plain()).await?);
         };
         match account.new_order(&plain().replaces(replaced)).await {
@@ -282,9 +287,7 @@ impl<'r> Attempt<'r> {
     }
 
     async fn finalize(&self, order: &mut Order) -> Result<(), Failure> {
-        let pending = self.state.order.as_ref();
-        let key = pending.map(|pending| &*pending.key).unwrap_or_default();
-        let key = KeyPair::from_pem(key).map_err(of_key)?;
+        let key = KeyPair::from_pem(self.key()).map_err(of_key)?;
         let request = request(self.name, &key).map_err(of_key)?;
         Ok(order.finalize_csr(&request).await?)
     }
