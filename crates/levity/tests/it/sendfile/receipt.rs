@@ -345,7 +345,7 @@ fn with_the_path_that_was_named() {
     let line = format!("{file}|X-Sendfile-Receipt: /receipts/a%2Fb");
     let answer = server.get_with("/receipts/file", &[("Accept-Say", &line)]);
     assert_eq!(answer.text(), "content");
-    assert_eq!(app.backend.request().target, "/file");
+    assert_eq!(app.backend.requests()[0].target, "/file");
     assert_eq!(next(&app, 1).0, "/receipts/a%2Fb");
 }
 
