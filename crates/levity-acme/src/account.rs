@@ -1,17 +1,47 @@
 //! Accounts at authorities.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use instant_acme::{Account, AccountBuilder, AccountCredentials, ExternalAccountKey, NewAccount};
 
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use crate::Log;
 use crate::failure::Failure;
 use crate::http::Client;
+use crate::reach::Reach;
 use crate::requests::Requests;
 use crate::run::Run;
 use crate::settings::{Authority, ExternalAccount};
 
-/// The lock of accounts. No host has such a name.
-const ACCOUNT_LOCK: &str = ",account";
+/// The lock of the account at an authority.
+const ACCOUNT_LOCK: &str = "account";
+
+/// What is known of an authority.
+pub struct Access {
+    pub reach: Arc<Reach>,
+    /// The account in use. Whoever wants one waits while the authority is asked for it.
+    account: Mutex<Option<Account>>,
+}
+
+impl Access {
+    pub fn new(authority: &Authority, log: Log) -> Self {
+        Self {
+            reach: Arc::new(Reach::new(authority.host(), log)),
+            account: Mutex::default(),
+        }
+    }
+}
+
+/// The part of the file of an account that tells it from others.
+#[derive(Deserialize)]
+struct Identity {
+    /// The URL of the account.
+    id: String,
+}
 
 impl Run {
     /// The account at `authority`, which is made when there is none.
@@ -19,22 +49,40 @@ impl Run {
     /// # Errors
     /// When the authority cannot be asked, or a file cannot be used.
     pub async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
-        let mut accounts = self.accounts.lock().await;
-        if let Some(account) = accounts.get(&authority.directory) {
+        let access = self.access(authority);
+        let mut account = access.account.lock().await;
+        if let Some(account) = account.as_ref() {
             return Ok(account.clone());
         }
         let client = Client::new(authority.roots.as_ref()).map_err(Failure::new)?;
-        let builder = Account::builder_with_http(Box::new(Requests(client)));
-        let account = self.load(authority, builder).await?;
-        accounts.insert(authority.directory.clone(), account.clone());
-        Ok(account)
+        let requests = Requests {
+            client,
+            reach: access.reach.clone(),
+        };
+        let builder = Account::builder_with_http(Box::new(requests));
+        let loaded = self.load(authority, builder).await?;
+        Ok(account.insert(loaded).clone())
     }
 
-    /// Forgets an account that the authority does not know any more. Blocks.
-    pub async fn forget_account(&self, authority: &Authority) {
-        self.accounts.lock().await.remove(&authority.directory);
+    /// Forgets the account `id`, which the authority does not know any more, unless there is another one already. Blocks.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub async fn forget_account(&self, authority: &Authority, id: &str) -> Result<(), Failure> {
+        let access = self.access(authority);
+        let mut account = access.account.lock().await;
+        if account.as_ref().is_some_and(|one| one.id() == id) {
+            *account = None;
+        }
         let path = self.folder.account(&authority.directory);
-        let _ = std::fs::remove_file(path);
+        let _lock = self.lock(ACCOUNT_LOCK, &authority.directory).await?;
+        let stored = levity_tls::files::read(&path).unwrap_or_default();
+        let is_refused = serde_json::from_slice(&stored).is_ok_and(|one: Identity| one.id == id);
+        if is_refused {
+            std::fs::remove_file(&path)
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        }
+        Ok(())
     }
 
     async fn load(
@@ -43,11 +91,12 @@ impl Run {
         builder: AccountBuilder,
     ) -> Result<Account, Failure> {
         let path = self.folder.account(&authority.directory);
-        let _lock = self.lock(ACCOUNT_LOCK).await?;
+        let lock = self.lock(ACCOUNT_LOCK, &authority.directory).await?;
         if !path.exists() {
             return self.create(authority, builder).await;
         }
         let bytes = levity_tls::files::read(&path).map_err(Failure::new)?;
+        drop(lock);
         let credentials: AccountCredentials = serde_json::from_slice(&bytes)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         Ok(builder.from_credentials(credentials).await?)
@@ -90,4 +139,39 @@ fn key(external: &ExternalAccount) -> Result<ExternalAccountKey, Failure> {
         Failure::new(format!("{path} is not a key in base64url: {error}"))
     })?;
     Ok(ExternalAccountKey::new(external.id.clone(), &key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[tokio::test]
+    async fn only_the_account_that_was_refused_is_forgotten() {
+        let state = tempfile::tempdir().expect("a folder");
+        let authority = Authority {
+            directory: "https://ca.test/dir".to_owned(),
+            roots: None,
+            profile: None,
+            external_account: None,
+        };
+        let settings = Settings {
+            folder: state.path().to_owned(),
+            contact: None,
+            authorities: vec![authority.clone()],
+            methods: Vec::new(),
+            dns: None,
+            ask: None,
+        };
+        let run = Run::new(&settings, &Arc::default(), &Arc::default(), |_| {});
+        let run = run.expect("a folder");
+        let path = run.folder.account(&authority.directory);
+        let text = br#"{"id": "https://ca.test/2", "key": "of another server"}"#;
+        run.folder.write(&path, text).expect("written");
+        for (id, is_left) in [("https://ca.test/1", true), ("https://ca.test/2", false)] {
+            let forgotten = run.forget_account(&authority, id).await;
+            forgotten.expect("forgotten");
+            assert_eq!(path.exists(), is_left, "{id}");
+        }
+    }
 }

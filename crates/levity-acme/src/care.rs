@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use levity_tls::Certificate;
-use tokio::time;
 
 use crate::clock::{at, seconds, some_of};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::order::Attempt;
+use crate::records::{self, When};
 use crate::renewal;
 use crate::reports::Report;
 use crate::run::Run;
@@ -34,37 +34,36 @@ const CLOCK: &str = "is the clock of this machine right?";
 /// Cares for `name` without an end.
 pub async fn care(run: &Run, name: &str) {
     loop {
-        let next = step(run, name).await;
-        sleep_until(next).await;
+        let next = step(run, &mut Known::read(run, name)).await;
+        sleep_until(run, name, next).await;
     }
 }
 
-/// Waits until `time`, or a little less.
-pub async fn sleep_until(time: SystemTime) {
+/// Waits until `time`, or a little less, or until an operator wants another attempt.
+pub async fn sleep_until(run: &Run, name: &str, time: SystemTime) {
     let left = time.duration_since(SystemTime::now()).unwrap_or_default();
-    time::sleep(left.min(SLEEP_MAX)).await;
+    run.sleep(name, left.min(SLEEP_MAX)).await;
 }
 
-/// Does what is due for `name`. Returns when something may be due again.
-pub async fn step(run: &Run, name: &str) -> SystemTime {
-    let known = Known::read(run, name);
-    if SystemTime::now() < known.next(run) {
+/// Does what is due for a name. Returns when something may be due again.
+pub async fn step(run: &Run, known: &mut Known<'_>) -> SystemTime {
+    let name = known.name;
+    if SystemTime::now() < known.next(run) && !run.folder.wants_retry(name) {
         return known.report(run);
     }
     let _permit = run.attempts.acquire().await;
     match run.folder.lock(name) {
         Ok(Some(_lock)) => {
             // Another server may have been quicker.
-            let mut known = Known::read(run, name);
-            known.ask(run).await;
-            if known.due(run) <= SystemTime::now() {
-                known.attempt(run).await;
-            }
+            *known = Known::read(run, name);
+            known.work(run).await;
             known.report(run)
         }
-        Ok(None) => SystemTime::now() + OTHER_PAUSE + some_of(OTHER_PAUSE),
+        Ok(None) => {
+            known.report_progress(run);
+            SystemTime::now() + OTHER_PAUSE + some_of(OTHER_PAUSE)
+        }
         Err(error) => {
-            let mut known = known;
             known.failed(run, &Failure::new(format!("the lock of the name: {error}")));
             known.report(run)
         }
@@ -102,13 +101,21 @@ impl<'n> Known<'n> {
         }
     }
 
+    /// Why there is no certificate, as far as that is known.
+    pub fn error(&self) -> &str {
+        let error = self.state.last_error.as_deref();
+        error.unwrap_or("there is none yet")
+    }
+
     /// When the next attempt is to be made.
     pub fn due(&self, run: &Run) -> SystemTime {
-        // One of an authority that is not asked any more, such as one for tests, is replaced at once.
-        let is_wanted = self.authority(run).is_some();
-        let wanted = match (&self.certificate, self.state.renew_at) {
-            (Some(_), Some(renew_at)) if is_wanted => renew_at,
-            _ => 0,
+        let wanted = match (&self.certificate, self.state.renew_at.map(at)) {
+            (Some(_), Some(renew_at)) if self.authority(run).is_some() => renew_at,
+            (Some(_), renew_at) => {
+                let other = self.next_replacement(run);
+                other.map_or(at(0), |other| other.min(renew_at.unwrap_or(other)))
+            }
+            _ => at(0),
         };
         // A pause is never that long: the clock was wrong.
         let latest = seconds(SystemTime::now() + PAUSE_MAX);
@@ -116,13 +123,38 @@ impl<'n> Known<'n> {
             .state
             .not_before
             .filter(|not_before| *not_before < latest);
-        at(wanted.max(not_before.unwrap_or(0)))
+        wanted.max(at(not_before.unwrap_or(0)))
     }
 
     /// The authority that has issued the certificate, if it is still asked.
     fn authority<'r>(&self, run: &'r Run) -> Option<&'r Authority> {
         let mut authorities = run.settings.authorities.iter();
         authorities.find(|one| Some(&one.directory) == self.state.directory.as_ref())
+    }
+
+    /// When a certificate of an authority that is not asked any more, such as one for tests, may be replaced; `None` if at once.
+    fn next_replacement(&self, run: &Run) -> Option<SystemTime> {
+        let now = SystemTime::now();
+        self.state.next_replacement(&directories(run), now)
+    }
+
+    /// Does what is due. The name is locked.
+    async fn work(&mut self, run: &Run) {
+        if run.folder.wants_retry(self.name) {
+            self.state.try_again();
+            self.save(run);
+            run.try_authorities_again();
+            run.folder.end_retry(self.name);
+        }
+        if !self.state.records.is_empty() {
+            records::remove(run, &mut self.state, When::Left).await;
+            self.save(run);
+        }
+        self.ask(run).await;
+        if self.due(run) <= SystemTime::now() {
+            self.report_progress(run);
+            self.attempt(run).await;
+        }
     }
 
     /// Asks the authority for a better time to renew, if that is due.
@@ -153,41 +185,21 @@ impl<'n> Known<'n> {
         self.save(run);
     }
 
-    /// Tries each authority in turn, the one with an order that was left first.
+    /// Tries each authority in turn, those with an order that was left first.
     async fn attempt(&mut self, run: &Run) {
-        let left = self
-            .state
-            .order
-            .as_ref()
-            .map(|order| order.directory.clone());
         let mut authorities: Vec<_> = run.settings.authorities.iter().collect();
-        authorities.sort_by_key(|one| Some(&one.directory) != left.as_ref());
+        authorities.sort_by_key(|one| self.state.order(&one.directory).is_none());
         let mut failures = Vec::new();
         for authority in authorities {
             let outcome = self.ask_for_one(run, authority).await;
-            match outcome.and_then(|pem| self.install(run, &pem)) {
+            match outcome.and_then(|pem| self.install(run, authority, &pem)) {
                 Ok(certificate) => {
                     return self.succeeded(run, certificate, &authority.directory).await;
                 }
                 Err(failure) => failures.push((authority, failure)),
             }
         }
-        let hosts = failures.iter().map(|(authority, failure)| {
-            let directory = authority.directory.trim_start_matches("https://");
-            let host = directory.split('/').next().unwrap_or_default();
-            format!("{host}: {}", failure.reason)
-        });
-        let reason = hosts.collect::<Vec<_>>().join("; ");
-        let times = failures.iter().map(|(_, failure)| failure.not_before);
-        let not_before = times.min().flatten();
-        self.failed(
-            run,
-            &Failure {
-                reason,
-                not_before,
-                kind: None,
-            },
-        );
+        self.failed(run, &of_all(&failures));
     }
 
     /// Asks an authority for a certificate. Nonces expire, and the library gives up after three that did; the order goes on where it
@@ -195,13 +207,8 @@ impl<'n> Known<'n> {
     async fn ask_for_one(&mut self, run: &Run, authority: &Authority) -> Result<String, Failure> {
         let mut tries = 0;
         loop {
-            let attempt = Attempt {
-                run,
-                authority,
-                name: self.name,
-                replaces: self.certificate.as_ref(),
-                state: &mut self.state,
-            };
+            let replaced = self.certificate.as_ref();
+            let attempt = Attempt::new(run, authority, self.name, replaced, &mut self.state);
             tries += 1;
             match attempt.certificate().await {
                 Err(failure) if failure.is("badNonce") && tries < NONCE_TRIES => {}
@@ -211,7 +218,12 @@ impl<'n> Known<'n> {
     }
 
     /// Writes a certificate, unless clients would refuse it.
-    fn install(&mut self, run: &Run, pem: &str) -> Result<Certificate, Failure> {
+    fn install(
+        &mut self,
+        run: &Run,
+        authority: &Authority,
+        pem: &str,
+    ) -> Result<Certificate, Failure> {
         let refused =
             |reason: String| Failure::new(format!("the certificate that was issued: {reason}"));
         let usable = Certificate::of_pem(pem).and_then(|certificate| match () {
@@ -223,7 +235,7 @@ impl<'n> Known<'n> {
         });
         let certificate = usable.map_err(|reason| {
             // It would be the same one each time.
-            self.state.order = None;
+            self.state.end_order(&authority.directory);
             refused(reason)
         })?;
         if SystemTime::now() + CLOCK_TOLERANCE < certificate.not_before {
@@ -250,7 +262,13 @@ impl<'n> Known<'n> {
             certificate.issuer,
             in_words(days)
         ));
+        if self.certificate.is_some() && self.authority(run).is_none() {
+            self.state.replaced(&directories(run), SystemTime::now());
+        }
         self.state = State {
+            replacements: std::mem::take(&mut self.state.replacements),
+            refusals: std::mem::take(&mut self.state.refusals),
+            records: std::mem::take(&mut self.state.records),
             directory: Some(directory.to_owned()),
             renew_at: Some(seconds(renewal::usual(&certificate))),
             // Whatever an authority or a clock says, orders do not follow each other at once.
@@ -267,12 +285,16 @@ impl<'n> Known<'n> {
 
     fn failed(&mut self, run: &Run, failure: &Failure) {
         let state = &mut self.state;
-        state.failures += 1;
         let now = SystemTime::now();
-        let pause = now + renewal::pause(state.failures, self.certificate.as_ref());
-        let next = failure
-            .not_before
-            .map_or(pause, |not_before| not_before.max(pause));
+        let pause = |failures| now + renewal::pause(failures, self.certificate.as_ref());
+        let next = match (failure.cause, failure.not_before) {
+            // No authority was asked.
+            (Cause::Limit, not_before) => not_before.unwrap_or(now).max(pause(1)),
+            (_, not_before) => {
+                state.failures += 1;
+                not_before.unwrap_or(now).max(pause(state.failures))
+            }
+        };
         state.not_before = Some(seconds(next));
         state.last_error = Some(failure.reason.clone());
         (run.log)(format_args!(
@@ -295,9 +317,34 @@ impl<'n> Known<'n> {
 
     /// Tells operators. Returns when something may be due again.
     fn report(&self, run: &Run) -> SystemTime {
-        let report = Report::of(self.name, self.certificate.as_ref(), &self.state);
-        run.reports.set(report);
+        run.reports.set(self.as_report(run));
         self.next(run)
+    }
+
+    /// Tells operators that an attempt is made.
+    fn report_progress(&self, run: &Run) {
+        run.reports.set(Report {
+            is_in_progress: true,
+            ..self.as_report(run)
+        });
+    }
+
+    fn as_report(&self, run: &Run) -> Report {
+        let report = Report::of(self.name, self.certificate.as_ref(), &self.state);
+        let is_left = self.certificate.is_some() && self.authority(run).is_none();
+        let why = || {
+            self.next_replacement(run).filter(|_| is_left)?;
+            let name = self.name;
+            Some(format!(
+                "its authority is not asked any more, but it was replaced several times already, maybe by servers with different \
+                 authorities that share the folder; `levity certs --retry {name}` replaces it now"
+            ))
+        };
+        Report {
+            next: Some(self.due(run)).filter(|due| *due > at(0)),
+            error: report.error.clone().or_else(why),
+            ..report
+        }
     }
 
     /// When something may be due.
@@ -306,6 +353,33 @@ impl<'n> Known<'n> {
         let ask_at = self.state.ask_at.filter(|_| may_ask);
         let due = self.due(run);
         ask_at.map(at).map_or(due, |ask_at| due.min(ask_at))
+    }
+}
+
+/// The directories that are asked, as one text.
+fn directories(run: &Run) -> String {
+    let directories = run.settings.authorities.iter();
+    let directories = directories.map(|one| one.directory.as_str());
+    directories.collect::<Vec<_>>().join(" ")
+}
+
+/// What has failed at all authorities.
+fn of_all(failures: &[(&Authority, Failure)]) -> Failure {
+    let reasons = failures
+        .iter()
+        .map(|(authority, failure)| format!("{}: {}", authority.host(), failure.reason));
+    let is_limit = failures
+        .iter()
+        .all(|(_, failure)| failure.cause == Cause::Limit);
+    // One of them that names no time may be asked sooner.
+    let times = failures.iter().map(|(_, failure)| failure.not_before);
+    Failure {
+        not_before: times.min().flatten(),
+        cause: match is_limit {
+            true => Cause::Limit,
+            false => Cause::Other,
+        },
+        ..Failure::new(reasons.collect::<Vec<_>>().join("; "))
     }
 }
 

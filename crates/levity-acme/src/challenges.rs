@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use levity_tls::files;
 use serde::{Deserialize, Serialize};
 
 use crate::folder::Folder;
@@ -118,12 +119,16 @@ impl Challenges {
 /// An answer. A file that is too old is removed.
 fn read(path: &Path) -> Option<Answer> {
     let modified = fs::metadata(path).and_then(|meta| meta.modified()).ok()?;
-    let age = SystemTime::now().duration_since(modified);
-    if age.is_ok_and(|age| age > AGE_MAX) {
+    let is_old = |now: SystemTime| {
+        let age = now.duration_since(modified);
+        age.is_ok_and(|age| age > AGE_MAX)
+    };
+    // The clock of this machine may be ahead of that by which the file has its time.
+    if is_old(SystemTime::now()) && files::now_in(path.parent()?).is_ok_and(is_old) {
         let _ = fs::remove_file(path);
         return None;
     }
-    serde_json::from_slice(&levity_tls::files::read(path).ok()?).ok()
+    serde_json::from_slice(&files::read(path).ok()?).ok()
 }
 
 /// The name by which an authority asks: for an address that of its reverse lookup (RFC 8738, 6).
@@ -200,6 +205,29 @@ mod tests {
         one.look(&folder).expect("read");
         assert!(one.http("token").is_none() && one.tls("a.test").is_none());
         assert!(!folder.is_shared());
+    }
+
+    #[test]
+    fn answers_of_servers_that_have_died_are_removed() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(state.path()).expect("a folder");
+        let answer = |token: &str| Answer::Http {
+            token: token.to_owned(),
+            content: token.to_owned(),
+        };
+        let published = ["old", "new"].map(|token| {
+            let published = Published::new(&folder, &answer(token));
+            published.expect("written")
+        });
+        let file = fs::File::options().write(true).open(&published[0].0);
+        let before = SystemTime::now() - AGE_MAX * 2;
+        file.and_then(|file| file.set_modified(before))
+            .expect("a time");
+        let challenges = Challenges::default();
+        challenges.look(&folder).expect("read");
+        assert!(challenges.http("old").is_none() && challenges.http("new").is_some());
+        let left = fs::read_dir(folder.challenges()).expect("a folder");
+        assert_eq!(left.count(), 1);
     }
 
     #[test]

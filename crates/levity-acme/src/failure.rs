@@ -18,6 +18,19 @@ pub struct Failure {
     pub not_before: Option<SystemTime>,
     /// The last part of the type of the problem that an authority has named.
     pub kind: Option<String>,
+    /// Whose fault it is.
+    pub cause: Cause,
+}
+
+/// Whose fault a failure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Anybody's.
+    Other,
+    /// Nobody's: this server asks for no more just now, so that the authority does not refuse it.
+    Limit,
+    /// The name's: the authority has looked for a proof and has not found it.
+    Proof,
 }
 
 impl Failure {
@@ -27,6 +40,16 @@ impl Failure {
             reason: reason.into(),
             not_before: None,
             kind: None,
+            cause: Cause::Other,
+        }
+    }
+
+    /// One of this server's own limits, which lasts until `not_before`.
+    pub fn limit(reason: impl Into<String>, not_before: SystemTime) -> Self {
+        Self {
+            not_before: Some(not_before),
+            cause: Cause::Limit,
+            ..Self::new(reason)
         }
     }
 
@@ -42,9 +65,8 @@ impl From<Error> for Failure {
             Error::Api(problem) => of_problem(&problem),
             Error::Other(other) => match other.downcast::<Later>() {
                 Ok(later) => Self {
-                    reason: later.reason,
                     not_before: Some(later.at),
-                    kind: None,
+                    ..Self::new(later.reason)
                 },
                 Err(other) => Self::new(other.to_string()),
             },
@@ -69,10 +91,12 @@ fn of_problem(problem: &Problem) -> Failure {
         reason.push_str("; ");
         reason.push_str(part.detail.as_deref().unwrap_or_default());
     }
+    if reason.is_empty() {
+        "the authority gives no reason".clone_into(&mut reason);
+    }
     Failure {
-        reason: format!("{reason} ({kind})"),
-        not_before: None,
         kind: Some(kind.to_owned()),
+        ..Failure::new(format!("{reason} ({kind})"))
     }
 }
 

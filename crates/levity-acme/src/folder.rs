@@ -18,8 +18,13 @@ const CERTIFICATES: &str = "certificates";
 const CHALLENGES: &str = "challenges";
 /// Files that whoever works on something has locked.
 const LOCKS: &str = "locks";
-/// The file that each running server has a shared lock of.
-const SERVERS: &str = "servers";
+/// A file of each running server, which it has locked.
+const RUNNING: &str = "running";
+/// A file for each name for which an operator wants another attempt.
+const RETRIES: &str = "retries";
+
+/// Begins the names of files of servers that have not locked them yet.
+const UNLOCKED: &str = ",";
 
 /// The end of the names of files with certificates.
 const PEM: &str = "pem";
@@ -28,7 +33,10 @@ const PEM: &str = "pem";
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    server: File,
+    /// The file that says that this server runs.
+    running: PathBuf,
+    /// It is locked as long as it is open.
+    _lock: File,
 }
 
 impl Folder {
@@ -38,17 +46,24 @@ impl Folder {
     /// In words, with the path.
     pub fn open(state: &Path) -> Result<Self, String> {
         let path = path_in(state);
-        let opened = open(&path);
-        let server = opened.map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self { path, server })
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        make(&path).map_err(failed)?;
+        let (running, lock) = run(&path.join(RUNNING)).map_err(failed)?;
+        Ok(Self {
+            path,
+            running,
+            _lock: lock,
+        })
     }
 
-    /// Whether another server uses the folder now.
+    /// Whether another server uses the folder now. Files of servers that have died are removed.
     pub fn is_shared(&self) -> bool {
-        let is_alone = self.server.try_lock().is_ok();
-        // To lock it otherwise has given the shared lock up.
-        let _ = self.server.lock_shared();
-        !is_alone
+        let entries = fs::read_dir(self.path.join(RUNNING));
+        let others = entries.into_iter().flatten().flatten();
+        let others = others.map(|entry| entry.path());
+        // Each is looked at, so that all that are stale go.
+        let alive = others.filter(|path| *path != self.running && is_locked(path));
+        alive.count() > 0
     }
 
     /// The lock `name`; `None` if another server, or another task, has it.
@@ -62,6 +77,40 @@ impl Folder {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// The lock `name` of an authority, likewise. No host has such a name.
+    ///
+    /// # Errors
+    /// When the file system has none to give.
+    pub fn lock_of_authority(&self, name: &str, directory: &str) -> io::Result<Option<File>> {
+        self.lock(&format!(",{name}-{}", of_url(directory)))
+    }
+
+    /// Whether an operator wants another attempt for `name`.
+    pub fn wants_retry(&self, name: &str) -> bool {
+        self.retry(name).exists()
+    }
+
+    /// Notes that the attempt that an operator wants is about to be made.
+    pub fn end_retry(&self, name: &str) {
+        let _ = fs::remove_file(self.retry(name));
+    }
+
+    /// The names for which an operator wants another attempt.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn retries(&self) -> io::Result<Vec<String>> {
+        let entries = fs::read_dir(self.path.join(RETRIES))?;
+        let names = entries.flatten().map(|entry| entry.file_name());
+        Ok(names
+            .filter_map(|name| Some(name_of_file(name.to_str()?)))
+            .collect())
+    }
+
+    fn retry(&self, name: &str) -> PathBuf {
+        self.path.join(RETRIES).join(file_name(name))
     }
 
     /// The file with the key and the certificate of `name`.
@@ -120,6 +169,30 @@ impl Folder {
     }
 }
 
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.running);
+    }
+}
+
+/// Asks running servers for another attempt for `name`, by a file: one with other rights than theirs may ask, and theirs stay as they
+/// are. `state` is the folder of all state of TLS. Blocks.
+///
+/// # Errors
+/// In words, with the path.
+pub(crate) fn want_retry(state: &Path, name: &str) -> Result<(), String> {
+    let path = path_in(state).join(RETRIES).join(file_name(name));
+    let made = File::create(&path);
+    made.map(drop)
+        .map_err(|error| format!("{} cannot be written: {error}", path.display()))
+}
+
+/// Whether somebody works on `name`. `state` is likewise. Makes nothing, and has the lock for a moment. Blocks.
+pub(crate) fn is_worked_on(state: &Path, name: &str) -> bool {
+    let lock = File::open(path_in(state).join(LOCKS).join(file_name(name)));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 /// The file with the key and the certificate of `name`, for whoever knows the folder of all state of TLS only.
 #[must_use]
 pub fn certificate_path(state: &Path, name: &str) -> PathBuf {
@@ -169,15 +242,46 @@ fn names_in(path: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn make(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700);
-    for part in [ACCOUNTS, CERTIFICATES, CHALLENGES, LOCKS] {
+    for part in [ACCOUNTS, CERTIFICATES, CHALLENGES, LOCKS, RUNNING, RETRIES] {
         builder.create(path.join(part))?;
     }
-    let server = File::create(path.join(SERVERS))?;
-    server.lock_shared()?;
-    Ok(server)
+    for part in [ACCOUNTS, CERTIFICATES, CHALLENGES] {
+        // Whoever cannot write there is told so as soon as something is written.
+        let _ = files::remove_leftovers(&path.join(part));
+    }
+    Ok(())
+}
+
+/// Makes the file that says that a server runs. It gets its name once it is locked: until then, it would pass for one of a server
+/// that has died.
+fn run(folder: &Path) -> io::Result<(PathBuf, File)> {
+    let name = files::unique()?;
+    let (unlocked, path) = (folder.join(format!("{UNLOCKED}{name}")), folder.join(name));
+    let file = File::create_new(&unlocked)?;
+    file.lock()?;
+    fs::rename(unlocked, &path)?;
+    Ok((path, file))
+}
+
+/// Whether the server with this file runs. If not, the file is removed.
+fn is_locked(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    if name.is_none_or(|name| name.starts_with(UNLOCKED)) {
+        return false;
+    }
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    match file.try_lock() {
+        Ok(()) => {
+            let _ = fs::remove_file(path);
+            false
+        }
+        Err(_) => true,
+    }
 }
 
 /// A star is not liked by shells.
@@ -196,4 +300,56 @@ fn of_url(url: &str) -> String {
     rest.chars()
         .map(|char| if fits(char) { char } else { '_' })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_shared_while_another_server_runs() {
+        let state = tempfile::tempdir().expect("a folder");
+        let one = Folder::open(state.path()).expect("a folder");
+        assert!(!one.is_shared());
+        let two = Folder::open(state.path()).expect("the same folder");
+        // However often one looks, the other keeps its lock.
+        for _ in 0..3 {
+            assert!(one.is_shared() && two.is_shared());
+        }
+        drop(two);
+        assert!(!one.is_shared());
+    }
+
+    #[test]
+    fn files_of_servers_that_have_died_are_removed() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(state.path()).expect("a folder");
+        let stale = path_in(state.path()).join(RUNNING).join("stale");
+        File::create(&stale).expect("a file");
+        assert!(!folder.is_shared() && !stale.exists());
+        assert!(folder.running.exists());
+    }
+
+    #[test]
+    fn an_operator_asks_for_an_attempt() {
+        let state = tempfile::tempdir().expect("a folder");
+        assert!(want_retry(state.path(), "a.test").is_err());
+        let folder = Folder::open(state.path()).expect("a folder");
+        want_retry(state.path(), "*.a.test").expect("written");
+        assert_eq!(folder.retries().expect("read"), ["*.a.test"]);
+        assert!(folder.wants_retry("*.a.test") && !folder.wants_retry("a.test"));
+        folder.end_retry("*.a.test");
+        assert!(folder.retries().expect("read").is_empty());
+    }
+
+    #[test]
+    fn work_on_a_name_is_seen() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(state.path()).expect("a folder");
+        assert!(!is_worked_on(state.path(), "a.test"));
+        let lock = folder.lock("a.test").expect("a lock");
+        assert!(lock.is_some() && is_worked_on(state.path(), "a.test"));
+        drop(lock);
+        assert!(!is_worked_on(state.path(), "a.test"));
+    }
 }

@@ -1,5 +1,8 @@
 //! A client for requests to authorities and to whoever is asked about names.
 
+use std::error::Error as StdError;
+use std::fmt;
+use std::iter::successors;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +18,9 @@ use tokio::time;
 
 /// The limit of time of one request and its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The limit of time until there is a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum size of a response, in bytes.
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
@@ -44,38 +50,84 @@ impl Client {
     fn with(mut config: ClientConfig) -> Self {
         // The connector says which versions of HTTP it speaks.
         config.alpn_protocols.clear();
+        let mut transport = HttpConnector::new();
+        transport.enforce_http(false);
+        transport.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(config)
             .https_or_http()
             .enable_http1()
-            .build();
+            .wrap_connector(transport);
         Self(legacy::Client::builder(TokioExecutor::new()).build(connector))
     }
 
     /// Sends `request` and waits for the whole response.
     ///
     /// # Errors
-    /// In words, without the URL.
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, String> {
+    /// When there is none.
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, SendError> {
         let sending = async {
             let response = self.0.request(request).await;
-            let (parts, body) = response.map_err(|error| causes(&error))?.into_parts();
+            let (parts, body) = response.map_err(|error| of_client(&error))?.into_parts();
             let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| error.to_string())?.to_bytes();
-            Ok(Response::from_parts(parts, body))
+            let body = body.map_err(|error| SendError::new(error.to_string()))?;
+            Ok(Response::from_parts(parts, body.to_bytes()))
         };
         let in_time = time::timeout(TIMEOUT, sending).await;
-        in_time.unwrap_or_else(|_| Err(format!("no response within {} s", TIMEOUT.as_secs())))
+        in_time.unwrap_or_else(|_| {
+            Err(SendError {
+                is_unreachable: true,
+                ..SendError::new(format!("no response within {} s", TIMEOUT.as_secs()))
+            })
+        })
     }
 }
 
-/// An error and what has caused it: that of a connection says only that there is none.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
+/// Why there is no response.
+#[derive(Debug)]
+pub struct SendError {
+    /// In words, without the URL.
+    pub reason: String,
+    /// Whether there was no connection, or no response in time.
+    pub is_unreachable: bool,
+    /// Whether the certificate of the peer is signed by an authority that is not trusted.
+    pub is_of_unknown_authority: bool,
+}
+
+impl SendError {
+    fn new(reason: String) -> Self {
+        Self {
+            reason,
+            is_unreachable: false,
+            is_of_unknown_authority: false,
+        }
     }
-    text
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.reason)
+    }
+}
+
+impl From<SendError> for String {
+    fn from(error: SendError) -> Self {
+        error.reason
+    }
+}
+
+fn of_client(error: &legacy::Error) -> SendError {
+    let chain = || successors(Some(error as &(dyn StdError + 'static)), source);
+    let handshake = chain().find_map(levity_tls::handshake_error);
+    // An error of a connection says only that there is none; its causes say why.
+    let causes = || chain().map(ToString::to_string).collect::<Vec<_>>();
+    SendError {
+        reason: handshake.map_or_else(|| causes().join(": "), levity_tls::reason),
+        is_unreachable: error.is_connect(),
+        is_of_unknown_authority: handshake.is_some_and(levity_tls::is_of_unknown_authority),
+    }
+}
+
+fn source<'e>(error: &&'e (dyn StdError + 'static)) -> Option<&'e (dyn StdError + 'static)> {
+    (*error).source()
 }

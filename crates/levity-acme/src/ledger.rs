@@ -32,6 +32,9 @@ const PER_NAME: Limit = Limit {
     within: Duration::from_secs(7 * 24 * 60 * 60),
 };
 
+/// How long a certificate may still come of an order.
+const IN_FLIGHT_MAX: Duration = Duration::from_secs(15 * 60);
+
 /// How far clocks of servers differ that share a folder.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
@@ -109,9 +112,12 @@ impl Ledger {
             return Ok(());
         }
         let domain = domain(name);
-        let of_domain = |order: &Order| {
-            order.is_issued && !order.is_renewal && self::domain(&order.name) == domain
-        };
+        let is_of_domain = |order: &Order| !order.is_renewal && self::domain(&order.name) == domain;
+        let issued = |order: &Order| order.is_issued && is_of_domain(order);
+        // Others may be about to get one, too.
+        let since = seconds(now - IN_FLIGHT_MAX);
+        let issued_soon =
+            |order: &Order| (order.is_issued || order.at > since) && is_of_domain(order);
         let of_name = |order: &Order| order.is_issued && order.name == name;
         let mut full = vec![
             (self.full(&ORDERS, now, |_| true), "orders of this account"),
@@ -121,8 +127,10 @@ impl Ledger {
             ),
         ];
         if !is_renewal {
+            let soon = self.full(&PER_DOMAIN, now, issued_soon);
+            let soon = soon.map(|_| now + IN_FLIGHT_MAX);
             full.push((
-                self.full(&PER_DOMAIN, now, of_domain),
+                self.full(&PER_DOMAIN, now, issued).or(soon),
                 "certificates for names of this domain",
             ));
         }
@@ -130,11 +138,8 @@ impl Ledger {
             .into_iter()
             .find_map(|(until, what)| Some((until?, what)));
         full.map_or(Ok(()), |(until, what)| {
-            Err(Failure {
-                reason: format!("the authority would refuse more {what} now"),
-                not_before: Some(until),
-                kind: None,
-            })
+            let reason = format!("the authority would refuse more {what} now");
+            Err(Failure::limit(reason, until))
         })
     }
 
@@ -167,6 +172,14 @@ impl Ledger {
             is_issued: false,
             is_renewal,
         });
+    }
+
+    /// Does not count the last order for `name`, which the authority has refused.
+    pub fn refused(&mut self, name: &str) {
+        let is_it = |order: &Order| order.name == name && !order.is_issued;
+        if let Some(number) = self.0.iter().rposition(is_it) {
+            self.0.remove(number);
+        }
     }
 
     /// Counts the certificate that came of the last order for `name`.
@@ -240,6 +253,21 @@ mod tests {
         );
         assert_eq!(refused(&ledger, "1.example.co.uk", true, now), None);
         assert_eq!(refused(&ledger, "other.co.uk", false, now), None);
+    }
+
+    #[test]
+    fn orders_that_are_about_to_end_well_are_counted() {
+        let (mut ledger, now) = (Ledger::default(), at(1_800_000_000));
+        for number in 0..50 {
+            ledger.ordered(&format!("{number}.example.co.uk"), false, now);
+        }
+        let soon = Some(now + IN_FLIGHT_MAX);
+        assert_eq!(refused(&ledger, "a.example.co.uk", false, now), soon);
+        assert_eq!(refused(&ledger, "a.example.co.uk", true, now), None);
+        let later = now + IN_FLIGHT_MAX;
+        assert_eq!(refused(&ledger, "a.example.co.uk", false, later), None);
+        ledger.refused("7.example.co.uk");
+        assert_eq!(refused(&ledger, "a.example.co.uk", false, now), None);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub mod http;
 mod ledger;
 mod on_demand;
 mod order;
+mod reach;
+mod records;
 mod renewal;
 mod reports;
 mod requests;

@@ -98,6 +98,8 @@ impl OnDemand {
         let Wanted { name, reply } = wanted;
         let mut names = self.names.borrow_mut();
         if let Some(waiting) = names.waiting.get_mut(&name) {
+            // Clients may leave before there is one.
+            waiting.retain(|before| !before.is_closed());
             waiting.push(reply);
             return None;
         }
@@ -117,23 +119,25 @@ impl OnDemand {
 
     /// Gets a certificate for `name`, and renews it until nobody allows it any more.
     async fn care(&self, name: &str) {
+        let mut known = Known::read(&self.run, name);
         // One from before is used at once, whatever is due for it.
-        if self.load(name) {
+        if self.take(name, &known) {
             self.end_waiting(name, true);
         }
         loop {
-            let next = match self.renew(name).await {
+            let next = match self.renew(name, &mut known).await {
                 Ok(next) => next,
                 Err(refusal) => {
                     self.report(name, &refusal.reason);
-                    if refusal.is_denial || !self.load(name) {
+                    if refusal.is_denial || !self.take(name, &known) {
                         break;
                     }
                     SystemTime::now() + ASK_PAUSE
                 }
             };
             self.end_waiting(name, true);
-            sleep_until(next).await;
+            sleep_until(&self.run, name, next).await;
+            known = Known::read(&self.run, name);
         }
         self.keys.remove(name);
         self.end_waiting(name, false);
@@ -165,21 +169,20 @@ impl OnDemand {
     }
 
     /// Does what is due for `name`. Returns when something may be due again.
-    async fn renew(&self, name: &str) -> Result<SystemTime, Refusal> {
-        if Known::read(&self.run, name).due(&self.run) <= SystemTime::now() {
+    async fn renew(&self, name: &str, known: &mut Known<'_>) -> Result<SystemTime, Refusal> {
+        if known.due(&self.run) <= SystemTime::now() {
             let _permit = self.questions.acquire().await;
             ask(&self.client, &self.url, name).await?;
         }
-        let next = step(&self.run, name).await;
-        match self.load(name) {
+        let next = step(&self.run, known).await;
+        match self.take(name, known) {
             true => Ok(next),
-            false => Err(Refusal::from("there is none yet".to_owned())),
+            false => Err(Refusal::from(known.error().to_owned())),
         }
     }
 
     /// Puts the certificate for `name` into the table. False if there is none that clients would accept.
-    fn load(&self, name: &str) -> bool {
-        let known = Known::read(&self.run, name);
+    fn take(&self, name: &str, known: &Known<'_>) -> bool {
         if let Some(certificate) = &known.certificate {
             self.keys.insert(name, certificate);
         }

@@ -13,73 +13,130 @@ use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use tokio::time;
 
 use crate::challenges::{Answer, LOOK_INTERVAL, Published};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::ledger::{self, Ledger};
+use crate::records::{self, When};
 use crate::renewal;
 use crate::run::Run;
 use crate::settings::{Authority, Method};
-use crate::state::{Pending, State};
+use crate::state::{Pending, Record, State};
 
 /// How long an authority may take to look at a name, or to issue a certificate.
 const PATIENCE: RetryPolicy = RetryPolicy::new().timeout(Duration::from_secs(5 * 60));
 
-/// The lock of the ledger. No host has such a name.
-const ORDERS_LOCK: &str = ",orders";
+/// The lock of the ledger of an authority.
+const ORDERS_LOCK: &str = "orders";
 
 /// The first part of the names of records in the DNS (RFC 8555, 8.4).
 const RECORD_PREFIX: &str = "_acme-challenge.";
 
 /// An attempt to get a certificate of one authority.
 pub struct Attempt<'r> {
-    pub run: &'r Run,
-    pub authority: &'r Authority,
-    pub name: &'r str,
+    run: &'r Run,
+    authority: &'r Authority,
+    name: &'r str,
     /// The certificate that is replaced.
-    pub replaces: Option<&'r Certificate>,
-    pub state: &'r mut State,
+    replaces: Option<&'r Certificate>,
+    state: &'r mut State,
+    /// The ways to prove the name that the authority has not accepted.
+    refused: Vec<Method>,
+    /// The way of the order at hand.
+    way: Option<Way>,
 }
 
-/// A proof that an authority can look at.
-enum Proof<'r> {
-    /// It is there until this is dropped.
-    File { _published: Published },
-    Record {
-        run: &'r Run,
-        name: String,
-        value: String,
-    },
+/// A way to prove a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
+    method: Method,
+    /// The next one, or the first again.
+    next: Method,
+    /// Whether all others were refused already.
+    is_last: bool,
 }
 
-impl Proof<'_> {
-    async fn withdraw(self) {
-        if let Self::Record { run, name, value } = self
-            && let Some(dns) = &run.dns
-            && let Err(reason) = dns.remove(&name, &value).await
-        {
-            (run.log)(format_args!("the record {name} stays: {reason}"));
-        }
+impl Way {
+    /// The first one of `possible` that was not `refused`, from `first` on.
+    fn choose(possible: &[Method], first: Option<Method>, refused: &[Method]) -> Option<Self> {
+        let first = first.and_then(|first| possible.iter().position(|method| *method == first));
+        let mut possible = possible.to_vec();
+        possible.rotate_left(first.unwrap_or(0));
+        let is_left = |method: &&Method| !refused.contains(*method);
+        let mut left = possible.iter().filter(is_left);
+        let method = *left.next()?;
+        let number = possible.iter().position(|one| *one == method)?;
+        Some(Self {
+            method,
+            next: possible[(number + 1) % possible.len()],
+            is_last: left.next().is_none(),
+        })
     }
 }
 
 impl<'r> Attempt<'r> {
+    pub fn new(
+        run: &'r Run,
+        authority: &'r Authority,
+        name: &'r str,
+        replaces: Option<&'r Certificate>,
+        state: &'r mut State,
+    ) -> Self {
+        Self {
+            run,
+            authority,
+            name,
+            replaces,
+            state,
+            refused: Vec::new(),
+            way: None,
+        }
+    }
+
     /// The key, the certificate and its chain, as PEM.
     ///
     /// # Errors
     /// When there is none. An order that may still become one is kept in the state.
     pub async fn certificate(mut self) -> Result<String, Failure> {
         let account = self.run.account(self.authority).await?;
-        let outcome = self.of_account(&account).await;
-        if outcome
-            .as_ref()
-            .is_err_and(|failure| failure.is("accountDoesNotExist"))
-        {
-            self.run.forget_account(self.authority).await;
-            self.state.order = None;
+        match self.of_account(&account).await {
+            Err(failure) if failure.is("accountDoesNotExist") => {
+                let forgotten = self.run.forget_account(self.authority, account.id());
+                forgotten.await?;
+                self.state.end_order(&self.authority.directory);
+                let account = self.run.account(self.authority).await?;
+                self.of_account(&account).await
+            }
+            outcome => outcome,
         }
-        outcome
     }
 
+    /// Makes an order for each way to prove the name, until one ends well.
     async fn of_account(&mut self, account: &Account) -> Result<String, Failure> {
+        let mut refusals = Vec::new();
+        loop {
+            let mut failure = match self.of_order(account).await {
+                Ok(pem) => return Ok(pem),
+                Err(failure) => failure,
+            };
+            let Some(way) = self.way.take().filter(|_| failure.cause == Cause::Proof) else {
+                return Err(together(refusals, failure));
+            };
+            let directory = &self.authority.directory;
+            let now = SystemTime::now();
+            self.state.refused(directory, now);
+            self.state.method = Some(way.next);
+            if way.next != way.method {
+                failure.reason = format!("by {}: {}", way.method.label(), failure.reason);
+            }
+            self.refused.push(way.method);
+            if way.is_last || self.state.next_proof(directory, now).is_some() {
+                return Err(together(refusals, failure));
+            }
+            refusals.push(failure);
+            self.save()?;
+        }
+    }
+
+    async fn of_order(&mut self, account: &Account) -> Result<String, Failure> {
         let mut order = self.order(account).await?;
         if order.state().status == OrderStatus::Pending {
             self.prove(&mut order).await?;
@@ -97,14 +154,13 @@ impl<'r> Attempt<'r> {
 
     /// The key of the order, as PEM.
     fn key(&self) -> &str {
-        let pending = self.state.order.as_ref();
+        let pending = self.state.order(&self.authority.directory);
         pending.map(|pending| &*pending.key).unwrap_or_default()
     }
 
     /// The order that was left, or a new one.
     async fn order(&mut self, account: &Account) -> Result<Order, Failure> {
-        let left = self.state.order.as_ref();
-        let left = left.filter(|left| left.directory == self.authority.directory);
+        let left = self.state.order(&self.authority.directory);
         if let Some(url) = left.and_then(|left| left.url.clone()) {
             match account.order(url).await {
                 Ok(mut order) => match order.state().status {
@@ -122,26 +178,48 @@ impl<'r> Attempt<'r> {
     async fn new_order(&mut self, account: &Account) -> Result<Order, Failure> {
         let now = SystemTime::now();
         let directory = &self.authority.directory;
-        let is_renewal = self.renewed().is_some();
-        if ledger::is_known(directory) {
-            let ledger = Ledger::load(&self.run.folder, directory).map_err(Failure::new)?;
-            ledger.allows(directory, self.name, is_renewal, now)?;
+        if let Some(until) = self.state.next_proof(directory, now) {
+            let reason = "the authority has looked for proofs of the name in vain too often";
+            return Err(Failure::limit(reason, until));
         }
+        self.reserve(now).await?;
         // First the key is on the disk: nothing is ordered that could not be kept.
-        self.state.order = Some(Pending {
+        let mut pending = Pending {
             directory: directory.clone(),
             url: None,
             key: KeyPair::generate().map_err(of_key)?.serialize_pem(),
-        });
+        };
+        self.state.begin_order(pending.clone());
         self.save()?;
-        let order = self.place(account).await?;
-        if let Some(pending) = &mut self.state.order {
-            pending.url = Some(order.url().to_owned());
-        }
+        let order = match self.place(account).await {
+            Ok(order) => order,
+            Err(failure) => {
+                // Without a word of the authority it may be there.
+                if failure.kind.is_some() {
+                    self.count(|ledger| ledger.refused(self.name)).await;
+                }
+                return Err(failure);
+            }
+        };
+        pending.url = Some(order.url().to_owned());
+        self.state.begin_order(pending);
         self.save()?;
-        self.count(|ledger| ledger.ordered(self.name, is_renewal, now))
-            .await;
         Ok(order)
+    }
+
+    /// Counts an order that is about to be placed, if it is within the limits.
+    async fn reserve(&self, now: SystemTime) -> Result<(), Failure> {
+        let directory = &self.authority.directory;
+        if !ledger::is_known(directory) {
+            return Ok(());
+        }
+        let is_renewal = self.renewed().is_some();
+        let change = |ledger: &mut Ledger| {
+            ledger.allows(directory, self.name, is_renewal, now)?;
+            ledger.ordered(self.name, is_renewal, now);
+            Ok(())
+        };
+        self.write_down(directory, change).await
     }
 
     /// The certificate that is replaced, if this authority has issued it: one of another is none that it could renew.
@@ -176,14 +254,19 @@ impl<'r> Attempt<'r> {
 
     /// Proves the name, and waits until the authority has seen it.
     async fn prove(&mut self, order: &mut Order) -> Result<(), Failure> {
-        let mut proofs = Vec::new();
-        let outcome = self.show(order, &mut proofs).await;
-        let outcome = match outcome {
-            Ok(()) => order.poll_ready(&PATIENCE).await.map_err(Failure::from),
-            Err(failure) => Err(failure),
+        let mut answers = Vec::new();
+        let shown = self.show(order, &mut answers).await;
+        let (outcome, when) = match shown {
+            Ok(()) => {
+                let ready = order.poll_ready(&PATIENCE).await;
+                (ready.map_err(Failure::from), When::Seen)
+            }
+            Err(failure) => (Err(failure), When::Failed),
         };
-        for proof in proofs {
-            proof.withdraw().await;
+        drop(answers);
+        if !self.state.records.is_empty() {
+            records::remove(self.run, self.state, when).await;
+            self.save()?;
         }
         match outcome {
             Ok(OrderStatus::Invalid) => {
@@ -195,18 +278,30 @@ impl<'r> Attempt<'r> {
         }
     }
 
-    async fn show(&self, order: &mut Order, proofs: &mut Vec<Proof<'r>>) -> Result<(), Failure> {
+    /// Has proofs where the authority looks for them. Those in `answers` are there until they are dropped.
+    async fn show(
+        &mut self,
+        order: &mut Order,
+        answers: &mut Vec<Published>,
+    ) -> Result<(), Failure> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
             if authorization.status != AuthorizationStatus::Pending {
                 continue;
             }
-            let method = self.method(&authorization)?;
-            let Some(mut challenge) = authorization.challenge(method.into()) else {
+            let way = self.choose_way(&authorization)?;
+            let Some(mut challenge) = authorization.challenge(way.method.into()) else {
                 continue;
             };
-            proofs.push(self.proof(&challenge, method).await?);
+            match way.method {
+                Method::Dns01 => {
+                    let value = challenge.key_authorization().dns_value();
+                    self.record(value).await?;
+                }
+                method => answers.push(self.answer(&challenge, method).await?),
+            }
+            self.way = Some(way);
             // An order that was left may be looked at already.
             if challenge.status == ChallengeStatus::Pending {
                 challenge.set_ready().await?;
@@ -215,8 +310,7 @@ impl<'r> Attempt<'r> {
         Ok(())
     }
 
-    /// Each attempt uses the next one of the methods that are possible here and there.
-    fn method(&self, authorization: &AuthorizationHandle<'_>) -> Result<Method, Failure> {
+    fn choose_way(&self, authorization: &AuthorizationHandle<'_>) -> Result<Way, Failure> {
         let offered = |method: &Method| {
             let kind = ChallengeType::from(*method);
             authorization
@@ -224,27 +318,22 @@ impl<'r> Attempt<'r> {
                 .iter()
                 .any(|one| one.r#type == kind)
         };
-        let here = self.run.settings.methods.iter();
+        let here = self.run.settings.methods.iter().copied();
         let possible = here.filter(|method| method.can_prove(self.name) && offered(method));
         let possible: Vec<_> = possible.collect();
-        let next = (self.state.failures as usize).checked_rem(possible.len());
-        let next = next.map(|next| *possible[next]);
-        next.ok_or_else(|| {
+        Way::choose(&possible, self.state.method, &self.refused).ok_or_else(|| {
             Failure::new(
                 "the authority offers none of the ways to prove the name that are possible here",
             )
         })
     }
 
-    async fn proof(
+    async fn answer(
         &self,
         challenge: &ChallengeHandle<'_>,
         method: Method,
-    ) -> Result<Proof<'r>, Failure> {
+    ) -> Result<Published, Failure> {
         let authorization = challenge.key_authorization();
-        if method == Method::Dns01 {
-            return self.record(authorization.dns_value()).await;
-        }
         let answer = match method {
             Method::Http01 => Answer::Http {
                 token: token(&challenge.token)?.to_owned(),
@@ -264,26 +353,22 @@ impl<'r> Attempt<'r> {
             // The authority may come to another server, which has to look first.
             time::sleep(LOOK_INTERVAL * 2).await;
         }
-        Ok(Proof::File {
-            _published: published,
-        })
+        Ok(published)
     }
 
-    async fn record(&self, value: String) -> Result<Proof<'r>, Failure> {
+    /// Makes a record in the DNS. That it may be there is noted first, so that it goes even if this attempt is cut off.
+    async fn record(&mut self, value: String) -> Result<(), Failure> {
         let name = format!("{RECORD_PREFIX}{}", self.name.trim_start_matches("*."));
         let dns = self.run.dns.as_ref();
         let dns = dns.ok_or_else(|| Failure::new("`[acme.dns]` is missing"))?;
+        let record = Record {
+            name: name.clone(),
+            value: value.clone(),
+        };
+        self.state.records.push(record);
+        self.save()?;
         let set = dns.set(&name, &value).await;
-        let run = self.run;
-        let proof = Proof::Record { run, name, value };
-        match set {
-            Ok(()) => Ok(proof),
-            Err(reason) => {
-                // It may be there nevertheless.
-                proof.withdraw().await;
-                Err(Failure::new(format!("the record in the DNS: {reason}")))
-            }
-        }
+        set.map_err(|reason| Failure::new(format!("the record in the DNS: {reason}")))
     }
 
     async fn finalize(&self, order: &mut Order) -> Result<(), Failure> {
@@ -297,7 +382,7 @@ impl<'r> Attempt<'r> {
         if order.state().status != OrderStatus::Invalid {
             return failure;
         }
-        self.state.order = None;
+        self.state.end_order(&self.authority.directory);
         let mut authorizations = order.authorizations();
         while let Some(Ok(authorization)) = authorizations.next().await {
             let mut problems = authorization
@@ -305,7 +390,10 @@ impl<'r> Attempt<'r> {
                 .iter()
                 .filter_map(|one| one.error.clone());
             if let Some(problem) = problems.next() {
-                return Failure::from(Error::Api(problem));
+                return Failure {
+                    cause: Cause::Proof,
+                    ..Failure::from(Error::Api(problem))
+                };
             }
         }
         failure
@@ -315,7 +403,9 @@ impl<'r> Attempt<'r> {
     async fn count(&self, change: impl FnOnce(&mut Ledger)) {
         let directory = &self.authority.directory;
         if ledger::is_known(directory)
-            && let Err(failure) = self.write_down(directory, change).await
+            && let Err(failure) = self
+                .write_down(directory, |ledger| Ok(change(ledger)))
+                .await
         {
             (self.run.log)(format_args!("an order is not counted: {}", failure.reason));
         }
@@ -324,11 +414,11 @@ impl<'r> Attempt<'r> {
     async fn write_down(
         &self,
         directory: &str,
-        change: impl FnOnce(&mut Ledger),
+        change: impl FnOnce(&mut Ledger) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let _lock = self.run.lock(ORDERS_LOCK).await?;
+        let _lock = self.run.lock(ORDERS_LOCK, directory).await?;
         let mut ledger = Ledger::load(&self.run.folder, directory).map_err(Failure::new)?;
-        change(&mut ledger);
+        change(&mut ledger)?;
         let saved = ledger.save(&self.run.folder, directory, SystemTime::now());
         saved.map_err(Failure::new)
     }
@@ -346,6 +436,21 @@ impl From<Method> for ChallengeType {
             Method::Http01 => Self::Http01,
             Method::Dns01 => Self::Dns01,
         }
+    }
+}
+
+/// The last failure, with the words of those before.
+fn together(before: Vec<Failure>, last: Failure) -> Failure {
+    let is_refused = !before.is_empty();
+    let reasons = before.into_iter().map(|failure| failure.reason);
+    let reasons = reasons.chain([last.reason]).collect::<Vec<_>>();
+    Failure {
+        reason: reasons.join("; "),
+        cause: match is_refused {
+            true => Cause::Proof,
+            false => last.cause,
+        },
+        ..last
     }
 }
 
@@ -381,4 +486,44 @@ fn request(name: &str, key: &KeyPair) -> Result<Vec<u8>, rcgen::Error> {
     let mut params = CertificateParams::new(vec![name.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
     Ok(params.serialize_request(key)?.der().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_is_tried_once() {
+        use Method::{Dns01, Http01, TlsAlpn01};
+        let possible = [TlsAlpn01, Http01, Dns01];
+        for (first, expected) in [
+            (None, possible),
+            (Some(TlsAlpn01), possible),
+            (Some(Dns01), [Dns01, TlsAlpn01, Http01]),
+        ] {
+            let mut refused = Vec::new();
+            while let Some(way) = Way::choose(&possible, first, &refused) {
+                refused.push(way.method);
+                assert_eq!(way.is_last, refused.len() == 3);
+            }
+            assert_eq!(refused, expected);
+        }
+        // One that is not possible any more.
+        let way = Way::choose(&[Http01], Some(Dns01), &[]).expect("a way");
+        assert_eq!((way.method, way.next, way.is_last), (Http01, Http01, true));
+    }
+
+    #[test]
+    fn failures_are_told_together() {
+        let proof = Failure {
+            cause: Cause::Proof,
+            ..Failure::new("not there")
+        };
+        let until = SystemTime::now();
+        let both = together(vec![proof], Failure::limit("too often", until));
+        assert_eq!(both.reason, "not there; too often");
+        assert_eq!((both.cause, both.not_before), (Cause::Proof, Some(until)));
+        let one = together(Vec::new(), Failure::limit("too often", until));
+        assert_eq!(one.cause, Cause::Limit);
+    }
 }

@@ -22,6 +22,8 @@ pub struct Report {
     pub next: Option<SystemTime>,
     /// Why the last attempt has failed.
     pub error: Option<String>,
+    /// Whether an attempt is made now.
+    pub is_in_progress: bool,
 }
 
 impl Report {
@@ -35,6 +37,7 @@ impl Report {
             not_after: certificate.map(|one| one.not_after),
             next: next.map(at),
             error: state.last_error.clone(),
+            is_in_progress: false,
         }
     }
 }

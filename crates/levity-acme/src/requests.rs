@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -13,10 +14,17 @@ use tokio::time::{self, Instant};
 
 use crate::clock::some_of;
 use crate::failure::Later;
-use crate::http::Client;
+use crate::http::{Client, SendError};
+use crate::reach::Reach;
 
 /// How long a request is sent again and again.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The same while the authority cannot be reached: another one may be.
+const UNREACHABLE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What to do about a directory whose certificate is not trusted.
+const ROOTS: &str = "`roots` of `[[acme.authority]]` names a file with the certificate of the one that has signed it";
 
 /// The time before a request is sent for the second time. It is doubled each time.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
@@ -25,14 +33,18 @@ const FIRST_DELAY: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Sends requests of the library that speaks ACME.
-pub struct Requests(pub Client);
+#[derive(Clone)]
+pub struct Requests {
+    pub client: Client,
+    pub reach: Arc<Reach>,
+}
 
 impl HttpClient for Requests {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
-        let client = self.0.clone();
+        let this = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body
@@ -40,36 +52,92 @@ impl HttpClient for Requests {
                 .await
                 .map_or_else(|never| match never {}, |body| body.to_bytes());
             let request = Request::from_parts(parts, Full::new(body));
-            let response = send(&client, &request).await.map_err(Error::Other)?;
+            let response = this.send(&request).await.map_err(Error::Other)?;
             Ok(BytesResponse::from(response.map(Full::new)))
         })
     }
 }
 
-async fn send(
-    client: &Client,
-    request: &Request<Full<Bytes>>,
-) -> Result<Response<Bytes>, Box<dyn StdError + Send + Sync>> {
-    let give_up = Instant::now() + PATIENCE;
-    let mut delay = FIRST_DELAY;
-    loop {
-        let outcome = client.send(request.clone()).await;
-        let wanted = match &outcome {
-            Ok(response) if !is_passing(response.status()) => return Ok(outcome?),
-            Ok(response) => retry_after(response),
-            Err(_) => None,
-        };
-        let wait = wanted.unwrap_or_default().max(delay + some_of(delay));
-        if Instant::now() + wait > give_up {
-            let response = outcome?;
-            return match wanted {
-                Some(wait) => Err(Box::new(later(&response, wait))),
-                None if response.status() == StatusCode::TOO_MANY_REQUESTS => Ok(response),
-                None => Err(format!("the authority answers {}", response.status()).into()),
-            };
+impl Requests {
+    async fn send(
+        &self,
+        request: &Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, Box<dyn StdError + Send + Sync>> {
+        if let Some(reason) = self.reach.outage() {
+            return Err(unreachable(&reason).into());
         }
-        time::sleep(wait).await;
-        delay *= 2;
+        let (start, mut delay) = (Instant::now(), FIRST_DELAY);
+        loop {
+            let outcome = match self.try_once(request).await {
+                Ok(response) if !is_passing(response.status()) => return Ok(response),
+                outcome => outcome,
+            };
+            let wanted = outcome.as_ref().ok().and_then(retry_after);
+            let patience = match &outcome {
+                Err(Missed::Unreachable(_)) => UNREACHABLE_PATIENCE,
+                _ => PATIENCE,
+            };
+            let wait = wanted.unwrap_or_default().max(delay + some_of(delay));
+            if start.elapsed() + wait > patience {
+                return self.give_up(outcome, wanted);
+            }
+            time::sleep(wait).await;
+            delay *= 2;
+        }
+    }
+
+    async fn try_once(&self, request: &Request<Full<Bytes>>) -> Result<Response<Bytes>, Missed> {
+        match self.client.send(request.clone()).await {
+            Ok(response) => {
+                self.reach.answered();
+                Ok(response)
+            }
+            Err(error) if error.is_unreachable => {
+                let reason = with_advice(error);
+                self.reach.failed(&reason);
+                Err(Missed::Unreachable(reason))
+            }
+            Err(error) => Err(Missed::Broken(error.reason)),
+        }
+    }
+
+    fn give_up(
+        &self,
+        outcome: Result<Response<Bytes>, Missed>,
+        wanted: Option<Duration>,
+    ) -> Result<Response<Bytes>, Box<dyn StdError + Send + Sync>> {
+        let response = match outcome {
+            Ok(response) => response,
+            Err(Missed::Broken(reason)) => return Err(reason.into()),
+            Err(Missed::Unreachable(reason)) => {
+                self.reach.give_up();
+                return Err(unreachable(&reason).into());
+            }
+        };
+        match wanted {
+            Some(wait) => Err(Box::new(later(&response, wait))),
+            None if response.status() == StatusCode::TOO_MANY_REQUESTS => Ok(response),
+            None => Err(format!("the authority answers {}", response.status()).into()),
+        }
+    }
+}
+
+/// Why there is no response, in words.
+enum Missed {
+    /// The authority cannot be reached.
+    Unreachable(String),
+    /// It has ended the connection, or sent nonsense.
+    Broken(String),
+}
+
+fn unreachable(reason: &str) -> String {
+    format!("the authority cannot be reached: {reason}")
+}
+
+fn with_advice(error: SendError) -> String {
+    match error.is_of_unknown_authority {
+        true => format!("{}; {ROOTS}", error.reason),
+        false => error.reason,
     }
 }
 

@@ -1,22 +1,24 @@
 //! What all attempts have in common.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use instant_acme::Account;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time;
 
 use crate::Log;
+use crate::account::Access;
 use crate::challenges::Challenges;
 use crate::dns::{Dns, Hook, TsigKey, Update};
 use crate::failure::Failure;
 use crate::folder::Folder;
 use crate::reports::Reports;
-use crate::settings::{DnsSettings, Settings};
+use crate::settings::{Authority, DnsSettings, Settings};
 
 /// The maximum of attempts at a time. More would only have authorities refuse some.
 const ATTEMPTS_MAX: usize = 16;
@@ -38,8 +40,10 @@ pub struct Run {
     pub challenges: Arc<Challenges>,
     pub reports: Arc<Reports>,
     pub log: Log,
-    /// Accounts in use, by the directory of their authority.
-    pub accounts: Mutex<HashMap<String, Account>>,
+    /// What is known of authorities, by their directory.
+    authorities: RefCell<HashMap<String, Rc<Access>>>,
+    /// Who sleeps until something is due for a name.
+    sleepers: RefCell<HashMap<String, Rc<Notify>>>,
     /// A permit for each attempt.
     pub attempts: Semaphore,
 }
@@ -62,26 +66,82 @@ impl Run {
             challenges: challenges.clone(),
             reports: reports.clone(),
             log,
-            accounts: Mutex::default(),
+            authorities: RefCell::default(),
+            sleepers: RefCell::default(),
             attempts: Semaphore::new(ATTEMPTS_MAX),
         })
     }
 
-    /// A lock that others have for moments only.
+    /// What is known of `authority`.
+    pub fn access(&self, authority: &Authority) -> Rc<Access> {
+        let mut authorities = self.authorities.borrow_mut();
+        if let Some(access) = authorities.get(&authority.directory) {
+            return access.clone();
+        }
+        let access = Rc::new(Access::new(authority, self.log));
+        authorities.insert(authority.directory.clone(), access.clone());
+        access
+    }
+
+    /// Has the next request sent to each authority, even to one that could not be reached.
+    pub fn try_authorities_again(&self) {
+        let authorities = self.authorities.borrow();
+        authorities
+            .values()
+            .for_each(|access| access.reach.try_again());
+    }
+
+    /// The lock `name` of an authority, which others have for moments only.
     ///
     /// # Errors
     /// When it cannot be had.
-    pub async fn lock(&self, name: &str) -> Result<File, Failure> {
-        let failed = |error: io::Error| Failure::new(format!("the lock {name}: {error}"));
+    pub async fn lock(&self, name: &str, directory: &str) -> Result<File, Failure> {
+        let failed = |error: io::Error| Failure::new(format!("the lock of {name}: {error}"));
         for _ in 0..LOCK_TRIES {
-            if let Some(lock) = self.folder.lock(name).map_err(failed)? {
+            let lock = self.folder.lock_of_authority(name, directory);
+            if let Some(lock) = lock.map_err(failed)? {
                 return Ok(lock);
             }
             time::sleep(LOCK_INTERVAL).await;
         }
         Err(Failure::new(format!(
-            "another server keeps the lock {name}"
+            "another server keeps the lock of {name}"
         )))
+    }
+
+    /// Sleeps for `time`, or until [`wake`](Self::wake).
+    pub async fn sleep(&self, name: &str, time: Duration) {
+        let sleeper = Sleeper::new(self, name);
+        let _ = time::timeout(time, sleeper.notify.notified()).await;
+    }
+
+    /// Wakes whoever sleeps until something is due for `name`.
+    pub fn wake(&self, name: &str) {
+        if let Some(notify) = self.sleepers.borrow().get(name) {
+            notify.notify_one();
+        }
+    }
+}
+
+/// Somebody who sleeps.
+struct Sleeper<'r> {
+    run: &'r Run,
+    name: &'r str,
+    notify: Rc<Notify>,
+}
+
+impl<'r> Sleeper<'r> {
+    fn new(run: &'r Run, name: &'r str) -> Self {
+        let notify = Rc::new(Notify::new());
+        let mut sleepers = run.sleepers.borrow_mut();
+        sleepers.insert(name.to_owned(), notify.clone());
+        Self { run, name, notify }
+    }
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        self.run.sleepers.borrow_mut().remove(self.name);
     }
 }
 

@@ -170,11 +170,13 @@ impl Worker {
         }
     }
 
-    /// Looks for answers that other servers have to give.
+    /// Looks for answers that other servers have to give, and for what operators want.
     async fn look(&self, run: &Run) {
         loop {
             // What is wrong with the folder is told where something is written to it.
             let _ = self.challenges.look(&run.folder);
+            let retries = run.folder.retries().unwrap_or_default();
+            retries.iter().for_each(|name| run.wake(name));
             time::sleep(LOOK_INTERVAL).await;
         }
     }

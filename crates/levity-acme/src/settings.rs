@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 /// How certificates are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -33,6 +35,14 @@ pub struct Authority {
     pub external_account: Option<ExternalAccount>,
 }
 
+impl Authority {
+    /// The host of its directory, with the port if there is one.
+    pub(crate) fn host(&self) -> &str {
+        let rest = self.directory.trim_start_matches("https://");
+        rest.split('/').next().unwrap_or_default()
+    }
+}
+
 /// An account that was made by other means (RFC 8555, 7.3.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalAccount {
@@ -59,17 +69,29 @@ pub enum DnsSettings {
 }
 
 /// How a name is proved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
     /// By a handshake at port 443 (RFC 8737).
+    #[serde(rename = "tls-alpn-01")]
     TlsAlpn01,
     /// By a file at port 80 (RFC 8555, 8.3).
+    #[serde(rename = "http-01")]
     Http01,
     /// By a record in the DNS (RFC 8555, 8.4).
+    #[serde(rename = "dns-01")]
     Dns01,
 }
 
 impl Method {
+    /// Its name in messages and in the configuration.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::TlsAlpn01 => "tls-alpn-01",
+            Self::Http01 => "http-01",
+            Self::Dns01 => "dns-01",
+        }
+    }
+
     /// Whether it can prove `name`: a name with a star is proved in the DNS only, and an address never.
     #[must_use]
     pub fn can_prove(self, name: &str) -> bool {

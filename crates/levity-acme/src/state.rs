@@ -1,11 +1,47 @@
 //! What is known of a certificate besides itself.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use crate::Log;
+use crate::clock::{at, seconds};
 use crate::folder::Folder;
+use crate::settings::Method;
+
+/// How often an authority may look for a proof of a name in vain: Let's Encrypt locks a name out for an hour after five.
+const REFUSALS: Limit = Limit {
+    count: 4,
+    within: Duration::from_secs(60 * 60),
+};
+
+/// How often a certificate of an authority that is not asked any more is replaced at once. Two servers with different authorities
+/// that share a folder would do so without an end.
+const REPLACEMENTS: Limit = Limit {
+    count: 2,
+    within: Duration::from_secs(7 * 24 * 60 * 60),
+};
+
+/// So many within a time.
+struct Limit {
+    count: usize,
+    within: Duration,
+}
+
+impl Limit {
+    /// When one more is within the limit, besides those at `times`, which are in order.
+    fn next(&self, times: &[u64]) -> Option<SystemTime> {
+        let oldest = times.len().checked_sub(self.count)?;
+        Some(at(times[oldest]) + self.within)
+    }
+
+    /// Whether one at `time` still counts at `now`. One that lies ahead was noted while the clock was wrong.
+    fn counts(&self, time: u64, now: SystemTime) -> bool {
+        let age = now.duration_since(at(time));
+        age.is_ok_and(|age| age < self.within)
+    }
+}
 
 /// Everything about a name that has to outlive a restart.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,8 +49,8 @@ use crate::folder::Folder;
 pub struct State {
     /// The directory of the authority that has issued the certificate.
     pub directory: Option<String>,
-    /// An order that has not ended.
-    pub order: Option<Pending>,
+    /// Orders that have not ended, at most one of each authority.
+    pub orders: Vec<Pending>,
     /// When the certificate is to be renewed, in seconds since 1970.
     pub renew_at: Option<u64>,
     /// When the authority is to be asked again for a better time.
@@ -25,6 +61,32 @@ pub struct State {
     pub last_error: Option<String>,
     /// Before this time there is no other one.
     pub not_before: Option<u64>,
+    /// How the name is to be proved, if not in the preferred way, which has failed.
+    pub method: Option<Method>,
+    /// When authorities have looked for a proof in vain.
+    pub refusals: Vec<Event>,
+    /// When a certificate of an authority that was not asked any more was replaced, by the directories that were asked.
+    pub replacements: Vec<Event>,
+    /// Records in the DNS that may be there.
+    pub records: Vec<Record>,
+}
+
+/// Something that has happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// To what.
+    pub of: String,
+    /// When, in seconds since 1970.
+    pub at: u64,
+}
+
+/// A TXT record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its full name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// An order that has not ended.
@@ -39,6 +101,55 @@ pub struct Pending {
 }
 
 impl State {
+    /// The order at the authority with this directory that has not ended.
+    pub(crate) fn order(&self, directory: &str) -> Option<&Pending> {
+        self.orders.iter().find(|one| one.directory == directory)
+    }
+
+    /// Puts `order` into the place of the one at the same authority.
+    pub(crate) fn begin_order(&mut self, order: Pending) {
+        self.end_order(&order.directory);
+        self.orders.push(order);
+    }
+
+    /// Forgets the order at the authority with this directory.
+    pub(crate) fn end_order(&mut self, directory: &str) {
+        self.orders.retain(|one| one.directory != directory);
+    }
+
+    /// Notes that the authority with this directory has looked for a proof in vain.
+    pub(crate) fn refused(&mut self, directory: &str, now: SystemTime) {
+        note(&mut self.refusals, &REFUSALS, directory, now);
+    }
+
+    /// When the authority with this directory may look again; `None` if it may now.
+    pub(crate) fn next_proof(&self, directory: &str, now: SystemTime) -> Option<SystemTime> {
+        next(&self.refusals, &REFUSALS, directory, now)
+    }
+
+    /// Notes that a certificate of an authority that is not asked any more was replaced by one of `directories`.
+    pub(crate) fn replaced(&mut self, directories: &str, now: SystemTime) {
+        note(&mut self.replacements, &REPLACEMENTS, directories, now);
+    }
+
+    /// When another one may be replaced at once; `None` if it may now.
+    pub(crate) fn next_replacement(
+        &self,
+        directories: &str,
+        now: SystemTime,
+    ) -> Option<SystemTime> {
+        next(&self.replacements, &REPLACEMENTS, directories, now)
+    }
+
+    /// Forgets what lets the next attempt wait.
+    pub(crate) fn try_again(&mut self) {
+        self.not_before = None;
+        self.failures = 0;
+        self.method = None;
+        self.refusals.clear();
+        self.replacements.clear();
+    }
+
     /// That of `name`. One that cannot be read is logged, and begins anew. Blocks.
     #[must_use]
     pub fn load(folder: &Folder, name: &str, log: Log) -> Self {
@@ -70,5 +181,90 @@ impl State {
     pub fn save(&self, folder: &Folder, name: &str) -> Result<(), String> {
         let text = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
         folder.write(&folder.state(name), &text)
+    }
+}
+
+/// Notes what has happened, without what does not count any more.
+fn note(events: &mut Vec<Event>, limit: &Limit, of: &str, now: SystemTime) {
+    events.retain(|event| limit.counts(event.at, now));
+    events.push(Event {
+        of: of.to_owned(),
+        at: seconds(now),
+    });
+}
+
+fn next(events: &[Event], limit: &Limit, of: &str, now: SystemTime) -> Option<SystemTime> {
+    let counted = events
+        .iter()
+        .filter(|event| event.of == of && limit.counts(event.at, now));
+    let mut times: Vec<_> = counted.map(|event| event.at).collect();
+    times.sort_unstable();
+    limit.next(&times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn an_authority_looks_in_vain_four_times_an_hour() {
+        let (mut state, start) = (State::default(), at(1_800_000_000));
+        for minute in 0..4 {
+            let now = start + MINUTE * minute;
+            assert_eq!(state.next_proof("x", now), None);
+            state.refused("x", now);
+        }
+        let now = start + MINUTE * 4;
+        assert_eq!(state.next_proof("x", now), Some(start + REFUSALS.within));
+        assert_eq!(state.next_proof("y", now), None);
+        assert_eq!(state.next_proof("x", start + REFUSALS.within), None);
+        // The clock was ahead.
+        assert_eq!(state.next_proof("x", start - MINUTE), None);
+        state.try_again();
+        assert_eq!(state.next_proof("x", now), None);
+    }
+
+    #[test]
+    fn servers_with_different_authorities_agree_after_a_while() {
+        let (mut state, start) = (State::default(), at(1_800_000_000));
+        let replacements = (0..1000).filter(|minute| {
+            let now = start + MINUTE * *minute;
+            let mine = ["x", "y"][*minute as usize % 2];
+            let may = state.next_replacement(mine, now).is_none();
+            if may {
+                state.replaced(mine, now);
+            }
+            may
+        });
+        assert_eq!(replacements.count(), 4);
+    }
+
+    #[test]
+    fn each_authority_has_an_order() {
+        let order = |directory: &str, key: &str| Pending {
+            directory: directory.to_owned(),
+            url: None,
+            key: key.to_owned(),
+        };
+        let mut state = State::default();
+        for (directory, key) in [("x", "1"), ("y", "2"), ("x", "3")] {
+            state.begin_order(order(directory, key));
+        }
+        assert_eq!(state.order("x").map(|one| &*one.key), Some("3"));
+        assert_eq!(state.order("y").map(|one| &*one.key), Some("2"));
+        state.end_order("x");
+        assert_eq!(state.orders.len(), 1);
+    }
+
+    #[test]
+    fn a_state_of_an_older_server_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("state.json");
+        let text = r#"{"order": {"directory": "x", "url": null, "key": "k"}, "failures": 2}"#;
+        std::fs::write(&path, text).expect("written");
+        let state = State::read(&path).expect("read");
+        assert_eq!(state.failures, 2);
     }
 }

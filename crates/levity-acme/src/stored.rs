@@ -1,10 +1,10 @@
-//! What the folder says, for whoever only looks: nothing is made or locked there.
+//! What the folder says, for whoever looks from outside of a server. Looking makes nothing.
 
 use std::path::{Path, PathBuf};
 
 use levity_tls::Certificate;
 
-use crate::folder::{self, certificate_path, state_path};
+use crate::folder::{self, certificate_path, is_worked_on, state_path};
 use crate::reports::Report;
 use crate::state::State;
 
@@ -44,7 +44,16 @@ impl Stored {
         );
         let unread = certificate.err().or(state.err());
         report.error = unread.or(report.error);
+        report.is_in_progress = is_worked_on(&self.state, name);
         report
+    }
+
+    /// Has servers that use the folder make another attempt for `name` soon, or when they start.
+    ///
+    /// # Errors
+    /// In words, with the path, such as when no server has made the folder yet.
+    pub fn retry(&self, name: &str) -> Result<(), String> {
+        folder::want_retry(&self.state, name)
     }
 
     fn certificate(&self, name: &str) -> Result<Option<Certificate>, String> {

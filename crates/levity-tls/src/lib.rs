@@ -26,7 +26,7 @@ pub use server::{
     ClientAuth, ClientAuthId, EARLY_DATA_BYTES_MAX, NamedKeys, Policy, Server, SitePolicy,
 };
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
-pub use words::reason;
+pub use words::{handshake_error, is_of_unknown_authority, reason};
 
 /// The versions of HTTP by their names in a handshake (ALPN, RFC 7301), the preferred one first.
 fn alpn_protocols() -> Vec<Vec<u8>> {

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use levity_acme::in_words;
+use levity_config::Config;
 use levity_telemetry::escape::escaped;
 use levity_wire::calendar::Utc;
 use serde_json::{Value, json};
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, Streams};
 use crate::status;
-use crate::tls::certificates::CertificateReport;
+use crate::tls::certificates::{CertificateReport, Origin};
 use crate::tls::offline;
 
 /// The maximum of names of a certificate in its line.
@@ -55,6 +56,66 @@ pub(super) fn certs(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
     }
 }
 
+/// Has servers that use `file` try again to get certificates by ACME for `names`, or for all that have failed if there are none. Blocks.
+pub(super) fn retry(file: &Path, names: &[String], streams: &mut Streams<'_>) -> u8 {
+    let config = match levity_config::load_without_certificates(file) {
+        Ok(config) => config,
+        Err(errors) => {
+            streams.err(&errors.render(streams.colour));
+            return EXIT_CONFIG;
+        }
+    };
+    let names = match names.is_empty() {
+        true => failed(&config),
+        false => names.iter().map(|name| name.to_ascii_lowercase()).collect(),
+    };
+    if names.is_empty() {
+        let file = file.display();
+        streams.out(&format!("{file}: no certificate by ACME has failed\n"));
+    }
+    let mut status = 0;
+    for name in names {
+        let shown = escaped(name.as_bytes());
+        match retry_one(&config, &name) {
+            Ok(outcome) => streams.out(&format!("{shown}: {outcome}\n")),
+            Err(reason) => {
+                streams.err(&format!("error: {shown}: {reason}\n"));
+                status = EXIT_FAILURE;
+            }
+        }
+    }
+    status
+}
+
+/// The names whose certificates by ACME have failed.
+fn failed(config: &Config) -> Vec<String> {
+    let reports = offline::reports(config);
+    let by_acme = |report: &&CertificateReport| {
+        matches!(report.origin, Origin::Acme | Origin::OnDemand) && report.error.is_some()
+    };
+    let failed = reports.iter().filter(by_acme);
+    let mut names: Vec<_> = failed.flat_map(|report| report.names.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn retry_one(config: &Config, name: &str) -> Result<&'static str, String> {
+    if !offline::is_by_acme(name, config) {
+        return Err("no site gets a certificate for it by ACME".to_owned());
+    }
+    let stored = offline::stored(config);
+    let report = stored.report(name);
+    stored.retry(name)?;
+    let now = SystemTime::now();
+    Ok(
+        match report.not_after.is_some_and(|end| now < end) && report.error.is_none() {
+            true => "it has a certificate; another attempt is made only if that is due",
+            false => "another attempt is made now, or as soon as a server runs",
+        },
+    )
+}
+
 fn as_json(file: &Path, reports: &[CertificateReport], now: SystemTime) -> Value {
     let certificates = reports.iter();
     let certificates = certificates.map(|report| status::certificate(report, now));
@@ -79,6 +140,9 @@ fn table(reports: &[CertificateReport], now: SystemTime) -> String {
     let mut text = aligned(&headings, widths);
     for (row, report) in rows.iter().zip(reports) {
         text += &aligned(row, widths);
+        if report.is_in_progress {
+            text += "    in progress: an authority is asked for a certificate\n";
+        }
         if let Some(error) = error(report) {
             text += &format!("    error: {error}\n");
         }
@@ -144,10 +208,8 @@ fn left(seconds: i64) -> String {
 /// What has failed; or that there is nothing, which nobody has said yet.
 fn error(report: &CertificateReport) -> Option<String> {
     let none_yet = || {
-        report
-            .not_after
-            .is_none()
-            .then(|| "there is none yet".to_owned())
+        let is_none = report.not_after.is_none() && !report.is_in_progress;
+        is_none.then(|| "there is none yet".to_owned())
     };
     let error = report.error.as_ref();
     error
@@ -163,8 +225,6 @@ mod tests {
 
     use super::super::tests::{Folder, levity};
     use super::*;
-    use crate::tls::certificates::Origin;
-
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
     fn report(names: &[&str], left_seconds: i64) -> CertificateReport {
@@ -187,6 +247,10 @@ mod tests {
                 ..report(&["a.test"], -7200)
             },
             CertificateReport::missing(Vec::new(), Origin::OnDemand),
+            CertificateReport {
+                is_in_progress: true,
+                ..CertificateReport::missing(vec!["b.test".to_owned()], Origin::Acme)
+            },
         ];
         let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
         assert_eq!(
@@ -196,7 +260,9 @@ mod tests {
              a.test                             files      An authority  1970-01-12 11:46  expired 2 h ago  1970-01-12 14:46\n    \
                  error: refused\\x0aby all\n\
              -                                  on demand  -             -                 -                -\n    \
-                 error: there is none yet\n"
+                 error: there is none yet\n\
+             b.test                             acme       -             -                 -                -\n    \
+                 in progress: an authority is asked for a certificate\n"
         );
     }
 
@@ -301,6 +367,44 @@ mod tests {
             ran.out
         );
         assert_eq!(lines.len(), 3, "{}", ran.out);
+    }
+
+    #[test]
+    fn names_that_have_failed_are_tried_again() {
+        let folder = Folder::new();
+        let acme = "issuer = \"acme\"";
+        let sites = site("a.example.org", acme) + &site("b.example.org", acme);
+        let file = configuration(&folder, &sites);
+        let ran = levity(&["certs", &file, "--retry"]);
+        ran.exits(0);
+        assert!(ran.out.ends_with("has failed\n"), "{}", ran.out);
+        // No server has made its folder yet.
+        let ran = levity(&["certs", &file, "--retry", "a.example.org"]);
+        ran.exits(EXIT_FAILURE);
+        assert!(ran.err.contains("cannot be written"), "{}", ran.err);
+
+        let state = Path::new(folder.path()).join("tls");
+        let server = levity_acme::folder::Folder::open(&state).expect("a folder");
+        let kept = levity_acme::State {
+            last_error: Some("refused".to_owned()),
+            ..levity_acme::State::default()
+        };
+        kept.save(&server, "a.example.org").expect("saved");
+        let ran = levity(&["certs", &file, "--retry"]);
+        ran.exits(0);
+        assert!(
+            ran.out
+                .starts_with("a.example.org: another attempt is made now"),
+            "{}",
+            ran.out
+        );
+        assert_eq!(ran.out.lines().count(), 1, "{}", ran.out);
+        assert!(state.join("acme/retries/a.example.org").exists());
+
+        let ran = levity(&["certs", "-c", &file, "--retry", "B.example.org", "c.test"]);
+        ran.exits(EXIT_FAILURE);
+        assert!(ran.out.starts_with("b.example.org: "), "{}", ran.out);
+        assert!(ran.err.contains("c.test: no site gets"), "{}", ran.err);
     }
 
     #[test]

@@ -84,12 +84,17 @@ enum Command {
     /// They are read from their files. The exit status is 1 if one has expired, is missing or cannot be read. Of
     /// certificates of the authority of this machine, which a server has in memory only, the end is that of the
     /// authority.
+    ///
+    /// `levity certs FILE --retry` has running servers try again at once to get certificates by ACME, whatever pause was left.
     Certs {
         #[command(flatten)]
         file: ConfigFile,
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// Try again to get certificates for these names, or for all that have failed
+        #[arg(long, value_name = "NAME", num_args = 0.., conflicts_with = "json")]
+        retry: Option<Vec<String>>,
     },
     /// Say what decides about a request: site, route, gates, file, headers
     ///
@@ -177,8 +182,12 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
         Some(Command::Check { file, json }) => {
             Step::Exit(check::check(&file.into_path(), json, streams))
         }
-        Some(Command::Certs { file, json }) => {
-            Step::Exit(certs::certs(&file.into_path(), json, streams))
+        Some(Command::Certs { file, json, retry }) => {
+            let file = file.into_path();
+            Step::Exit(match retry {
+                Some(names) => certs::retry(&file, &names, streams),
+                None => certs::certs(&file, json, streams),
+            })
         }
         Some(Command::Explain(options)) => explain::explain(options, streams),
         Some(Command::Mailbox { action }) => Step::Exit(mailbox::run(action, streams)),

@@ -20,6 +20,7 @@ pub fn certificate(report: &CertificateReport, now: SystemTime) -> Value {
         "left_seconds": report.seconds_left(now),
         "next_seconds": report.next.map(since_epoch),
         "error": report.error.as_ref().map(text),
+        "in_progress": report.is_in_progress,
     })
 }
 
@@ -49,6 +50,7 @@ mod tests {
             "left_seconds": -30,
             "next_seconds": 50.0,
             "error": "refused\\x1b",
+            "in_progress": false,
         });
         assert_eq!(certificate(&report, at(100)), expected);
         let missing = CertificateReport::missing(Vec::new(), Origin::OnDemand);

@@ -46,6 +46,8 @@ pub struct CertificateReport {
     pub next: Option<SystemTime>,
     /// What has failed last.
     pub error: Option<String>,
+    /// Whether an authority is asked for it now.
+    pub is_in_progress: bool,
 }
 
 impl CertificateReport {
@@ -67,6 +69,7 @@ impl CertificateReport {
             not_after: None,
             next: None,
             error: None,
+            is_in_progress: false,
         }
     }
 

@@ -36,6 +36,21 @@ pub fn reports(config: &Config) -> Vec<CertificateReport> {
     known.chain(on_demand(config, &stored)).collect()
 }
 
+/// The state of certificates by ACME. Does not block.
+pub fn stored(config: &Config) -> Stored {
+    Stored::new(&state_folder(config))
+}
+
+/// Whether a site of `config` has the certificate for `name` got by ACME, in advance or when a client asks for it.
+pub fn is_by_acme(name: &str, config: &Config) -> bool {
+    let mut sites = config.sites.iter().filter(|site| has_acme(site));
+    let on_demand = config.acme.ask.is_some();
+    sites.any(|site| {
+        let known = acme_names(site, config);
+        known.iter().any(|one| one == name) || on_demand && is_on_demand(name, site, config)
+    })
+}
+
 fn of_pair(pair: &CertificateFiles, site: &Site) -> CertificateReport {
     match Certificate::read(&pair.certificate, &pair.key) {
         Ok(certificate) => CertificateReport::of(&certificate, Origin::Files),
@@ -113,6 +128,7 @@ fn of_report(report: Report, origin: Origin) -> CertificateReport {
         not_after: report.not_after,
         next: report.next,
         error: report.error,
+        is_in_progress: report.is_in_progress,
     }
 }
 
@@ -135,6 +151,13 @@ mod tests {
             ("xb.example.org", false),
         ] {
             assert_eq!(is_on_demand(name, site, &config), expected, "{name}");
+        }
+        for (name, expected) in [
+            ("a.example.org", true),
+            ("x.b.example.org", true),
+            ("c.example.org", false),
+        ] {
+            assert_eq!(is_by_acme(name, &config), expected, "{name}");
         }
     }
 }

@@ -20,7 +20,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use crate::support::certificates::{Authority, Key};
 use crate::support::scripted::Scripted;
-use crate::support::{App, EXTERNAL, Launch, Tree, free, wait_until, wait_within};
+use crate::support::{App, EXTERNAL, Launch, Server, Tree, free, wait_until, wait_within};
 
 /// How long certificates may take on a busy machine. An authority that is slow on purpose is waited for.
 const ISSUED_MAX: Duration = Duration::from_secs(60);
@@ -252,8 +252,182 @@ fn a_name_that_leads_elsewhere_is_tried_in_each_way() {
     let pebble = App::pebble(world.roots.folder(), &names, elsewhere, false, &[]);
     let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
     let server = world.launch(&config).start();
-    let line = server.says("no certificate for a.example.org");
+    let line = wait_for(&server, "no certificate for a.example.org");
     assert!(line.contains("Failed to connect"), "{line}");
+    for way in ["by tls-alpn-01: ", "by http-01: "] {
+        assert!(line.contains(way), "{line}");
+    }
+    assert_eq!(orders(&pebble), 2);
+}
+
+/// Waits for a line, as long as a certificate may take.
+fn wait_for(server: &Server, part: &str) -> String {
+    wait_within(ISSUED_MAX, part, || server.stderr().contains(part));
+    server.says(part)
+}
+
+#[test]
+fn the_next_way_is_tried_at_once() {
+    let (world, names) = (World::new(), App::names());
+    // It looks at a port with TLS where nobody listens.
+    let ports = [world.doors[0].port(), free("127.0.0.1").port()];
+    let pebble = App::pebble(world.roots.folder(), &names, ports, false, &[]);
+    let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
+    let server = world.launch(&config).start();
+    world.serves("a.example.org");
+    assert_eq!(orders(&pebble), 2);
+    let said = server.stderr();
+    assert!(!said.contains("the next attempt is in"), "{said}");
+}
+
+#[test]
+fn an_account_that_is_gone_is_made_again() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
+    let server = world.launch(&config).start();
+    world.serves("a.example.org");
+    drop(server);
+    let folder = world.state.at("acme/accounts");
+    let entries = fs::read_dir(folder).expect("a folder").flatten();
+    let [file] = &entries.map(|entry| entry.path()).collect::<Vec<_>>()[..] else {
+        panic!("one account");
+    };
+    let text = fs::read_to_string(file).expect("an account");
+    let mut account: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let id = account["id"].as_str().expect("a URL").to_owned();
+    account["id"] = format!("{id}0").into();
+    fs::write(file, account.to_string()).expect("written");
+    let sites =
+        world.site("\"a.example.org\"") + &world.site("\"b.example.org\", \"c.example.org\"");
+    let config = world.authority(&pebble, "") + &sites;
+    let server = world.launch(&config).start();
+    for host in ["b.example.org", "c.example.org"] {
+        world.serves(host);
+    }
+    let said = server.stderr();
+    assert!(!said.contains("the next attempt is in"), "{said}");
+    assert!(
+        !fs::read_to_string(file)
+            .expect("an account")
+            .contains(&format!("{id}0\""))
+    );
+}
+
+#[test]
+fn an_authority_that_cannot_be_reached_is_told_and_left_out() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let closed = free("127.0.0.1");
+    let down = format!("[[acme.authority]]\ndirectory = \"https://{closed}/dir\"\n");
+    let sites = world.site("\"a.example.org\"") + &world.site("\"b.example.org\"");
+    let config = down + &world.authority(&pebble, "") + &sites;
+    let server = world.launch(&config).start();
+    let line = server.says(&format!("the authority {closed} cannot be reached"));
+    assert!(line.contains("Connection refused"), "{line}");
+    for host in ["a.example.org", "b.example.org"] {
+        world.serves(host);
+    }
+    let said = server.stderr();
+    assert_eq!(said.matches("cannot be reached").count(), 1, "{said}");
+}
+
+#[test]
+fn what_makes_an_authority_trusted_is_told() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[]);
+    let other = Authority::new("other");
+    let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
+    let config = config.replace(&world.roots.file("ca.pem"), &other.file("ca.pem"));
+    let server = world.launch(&config).start();
+    let line = server.says("no certificate for a.example.org");
+    let said =
+        "it is not signed by an authority that is trusted here; `roots` of `[[acme.authority]]`";
+    assert!(line.contains(said), "{line}");
+}
+
+#[test]
+fn another_authority_replaces_certificates_at_once() {
+    let (world, names) = (World::new(), App::names());
+    let [first, second] = [world.pebble(&names, &[]), world.pebble(&names, &[])];
+    let of = |pebble| {
+        world.authority(pebble, "profile = \"minutes\"") + &world.site("\"a.example.org\"")
+    };
+    let server = world.launch(&of(&first)).start();
+    world.serves("a.example.org");
+    drop(server);
+    let _server = world.launch(&of(&second)).start();
+    wait_within(ISSUED_MAX, "another certificate", || orders(&second) == 1);
+}
+
+#[test]
+fn an_operator_has_a_name_tried_again() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[("PEBBLE_VA_ALWAYS_VALID", "1")]);
+    let hook = |text: &str| {
+        let hook = world.site.file("hook", format!("#!/bin/sh\n{text}\n"));
+        world.site.chmod("hook", 0o755);
+        hook
+    };
+    let path = hook("echo no access >&2; exit 3");
+    let acme = format!("[acme.dns]\nhook = [\"{}\"]\n", path.display());
+    let config = acme + &world.authority(&pebble, "") + &world.site("\"*.example.org\"");
+    let server = world.launch(&config).start();
+    let line = wait_for(&server, "no certificate for *.example.org");
+    assert!(line.contains("no access"), "{line}");
+    assert!(!server.stderr().contains("stays"), "{}", server.stderr());
+    hook("exit 0");
+    let file = server.config();
+    let file = file.to_str().expect("a path in UTF-8");
+    let ran = Launch::levity(["certs", file, "--retry"]).ran();
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    assert!(
+        ran.stdout
+            .starts_with("*.example.org: another attempt is made now"),
+        "{}",
+        ran.stdout
+    );
+    // Otherwise the next attempt would be made after a minute.
+    wait_until("a certificate", || {
+        world.certificate("_.example.org").is_some()
+    });
+    wait_until("no failure is known any more", || {
+        let ran = Launch::levity(["certs", file]).ran();
+        !ran.stdout.contains("error: ")
+    });
+    let ran = Launch::levity(["certs", file, "--retry"]).ran();
+    assert!(ran.stdout.ends_with("has failed\n"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_record_of_an_attempt_that_was_cut_off_is_removed() {
+    let (world, names) = (World::new(), App::names());
+    let pebble = world.pebble(&names, &[("PEBBLE_VA_ALWAYS_VALID", "1")]);
+    let calls = world.state.at("calls");
+    let shown = calls.display();
+    let text = format!(
+        "#!/bin/sh\necho $1 $3 >> {shown}\n[ $(wc -l < {shown}) = 1 ] && exec sleep 1000\nexit 0\n"
+    );
+    let hook = world.site.file("hook", text);
+    world.site.chmod("hook", 0o755);
+    let acme = format!("[acme]\n[acme.dns]\nhook = [\"{}\"]\n", hook.display());
+    let config = acme + &world.authority(&pebble, "") + &world.site("\"*.example.org\"");
+    let server = world.launch(&config).start();
+    let lines = || {
+        let text = fs::read_to_string(&calls).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_within(ISSUED_MAX, "a call", || lines().len() == 1);
+    let file = server.config();
+    let ran = Launch::levity(["certs", file.to_str().expect("a path")]).ran();
+    assert!(ran.stdout.contains("in progress"), "{}", ran.stdout);
+    server.reload(&["[acme]\n"], &["[acme]\ncontact = \"a@example.org\"\n"]);
+    wait_within(ISSUED_MAX, "a certificate", || {
+        world.certificate("_.example.org").is_some()
+    });
+    let lines = lines();
+    let value = lines[0].strip_prefix("set ").expect("a value");
+    assert_eq!(lines[1], format!("remove {value}"), "{lines:?}");
 }
 
 #[test]
