@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_written_is_noted() {
         let folder = Folder::new();
-        folder.write("state", "a file");
-        let state = format!("{}/state/tls", folder.path());
+        let elsewhere = Folder::new();
+        let state = elsewhere.write("state", "a file") + "/tls";
         let site = "[[site]]\nhosts = [\"a.test\"]\nroot = \".\"\n";
         let text = format!("[tls]\nfolder = \"{state}\"\n{site}");
         let file = folder.write("levity.toml", &format!("{text}tls = \"internal\"\n"));
