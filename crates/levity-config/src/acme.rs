@@ -1,25 +1,46 @@
 //! `[acme]`: certificates that authorities issue without a hand.
 
+use std::env;
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use crate::schema::{Key, Kind, documented, key};
-use crate::section::Section;
+use crate::section::{Section, Text};
+use crate::suggest::listed;
 
-/// What stands for the directory of an authority.
-const KNOWN: &[(&str, &str)] = &[
-    (
-        "letsencrypt",
-        "https://acme-v02.api.letsencrypt.org/directory",
-    ),
-    (
-        "letsencrypt-staging",
-        "https://acme-staging-v02.api.letsencrypt.org/directory",
-    ),
-    ("zerossl", "https://acme.zerossl.com/v2/DV90"),
-    ("google", "https://dv.acme-v02.api.pki.goog/directory"),
+/// An authority that a word stands for.
+struct Known {
+    name: &'static str,
+    directory: &'static str,
+    /// It wants an account that was made at its site.
+    wants_account: bool,
+}
+
+const KNOWN: &[Known] = &[
+    Known {
+        name: "letsencrypt",
+        directory: "https://acme-v02.api.letsencrypt.org/directory",
+        wants_account: false,
+    },
+    Known {
+        name: "letsencrypt-staging",
+        directory: "https://acme-staging-v02.api.letsencrypt.org/directory",
+        wants_account: false,
+    },
+    Known {
+        name: "zerossl",
+        directory: "https://acme.zerossl.com/v2/DV90",
+        wants_account: true,
+    },
+    Known {
+        name: "google",
+        directory: "https://dv.acme-v02.api.pki.goog/directory",
+        wants_account: true,
+    },
 ];
 
 /// The authorities among these that issue certificates for addresses, and the profile that this needs.
@@ -166,7 +187,7 @@ pub(crate) fn read(section: &Section<'_>, ports: &Ports) -> Acme {
     }
     if authorities.is_empty() {
         authorities.push(Authority {
-            directory: KNOWN[0].1.to_owned(),
+            directory: KNOWN[0].directory.to_owned(),
             roots: None,
             profile: None,
             account: None,
@@ -176,7 +197,8 @@ pub(crate) fn read(section: &Section<'_>, ports: &Ports) -> Acme {
     let is_possible = |challenge: &Challenge| match challenge {
         Challenge::TlsAlpn01 => !ports.tls.is_empty(),
         Challenge::Http01 => !ports.plain.is_empty(),
-        Challenge::Dns01 => dns.is_some(),
+        // One with errors counts, too.
+        Challenge::Dns01 => section.has_table("dns"),
     };
     let mut challenges = challenges(section);
     challenges.retain(is_possible);
@@ -221,13 +243,16 @@ fn challenges(section: &Section<'_>) -> Vec<Challenge> {
     }
 }
 
+fn is_url(text: &str, schemes: &[&str]) -> bool {
+    let mut schemes = schemes.iter();
+    let rest = schemes.find_map(|scheme| text.strip_prefix(scheme));
+    let has_host = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    has_host && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 fn url(section: &Section<'_>, key: &str) -> Option<String> {
     let given = section.text(key)?;
-    let rest = ["https://", "http://"]
-        .iter()
-        .find_map(|scheme| given.text.strip_prefix(scheme));
-    let is_url = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
-        && given.text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_url = is_url(given.text, &["https://", "http://"]);
     if !is_url {
         given.refuse(format!(
             "`{}` is not a URL with `http://` or `https://`",
@@ -252,16 +277,45 @@ fn authority(section: &Section<'_>) -> Option<Authority> {
         (None, Some(_)) => section.require("account"),
         _ => {}
     }
+    let has_account = section.has("account") || section.has("account_key");
     let profile = section.text("profile").map(|text| text.text.to_owned());
     let given = section.text("directory")?;
-    let known = KNOWN.iter().find(|(name, _)| *name == given.text);
-    let directory = known.map(|(_, url)| (*url).to_owned());
+    let known = |known: &&Known| [known.name, known.directory].contains(&given.text);
+    let known = KNOWN.iter().find(known);
+    if known.is_some_and(|known| known.wants_account) && !has_account {
+        let help = "make one there, for \"external account binding\" (EAB), and write its identifier as `account`, and the file with its \
+                    key as `account_key`";
+        let message = format!(
+            "`{}` wants an account that was made at its site",
+            given.text
+        );
+        given.refuse_with(message, help);
+    }
+    let directory = match known {
+        Some(known) => known.directory.to_owned(),
+        None => directory(&given)?,
+    };
     Some(Authority {
-        directory: directory.or_else(|| url(section, "directory"))?,
+        directory,
         roots,
         profile,
         account: account.zip(account_key),
     })
+}
+
+/// The URL of a directory (RFC 8555, 7.1.1), which has to be one of HTTPS (6.1).
+fn directory(given: &Text<'_>) -> Option<String> {
+    if is_url(given.text, &["https://"]) {
+        return Some(given.text.to_owned());
+    }
+    let names: Vec<_> = KNOWN.iter().map(|known| known.name).collect();
+    let names = listed(names.iter().copied());
+    let help = format!(
+        "write one of {names}, or the URL of a directory, such as \"https://ca.lan/acme/directory\""
+    );
+    let message = format!("`{}` is not a URL with `https://`", given.text);
+    given.refuse_with(message, help);
+    None
 }
 
 fn dns(section: &Section<'_>) -> Option<Dns> {
@@ -275,9 +329,7 @@ fn dns(section: &Section<'_>) -> Option<Dns> {
     let key = section.path("key");
     match (hook, server) {
         (Some(hook), None) => {
-            if hook.is_empty() {
-                section.report("hook", "there is no program", None);
-            }
+            check_hook(&section, &hook);
             let words = hook.iter().map(|text| text.text.to_owned());
             Some(Dns::Hook(words.collect()))
         }
@@ -290,13 +342,49 @@ fn dns(section: &Section<'_>) -> Option<Dns> {
             }
         },
         (None, None) => {
-            section.require("server");
+            if !section.has("hook") {
+                section.require("server");
+            }
             None
         }
         (Some(_), Some(_)) => {
             section.report("hook", "`server` is given too; one of them is used", None);
             None
         }
+    }
+}
+
+/// Reports a hook without a program, or with one that cannot be started.
+fn check_hook(section: &Section<'_>, hook: &[Text<'_>]) {
+    let Some(program) = hook.first() else {
+        return section.report("hook", "there is no program", None);
+    };
+    let path = Path::new(program.text);
+    if !section.reads_files() {
+        return;
+    }
+    if path.is_absolute() {
+        if let Err(reason) = is_program(path) {
+            program.refuse(format!("`hook`: {} {reason}", path.display()));
+        }
+        return;
+    }
+    // The server may have another `PATH`, or another working directory.
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let is_there = |folder: PathBuf| is_program(&folder.join(path)).is_ok();
+    let is_name = !program.text.contains('/');
+    if !(is_name && env::split_paths(&folders).any(is_there)) {
+        let note = format!("`{}` is not found here; write the whole path", program.text);
+        section.reader.note(&program.span, note);
+    }
+}
+
+/// Whether a file can be started, or why not.
+fn is_program(path: &Path) -> Result<(), String> {
+    let meta = fs::metadata(path).map_err(|error| format!("cannot be started: {error}"))?;
+    match meta.is_file() && meta.permissions().mode() & 0o111 != 0 {
+        true => Ok(()),
+        false => Err("is not executable".to_owned()),
     }
 }
 
@@ -309,7 +397,7 @@ impl Acme {
 
     /// Whether all authorities are among the known ones, whose rules are those for the public.
     fn is_public(&self) -> bool {
-        let is_known = |one: &Authority| KNOWN.iter().any(|(_, url)| *url == one.directory);
+        let is_known = |one: &Authority| KNOWN.iter().any(|known| known.directory == one.directory);
         self.authorities.iter().all(is_known)
     }
 
@@ -343,9 +431,9 @@ impl Acme {
             return Some("nobody outside can reach this address".to_owned());
         }
         let (known, profile) = ADDRESSES;
-        let known = KNOWN.iter().find(|(name, _)| *name == known);
+        let known = KNOWN.iter().find(|one| one.name == known);
         let issues = |one: &Authority| {
-            known.is_some_and(|(_, url)| *url == one.directory)
+            known.is_some_and(|known| known.directory == one.directory)
                 && one.profile.as_deref() == Some(profile)
         };
         let help = "of the known authorities, \"letsencrypt\" with `profile = \"shortlived\"` issues them for addresses";

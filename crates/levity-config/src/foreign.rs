@@ -463,6 +463,11 @@ const TYPES: &[(&str, &str, &str)] = &[
         "string",
         "write `compress = true` and `compress_codings = [VALUE]`",
     ),
+    (
+        "contact",
+        "array",
+        "write one address, such as \"admin@example.org\"",
+    ),
     ("redirect", "string", "write `redirect = { to = VALUE }`"),
     ("respond", "integer", "write `respond = { status = VALUE }`"),
     ("respond", "string", "write `respond = { body = VALUE }`"),

@@ -9,10 +9,13 @@ use crate::host::host_or_report;
 use crate::model::{Admin, Listen, Site};
 use crate::own_names::OwnNames;
 use crate::section::Section;
-use crate::tls;
+use crate::tls::{self, Certificates};
 
 /// The key of a listener, and the table of a site.
 const TLS: &str = "tls";
+
+/// The table of what sites with `tls = "acme"` have in common.
+const ACME: &str = "acme";
 
 /// The port of `http`.
 const PLAIN_PORT: u16 = 80;
@@ -200,6 +203,17 @@ pub(crate) fn check_tls(root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
             help,
         );
     }
+    if has_listener {
+        note_without_tls(root, sites);
+    }
+    let is_acme = |site: &Site| {
+        let tls = site.tls.as_ref();
+        tls.is_some_and(|tls| tls.certificates == Certificates::Acme)
+    };
+    if root.has_table(ACME) && !sites.iter().any(is_acme) {
+        let note = "no site has `tls = \"acme\"`, which would use `[acme]`";
+        root.reader.note(&root.span_of(ACME), note.to_owned());
+    }
     if !has_listener && sites.iter().any(|site| site.tls.is_some()) {
         let span = of_sites.iter().find(|(_, has)| *has);
         let help =
@@ -209,5 +223,26 @@ pub(crate) fn check_tls(root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
             "a site has certificates, and no listener uses TLS",
             help,
         );
+    }
+}
+
+/// Notes sites that clients cannot reach over TLS: they would get the certificate of another one.
+fn note_without_tls(root: &Section<'_>, sites: &[Site]) {
+    let with_tls = || sites.iter().filter(|site| site.tls.is_some());
+    let is_beneath = |host: &String| {
+        let mut hosts = with_tls().flat_map(|site| &site.hosts);
+        hosts.any(|of| levity_tls::stands_for(of, host))
+    };
+    if with_tls().next().is_none() {
+        return;
+    }
+    for site in sites.iter().filter(|site| site.tls.is_none()) {
+        // A site for all names has none that a client could verify.
+        if let Some(host) = site.hosts.iter().find(|host| !is_beneath(host)) {
+            let note = format!(
+                "the site has no `tls`: over TLS, clients that ask for `{host}` get the certificate of another site, and refuse it"
+            );
+            root.reader.note_at(site.line, note);
+        }
     }
 }

@@ -212,6 +212,13 @@ impl<'r> Section<'r> {
         self.reader.report(&value.span(), message, help);
     }
 
+    /// Reports that the value of `name` has the wrong TOML type.
+    pub(crate) fn refuse_type(&self, name: &str, expected: &str, help: &str) {
+        if let Some(value) = self.value(name) {
+            self.report_kind(value, expected, Some(help.to_owned()));
+        }
+    }
+
     // ---- tables ----
 
     /// Whether the file has the table `name` beneath this one. Another kind of value is reported by
@@ -456,6 +463,12 @@ impl<'r> Section<'r> {
     pub(crate) fn is_text(&self, name: &str) -> bool {
         let value = self.value(name).map(Spanned::get_ref);
         matches!(value, Some(DeValue::String(_)))
+    }
+
+    /// Whether the value of `name` is an array.
+    pub(crate) fn is_array(&self, name: &str) -> bool {
+        let value = self.value(name).map(Spanned::get_ref);
+        matches!(value, Some(DeValue::Array(_)))
     }
 
     /// Whether the value of `name` is `[]`. False also for an array whose elements are wrong.

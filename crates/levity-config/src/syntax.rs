@@ -50,5 +50,9 @@ pub(crate) fn explain(error: &Error, marked: &str) -> (String, Option<String>) {
             )
         };
     }
+    if (error.message(), marked) == ("duplicate key", "tls") {
+        let help = "in a table, `issuer = \"acme\"` stands for `tls = \"acme\"`, and `issuer = \"internal\"` for `tls = \"internal\"`";
+        return ("`tls` is given twice".to_owned(), Some(help.to_owned()));
+    }
     (error.message().to_owned(), None)
 }

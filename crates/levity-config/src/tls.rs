@@ -13,6 +13,10 @@ use crate::section::Section;
 
 const TABLE: &str = "tls";
 
+/// What to write as `tls` of a site.
+const HELP: &str = "write \"acme\" for certificates that browsers trust, \"internal\" for one of this machine, or `[site.tls]` with \
+                    `certificates`";
+
 /// The port of `https` (RFC 9110, 4.2.2).
 pub(crate) const PORT: u16 = 443;
 
@@ -96,9 +100,10 @@ pub enum ClientAuthMode {
 
 /// `[tls]`
 pub(crate) const KEYS: &[Key] = documented! {
-    /// Folder for what has to outlive a restart, such as the key of the authority of this machine. Only the user of the server
-    /// may read it. `$STATE_DIRECTORY` if that is set, as by systemd, or else `/var/lib/levity` for root and
-    /// `~/.local/state/levity` for others.
+    /// Folder for what has to outlive a restart: in `acme` accounts, keys and certificates of `[acme]`, in `ocsp` what responders have
+    /// said of certificates, and `local-ca.pem` and `local-ca.key` of the authority of this machine. Folders are made with mode 0700
+    /// and keys with 0600, so that only the user of the server can read them. `$STATE_DIRECTORY/tls` if that is set, as by systemd, or
+    /// else `/var/lib/levity/tls` for root and `~/.local/state/levity/tls` for others.
     key("folder", Kind::Text("a path"), None);
     /// Files with secret bytes, such as `openssl rand -out FILE 80` writes, for servers whose clients are to resume sessions at
     /// any of them. The first one makes tickets, all read them. Without files each process makes keys, and new ones every
@@ -159,19 +164,17 @@ pub(crate) fn site(section: &Section<'_>, hosts: &[String], acme: &Acme) -> Opti
     let named = (!is_for_all).then_some(hosts);
     if let Some(text) = section.text_for_table(TABLE) {
         let Ok(issuer) = text.text.parse() else {
-            let help = "write \"acme\" for certificates that browsers trust, \"internal\" for one of this machine, or \
-                        `[site.tls]` with `certificates`";
-            text.refuse_with(format!("`{}` is not a value of `tls`", text.text), help);
+            text.refuse_with(format!("`{}` is not a value of `tls`", text.text), HELP);
             return None;
         };
         let certificates = issued(section, TABLE, issuer, named, acme);
         return Some(SiteTls::of(certificates));
     }
-    let is_table = section.has_table(TABLE);
-    let section = section.child(TABLE);
-    if !is_table {
+    if !section.has_table(TABLE) {
+        section.refuse_type(TABLE, "\"acme\", \"internal\" or a table", HELP);
         return None;
     }
+    let section = section.child(TABLE);
     let certificates = match section.word("issuer") {
         Some(issuer) => {
             if section.has("certificates") || section.has("keys") {
@@ -242,7 +245,11 @@ fn paths(section: &Section<'_>, key: &str) -> Vec<PathBuf> {
 
 fn files(section: &Section<'_>) -> Vec<CertificateFiles> {
     let (certificates, keys) = (paths(section, "certificates"), paths(section, "keys"));
-    if section.has("keys") && keys.len() != certificates.len() {
+    // Values of another type have been reported.
+    let are_arrays = ["certificates", "keys"]
+        .iter()
+        .all(|key| section.is_array(key));
+    if are_arrays && keys.len() != certificates.len() {
         let message = format!(
             "{} keys for {} certificates",
             keys.len(),
@@ -250,7 +257,7 @@ fn files(section: &Section<'_>) -> Vec<CertificateFiles> {
         );
         section.report("keys", message, None);
     }
-    if certificates.is_empty() && section.has("certificates") {
+    if section.is_empty_array("certificates") {
         section.report("certificates", "there is none", None);
     }
     let keys = keys.iter().map(Some).chain(std::iter::repeat(None));

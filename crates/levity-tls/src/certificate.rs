@@ -11,9 +11,13 @@ use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore, SignatureAlgorithm};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
+use x509_parser::public_key::PublicKey;
 
 /// The marker of a key that is encrypted with a password.
 const ENCRYPTED: &[u8] = b"ENCRYPTED PRIVATE KEY";
+
+/// The minimum of bits of a key for RSA, less than which rustls does not sign with.
+const RSA_BITS_MIN: usize = 2048;
 
 /// A certificate with its chain and its key.
 #[derive(Debug, Clone)]
@@ -58,15 +62,17 @@ impl Certificate {
             return Err(in_chain(reason.to_owned()));
         }
         let certified = CertifiedKey::from_der(certificates, der, &crate::provider());
-        let certified = certified.map_err(|error| match error {
-            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                format!(
-                    "{}: the key is not that of {}",
-                    key.display(),
-                    chain.display()
-                )
+        let certified = certified.map_err(|error| {
+            let name = key.display();
+            match (error, leaf.short_rsa_bits) {
+                (rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch), _) => {
+                    format!("{name}: the key is not that of {}", chain.display())
+                }
+                (_, Some(bits)) => format!(
+                    "{name}: the key is too short; it has {bits} bits, and with RSA it needs {RSA_BITS_MIN} at least"
+                ),
+                (error, None) => format!("{name}: {error}"),
             }
-            error => format!("{}: {error}", key.display()),
         })?;
         Ok(leaf.with_key(certified))
     }
@@ -103,17 +109,23 @@ impl Certificate {
     /// Whether a client that asks for `host` accepts it. `*.example.org` stands for each name directly beneath.
     #[must_use]
     pub fn is_for(&self, host: &str) -> bool {
-        let host = bare(host);
-        let above = host.split_once('.').map(|(_, above)| above);
-        self.names
-            .iter()
-            .any(|name| name == host || above.is_some() && name.strip_prefix("*.") == above)
+        is_for(&self.names, host)
     }
 
     /// Whether a signature takes milliseconds.
     pub(crate) fn is_slow(key: &CertifiedKey) -> bool {
         key.key.algorithm() == SignatureAlgorithm::RSA
     }
+}
+
+/// Whether a certificate with these names is accepted by a client that asks for `host`. `*.example.org` stands for each name directly
+/// beneath.
+#[must_use]
+pub fn is_for(names: &[String], host: &str) -> bool {
+    let host = bare(host);
+    let above = host.split_once('.').map(|(_, above)| above);
+    let mut names = names.iter();
+    names.any(|name| name == host || above.is_some() && name.strip_prefix("*.") == above)
 }
 
 /// An IPv6 address without the brackets that it has in URLs.
@@ -157,6 +169,8 @@ struct Leaf {
     issuer: String,
     not_before: SystemTime,
     not_after: SystemTime,
+    /// The bits of its key, if that is one for RSA with too few.
+    short_rsa_bits: Option<usize>,
 }
 
 impl Leaf {
@@ -173,6 +187,7 @@ impl Leaf {
             issuer: short(certificate.issuer()),
             not_before: time(validity.not_before.timestamp()),
             not_after: time(validity.not_after.timestamp()),
+            short_rsa_bits: rsa_bits(&certificate).filter(|bits| *bits < RSA_BITS_MIN),
         })
     }
 
@@ -184,6 +199,13 @@ impl Leaf {
             not_after: self.not_after,
             key: Arc::new(key),
         }
+    }
+}
+
+fn rsa_bits(certificate: &X509Certificate<'_>) -> Option<usize> {
+    match certificate.public_key().parsed() {
+        Ok(PublicKey::RSA(key)) => Some(key.key_size()),
+        _ => None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Small files with certificates, keys and state.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -111,6 +111,14 @@ fn is_temporary(path: &Path) -> bool {
     end.is_some_and(|end| {
         end.len() == UNIQUE_CHARS && end.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
+}
+
+/// Makes a folder, and those above it, for its user only. One that is there stays as it is. Blocks.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {

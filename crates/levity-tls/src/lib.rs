@@ -17,16 +17,17 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub use certificate::{Certificate, Identity, Validity, authorities, bare};
+pub use certificate::{Certificate, Identity, Validity, authorities, bare, is_for};
 pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::pki_types::{CertificateDer, ServerName};
 pub use rustls::{ClientConfig, ServerConfig};
 pub use server::{
     ClientAuth, ClientAuthId, EARLY_DATA_BYTES_MAX, NamedKeys, Policy, Server, SitePolicy,
+    stands_for,
 };
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
-pub use words::{handshake_error, is_of_unknown_authority, reason};
+pub use words::{handshake_error, is_of_unknown_authority, reason, reason_for};
 
 /// The versions of HTTP by their names in a handshake (ALPN, RFC 7301), the preferred one first.
 fn alpn_protocols() -> Vec<Vec<u8>> {

@@ -46,7 +46,7 @@ impl LocalCa {
     pub fn open(folder: &Path) -> Result<Self, String> {
         let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
-        fs::create_dir_all(folder).map_err(failed)?;
+        files::create_private_folder(folder).map_err(failed)?;
         // Several servers may start at the same time.
         let lock = fs::File::create(folder.join(LOCK)).map_err(failed)?;
         lock.lock().map_err(failed)?;
@@ -146,11 +146,8 @@ mod tests {
         let validity = Validity::read(&LocalCa::path_in(&folder)).expect("without a key");
         assert_eq!(validity.issuer, "Levity, Levity, local authority");
         assert!(SystemTime::now() + LIFE / 2 < validity.not_after);
-        let mode = fs::metadata(folder.join(KEY))
-            .expect("a key")
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&folder.join(KEY))), (0o700, 0o600));
         let names = ["localhost", "*.a.test", "127.0.0.1", "::1"].map(str::to_owned);
         let now = SystemTime::now();
         let certificate = again.issue(&names, now).expect("a certificate");

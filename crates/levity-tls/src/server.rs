@@ -22,12 +22,29 @@ use crate::tickets::TicketKeys;
 /// the overhead of records, and refuses those that send more.
 pub const EARLY_DATA_BYTES_MAX: u32 = 14 * 1024;
 
+/// What the names beneath `host` of a site end with: `.example.org` for `*.example.org`; `None` for a single name.
+fn suffix(host: &str) -> Option<&str> {
+    host.strip_prefix('*')
+}
+
+/// Whether `host` of a site stands for `name`, both in lower case: `*.example.org` stands for every name beneath.
+#[must_use]
+pub fn stands_for(host: &str, name: &str) -> bool {
+    match suffix(host) {
+        Some(suffix) => name.ends_with(suffix),
+        None => name == host,
+    }
+}
+
 /// What a site says about handshakes.
 pub struct SitePolicy<'s> {
     /// The names under which clients ask for it; `*.example.org` is every name beneath. Empty for a site of all other names.
     pub hosts: &'s [String],
     /// Without any, only those of `on_demand` are there.
     pub certificates: Vec<Certificate>,
+    /// Whether each of `hosts` gets a certificate of its own. Until it has one, clients that ask for it are refused: that of another
+    /// name would not be valid for it.
+    pub one_for_each: bool,
     /// Certificates of names that nobody knows in advance.
     pub on_demand: Option<Arc<NamedKeys>>,
     /// Which clients have to prove who they are.
@@ -37,6 +54,7 @@ pub struct SitePolicy<'s> {
 }
 
 /// Clients prove who they are by certificates.
+#[derive(Debug, Clone)]
 pub struct ClientAuth {
     /// Who signs them.
     pub authorities: RootCertStore,
@@ -92,6 +110,8 @@ pub struct Policy {
 #[derive(Debug)]
 struct Keys {
     certificates: Vec<Certificate>,
+    /// Hosts for which no certificate of another name is used.
+    own_only: Vec<String>,
     on_demand: Option<Arc<NamedKeys>>,
 }
 
@@ -102,8 +122,20 @@ impl Keys {
         certificates.sort_by_key(|one| Certificate::is_slow(&one.key));
         Self {
             certificates,
+            own_only: match site.one_for_each {
+                true => site.hosts.to_vec(),
+                false => Vec::new(),
+            },
             on_demand: site.on_demand.clone(),
         }
+    }
+
+    /// Whether `name`, in lower case, has to have a certificate of its own, and has none.
+    fn is_awaited(&self, name: &str) -> bool {
+        let mut hosts = self.own_only.iter();
+        let has_own = || self.certificates.iter().any(|one| one.is_for(name));
+        let is_got = || self.on_demand.as_ref().is_some_and(|keys| keys.has(name));
+        hosts.any(|host| stands_for(host, name)) && !has_own() && !is_got()
     }
 
     /// The same with these OCSP responses.
@@ -120,6 +152,7 @@ impl Keys {
         });
         Self {
             certificates: certificates.collect(),
+            own_only: self.own_only.clone(),
             on_demand: self.on_demand.clone(),
         }
     }
@@ -149,6 +182,10 @@ impl Keys {
 
 impl ResolvesServerCert for Keys {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let asked = hello.server_name().map(str::to_ascii_lowercase);
+        if asked.is_some_and(|name| self.is_awaited(&name)) {
+            return None;
+        }
         // Without any, rustls would say that access is denied, and not that the two ends have nothing in common.
         let first = || self.certificates.first().map(|one| one.key.clone());
         self.choose(&hello).or_else(first)
@@ -318,7 +355,7 @@ impl Server {
             let policy = Policy::new(site, tickets, &sessions)?;
             server.policies.push(policy);
             for host in site.hosts {
-                match host.strip_prefix('*') {
+                match suffix(host) {
                     Some(suffix) => server.by_suffix.insert(suffix.to_owned(), number),
                     None => server.by_host.insert(host.clone(), number),
                 };
@@ -397,10 +434,49 @@ mod tests {
         SitePolicy {
             hosts,
             certificates: Vec::new(),
+            one_for_each: false,
             on_demand: on_demand.cloned(),
             client_auth: None,
             early_data: false,
         }
+    }
+
+    #[test]
+    fn hosts_stand_for_names() {
+        for (host, name, expected) in [
+            ("a.test", "a.test", true),
+            ("a.test", "b.a.test", false),
+            ("*.a.test", "b.a.test", true),
+            ("*.a.test", "c.b.a.test", true),
+            ("*.a.test", "a.test", false),
+            ("*.a.test", "ba.test", false),
+        ] {
+            assert_eq!(stands_for(host, name), expected, "{host} {name}");
+        }
+    }
+
+    #[test]
+    fn a_name_waits_for_its_own_certificate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let ca = crate::LocalCa::open(folder.path()).expect("an authority");
+        let issue = |name: &str| {
+            let now = std::time::SystemTime::now();
+            ca.issue(&[name.to_owned()], now).expect("a certificate")
+        };
+        let hosts = ["a.test", "b.test", "*.c.test"].map(str::to_owned);
+        let on_demand = Arc::<NamedKeys>::default();
+        on_demand.insert("got.c.test", &issue("got.c.test"));
+        let awaited = |one_for_each| {
+            let keys = Keys::new(&SitePolicy {
+                certificates: vec![issue("a.test")],
+                one_for_each,
+                ..site(&hosts, Some(&on_demand))
+            });
+            let names = ["a.test", "b.test", "got.c.test", "x.c.test", "other.test"];
+            names.map(|name| keys.is_awaited(name))
+        };
+        assert_eq!(awaited(true), [false, true, false, true, false]);
+        assert_eq!(awaited(false), [false; 5]);
     }
 
     #[test]

@@ -64,6 +64,17 @@ pub fn reason(error: &Error) -> String {
     text.to_owned()
 }
 
+/// The same, of the handshake with a client that has asked for this name.
+#[must_use]
+pub fn reason_for(error: &Error, asked: Option<&str>) -> String {
+    match (error, asked) {
+        (Error::General(text), Some(name)) if text == NO_CERTIFICATE => {
+            format!("there is no certificate for {name} yet")
+        }
+        _ => reason(error),
+    }
+}
+
 /// What is wrong with a certificate.
 fn of_certificate(error: &CertificateError) -> String {
     use CertificateError as Certificate;

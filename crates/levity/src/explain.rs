@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use levity_config::address::Address;
-use levity_config::{AccessLog, Config, Log, LogFormat, Route, Site, Watch};
-use levity_net::{Peer, Transport};
+use levity_config::{AccessLog, Config, Listen, Log, LogFormat, Route, Site, Watch};
+use levity_net::{Peer, PeerTls, Transport};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::WorkerStats;
 use serde_json::json;
@@ -25,10 +26,14 @@ use crate::mailboxes::streams::StreamParts;
 use crate::route::path_of;
 use crate::serve::serve_unaccepted;
 use crate::server::Shared;
+use crate::tls::certificates::Origin;
+use crate::tls::offline::report_for;
 use crate::worker::{Worker, WorkerParts};
 
 /// The maximum size of the header of a response, in bytes.
 const HEADER_BYTES_MAX: usize = 1 << 20;
+
+const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// What was found out.
 struct Answer {
@@ -60,33 +65,30 @@ pub fn run(question: Question) -> ExitCode {
 }
 
 fn answer(question: Question) -> io::Result<Answer> {
-    let configured = question.config;
+    let configured = question.config.clone();
     let mut config = configured.clone();
     // None of these belongs to what is explained, and the folder of variants may be in use by a server.
     config.turn_off_logs();
     config.disk.variants = None;
     config.disk.watch = Watch::Off;
-    // Whoever asks need not be able to read keys.
-    config
-        .listen
-        .iter_mut()
-        .for_each(|listen| listen.tls = false);
     diagnostics::start()?;
-    let shared = Shared::start(&config)?;
+    let shared = Shared::start(&config, false)?;
     let explanation = Explanation::default();
-    let listener = question.listener.or_else(|| {
-        let (listener, note) = default_listener(&config, question.port)?;
-        note.into_iter()
-            .for_each(|note| explanation.add(Topic::Listener, note));
-        Some(listener)
-    });
+    let listener = listener(&question, &configured, &explanation);
+    if listener.is_some_and(|listener| listener.tls) {
+        let text = certificate(&question.host, &configured);
+        explanation.add(Topic::Tls, text);
+    }
     let parts = WorkerParts {
         explanation: Some(explanation),
         ..shared.worker(Arc::new(WorkerStats::new(0)))?
     };
     let mut peer = Peer::new(Some(SocketAddr::new(question.client, 0)));
     if let Some(listener) = listener {
-        peer.set_listener(Arc::new(listener));
+        peer.set_listener(Arc::new(listener.address.clone()));
+        if listener.tls {
+            peer.set_tls(handshake(&question.host));
+        }
     }
     let runtime = Builder::new_current_thread()
         .enable_io()
@@ -95,28 +97,99 @@ fn answer(question: Question) -> io::Result<Answer> {
     runtime.block_on(ask(parts, peer, &question.header, &configured))
 }
 
-/// The listener for a URL with `port`: the only one with that port, else the first, of which a note says so. `None` if there is
-/// none.
-fn default_listener(config: &Config, port: Option<u16>) -> Option<(Address, Option<String>)> {
-    let addresses = || config.listen.iter().map(|listen| &listen.address);
-    let first = addresses().next()?.clone();
-    let Some(port) = port else {
+/// The listener that the client connects to. Remarks say so where that is not plain. `None` if there is none.
+fn listener<'c>(
+    question: &Question,
+    config: &'c Config,
+    explanation: &Explanation,
+) -> Option<&'c Listen> {
+    let given = question.listener.as_ref().and_then(|address| {
+        let mut listeners = config.listen.iter();
+        listeners.find(|listen| listen.address == *address)
+    });
+    let (listener, note) = match given {
+        Some(listener) => (listener, None),
+        None => default_listener(&config.listen, question)?,
+    };
+    let address = &listener.address;
+    let mismatch = match (question.https, listener.tls) {
+        (Some(true), false) => Some(format!("`{address}` has no TLS: this is plain HTTP")),
+        (Some(false), true) => Some(format!("`{address}` takes TLS only: this is HTTPS")),
+        (None, true) => Some(format!("`{address}`, over TLS")),
+        _ => None,
+    };
+    for text in note.into_iter().chain(mismatch) {
+        explanation.add(Topic::Listener, text);
+    }
+    Some(listener)
+}
+
+/// The listener for a URL: the only one with its port, else the first that is for its scheme, else the first, of which a note says so.
+/// `None` if there is none.
+fn default_listener<'c>(
+    listeners: &'c [Listen],
+    question: &Question,
+) -> Option<(&'c Listen, Option<String>)> {
+    let is_of_scheme = |listen: &&Listen| question.https.is_none_or(|https| listen.tls == https);
+    let first = listeners.iter().find(is_of_scheme);
+    let first = first.or_else(|| listeners.first())?;
+    let Some(port) = question.port else {
         return Some((first, None));
     };
-    let has_port = |address: &&Address| matches!(address, Address::Tcp(tcp) if tcp.port() == port);
-    let with_port: Vec<_> = addresses().filter(has_port).collect();
+    let has_port =
+        |listen: &&Listen| matches!(&listen.address, Address::Tcp(tcp) if tcp.port() == port);
+    let with_port: Vec<_> = listeners.iter().filter(has_port).collect();
     Some(match with_port[..] {
-        [only] => (only.clone(), None),
+        [only] => (only, None),
         [] => {
-            let note = format!("`{first}`, the first: none has port {port}");
+            let note = format!("`{}`, the first: none has port {port}", first.address);
             (first, Some(note))
         }
         [first, ..] => {
             let count = with_port.len();
-            let note = format!("`{first}`, the first of {count} with port {port}");
-            (first.clone(), Some(note))
+            let note = format!("`{}`, the first of {count} with port {port}", first.address);
+            (first, Some(note))
         }
     })
+}
+
+/// What a handshake of a client that asks for `name` has said.
+fn handshake(name: &str) -> PeerTls {
+    PeerTls {
+        client_auth: None,
+        version: "TLSv1.3",
+        cipher: "TLS13_AES_128_GCM_SHA256",
+        name: Some(name.into()),
+        is_resumed: false,
+        certificate: None,
+    }
+}
+
+/// The certificate that a client gets that asks for `name`, in words.
+fn certificate(name: &str, config: &Config) -> String {
+    let Some(report) = report_for(name, config) else {
+        return "no site has a certificate".to_owned();
+    };
+    let names = report.names.join(", ");
+    let origin = report.origin.label();
+    if report.origin == Origin::Internal {
+        return format!("certificate for {names} by the authority of this machine ({origin})");
+    }
+    let Some(issuer) = &report.issuer else {
+        return match &report.error {
+            Some(reason) => format!("no certificate for {names} ({origin}): {reason}"),
+            None => format!("no certificate for {names} yet ({origin}): the handshake fails"),
+        };
+    };
+    let ending = match report.seconds_left(SystemTime::now()).unwrap_or_default() {
+        left @ 0.. => format!("valid for {} days", left / DAY_SECONDS),
+        _ => "which has expired: clients refuse it".to_owned(),
+    };
+    let other = match report.is_for(name) {
+        true => String::new(),
+        false => format!("; clients that ask for {name} refuse it"),
+    };
+    format!("certificate for {names} by {issuer} ({origin}), {ending}{other}")
 }
 
 async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> io::Result<Answer> {

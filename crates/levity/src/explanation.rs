@@ -37,6 +37,8 @@ pub struct Remark {
 pub enum Topic {
     /// The listener.
     Listener,
+    /// The certificate that a client gets.
+    Tls,
     /// The site.
     Site,
     /// The route.

@@ -100,6 +100,7 @@ impl Rig {
             mailboxes: SharedMailboxes::new(1, config.limits.mailbox_memory),
             variants,
             kept_files_max: 16,
+            has_clients: true,
             ticket_keys: Arc::new(TicketKeys::random()),
             acme: AcmeThread::default(),
             staples: Arc::default(),

@@ -377,11 +377,11 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Opens everything that the configuration names except addresses. Blocks.
+    /// Opens everything that the configuration names except addresses; certificates only if there are to be clients. Blocks.
     ///
     /// # Errors
     /// When a folder, a file or an engine cannot be used.
-    pub fn start(config: &Config) -> io::Result<Self> {
+    pub fn start(config: &Config, has_clients: bool) -> io::Result<Self> {
         let workers = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
         let parts = ServiceParts {
@@ -393,6 +393,7 @@ impl Shared {
             mailboxes: shared_mailboxes(config, workers),
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
+            has_clients,
             ticket_keys: Arc::new(TicketKeys::random()),
             acme: AcmeThread::default(),
             staples: Arc::default(),
@@ -449,7 +450,7 @@ struct Admin {
 impl Server {
     fn start(plan: Plan) -> io::Result<Self> {
         let config = &plan.config;
-        let shared = Shared::start(config)?;
+        let shared = Shared::start(config, true)?;
         shared.service.remove_stale_uploads();
         let count = shared.workers;
         let mut bound = bind_all(config, count)?;

@@ -185,7 +185,19 @@ fn values_that_are_wrong() {
         ("[[acme.authority]]", "`directory` is missing"),
         (
             "[[acme.authority]]\ndirectory = \"lets\"",
-            "`lets` is not a URL with `http://` or `https://`",
+            "`lets` is not a URL with `https://`",
+        ),
+        (
+            "[[acme.authority]]\ndirectory = \"http://ca.lan/directory\"",
+            "`http://ca.lan/directory` is not a URL with `https://`",
+        ),
+        (
+            "[[acme.authority]]\ndirectory = \"zerossl\"",
+            "`zerossl` wants an account that was made at its site",
+        ),
+        (
+            "[[acme.authority]]\ndirectory = \"https://dv.acme-v02.api.pki.goog/directory\"",
+            "`https://dv.acme-v02.api.pki.goog/directory` wants an account that was made at its site",
         ),
         (
             "[[acme.authority]]\ndirectory = \"google\"\naccount = \"a\"",
@@ -196,7 +208,7 @@ fn values_that_are_wrong() {
             "`account` is missing",
         ),
         (
-            "[[acme.authority]]\ndirectory = \"google\"\n[[acme.authority]]\ndirectory = \"google\"",
+            "[[acme.authority]]\ndirectory = \"https://ca.lan\"\n[[acme.authority]]\ndirectory = \"https://ca.lan\"",
             "`directory`: it is given twice",
         ),
     ] {
@@ -209,5 +221,113 @@ fn values_that_are_wrong() {
     assert_eq!(
         messages(both)[0],
         "`issuer`: there are files, too; one of them is used"
+    );
+}
+
+/// One error says what to write, and none says what follows from it.
+#[test]
+fn values_of_another_type_are_one_error() {
+    let files = "[[site]]\nhosts = [\"a.org\"]\nroot = \"/srv\"\n[site.tls]\n";
+    let star = site("\"*.example.org\"");
+    let one = site("\"example.org\"");
+    for (text, message, help) in [
+        (
+            format!("{one}[acme]\nchallenges = \"http-01\"\n"),
+            "expected an array of strings, found string",
+            "write [\"http-01\"]",
+        ),
+        (
+            format!("{one}[acme]\ncontact = [\"a@example.org\"]\n"),
+            "expected a string, found array",
+            "write one address, such as \"admin@example.org\"",
+        ),
+        (
+            format!("{star}[acme.dns]\nhook = \"/bin/hook\"\n"),
+            "expected an array of strings, found string",
+            "write [\"/bin/hook\"]",
+        ),
+        (
+            format!("{files}certificates = \"a.pem\"\nkeys = [\"a.key\"]\n"),
+            "expected an array of strings, found string",
+            "write [\"a.pem\"]",
+        ),
+        (
+            format!("{files}certificates = [\"a.pem\"]\nkeys = \"a.key\"\n"),
+            "expected an array of strings, found string",
+            "write [\"a.key\"]",
+        ),
+        (
+            "[[site]]\nroot = \"/srv\"\ntls = true\n".to_owned(),
+            "expected \"acme\", \"internal\" or a table, found boolean",
+            "write \"acme\" for certificates that browsers trust",
+        ),
+        (
+            format!("{one}[site.tls]\nhsts = \"1d\"\n"),
+            "`tls` is given twice",
+            "in a table, `issuer = \"acme\"` stands for `tls = \"acme\"`",
+        ),
+    ] {
+        let problems = parse(&text).expect_err(&text);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert_eq!(problems[0].message, message, "{text}");
+        let given = problems[0].help.as_deref().unwrap_or_default();
+        assert!(given.starts_with(help), "{text}: {given}");
+    }
+}
+
+#[test]
+fn what_nobody_uses_is_noted() {
+    let notes = |text: &str| parse(text).expect("no problem").notes;
+    let plain = "[[site]]\nroot = \"/srv\"\n";
+    let unused = notes(&format!("[acme]\ncontact = \"a@example.org\"\n{plain}"));
+    assert_eq!(
+        unused,
+        ["line 1: no site has `tls = \"acme\"`, which would use `[acme]`"]
+    );
+    let other = |host: &str| format!("[[site]]\nhosts = [\"{host}\"]\nroot = \"/srv\"\n");
+    let internal =
+        "[[site]]\nhosts = [\"a.test\", \"*.a.test\"]\nroot = \"/srv\"\ntls = \"internal\"\n";
+    let beside = notes(&format!("{internal}{}", other("b.test")));
+    assert_eq!(beside.len(), 1, "{beside:?}");
+    assert!(
+        beside[0].starts_with(
+            "line 5: the site has no `tls`: over TLS, clients that ask for `b.test` get"
+        ),
+        "{beside:?}"
+    );
+    for text in [other("b.a.test"), plain.to_owned()] {
+        assert_eq!(notes(&format!("{internal}{text}")), [""; 0]);
+    }
+}
+
+#[test]
+fn a_hook_that_cannot_be_started_is_reported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let loaded = |program: &str| {
+        let file = folder.path().join("levity.toml");
+        let text = format!(
+            "{}[acme.dns]\nhook = [\"{program}\"]\n",
+            site("\"*.example.org\"")
+        );
+        let text = text.replace("/srv", folder.path().to_str().expect("UTF-8"));
+        std::fs::write(&file, text).expect("written");
+        crate::load(&file)
+    };
+    let absent = folder.path().join("absent").display().to_string();
+    let reason = |program: &str| {
+        loaded(program).expect_err("an error").problems[0]
+            .message
+            .clone()
+    };
+    assert!(reason(&absent).contains("absent cannot be started: No such file"));
+    let data = folder.path().join("levity.toml").display().to_string();
+    assert!(reason(&data).ends_with("levity.toml is not executable"));
+    let notes = |program: &str| loaded(program).expect("no problem").notes;
+    assert_eq!(notes("/bin/sh"), [""; 0]);
+    assert_eq!(notes("sh"), [""; 0]);
+    let note = &notes("levity-hook-that-is-nowhere")[0];
+    assert!(
+        note.contains("is not found here; write the whole path"),
+        "{note}"
     );
 }

@@ -26,7 +26,7 @@ fn backend(at: &str) -> Backend {
         weight: 1,
         backup: false,
         drain: false,
-        tls: false,
+        tls: None,
     }
 }
 
@@ -120,7 +120,7 @@ rise = 5
             Backend {
                 at: At::Name("app".to_owned(), 82),
                 drain: true,
-                tls: false,
+                tls: None,
                 ..backend("1")
             },
         ],

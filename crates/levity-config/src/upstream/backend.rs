@@ -11,6 +11,9 @@ use crate::value::whole_number;
 
 const WEIGHT_MAX: u32 = 1000;
 
+/// The name of this machine, which is read as an address.
+const LOCALHOST: &str = "localhost";
+
 /// Reads `ADDRESS [weight=N] [backup] [drain]`, a relative socket path from `base`.
 ///
 /// # Errors
@@ -20,12 +23,13 @@ pub(super) fn parse(text: &str, base: Option<&Path>) -> Result<Backend, String> 
     let mut words = text.split_ascii_whitespace();
     let first = words.next().unwrap_or_default();
     let https = first.strip_prefix("https://");
+    let at = match https {
+        Some(host) => at_https(host, base)?,
+        None => at(first, base)?,
+    };
     let mut backend = Backend {
-        at: match https {
-            Some(host) => at_https(host, base)?,
-            None => at(first, base)?,
-        },
-        tls: https.is_some(),
+        tls: https.map(|host| name_to_prove(host, &at)),
+        at,
         weight: 1,
         backup: false,
         drain: false,
@@ -79,6 +83,18 @@ fn at_https(host: &str, base: Option<&Path>) -> Result<At, String> {
     }
 }
 
+/// What the backend at the host that follows `https://` proves.
+fn name_to_prove(host: &str, at: &At) -> String {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    match at {
+        At::Name(name, _) => name.trim_end_matches('.').to_owned(),
+        At::Address(Address::Tcp(address)) if name != LOCALHOST => {
+            address.ip().to_canonical().to_string()
+        }
+        At::Address(_) => LOCALHOST.to_owned(),
+    }
+}
+
 fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
     if text.is_empty() {
         return Err("it is empty".to_owned());
@@ -111,7 +127,7 @@ fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
         });
     };
     let number = self::port(port)?;
-    if host == "localhost" || host.contains(':') || host.parse::<Ipv4Addr>().is_ok() {
+    if host == LOCALHOST || host.contains(':') || host.parse::<Ipv4Addr>().is_ok() {
         return address(text, base);
     }
     name(host).map(|name| At::Name(name, number))
@@ -155,7 +171,7 @@ mod tests {
             At::Address(address) => address.to_string(),
             At::Name(name, port) => format!("name {name} {port}"),
         };
-        let tls = if tls { " tls" } else { "" };
+        let tls = tls.map_or_else(String::new, |name| format!(" tls {name}"));
         format!("{at} {weight} {backup} {drain}{tls}")
     }
 
@@ -170,13 +186,20 @@ mod tests {
             ("App.Example:80", "name app.example 80 1 false false"),
             ("a_b.:80  drain  weight=1", "name a_b. 80 1 false true"),
             ("1.2.example:80", "name 1.2.example 80 1 false false"),
-            ("https://a.example", "name a.example 443 1 false false tls"),
+            (
+                "https://a.example",
+                "name a.example 443 1 false false tls a.example",
+            ),
             (
                 "https://a.example:8443 backup",
-                "name a.example 8443 1 true false tls",
+                "name a.example 8443 1 true false tls a.example",
             ),
-            ("https://[::1]", "[::1]:443 1 false false tls"),
-            ("https://[::1]:1", "[::1]:1 1 false false tls"),
+            (
+                "https://localhost:8443",
+                "127.0.0.1:8443 1 false false tls localhost",
+            ),
+            ("https://[::1]", "[::1]:443 1 false false tls ::1"),
+            ("https://[::1]:1", "[::1]:1 1 false false tls ::1"),
         ] {
             assert_eq!(shown(text), expected);
         }

@@ -78,6 +78,17 @@ pub struct Upstream {
     pub resolve_interval: Duration,
 }
 
+impl Upstream {
+    /// The word for its protocol, which tells whether connections are encrypted.
+    #[must_use]
+    pub fn protocol_label(&self) -> &'static str {
+        match self.tls {
+            Some(_) => "https",
+            None => self.protocol.label(),
+        }
+    }
+}
+
 /// The protocol of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
@@ -110,8 +121,8 @@ impl Protocol {
 pub struct Backend {
     /// Where it is.
     pub at: At,
-    /// Whether connections to it are encrypted.
-    pub tls: bool,
+    /// The name or the address that it has to prove, as it is written; `None` if connections to it are not encrypted.
+    pub tls: Option<String>,
     /// Its share of requests; at least 1.
     pub weight: u32,
     /// It gets requests only when all others are down.

@@ -187,7 +187,7 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
 }
 
 fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<UpstreamTls> {
-    let encrypted = to.iter().filter(|backend| backend.tls).count();
+    let encrypted = to.iter().filter(|backend| backend.tls.is_some()).count();
     if encrypted > 0 && encrypted < to.len() {
         section.report(
             "to",

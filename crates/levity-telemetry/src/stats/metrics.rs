@@ -565,10 +565,11 @@ pub(super) const METRICS: &[Metric] = metrics! {
     Counter("levity_connection_ends_total", "connections", Computed(&["end"], |scrape, samples| {
         scrape.by_variant(samples, "end", WorkerStats::ended);
     }));
-    /// Handshakes of TLS, by result: full, resumed (the client was here before), failed.
+    /// Handshakes of TLS, by result: full, resumed (the client was here before), failed, timed_out.
     ///
     /// A full one takes a signature, a resumed one does not. `failed`: old clients, scanners, and clients that do not trust
-    /// the certificate; the log says why, once per second and event loop at most.
+    /// the certificate; the log says why, once per second and event loop at most. `timed_out`: clients that have not finished
+    /// within `limits.header_timeout`, or have sent nothing, as browsers do that connect in advance.
     Counter("levity_tls_handshakes_total", "handshakes", Computed(&["result"], |scrape, samples| {
         scrape.by_variant(samples, "result", WorkerStats::handshakes);
     }));

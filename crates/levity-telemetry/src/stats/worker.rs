@@ -44,6 +44,8 @@ pub enum HandshakeResult {
     Resumed,
     /// Client and server do not agree.
     Failed,
+    /// The client has not made it in time.
+    TimedOut,
 }
 
 /// The result of a request that writes beneath a root.

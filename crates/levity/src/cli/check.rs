@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use levity_config::Config;
 use serde_json::json;
 
 use super::{EXIT_CONFIG, Streams};
+use crate::tls::folder;
 
 /// Reports the errors of `file`; the exit status says whether there are any.
 pub(super) fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
@@ -13,12 +15,12 @@ pub(super) fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
     match result {
         Ok(config) if json => {
             let file = file.to_string_lossy();
-            let notes = config.notes;
+            let notes = notes(config);
             let answer = json!({ "file": file, "ok": true, "problems": [], "notes": notes });
             streams.out(&format!("{answer}\n"));
         }
         Ok(config) => {
-            for note in config.notes {
+            for note in notes(config) {
                 streams.err(&format!("note: {}: {note}\n", file.display()));
             }
             streams.out(&format!("{}: ok\n", file.display()));
@@ -27,6 +29,12 @@ pub(super) fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
         Err(errors) => streams.err(&errors.render(streams.colour)),
     }
     status
+}
+
+/// Remarks that are not errors: those about the file, and those about this machine.
+fn notes(config: Config) -> Vec<String> {
+    let unwritable = folder::unwritable(&config);
+    config.notes.into_iter().chain(unwritable).collect()
 }
 
 #[cfg(test)]
@@ -74,6 +82,25 @@ mod tests {
         assert_eq!(answer["problems"].as_array().unwrap().len(), 2);
         assert_eq!(answer["problems"][1]["line"], 4);
         assert!(json.err.is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_noted() {
+        let folder = Folder::new();
+        let elsewhere = Folder::new();
+        let state = elsewhere.write("state", "a file") + "/tls";
+        let site = "[[site]]\nhosts = [\"a.test\"]\nroot = \".\"\n";
+        let text = format!("[tls]\nfolder = \"{state}\"\n{site}");
+        let file = folder.write("levity.toml", &format!("{text}tls = \"internal\"\n"));
+        let ran = levity(&["check", "-c", &file]);
+        ran.exits(0);
+        let reason = format!("cannot write to {state}, which");
+        assert!(ran.err.contains(&reason), "{}", ran.err);
+        assert!(ran.err.contains("/state is not a folder"), "{}", ran.err);
+        let file = folder.write("levity.toml", &text);
+        let ran = levity(&["check", "-c", &file]);
+        ran.exits(0);
+        assert_eq!(ran.err, "", "without certificates nothing is written");
     }
 
     /// A file for another server is one error and not one per line.

@@ -9,13 +9,16 @@ use levity_config::address::Address;
 
 use super::{EXIT_CONFIG, EXIT_USAGE, Step, Streams};
 
+/// The host of a path.
+const LOCALHOST: &str = "localhost";
+
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
 pub(super) struct Options {
     /// The configuration file
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// http://HOST/PATH, or a path of the site for all hosts
+    /// http://HOST/PATH, https://HOST/PATH, or a path of the site for all hosts
     #[arg(value_name = "URL")]
     url: String,
     /// The method
@@ -27,7 +30,8 @@ pub(super) struct Options {
     /// The address of the client
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     client: IpAddr,
-    /// The listener that the client connects to. Default: that with the port of the URL, else the first in the file
+    /// The listener that the client connects to. Default: that with the port of the URL, else the first in the file that has TLS for
+    /// https:// and none for http://
     #[arg(long, value_name = "ADDR")]
     listen: Option<Address>,
     /// Print JSON
@@ -46,6 +50,10 @@ pub struct Question {
     pub client: IpAddr,
     /// The listener that it connects to.
     pub listener: Option<Address>,
+    /// Whether the URL is one of HTTPS; `None` if it is a path.
+    pub https: Option<bool>,
+    /// The host of the URL.
+    pub host: String,
     /// The port of the URL, which tells the listener if none is given.
     pub port: Option<u16>,
     /// Whether the answer is JSON.
@@ -61,7 +69,8 @@ pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
             return Step::Exit(EXIT_USAGE);
         }
     };
-    match levity_config::load(&options.config) {
+    // The explanation says what is wrong with certificates.
+    match levity_config::load_without_certificates(&options.config) {
         Ok(config) if !is_listener(options.listen.as_ref(), &config) => {
             streams.err(&no_listener(&options, &config));
             Step::Exit(EXIT_USAGE)
@@ -71,6 +80,8 @@ pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
             header,
             client: options.client,
             listener: options.listen,
+            https: (options.url.split_once("://")).map(|(scheme, _)| scheme == "https"),
+            host: host(&options.url),
             port: port(&options.url),
             json: options.json,
         })),
@@ -81,11 +92,25 @@ pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
     }
 }
 
+/// Host and port of a URL; `None` for a path.
+fn authority(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    rest.split(['/', '?', '#']).next()
+}
+
 /// The port of a URL that has one.
 fn port(url: &str) -> Option<u16> {
-    let (_, rest) = url.split_once("://")?;
-    let host = rest.split(['/', '?', '#']).next()?;
-    host.rsplit_once(':')?.1.parse().ok()
+    authority(url)?.rsplit_once(':')?.1.parse().ok()
+}
+
+/// The host of a URL in lower case; for a path, that of [`request`].
+fn host(url: &str) -> String {
+    let authority = authority(url).unwrap_or(LOCALHOST);
+    let before_port = authority.rsplit_once(':').map(|(host, port)| {
+        let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+        if is_port { host } else { authority }
+    });
+    before_port.unwrap_or(authority).to_ascii_lowercase()
 }
 
 fn is_listener(address: Option<&Address>, config: &Config) -> bool {
@@ -117,7 +142,7 @@ fn request(options: &Options) -> Result<Vec<u8>, String> {
             (host, format!("{slash}{target}"))
         }
         Some((scheme, _)) => return Err(format!("`{scheme}` is not a scheme of this server")),
-        None if url.starts_with('/') => ("localhost", url.to_owned()),
+        None if url.starts_with('/') => (LOCALHOST, url.to_owned()),
         None => return Err(format!("`{url}` is no URL: http://HOST/PATH, or /PATH")),
     };
     let target = target

@@ -47,6 +47,13 @@ pub(super) fn handler(
         let text = format!("{}: {verdict}", of_limits(limits));
         return explanation.add(Topic::Gate, text);
     }
+    if let (Handler::Https(rules), Outcome::Next) = (handler, outcome)
+        && rules.client_auth.is_some()
+    {
+        let text =
+            "`client_authorities`: lets the request in; the client is taken to have a certificate";
+        return explanation.add(Topic::Gate, text);
+    }
     if matches!(outcome, Outcome::Next) && passes_silently(handler) {
         return;
     }
@@ -182,7 +189,7 @@ fn to_proxy(proxy: &Proxy) -> String {
     let mut text = format!(
         "`proxy` to `{}` by {}",
         settings.name,
-        settings.protocol.label()
+        settings.protocol_label()
     );
     if !proxy.strip_prefix.is_empty() {
         let prefix = String::from_utf8_lossy(&proxy.strip_prefix);

@@ -16,6 +16,10 @@ impl<'a> Handling<'a> {
     /// Has the request come as `rules` say, and tells who has sent it.
     pub(super) fn https(&mut self, request: &Request, rules: &HttpsRules) -> Outcome<'a> {
         let peer = self.body.peer();
+        // No client has shown anything.
+        if self.worker.explanation.is_some() && peer.tls().is_some() {
+            return Outcome::Next;
+        }
         // The rules of now: a reload, or a new file of authorities, may have changed them since the handshake.
         let required = rules.client_auth.map(|number| {
             let sites = self.service.tls.as_ref()?;

@@ -76,6 +76,8 @@ pub struct ServiceParts {
     pub variants: Option<Arc<VariantStore>>,
     /// The maximum of files that handlers keep open between requests.
     pub kept_files_max: usize,
+    /// Whether clients connect. Without any, certificates are not read: whoever explains a request need not be able to read keys.
+    pub has_clients: bool,
     /// Keys of session tickets that no file gives.
     pub ticket_keys: Arc<TicketKeys>,
     /// What gets certificates.
@@ -129,7 +131,7 @@ impl Service {
     /// Has the certificates of sites got and renewed as this configuration says.
     pub fn follow_certificates(&self, parts: &ServiceParts) {
         let folder = self.tls.as_ref().map(|tls| tls.folder());
-        parts.acme.follow(&self.config, folder.as_deref());
+        parts.acme.follow(&self.config, folder);
     }
 
     /// Opens every root, starts the engines of sites and routes in the disk of `parts`, and resolves the names of
@@ -174,7 +176,10 @@ impl Service {
             by_suffix: Vec::new(),
             default_site: None,
             log: logs::log_number(&logs, &config.log),
-            tls: TlsSites::new(&config, &parts.ticket_keys, &parts.staples, acme)?,
+            tls: match parts.has_clients {
+                true => TlsSites::new(&config, &parts.ticket_keys, &parts.staples, acme)?,
+                false => None,
+            },
             keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),
             logs,
             expressions_max,

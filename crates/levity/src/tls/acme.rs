@@ -51,13 +51,23 @@ pub fn has_acme(site: &Site) -> bool {
     tls.is_some_and(|tls| tls.certificates == Certificates::Acme)
 }
 
+/// The names of `site` with certificates by ACME that are known in advance.
+pub fn acme_names(site: &Site, config: &Config) -> Vec<String> {
+    let hosts = site.hosts.iter().filter(|_| has_acme(site));
+    let known = hosts.filter(|host| !config.acme.is_on_demand(host));
+    bare_names(known)
+}
+
+/// `hosts` as certificates have them.
+pub fn bare_names<'h>(hosts: impl IntoIterator<Item = &'h String>) -> Vec<String> {
+    let hosts = hosts.into_iter().map(|host| levity_tls::bare(host));
+    hosts.map(str::to_owned).collect()
+}
+
 fn plan(config: &Config, folder: &Path) -> Option<Plan> {
     let sites = config.sites.iter().filter(|site| has_acme(site));
-    let hosts = sites.clone().flat_map(|site| &site.hosts);
-    let hosts = hosts.filter(|host| !config.acme.is_on_demand(host));
-    let mut names: Vec<_> = hosts
-        .map(|host| levity_tls::bare(host).to_owned())
-        .collect();
+    let names = sites.clone().flat_map(|site| acme_names(site, config));
+    let mut names: Vec<_> = names.collect();
     names.sort();
     names.dedup();
     let settings = settings(config, folder);

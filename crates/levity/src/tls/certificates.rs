@@ -78,6 +78,11 @@ impl CertificateReport {
         self.names.first().map_or(NO_NAME, String::as_str)
     }
 
+    /// Whether it is, or should be, for `host`.
+    pub fn is_for(&self, host: &str) -> bool {
+        levity_tls::is_for(&self.names, host)
+    }
+
     /// Whether there is one that has not ended.
     pub fn is_usable(&self, now: SystemTime) -> bool {
         self.not_after.is_some_and(|end| now < end)

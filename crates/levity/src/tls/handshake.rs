@@ -1,5 +1,6 @@
 //! The handshake with a client.
 
+use std::cell::OnceCell;
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
@@ -61,7 +62,8 @@ impl Arriving<'_> {
         transport: Transport,
         bytes: Vec<u8>,
     ) -> Result<Shaken, Failed> {
-        let shaking = shake(self, sites, transport, bytes);
+        let asked = OnceCell::new();
+        let shaking = shake(self, sites, transport, bytes, &asked);
         let shaken = tokio::select! {
             biased;
             shaken = shaking => shaken,
@@ -82,12 +84,16 @@ impl Arriving<'_> {
                 Err(Failed::NotTls(transport))
             }
             Err(HandshakeError::Tls(error)) => {
-                self.report(&levity_tls::reason(&error));
+                let asked = asked.get().map(String::as_str);
+                self.report(&levity_tls::reason_for(&error, asked));
                 Err(Failed::Ended(End::Error))
             }
             // One without any byte is that of a health check, or one that a browser has opened in advance.
             Err(HandshakeError::Gone(error)) => Err(Failed::Ended(match error.kind() {
-                io::ErrorKind::TimedOut => End::Timeout,
+                io::ErrorKind::TimedOut => {
+                    stats.handshake(HandshakeResult::TimedOut);
+                    End::Timeout
+                }
                 _ => End::ClientAbort,
             })),
         }
@@ -113,6 +119,7 @@ async fn shake(
     sites: &TlsSites,
     transport: Transport,
     bytes: Vec<u8>,
+    asked: &OnceCell<String>,
 ) -> Result<Shaken, HandshakeError> {
     let (worker, stream) = (arriving.worker, arriving.stream);
     let hello = Hello::read(transport, bytes).await?;
@@ -123,8 +130,8 @@ async fn shake(
         return prove(hello, config).await;
     }
     let server = sites.server();
-    let asked = name(&hello);
-    let policy = server.policy(asked.as_deref());
+    let asked = name(&hello).map(|name| asked.get_or_init(|| name));
+    let policy = server.policy(asked.map(String::as_str));
     get_certificate(sites, &server, &hello).await;
     let is_slow = policy.is_slow(&hello.client_hello());
     let (unanswered, job) = hello.answer(policy.config.clone());

@@ -2,10 +2,13 @@
 
 pub mod acme;
 pub mod certificates;
+mod changes;
+pub mod folder;
 pub mod handshake;
 pub mod offline;
 mod reports;
 pub mod sites;
+mod source;
 pub mod staple;
 
 pub use self::reports::Reports;

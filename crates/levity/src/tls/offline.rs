@@ -7,9 +7,10 @@ use levity_config::tls::{CertificateFiles, Certificates};
 use levity_config::{Config, Site};
 use levity_tls::{Certificate, LocalCa, Validity};
 
-use super::acme::has_acme;
+use super::acme::{acme_names, bare_names, has_acme};
 use super::certificates::{CertificateReport, Origin};
-use super::sites::{LOCAL_NAME, acme_names, bare_names, state_folder};
+use super::folder::state_folder;
+use super::source::LOCAL_NAME;
 
 /// What files say of each certificate of `config`; for those of this machine, what the file of its authority says. Makes nothing.
 /// Blocks.
@@ -17,22 +18,7 @@ pub fn reports(config: &Config) -> Vec<CertificateReport> {
     let folder = state_folder(config);
     let stored = Stored::new(&folder);
     let sites = config.sites.iter();
-    let known = sites.flat_map(
-        |site| match site.tls.as_ref().map(|tls| &tls.certificates) {
-            None => Vec::new(),
-            Some(Certificates::Files(pairs)) => {
-                pairs.iter().map(|pair| of_pair(pair, site)).collect()
-            }
-            Some(Certificates::Internal) => vec![of_authority(&folder, site)],
-            Some(Certificates::Acme) => {
-                let names = acme_names(site, config);
-                let reports = names.iter().map(|name| stored.report(name));
-                reports
-                    .map(|report| of_report(report, Origin::Acme))
-                    .collect()
-            }
-        },
-    );
+    let known = sites.flat_map(|site| of_site(site, config, &stored, &folder));
     known.chain(on_demand(config, &stored)).collect()
 }
 
@@ -49,6 +35,62 @@ pub fn is_by_acme(name: &str, config: &Config) -> bool {
         let known = acme_names(site, config);
         known.iter().any(|one| one == name) || on_demand && is_on_demand(name, site, config)
     })
+}
+
+/// What files say of the certificate that a client gets that asks for `name`, in lower case; `None` if no site has TLS. If there is none
+/// for the name, it is another one of the site. Makes nothing. Blocks.
+pub fn report_for(name: &str, config: &Config) -> Option<CertificateReport> {
+    let folder = state_folder(config);
+    let stored = Stored::new(&folder);
+    let site = site_for(name, config)?;
+    let reports = of_site(site, config, &stored, &folder).into_iter();
+    let on_demand = on_demand(config, &stored).into_iter();
+    let on_demand = on_demand.filter(|_| is_on_demand(name, site, config));
+    let mut reports: Vec<_> = reports.chain(on_demand).collect();
+    let own = reports.iter().position(|report| report.is_for(name));
+    match own {
+        Some(own) => Some(reports.swap_remove(own)),
+        None if is_on_demand(name, site, config) => {
+            let names = vec![name.to_owned()];
+            Some(CertificateReport::missing(names, Origin::OnDemand))
+        }
+        None => reports.into_iter().next(),
+    }
+}
+
+/// The site whose certificate a client gets that asks for `name`, as handshakes choose it.
+fn site_for<'c>(name: &str, config: &'c Config) -> Option<&'c Site> {
+    let sites = || config.sites.iter().filter(|site| site.tls.is_some());
+    let has_name = |site: &&Site| site.hosts.iter().any(|host| host == name);
+    let longest = |site: &Site| {
+        let above = site.hosts.iter();
+        let above = above.filter(|host| levity_tls::stands_for(host, name));
+        above.map(String::len).max()
+    };
+    let starred = || {
+        let beneath = sites().filter(|site| longest(site).is_some());
+        beneath.max_by_key(|site| longest(site))
+    };
+    sites()
+        .find(has_name)
+        .or_else(starred)
+        .or_else(|| sites().find(|site| site.hosts.is_empty()))
+        .or_else(|| sites().next())
+}
+
+fn of_site(site: &Site, config: &Config, stored: &Stored, folder: &Path) -> Vec<CertificateReport> {
+    match site.tls.as_ref().map(|tls| &tls.certificates) {
+        None => Vec::new(),
+        Some(Certificates::Files(pairs)) => pairs.iter().map(|pair| of_pair(pair, site)).collect(),
+        Some(Certificates::Internal) => vec![of_authority(folder, site)],
+        Some(Certificates::Acme) => {
+            let names = acme_names(site, config);
+            let reports = names.iter().map(|name| stored.report(name));
+            reports
+                .map(|report| of_report(report, Origin::Acme))
+                .collect()
+        }
+    }
 }
 
 fn of_pair(pair: &CertificateFiles, site: &Site) -> CertificateReport {
@@ -113,11 +155,9 @@ fn has_on_demand(site: &Site, config: &Config) -> bool {
 /// Whether `site` has the certificate for `name` got when a client asks for it.
 fn is_on_demand(name: &str, site: &Site, config: &Config) -> bool {
     let mut hosts = site.hosts.iter();
-    let is_beneath = |host: &str| {
-        let suffix = host.strip_prefix('*');
-        suffix.is_some_and(|suffix| name.ends_with(suffix))
-    };
-    site.hosts.is_empty() || hosts.any(|host| config.acme.is_on_demand(host) && is_beneath(host))
+    let is_of =
+        |host: &String| config.acme.is_on_demand(host) && levity_tls::stands_for(host, name);
+    site.hosts.is_empty() || hosts.any(is_of)
 }
 
 fn of_report(report: Report, origin: Origin) -> CertificateReport {
@@ -158,6 +198,32 @@ mod tests {
             ("c.example.org", false),
         ] {
             assert_eq!(is_by_acme(name, &config), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_get_the_certificate_of_their_site() {
+        let site = |hosts: &str| {
+            format!("[[site]]\nhosts = [{hosts}]\nroot = \"/srv\"\ntls = \"internal\"\n")
+        };
+        let hosts = ["\"a.test\"", "\"*.test\"", "\"*.b.test\"", ""];
+        let all = hosts.map(site).concat();
+        let named = hosts[..3]
+            .iter()
+            .map(|hosts| site(hosts))
+            .collect::<String>();
+        for (text, name, expected) in [
+            (&all, "a.test", Some(0)),
+            (&all, "b.test", Some(1)),
+            (&all, "x.b.test", Some(2)),
+            (&all, "other.example", Some(3)),
+            (&named, "other.example", Some(0)),
+            (&"[[site]]\nroot = \"/srv\"\n".to_owned(), "a.test", None),
+        ] {
+            let config = levity_config::parse(text).expect("a configuration");
+            let expected = expected.map(|number: usize| config.sites[number].line);
+            let found = site_for(name, &config).map(|site| site.line);
+            assert_eq!(found, expected, "{name}");
         }
     }
 }

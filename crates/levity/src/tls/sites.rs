@@ -1,88 +1,58 @@
 //! The certificates of sites: read at the start, and again when their files change.
 
-use std::env;
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
-use levity_acme::folder::certificate_path;
-use levity_acme::{Acme, Report};
-use levity_config::tls::{Certificates, ClientAuthMode, SiteTls};
-use levity_config::{Config, Site};
+use arc_swap::ArcSwap;
+use levity_acme::Acme;
+use levity_config::Config;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::CertificateFigures;
-use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, Server, SitePolicy, TicketKeys};
+use levity_tls::{LocalCa, NamedKeys, Server, TicketKeys};
 
-use super::acme::has_acme;
-use super::certificates::{CertificateReport, Origin, by_name};
+use super::certificates::{CertificateReport, by_name};
+use super::changes::Changes;
+use super::folder::state_folder;
+use super::source::{Reading, SeenSite, Source, Stamp};
 use super::staple::Staples;
 
 /// How often the files are looked at.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// When certificates of this machine are replaced: half of their life.
-const INTERNAL_AGE_MAX: Duration = Duration::from_secs(45 * 24 * 60 * 60);
-
-/// The names of a site without hosts in a certificate of this machine.
-pub const LOCAL_NAME: &str = "localhost";
-
 /// What handshakes use. An event loop reads it without a lock.
 pub struct TlsSites {
-    sources: Sources,
+    sources: Vec<Source>,
+    folder: PathBuf,
+    tickets: Tickets,
     staples: Arc<Staples>,
     server: ArcSwap<Server>,
     /// What gets certificates, if a site has its from there.
     pub acme: Option<Arc<Acme>>,
     seen: Mutex<Seen>,
-    /// Why files that have changed are not used, if they are not. Beside the lock, which whoever waits for a disk may have.
-    failure: ArcSwapOption<String>,
-}
-
-/// Where everything comes from.
-struct Sources {
-    sites: Vec<Source>,
-    folder: Option<PathBuf>,
-    ticket_keys: Vec<PathBuf>,
-    /// Keys that no file gives.
-    tickets: Arc<TicketKeys>,
-    /// Certificates that clients ask for.
-    on_demand: Option<Arc<NamedKeys>>,
-}
-
-struct Source {
-    hosts: Vec<String>,
-    /// Those with certificates by ACME that are known in advance.
-    acme: Vec<String>,
-    tls: SiteTls,
 }
 
 /// What was read last.
 struct Seen {
+    /// In the order of the sources.
+    sites: Vec<SeenSite>,
+    tickets: SeenTickets,
+}
+
+/// Where the keys of session tickets come from.
+struct Tickets {
+    files: Vec<PathBuf>,
+    /// Keys that no file gives.
+    own: Arc<TicketKeys>,
+}
+
+/// What was read there last.
+struct SeenTickets {
     files: Vec<Option<Stamp>>,
-    at: SystemTime,
-}
-
-/// What tells versions of a file apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let meta = fs::metadata(path).ok()?;
-        Some(Self {
-            inode: meta.ino(),
-            size: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-        })
-    }
+    keys: Arc<TicketKeys>,
+    /// Why the files are not used as they are now, if they are not.
+    failure: Option<String>,
 }
 
 impl TlsSites {
@@ -100,42 +70,37 @@ impl TlsSites {
         if !config.listen.iter().any(|listen| listen.tls) {
             return Ok(None);
         }
-        let sites = config.sites.iter().filter_map(|site| {
-            Some(Source {
-                hosts: site.hosts.clone(),
-                acme: acme_names(site, config),
-                tls: site.tls.clone()?,
-            })
-        });
-        let sources = Sources {
-            sites: sites.collect(),
-            folder: config.tls.folder.clone(),
-            ticket_keys: config.tls.ticket_keys.clone(),
-            tickets: tickets.clone(),
-            on_demand: acme.as_ref().map(|acme| acme.on_demand.clone()),
+        let sites = config.sites.iter();
+        let sources: Vec<_> = sites.filter_map(|site| Source::of(site, config)).collect();
+        let folder = state_folder(config);
+        let tickets = Tickets {
+            files: config.tls.ticket_keys.clone(),
+            own: tickets.clone(),
         };
-        let (files, at) = (sources.stamps(), SystemTime::now());
-        let server = sources.read(at).map_err(io::Error::other)?;
-        let server = staples.apply(Arc::new(server), &sources.folder(), at);
+        let seen = read(&sources, &tickets, &folder).map_err(io::Error::other)?;
+        let on_demand = acme.as_ref().map(|acme| &acme.on_demand);
+        let server = server(&sources, &seen, on_demand).map_err(io::Error::other)?;
+        let server = staples.apply(Arc::new(server), &folder, SystemTime::now());
         Ok(Some(Arc::new(Self {
             sources,
+            folder,
+            tickets,
             staples: staples.clone(),
             server: ArcSwap::new(server),
             acme,
-            seen: Mutex::new(Seen { files, at }),
-            failure: ArcSwapOption::empty(),
+            seen: Mutex::new(seen),
         })))
     }
 
     /// The file with the certificate of the authority of this machine, if sites have certificates of it.
     pub fn local_authority(&self) -> Option<PathBuf> {
-        let folder = self.sources.has_internal().then(|| self.sources.folder())?;
-        Some(LocalCa::path_in(&folder))
+        let is_used = self.sources.iter().any(Source::is_internal);
+        is_used.then(|| LocalCa::path_in(&self.folder))
     }
 
     /// The folder of the state.
-    pub fn folder(&self) -> PathBuf {
-        self.sources.folder()
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// What handshakes use now. Does not block.
@@ -143,8 +108,8 @@ impl TlsSites {
         self.server.load_full()
     }
 
-    /// Reads the files again if they have changed, and takes what responders of OCSP have said meanwhile. What cannot be used is
-    /// logged, and what was read before stays. Blocks.
+    /// Reads files again that have changed, and takes what responders of OCSP have said meanwhile. What cannot be used is logged, and
+    /// what was read before for the same site stays. Blocks.
     pub fn refresh(&self) {
         self.read_changes();
         let server = self.server();
@@ -155,46 +120,36 @@ impl TlsSites {
     }
 
     fn stapled(&self, server: Arc<Server>) -> Arc<Server> {
-        let (folder, now) = (self.sources.folder(), SystemTime::now());
-        self.staples.apply(server, &folder, now)
+        self.staples.apply(server, &self.folder, SystemTime::now())
     }
 
     fn read_changes(&self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (files, now) = (self.sources.stamps(), SystemTime::now());
-        let is_old = self.sources.has_internal() && seen.at + INTERNAL_AGE_MAX <= now;
-        if files == seen.files && !is_old {
-            return;
+        let (reading, mut changes) = (Reading::new(&self.folder), Changes::default());
+        let mut is_changed = self.tickets.refresh(&mut seen.tickets, &mut changes);
+        for (source, seen) in self.sources.iter().zip(&mut seen.sites) {
+            is_changed |= source.refresh(seen, &reading, &mut changes);
         }
-        match self.sources.read(now) {
-            Ok(server) => {
-                self.server.store(self.stapled(Arc::new(server)));
-                diagnostics::log(format_args!("certificates were read again"));
-                *seen = Seen { files, at: now };
-                self.failure.store(None);
-            }
-            // A certificate may be there before its key.
-            Err(reason) if self.failure.load().as_deref() != Some(&reason) => {
-                diagnostics::log(format_args!(
+        if is_changed {
+            let on_demand = self.acme.as_ref().map(|acme| &acme.on_demand);
+            match server(&self.sources, &seen, on_demand) {
+                Ok(server) => self.server.store(self.stapled(Arc::new(server))),
+                Err(reason) => diagnostics::log(format_args!(
                     "changed certificates are not used: {reason}; those from before stay"
-                ));
-                self.failure.store(Some(Arc::new(reason)));
+                )),
             }
-            Err(_) => {}
         }
+        changes.log();
     }
 
     /// What operators see of each certificate that is known in advance. Does not block.
     pub fn reports(&self) -> Vec<CertificateReport> {
-        let (server, failure) = (self.server(), self.failure.load_full());
+        let server = self.server();
         let issued = self.acme.as_ref().map(|acme| acme.reports());
         let issued = issued.unwrap_or_default();
-        let sites = self.sources.sites.iter().enumerate();
-        sites
-            .flat_map(|(number, site)| {
-                let served = server.certificates(number);
-                site.reports(served, &issued, failure.as_deref())
-            })
+        let sources = self.sources.iter().enumerate();
+        sources
+            .flat_map(|(number, source)| source.reports(server.certificates(number), &issued))
             .collect()
     }
 
@@ -212,205 +167,190 @@ impl TlsSites {
     }
 }
 
-impl Sources {
-    fn files(&self) -> impl Iterator<Item = PathBuf> {
-        self.sites
-            .iter()
-            .flat_map(|site| {
-                let pairs: &[_] = match &site.tls.certificates {
-                    Certificates::Files(pairs) => pairs,
-                    Certificates::Internal | Certificates::Acme => &[],
-                };
-                let authorities = site.tls.client_auth.iter().map(|auth| &auth.authorities);
-                let pairs = pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]);
-                let issued = site.acme.iter();
-                let issued = issued.map(|name| certificate_path(&self.folder(), name));
-                pairs.chain(authorities).cloned().chain(issued)
-            })
-            .chain(self.ticket_keys.iter().cloned())
-    }
-
-    fn stamps(&self) -> Vec<Option<Stamp>> {
-        self.files().map(|path| Stamp::of(&path)).collect()
-    }
-
-    fn has_internal(&self) -> bool {
-        let mut sites = self.sites.iter();
-        sites.any(|site| site.tls.certificates == Certificates::Internal)
-    }
-
-    fn read(&self, now: SystemTime) -> Result<Server, String> {
-        let tickets = match self.ticket_keys.is_empty() {
-            true => self.tickets.clone(),
-            false => Arc::new(TicketKeys::read(&self.ticket_keys)?),
-        };
-        let ca = match self.has_internal() {
-            true => Some(LocalCa::open(&self.folder())?),
-            false => None,
-        };
-        let sites = self.sites.iter();
-        let policies = sites.map(|site| {
-            let certificates = match site.tls.certificates {
-                Certificates::Acme => self.issued(site),
-                _ => site.certificates(ca.as_ref(), now)?,
-            };
-            let is_known = site.acme.len() == site.hosts.len() && !site.hosts.is_empty();
-            let is_asked_for = site.tls.certificates == Certificates::Acme && !is_known;
-            let on_demand = self.on_demand.clone().filter(|_| is_asked_for);
-            site.policy(certificates, on_demand)
-        });
-        let policies: Result<Vec<_>, _> = policies.collect();
-        Server::new(&policies?, &tickets)
-    }
-
-    /// The certificates that a site has got so far. The thread that gets them replaces what cannot be used.
-    fn issued(&self, site: &Source) -> Vec<Certificate> {
-        let names = site.acme.iter();
-        let files = names.map(|name| certificate_path(&self.folder(), name));
-        let there = files.filter(|path| path.exists());
-        there
-            .filter_map(|path| Certificate::read(&path, &path).ok())
-            .collect()
-    }
-
-    fn folder(&self) -> PathBuf {
-        folder_or_usual(self.folder.as_deref())
-    }
+fn read(sources: &[Source], tickets: &Tickets, folder: &Path) -> Result<Seen, String> {
+    let reading = Reading::new(folder);
+    let sites = sources.iter().map(|source| source.read(&reading));
+    Ok(Seen {
+        sites: sites.collect::<Result<_, _>>()?,
+        tickets: tickets.read()?,
+    })
 }
 
-impl Source {
-    /// Certificates that nobody has to be asked for.
-    fn certificates(
-        &self,
-        ca: Option<&LocalCa>,
-        now: SystemTime,
-    ) -> Result<Vec<Certificate>, String> {
-        match (&self.tls.certificates, ca) {
-            (Certificates::Files(pairs), _) => {
-                let read = pairs.iter();
-                let read = read.map(|pair| Certificate::read(&pair.certificate, &pair.key));
-                read.collect()
-            }
-            (Certificates::Internal, Some(ca)) => Ok(vec![ca.issue(&self.internal_names(), now)?]),
-            (Certificates::Internal | Certificates::Acme, _) => Ok(Vec::new()),
-        }
+fn server(
+    sources: &[Source],
+    seen: &Seen,
+    on_demand: Option<&Arc<NamedKeys>>,
+) -> Result<Server, String> {
+    let sites = sources.iter().zip(&seen.sites);
+    let policies = sites.map(|(source, seen)| source.policy(seen, on_demand));
+    let policies: Vec<_> = policies.collect();
+    Server::new(&policies, &seen.tickets.keys)
+}
+
+impl Tickets {
+    fn stamps(&self) -> Vec<Option<Stamp>> {
+        self.files.iter().map(|path| Stamp::of(path)).collect()
     }
 
-    /// What operators see of the certificates that are `served`. `issued` is what the thread that gets some says, and `failure`
-    /// why files are not used.
-    fn reports(
-        &self,
-        served: &[Certificate],
-        issued: &[Report],
-        failure: Option<&String>,
-    ) -> Vec<CertificateReport> {
-        let of = |one: &Certificate, origin| CertificateReport {
-            error: failure.cloned(),
-            ..CertificateReport::of(one, origin)
-        };
-        match &self.tls.certificates {
-            Certificates::Files(_) => served.iter().map(|one| of(one, Origin::Files)).collect(),
-            Certificates::Internal => {
-                let reports = served.iter().map(|one| CertificateReport {
-                    next: Some(one.not_after - INTERNAL_AGE_MAX),
-                    ..of(one, Origin::Internal)
-                });
-                reports.collect()
-            }
-            Certificates::Acme => {
-                let names = self.acme.iter();
-                names.map(|name| by_acme(name, served, issued)).collect()
-            }
-        }
-    }
-
-    fn policy(
-        &self,
-        certificates: Vec<Certificate>,
-        on_demand: Option<Arc<NamedKeys>>,
-    ) -> Result<SitePolicy<'_>, String> {
-        let client_auth = self.tls.client_auth.as_ref().map(|auth| {
-            Ok::<_, String>(ClientAuth {
-                authorities: levity_tls::authorities(&auth.authorities)?,
-                is_required: auth.mode == ClientAuthMode::Required,
-            })
-        });
-        Ok(SitePolicy {
-            hosts: &self.hosts,
-            certificates,
-            on_demand,
-            client_auth: client_auth.transpose()?,
-            early_data: self.tls.early_data,
+    fn read(&self) -> Result<SeenTickets, String> {
+        Ok(SeenTickets {
+            files: self.stamps(),
+            keys: match self.files.is_empty() {
+                true => self.own.clone(),
+                false => Arc::new(TicketKeys::read(&self.files)?),
+            },
+            failure: None,
         })
     }
 
-    fn internal_names(&self) -> Vec<String> {
-        if !self.hosts.is_empty() {
-            return bare_names(&self.hosts);
+    /// Reads the files again if they have changed. Returns whether there are other keys. What cannot be used is logged.
+    fn refresh(&self, seen: &mut SeenTickets, changes: &mut Changes) -> bool {
+        if self.stamps() == seen.files {
+            seen.failure = None;
+            return false;
         }
-        let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-        let addresses = interfaces.iter().map(|one| one.ip().to_string());
-        std::iter::once(LOCAL_NAME.to_owned())
-            .chain(addresses)
-            .chain(self.tls.names.iter().cloned())
-            .collect()
+        match self.read() {
+            Ok(read) => {
+                *seen = read;
+                changes.is_given_anew = true;
+                true
+            }
+            Err(reason) => {
+                if seen.failure.as_ref() != Some(&reason) {
+                    diagnostics::log(format_args!(
+                        "changed keys of session tickets are not used: {reason}; those from before stay"
+                    ));
+                    seen.failure = Some(reason);
+                }
+                false
+            }
+        }
     }
 }
 
-/// What operators see of the certificate for `name`: what clients get of it, and when the next attempt is.
-fn by_acme(name: &str, served: &[Certificate], issued: &[Report]) -> CertificateReport {
-    let is_of_name = |one: &&Certificate| one.names.iter().any(|of| of == name);
-    let served = served.iter().find(is_of_name);
-    let report = issued.iter().find(|one| one.name == name);
-    CertificateReport {
-        issuer: served.map(|one| one.issuer.clone()),
-        not_after: served.map(|one| one.not_after),
-        next: report.and_then(|one| one.next),
-        error: report.and_then(|one| one.error.clone()),
-        ..CertificateReport::missing(vec![name.to_owned()], Origin::Acme)
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use levity_acme::folder::certificate_path;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Puts a new certificate for `name`, with its key, in place of the file.
+    fn put(path: &Path, name: &str) {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        let pem = made.signing_key.serialize_pem() + &made.cert.pem();
+        let new = path.with_extension("new");
+        fs::write(&new, pem).expect("written");
+        fs::rename(new, path).expect("renamed");
     }
-}
 
-/// The hosts of `site` with certificates by ACME that are known in advance.
-pub fn acme_names(site: &Site, config: &Config) -> Vec<String> {
-    let hosts = site.hosts.iter().filter(|_| has_acme(site));
-    let known = hosts.filter(|host| !config.acme.is_on_demand(host));
-    known
-        .map(|host| levity_tls::bare(host).to_owned())
-        .collect()
-}
+    /// Two sites with files of the operator, and one by ACME that has its certificate.
+    struct World {
+        folder: TempDir,
+        sites: Arc<TlsSites>,
+    }
 
-/// `hosts` as certificates have them.
-pub fn bare_names(hosts: &[String]) -> Vec<String> {
-    let hosts = hosts.iter().map(|host| levity_tls::bare(host));
-    hosts.map(str::to_owned).collect()
-}
-
-/// The folder of the state of TLS with `config`.
-pub fn state_folder(config: &Config) -> PathBuf {
-    folder_or_usual(config.tls.folder.as_deref())
-}
-
-fn folder_or_usual(given: Option<&Path>) -> PathBuf {
-    given.map_or_else(usual_folder, Path::to_owned)
-}
-
-/// Where state is kept that has to outlive a restart.
-fn usual_folder() -> PathBuf {
-    let of_user = || {
-        let state = env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-        let home = || env::home_dir().map(|home| home.join(".local/state"));
-        state.filter(|path| path.is_absolute()).or_else(home)
-    };
-    let given = env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty());
-    let is_root = rustix::process::geteuid().is_root();
-    match (given, is_root) {
-        // Of several, separated by colons, the first one (systemd.exec(5)).
-        (Some(given), _) => {
-            let given = given.to_string_lossy().into_owned();
-            PathBuf::from(given.split(':').next().unwrap_or_default()).join("tls")
+    impl World {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            for name in ["a.test", "b.test"] {
+                put(&folder.path().join(name), name);
+            }
+            let issued = certificate_path(folder.path(), "c.example.org");
+            fs::create_dir_all(issued.parent().expect("a folder")).expect("made");
+            put(&issued, "c.example.org");
+            let root = folder.path().display();
+            let site = |host: &str, tls: &str| {
+                format!("[[site]]\nhosts = [\"{host}\"]\nroot = \"/srv\"\n{tls}\n")
+            };
+            let given = |host: &str| {
+                let table = format!("[site.tls]\ncertificates = [\"{root}/{host}\"]");
+                site(host, &table)
+            };
+            let text = format!(
+                "[tls]\nfolder = \"{root}\"\n{}{}{}",
+                given("a.test"),
+                given("b.test"),
+                site("c.example.org", "tls = \"acme\"")
+            );
+            let config = levity_config::parse(&text).expect("a configuration");
+            let tickets = Arc::new(TicketKeys::random());
+            let sites = TlsSites::new(&config, &tickets, &Arc::default(), None);
+            let sites = sites.expect("certificates").expect("TLS");
+            Self { folder, sites }
         }
-        (None, false) => of_user().unwrap_or_default().join("levity/tls"),
-        (None, true) => PathBuf::from("/var/lib/levity/tls"),
+
+        fn file(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+
+        /// The certificates in use, in the order of the sites.
+        fn in_use(&self) -> [Vec<u8>; 3] {
+            let server = self.sites.server();
+            [0, 1, 2].map(|number| server.certificates(number)[0].der().to_vec())
+        }
+
+        /// Which sites report an error.
+        fn failures(&self) -> [Option<String>; 3] {
+            let reports = self.sites.reports().into_iter();
+            let errors: Vec<_> = reports.map(|report| report.error).collect();
+            errors.try_into().expect("a report for each site")
+        }
+
+        /// Which sites have another certificate in use after the files were looked at.
+        fn changed(&self) -> [bool; 3] {
+            let before = self.in_use();
+            self.sites.refresh();
+            let now = self.in_use();
+            [0, 1, 2].map(|number| before[number] != now[number])
+        }
+    }
+
+    #[test]
+    fn an_unusable_file_keeps_no_other_site_from_its_new_certificate() {
+        let world = World::new();
+        assert_eq!(world.changed(), [false; 3]);
+        fs::write(world.file("a.test"), "damaged").expect("written");
+        put(&world.file("b.test"), "b.test");
+        put(
+            &certificate_path(world.folder.path(), "c.example.org"),
+            "c.example.org",
+        );
+        assert_eq!(world.changed(), [false, true, true]);
+        let [a, b, c] = world.failures();
+        let reason = a.expect("a failure");
+        assert!(reason.contains("/a.test: "), "{reason}");
+        assert_eq!((b, c), (None, None));
+        // Nor later ones.
+        put(&world.file("b.test"), "b.test");
+        assert_eq!(world.changed(), [false, true, false]);
+        put(&world.file("a.test"), "a.test");
+        assert_eq!(world.changed(), [true, false, false]);
+        assert_eq!(world.failures(), [const { None }; 3]);
+    }
+
+    #[test]
+    fn a_file_that_is_moved_back_is_no_failure() {
+        let world = World::new();
+        let (file, aside) = (world.file("a.test"), world.file("aside"));
+        fs::rename(&file, &aside).expect("renamed");
+        assert_eq!(world.changed(), [false; 3]);
+        assert!(world.failures()[0].is_some());
+        fs::rename(&aside, &file).expect("renamed");
+        assert_eq!(world.changed(), [false; 3]);
+        assert_eq!(world.failures(), [const { None }; 3]);
+    }
+
+    #[test]
+    fn a_certificate_by_acme_that_cannot_be_read_stays_in_use() {
+        let world = World::new();
+        let file = certificate_path(world.folder.path(), "c.example.org");
+        fs::write(&file, "damaged").expect("written");
+        assert_eq!(world.changed(), [false; 3]);
+        fs::remove_file(file).expect("removed");
+        world.sites.refresh();
+        assert!(world.sites.server().certificates(2).is_empty());
     }
 }

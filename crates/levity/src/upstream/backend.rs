@@ -24,6 +24,8 @@ pub struct Backend {
     pub address: Address,
     /// Its address or host name as configured.
     pub at: At,
+    /// The name or the address that it has to prove, if connections to it are encrypted.
+    pub tls: Option<String>,
     /// The address as text, for logs and for `Host`.
     pub name: String,
     /// Derived from the address alone, and the same in every process, release and host: clients send it back
@@ -150,6 +152,7 @@ impl Backend {
             id: id(&address),
             address,
             at: entry.at.clone(),
+            tls: entry.tls.clone(),
             weight: entry.weight,
             backup: entry.backup,
             drain: entry.drain,
@@ -234,7 +237,7 @@ impl Backend {
     /// Whether both have the same settings.
     pub fn is_set_like(&self, other: &Self) -> bool {
         let settings = |one: &Self| (one.id, one.weight, one.backup, one.drain);
-        settings(self) == settings(other) && self.at == other.at
+        settings(self) == settings(other) && (&self.at, &self.tls) == (&other.at, &other.tls)
     }
 
     /// Whether it may get requests: its checks succeed and it is not ejected. After the ejection it is up

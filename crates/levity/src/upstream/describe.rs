@@ -19,7 +19,7 @@ pub fn line(upstream: &Upstream) -> String {
     if list.is_empty() {
         list.push("no address yet".to_owned());
     }
-    let (protocol, balance) = (settings.protocol.label(), settings.balance.label());
+    let (protocol, balance) = (settings.protocol_label(), settings.balance.label());
     let name = &settings.name;
     format!(
         "upstream {name}: {protocol}, {balance}: {}",

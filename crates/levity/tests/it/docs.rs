@@ -129,6 +129,10 @@ fn beneath(tree: &Tree, block: &str) -> String {
         match path.extension().and_then(OsStr::to_str) {
             Some("pem" | "key") => fs::write(path, certificate_and_key()).expect("written"),
             Some("new" | "old") => fs::write(path, [7; 80]).expect("written"),
+            Some("sh") => {
+                fs::write(path, "#!/bin/sh\n").expect("written");
+                fs::set_permissions(path, Permissions::from_mode(0o755)).expect("chmod");
+            }
             _ => {}
         }
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
+use crate::support::certificates::{Authority, Key};
 use crate::support::{Launch, Ran, Tree};
 
 const CONFIG: &str = r#"
@@ -571,4 +572,102 @@ fn an_upload_is_not_made() {
     assert_eq!(read(tree.at("root/file")).expect("a file"), b"1");
     let names = tree.at("root").read_dir().expect("a folder").count();
     assert_eq!(names, 1);
+}
+
+/// A site with certificates of this machine, one with files, and one by ACME, behind listeners with and without TLS.
+const WITH_TLS: &str = r#"
+[tls]
+folder = "STATE/tls"
+[[listen]]
+address = "127.0.0.1:8080"
+[[listen]]
+address = "127.0.0.1:8443"
+tls = true
+[[site]]
+hosts = ["a.test"]
+root = "ROOT"
+[site.tls]
+certificates = ["AUTHORITY/a.pem"]
+keys = ["AUTHORITY/a.key"]
+hsts = "1d"
+[[site]]
+hosts = ["internal.test"]
+root = "ROOT"
+tls = "internal"
+[[site]]
+hosts = ["acme.example.org"]
+root = "ROOT"
+tls = "acme"
+[[site]]
+hosts = ["clients.test"]
+root = "ROOT"
+[site.tls]
+certificates = ["AUTHORITY/absent.pem"]
+client_authorities = "AUTHORITY/ca.pem"
+"#;
+
+#[test]
+fn clients_over_tls() {
+    let (tree, authority) = (Tree::new(), Authority::new("An authority"));
+    tree.file("index.html", "content");
+    authority.certify("a", &["a.test"], Key::Ecdsa);
+    let folders = [tree.path(), authority.folder()].map(|path| path.display().to_string());
+    let state = Tree::new();
+    let config = WITH_TLS.replace("STATE", &state.path().display().to_string());
+    let config = config.replace("ROOT", &folders[0]);
+    let config = config.replace("AUTHORITY", &folders[1]);
+    fs::write(tree.at("levity.toml"), config).expect("a file");
+    let listener = "listener `127.0.0.1:8443`";
+    says(
+        &explain(&tree, &["https://a.test/"]),
+        &[
+            "tls      certificate for a.test by An authority (files), valid for ",
+            "site     a.test",
+            "header   + Strict-Transport-Security: max-age=86400  (hsts)\n",
+            "HTTP/1.1 200 OK\n",
+        ],
+    );
+    says(
+        &explain(&tree, &["http://a.test/x"]),
+        &[
+            "handler  `tls` wants it to come over another connection\n",
+            "HTTP/1.1 308",
+            "Location: https://a.test:8443/x\n",
+        ],
+    );
+    says(
+        &explain(&tree, &["http://a.test:8443/"]),
+        &[
+            &format!("{listener} takes TLS only: this is HTTPS\n"),
+            "HTTP/1.1 200",
+        ],
+    );
+    says(
+        &explain(&tree, &["https://a.test:8080/"]),
+        &["`127.0.0.1:8080` has no TLS: this is plain HTTP\n", "308"],
+    );
+    says(
+        &explain(&tree, &["https://internal.test/"]),
+        &[
+            "tls      certificate for internal.test by the authority of this machine (internal)\n",
+            "HTTP/1.1 200",
+        ],
+    );
+    says(
+        &explain(&tree, &["https://acme.example.org/"]),
+        &["tls      no certificate for acme.example.org yet (acme): the handshake fails\n"],
+    );
+    says(
+        &explain(&tree, &["https://clients.test/"]),
+        &[
+            "absent.pem cannot be read",
+            "gate     `client_authorities`: lets the request in",
+            "HTTP/1.1 200",
+        ],
+    );
+    says(
+        &explain(&tree, &["https://other.test/"]),
+        &["(files)", "; clients that ask for other.test refuse it\n"],
+    );
+    assert!(!state.at("tls").exists(), "nothing is written");
 }

@@ -1,11 +1,17 @@
 //! `docs/from-nginx.md`: each pair of configurations is run, and both servers get the requests beneath it.
 
 use std::fs::{self, Permissions};
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+
+use crate::support::certificates::{Authority, Key};
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{Answer, App, Client, Launch, Tree, head, wait_until};
+use crate::support::{Answer, App, Client, Launch, Tree, free, head, tls, wait_until};
 
 /// Nobody listens there.
 const DOWN: &str = "127.0.0.1:1";
@@ -85,6 +91,15 @@ fn tree() -> Tree {
     tree
 }
 
+/// Puts a certificate where certbot would.
+fn certify(tree: &Tree, authority: &Authority) {
+    authority.certify("own", &["example.org", "www.example.org"], Key::Ecdsa);
+    for (name, file) in [("fullchain.pem", "own.pem"), ("privkey.pem", "own.key")] {
+        let content = fs::read(authority.file(file)).expect("read");
+        tree.file(format!("letsencrypt/live/example.org/{name}"), content);
+    }
+}
+
 /// An application that says what it was asked.
 fn app(conn: &mut Conn) {
     while let Some(request) = conn.read_request() {
@@ -147,6 +162,19 @@ fn ask(client: &mut Client, request: &str) -> Answer {
     client.receive_to(method)
 }
 
+/// `GET https://HOST/PATH`, asked at `address`.
+fn ask_over_tls(address: SocketAddr, authorities: &Path, url: &str) -> Answer {
+    let (host, path) = url.split_once('/').expect(url);
+    let name = ServerName::try_from(host.to_owned()).expect(url);
+    let session = ClientConnection::new(tls::trusting(authorities), name).expect("a session");
+    let mut stream = StreamOwned::new(session, tls::socket(address));
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("written");
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).expect("a response");
+    Answer::of_bytes(&response)
+}
+
 /// Whether the response is `STATUS | NAME: VALUE | !NAME | "part of the body"`.
 fn is_expected(answer: &Answer, expected: &str) -> bool {
     let headers = answer.headers();
@@ -196,10 +224,17 @@ fn empty_log(tree: &Tree) {
     let _ = fs::remove_file(folder.join("site.log"));
 }
 
+/// Where a server listens, and who has signed its certificate.
+struct Doors<'d> {
+    plain: &'d str,
+    tls: SocketAddr,
+    authorities: &'d Path,
+}
+
 /// What is wrong with the responses of one of the two servers.
 fn wrong(
     server: &str,
-    address: &str,
+    doors: &Doors<'_>,
     behaviour: &Behaviour,
     here: &dyn Fn(&str) -> String,
 ) -> Vec<String> {
@@ -217,7 +252,10 @@ fn wrong(
             assert_logged(title, Path::new(&here(log.trim())), expected);
             return None;
         }
-        let answer = ask(&mut Client::to(address), request);
+        let answer = match request.trim().strip_prefix("GET https://") {
+            Some(url) => ask_over_tls(doors.tls, doors.authorities, url),
+            None => ask(&mut Client::to(doors.plain), request),
+        };
         (!is_expected(&answer, expected)).then(|| format!("{title}: {server}: {case}\n{answer:?}"))
     });
     cases.collect()
@@ -228,8 +266,18 @@ fn both_servers_behave_as_the_page_says() {
     let (tree, app, php) = (tree(), Scripted::tcp(app), App::php_fpm());
     let root = tree.path().display().to_string();
     let php = php.address().trim_start_matches("unix:").to_owned();
+    let authority = Authority::new("authority");
+    let authorities = authority.folder().join("ca.pem");
+    certify(&tree, &authority);
+    let tls = free("127.0.0.1");
     let here = |text: &str| {
         text.replace("/srv", &root)
+            .replace("/etc/letsencrypt", &format!("{root}/letsencrypt"))
+            .replace("listen 443 ssl", &format!("listen {tls} ssl"))
+            .replace(
+                "address = \"443\"",
+                &format!("address = \"{tls}\"\ntls = true"),
+            )
             .replace("127.0.0.1:3000", app.address())
             .replace("127.0.0.1:3999", DOWN)
             .replace("/run/php/php-fpm.sock", &php)
@@ -239,13 +287,19 @@ fn both_servers_behave_as_the_page_says() {
         .map(|number| format!("{number}. "))
         .take(behaviours.len())
         .collect();
-    assert_eq!(behaviours.len(), 33);
+    assert_eq!(behaviours.len(), 34);
     let mut all_wrong = Vec::new();
     for (behaviour, number) in behaviours.iter().zip(numbers) {
         assert!(behaviour.title.starts_with(&number), "{}", behaviour.title);
         empty_log(&tree);
         let nginx = App::nginx(&here(&behaviour.nginx));
-        all_wrong.extend(wrong("nginx", nginx.address(), behaviour, &here));
+        let plain = nginx.address();
+        let doors = Doors {
+            plain,
+            tls,
+            authorities: &authorities,
+        };
+        all_wrong.extend(wrong("nginx", &doors, behaviour, &here));
         drop(nginx);
         empty_log(&tree);
         let listen = "address = \"80\"";
@@ -258,7 +312,12 @@ fn both_servers_behave_as_the_page_says() {
         let config = here(&behaviour.levity).replace(listen, "address = \"127.0.0.1:0\"");
         let levity = Launch::run(&config).start();
         let address = levity.address().to_string();
-        all_wrong.extend(wrong("levity", &address, behaviour, &here));
+        let doors = Doors {
+            plain: &address,
+            tls,
+            authorities: &authorities,
+        };
+        all_wrong.extend(wrong("levity", &doors, behaviour, &here));
     }
     assert!(all_wrong.is_empty(), "{}", all_wrong.join("\n"));
 }

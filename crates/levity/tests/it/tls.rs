@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Output;
 use std::thread::{self, JoinHandle};
@@ -290,7 +291,7 @@ fn a_renewed_certificate_is_used_without_a_signal() {
     assert_eq!(fails(&server, &next, "a.test", &[]), 60);
     // One that cannot be used changes nothing.
     std::fs::write(authority.file("a.key"), "damaged").expect("written");
-    server.says("changed certificates are not used: ");
+    server.says("changed certificates of a.test are not used: ");
     assert_eq!(get(&server, &authority, "a.test", "/", &[]), b"content");
     next.certify("a", &["a.test"], Key::Ecdsa);
     for end in ["a.key", "a.pem"] {
@@ -319,6 +320,13 @@ fn unfinished_handshakes_time_out() {
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.is_empty() && begun.elapsed() >= Duration::from_millis(250));
     }
+    let metrics = server.metrics(&server.own("admin"));
+    let count = |result: &str| {
+        metrics.sum(&format!(
+            "levity_tls_handshakes_total{{result=\"{result}\"}}"
+        ))
+    };
+    assert_eq!((count("timed_out"), count("failed")), (2.0, 0.0));
 }
 
 #[test]
@@ -379,6 +387,13 @@ fn the_configuration_is_checked() {
     authority.certify("b", &["b.test"], Key::Ecdsa);
     let yesterday = SystemTime::now() - Duration::from_secs(25 * 60 * 60);
     authority.certify_until("old", &["a.test"], Key::Ecdsa, yesterday);
+    let short =
+        "req -x509 -nodes -newkey rsa:1024 -keyout short.key -out short.pem -subj /CN=a.test";
+    let short: Vec<_> = short.split(' ').collect();
+    let made = run(LIMIT, "openssl", &short, authority.folder());
+    assert!(made.status.success(), "{made:?}");
+    let readable = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(authority.file("short.key"), readable).expect("chmod");
     let checked = |tables: &str| {
         let file = tree.path().join("levity.toml");
         let text = format!(
@@ -406,6 +421,10 @@ fn the_configuration_is_checked() {
             "a listener uses TLS, and no site has a certificate",
         ),
         ("tls = \"auto\"\n".to_owned(), "is not a value of `tls`"),
+        (
+            authority.table(&["short"]),
+            "the key is too short; it has 1024 bits, and with RSA it needs 2048 at least",
+        ),
     ] {
         let text = checked(&tables);
         assert!(text.contains(said), "{text}");
@@ -483,6 +502,28 @@ fn applications_learn_who_the_client_is() {
         "{}",
         asked[1]
     );
+}
+
+#[test]
+fn a_backend_proves_the_name_that_is_written() {
+    let tree = Tree::new();
+    tree.file("index.html", "content");
+    let authority = Authority::new("authority");
+    authority.certify("local", &["localhost"], Key::Ecdsa);
+    let behind = site("", &tree, &authority.table(&["local"]));
+    let behind = Launch::run(&format!("{LISTEN}{behind}")).start();
+    let (port, ca) = (behind.address().port(), authority.file("ca.pem"));
+    for (host, status) in [("localhost", 200), ("127.0.0.1", 502)] {
+        let server = Launch::run(&format!(
+            "[[upstream]]\nname = \"app\"\nto = [\"https://{host}:{port}\"]\n[upstream.tls]\nauthorities = \"{ca}\"\n\
+             [[listen]]\naddress = \"127.0.0.1:0\"\n[[site]]\nproxy = \"app\"\n"
+        ))
+        .start();
+        server.says(&format!(
+            "upstream app: https, round-robin: 127.0.0.1:{port}"
+        ));
+        server.get("/").assert_status(status);
+    }
 }
 
 /// Levity in front of Levity: large bodies both ways, kept connections, checks.

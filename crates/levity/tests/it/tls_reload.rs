@@ -217,7 +217,7 @@ fn stays_in_use(break_files: impl Fn(&Authority), reason: &str) {
     let before = in_file(&authority.file("a.pem"));
     let server = launch(&tree, &authority).start();
     break_files(&authority);
-    let line = server.says("changed certificates are not used: ");
+    let line = server.says("changed certificates of a.test are not used: ");
     assert!(
         line.contains(reason) && line.ends_with("; those from before stay"),
         "{line}"

@@ -33,7 +33,7 @@ pub(super) fn read(file: &Path) -> Option<Vec<u8>> {
 /// In words, with the path.
 pub(super) fn write(file: &Path, der: &[u8]) -> Result<(), String> {
     let folder = file.parent().unwrap_or(Path::new("/"));
-    let written = fs::create_dir_all(folder).and_then(|()| {
+    let written = files::create_private_folder(folder).and_then(|()| {
         files::write(file, der, MODE)?;
         remove_old(folder, SystemTime::now())
     });

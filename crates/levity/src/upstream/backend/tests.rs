@@ -14,7 +14,7 @@ fn at(address: &str) -> Backend {
         weight: 3,
         backup: false,
         drain: false,
-        tls: false,
+        tls: None,
     };
     Backend::new(address, &entry)
 }

@@ -303,7 +303,7 @@ mod usable {
                 weight: 1,
                 backup: kind.contains('b'),
                 drain: kind.contains('d'),
-                tls: false,
+                tls: None,
             };
             Arc::new(Backend::new(address, &entry))
         };

@@ -296,6 +296,16 @@ pub fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
 }
 
 impl Answer {
+    /// That of bytes which end where the connection has ended.
+    #[track_caller]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        let end = memchr::memmem::find(bytes, b"\r\n\r\n").expect("a header") + 4;
+        Self {
+            body: bytes[end..].to_vec(),
+            ..Self::of_head(&bytes[..end])
+        }
+    }
+
     #[track_caller]
     fn of_head(head: &[u8]) -> Self {
         let (status_line, headers) = lines(head);

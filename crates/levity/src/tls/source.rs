@@ -1,0 +1,320 @@
+//! Where the certificates of a site come from, and what was read there.
+
+use std::cell::OnceCell;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use levity_acme::Report;
+use levity_acme::folder::certificate_path;
+use levity_config::tls::{Certificates, ClientAuthMode, SiteTls};
+use levity_config::{Config, Site};
+use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, SitePolicy};
+
+use super::acme::{acme_names, bare_names};
+use super::certificates::{CertificateReport, Origin};
+use super::changes::Changes;
+
+/// When certificates of this machine are replaced: half of their life.
+const INTERNAL_AGE_MAX: Duration = Duration::from_secs(45 * 24 * 60 * 60);
+
+/// The names of a site without hosts in a certificate of this machine.
+pub const LOCAL_NAME: &str = "localhost";
+
+/// What tells versions of a file apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamp {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    /// That of a file; `None` if it cannot be found. Blocks.
+    pub fn of(path: &Path) -> Option<Self> {
+        let meta = fs::metadata(path).ok()?;
+        Some(Self {
+            inode: meta.ino(),
+            size: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+        })
+    }
+}
+
+/// What sites have in common while their files are read.
+pub struct Reading<'f> {
+    folder: &'f Path,
+    now: SystemTime,
+    authority: OnceCell<Result<LocalCa, String>>,
+}
+
+impl<'f> Reading<'f> {
+    /// With this folder of the state.
+    pub fn new(folder: &'f Path) -> Self {
+        Self {
+            folder,
+            now: SystemTime::now(),
+            authority: OnceCell::new(),
+        }
+    }
+
+    /// The authority of this machine.
+    fn authority(&self) -> Result<&LocalCa, String> {
+        let opened = self.authority.get_or_init(|| LocalCa::open(self.folder));
+        opened.as_ref().map_err(String::clone)
+    }
+}
+
+/// A site with TLS.
+pub struct Source {
+    name: String,
+    hosts: Vec<String>,
+    /// Those with certificates by ACME that are known in advance.
+    acme: Vec<String>,
+    tls: SiteTls,
+    /// Why its files are not used as they are now, if they are not.
+    failure: ArcSwapOption<String>,
+}
+
+/// What was read for a site last.
+pub struct SeenSite {
+    /// The versions of the operator's files.
+    given: Vec<Option<Stamp>>,
+    /// Those of certificates by ACME.
+    issued: Vec<Option<Stamp>>,
+    at: SystemTime,
+    certificates: Vec<Certificate>,
+    client_auth: Option<ClientAuth>,
+}
+
+impl SeenSite {
+    /// The names of its certificates that are not among those of `before`.
+    fn new_names<'c>(&'c self, before: &Self) -> impl Iterator<Item = &'c String> {
+        let known: Vec<_> = before.certificates.iter().map(Certificate::der).collect();
+        let is_new = move |one: &&Certificate| !known.contains(&one.der());
+        let new: Vec<_> = self.certificates.iter().filter(is_new).collect();
+        new.into_iter().filter_map(|one| one.names.first())
+    }
+}
+
+impl Source {
+    /// That of `site`, if it has TLS.
+    pub fn of(site: &Site, config: &Config) -> Option<Self> {
+        Some(Self {
+            name: site.name().to_owned(),
+            hosts: site.hosts.clone(),
+            acme: acme_names(site, config),
+            tls: site.tls.clone()?,
+            failure: ArcSwapOption::empty(),
+        })
+    }
+
+    /// Whether its certificates are those of this machine.
+    pub fn is_internal(&self) -> bool {
+        self.tls.certificates == Certificates::Internal
+    }
+
+    /// Reads everything. Blocks.
+    ///
+    /// # Errors
+    /// In words, when a file of the operator cannot be used.
+    pub fn read(&self, reading: &Reading<'_>) -> Result<SeenSite, String> {
+        self.read_after(&[], reading)
+    }
+
+    /// Reads everything again if files have changed, and tells `changes` what has come of it. What cannot be used leaves all that
+    /// was `seen` before in use, and is read again at the next call. Returns whether handshakes need other policies. Blocks.
+    pub fn refresh(
+        &self,
+        seen: &mut SeenSite,
+        reading: &Reading<'_>,
+        changes: &mut Changes,
+    ) -> bool {
+        let is_old = self.is_internal() && seen.at + INTERNAL_AGE_MAX <= reading.now;
+        let is_given_anew = is_old || self.given() != seen.given;
+        if !is_given_anew && self.issued(reading.folder) == seen.issued {
+            if self.failure.swap(None).is_some() {
+                changes.restored.push(self.name.clone());
+            }
+            return false;
+        }
+        match self.read_after(&seen.certificates, reading) {
+            Ok(read) => {
+                match &self.tls.certificates {
+                    Certificates::Acme => changes.issued.extend(read.new_names(seen).cloned()),
+                    Certificates::Files(_) | Certificates::Internal => {}
+                }
+                changes.is_given_anew |= is_given_anew;
+                *seen = read;
+                self.failure.store(None);
+                true
+            }
+            // A certificate may be there before its key.
+            Err(reason) => {
+                if self.failure.load().as_deref() != Some(&reason) {
+                    changes.fails(&self.name, &reason);
+                    self.failure.store(Some(Arc::new(reason)));
+                }
+                false
+            }
+        }
+    }
+
+    fn read_after(
+        &self,
+        before: &[Certificate],
+        reading: &Reading<'_>,
+    ) -> Result<SeenSite, String> {
+        // Looked at first: what changes while it is read is read again.
+        let (given, issued) = (self.given(), self.issued(reading.folder));
+        Ok(SeenSite {
+            given,
+            issued,
+            at: reading.now,
+            certificates: self.certificates(before, reading)?,
+            client_auth: self.client_auth()?,
+        })
+    }
+
+    /// The versions of the operator's files.
+    fn given(&self) -> Vec<Option<Stamp>> {
+        let pairs: &[_] = match &self.tls.certificates {
+            Certificates::Files(pairs) => pairs,
+            Certificates::Internal | Certificates::Acme => &[],
+        };
+        let authorities = self.tls.client_auth.iter().map(|auth| &auth.authorities);
+        let pairs = pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]);
+        let files = pairs.chain(authorities);
+        files.map(|path| Stamp::of(path)).collect()
+    }
+
+    /// The versions of certificates by ACME.
+    fn issued(&self, folder: &Path) -> Vec<Option<Stamp>> {
+        let names = self.acme.iter();
+        let files = names.map(|name| certificate_path(folder, name));
+        files.map(|path| Stamp::of(&path)).collect()
+    }
+
+    fn certificates(
+        &self,
+        before: &[Certificate],
+        reading: &Reading<'_>,
+    ) -> Result<Vec<Certificate>, String> {
+        match &self.tls.certificates {
+            Certificates::Files(pairs) => {
+                let read = pairs.iter();
+                let read = read.map(|pair| Certificate::read(&pair.certificate, &pair.key));
+                read.collect()
+            }
+            Certificates::Internal => {
+                let authority = reading.authority()?;
+                let certificate = authority.issue(&self.internal_names(), reading.now);
+                Ok(vec![certificate?])
+            }
+            Certificates::Acme => {
+                let names = self.acme.iter();
+                let read = names.filter_map(|name| by_name(name, before, reading.folder));
+                Ok(read.collect())
+            }
+        }
+    }
+
+    fn client_auth(&self) -> Result<Option<ClientAuth>, String> {
+        let auth = self.tls.client_auth.as_ref().map(|auth| {
+            Ok(ClientAuth {
+                authorities: levity_tls::authorities(&auth.authorities)?,
+                is_required: auth.mode == ClientAuthMode::Required,
+            })
+        });
+        auth.transpose()
+    }
+
+    /// How handshakes are made with what was `seen`. `on_demand` are the certificates that clients have asked for.
+    pub fn policy(&self, seen: &SeenSite, on_demand: Option<&Arc<NamedKeys>>) -> SitePolicy<'_> {
+        let is_acme = self.tls.certificates == Certificates::Acme;
+        let is_known = self.acme.len() == self.hosts.len() && !self.hosts.is_empty();
+        SitePolicy {
+            hosts: &self.hosts,
+            certificates: seen.certificates.clone(),
+            one_for_each: is_acme,
+            on_demand: on_demand.filter(|_| is_acme && !is_known).cloned(),
+            client_auth: seen.client_auth.clone(),
+            early_data: self.tls.early_data,
+        }
+    }
+
+    /// What operators see of the certificates that are `served`. `issued` is what the thread that gets some says. Does not block.
+    pub fn reports(&self, served: &[Certificate], issued: &[Report]) -> Vec<CertificateReport> {
+        let failure = self.failure.load_full();
+        let failure = failure.as_deref();
+        let of = |one: &Certificate, origin| CertificateReport {
+            error: failure.cloned(),
+            ..CertificateReport::of(one, origin)
+        };
+        match &self.tls.certificates {
+            Certificates::Files(_) => served.iter().map(|one| of(one, Origin::Files)).collect(),
+            Certificates::Internal => {
+                let reports = served.iter().map(|one| CertificateReport {
+                    next: Some(one.not_after - INTERNAL_AGE_MAX),
+                    ..of(one, Origin::Internal)
+                });
+                reports.collect()
+            }
+            Certificates::Acme => {
+                let names = self.acme.iter();
+                let reports = names.map(|name| {
+                    let report = by_acme(name, served, issued);
+                    CertificateReport {
+                        error: failure.cloned().or(report.error),
+                        ..report
+                    }
+                });
+                reports.collect()
+            }
+        }
+    }
+
+    fn internal_names(&self) -> Vec<String> {
+        if !self.hosts.is_empty() {
+            return bare_names(&self.hosts);
+        }
+        let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+        let addresses = interfaces.iter().map(|one| one.ip().to_string());
+        std::iter::once(LOCAL_NAME.to_owned())
+            .chain(addresses)
+            .chain(self.tls.names.iter().cloned())
+            .collect()
+    }
+}
+
+/// The certificate by ACME for `name`, if there is one. That of `before` stays in use if the file cannot be used: the thread that
+/// gets certificates says so, and gets another one.
+fn by_name(name: &str, before: &[Certificate], folder: &Path) -> Option<Certificate> {
+    let path: PathBuf = certificate_path(folder, name);
+    if !path.exists() {
+        return None;
+    }
+    let before = || before.iter().find(|one| is_of_name(one, name)).cloned();
+    Certificate::read(&path, &path).ok().or_else(before)
+}
+
+fn is_of_name(certificate: &Certificate, name: &str) -> bool {
+    certificate.names.iter().any(|of| of == name)
+}
+
+/// What operators see of the certificate for `name`: what clients get of it, and when the next attempt is.
+fn by_acme(name: &str, served: &[Certificate], issued: &[Report]) -> CertificateReport {
+    let served = served.iter().find(|one| is_of_name(one, name));
+    let report = issued.iter().find(|one| one.name == name);
+    CertificateReport {
+        issuer: served.map(|one| one.issuer.clone()),
+        not_after: served.map(|one| one.not_after),
+        next: report.and_then(|one| one.next),
+        error: report.and_then(|one| one.error.clone()),
+        is_in_progress: report.is_some_and(|one| one.is_in_progress),
+        ..CertificateReport::missing(vec![name.to_owned()], Origin::Acme)
+    }
+}
