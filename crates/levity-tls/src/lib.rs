@@ -29,7 +29,7 @@ pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
 pub use words::reason;
 
 /// The name of HTTP/2 in a handshake (ALPN, RFC 7301).
-const ALPN_HTTP2: &[u8] = b"h2";
+pub const ALPN_HTTP2: &[u8] = b"h2";
 
 /// That of HTTP/1.1.
 const ALPN_HTTP1: &[u8] = b"http/1.1";

@@ -69,6 +69,9 @@ async fn requests(mut conn: Rc<Conn>, begins: Begins) {
             Ok(conn) => conn,
             Err(end) => return worker.stats.connection_ended(end),
         };
+        if conn.has_chosen_http2() {
+            return Box::pin(over_http2(conn)).await;
+        }
     }
     let end = loop {
         let mut request = match parse::next_request(&conn).await {

@@ -114,6 +114,13 @@ impl Conn {
         self.transport.borrow().is_early()
     }
 
+    /// Whether the handshake of TLS has chosen HTTP/2 (RFC 9113, 3.2).
+    pub fn has_chosen_http2(&self) -> bool {
+        let transport = self.transport.borrow();
+        let chosen = transport.tls().and_then(|session| session.alpn_protocol());
+        chosen == Some(levity_tls::ALPN_HTTP2)
+    }
+
     /// Why a handshake has failed that was not complete when the first request was read.
     pub fn handshake_error(&self) -> Option<String> {
         let error = self.transport.borrow_mut().handshake_error()?;
