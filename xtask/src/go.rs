@@ -12,6 +12,7 @@ const GO: &str = "target/python/go/bin/go";
 const PROGRAMS: &[&str] = &[
     "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3",
     "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.3",
+    "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
 ];
 
 /// The folder with what they are built of, and themselves.

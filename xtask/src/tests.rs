@@ -33,6 +33,10 @@ const TOOLS: &[Tool] = &[
         package: "gnutls-bin",
     },
     Tool {
+        program: "h2load",
+        package: "nghttp2-client",
+    },
+    Tool {
         program: "certutil",
         package: "libnss3-tools",
     },

@@ -53,7 +53,7 @@ pub fn client_config(trust: Trust<'_>, own: Option<&Certificate>) -> Result<Clie
             builder.with_client_cert_resolver(Arc::new(resolver))
         }
     };
-    config.alpn_protocols = crate::alpn_protocols();
+    config.alpn_protocols = vec![crate::ALPN_HTTP1.to_vec()];
     Ok(config)
 }
 

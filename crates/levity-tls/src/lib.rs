@@ -29,10 +29,11 @@ pub use server::{
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
 pub use words::{handshake_error, is_of_unknown_authority, reason, reason_for};
 
-/// The versions of HTTP by their names in a handshake (ALPN, RFC 7301), the preferred one first.
-fn alpn_protocols() -> Vec<Vec<u8>> {
-    vec![b"http/1.1".to_vec()]
-}
+/// The name of HTTP/2 in a handshake (ALPN, RFC 7301).
+pub const ALPN_HTTP2: &[u8] = b"h2";
+
+/// That of HTTP/1.1.
+const ALPN_HTTP1: &[u8] = b"http/1.1";
 
 /// What computes: AWS-LC, with key exchanges that resist quantum computers first.
 fn provider() -> Arc<CryptoProvider> {

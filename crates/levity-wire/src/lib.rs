@@ -27,6 +27,7 @@ pub mod forwarded;
 pub mod grip;
 pub mod htpasswd;
 pub mod http1;
+pub mod http2;
 pub mod jwt;
 pub mod mailbox;
 pub mod mailbox_header;

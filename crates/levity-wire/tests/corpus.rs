@@ -25,7 +25,7 @@ mod properties;
 const OUTCOMES: &[&str] = &[
     "ok", "more", "200", "206", "304", "400", "412", "414", "416", "426", "431", "501", "502",
     "505", "zstd", "br", "gzip", "identity", "client", "hop", "peer", "sha256", "sha512", "html",
-    "json", "plain", "none",
+    "json", "plain", "none", "protocol", "flow", "closed", "size", "compression", "calm",
 ];
 
 fn replay(target: &str, property: fn(&[u8]), outcome: fn(&[u8]) -> String) {
@@ -260,6 +260,11 @@ fn websocket_handshake() {
         properties::websocket_handshake,
         |bytes| complete(properties::websocket_outcome(bytes)),
     );
+}
+
+#[test]
+fn http2() {
+    replay("http2", properties::http2, properties::http2_outcome);
 }
 
 #[test]

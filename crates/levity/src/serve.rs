@@ -1,4 +1,6 @@
-//! Serves the requests of one connection, one after the other.
+//! Serves the requests of one connection: over HTTP/1 one after the other, over HTTP/2 at the same time.
+
+mod h2;
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -11,7 +13,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::exchange::{self, Exchanged};
 use crate::http::error::{self, error};
 use crate::http::h1::conn::Conn;
-use crate::http::h1::{parse, proxy_header};
+use crate::http::h1::parse::{self, Next};
+use crate::http::h1::proxy_header;
+use crate::http::h2::conn as http2;
 use crate::http::request::RequestError;
 use crate::http::request_body::ClientStream;
 use crate::http::response::Response;
@@ -65,10 +69,14 @@ async fn requests(mut conn: Rc<Conn>, begins: Begins) {
             Ok(conn) => conn,
             Err(end) => return worker.stats.connection_ended(end),
         };
+        if conn.has_chosen_http2() {
+            return Box::pin(over_http2(conn)).await;
+        }
     }
     let end = loop {
         let mut request = match parse::next_request(&conn).await {
-            Ok(request) => request,
+            Ok(Next::Request(request)) => request,
+            Ok(Next::Http2) => return Box::pin(over_http2(conn)).await,
             Err(error) => break end_without_request(&conn, error).await,
         };
         let arrival = conn.arrival();
@@ -87,9 +95,23 @@ async fn requests(mut conn: Rc<Conn>, begins: Begins) {
         conn.turn().spend(REQUEST_BYTES).await;
         Step::Idle.enter();
     };
-    if let Some(reason) = conn.handshake_error() {
+    ended(&worker, &conn.peer, conn.handshake_error(), end);
+}
+
+/// Serves a connection whose client has begun with HTTP/2.
+async fn over_http2(conn: Rc<Conn>) {
+    let conn = Rc::into_inner(conn).expect("no request shares it");
+    let (transport, first, arriving) = conn.detach();
+    let conn = http2::Conn::new(arriving, transport, first);
+    let end = h2::serve(conn.clone()).await;
+    ended(conn.worker(), conn.peer(), conn.handshake_error(), end);
+}
+
+/// Counts the end of a connection, and logs a handshake that was not complete with the first request and has failed then.
+fn ended(worker: &Worker, peer: &Peer, handshake_error: Option<String>, end: End) {
+    if let Some(reason) = handshake_error {
         let reports = &worker.handshake_reports;
-        reports.failed(conn.peer.ip(), &reason, Instant::now());
+        reports.failed(peer.ip(), &reason, Instant::now());
     }
     worker.stats.connection_ended(end);
 }
@@ -112,13 +134,13 @@ async fn handshake(conn: Rc<Conn>) -> Result<Rc<Conn>, End> {
     match client.shake(sites, transport, bytes).await {
         Ok(shaken) => {
             arriving.peer.set_tls(shaken.client);
-            let conn = arriving.over(shaken.transport);
+            let conn = Conn::over(arriving, shaken.transport);
             set_first_timeout(&conn, Instant::now());
             Ok(Rc::new(conn))
         }
         Err(Failed::Ended(end)) => Err(end),
         Err(Failed::NotTls(transport)) => {
-            let conn = arriving.over(transport);
+            let conn = Conn::over(arriving, transport);
             let text = "plain HTTP was sent to a port for HTTPS; write https:// in the URL";
             refuse(&conn, error(400, text)).await;
             conn.linger().await;

@@ -49,6 +49,9 @@ const BULK_BYTES: usize = 64 * 1024;
 /// The maximum capacity of a header buffer that is kept for reuse.
 const HEAD_KEPT_MAX: usize = 16 * 1024;
 
+/// The maximum capacity of a buffer of frames that is kept for reuse.
+const FRAMES_KEPT_MAX: usize = 256 * 1024;
+
 /// The maximum of requests that are kept for reuse: as many as a busy event loop handles at a time.
 const REQUESTS_KEPT_MAX: usize = 64;
 
@@ -221,6 +224,8 @@ pub struct Worker {
     pub inbound: RefCell<Box<[u8]>>,
     /// The buffer for reads of request bodies and of tunnels; borrowed within one poll.
     pub bulk: RefCell<Box<[u8]>>,
+    /// The buffer for reads of frames from clients; borrowed within one poll.
+    pub frames_in: RefCell<Box<[u8]>>,
     /// The buffer for reads of responses from backends; borrowed within one poll.
     pub backend_bytes: RefCell<Box<[u8]>>,
     /// The buffer between the page cache and clients; borrowed within one poll.
@@ -233,6 +238,8 @@ pub struct Worker {
     piece: Cell<Vec<u8>>,
     /// A buffer for a response header.
     head: Cell<Vec<u8>>,
+    /// A buffer for frames.
+    frames_out: Cell<Vec<u8>>,
     /// Memory for the future of an exchange.
     pub exchange_memory: SpareMemory,
     service: RefCell<Rc<LocalService>>,
@@ -306,6 +313,7 @@ impl Worker {
             timers: Timers::default(),
             inbound: RefCell::new(vec![0; INBOUND_BYTES].into_boxed_slice()),
             bulk: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
+            frames_in: RefCell::new(vec![0; BULK_BYTES].into_boxed_slice()),
             backend_bytes: RefCell::new(vec![0; TURN_BYTES_MAX].into_boxed_slice()),
             outbound: RefCell::default(),
             pipes: Pipes::new(match parts.zero_copy.may_splice {
@@ -315,6 +323,7 @@ impl Worker {
             zero_copy: parts.zero_copy,
             piece: Cell::default(),
             head: Cell::default(),
+            frames_out: Cell::default(),
             exchange_memory: SpareMemory::default(),
             service: RefCell::new(Rc::new(service)),
             requests: RefCell::default(),
@@ -396,9 +405,22 @@ impl Worker {
         }
     }
 
-    /// Writes the date as of the last sweep.
-    pub fn date(&self, head: &mut Vec<u8>) {
-        head.extend_from_slice(&self.time.get().date);
+    /// The date as of the last sweep.
+    pub fn date(&self) -> [u8; date::LEN] {
+        self.time.get().date
+    }
+
+    /// An empty buffer for frames that are about to be written to a client.
+    pub fn take_frames_out(&self) -> Vec<u8> {
+        self.frames_out.take()
+    }
+
+    /// Returns the buffer once all of it was written.
+    pub fn return_frames_out(&self, mut frames: Vec<u8>) {
+        if frames.capacity() <= FRAMES_KEPT_MAX {
+            frames.clear();
+            self.frames_out.set(frames);
+        }
     }
 
     /// The wall clock at `instant`, computed from the last sweep: reading the clock costs as much as parsing

@@ -573,6 +573,13 @@ pub(super) const METRICS: &[Metric] = metrics! {
     Counter("levity_tls_handshakes_total", "handshakes", Computed(&["result"], |scrape, samples| {
         scrape.by_variant(samples, "result", WorkerStats::handshakes);
     }));
+    /// Connections over HTTP/2 that the server has ended, by the error code that the client was sent (RFC 9113, 7).
+    ///
+    /// `enhance_your_calm`: a client sends more frames of no use than any needs; the access log has its address if it has made
+    /// requests. The others: broken clients and scanners.
+    Counter("levity_http2_failures_total", "connections", Computed(&["code"], |scrape, samples| {
+        scrape.by_variant(samples, "code", WorkerStats::http2_failures);
+    }));
     /// Seconds until a certificate ends, negative after that; 0 where there is none yet. By its first name, and by source: files,
     /// internal (the authority of this machine) and acme. Of several for one name it is the one that ends first.
     ///

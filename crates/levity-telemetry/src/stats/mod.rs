@@ -28,7 +28,7 @@ pub use docs::markdown;
 pub use limits::{LimitFigure, LimitFigures, LimitTableFigures};
 pub use mailboxes::MailboxFigures;
 pub use variants::VariantFigures;
-pub use worker::{Ahead, GateKind, HandshakeResult, UploadResult, WorkerStats};
+pub use worker::{Ahead, GateKind, HandshakeResult, Http2Failure, UploadResult, WorkerStats};
 
 use crate::diagnostics;
 use metrics::{METRICS, Scrape};

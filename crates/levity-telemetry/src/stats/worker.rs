@@ -70,6 +70,24 @@ pub enum UploadResult {
     Aborted,
 }
 
+/// Why the server has ended a connection over HTTP/2: the error code that the client was sent (RFC 9113, 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Http2Failure {
+    /// A rule of the protocol was broken that has no code of its own.
+    ProtocolError,
+    /// More bytes than the window.
+    FlowControlError,
+    /// A frame for a stream that had ended.
+    StreamClosed,
+    /// A frame of a wrong size.
+    FrameSizeError,
+    /// A header section that could not be decoded.
+    CompressionError,
+    /// A flood: frames of no use, requests that were reset, header sections without an end.
+    EnhanceYourCalm,
+}
+
 /// A kind of gate: what decides whether a request gets to a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -129,6 +147,7 @@ pub struct WorkerStats {
     /// Bytes that came out of filters.
     pub(super) filter_output_bytes: Counter,
     handshakes: [Counter; HandshakeResult::COUNT],
+    http2_failures: [Counter; Http2Failure::COUNT],
     uploads: [Counter; UploadResult::COUNT],
     /// Bytes of files that clients have sent, and that were written.
     pub uploaded_bytes: Counter,
@@ -173,6 +192,7 @@ impl WorkerStats {
             filter_input_bytes: Counter::default(),
             filter_output_bytes: Counter::default(),
             handshakes: Default::default(),
+            http2_failures: Default::default(),
             uploads: Default::default(),
             uploaded_bytes: Counter::default(),
             gates_denied: Default::default(),
@@ -207,6 +227,11 @@ impl WorkerStats {
     /// Counts a handshake.
     pub fn handshake(&self, result: HandshakeResult) {
         self.handshakes[result as usize].add(1);
+    }
+
+    /// A connection over HTTP/2 was ended because of what the client has sent.
+    pub fn http2_failed(&self, failure: Http2Failure) {
+        self.http2_failures[failure as usize].add(1);
     }
 
     /// A request to write beneath a root had this result.
@@ -300,6 +325,10 @@ impl WorkerStats {
     }
 
     /// Requests to write beneath a root with this result.
+    pub(super) fn http2_failures(&self, failure: Http2Failure) -> u64 {
+        self.http2_failures[failure as usize].get()
+    }
+
     pub(super) fn handshakes(&self, result: HandshakeResult) -> u64 {
         self.handshakes[result as usize].get()
     }

@@ -86,6 +86,13 @@ impl Trailers {
         self.lines = kept.flatten().copied().collect();
     }
 
+    /// Appends one, which has neither CR nor LF.
+    pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) {
+        for part in [name, b":", value, b"\r"] {
+            self.lines.extend_from_slice(part);
+        }
+    }
+
     pub(super) fn push(&mut self, byte: u8) {
         self.lines.push(byte);
     }

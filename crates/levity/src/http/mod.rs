@@ -2,6 +2,7 @@
 //!
 //! Handlers use [`request`], [`request_body`] and [`response`]. Only the folder of a version uses the connection.
 
+pub mod arriving;
 pub mod client;
 pub mod detached;
 pub mod error;
@@ -9,6 +10,7 @@ pub mod fields;
 pub mod file_version;
 pub mod filter;
 pub mod h1;
+pub mod h2;
 pub mod held;
 pub mod request;
 pub mod request_body;

@@ -35,6 +35,7 @@ mod from_nginx;
 mod gates;
 mod headers;
 mod http1;
+mod http2;
 mod idle;
 mod listing;
 mod log;

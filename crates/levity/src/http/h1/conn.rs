@@ -20,6 +20,7 @@ use super::chunked::ChunkedBody;
 use super::head::{self, Header};
 use super::incoming::Incoming;
 use crate::failed_lookups::FailedLookups;
+use crate::http::arriving::{Arriving, Registration};
 use crate::http::fields::Fields;
 use crate::http::request::{Arrival, RequestError};
 use crate::http::request_body::ClientStream;
@@ -74,62 +75,6 @@ pub struct Conn {
     _slot: OwnedSemaphorePermit,
 }
 
-/// The place of a connection among those of its worker.
-struct Registration {
-    worker: Rc<Worker>,
-    number: usize,
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.worker.timers.remove(self.number);
-        self.worker.work_ended.notify_one();
-    }
-}
-
-/// A connection of which no request was read, while somebody else has its transport: during the handshake of TLS.
-pub struct Arriving {
-    /// The worker that serves it.
-    pub worker: Rc<Worker>,
-    /// Its other end.
-    pub peer: Peer,
-    /// The time-out for its first request.
-    pub timer: Rc<Timer>,
-    accepted: Instant,
-    registration: Registration,
-    slot: OwnedSemaphorePermit,
-}
-
-impl Arriving {
-    /// A number that no other open connection of the worker has.
-    pub fn number(&self) -> usize {
-        self.registration.number
-    }
-
-    /// The connection over this transport.
-    pub fn over(self, transport: Transport) -> Conn {
-        Conn {
-            worker: self.worker,
-            transport: RefCell::new(transport),
-            peer: self.peer,
-            inbox: RefCell::default(),
-            incoming: RefCell::default(),
-            chunked: RefCell::default(),
-            version: Cell::new(Version::Http11),
-            expects_continue: Cell::new(false),
-            input_ended: Cell::new(false),
-            failed_lookups: Cell::default(),
-            timer: self.timer,
-            quiet_since: Cell::new(self.accepted),
-            is_new: Cell::new(true),
-            request_start: Cell::new(None),
-            turn: Turn::default(),
-            registration: self.registration,
-            _slot: self.slot,
-        }
-    }
-}
-
 impl Conn {
     /// Registers an accepted connection with the worker.
     pub fn new(
@@ -138,27 +83,42 @@ impl Conn {
         peer: Peer,
         slot: OwnedSemaphorePermit,
     ) -> Self {
-        let timer = Rc::new(Timer::default());
-        let number = worker.timers.insert(timer.clone());
-        worker.stats.accepted.add(1);
-        let registration = Registration {
-            worker: worker.clone(),
-            number,
-        };
-        let arriving = Arriving {
-            worker,
-            peer,
-            timer,
-            accepted: Instant::now(),
-            registration,
-            slot,
-        };
-        arriving.over(transport)
+        Self::over(Arriving::new(worker, peer, slot), transport)
+    }
+
+    /// The connection over this transport.
+    pub fn over(arriving: Arriving, transport: Transport) -> Self {
+        Self {
+            worker: arriving.worker,
+            transport: RefCell::new(transport),
+            peer: arriving.peer,
+            inbox: RefCell::default(),
+            incoming: RefCell::default(),
+            chunked: RefCell::default(),
+            version: Cell::new(Version::Http11),
+            expects_continue: Cell::new(false),
+            input_ended: Cell::new(false),
+            failed_lookups: Cell::default(),
+            timer: arriving.timer,
+            quiet_since: Cell::new(arriving.accepted),
+            is_new: Cell::new(true),
+            request_start: Cell::new(None),
+            turn: Turn::default(),
+            registration: arriving.registration,
+            _slot: arriving.slot,
+        }
     }
 
     /// Whether what was received so far may be a copy of what another client has sent.
     pub fn is_early(&self) -> bool {
         self.transport.borrow().is_early()
+    }
+
+    /// Whether the handshake of TLS has chosen HTTP/2 (RFC 9113, 3.2).
+    pub fn has_chosen_http2(&self) -> bool {
+        let transport = self.transport.borrow();
+        let chosen = transport.tls().and_then(|session| session.alpn_protocol());
+        chosen == Some(levity_tls::ALPN_HTTP2)
     }
 
     /// Why a handshake has failed that was not complete when the first request was read.
@@ -186,7 +146,7 @@ impl Conn {
 
     /// A number that no other open connection of the worker has.
     pub fn number(&self) -> usize {
-        self.registration.number
+        self.registration.number()
     }
 
     /// Received bytes that are not parsed yet.
@@ -283,6 +243,11 @@ impl Conn {
     /// When the first byte of the current request arrived; the present time if there is none. Resets it.
     pub fn take_request_start(&self) -> Instant {
         self.request_start.take().unwrap_or_else(Instant::now)
+    }
+
+    /// Whether no request has been read from it.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new.get()
     }
 
     /// The arrival of the request that has just been parsed.

@@ -52,7 +52,7 @@ pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mu
     }
     if !head.has_date {
         out.extend_from_slice(b"Date: ");
-        worker.date(out);
+        out.extend_from_slice(&worker.date());
         out.extend_from_slice(b"\r\n");
     }
     head.fields

@@ -15,11 +15,22 @@ use levity_telemetry::step::Step;
 /// How a client begins that takes this for a port with TLS (RFC 8446, 5.1): a record of a handshake, of any version.
 const TLS_RECORD: [u8; 2] = [22, 3];
 
+/// The first line of a client of HTTP/2 (RFC 9113, 3.4).
+const HTTP2_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
+
+/// What comes next on a connection.
+pub enum Next {
+    /// A request.
+    Request(Box<Request>),
+    /// The client speaks HTTP/2. What it has sent so far is in the inbox.
+    Http2,
+}
+
 /// Waits for the next request. While the connection is idle, neither a buffer nor a request is allocated for it.
 ///
 /// # Errors
 /// How the connection ends if there is no further request.
-pub async fn next_request(conn: &Conn) -> Result<Box<Request>, RequestError> {
+pub async fn next_request(conn: &Conn) -> Result<Next, RequestError> {
     let worker = &conn.worker;
     let service = worker.service();
     let inbox = conn.inbox().take();
@@ -56,7 +67,7 @@ fn parse_input(
     conn: &Conn,
     service: &Service,
     arrived: &[u8],
-) -> Result<Option<Box<Request>>, Reject> {
+) -> Result<Option<Next>, Reject> {
     if conn.inbox().borrow().is_empty() {
         if is_between_requests(arrived) {
             return Ok(None);
@@ -82,13 +93,17 @@ fn parse_header(
     conn: &Conn,
     service: &Service,
     bytes: &[u8],
-) -> Result<Option<Box<Request>>, Reject> {
+) -> Result<Option<Next>, Reject> {
     let mut request = conn.worker.take_request();
     let parsed = http1::parse_request(bytes, &mut request.head, &service.wire_limits);
     if parsed.is_err() && bytes.starts_with(&TLS_RECORD) {
         let reports = &conn.worker.handshake_reports;
         let reason = "this port has no TLS; a listener has it with `tls = true`";
         reports.failed(conn.peer.ip(), &reason, stall::poll_start());
+    }
+    if parsed.is_err() && bytes.starts_with(HTTP2_LINE) && conn.is_new() {
+        *conn.inbox().borrow_mut() = bytes.to_vec();
+        return Ok(Some(Next::Http2));
     }
     if !parsed? {
         conn.worker.return_request(request);
@@ -99,7 +114,7 @@ fn parse_header(
     request.is_early = conn.is_early();
     conn.begin_request(&request.head);
     *conn.inbox().borrow_mut() = rest.to_vec();
-    Ok(Some(request))
+    Ok(Some(Next::Request(request)))
 }
 
 /// Whether `bytes` are empty or only line ends. Some clients send an extra empty line after a request

@@ -284,7 +284,9 @@ impl Held {
 
 /// Waits for a request and begins its response. The request is dropped before this returns.
 async fn subscribe(conn: &Conn, events: Rc<Events>) -> Result<Box<Held>, RequestError> {
-    let request = parse::next_request(conn).await?;
+    let parse::Next::Request(request) = parse::next_request(conn).await? else {
+        unreachable!("the clients of these tests speak HTTP/1");
+    };
     conn.timer().clear();
     // Boxed, as an exchange is.
     let begun = Box::pin(Held::begin(conn, &request, events)).await;

@@ -1,7 +1,10 @@
-//! Exchanges over HTTP/2: the same files, backends and tunnels as over HTTP/1, under the client's flow control.
+//! The crate `h2` as the client: the same files, backends and tunnels as over HTTP/1, under the client's flow control.
 
 use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ::http::{HeaderMap, Method, Request, Response};
@@ -10,10 +13,11 @@ use h2::client::{self, Builder, SendRequest};
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
 use levity_net::{Peer, Transport};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::{self, yield_now};
 
-use super::h2_front::{self, Io};
 use crate::rig::Rig;
+use crate::serve::serve_unaccepted;
 
 /// The size of the connection's buffer in each direction.
 const WIRE_BYTES: usize = 16 * 1024;
@@ -34,7 +38,7 @@ impl Client {
         let (ours, served) = Transport::memory(WIRE_BYTES);
         let slot = rig.worker.slots.clone().try_acquire_owned();
         let slot = slot.expect("a slot");
-        let front = h2_front::serve(rig.worker.clone(), served, Peer::new(None), slot);
+        let front = serve_unaccepted(&rig.worker, served, Peer::new(None), slot);
         let serving = task::spawn_local(front);
         let (requests, connection) = builder.handshake(Io(ours)).await.expect("a connection");
         let connection = task::spawn_local(async move {
@@ -336,6 +340,8 @@ fn a_websocket_is_a_stream() {
         let mut connect = request(Method::CONNECT, "/app");
         let protocol = Protocol::from_static("websocket");
         connect.extensions_mut().insert(protocol);
+        let version = "13".parse().expect("a value");
+        connect.headers_mut().insert("sec-websocket-version", version);
         let (reply, mut ours) = client.send(connect, false).await;
         let (mut backend, header) = app.asked().await;
         let header = header.to_ascii_lowercase();
@@ -426,4 +432,38 @@ fn a_draining_worker_completes_its_streams() {
         drained.await.expect("drained");
     });
     rig.assert_idle();
+}
+
+/// One end of a connection.
+struct Io(Transport);
+
+impl AsyncRead for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = ready!(self.0.poll_read(context, buffer.initialize_unfilled()))?;
+        buffer.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.end_output();
+        Poll::Ready(Ok(()))
+    }
 }

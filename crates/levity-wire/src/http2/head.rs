@@ -1,0 +1,247 @@
+//! The header section of a request as one of HTTP/1, so that one parser decides for all versions what a request means.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::priority::Priority;
+use crate::http1::{Trailers, is_token};
+
+/// What a header section has that is more than its fields.
+#[derive(Debug, Default)]
+pub(super) struct HeadInfo {
+    /// Content-Length.
+    pub length: Option<u64>,
+    pub priority: Priority,
+    /// It is an extended CONNECT (RFC 8441).
+    pub is_tunnel: bool,
+}
+
+/// Why a request is malformed (RFC 9113, 8.1.1), in a few words for the log.
+pub(super) type Malformed = &'static str;
+
+/// Writes a header section while its fields are decoded.
+pub(super) struct HeadWriter<'o> {
+    out: &'o mut Vec<u8>,
+    /// The text is cut off after this many bytes, and the parser refuses it then.
+    bytes_max: usize,
+    pseudo: Pseudo,
+    has_begun: bool,
+    cookies: Vec<u8>,
+    /// For the key of a WebSocket.
+    nonce: u128,
+    info: HeadInfo,
+}
+
+/// Fields that HTTP/1 has in the first line (RFC 9113, 8.3.1; RFC 8441, 4).
+#[derive(Default)]
+struct Pseudo {
+    method: Option<Vec<u8>>,
+    path: Option<Vec<u8>>,
+    authority: Option<Vec<u8>>,
+    protocol: Option<Vec<u8>>,
+    has_scheme: bool,
+}
+
+impl<'o> HeadWriter<'o> {
+    /// One that writes at most about `bytes_max` to `out`.
+    pub fn new(out: &'o mut Vec<u8>, bytes_max: usize, nonce: u128) -> Self {
+        out.clear();
+        Self {
+            out,
+            bytes_max,
+            pseudo: Pseudo::default(),
+            has_begun: false,
+            cookies: Vec::new(),
+            nonce,
+            info: HeadInfo::default(),
+        }
+    }
+
+    /// Takes the next field.
+    ///
+    /// # Errors
+    /// When the request is malformed.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+        check_value(value)?;
+        if name.first() == Some(&b':') {
+            return self.pseudo_field(name, value);
+        }
+        check_name(name)?;
+        self.begin()?;
+        if self.out.len() > self.bytes_max {
+            return Ok(());
+        }
+        match name {
+            b"host" if self.pseudo.authority.is_some() => {
+                let same = self.pseudo.authority.as_deref();
+                return match same.is_some_and(|same| same.eq_ignore_ascii_case(value)) {
+                    true => Ok(()),
+                    false => Err("Host and :authority differ"),
+                };
+            }
+            b"cookie" => {
+                // RFC 9113, 8.2.3.
+                let between: &[u8] = if self.cookies.is_empty() { b"" } else { b"; " };
+                self.cookies.extend_from_slice(between);
+                self.cookies.extend_from_slice(value);
+                self.check_length(self.cookies.len());
+                return Ok(());
+            }
+            b"te" if value != b"trailers" => return Err("a TE other than trailers"),
+            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
+            | b"upgrade" => return Err("a header of HTTP/1"),
+            b"content-length" if self.info.is_tunnel => return Ok(()),
+            b"content-length" => self.info.length = length(value),
+            b"priority" => self.info.priority = Priority::stated(value),
+            _ => {}
+        }
+        self.line(name, value);
+        Ok(())
+    }
+
+    /// Ends the header section.
+    ///
+    /// # Errors
+    /// When the request is malformed.
+    pub fn finish(mut self) -> Result<HeadInfo, Malformed> {
+        self.begin()?;
+        let cookies = std::mem::take(&mut self.cookies);
+        if !cookies.is_empty() {
+            self.line(b"cookie", &cookies);
+        }
+        if self.out.len() <= self.bytes_max {
+            self.out.extend_from_slice(b"\r\n");
+        }
+        Ok(self.info)
+    }
+
+    fn pseudo_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+        if self.has_begun {
+            return Err("a pseudo-header after a header");
+        }
+        let is_safe = |byte: &u8| byte.is_ascii_graphic() || *byte >= 0x80;
+        if !value.iter().all(is_safe) {
+            return Err("white space in a pseudo-header");
+        }
+        let place = match name {
+            b":method" => &mut self.pseudo.method,
+            b":path" => &mut self.pseudo.path,
+            b":authority" => &mut self.pseudo.authority,
+            b":protocol" => &mut self.pseudo.protocol,
+            b":scheme" if !self.pseudo.has_scheme => {
+                self.pseudo.has_scheme = true;
+                return Ok(());
+            }
+            b":scheme" => return Err("a repeated pseudo-header"),
+            _ => return Err("an unknown pseudo-header"),
+        };
+        if place.is_some() {
+            return Err("a repeated pseudo-header");
+        }
+        // What is too long is refused by the parser with the status for that.
+        *place = Some(value[..value.len().min(self.bytes_max + 1)].to_vec());
+        Ok(())
+    }
+
+    /// Writes the request line and Host before the first field.
+    fn begin(&mut self) -> Result<(), Malformed> {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return Ok(());
+        }
+        let pseudo = std::mem::take(&mut self.pseudo);
+        let (method, target) = pseudo.request_line()?;
+        for part in [method, b" ", target, b" HTTP/1.1\r\n"] {
+            self.out.extend_from_slice(part);
+        }
+        if let Some(authority) = pseudo.authority.as_deref().filter(|name| !name.is_empty()) {
+            self.line(b"host", authority);
+        }
+        if let Some(protocol) = &pseudo.protocol {
+            self.info.is_tunnel = true;
+            self.line(b"connection", b"Upgrade");
+            self.line(b"upgrade", protocol);
+            // RFC 8441, 5: HTTP/2 has no use for the key. An application behind HTTP/1 has.
+            let key = BASE64_STANDARD.encode(self.nonce.to_be_bytes());
+            self.line(b"sec-websocket-key", key.as_bytes());
+        }
+        self.pseudo.authority = pseudo.authority.filter(|name| !name.is_empty());
+        Ok(())
+    }
+
+    fn line(&mut self, name: &[u8], value: &[u8]) {
+        for part in [name, b": ", value, b"\r\n"] {
+            self.out.extend_from_slice(part);
+        }
+        self.check_length(0);
+    }
+
+    /// Cuts a text off that is too long with what is yet to be written.
+    fn check_length(&mut self, more: usize) {
+        if self.out.len() + more > self.bytes_max {
+            self.out.resize(self.bytes_max + 1, b'x');
+            self.cookies = Vec::new();
+        }
+    }
+}
+
+impl Pseudo {
+    /// The method and the target of HTTP/1.
+    fn request_line(&self) -> Result<(&[u8], &[u8]), Malformed> {
+        let method = self.method.as_deref().ok_or("no :method")?;
+        if !is_token(method) {
+            return Err("a malformed :method");
+        }
+        let is_connect = method == b"CONNECT";
+        if is_connect && self.protocol.is_none() {
+            return match (&self.path, self.has_scheme, self.authority.as_deref()) {
+                (None, false, Some(authority)) => Ok((method, authority)),
+                _ => Err("a CONNECT with a path, or without an authority"),
+            };
+        }
+        if self.protocol.is_some() && !is_connect {
+            return Err("a :protocol without CONNECT");
+        }
+        let path = self.path.as_deref().ok_or("no :path")?;
+        if !self.has_scheme {
+            return Err("no :scheme");
+        }
+        if !path.starts_with(b"/") && !(path == b"*" && method == b"OPTIONS") {
+            return Err("a :path that does not begin with a slash");
+        }
+        let method = if is_connect { b"GET" } else { method };
+        Ok((method, path))
+    }
+}
+
+/// Takes a field of the trailers.
+///
+/// # Errors
+/// When they are malformed.
+pub(super) fn trailer(trailers: &mut Trailers, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    check_name(name)?;
+    check_value(value)?;
+    trailers.add(name, value);
+    Ok(())
+}
+
+/// RFC 9113, 8.2.1: a token without upper-case letters.
+fn check_name(name: &[u8]) -> Result<(), Malformed> {
+    match is_token(name) && !name.iter().any(u8::is_ascii_uppercase) {
+        true => Ok(()),
+        false => Err("a malformed name of a header"),
+    }
+}
+
+/// RFC 9113, 8.2.1, and no other control characters than HTTP/1 allows.
+fn check_value(value: &[u8]) -> Result<(), Malformed> {
+    let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    match is_space(value.first()) || is_space(value.last()) || value.iter().any(is_control) {
+        true => Err("a malformed value of a header"),
+        false => Ok(()),
+    }
+}
+
+fn length(value: &[u8]) -> Option<u64> {
+    str::from_utf8(value).ok()?.parse().ok()
+}

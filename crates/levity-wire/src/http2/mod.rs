@@ -1,0 +1,29 @@
+//! HTTP/2 (RFC 9113), the side of the server: bytes of the client in, events out, and frames for the client.
+//!
+//! A [`Connection`] has no socket and no clock. Its owner passes what was read to [`Connection::next`], writes what is in
+//! [`Connection::out`], and says when bytes of a request body were used. A request is a header section of HTTP/1, so that
+//! [`http1`](crate::http1) decides what it means.
+
+mod budget;
+mod connection;
+mod error;
+mod frame;
+mod head;
+mod hpack;
+mod output;
+mod priority;
+mod settings;
+mod streams;
+
+pub use connection::{Connection, Event};
+pub use error::{ErrorCode, Failure};
+pub use hpack::FieldBlock;
+pub use priority::Priority;
+pub use settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX};
+pub use streams::StreamId;
+
+/// What a client sends first with prior knowledge, and after a handshake that has chosen HTTP/2 (RFC 9113, 3.4).
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The maximum of a window in bytes (RFC 9113, 6.9.1).
+const WINDOW_BYTES_MAX: i64 = (1 << 31) - 1;

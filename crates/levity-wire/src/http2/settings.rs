@@ -1,0 +1,106 @@
+//! The parameters of a connection (RFC 9113, 6.5).
+
+use super::frame::{self, PAYLOAD_BYTES_MAX, kind};
+use super::{Failure, WINDOW_BYTES_MAX};
+
+/// The maximum of requests of a client at a time.
+pub const STREAMS_MAX: usize = 128;
+
+/// The maximum of bytes of a request body that wait here, for each stream.
+pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// The same for all streams of a connection. Larger, so that one that nobody reads does not hold up the others.
+pub const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// The window before anybody has said something else.
+pub(super) const USUAL_WINDOW_BYTES: u32 = 65_535;
+
+/// The maximum of bytes in a frame for a client that allows more. Larger frames would let one response delay the others.
+const SENT_PAYLOAD_BYTES_MAX: usize = PAYLOAD_BYTES_MAX;
+
+/// Identifiers.
+mod id {
+    pub const ENABLE_PUSH: u16 = 0x2;
+    pub const MAX_CONCURRENT_STREAMS: u16 = 0x3;
+    pub const INITIAL_WINDOW_SIZE: u16 = 0x4;
+    pub const MAX_FRAME_SIZE: u16 = 0x5;
+    pub const MAX_HEADER_LIST_SIZE: u16 = 0x6;
+    /// RFC 8441, 3.
+    pub const ENABLE_CONNECT_PROTOCOL: u16 = 0x8;
+    /// RFC 9218, 2.1.
+    pub const NO_RFC7540_PRIORITIES: u16 = 0x9;
+}
+
+const SETTING_BYTES: usize = 6;
+
+/// What the client has said.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// The window of a new stream, in bytes.
+    pub window: u32,
+    /// The maximum of bytes in a frame that is sent to it.
+    pub payload_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            window: USUAL_WINDOW_BYTES,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+        }
+    }
+}
+
+impl Settings {
+    /// Applies the payload of a frame.
+    ///
+    /// # Errors
+    /// RFC 9113, 6.5 and 6.5.2.
+    pub fn read(&mut self, payload: &[u8]) -> Result<(), Failure> {
+        let (settings, rest) = payload.as_chunks::<SETTING_BYTES>();
+        if !rest.is_empty() {
+            return Err(Failure::size("a frame of settings of a wrong size"));
+        }
+        for [a, b, value @ ..] in settings {
+            let value = u32::from_be_bytes(*value);
+            match u16::from_be_bytes([*a, *b]) {
+                id::ENABLE_PUSH if value > 1 => {
+                    return Err(Failure::protocol("a setting that is neither 0 nor 1"));
+                }
+                id::INITIAL_WINDOW_SIZE if i64::from(value) > WINDOW_BYTES_MAX => {
+                    return Err(Failure::flow("a window that is too large"));
+                }
+                id::INITIAL_WINDOW_SIZE => self.window = value,
+                id::MAX_FRAME_SIZE => {
+                    let bytes = value as usize;
+                    if !(PAYLOAD_BYTES_MAX..1 << 24).contains(&bytes) {
+                        return Err(Failure::protocol("a size of frames that is not allowed"));
+                    }
+                    self.payload_bytes_max = bytes.min(SENT_PAYLOAD_BYTES_MAX);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Appends what the server says first.
+pub(super) fn write(out: &mut Vec<u8>, head_bytes_max: usize) {
+    let list_bytes_max = u32::try_from(head_bytes_max).unwrap_or(u32::MAX);
+    let settings = [
+        (id::MAX_CONCURRENT_STREAMS, STREAMS_MAX as u32),
+        (id::INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES),
+        (id::MAX_HEADER_LIST_SIZE, list_bytes_max),
+        (id::ENABLE_CONNECT_PROTOCOL, 1),
+        (id::NO_RFC7540_PRIORITIES, 1),
+    ];
+    let mut payload = Vec::with_capacity(settings.len() * SETTING_BYTES);
+    for (id, value) in settings {
+        payload.extend_from_slice(&id.to_be_bytes());
+        payload.extend_from_slice(&value.to_be_bytes());
+    }
+    frame::write(out, kind::SETTINGS, 0, 0, &payload);
+    let more = CONNECTION_WINDOW_BYTES - USUAL_WINDOW_BYTES;
+    frame::write_number(out, kind::WINDOW_UPDATE, 0, more);
+}

@@ -1,0 +1,87 @@
+//! The streams of a connection that are open.
+
+use std::collections::VecDeque;
+
+use super::priority::Priority;
+use super::settings::STREAMS_MAX;
+
+/// The number of a stream: odd, and larger than those of all before it on the connection.
+pub type StreamId = u32;
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The bytes that the client takes still. Negative after it has made its windows smaller.
+    pub send_window: i64,
+    /// The bytes that the client may send still.
+    pub receive_window: u32,
+    /// The bytes that were used here and that the client may send again, without knowing it yet.
+    pub used: u32,
+    /// The client may send more.
+    pub is_remote_open: bool,
+    /// The response has not ended.
+    pub is_local_open: bool,
+    /// What is left of Content-Length.
+    pub length_left: Option<u64>,
+    pub priority: Priority,
+}
+
+/// The open streams, in the order of their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    open: Vec<(StreamId, Stream)>,
+    /// Those that were ended here, while the client may have sent more already.
+    ended_here: VecDeque<StreamId>,
+}
+
+impl Streams {
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub fn get(&self, id: StreamId) -> Option<&Stream> {
+        let index = self.index(id)?;
+        Some(&self.open[index].1)
+    }
+
+    pub fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+        let index = self.index(id)?;
+        Some(&mut self.open[index].1)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.open.iter_mut().map(|(_, stream)| stream)
+    }
+
+    /// Adds a stream whose number is the largest.
+    pub fn add(&mut self, id: StreamId, stream: Stream) {
+        self.open.push((id, stream));
+    }
+
+    pub fn remove(&mut self, id: StreamId) -> Option<Stream> {
+        let index = self.index(id)?;
+        let (_, stream) = self.open.remove(index);
+        if self.open.is_empty() {
+            // An idle connection needs none of it.
+            self.open = Vec::new();
+        }
+        Some(stream)
+    }
+
+    /// Remembers that the end of `id` was not the client's.
+    pub fn remember(&mut self, id: StreamId) {
+        if self.ended_here.len() == STREAMS_MAX {
+            self.ended_here.pop_front();
+        }
+        self.ended_here.push_back(id);
+    }
+
+    /// Whether the client may not have known the end of `id` when it sent a frame.
+    pub fn was_ended_here(&self, id: StreamId) -> bool {
+        self.ended_here.contains(&id)
+    }
+
+    fn index(&self, id: StreamId) -> Option<usize> {
+        self.open.binary_search_by_key(&id, |(id, _)| *id).ok()
+    }
+}

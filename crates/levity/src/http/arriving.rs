@@ -1,0 +1,72 @@
+//! A connection whose version of HTTP is not known yet.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use levity_net::{Peer, Timer};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::worker::Worker;
+
+/// What a connection has from the time when it is accepted, beside its transport.
+pub struct Arriving {
+    /// The worker that serves it.
+    pub worker: Rc<Worker>,
+    /// Its other end.
+    pub peer: Peer,
+    /// The time-out for its first request.
+    pub timer: Rc<Timer>,
+    /// When it was accepted.
+    pub accepted: Instant,
+    /// Its place among those of the worker.
+    pub registration: Registration,
+    /// One of the worker's connection slots.
+    pub slot: OwnedSemaphorePermit,
+}
+
+impl Arriving {
+    /// Registers an accepted connection with the worker.
+    pub fn new(worker: Rc<Worker>, peer: Peer, slot: OwnedSemaphorePermit) -> Self {
+        let timer = Rc::new(Timer::default());
+        worker.stats.accepted.add(1);
+        Self {
+            registration: Registration::new(worker.clone(), timer.clone()),
+            worker,
+            peer,
+            timer,
+            accepted: Instant::now(),
+            slot,
+        }
+    }
+
+    /// A number that no other open connection of the worker has.
+    pub fn number(&self) -> usize {
+        self.registration.number()
+    }
+}
+
+/// The place of a timer among those of its worker, until it is dropped.
+pub struct Registration {
+    worker: Rc<Worker>,
+    number: usize,
+}
+
+impl Registration {
+    /// Registers `timer`.
+    pub fn new(worker: Rc<Worker>, timer: Rc<Timer>) -> Self {
+        let number = worker.timers.insert(timer);
+        Self { worker, number }
+    }
+
+    /// A number that no other one of the worker has.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.worker.timers.remove(self.number);
+        self.worker.work_ended.notify_one();
+    }
+}

@@ -1,0 +1,395 @@
+//! A connection of a client over HTTP/2.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use levity_net::{Peer, Timer, Transport};
+use levity_telemetry::stall;
+use levity_wire::http1::{Framing, Reject};
+use levity_wire::http2::{self, Event, Failure, StreamId};
+
+use super::incoming::Incoming;
+use super::stream::Stream;
+use super::turns::Turns;
+use crate::failed_lookups::FailedLookups;
+use crate::http::arriving::Arriving;
+use crate::http::request::{Arrival, Request};
+use crate::worker::Worker;
+
+/// The maximum of bytes that wait for the client, but for one frame of each stream. More would let a slow client hold memory, and a
+/// small response wait behind large ones.
+const OUT_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a client may take to read that the connection ends.
+const SHUTDOWN_TIME: Duration = Duration::from_secs(5);
+
+/// How long a client may send after the end of its connection.
+const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The maximum of reads per poll of what is dropped.
+const LINGER_READS_MAX: usize = 4;
+
+/// A request whose exchange begins.
+pub struct Begun {
+    /// The client's end.
+    pub stream: Rc<Stream>,
+    /// The request, or why it is refused.
+    pub request: Result<Box<Request>, Reject>,
+    /// When it has arrived.
+    pub arrival: Arrival,
+}
+
+/// A connection. Borrows of the state in cells end with the method that made them.
+pub struct Conn {
+    arriving: Arriving,
+    transport: RefCell<Transport>,
+    wire: RefCell<http2::Connection>,
+    streams: RefCell<Vec<Rc<Stream>>>,
+    turns: RefCell<Turns>,
+    failed_lookups: Cell<FailedLookups>,
+    /// The task of the connection, which writes what the streams have to send.
+    task: RefCell<Option<Waker>>,
+    /// It is being polled.
+    is_polled: Cell<bool>,
+    /// Bytes that were received before the version was known.
+    first: RefCell<Vec<u8>>,
+    /// When the last response ended; before that, when the connection was accepted.
+    quiet_since: Cell<Instant>,
+    has_had_request: Cell<bool>,
+}
+
+impl Conn {
+    /// A connection over `transport` on which `first` was received.
+    pub fn new(arriving: Arriving, transport: Transport, first: Vec<u8>) -> Rc<Self> {
+        let limits = &arriving.worker.service().wire_limits;
+        let mut nonce = [0; 16];
+        // Without random bytes the keys of WebSockets can be guessed, which protects caches only that do not know the protocol.
+        let _ = getrandom::fill(&mut nonce);
+        Rc::new(Self {
+            transport: RefCell::new(transport),
+            wire: RefCell::new(http2::Connection::new(
+                limits.head_bytes_max,
+                u128::from_ne_bytes(nonce),
+            )),
+            streams: RefCell::default(),
+            turns: RefCell::default(),
+            failed_lookups: Cell::default(),
+            task: RefCell::default(),
+            is_polled: Cell::new(false),
+            first: RefCell::new(first),
+            quiet_since: Cell::new(arriving.accepted),
+            has_had_request: Cell::new(false),
+            arriving,
+        })
+    }
+
+    /// The worker that serves it.
+    pub fn worker(&self) -> &Rc<Worker> {
+        &self.arriving.worker
+    }
+
+    /// Its other end.
+    pub fn peer(&self) -> &Peer {
+        &self.arriving.peer
+    }
+
+    /// Why a handshake has failed that was not complete when the first request was read.
+    pub fn handshake_error(&self) -> Option<String> {
+        let error = self.transport.borrow_mut().handshake_error()?;
+        Some(levity_tls::reason(&error))
+    }
+
+    /// When the first byte of the present request arrived, and how long the client has taken for it if it is the first one.
+    fn arrival(&self) -> Arrival {
+        let first_byte = stall::poll_start().max(self.quiet_since.get());
+        let is_new = !self.has_had_request.replace(true);
+        Arrival {
+            first_byte,
+            waited: is_new.then(|| first_byte - self.quiet_since.get()),
+        }
+    }
+
+    /// The task of the connection is polled, and writes at the end.
+    pub fn begin_poll(&self, context: &Context<'_>) {
+        self.is_polled.set(true);
+        let mut task = self.task.borrow_mut();
+        if !task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+            *task = Some(context.waker().clone());
+        }
+    }
+
+    /// The poll ends. What streams append from now on, the next one writes.
+    pub fn end_poll(&self) {
+        self.is_polled.set(false);
+    }
+
+    /// The client is gone.
+    pub fn lose_streams(&self) {
+        let streams = self.streams.borrow().clone();
+        streams.iter().for_each(|stream| stream.was_reset());
+    }
+
+    /// Reads from the client, unless so much waits to be written that it should read first.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let first = self.first.take();
+        if !first.is_empty() {
+            let (now, later) = first.split_at(first.len().min(buffer.len()));
+            buffer[..now.len()].copy_from_slice(now);
+            *self.first.borrow_mut() = later.to_vec();
+            return Poll::Ready(Ok(now.len()));
+        }
+        if !self.has_room() {
+            return Poll::Pending;
+        }
+        self.transport.borrow_mut().poll_read(context, buffer)
+    }
+
+    /// The next event in `input`.
+    ///
+    /// # Errors
+    /// When the connection has to end.
+    pub fn next<'i>(&self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Failure> {
+        self.wire.borrow_mut().next(input)
+    }
+
+    /// Calls `parse` with the header section that has just arrived.
+    pub fn with_head<T>(&self, parse: impl FnOnce(&[u8]) -> T) -> T {
+        parse(self.wire.borrow().head())
+    }
+
+    /// Begins the exchange of the request that has just arrived, as `event` says.
+    pub fn begin(self: &Rc<Self>, event: &Event<'_>, parsed: Result<Box<Request>, Reject>) -> Begun {
+        let Event::Request {
+            stream: id,
+            ends,
+            is_tunnel,
+        } = *event
+        else {
+            unreachable!("only a request begins an exchange");
+        };
+        self.timer().clear();
+        let request = parsed.map(|mut request| {
+            if !ends && !is_tunnel && request.head.framing == Framing::None {
+                // The length is unknown.
+                request.head.framing = Framing::Chunked;
+            }
+            request.is_early = self.transport.borrow().is_early();
+            request
+        });
+        let head = request.as_ref().ok().map(|request| &request.head);
+        let incoming = Incoming::new(head.map_or(Framing::None, |head| head.framing), ends);
+        let expects_continue = head.is_some_and(|head| head.expect_continue);
+        let stream = Rc::new(Stream::new(self.clone(), id, incoming, expects_continue));
+        self.streams.borrow_mut().push(stream.clone());
+        Begun {
+            stream,
+            request,
+            arrival: self.arrival(),
+        }
+    }
+
+    /// Passes an event to the stream that it is about.
+    pub fn deliver(&self, event: &Event<'_>) {
+        match event {
+            Event::Request { .. } => {}
+            Event::Data {
+                stream,
+                bytes,
+                ends,
+            } => match self.stream(*stream) {
+                Some(stream) => stream.arrived(bytes, *ends),
+                None => self.wire.borrow_mut().used(*stream, bytes.len()),
+            },
+            Event::Trailers { stream } => {
+                let trailers = self.wire.borrow_mut().take_trailers();
+                if let Some(stream) = self.stream(*stream) {
+                    stream.ended_with(trailers);
+                }
+            }
+            Event::Reset { stream } => {
+                if let Some(stream) = self.stream(*stream) {
+                    stream.was_reset();
+                }
+            }
+            Event::Window => {
+                let streams = self.streams.borrow().clone();
+                streams.iter().for_each(|stream| stream.wake_writer());
+            }
+        }
+    }
+
+    fn stream(&self, id: StreamId) -> Option<Rc<Stream>> {
+        let streams = self.streams.borrow();
+        streams.iter().find(|stream| stream.id() == id).cloned()
+    }
+
+    /// Ends the exchange on `stream`, at `now`.
+    pub fn end(&self, stream: &Stream, now: Instant) {
+        self.streams.borrow_mut().retain(|other| other.id() != stream.id());
+        self.turns.borrow_mut().remove(stream.id());
+        let mut wire = self.wire.borrow_mut();
+        wire.release(stream.id());
+        self.quiet_since.set(now);
+        if self.worker().is_draining() {
+            wire.shut_down();
+        }
+        if !self.streams.borrow().is_empty() {
+            return;
+        }
+        if wire.is_shutting_down() {
+            return self.timer().set(now + SHUTDOWN_TIME);
+        }
+        let idle_timeout = self.worker().service().config.limits.idle_timeout;
+        self.timer().set_idle(now, now + idle_timeout);
+    }
+
+    /// Ends the connection when it was idle for too long, or the worker drains: in two steps, so that requests are answered that are on
+    /// their way (RFC 9113, 6.8). True when the client has had its time.
+    pub fn poll_timeout(&self, context: &mut Context<'_>) -> bool {
+        let is_expired = self.timer().poll_expired(context);
+        if !is_expired && !self.worker().is_draining() {
+            return false;
+        }
+        let mut wire = self.wire.borrow_mut();
+        if wire.is_shutting_down() {
+            return is_expired;
+        }
+        wire.shut_down();
+        if wire.streams() == 0 {
+            self.timer().set(Instant::now() + SHUTDOWN_TIME);
+        }
+        false
+    }
+
+    /// The time-out for the first request, and for the end.
+    pub fn timer(&self) -> &Timer {
+        &self.arriving.timer
+    }
+
+    /// Whether both sides know that the connection has ended.
+    pub fn is_done(&self) -> bool {
+        let mut wire = self.wire.borrow_mut();
+        wire.is_done() && wire.out().is_empty()
+    }
+
+    /// Whether streams may append more to the output.
+    pub fn has_room(&self) -> bool {
+        self.wire.borrow_mut().out().len() < OUT_BYTES_MAX
+    }
+
+    /// Writes the output, and wakes the stream whose turn it is when there is room. Ready when all was written.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = self.poll_write(context);
+        if self.has_room() {
+            self.wake_next();
+        }
+        written
+    }
+
+    fn poll_write(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut wire = self.wire.borrow_mut();
+        let out = wire.out();
+        let mut written = 0;
+        while written < out.len() {
+            match self.transport.borrow_mut().poll_write(context, &out[written..]) {
+                Poll::Ready(Ok(bytes)) => written += bytes,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    out.drain(..written);
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.worker().return_frames_out(std::mem::take(out));
+        Poll::Ready(Ok(()))
+    }
+
+    fn wake_next(&self) {
+        let next = self.turns.borrow_mut().next();
+        if let Some(stream) = next.and_then(|next| self.stream(next)) {
+            stream.wake_writer();
+        }
+    }
+
+    /// Waits for room in the output, and for the turn of `stream`. Some of the output is written first if there is none.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub(super) fn poll_room(&self, stream: StreamId) -> Poll<io::Result<()>> {
+        if !self.has_room() {
+            let task = self.task.borrow().clone().unwrap_or_else(|| Waker::noop().clone());
+            if let Poll::Ready(Err(error)) = self.poll_write(&mut Context::from_waker(&task)) {
+                return Poll::Ready(Err(error));
+            }
+        }
+        if self.has_room() {
+            return Poll::Ready(Ok(()));
+        }
+        let priority = self.wire.borrow().priority(stream);
+        self.turns.borrow_mut().wait(stream, priority);
+        Poll::Pending
+    }
+
+    /// Calls `write` with the codec, and has the output written soon.
+    pub(super) fn with_wire<T>(&self, write: impl FnOnce(&mut http2::Connection) -> T) -> T {
+        let mut wire = self.wire.borrow_mut();
+        if wire.out().capacity() == 0 {
+            *wire.out() = self.worker().take_frames_out();
+        }
+        let was_empty = wire.out().is_empty();
+        let written = write(&mut wire);
+        if !self.is_polled.get()
+            && was_empty
+            && !wire.out().is_empty()
+            && let Some(task) = &*self.task.borrow()
+        {
+            task.wake_by_ref();
+        }
+        written
+    }
+
+    pub(super) fn failed_lookups(&self) -> &Cell<FailedLookups> {
+        &self.failed_lookups
+    }
+
+    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+        self.transport.borrow().local_address()
+    }
+
+    /// Says which request was the last one, if it was not said.
+    pub fn end_shutdown(&self) {
+        self.with_wire(http2::Connection::end_shutdown);
+    }
+
+    /// Shuts down the sending side. The rest of what the client has sent is dropped for a moment, because a close would reset the
+    /// connection and discard what was just written.
+    pub fn begin_linger(&self) {
+        self.transport.borrow_mut().end_output();
+        self.timer().set(Instant::now() + LINGER_TIME_MAX);
+    }
+
+    /// Drops what the client sends. Ready at its end, or when it has had its time.
+    pub fn poll_linger(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<()> {
+        for _ in 0..LINGER_READS_MAX {
+            if self.timer().poll_expired(context) {
+                return Poll::Ready(());
+            }
+            match ready!(self.transport.borrow_mut().poll_read(context, buffer)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

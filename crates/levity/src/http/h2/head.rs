@@ -1,0 +1,64 @@
+//! Encodes the header section of a response as HTTP/2.
+
+use levity_wire::http2::FieldBlock;
+
+use crate::http::fields::lines;
+use crate::http::send::Head;
+use crate::worker::Worker;
+
+/// The status of a response that changes the protocol (RFC 8441, 5).
+const UPGRADED: u16 = 200;
+
+/// Status, Server, Date, the header fields, and Content-Length.
+pub fn write(head: &Head<'_>, worker: &Worker) -> FieldBlock {
+    let mut block = FieldBlock::new(worker.take_head());
+    block.status(match head.upgrade {
+        Some(_) => UPGRADED,
+        None => head.status,
+    });
+    if !head.has_server {
+        block.field(b"server", b"levity");
+    }
+    if !head.has_date {
+        block.field(b"date", &worker.date());
+    }
+    for fields in head.fields {
+        append(&mut block, fields);
+    }
+    if let Some(metrics) = head.server_timing {
+        block.field(b"server-timing", metrics.as_bytes());
+    }
+    if let Some(bytes) = head.length {
+        block.length(bytes);
+    }
+    block
+}
+
+/// An interim response (RFC 9110, 15.2).
+pub fn interim(status: u16, fields: &[u8]) -> FieldBlock {
+    let mut block = FieldBlock::default();
+    block.status(status);
+    append(&mut block, fields);
+    block
+}
+
+/// Appends lines of HTTP/1, but those that mean the connection (RFC 9113, 8.2.2) or the change of a protocol.
+fn append(block: &mut FieldBlock, fields: &[u8]) {
+    const LEFT_OUT: [&[u8]; 6] = [
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"sec-websocket-accept",
+        b"transfer-encoding",
+        b"upgrade",
+    ];
+    let is_left_out = |name: &[u8]| {
+        matches!(name.first(), Some(first) if b"ckpstuCKPSTU".contains(first))
+            && LEFT_OUT.iter().any(|other| name.eq_ignore_ascii_case(other))
+    };
+    for line in lines(fields) {
+        if !is_left_out(line.name) {
+            block.field(line.name, line.value);
+        }
+    }
+}

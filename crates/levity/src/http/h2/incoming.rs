@@ -1,0 +1,157 @@
+//! The body of a request that arrives in frames.
+
+use std::task::Poll;
+
+use levity_wire::http1::{Framing, Reject, Trailers};
+
+use crate::http::request::RequestError;
+
+const TOO_LARGE: Reject = Reject {
+    status: 413,
+    reason: "the request's body is larger than `body_bytes` allows",
+};
+
+/// A body. Its bytes wait here until somebody reads them: at most as many as the window of the stream.
+pub struct Incoming {
+    /// Bytes that nobody has read.
+    unread: Vec<u8>,
+    /// All has arrived.
+    has_ended: bool,
+    /// The request has no body.
+    is_tunnel: bool,
+    /// The client has ended the stream before.
+    is_cut_off: bool,
+    /// Bytes of the announced length that nobody has read; `None` without one.
+    remaining: Option<u64>,
+    /// Bytes that were read.
+    bytes: u64,
+    bytes_max: u64,
+    trailers: Option<Box<Trailers>>,
+}
+
+impl Incoming {
+    /// One of a request with this framing. What a client sends after a request without a body is for a tunnel.
+    pub fn new(framing: Framing, has_ended: bool) -> Self {
+        Self {
+            unread: Vec::new(),
+            has_ended,
+            is_tunnel: framing == Framing::None,
+            is_cut_off: false,
+            remaining: match framing {
+                Framing::None => Some(0),
+                Framing::Length(bytes) => Some(bytes),
+                Framing::Chunked => None,
+            },
+            bytes: 0,
+            bytes_max: u64::MAX,
+            trailers: None,
+        }
+    }
+
+    /// Takes bytes of the client.
+    pub fn arrived(&mut self, bytes: &[u8], ends: bool) {
+        self.unread.extend_from_slice(bytes);
+        self.has_ended |= ends;
+    }
+
+    /// Takes the trailers, which end it.
+    pub fn ended_with(&mut self, trailers: Trailers) {
+        self.trailers = Some(Box::new(trailers));
+        self.has_ended = true;
+    }
+
+    /// The client has ended the stream.
+    pub fn reset(&mut self) {
+        self.is_cut_off = !self.has_ended;
+    }
+
+    /// Whether the client has ended the stream within the body.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off && !self.is_tunnel
+    }
+
+    /// Limits it to `bytes_max`.
+    ///
+    /// # Errors
+    /// 413 when Content-Length exceeds the limit.
+    pub fn limit(&mut self, bytes_max: u64) -> Result<(), Reject> {
+        self.bytes_max = bytes_max;
+        match self.remaining {
+            Some(remaining) if self.bytes + remaining > bytes_max => Err(TOO_LARGE),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that nobody has read; `None` when the length is unknown, or trailers may follow.
+    pub fn remaining(&self) -> Option<u64> {
+        match self.is_tunnel || self.is_complete() {
+            true => Some(0),
+            false => self.remaining.filter(|&remaining| remaining > 0),
+        }
+    }
+
+    /// Whether all was read.
+    pub fn is_complete(&self) -> bool {
+        self.has_ended && self.unread.is_empty()
+    }
+
+    /// Whether all has arrived.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Bytes that were read.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The trailers; empty until all was read.
+    pub fn trailers(&self) -> Trailers {
+        let trailers = self.trailers.as_deref().filter(|_| self.is_complete());
+        trailers.cloned().unwrap_or_default()
+    }
+
+    /// Moves what has arrived to `out`; pending if nothing has. Returns the number of bytes.
+    pub fn poll_body(&mut self, out: &mut Vec<u8>) -> Poll<Result<usize, RequestError>> {
+        let bytes = self.unread.len();
+        if bytes == 0 {
+            return match (self.has_ended, self.is_cut_off) {
+                (true, _) => Poll::Ready(Ok(0)),
+                (false, true) => Poll::Ready(Err(RequestError::Gone)),
+                (false, false) => Poll::Pending,
+            };
+        }
+        if out.is_empty() {
+            std::mem::swap(out, &mut self.unread);
+        } else {
+            out.append(&mut self.unread);
+        }
+        self.unread = Vec::new();
+        self.count(bytes);
+        Poll::Ready(match self.bytes > self.bytes_max {
+            true => Err(TOO_LARGE.into()),
+            false => Ok(bytes),
+        })
+    }
+
+    /// Moves as much as there is room for to `buffer`; pending if nothing has arrived, 0 at the end.
+    pub fn poll_read(&mut self, buffer: &mut [u8]) -> Poll<usize> {
+        let bytes = self.unread.len().min(buffer.len());
+        if bytes == 0 {
+            return match self.has_ended || self.is_cut_off {
+                true => Poll::Ready(0),
+                false => Poll::Pending,
+            };
+        }
+        buffer[..bytes].copy_from_slice(&self.unread[..bytes]);
+        self.unread.drain(..bytes);
+        self.count(bytes);
+        Poll::Ready(bytes)
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        let remaining = self.remaining;
+        self.remaining = remaining.map(|remaining| remaining.saturating_sub(bytes as u64));
+    }
+}

@@ -1,0 +1,250 @@
+//! Serves the requests of a connection over HTTP/2.
+//!
+//! An exchange that need not wait ends in the poll in which its request was parsed, and the responses of all such exchanges leave in
+//! one write. Only one that has to wait is kept, and polled when it is woken.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use levity_telemetry::access_log::End;
+use levity_telemetry::stats::Http2Failure;
+use levity_telemetry::step::Step;
+use levity_wire::http1::{self, Reject};
+use levity_wire::http2::{ErrorCode, Event};
+
+use crate::exchange;
+use crate::http::error::error;
+use crate::http::h2::conn::{Begun, Conn};
+use crate::http::h2::stream::Stream;
+use crate::http::request::Request;
+use crate::http::send;
+use crate::http::send::parked::Parked;
+use crate::worker::Worker;
+
+/// The maximum of requests that are begun in a poll, which takes about half a millisecond.
+const REQUESTS_PER_POLL_MAX: usize = 32;
+
+/// A response that has ended, or outlives its exchange.
+struct Answered {
+    stream: Rc<Stream>,
+    ended: Instant,
+    parked: Option<Box<Parked>>,
+}
+
+/// A response that outlives its exchange.
+type Outliving = Pin<Box<dyn Future<Output = Rc<Stream>>>>;
+
+/// A connection with what waits on it.
+struct Serving<F, B> {
+    conn: Rc<Conn>,
+    /// Makes the future of an exchange.
+    begin: B,
+    running: FuturesUnordered<F>,
+    parked: FuturesUnordered<Outliving>,
+}
+
+/// Serves the connection until either side ends it.
+pub async fn serve(conn: Rc<Conn>) -> End {
+    let worker = conn.worker().clone();
+    let mut serving = Serving {
+        conn,
+        begin: |begun| worker.exchange_memory.pin(|| answer(begun)),
+        running: FuturesUnordered::new(),
+        parked: FuturesUnordered::new(),
+    };
+    let end = poll_fn(|context| serving.poll(context)).await;
+    serving.conn.lose_streams();
+    poll_fn(|context| serving.poll_rest(context)).await;
+    if end != End::ClientAbort {
+        serving.conn.begin_linger();
+        poll_fn(|context| {
+            let mut buffer = worker.frames_in.borrow_mut();
+            serving.conn.poll_linger(context, &mut buffer)
+        })
+        .await;
+    }
+    end
+}
+
+impl<F, B> Serving<F, B>
+where
+    F: Future<Output = Answered> + Unpin,
+    B: Fn(Begun) -> F,
+{
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        self.conn.begin_poll(context);
+        let end = self.poll_until_idle(context);
+        self.conn.end_poll();
+        Step::Idle.enter();
+        end
+    }
+
+    fn poll_until_idle(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        let mut requests = 0;
+        loop {
+            let has_ended_some = self.poll_exchanges(context);
+            let input = self.poll_input(context, &mut requests);
+            let is_over = self.conn.poll_timeout(context);
+            if is_over {
+                self.conn.end_shutdown();
+            }
+            if let Poll::Ready(Err(_)) = self.conn.poll_flush(context) {
+                return Poll::Ready(End::ClientAbort);
+            }
+            match input {
+                Poll::Ready(Some(end)) => return Poll::Ready(end),
+                _ if is_over || self.conn.is_done() => return Poll::Ready(End::Complete),
+                Poll::Pending if !has_ended_some => return Poll::Pending,
+                _ if requests >= REQUESTS_PER_POLL_MAX => {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Polls what was woken. Returns whether something has ended.
+    fn poll_exchanges(&mut self, context: &mut Context<'_>) -> bool {
+        let mut has_ended_some = false;
+        while let Poll::Ready(Some(answered)) = self.running.poll_next_unpin(context) {
+            self.answered(answered);
+            has_ended_some = true;
+        }
+        while let Poll::Ready(Some(stream)) = self.parked.poll_next_unpin(context) {
+            self.conn.end(&stream, Instant::now());
+            has_ended_some = true;
+        }
+        has_ended_some
+    }
+
+    /// Reads from the client and does what it says; how the connection ends, if it does.
+    fn poll_input(&mut self, context: &mut Context<'_>, requests: &mut usize) -> Poll<Option<End>> {
+        let worker = self.conn.worker().clone();
+        let mut buffer = worker.frames_in.borrow_mut();
+        let mut input = match ready!(self.conn.poll_read(context, &mut buffer)) {
+            Ok(0) if self.running.is_empty() && self.parked.is_empty() => {
+                return Poll::Ready(Some(End::Complete));
+            }
+            Ok(0) | Err(_) => return Poll::Ready(Some(End::ClientAbort)),
+            Ok(count) => &buffer[..count],
+        };
+        loop {
+            Step::Parse.enter();
+            match self.conn.next(&mut input) {
+                Ok(Some(event @ Event::Request { .. })) => {
+                    *requests += 1;
+                    self.request(&worker, &event);
+                }
+                Ok(Some(event)) => self.conn.deliver(&event),
+                Ok(None) => return Poll::Ready(None),
+                Err(failure) => {
+                    worker.stats.http2_failed(counted(failure.code));
+                    return Poll::Ready(Some(End::Error));
+                }
+            }
+        }
+    }
+
+    /// Begins to answer a request, and ends if that need not wait.
+    fn request(&mut self, worker: &Worker, event: &Event<'_>) {
+        let parsed = self.conn.with_head(|head| parse(worker, head));
+        let begun = self.conn.begin(event, parsed);
+        let mut exchange = (self.begin)(begun);
+        // Whoever would be woken does not exist yet: an exchange that waits is polled again.
+        match Pin::new(&mut exchange).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answered) => self.answered(answered),
+            Poll::Pending => self.running.push(exchange),
+        }
+    }
+
+    fn answered(&mut self, answered: Answered) {
+        let stream = answered.stream;
+        match answered.parked {
+            None => self.conn.end(&stream, answered.ended),
+            Some(parked) => self.parked.push(Box::pin(async move {
+                parked.run(&*stream).await;
+                stream
+            })),
+        }
+    }
+
+    /// Polls what has not ended while the client is gone.
+    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_exchanges(context);
+        match self.running.is_empty() && self.parked.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+/// As what the end of a connection is counted.
+fn counted(code: ErrorCode) -> Http2Failure {
+    match code {
+        ErrorCode::FlowControl => Http2Failure::FlowControlError,
+        ErrorCode::StreamClosed => Http2Failure::StreamClosed,
+        ErrorCode::FrameSize => Http2Failure::FrameSizeError,
+        ErrorCode::Compression => Http2Failure::CompressionError,
+        ErrorCode::EnhanceYourCalm => Http2Failure::EnhanceYourCalm,
+        ErrorCode::Protocol
+        | ErrorCode::NoError
+        | ErrorCode::Internal
+        | ErrorCode::RefusedStream
+        | ErrorCode::Cancel => Http2Failure::ProtocolError,
+    }
+}
+
+/// The request with this header section.
+fn parse(worker: &Worker, head: &[u8]) -> Result<Box<Request>, Reject> {
+    let mut request = worker.take_request();
+    let service = worker.service();
+    if !http1::parse_request(head, &mut request.head, &service.wire_limits)? {
+        let reason = "the header section is cut off";
+        return Err(Reject {
+            status: 400,
+            reason,
+        });
+    }
+    request.set_bytes(head);
+    Ok(request)
+}
+
+async fn answer(begun: Begun) -> Answered {
+    let Begun {
+        stream,
+        request,
+        arrival,
+    } = begun;
+    match request {
+        Ok(mut request) => {
+            let mut exchanged = exchange::exchange(&stream, &mut request, arrival).await;
+            send::ResponseSink::worker(&*stream).return_request(request);
+            Answered {
+                ended: exchanged.ended,
+                parked: exchanged.parked.take(),
+                stream,
+            }
+        }
+        // Boxed: a rare path.
+        Err(reject) => Box::pin(async move {
+            let response = error(reject.status, reject.reason);
+            let sent = send::refuse(&*stream, response).await;
+            exchange::record_refused(&*stream, arrival.first_byte, &sent);
+            Answered {
+                stream,
+                ended: sent.ended,
+                parked: None,
+            }
+        })
+        .await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! HTTP/2 with clients and suites of others, over TLS and with prior knowledge.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::clients::run;
+use crate::support::certificates::{Authority, Key};
+use crate::support::{Launch, Server, Tree, assert_same};
+use crate::tls::{LISTEN, site};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long the suite may take, which waits for what must not come.
+const SUITE_MAX: Duration = Duration::from_secs(120);
+
+/// A server of a small and a large file, with TLS as `a.test` or without.
+struct Fixture {
+    server: Server,
+    authority: Option<Authority>,
+    tree: Tree,
+    small: Vec<u8>,
+    large: Vec<u8>,
+}
+
+impl Fixture {
+    fn plain() -> Self {
+        const TABLES: &str = "[limits]\nidle_timeout = \"60s\"\n";
+        Self::new(|tree| (Launch::site(tree.path(), TABLES, ""), None))
+    }
+
+    fn tls() -> Self {
+        Self::new(|tree| {
+            let authority = Authority::new("authority");
+            authority.certify("a", &["a.test"], Key::Ecdsa);
+            let site = site("\"a.test\"", tree, &authority.table(&["a"]));
+            (Launch::run(&format!("{LISTEN}{site}")), Some(authority))
+        })
+    }
+
+    fn new(launch: impl FnOnce(&Tree) -> (Launch, Option<Authority>)) -> Self {
+        let tree = Tree::new();
+        let small = tree.filled("small", 300);
+        let large = tree.filled("large", 3_000_000);
+        let (launch, authority) = launch(&tree);
+        Self {
+            server: launch.start(),
+            authority,
+            tree,
+            small,
+            large,
+        }
+    }
+
+    fn port(&self) -> String {
+        self.server.address().port().to_string()
+    }
+
+    fn url(&self, path: &str) -> String {
+        match self.authority {
+            Some(_) => format!("https://a.test:{}{path}", self.port()),
+            None => format!("http://127.0.0.1:{}{path}", self.port()),
+        }
+    }
+
+    /// Runs curl, which has to speak HTTP/2.
+    #[track_caller]
+    fn curl(&self, arguments: &[&str], path: &str) -> Output {
+        let resolve = format!("a.test:{}:127.0.0.1", self.port());
+        let url = self.url(path);
+        let mut all = vec!["-sS", "--resolve", &resolve, "-w", "%{stderr}%{http_version}"];
+        let ca = self.authority.as_ref().map(|authority| authority.file("ca.pem"));
+        match &ca {
+            Some(ca) => all.extend(["--http2", "--cacert", ca]),
+            None => all.push("--http2-prior-knowledge"),
+        }
+        all.extend(arguments);
+        all.push(&url);
+        let output = run(LIMIT, "curl", &all, self.tree.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said == "2", "{said}");
+        output
+    }
+
+    /// Runs the suite `h2spec`, of which all tests but those that are named have to pass.
+    #[track_caller]
+    fn h2spec(&self, exempt: &[&str]) {
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/go/bin/h2spec");
+        let port = self.port();
+        let mut arguments = vec!["--strict", "-h", "127.0.0.1", "-p", &port, "-P", "/small"];
+        if self.authority.is_some() {
+            arguments.extend(["--tls", "--insecure"]);
+        }
+        let program = program.to_str().expect("a path in UTF-8");
+        let output = run(SUITE_MAX, program, &arguments, self.tree.path());
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(!said.contains(" 0 passed"), "{said}");
+        let marked = said.lines().filter_map(|line| line.trim_start().strip_prefix("\u{d7} "));
+        let mut failed: Vec<_> = marked.collect();
+        failed.sort_unstable();
+        failed.dedup();
+        assert_eq!(failed, exempt, "{said}");
+    }
+}
+
+#[track_caller]
+fn curl_gets_files(fixture: &Fixture) {
+    for (path, body) in [("/small", &fixture.small), ("/large", &fixture.large)] {
+        assert_same(&fixture.curl(&[], path).stdout, body);
+    }
+    let part = fixture.curl(&["-r", "1000000-1999999"], "/large");
+    assert_same(&part.stdout, &fixture.large[1_000_000..2_000_000]);
+    let head = fixture.curl(&["-I"], "/large").stdout;
+    let head = String::from_utf8_lossy(&head).into_owned();
+    assert!(head.starts_with("HTTP/2 200 \r\n"), "{head}");
+    assert!(head.contains("content-length: 3000000\r\n"), "{head}");
+    let absent = fixture.curl(&["-o", "body", "-D", "-"], "/absent").stdout;
+    assert!(absent.starts_with(b"HTTP/2 404 \r\n"));
+}
+
+#[test]
+fn curl_with_prior_knowledge() {
+    curl_gets_files(&Fixture::plain());
+}
+
+#[test]
+fn curl_over_tls() {
+    let fixture = Fixture::tls();
+    curl_gets_files(&fixture);
+    let log = fixture.server.metrics(&fixture.server.own("admin"));
+    assert_eq!(log.sum("levity_http2_failures_total"), 0.0);
+}
+
+/// The suite of what a server has to do with frames that are right and wrong.
+#[test]
+fn h2spec_with_prior_knowledge() {
+    // On this port it is HTTP/1 then, and gets an answer of that.
+    Fixture::plain().h2spec(&["2: Sends invalid connection preface"]);
+}
+
+#[test]
+fn h2spec_over_tls() {
+    Fixture::tls().h2spec(&[]);
+}
+
+/// `h2load` with many streams at a time; returns what it says.
+fn h2load(fixture: &Fixture, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg(LIMIT.as_secs().to_string()).arg("h2load").args(arguments);
+    let url = format!("http://127.0.0.1:{}", fixture.port());
+    command.args(["/small", "/large"].map(|path| format!("{url}{path}")));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[track_caller]
+fn assert_all_succeeded(output: &Output) {
+    let said = String::from_utf8_lossy(&output.stdout);
+    let counts = said.lines().find_map(|line| line.strip_prefix("requests: "));
+    let counts = counts.unwrap_or_else(|| panic!("{said}"));
+    let count = |word: &str| {
+        let part = counts.split(", ").find(|part| part.ends_with(word));
+        let number = part.and_then(|part| part.split(' ').next()?.parse::<u64>().ok());
+        number.unwrap_or_else(|| panic!("{counts}"))
+    };
+    assert!(count("succeeded") > 0, "{counts}");
+    assert_eq!(["failed", "errored", "timeout"].map(count), [0; 3], "{counts}");
+}
+
+#[test]
+fn many_streams_at_a_time() {
+    let fixture = Fixture::plain();
+    let output = h2load(&fixture, &["-n", "1000", "-c", "4", "-m", "50"]).output();
+    assert_all_succeeded(&output.expect("h2load"));
+}
+
+#[test]
+fn reloads_lose_no_stream() {
+    let fixture = Fixture::plain();
+    let mut load = h2load(&fixture, &["-n", "3000", "-c", "4", "-m", "100"]).spawn().expect("h2load");
+    let mut times = ["\"60s\"", "\"61s\""];
+    let mut reloads = 0;
+    while load.try_wait().expect("waited").is_none() {
+        fixture.server.reload(&times[..1], &times[1..]);
+        times.swap(0, 1);
+        reloads += 1;
+    }
+    assert!(reloads > 1);
+    assert_all_succeeded(&load.wait_with_output().expect("waited"));
+}
