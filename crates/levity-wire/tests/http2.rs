@@ -148,11 +148,8 @@ fn malformed_requests_end_their_stream() {
     ] {
         let outcome = receive(&[frame(HEADERS, WHOLE, 1, &block(fields)), get(3)]);
         outcome.assert_reset(1, ErrorCode::Protocol);
-        assert_eq!(
-            outcome.events,
-            [format!("request 3 whole {GET_HEAD}")],
-            "{fields:?}"
-        );
+        let request = format!("request 3 whole {GET_HEAD}");
+        assert_eq!(outcome.events, ["reset 1", &request], "{fields:?}");
     }
     receive(&[with(&[("te", "trailers"), ("content-length", "0")])]).assert_events(&[
         "request 1 whole GET /a HTTP/1.1|host: h|te: trailers|content-length: 0||",

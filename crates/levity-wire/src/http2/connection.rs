@@ -55,7 +55,7 @@ pub enum Event<'i> {
         /// Its stream.
         stream: StreamId,
     },
-    /// The stream has ended before its time: by the client, or here, since it was in error.
+    /// The stream has ended before its time: by the client, or here, since it was in error. It may not have had a request.
     Reset {
         /// The stream.
         stream: StreamId,
@@ -163,6 +163,11 @@ impl Connection {
     /// The header section of the request that has just arrived, as HTTP/1.1 writes it. One that is too long is cut off.
     pub fn head(&self) -> &[u8] {
         &self.head
+    }
+
+    /// Gives memory back that an idle connection does not need.
+    pub fn shrink(&mut self) {
+        self.head = Vec::new();
     }
 
     /// The trailers that have just arrived.
@@ -513,8 +518,9 @@ impl Connection {
         match self.streams.get(stream).map(|open| open.is_remote_open) {
             Some(true) => self.trailers(block, fragment),
             None if self.streams.was_ended_here(stream) => {
-                self.budget.spend(budget::FRAME)?;
-                self.decode(fragment, |_, _| Ok(())).map(|_| None)
+                self.budget.spend(budget::RESET)?;
+                let _ = self.decode(fragment, |_, _| Ok(()))?;
+                Ok(Some(Event::Reset { stream }))
             }
             _ => Err(Failure::new(
                 ErrorCode::StreamClosed,
@@ -765,9 +771,8 @@ impl Connection {
         code: ErrorCode,
     ) -> Result<Option<Event<'static>>, Failure> {
         self.budget.spend(budget::RESET)?;
-        let was_open = self.streams.get(stream).is_some();
         self.send_reset(stream, code);
-        Ok(was_open.then_some(Event::Reset { stream }))
+        Ok(Some(Event::Reset { stream }))
     }
 
     /// So many bytes of the body of `stream` were used: the client may send as many more.

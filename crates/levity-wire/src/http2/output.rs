@@ -143,11 +143,6 @@ impl Connection {
         }
     }
 
-    /// Whether it was said that the connection ends.
-    pub fn is_shutting_down(&self) -> bool {
-        self.shutdown != Shutdown::No
-    }
-
     /// Says which request was the last one. Later ones are ignored.
     pub fn end_shutdown(&mut self) {
         if self.shutdown != Shutdown::Final {

@@ -134,13 +134,15 @@ where
             Ok(0) | Err(_) => return Poll::Ready(Some(End::ClientAbort)),
             Ok(count) => &buffer[..count],
         };
-        loop {
+        while *requests < REQUESTS_PER_POLL_MAX {
             Step::Parse.enter();
-            match self.conn.next(&mut input) {
-                Ok(Some(event @ Event::Request { .. })) => {
-                    *requests += 1;
-                    self.request(&worker, &event);
-                }
+            let event = self.conn.next(&mut input);
+            // Other events take no time. These have a header section, which may be as long as that of a request.
+            if let Ok(Some(Event::Request { .. } | Event::Trailers { .. } | Event::Reset { .. })) = event {
+                *requests += 1;
+            }
+            match event {
+                Ok(Some(event @ Event::Request { .. })) => self.request(&worker, &event),
                 Ok(Some(event)) => self.conn.deliver(&event),
                 Ok(None) => return Poll::Ready(None),
                 Err(failure) => {
@@ -149,6 +151,8 @@ where
                 }
             }
         }
+        self.conn.put_back(input);
+        Poll::Ready(None)
     }
 
     /// Begins to answer a request, and ends if that need not wait.

@@ -55,11 +55,13 @@ pub struct Conn {
     task: RefCell<Option<Waker>>,
     /// It is being polled.
     is_polled: Cell<bool>,
-    /// Bytes that were received before the version was known.
-    first: RefCell<Vec<u8>>,
+    /// Bytes that were received and not looked at.
+    unread: RefCell<Vec<u8>>,
     /// When the last response ended; before that, when the connection was accepted.
     quiet_since: Cell<Instant>,
     has_had_request: Cell<bool>,
+    /// When the client was told that the connection ends.
+    shutdown_since: Cell<Option<Instant>>,
 }
 
 impl Conn {
@@ -80,9 +82,10 @@ impl Conn {
             failed_lookups: Cell::default(),
             task: RefCell::default(),
             is_polled: Cell::new(false),
-            first: RefCell::new(first),
+            unread: RefCell::new(first),
             quiet_since: Cell::new(arriving.accepted),
             has_had_request: Cell::new(false),
+            shutdown_since: Cell::new(None),
             arriving,
         })
     }
@@ -138,17 +141,22 @@ impl Conn {
     /// # Errors
     /// Those of the transport.
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let first = self.first.take();
-        if !first.is_empty() {
-            let (now, later) = first.split_at(first.len().min(buffer.len()));
+        let unread = self.unread.take();
+        if !unread.is_empty() {
+            let (now, later) = unread.split_at(unread.len().min(buffer.len()));
             buffer[..now.len()].copy_from_slice(now);
-            *self.first.borrow_mut() = later.to_vec();
+            self.put_back(later);
             return Poll::Ready(Ok(now.len()));
         }
         if !self.has_room() {
             return Poll::Pending;
         }
         self.transport.borrow_mut().poll_read(context, buffer)
+    }
+
+    /// Keeps bytes that were read and not looked at.
+    pub fn put_back(&self, bytes: &[u8]) {
+        *self.unread.borrow_mut() = bytes.to_vec();
     }
 
     /// The next event in `input`.
@@ -234,16 +242,21 @@ impl Conn {
     pub fn end(&self, stream: &Stream, now: Instant) {
         self.streams.borrow_mut().retain(|other| other.id() != stream.id());
         self.turns.borrow_mut().remove(stream.id());
-        let mut wire = self.wire.borrow_mut();
-        wire.release(stream.id());
         self.quiet_since.set(now);
+        self.with_wire(|wire| {
+            // Nobody reads the rest of the body, whose bytes count for the window of the connection.
+            wire.used(stream.id(), stream.unread());
+            wire.release(stream.id());
+        });
+        self.wake_next();
         if self.worker().is_draining() {
-            wire.shut_down();
+            self.begin_shutdown(now);
         }
         if !self.streams.borrow().is_empty() {
             return;
         }
-        if wire.is_shutting_down() {
+        self.wire.borrow_mut().shrink();
+        if self.shutdown_since.get().is_some() {
             return self.timer().set(now + SHUTDOWN_TIME);
         }
         let idle_timeout = self.worker().service().config.limits.idle_timeout;
@@ -257,15 +270,27 @@ impl Conn {
         if !is_expired && !self.worker().is_draining() {
             return false;
         }
-        let mut wire = self.wire.borrow_mut();
-        if wire.is_shutting_down() {
+        if self.shutdown_since.get().is_some() {
             return is_expired;
         }
-        wire.shut_down();
-        if wire.streams() == 0 {
-            self.timer().set(Instant::now() + SHUTDOWN_TIME);
+        let now = Instant::now();
+        self.begin_shutdown(now);
+        if self.streams.borrow().is_empty() {
+            self.timer().set(now + SHUTDOWN_TIME);
         }
         false
+    }
+
+    /// Tells the client that the connection ends. One that does not answer in time cannot begin more requests then.
+    fn begin_shutdown(&self, now: Instant) {
+        match self.shutdown_since.get() {
+            None => {
+                self.shutdown_since.set(Some(now));
+                self.with_wire(http2::Connection::shut_down);
+            }
+            Some(since) if now >= since + SHUTDOWN_TIME => self.end_shutdown(),
+            Some(_) => {}
+        }
     }
 
     /// The time-out for the first request, and for the end.
@@ -314,7 +339,8 @@ impl Conn {
         Poll::Ready(Ok(()))
     }
 
-    fn wake_next(&self) {
+    /// Wakes the stream whose turn it is.
+    pub(super) fn wake_next(&self) {
         let next = self.turns.borrow_mut().next();
         if let Some(stream) = next.and_then(|next| self.stream(next)) {
             stream.wake_writer();

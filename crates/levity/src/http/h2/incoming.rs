@@ -100,6 +100,11 @@ impl Incoming {
         self.has_ended
     }
 
+    /// The number of bytes that have arrived and that nobody has read.
+    pub fn unread(&self) -> usize {
+        self.unread.len()
+    }
+
     /// Bytes that were read.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -1,7 +1,7 @@
 //! A stream: the client's end of one exchange.
 
 use std::cell::{Cell, RefCell};
-use std::future::{self, Future};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -122,6 +122,12 @@ impl Stream {
         self.writer.wake();
     }
 
+    /// Bytes of the body that nobody has read.
+    pub(super) fn unread(&self) -> usize {
+        self.incoming.borrow().unread()
+    }
+
+    /// Wakes what waits for room.
     pub(super) fn wake_writer(&self) {
         self.writer.wake();
     }
@@ -160,8 +166,9 @@ impl Stream {
             false => Err(io::ErrorKind::BrokenPipe),
         })?;
         if sent == 0 && !data.is_empty() {
-            // The client's window is full.
+            // The client's window is full: it is the turn of another stream.
             self.writer.set(context);
+            self.conn.wake_next();
             return Poll::Pending;
         }
         Poll::Ready(Ok(sent))
@@ -283,11 +290,14 @@ impl ClientStream for Stream {
         fields: &'a Fields,
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         let is_due = status != 100 || self.expects_continue.replace(false);
-        if is_due {
-            let block = head::interim(status, fields.as_bytes());
-            self.conn.with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), false));
-        }
-        Box::pin(future::ready(()))
+        Box::pin(async move {
+            // That the client has gone is seen later.
+            if is_due && poll_fn(|context| self.poll_room(context)).await.is_ok() {
+                let block = head::interim(status, fields.as_bytes());
+                self.conn
+                    .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), false));
+            }
+        })
     }
 
     fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -362,6 +372,8 @@ impl ResponseSink for Stream {
 
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_room(context))?;
+        // What is to be written has yet to be read: meanwhile it is the turn of another stream.
+        self.conn.wake_next();
         if self.conn.with_wire(|wire| wire.window(self.id)) == 0 {
             self.writer.set(context);
             return Poll::Pending;
