@@ -1,40 +1,18 @@
 //! Accounts at authorities.
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use instant_acme::{Account, AccountBuilder, AccountCredentials, ExternalAccountKey, NewAccount};
-
 use serde::Deserialize;
-use tokio::sync::Mutex;
 
-use crate::Log;
 use crate::failure::Failure;
 use crate::http::Client;
-use crate::reach::Reach;
 use crate::requests::Requests;
 use crate::run::Run;
 use crate::settings::{Authority, ExternalAccount};
 
 /// The lock of the account at an authority.
 const ACCOUNT_LOCK: &str = "account";
-
-/// What is known of an authority.
-pub struct Access {
-    pub reach: Arc<Reach>,
-    /// The account in use. Whoever wants one waits while the authority is asked for it.
-    account: Mutex<Option<Account>>,
-}
-
-impl Access {
-    pub fn new(authority: &Authority, log: Log) -> Self {
-        Self {
-            reach: Arc::new(Reach::new(authority.host(), log)),
-            account: Mutex::default(),
-        }
-    }
-}
 
 /// The part of the file of an account that tells it from others.
 #[derive(Deserialize)]

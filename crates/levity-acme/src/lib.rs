@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
+mod access;
 mod account;
 mod ask;
 mod care;

@@ -402,10 +402,12 @@ impl<'r> Attempt<'r> {
     /// Counts what has happened already: if that is not possible, it is told, and the certificate is as good.
     async fn count(&self, change: impl FnOnce(&mut Ledger)) {
         let directory = &self.authority.directory;
+        let counting = |ledger: &mut Ledger| {
+            change(ledger);
+            Ok(())
+        };
         if ledger::is_known(directory)
-            && let Err(failure) = self
-                .write_down(directory, |ledger| Ok(change(ledger)))
-                .await
+            && let Err(failure) = self.write_down(directory, counting).await
         {
             (self.run.log)(format_args!("an order is not counted: {}", failure.reason));
         }

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time;
 
 use crate::Log;
-use crate::account::Access;
+use crate::access::Access;
 use crate::challenges::Challenges;
 use crate::dns::{Dns, Hook, TsigKey, Update};
 use crate::failure::Failure;

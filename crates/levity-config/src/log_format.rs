@@ -91,7 +91,7 @@ pub enum LogField {
     /// the part of the target after `?`
     #[strum(serialize = "query")]
     Query,
-    /// `HTTP/1.0` or `HTTP/1.1`
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`
     #[strum(serialize = "version")]
     Version,
     /// the version of TLS on the connection: `TLSv1.3` or `TLSv1.2`

@@ -279,7 +279,9 @@ impl Policy {
             }
         };
         let mut config = builder.with_cert_resolver(keys.clone());
-        config.alpn_protocols = [crate::ALPN_HTTP2, crate::ALPN_HTTP1].map(<[u8]>::to_vec).to_vec();
+        config.alpn_protocols = [crate::ALPN_HTTP2, crate::ALPN_HTTP1]
+            .map(<[u8]>::to_vec)
+            .to_vec();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match (&site.client_auth, site.early_data) {
             (None, false) => config.ticketer = tickets.clone(),

@@ -30,6 +30,7 @@ impl Rig {
         let site = SitePolicy {
             hosts: &hosts,
             certificates: vec![certificate.expect("a certificate")],
+            one_for_each: false,
             on_demand: None,
             client_auth: None,
             early_data,

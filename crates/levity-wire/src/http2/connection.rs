@@ -509,7 +509,7 @@ impl Connection {
         fragment: &[u8],
     ) -> Result<Option<Event<'static>>, Failure> {
         let stream = block.stream;
-        if stream % 2 == 0 {
+        if stream.is_multiple_of(2) {
             return Err(Failure::protocol("a request on a stream of the server"));
         }
         if stream > self.last_stream {
@@ -655,7 +655,7 @@ impl Connection {
         let named = payload.split_first_chunk().filter(|_| header.stream == 0);
         let (id, value) = named.ok_or(Failure::protocol("a malformed update of a priority"))?;
         let id = frame::number(*id);
-        if id % 2 == 0 {
+        if id.is_multiple_of(2) {
             return Err(Failure::protocol("a priority of no request"));
         }
         if let Some(open) = self.streams.get_mut(id) {

@@ -3,11 +3,11 @@
 use super::{ErrorCode, Failure};
 
 /// The bytes before the payload of a frame.
-pub(super) const HEADER_BYTES: usize = 9;
+pub const HEADER_BYTES: usize = 9;
 
-/// The maximum of bytes in the payload of a frame: the smallest that is allowed (RFC 9113, 4.2), so that a client is soon able to send
-/// something else.
-pub(super) const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
+/// The maximum of bytes in the payload of a frame, in both directions: the smallest that is allowed (RFC 9113, 4.2), so that no frame
+/// keeps another stream waiting for long.
+pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Types.
 pub(super) mod kind {

@@ -205,7 +205,8 @@ impl Pseudo {
         if !self.has_scheme {
             return Err("no :scheme");
         }
-        if !path.starts_with(b"/") && !(path == b"*" && method == b"OPTIONS") {
+        let is_all = path == b"*" && method == b"OPTIONS";
+        if !(is_all || path.starts_with(b"/")) {
             return Err("a :path that does not begin with a slash");
         }
         let method = if is_connect { b"GET" } else { method };

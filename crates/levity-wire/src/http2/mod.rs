@@ -17,6 +17,7 @@ mod streams;
 
 pub use connection::{Connection, Event};
 pub use error::{ErrorCode, Failure};
+pub use frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use hpack::FieldBlock;
 pub use priority::Priority;
 pub use settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX};

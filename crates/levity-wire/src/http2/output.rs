@@ -2,7 +2,7 @@
 
 use super::budget;
 use super::connection::{Connection, SHUTDOWN_PING, STREAM_ID_MAX, Shutdown};
-use super::frame::{self, FrameHeader, HEADER_BYTES, flag, kind};
+use super::frame::{self, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
 use super::hpack::NO_TABLE;
 use super::streams::StreamId;
 use super::{ErrorCode, Failure};
@@ -32,9 +32,8 @@ impl Connection {
 
     /// Makes frames of the header section that begins after the room for a frame at `start`.
     fn frame_section(&mut self, start: usize, stream: StreamId, flags: u8) {
-        let bytes_max = self.settings.payload_bytes_max;
         let block = start + HEADER_BYTES;
-        let first = (self.out.len() - block).min(bytes_max);
+        let first = (self.out.len() - block).min(PAYLOAD_BYTES_MAX);
         let rest = self.out.split_off(block + first);
         let ends = if rest.is_empty() {
             flag::END_HEADERS
@@ -48,7 +47,7 @@ impl Connection {
             stream,
         };
         self.out[start..block].copy_from_slice(&header.write());
-        let mut parts = rest.chunks(bytes_max).peekable();
+        let mut parts = rest.chunks(PAYLOAD_BYTES_MAX).peekable();
         while let Some(part) = parts.next() {
             let ends = if parts.peek().is_none() {
                 flag::END_HEADERS
@@ -74,6 +73,24 @@ impl Connection {
 
     /// Appends as much of `data` as the client takes; returns the number of bytes. `ends` says that the response has no more.
     pub fn send_data(&mut self, stream: StreamId, data: &[u8], ends: bool) -> usize {
+        let mut out = std::mem::take(&mut self.out);
+        let bytes = self.frame_data(stream, data, ends, |header, part| {
+            out.extend_from_slice(&header);
+            out.extend_from_slice(part);
+        });
+        self.out = out;
+        bytes
+    }
+
+    /// Passes each frame of as much of `data` as the client takes to `write`, header and content, and appends nothing: for whoever
+    /// writes them where they are. Otherwise as [`send_data`](Self::send_data).
+    pub fn frame_data<'d>(
+        &mut self,
+        stream: StreamId,
+        data: &'d [u8],
+        ends: bool,
+        mut write: impl FnMut([u8; HEADER_BYTES], &'d [u8]),
+    ) -> usize {
         let bytes = data.len().min(self.window(stream));
         if !self.is_sendable(stream) || (bytes == 0 && !(ends && data.is_empty())) {
             return 0;
@@ -81,10 +98,15 @@ impl Connection {
         let is_all = ends && bytes == data.len();
         let mut rest = &data[..bytes];
         loop {
-            let (part, more) = rest.split_at(rest.len().min(self.settings.payload_bytes_max));
+            let (part, more) = rest.split_at(rest.len().min(PAYLOAD_BYTES_MAX));
             let is_last = is_all && more.is_empty();
-            let flags = if is_last { flag::END_STREAM } else { 0 };
-            frame::write(&mut self.out, kind::DATA, flags, stream, part);
+            let header = FrameHeader {
+                bytes: part.len(),
+                kind: kind::DATA,
+                flags: if is_last { flag::END_STREAM } else { 0 },
+                stream,
+            };
+            write(header.write(), part);
             self.budget.earn(budget::CONTENT);
             rest = more;
             if rest.is_empty() {

@@ -1,5 +1,7 @@
 //! The parameters of a connection (RFC 9113, 6.5).
 
+use std::ops::Range;
+
 use super::frame::{self, PAYLOAD_BYTES_MAX, kind};
 use super::{Failure, WINDOW_BYTES_MAX};
 
@@ -15,8 +17,8 @@ pub const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// The window before anybody has said something else.
 pub(super) const USUAL_WINDOW_BYTES: u32 = 65_535;
 
-/// The maximum of bytes in a frame for a client that allows more. Larger frames would let one response delay the others.
-const SENT_PAYLOAD_BYTES_MAX: usize = PAYLOAD_BYTES_MAX;
+/// The maximum of bytes in a frame that a client may allow (RFC 9113, 6.5.2).
+const FRAME_SIZES: Range<usize> = PAYLOAD_BYTES_MAX..1 << 24;
 
 /// Identifiers.
 mod id {
@@ -38,15 +40,12 @@ const SETTING_BYTES: usize = 6;
 pub(super) struct Settings {
     /// The window of a new stream, in bytes.
     pub window: u32,
-    /// The maximum of bytes in a frame that is sent to it.
-    pub payload_bytes_max: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             window: USUAL_WINDOW_BYTES,
-            payload_bytes_max: PAYLOAD_BYTES_MAX,
         }
     }
 }
@@ -71,12 +70,9 @@ impl Settings {
                     return Err(Failure::flow("a window that is too large"));
                 }
                 id::INITIAL_WINDOW_SIZE => self.window = value,
-                id::MAX_FRAME_SIZE => {
-                    let bytes = value as usize;
-                    if !(PAYLOAD_BYTES_MAX..1 << 24).contains(&bytes) {
-                        return Err(Failure::protocol("a size of frames that is not allowed"));
-                    }
-                    self.payload_bytes_max = bytes.min(SENT_PAYLOAD_BYTES_MAX);
+                // Larger frames would let one response delay the others.
+                id::MAX_FRAME_SIZE if !FRAME_SIZES.contains(&(value as usize)) => {
+                    return Err(Failure::protocol("a size of frames that is not allowed"));
                 }
                 _ => {}
             }

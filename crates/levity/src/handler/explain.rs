@@ -26,6 +26,29 @@ fn of_upload(outcome: &Outcome<'_>) -> String {
     }
 }
 
+/// What a handler says that decides whether the request gets here; `None` for others.
+fn of_access(handler: &Handler, outcome: &Outcome<'_>, client: &Client) -> Option<String> {
+    Some(match handler {
+        Handler::Gate(gate) => format!("{}: {}", of_gate(gate, client), verdict(outcome)),
+        Handler::RateLimits(limits) => {
+            let verdict = match outcome {
+                Outcome::Response(_) => verdict(outcome),
+                _ => "lets the first request in; counters are not those of the running server"
+                    .to_owned(),
+            };
+            format!("{}: {verdict}", of_limits(limits))
+        }
+        Handler::Https(rules) if rules.client_auth.is_some() => match outcome {
+            Outcome::Next => {
+                "`client_authorities`: lets the request in; the client is taken to have a certificate"
+                    .to_owned()
+            }
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
 /// Says what `handler` did.
 pub(super) fn handler(
     handler: &Handler,
@@ -33,25 +56,7 @@ pub(super) fn handler(
     client: &Client,
     explanation: &Explanation,
 ) {
-    if let Handler::Gate(gate) = handler {
-        let text = format!("{}: {}", of_gate(gate, client), verdict(outcome));
-        return explanation.add(Topic::Gate, text);
-    }
-    if let Handler::RateLimits(limits) = handler {
-        let verdict = match outcome {
-            Outcome::Response(_) => verdict(outcome),
-            _ => {
-                "lets the first request in; counters are not those of the running server".to_owned()
-            }
-        };
-        let text = format!("{}: {verdict}", of_limits(limits));
-        return explanation.add(Topic::Gate, text);
-    }
-    if let (Handler::Https(rules), Outcome::Next) = (handler, outcome)
-        && rules.client_auth.is_some()
-    {
-        let text =
-            "`client_authorities`: lets the request in; the client is taken to have a certificate";
+    if let Some(text) = of_access(handler, outcome, client) {
         return explanation.add(Topic::Gate, text);
     }
     if matches!(outcome, Outcome::Next) && passes_silently(handler) {

@@ -87,8 +87,13 @@ where
     fn poll_until_idle(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let mut requests = 0;
         loop {
-            let has_ended_some = self.poll_exchanges(context);
-            let input = self.poll_input(context, &mut requests);
+            let mut has_progress = self.poll_exchanges(context);
+            // Otherwise the client should read first, and nothing is read from it.
+            let had_room = self.conn.has_room();
+            let input = match had_room {
+                true => self.poll_input(context, &mut requests),
+                false => Poll::Pending,
+            };
             let is_over = self.conn.poll_timeout(context);
             if is_over {
                 self.conn.end_shutdown();
@@ -96,10 +101,11 @@ where
             if let Poll::Ready(Err(_)) = self.conn.poll_flush(context) {
                 return Poll::Ready(End::ClientAbort);
             }
+            has_progress |= !had_room && self.conn.has_room();
             match input {
                 Poll::Ready(Some(end)) => return Poll::Ready(end),
                 _ if is_over || self.conn.is_done() => return Poll::Ready(End::Complete),
-                Poll::Pending if !has_ended_some => return Poll::Pending,
+                Poll::Pending if !has_progress => return Poll::Pending,
                 _ if requests >= REQUESTS_PER_POLL_MAX => {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
@@ -138,7 +144,9 @@ where
             Step::Parse.enter();
             let event = self.conn.next(&mut input);
             // Other events take no time. These have a header section, which may be as long as that of a request.
-            if let Ok(Some(Event::Request { .. } | Event::Trailers { .. } | Event::Reset { .. })) = event {
+            if let Ok(Some(Event::Request { .. } | Event::Trailers { .. } | Event::Reset { .. })) =
+                event
+            {
                 *requests += 1;
             }
             match event {
@@ -236,17 +244,19 @@ async fn answer(begun: Begun) -> Answered {
             }
         }
         // Boxed: a rare path.
-        Err(reject) => Box::pin(async move {
-            let response = error(reject.status, reject.reason);
-            let sent = send::refuse(&*stream, response).await;
-            exchange::record_refused(&*stream, arrival.first_byte, &sent);
-            Answered {
-                stream,
-                ended: sent.ended,
-                parked: None,
-            }
-        })
-        .await,
+        Err(reject) => {
+            Box::pin(async move {
+                let response = error(reject.status, reject.reason);
+                let sent = send::refuse(&*stream, response).await;
+                exchange::record_refused(&*stream, arrival.first_byte, &sent);
+                Answered {
+                    stream,
+                    ended: sent.ended,
+                    parked: None,
+                }
+            })
+            .await
+        }
     }
 }
 

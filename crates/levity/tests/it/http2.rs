@@ -25,7 +25,8 @@ struct Fixture {
 
 impl Fixture {
     fn plain() -> Self {
-        const TABLES: &str = "[limits]\nidle_timeout = \"60s\"\n";
+        const TABLES: &str =
+            "[admin]\nlisten = \"unix:{own}/admin\"\n[limits]\nidle_timeout = \"60s\"\n";
         Self::new(|tree| (Launch::site(tree.path(), TABLES, ""), None))
     }
 
@@ -68,8 +69,17 @@ impl Fixture {
     fn curl(&self, arguments: &[&str], path: &str) -> Output {
         let resolve = format!("a.test:{}:127.0.0.1", self.port());
         let url = self.url(path);
-        let mut all = vec!["-sS", "--resolve", &resolve, "-w", "%{stderr}%{http_version}"];
-        let ca = self.authority.as_ref().map(|authority| authority.file("ca.pem"));
+        let mut all = vec![
+            "-sS",
+            "--resolve",
+            &resolve,
+            "-w",
+            "%{stderr}%{http_version}",
+        ];
+        let ca = self
+            .authority
+            .as_ref()
+            .map(|authority| authority.file("ca.pem"));
         match &ca {
             Some(ca) => all.extend(["--http2", "--cacert", ca]),
             None => all.push("--http2-prior-knowledge"),
@@ -95,7 +105,9 @@ impl Fixture {
         let output = run(SUITE_MAX, program, &arguments, self.tree.path());
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(!said.contains(" 0 passed"), "{said}");
-        let marked = said.lines().filter_map(|line| line.trim_start().strip_prefix("\u{d7} "));
+        let marked = said
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("\u{d7} "));
         let mut failed: Vec<_> = marked.collect();
         failed.sort_unstable();
         failed.dedup();
@@ -146,7 +158,10 @@ fn h2spec_over_tls() {
 /// `h2load` with many streams at a time; returns what it says.
 fn h2load(fixture: &Fixture, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.arg(LIMIT.as_secs().to_string()).arg("h2load").args(arguments);
+    command
+        .arg(LIMIT.as_secs().to_string())
+        .arg("h2load")
+        .args(arguments);
     let url = format!("http://127.0.0.1:{}", fixture.port());
     command.args(["/small", "/large"].map(|path| format!("{url}{path}")));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -156,7 +171,9 @@ fn h2load(fixture: &Fixture, arguments: &[&str]) -> Command {
 #[track_caller]
 fn assert_all_succeeded(output: &Output) {
     let said = String::from_utf8_lossy(&output.stdout);
-    let counts = said.lines().find_map(|line| line.strip_prefix("requests: "));
+    let counts = said
+        .lines()
+        .find_map(|line| line.strip_prefix("requests: "));
     let counts = counts.unwrap_or_else(|| panic!("{said}"));
     let count = |word: &str| {
         let part = counts.split(", ").find(|part| part.ends_with(word));
@@ -164,7 +181,11 @@ fn assert_all_succeeded(output: &Output) {
         number.unwrap_or_else(|| panic!("{counts}"))
     };
     assert!(count("succeeded") > 0, "{counts}");
-    assert_eq!(["failed", "errored", "timeout"].map(count), [0; 3], "{counts}");
+    assert_eq!(
+        ["failed", "errored", "timeout"].map(count),
+        [0; 3],
+        "{counts}"
+    );
 }
 
 #[test]
@@ -177,7 +198,9 @@ fn many_streams_at_a_time() {
 #[test]
 fn reloads_lose_no_stream() {
     let fixture = Fixture::plain();
-    let mut load = h2load(&fixture, &["-n", "3000", "-c", "4", "-m", "100"]).spawn().expect("h2load");
+    let mut load = h2load(&fixture, &["-n", "3000", "-c", "4", "-m", "100"])
+        .spawn()
+        .expect("h2load");
     let mut times = ["\"60s\"", "\"61s\""];
     let mut reloads = 0;
     while load.try_wait().expect("waited").is_none() {
@@ -187,4 +210,42 @@ fn reloads_lose_no_stream() {
     }
     assert!(reloads > 1);
     assert_all_succeeded(&load.wait_with_output().expect("waited"));
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend_from_slice(&[kind, flags]);
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// A request for `/small`, by indices of the static table, which is reset at once.
+fn reset_request(stream: u32) -> Vec<u8> {
+    let fields = b"\x82\x86\x04\x06/small\x41\x09localhost";
+    let request = frame(1, 5, stream, fields);
+    let reset = frame(3, 0, stream, &8_u32.to_be_bytes());
+    [request, reset].concat()
+}
+
+#[test]
+fn a_client_that_resets_all_its_requests_is_stopped() {
+    let fixture = Fixture::plain();
+    let mut client = fixture.server.client();
+    let start = [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+        &frame(4, 0, 0, &[]),
+    ]
+    .concat();
+    client.send(start);
+    let requests: Vec<_> = (0..20_000).flat_map(|n| reset_request(2 * n + 1)).collect();
+    // It is closed before all was sent.
+    let _ = client.try_send(requests);
+    let said = client.read_through(b"too many frames of no use");
+    let code = said.len() - b"too many frames of no use".len() - 4;
+    assert_eq!(said[code..][..4], 0xb_u32.to_be_bytes());
+    let metrics = fixture.server.metrics(&fixture.server.own("admin"));
+    let series = "levity_http2_failures_total{code=\"enhance_your_calm\"}";
+    assert_eq!(metrics.sum(series), 1.0);
+    assert_same(&fixture.curl(&[], "/small").stdout, &fixture.small);
 }

@@ -171,9 +171,9 @@ mod tests {
     /// RFC 7541, 5.2: the last byte is filled with at most seven one bits, and the code of the end is an error.
     #[test]
     fn the_last_byte_is_filled_with_ones() {
-        assert_decoded(&[0b00000_111], Some(b"0"));
-        assert_decoded(&[0b00000_110], None);
-        assert_decoded(&[0b00000_000], None);
+        assert_decoded(&[0b0000_0111], Some(b"0"));
+        assert_decoded(&[0b0000_0110], None);
+        assert_decoded(&[0b0000_0000], None);
         assert_decoded(&[0xff], None);
         assert_decoded(&[0b1111_1000, 0xff], None);
         assert_decoded(&[0xff, 0xff, 0xff, 0xff], None);

@@ -63,11 +63,7 @@ pub async fn next_request(conn: &Conn) -> Result<Next, RequestError> {
 
 /// Parses the input so far: the inbox followed by `arrived`. In the common case, a whole header section at once, the
 /// bytes are parsed in place.
-fn parse_input(
-    conn: &Conn,
-    service: &Service,
-    arrived: &[u8],
-) -> Result<Option<Next>, Reject> {
+fn parse_input(conn: &Conn, service: &Service, arrived: &[u8]) -> Result<Option<Next>, Reject> {
     if conn.inbox().borrow().is_empty() {
         if is_between_requests(arrived) {
             return Ok(None);
@@ -89,11 +85,7 @@ fn parse_input(
 }
 
 /// Parses the header section at the start of `bytes`; `None` if it is incomplete. The bytes after it go to the inbox.
-fn parse_header(
-    conn: &Conn,
-    service: &Service,
-    bytes: &[u8],
-) -> Result<Option<Next>, Reject> {
+fn parse_header(conn: &Conn, service: &Service, bytes: &[u8]) -> Result<Option<Next>, Reject> {
     let mut request = conn.worker.take_request();
     let parsed = http1::parse_request(bytes, &mut request.head, &service.wire_limits);
     if parsed.is_err() && bytes.starts_with(&TLS_RECORD) {

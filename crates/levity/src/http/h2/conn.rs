@@ -1,7 +1,7 @@
 //! A connection of a client over HTTP/2.
 
 use std::cell::{Cell, RefCell};
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use levity_net::{Peer, Timer, Transport};
 use levity_telemetry::stall;
 use levity_wire::http1::{Framing, Reject};
-use levity_wire::http2::{self, Event, Failure, StreamId};
+use levity_wire::http2::{self, Event, Failure, HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId};
 
 use super::incoming::Incoming;
 use super::stream::Stream;
@@ -23,6 +23,15 @@ use crate::worker::Worker;
 /// The maximum of bytes that wait for the client, but for one frame of each stream. More would let a slow client hold memory, and a
 /// small response wait behind large ones.
 const OUT_BYTES_MAX: usize = 64 * 1024;
+
+/// The maximum of bytes that a stream sends at a time.
+pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
+
+/// The frames of such a piece.
+const FRAMES_MAX: usize = PIECE_BYTES_MAX.div_ceil(PAYLOAD_BYTES_MAX);
+
+/// From this size on, in bytes, a piece is written where it is.
+const DIRECT_BYTES_MIN: usize = 16 * 1024;
 
 /// How long a client may take to read that the connection ends.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(5);
@@ -120,7 +129,10 @@ impl Conn {
     pub fn begin_poll(&self, context: &Context<'_>) {
         self.is_polled.set(true);
         let mut task = self.task.borrow_mut();
-        if !task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+        if !task
+            .as_ref()
+            .is_some_and(|task| task.will_wake(context.waker()))
+        {
             *task = Some(context.waker().clone());
         }
     }
@@ -136,20 +148,21 @@ impl Conn {
         streams.iter().for_each(|stream| stream.was_reset());
     }
 
-    /// Reads from the client, unless so much waits to be written that it should read first.
+    /// Reads from the client.
     ///
     /// # Errors
     /// Those of the transport.
-    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         let unread = self.unread.take();
         if !unread.is_empty() {
             let (now, later) = unread.split_at(unread.len().min(buffer.len()));
             buffer[..now.len()].copy_from_slice(now);
             self.put_back(later);
             return Poll::Ready(Ok(now.len()));
-        }
-        if !self.has_room() {
-            return Poll::Pending;
         }
         self.transport.borrow_mut().poll_read(context, buffer)
     }
@@ -173,7 +186,11 @@ impl Conn {
     }
 
     /// Begins the exchange of the request that has just arrived, as `event` says.
-    pub fn begin(self: &Rc<Self>, event: &Event<'_>, parsed: Result<Box<Request>, Reject>) -> Begun {
+    pub fn begin(
+        self: &Rc<Self>,
+        event: &Event<'_>,
+        parsed: Result<Box<Request>, Reject>,
+    ) -> Begun {
         let Event::Request {
             stream: id,
             ends,
@@ -240,7 +257,9 @@ impl Conn {
 
     /// Ends the exchange on `stream`, at `now`.
     pub fn end(&self, stream: &Stream, now: Instant) {
-        self.streams.borrow_mut().retain(|other| other.id() != stream.id());
+        self.streams
+            .borrow_mut()
+            .retain(|other| other.id() != stream.id());
         self.turns.borrow_mut().remove(stream.id());
         self.quiet_since.set(now);
         self.with_wire(|wire| {
@@ -326,7 +345,11 @@ impl Conn {
         let out = wire.out();
         let mut written = 0;
         while written < out.len() {
-            match self.transport.borrow_mut().poll_write(context, &out[written..]) {
+            match self
+                .transport
+                .borrow_mut()
+                .poll_write(context, &out[written..])
+            {
                 Poll::Ready(Ok(bytes)) => written += bytes,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
@@ -353,7 +376,7 @@ impl Conn {
     /// Those of the transport.
     pub(super) fn poll_room(&self, stream: StreamId) -> Poll<io::Result<()>> {
         if !self.has_room() {
-            let task = self.task.borrow().clone().unwrap_or_else(|| Waker::noop().clone());
+            let task = self.task();
             if let Poll::Ready(Err(error)) = self.poll_write(&mut Context::from_waker(&task)) {
                 return Poll::Ready(Err(error));
             }
@@ -382,6 +405,56 @@ impl Conn {
             task.wake_by_ref();
         }
         written
+    }
+
+    /// Sends as much of `data` on `stream` as the client takes; returns the number of bytes. Large pieces are written where they are,
+    /// if nothing waits before them: the copy would cost a fifth of the time.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub(super) fn send_data(&self, stream: StreamId, data: &[u8], ends: bool) -> io::Result<usize> {
+        if data.len() < DIRECT_BYTES_MIN || !self.wire.borrow_mut().out().is_empty() {
+            return Ok(self.with_wire(|wire| wire.send_data(stream, data, ends)));
+        }
+        let (mut headers, mut parts) = ([[0; HEADER_BYTES]; FRAMES_MAX], [&[][..]; FRAMES_MAX]);
+        let mut count = 0;
+        let bytes = self
+            .wire
+            .borrow_mut()
+            .frame_data(stream, data, ends, |header, part| {
+                (headers[count], parts[count]) = (header, part);
+                count += 1;
+            });
+        let frames = headers.iter().zip(&parts).take(count);
+        let mut slices = [IoSlice::new(&[]); 2 * FRAMES_MAX];
+        let framed = frames.flat_map(|(header, part)| [&header[..], part]);
+        for (slice, bytes) in slices.iter_mut().zip(framed) {
+            *slice = IoSlice::new(bytes);
+        }
+        let mut slices = &mut slices[..2 * count];
+        let task = self.task();
+        let mut context = Context::from_waker(&task);
+        let mut transport = self.transport.borrow_mut();
+        while !slices.is_empty() {
+            match transport.poll_write_vectored(&mut context, slices) {
+                Poll::Ready(Ok(written)) => IoSlice::advance_slices(&mut slices, written),
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => break,
+            }
+        }
+        if !slices.is_empty() {
+            self.with_wire(|wire| {
+                slices
+                    .iter()
+                    .for_each(|slice| wire.out().extend_from_slice(slice))
+            });
+        }
+        Ok(bytes)
+    }
+
+    fn task(&self) -> Waker {
+        let task = self.task.borrow().clone();
+        task.unwrap_or_else(|| Waker::noop().clone())
     }
 
     pub(super) fn failed_lookups(&self) -> &Cell<FailedLookups> {

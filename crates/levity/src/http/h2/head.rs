@@ -54,7 +54,9 @@ fn append(block: &mut FieldBlock, fields: &[u8]) {
     ];
     let is_left_out = |name: &[u8]| {
         matches!(name.first(), Some(first) if b"ckpstuCKPSTU".contains(first))
-            && LEFT_OUT.iter().any(|other| name.eq_ignore_ascii_case(other))
+            && LEFT_OUT
+                .iter()
+                .any(|other| name.eq_ignore_ascii_case(other))
     };
     for line in lines(fields) {
         if !is_left_out(line.name) {

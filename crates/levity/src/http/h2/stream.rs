@@ -13,7 +13,7 @@ use levity_net::{Peer, Timer, Turn};
 use levity_wire::http1::{Reject, Trailers};
 use levity_wire::http2::{ErrorCode, FieldBlock, StreamId};
 
-use super::conn::Conn;
+use super::conn::{Conn, PIECE_BYTES_MAX};
 use super::head;
 use super::incoming::Incoming;
 use crate::failed_lookups::FailedLookups;
@@ -23,9 +23,6 @@ use crate::http::request::RequestError;
 use crate::http::request_body::ClientStream;
 use crate::http::send::{self, Head, Progress, ResponseSink};
 use crate::worker::Worker;
-
-/// The maximum of bytes that a stream appends to the output at a time.
-const PIECE_BYTES_MAX: usize = 64 * 1024;
 
 /// One stream of a connection.
 pub struct Stream {
@@ -53,7 +50,10 @@ struct WakerCell(RefCell<Option<Waker>>);
 impl WakerCell {
     fn set(&self, context: &Context<'_>) {
         let mut waker = self.0.borrow_mut();
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+        if !waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(context.waker()))
+        {
             *waker = Some(context.waker().clone());
         }
     }
@@ -161,10 +161,10 @@ impl Stream {
             Some(piece) => (piece, ends && piece.len() == data.len()),
             None => (data, ends),
         };
-        let sent = self.conn.with_wire(|wire| match wire.is_sendable(self.id) {
-            true => Ok(wire.send_data(self.id, data, ends)),
-            false => Err(io::ErrorKind::BrokenPipe),
-        })?;
+        if !self.conn.with_wire(|wire| wire.is_sendable(self.id)) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let sent = self.conn.send_data(self.id, data, ends)?;
         if sent == 0 && !data.is_empty() {
             // The client's window is full: it is the turn of another stream.
             self.writer.set(context);
@@ -178,7 +178,8 @@ impl Stream {
         let length = header.length.filter(|_| header.has_body);
         self.announced.set(length);
         let block = header.block;
-        self.conn.with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), ends));
+        self.conn
+            .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), ends));
         self.conn.worker().return_head(block.into_buffer());
     }
 }
@@ -315,7 +316,8 @@ impl ClientStream for Stream {
     }
 
     fn end_output(&self) {
-        self.conn.with_wire(|wire| wire.send_data(self.id, &[], true));
+        self.conn
+            .with_wire(|wire| wire.send_data(self.id, &[], true));
     }
 }
 
@@ -358,7 +360,8 @@ impl ResponseSink for Stream {
             Poll::Pending if has_header => 0,
             sent => ready!(sent)?,
         };
-        self.announced.set(announced.map(|bytes| bytes.saturating_sub(body_bytes as u64)));
+        self.announced
+            .set(announced.map(|bytes| bytes.saturating_sub(body_bytes as u64)));
         Poll::Ready(Ok(Progress {
             bytes: body_bytes,
             body_bytes,
@@ -392,7 +395,9 @@ impl ResponseSink for Stream {
         if is_open {
             ready!(self.poll_room(context))?;
             let mut block = FieldBlock::default();
-            trailers.fields().for_each(|(name, value)| block.field(name, value));
+            trailers
+                .fields()
+                .for_each(|(name, value)| block.field(name, value));
             let has_trailers = !block.as_bytes().is_empty();
             match header.take() {
                 Some(header) => self.send_header(header, !has_trailers),
@@ -400,7 +405,8 @@ impl ResponseSink for Stream {
                 None => {}
             }
             if has_trailers {
-                self.conn.with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), true));
+                self.conn
+                    .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), true));
             }
         }
         Poll::Ready(Ok(Progress {

@@ -341,7 +341,9 @@ fn a_websocket_is_a_stream() {
         let protocol = Protocol::from_static("websocket");
         connect.extensions_mut().insert(protocol);
         let version = "13".parse().expect("a value");
-        connect.headers_mut().insert("sec-websocket-version", version);
+        connect
+            .headers_mut()
+            .insert("sec-websocket-version", version);
         let (reply, mut ours) = client.send(connect, false).await;
         let (mut backend, header) = app.asked().await;
         let header = header.to_ascii_lowercase();
