@@ -121,6 +121,8 @@ fn key(external: &ExternalAccount) -> Result<ExternalAccountKey, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::settings::Settings;
 

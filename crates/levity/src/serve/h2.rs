@@ -19,8 +19,9 @@ use levity_wire::http2::{ErrorCode, Event};
 
 use crate::exchange;
 use crate::http::error::error;
-use crate::http::h2::conn::{Begun, Conn};
+use crate::http::h2::conn::Conn;
 use crate::http::h2::stream::Stream;
+use crate::http::h2::streams::{Begun, Streams};
 use crate::http::request::Request;
 use crate::http::send;
 use crate::http::send::parked::Parked;
@@ -42,6 +43,7 @@ type Outliving = Pin<Box<dyn Future<Output = Rc<Stream>>>>;
 /// A connection with what waits on it.
 struct Serving<F, B> {
     conn: Rc<Conn>,
+    streams: Streams,
     /// Makes the future of an exchange.
     begin: B,
     running: FuturesUnordered<F>,
@@ -52,13 +54,14 @@ struct Serving<F, B> {
 pub async fn serve(conn: Rc<Conn>) -> End {
     let worker = conn.worker().clone();
     let mut serving = Serving {
+        streams: Streams::new(conn.clone()),
         conn,
         begin: |begun| worker.exchange_memory.pin(|| answer(begun)),
         running: FuturesUnordered::new(),
         parked: FuturesUnordered::new(),
     };
     let end = poll_fn(|context| serving.poll(context)).await;
-    serving.conn.lose_streams();
+    serving.streams.lose();
     poll_fn(|context| serving.poll_rest(context)).await;
     if end != End::ClientAbort {
         serving.conn.begin_linger();
@@ -123,7 +126,7 @@ where
             has_ended_some = true;
         }
         while let Poll::Ready(Some(stream)) = self.parked.poll_next_unpin(context) {
-            self.conn.end(&stream, Instant::now());
+            self.streams.end(&stream, Instant::now());
             has_ended_some = true;
         }
         has_ended_some
@@ -151,7 +154,7 @@ where
             }
             match event {
                 Ok(Some(event @ Event::Request { .. })) => self.request(&worker, &event),
-                Ok(Some(event)) => self.conn.deliver(&event),
+                Ok(Some(event)) => self.streams.deliver(&event),
                 Ok(None) => return Poll::Ready(None),
                 Err(failure) => {
                     worker.stats.http2_failed(counted(failure.code));
@@ -166,7 +169,7 @@ where
     /// Begins to answer a request, and ends if that need not wait.
     fn request(&mut self, worker: &Worker, event: &Event<'_>) {
         let parsed = self.conn.with_head(|head| parse(worker, head));
-        let begun = self.conn.begin(event, parsed);
+        let begun = self.streams.begin(event, parsed);
         let mut exchange = (self.begin)(begun);
         // Whoever would be woken does not exist yet: an exchange that waits is polled again.
         match Pin::new(&mut exchange).poll(&mut Context::from_waker(Waker::noop())) {
@@ -178,7 +181,7 @@ where
     fn answered(&mut self, answered: Answered) {
         let stream = answered.stream;
         match answered.parked {
-            None => self.conn.end(&stream, answered.ended),
+            None => self.streams.end(&stream, answered.ended),
             Some(parked) => self.parked.push(Box::pin(async move {
                 parked.run(&*stream).await;
                 stream

@@ -9,15 +9,12 @@ use std::time::{Duration, Instant};
 
 use levity_net::{Peer, Timer, Transport};
 use levity_telemetry::stall;
-use levity_wire::http1::{Framing, Reject};
 use levity_wire::http2::{self, Event, Failure, HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId};
 
-use super::incoming::Incoming;
-use super::stream::Stream;
 use super::turns::Turns;
 use crate::failed_lookups::FailedLookups;
 use crate::http::arriving::Arriving;
-use crate::http::request::{Arrival, Request};
+use crate::http::request::Arrival;
 use crate::worker::Worker;
 
 /// The maximum of bytes that wait for the client, but for one frame of each stream. More would let a slow client hold memory, and a
@@ -42,22 +39,11 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
 /// The maximum of reads per poll of what is dropped.
 const LINGER_READS_MAX: usize = 4;
 
-/// A request whose exchange begins.
-pub struct Begun {
-    /// The client's end.
-    pub stream: Rc<Stream>,
-    /// The request, or why it is refused.
-    pub request: Result<Box<Request>, Reject>,
-    /// When it has arrived.
-    pub arrival: Arrival,
-}
-
 /// A connection. Borrows of the state in cells end with the method that made them.
 pub struct Conn {
     arriving: Arriving,
     transport: RefCell<Transport>,
     wire: RefCell<http2::Connection>,
-    streams: RefCell<Vec<Rc<Stream>>>,
     turns: RefCell<Turns>,
     failed_lookups: Cell<FailedLookups>,
     /// The task of the connection, which writes what the streams have to send.
@@ -86,7 +72,6 @@ impl Conn {
                 limits.head_bytes_max,
                 u128::from_ne_bytes(nonce),
             )),
-            streams: RefCell::default(),
             turns: RefCell::default(),
             failed_lookups: Cell::default(),
             task: RefCell::default(),
@@ -115,8 +100,9 @@ impl Conn {
         Some(levity_tls::reason(&error))
     }
 
-    /// When the first byte of the present request arrived, and how long the client has taken for it if it is the first one.
-    fn arrival(&self) -> Arrival {
+    /// A request has arrived: when its first byte did, and how long the client has taken for it if it is the first one.
+    pub(super) fn arrival(&self) -> Arrival {
+        self.timer().clear();
         let first_byte = stall::poll_start().max(self.quiet_since.get());
         let is_new = !self.has_had_request.replace(true);
         Arrival {
@@ -140,12 +126,6 @@ impl Conn {
     /// The poll ends. What streams append from now on, the next one writes.
     pub fn end_poll(&self) {
         self.is_polled.set(false);
-    }
-
-    /// The client is gone.
-    pub fn lose_streams(&self) {
-        let streams = self.streams.borrow().clone();
-        streams.iter().for_each(|stream| stream.was_reset());
     }
 
     /// Reads from the client.
@@ -185,93 +165,37 @@ impl Conn {
         parse(self.wire.borrow().head())
     }
 
-    /// Begins the exchange of the request that has just arrived, as `event` says.
-    pub fn begin(
-        self: &Rc<Self>,
-        event: &Event<'_>,
-        parsed: Result<Box<Request>, Reject>,
-    ) -> Begun {
-        let Event::Request {
-            stream: id,
-            ends,
-            is_tunnel,
-        } = *event
-        else {
-            unreachable!("only a request begins an exchange");
-        };
-        self.timer().clear();
-        let request = parsed.map(|mut request| {
-            if !ends && !is_tunnel && request.head.framing == Framing::None {
-                // The length is unknown.
-                request.head.framing = Framing::Chunked;
-            }
-            request.is_early = self.transport.borrow().is_early();
-            request
-        });
-        let head = request.as_ref().ok().map(|request| &request.head);
-        let incoming = Incoming::new(head.map_or(Framing::None, |head| head.framing), ends);
-        let expects_continue = head.is_some_and(|head| head.expect_continue);
-        let stream = Rc::new(Stream::new(self.clone(), id, incoming, expects_continue));
-        self.streams.borrow_mut().push(stream.clone());
-        Begun {
-            stream,
-            request,
-            arrival: self.arrival(),
-        }
+    /// Whether what was received so far may be a copy of what another client has sent.
+    pub(super) fn is_early(&self) -> bool {
+        self.transport.borrow().is_early()
     }
 
-    /// Passes an event to the stream that it is about.
-    pub fn deliver(&self, event: &Event<'_>) {
-        match event {
-            Event::Request { .. } => {}
-            Event::Data {
-                stream,
-                bytes,
-                ends,
-            } => match self.stream(*stream) {
-                Some(stream) => stream.arrived(bytes, *ends),
-                None => self.wire.borrow_mut().used(*stream, bytes.len()),
-            },
-            Event::Trailers { stream } => {
-                let trailers = self.wire.borrow_mut().take_trailers();
-                if let Some(stream) = self.stream(*stream) {
-                    stream.ended_with(trailers);
-                }
-            }
-            Event::Reset { stream } => {
-                if let Some(stream) = self.stream(*stream) {
-                    stream.was_reset();
-                }
-            }
-            Event::Window => {
-                let streams = self.streams.borrow().clone();
-                streams.iter().for_each(|stream| stream.wake_writer());
-            }
-        }
+    /// The client has more room.
+    pub(super) fn windows_changed(&self) {
+        self.turns.borrow_mut().wake_blocked();
     }
 
-    fn stream(&self, id: StreamId) -> Option<Rc<Stream>> {
-        let streams = self.streams.borrow();
-        streams.iter().find(|stream| stream.id() == id).cloned()
-    }
-
-    /// Ends the exchange on `stream`, at `now`.
-    pub fn end(&self, stream: &Stream, now: Instant) {
-        self.streams
-            .borrow_mut()
-            .retain(|other| other.id() != stream.id());
-        self.turns.borrow_mut().remove(stream.id());
+    /// The exchange on `stream` has ended at `now`, and nobody has read the last `unread` bytes of its body. `is_idle` says that it was
+    /// the last one.
+    pub(super) fn stream_ended(
+        &self,
+        stream: StreamId,
+        unread: usize,
+        is_idle: bool,
+        now: Instant,
+    ) {
+        self.turns.borrow_mut().remove(stream);
         self.quiet_since.set(now);
         self.with_wire(|wire| {
-            // Nobody reads the rest of the body, whose bytes count for the window of the connection.
-            wire.used(stream.id(), stream.unread());
-            wire.release(stream.id());
+            // They count for the window of the connection.
+            wire.used(stream, unread);
+            wire.release(stream);
         });
         self.wake_next();
         if self.worker().is_draining() {
             self.begin_shutdown(now);
         }
-        if !self.streams.borrow().is_empty() {
+        if !is_idle {
             return;
         }
         self.wire.borrow_mut().shrink();
@@ -294,7 +218,7 @@ impl Conn {
         }
         let now = Instant::now();
         self.begin_shutdown(now);
-        if self.streams.borrow().is_empty() {
+        if self.wire.borrow().streams() == 0 {
             self.timer().set(now + SHUTDOWN_TIME);
         }
         false
@@ -364,17 +288,29 @@ impl Conn {
 
     /// Wakes the stream whose turn it is.
     pub(super) fn wake_next(&self) {
-        let next = self.turns.borrow_mut().next();
-        if let Some(stream) = next.and_then(|next| self.stream(next)) {
-            stream.wake_writer();
-        }
+        self.turns.borrow_mut().wake_next();
+    }
+
+    /// Wakes `stream`, which has ended, if it waits to write.
+    pub(super) fn wake_writer(&self, stream: StreamId) {
+        self.turns.borrow_mut().remove(stream);
+    }
+
+    /// `stream` waits for the windows of the client: it is the turn of another one.
+    pub(super) fn wait_for_window(&self, stream: StreamId, context: &Context<'_>) {
+        self.turns.borrow_mut().block(stream, context.waker());
+        self.wake_next();
     }
 
     /// Waits for room in the output, and for the turn of `stream`. Some of the output is written first if there is none.
     ///
     /// # Errors
     /// Those of the transport.
-    pub(super) fn poll_room(&self, stream: StreamId) -> Poll<io::Result<()>> {
+    pub(super) fn poll_room(
+        &self,
+        stream: StreamId,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
         if !self.has_room() {
             let task = self.task();
             if let Poll::Ready(Err(error)) = self.poll_write(&mut Context::from_waker(&task)) {
@@ -382,10 +318,13 @@ impl Conn {
             }
         }
         if self.has_room() {
+            // A turn that came later would be lost.
+            self.turns.borrow_mut().leave(stream);
             return Poll::Ready(Ok(()));
         }
         let priority = self.wire.borrow().priority(stream);
-        self.turns.borrow_mut().wait(stream, priority);
+        let mut turns = self.turns.borrow_mut();
+        turns.wait(stream, priority, context.waker());
         Poll::Pending
     }
 

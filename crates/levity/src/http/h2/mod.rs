@@ -4,4 +4,5 @@ pub mod conn;
 mod head;
 mod incoming;
 pub mod stream;
+pub mod streams;
 mod turns;

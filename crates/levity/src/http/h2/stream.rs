@@ -39,8 +39,6 @@ pub struct Stream {
     announced: Cell<Option<u64>>,
     /// Waits for bytes of the client, or for its end.
     reader: WakerCell,
-    /// Waits for room for bytes to the client.
-    writer: WakerCell,
 }
 
 /// The task that waits for something.
@@ -93,7 +91,6 @@ impl Stream {
             is_gone: Cell::new(false),
             announced: Cell::new(None),
             reader: WakerCell::default(),
-            writer: WakerCell::default(),
         }
     }
 
@@ -119,17 +116,12 @@ impl Stream {
         self.is_gone.set(true);
         self.incoming.borrow_mut().reset();
         self.reader.wake();
-        self.writer.wake();
+        self.conn.wake_writer(self.id);
     }
 
     /// Bytes of the body that nobody has read.
     pub(super) fn unread(&self) -> usize {
         self.incoming.borrow().unread()
-    }
-
-    /// Wakes what waits for room.
-    pub(super) fn wake_writer(&self) {
-        self.writer.wake();
     }
 
     /// The client may send as many bytes more.
@@ -144,11 +136,7 @@ impl Stream {
         if self.is_gone.get() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let room = self.conn.poll_room(self.id);
-        if room.is_pending() {
-            self.writer.set(context);
-        }
-        room
+        self.conn.poll_room(self.id, context)
     }
 
     /// Sends as much of `data` as the client takes now: at least a byte, unless there is none.
@@ -166,9 +154,7 @@ impl Stream {
         }
         let sent = self.conn.send_data(self.id, data, ends)?;
         if sent == 0 && !data.is_empty() {
-            // The client's window is full: it is the turn of another stream.
-            self.writer.set(context);
-            self.conn.wake_next();
+            self.conn.wait_for_window(self.id, context);
             return Poll::Pending;
         }
         Poll::Ready(Ok(sent))
@@ -375,12 +361,12 @@ impl ResponseSink for Stream {
 
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_room(context))?;
-        // What is to be written has yet to be read: meanwhile it is the turn of another stream.
-        self.conn.wake_next();
         if self.conn.with_wire(|wire| wire.window(self.id)) == 0 {
-            self.writer.set(context);
+            self.conn.wait_for_window(self.id, context);
             return Poll::Pending;
         }
+        // What is to be written has yet to be read: meanwhile it is the turn of another stream.
+        self.conn.wake_next();
         Poll::Ready(Ok(()))
     }
 

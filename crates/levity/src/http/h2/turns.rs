@@ -1,25 +1,32 @@
-//! The order in which streams write that have to wait for the connection.
+//! Streams that wait to write: for their turn, or for the windows of the client.
+
+use std::task::Waker;
 
 use levity_wire::http2::{Priority, StreamId};
 
-/// The streams that wait. There are at most as many as a client may have open.
+/// Those that wait. There are at most as many as a client may have open.
 #[derive(Default)]
 pub struct Turns {
     waiting: Vec<Turn>,
     /// How many have waited so far.
     count: u64,
+    /// Those for which the client has no room, however much the connection has.
+    blocked: Vec<(StreamId, Waker)>,
 }
 
 struct Turn {
     stream: StreamId,
     /// The smallest goes first: by urgency, then those that a client wants one after the other, then the others as they came.
     rank: (u8, bool, u64),
+    waker: Waker,
 }
 
 impl Turns {
-    /// Puts `stream` into the queue, unless it waits already.
-    pub fn wait(&mut self, stream: StreamId, priority: Priority) {
-        if self.waiting.iter().any(|turn| turn.stream == stream) {
+    /// `stream` waits for its turn. If it does already, it keeps its place.
+    pub fn wait(&mut self, stream: StreamId, priority: Priority, waker: &Waker) {
+        let mut waiting = self.waiting.iter_mut();
+        if let Some(turn) = waiting.find(|turn| turn.stream == stream) {
+            turn.waker.clone_from(waker);
             return;
         }
         self.count += 1;
@@ -27,33 +34,90 @@ impl Turns {
             true => self.count,
             false => stream.into(),
         };
-        let rank = (priority.urgency, priority.is_incremental, place);
-        self.waiting.push(Turn { stream, rank });
+        self.waiting.push(Turn {
+            stream,
+            rank: (priority.urgency, priority.is_incremental, place),
+            waker: waker.clone(),
+        });
     }
 
-    /// The stream whose turn it is, which waits no more.
-    pub fn next(&mut self) -> Option<StreamId> {
+    /// Wakes the stream whose turn it is, which waits no more.
+    pub fn wake_next(&mut self) {
         let turns = self.waiting.iter().enumerate();
-        let (first, _) = turns.min_by_key(|(_, turn)| turn.rank)?;
-        Some(self.waiting.swap_remove(first).stream)
+        if let Some((first, _)) = turns.min_by_key(|(_, turn)| turn.rank) {
+            self.waiting.swap_remove(first).waker.wake();
+        }
     }
 
-    /// Removes a stream that has ended.
-    pub fn remove(&mut self, stream: StreamId) {
+    /// `stream` writes now, without a turn.
+    pub fn leave(&mut self, stream: StreamId) {
         self.waiting.retain(|turn| turn.stream != stream);
+    }
+
+    /// `stream` waits for the windows of the client.
+    pub fn block(&mut self, stream: StreamId, waker: &Waker) {
+        let mut blocked = self.blocked.iter_mut();
+        match blocked.find(|(other, _)| *other == stream) {
+            Some((_, known)) => known.clone_from(waker),
+            None => self.blocked.push((stream, waker.clone())),
+        }
+    }
+
+    /// Wakes all that wait for windows.
+    pub fn wake_blocked(&mut self) {
+        self.blocked.drain(..).for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Wakes `stream`, which waits no more.
+    pub fn remove(&mut self, stream: StreamId) {
+        for turn in self.waiting.extract_if(.., |turn| turn.stream == stream) {
+            turn.waker.wake();
+        }
+        for (_, waker) in self.blocked.extract_if(.., |(other, _)| *other == stream) {
+            waker.wake();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::Mutex;
+    use std::task::Wake;
+
     use super::*;
+
+    /// Writes down which streams are woken.
+    #[derive(Clone, Default)]
+    struct Woken(Arc<Mutex<Vec<StreamId>>>);
+
+    struct Mark(StreamId, Woken);
+
+    impl Wake for Mark {
+        fn wake(self: Arc<Self>) {
+            self.1.0.lock().expect("no panic").push(self.0);
+        }
+    }
+
+    impl Woken {
+        fn waker(&self, stream: StreamId) -> Waker {
+            Arc::new(Mark(stream, self.clone())).into()
+        }
+
+        fn take(&self) -> Vec<StreamId> {
+            std::mem::take(&mut self.0.lock().expect("no panic"))
+        }
+    }
 
     #[test]
     fn urgent_streams_go_first_and_equal_ones_take_turns() {
-        let mut turns = Turns::default();
-        let priority = |urgency, is_incremental| Priority {
-            urgency,
-            is_incremental,
+        let (mut turns, woken) = (Turns::default(), Woken::default());
+        let wait = |turns: &mut Turns, stream, urgency, is_incremental| {
+            let priority = Priority {
+                urgency,
+                is_incremental,
+            };
+            turns.wait(stream, priority, &woken.waker(stream));
         };
         for (stream, urgency, is_incremental) in [
             (1, 3, true),
@@ -64,17 +128,34 @@ mod tests {
             (11, 7, false),
             (1, 3, true),
         ] {
-            turns.wait(stream, priority(urgency, is_incremental));
+            wait(&mut turns, stream, urgency, is_incremental);
         }
         turns.remove(11);
-        let mut order = Vec::new();
-        while let Some(stream) = turns.next() {
-            order.push(stream);
-            if order.len() == 4 {
-                // It has written, and has more.
-                turns.wait(stream, priority(3, true));
-            }
+        assert_eq!(woken.take(), [11]);
+        wait(&mut turns, 13, 0, true);
+        turns.leave(13);
+        for _ in 0..4 {
+            turns.wake_next();
         }
-        assert_eq!(order, [9, 5, 7, 1, 3, 1]);
+        // The last one has written, and has more.
+        wait(&mut turns, 1, 3, true);
+        for _ in 0..3 {
+            turns.wake_next();
+        }
+        assert_eq!(woken.take(), [9, 5, 7, 1, 3, 1]);
+    }
+
+    #[test]
+    fn windows_are_waited_for_apart() {
+        let (mut turns, woken) = (Turns::default(), Woken::default());
+        for stream in [1, 3, 1, 5] {
+            turns.block(stream, &woken.waker(stream));
+        }
+        turns.wake_next();
+        assert!(woken.take().is_empty());
+        turns.remove(3);
+        turns.wake_blocked();
+        turns.wake_blocked();
+        assert_eq!(woken.take(), [3, 1, 5]);
     }
 }

@@ -82,15 +82,18 @@ fn serve(
     let name = ServerName::try_from("127.0.0.82").map_err(io::Error::other)?;
     let session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
     let mut authority = StreamOwned::new(session, TcpStream::connect(to)?);
-    authority.write_all(&request)?;
-    let response = message(&mut BufReader::new(authority))?;
-    let text = String::from_utf8_lossy(&response).replacen("\r\n", "\r\nConnection: close\r\n", 1);
-    client.get_mut().write_all(text.as_bytes())?;
+    let line = memchr::memmem::find(&request, b"\r\n").unwrap_or_default();
+    let (line, fields) = request.split_at(line);
+    authority.write_all(&[line, b"\r\nConnection: close", fields].concat())?;
+    // Long responses are chunked, so they end with the connection here.
+    let mut response = Vec::new();
+    authority.read_to_end(&mut response)?;
+    client.get_mut().write_all(&response)?;
     client.get_mut().conn.send_close_notify();
     client.get_mut().flush()
 }
 
-/// A request or a response, whole.
+/// A request, whole.
 fn message(stream: &mut BufReader<impl Read>) -> io::Result<Vec<u8>> {
     let (mut bytes, mut length) = (Vec::new(), 0);
     loop {

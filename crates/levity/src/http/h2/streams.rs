@@ -1,0 +1,116 @@
+//! The streams of a connection that have an exchange.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use levity_wire::http1::{Framing, Reject};
+use levity_wire::http2::{Event, StreamId};
+
+use super::conn::Conn;
+use super::incoming::Incoming;
+use super::stream::Stream;
+use crate::http::request::{Arrival, Request};
+
+/// The streams, in the order in which their requests came.
+pub struct Streams {
+    conn: Rc<Conn>,
+    open: Vec<Rc<Stream>>,
+}
+
+/// A request whose exchange begins.
+pub struct Begun {
+    /// The client's end.
+    pub stream: Rc<Stream>,
+    /// The request, or why it is refused.
+    pub request: Result<Box<Request>, Reject>,
+    /// When it has arrived.
+    pub arrival: Arrival,
+}
+
+impl Streams {
+    /// Those of `conn`: none.
+    pub fn new(conn: Rc<Conn>) -> Self {
+        Self {
+            conn,
+            open: Vec::new(),
+        }
+    }
+
+    /// Begins the exchange of the request that has just arrived, as `event` says.
+    pub fn begin(&mut self, event: &Event<'_>, parsed: Result<Box<Request>, Reject>) -> Begun {
+        let Event::Request {
+            stream: id,
+            ends,
+            is_tunnel,
+        } = *event
+        else {
+            unreachable!("only a request begins an exchange");
+        };
+        let request = parsed.map(|mut request| {
+            if !ends && !is_tunnel && request.head.framing == Framing::None {
+                // The length is unknown.
+                request.head.framing = Framing::Chunked;
+            }
+            request.is_early = self.conn.is_early();
+            request
+        });
+        let head = request.as_ref().ok().map(|request| &request.head);
+        let incoming = Incoming::new(head.map_or(Framing::None, |head| head.framing), ends);
+        let expects_continue = head.is_some_and(|head| head.expect_continue);
+        let conn = self.conn.clone();
+        let stream = Rc::new(Stream::new(conn, id, incoming, expects_continue));
+        self.open.push(stream.clone());
+        Begun {
+            stream,
+            request,
+            arrival: self.conn.arrival(),
+        }
+    }
+
+    /// Passes an event to the stream that it is about.
+    pub fn deliver(&self, event: &Event<'_>) {
+        match event {
+            Event::Request { .. } => {}
+            Event::Data {
+                stream,
+                bytes,
+                ends,
+            } => match self.find(*stream) {
+                Some(stream) => stream.arrived(bytes, *ends),
+                None => self.conn.with_wire(|wire| wire.used(*stream, bytes.len())),
+            },
+            Event::Trailers { stream } => {
+                let trailers = self.conn.with_wire(|wire| wire.take_trailers());
+                if let Some(stream) = self.find(*stream) {
+                    stream.ended_with(trailers);
+                }
+            }
+            Event::Reset { stream } => {
+                if let Some(stream) = self.find(*stream) {
+                    stream.was_reset();
+                }
+            }
+            Event::Window => self.conn.windows_changed(),
+        }
+    }
+
+    /// Ends the exchange on `stream`, at `now`.
+    pub fn end(&mut self, stream: &Stream, now: Instant) {
+        self.open.retain(|other| other.id() != stream.id());
+        let is_idle = self.open.is_empty();
+        if is_idle {
+            self.open = Vec::new();
+        }
+        self.conn
+            .stream_ended(stream.id(), stream.unread(), is_idle, now);
+    }
+
+    /// The client is gone.
+    pub fn lose(&self) {
+        self.open.iter().for_each(|stream| stream.was_reset());
+    }
+
+    fn find(&self, id: StreamId) -> Option<&Rc<Stream>> {
+        self.open.iter().find(|stream| stream.id() == id)
+    }
+}
