@@ -2,6 +2,7 @@
 //! server with one configuration; the configurations are the files in `bench/peers`.
 
 pub mod compression;
+pub mod http2;
 pub mod mailbox;
 pub mod proxy;
 pub mod tls;

@@ -33,6 +33,10 @@ const TOOLS: &[Tool] = &[
         package: "caddy",
     },
     Tool {
+        program: "h2load",
+        package: "nghttp2-client",
+    },
+    Tool {
         program: "h2o",
         package: "h2o",
     },

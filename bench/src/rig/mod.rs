@@ -8,6 +8,7 @@ pub mod confine;
 pub mod device;
 pub mod file_systems;
 pub mod fio;
+pub mod h2load;
 pub mod journal;
 pub mod slow_disk;
 pub mod trace;

@@ -27,6 +27,7 @@ pub mod p3;
 pub mod p4;
 pub mod p5;
 mod proxied;
+pub mod s1;
 pub mod t1;
 pub mod t3;
 pub mod t5;
@@ -49,6 +50,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::machine::{self, Machine};
 use crate::metrics::Metrics;
 use crate::peer::compression::COMPRESSORS;
+use crate::peer::http2::HTTP2_PEERS;
 use crate::peer::mailbox::MAILBOXES;
 use crate::peer::proxy::PROXIES;
 use crate::peer::tls::TLS_PEERS;
@@ -140,6 +142,8 @@ pub enum Scenario {
     M3j,
     /// A small hot file while messages go to many subscribers.
     M4,
+    /// CPU time of requests for small hot files and of megabytes over HTTP/2.
+    S1,
     /// CPU time of a request for a small hot file over TLS.
     T1,
     /// CPU time of a megabyte of a hot file over TLS.
@@ -199,6 +203,9 @@ pub struct Run {
     /// Peers of the workloads with TLS; empty for none.
     #[arg(long, value_delimiter = ',', default_values_t = TLS_PEERS.map(str::to_owned))]
     pub tls_peers: Vec<String>,
+    /// Peers of the workloads with HTTP/2; empty for none.
+    #[arg(long, value_delimiter = ',', default_values_t = HTTP2_PEERS.map(str::to_owned))]
+    pub http2_peers: Vec<String>,
     /// Levity's binary.
     #[arg(long, default_value = "target/release/levity")]
     pub levity: PathBuf,
@@ -226,6 +233,8 @@ enum Field {
     Mailboxes,
     /// With TLS.
     Tls,
+    /// With HTTP/2.
+    Http2,
     /// No server.
     None,
 }
@@ -304,6 +313,7 @@ impl Run {
             Field::Compressors,
             Field::Mailboxes,
             Field::Tls,
+            Field::Http2,
             Field::None,
         ] {
             let compared: Vec<Scenario> = scenarios
@@ -329,6 +339,7 @@ impl Run {
             Field::Compressors => self.compressors(rig),
             Field::Mailboxes => return self.mailboxes(rig),
             Field::Tls => self.tls(rig),
+            Field::Http2 => self.http2(rig),
             Field::None => Ok(Vec::new()),
         };
         Ok((rows?, Vec::new()))
@@ -417,6 +428,7 @@ impl Run {
             Scenario::M3 => m3::run(rig, rows, self),
             Scenario::M3j => m3j::run(rig, rows, self),
             Scenario::M4 => m4::run(rig, rows, self),
+            Scenario::S1 => s1::run(rig, rows, self),
             Scenario::T1 => t1::run(rig, rows, self, &t1::SMALL),
             Scenario::T2 => t1::run(rig, rows, self, &t1::LARGE),
             Scenario::T3 => t3::run(rig, rows, self, Handshake::Full),
@@ -478,6 +490,15 @@ impl Run {
         }
         for name in self.tls_peers.iter().filter(|name| !name.is_empty()) {
             rows.push(Row::tls_peer(name)?.over_tls(&certificates));
+        }
+        Ok(rows)
+    }
+
+    fn http2(&self, rig: &Rig) -> Result<Vec<Row>> {
+        let own = self.own_choice(rig)?;
+        let mut rows: Vec<_> = own.iter().map(Row::over_http2).collect();
+        for name in self.http2_peers.iter().filter(|name| !name.is_empty()) {
+            rows.push(Row::http2_peer(name)?);
         }
         Ok(rows)
     }
@@ -549,6 +570,7 @@ impl Scenario {
             Self::T1 | Self::T2 | Self::T3 | Self::T4 | Self::T5 | Self::T6 | Self::T7 => {
                 Field::Tls
             }
+            Self::S1 => Field::Http2,
             Self::C4 => Field::None,
             _ => Field::Files,
         }
@@ -562,6 +584,7 @@ impl Scenario {
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::C1 | Self::C2 | Self::C3 | Self::C4 => &[],
             Self::M1 | Self::M2 | Self::M3 | Self::M3j | Self::M4 => &[],
+            Self::S1 => &[],
             Self::T1 | Self::T2 | Self::T3 | Self::T4 | Self::T5 | Self::T7 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
             _ => &COLD_SETS,
