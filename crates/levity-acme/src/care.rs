@@ -140,11 +140,10 @@ impl<'n> Known<'n> {
 
     /// Does what is due. The name is locked.
     async fn work(&mut self, run: &Run) {
-        if run.folder.wants_retry(self.name) {
+        if run.folder.wants_retry(self.name) && run.folder.end_retry(self.name) {
             self.state.try_again();
             self.save(run);
             run.try_authorities_again();
-            run.folder.end_retry(self.name);
         }
         if !self.state.records.is_empty() {
             records::remove(run, &mut self.state, When::Left).await;

@@ -92,9 +92,9 @@ impl Folder {
         self.retry(name).exists()
     }
 
-    /// Notes that the attempt that an operator wants is about to be made.
-    pub fn end_retry(&self, name: &str) {
-        let _ = fs::remove_file(self.retry(name));
+    /// Notes that the attempt that an operator wants is about to be made. False if that is not possible: it would be wanted for ever.
+    pub fn end_retry(&self, name: &str) -> bool {
+        fs::remove_file(self.retry(name)).is_ok()
     }
 
     /// The names for which an operator wants another attempt.
@@ -338,7 +338,7 @@ mod tests {
         want_retry(state.path(), "*.a.test").expect("written");
         assert_eq!(folder.retries().expect("read"), ["*.a.test"]);
         assert!(folder.wants_retry("*.a.test") && !folder.wants_retry("a.test"));
-        folder.end_retry("*.a.test");
+        assert!(folder.end_retry("*.a.test") && !folder.end_retry("*.a.test"));
         assert!(folder.retries().expect("read").is_empty());
     }
 

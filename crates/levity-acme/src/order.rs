@@ -246,7 +246,7 @@ impl<'r> Attempt<'r> {
         match account.new_order(&plain().replaces(replaced)).await {
             Err(Error::Unsupported(_)) => {}
             // Such as when an order before has replaced it already.
-            Err(Error::Api(problem)) if !is_about_limits(&problem) => {}
+            Err(Error::Api(problem)) if may_be_replaced_already(&problem) => {}
             outcome => return Ok(outcome?),
         }
         Ok(account.new_order(&plain()).await?)
@@ -472,11 +472,12 @@ fn is_gone(problem: &Problem) -> bool {
     problem.status == Some(404) || ends.iter().any(|end| kind.ends_with(end))
 }
 
-fn is_about_limits(problem: &Problem) -> bool {
-    problem
-        .r#type
-        .as_deref()
-        .is_some_and(|kind| kind.ends_with(":rateLimited"))
+/// Whether an order may be refused only because of the certificate that it names as replaced (RFC 9773, 5): another order has
+/// replaced it, or the authority does not know it.
+fn may_be_replaced_already(problem: &Problem) -> bool {
+    let kind = problem.r#type.as_deref().unwrap_or_default();
+    let ends = [":alreadyReplaced", ":malformed", ":unauthorized"];
+    matches!(problem.status, Some(404 | 409)) || ends.iter().any(|end| kind.ends_with(end))
 }
 
 fn of_key(error: rcgen::Error) -> Failure {

@@ -509,7 +509,7 @@ fn responses_wait_for_windows() {
     let update = |stream, more: u32| frame(WINDOW_UPDATE, 0, stream, &more.to_be_bytes());
     feed(&mut connection, &update(0, 50_000), 100).assert_events(&["window"]);
     assert_eq!((connection.window(1), connection.window(3)), (0, 50_000));
-    feed(&mut connection, &update(1, 10), 100).assert_events(&["window"]);
+    feed(&mut connection, &update(1, 10), 100).assert_events(&["window 1"]);
     assert_eq!(connection.send_data(1, &body[65_535..], true), 10);
     // A smaller window of new streams counts for open ones, too, and may be negative (RFC 9113, 6.9.2).
     let smaller = [&[0, 4][..], &1000_u32.to_be_bytes()].concat();
@@ -597,12 +597,48 @@ fn a_shutdown_loses_nothing() {
         (GOAWAY, 3)
     );
     connection.out().clear();
-    feed(&mut connection, &get(5), 100).assert_events(&[]);
+    feed(&mut connection, &get(5), 100).assert_events(&["reset 5"]);
     for stream in [1, 3] {
         assert!(!connection.is_done());
         connection.send_fields(stream, &fields(), true);
     }
     assert!(connection.is_done());
+}
+
+/// RFC 9113, 6.8: frames of streams after the last one do not end the connection, and bodies count for its window.
+#[test]
+fn streams_after_the_last_one_are_ignored() {
+    let mut connection = open();
+    feed(&mut connection, &get(1), 100);
+    connection.shut_down();
+    connection.end_shutdown();
+    connection.out().clear();
+    let frames = [
+        post(3),
+        frame(DATA, 0, 3, &[b'a'; 10_000]),
+        frame(WINDOW_UPDATE, 0, 3, &[0, 0, 0, 1]),
+        frame(RST_STREAM, 0, 3, &[0; 4]),
+        frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]),
+    ];
+    let outcome = feed(&mut connection, &frames.concat(), 16_384);
+    outcome.assert_events(&["reset 3", "window 1"]);
+    assert_eq!(outcome.sent, []);
+}
+
+/// Go updates both windows for each 4 KiB that were read.
+#[test]
+fn windows_in_small_pieces_are_no_flood() {
+    let mut connection = open();
+    feed(&mut connection, &get(1), 100);
+    connection.send_fields(1, &fields(), false);
+    let piece = vec![b'a'; 16_384];
+    for _ in 0..20_000 {
+        assert_eq!(connection.send_data(1, &piece, false), piece.len());
+        connection.out().clear();
+        let update = |stream| frame(WINDOW_UPDATE, 0, stream, &4096_u32.to_be_bytes());
+        let updates = [update(0), update(1)].concat().repeat(4);
+        assert_eq!(feed(&mut connection, &updates, 1000).failure, None);
+    }
 }
 
 /// Priorities of the header and of frames (RFC 9218).

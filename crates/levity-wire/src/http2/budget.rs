@@ -30,6 +30,13 @@ pub(super) const RESPONSE: u32 = 20;
 /// What a frame with content earns, in both directions: two windows may be updated for it.
 pub(super) const CONTENT: u32 = 2;
 
+/// Content of fewer bytes earns nothing: a client may open its window byte by byte.
+pub(super) const CONTENT_BYTES_MIN: usize = 256;
+
+/// An update of a window by at least so many bytes costs nothing: some clients read in pieces of this size. Windows have a maximum, so
+/// there cannot be many of them without content.
+pub(super) const WINDOW_BYTES_MIN: i64 = 4096;
+
 impl Budget {
     pub fn earn(&mut self, value: u32) {
         self.0 = (self.0 + value).min(START);

@@ -60,8 +60,11 @@ pub enum Event<'i> {
         /// The stream.
         stream: StreamId,
     },
-    /// There may be room for more bytes, on one stream or on many.
-    Window,
+    /// There is room for more bytes.
+    Window {
+        /// On this stream; `None` for all.
+        stream: Option<StreamId>,
+    },
 }
 
 /// The server's end of a connection.
@@ -84,7 +87,10 @@ pub struct Connection {
     used: u32,
     pub(super) budget: Budget,
     pub(super) out: Vec<u8>,
+    /// The last stream that has had a request.
     pub(super) last_stream: StreamId,
+    /// The last one that the client has begun: later ones than the last are ignored at the end.
+    highest_stream: StreamId,
     pub(super) has_sent_fields: bool,
     pub(super) shutdown: Shutdown,
     nonce: u128,
@@ -154,6 +160,7 @@ impl Connection {
             budget: Budget::default(),
             out,
             last_stream: 0,
+            highest_stream: 0,
             has_sent_fields: false,
             shutdown: Shutdown::No,
             nonce,
@@ -297,6 +304,7 @@ impl Connection {
             kind::HEADERS => return self.headers(header, payload),
             kind::CONTINUATION => return self.continuation(header, payload),
             kind::PUSH_PROMISE => return Err(Failure::protocol("a promise of a client")),
+            kind::WINDOW_UPDATE => return self.window_update(header, payload),
             _ => self.budget.spend(budget::FRAME)?,
         }
         match header.kind {
@@ -307,7 +315,6 @@ impl Connection {
             kind::GOAWAY if header.stream != 0 || payload.len() < 8 => {
                 Err(Failure::protocol("a malformed end of a connection"))
             }
-            kind::WINDOW_UPDATE => self.window_update(header, payload),
             kind::PRIORITY_UPDATE => self.priority_update(header, payload),
             // RFC 9113, 4.1: unknown ones are ignored. After its GOAWAY a client may still wait for responses.
             _ => Ok(None),
@@ -317,24 +324,22 @@ impl Connection {
     /// RFC 9113, 6.1.
     fn begin_data(&mut self, header: FrameHeader) -> Result<Option<Event<'static>>, Failure> {
         let bytes = header.bytes as u32;
-        if header.stream == 0 || header.stream > self.last_stream {
+        if header.stream == 0 || header.stream > self.highest_stream {
             return Err(Failure::protocol("a body without a request"));
         }
         let room = self.receive_window.checked_sub(bytes);
         self.receive_window = room.ok_or(Failure::flow("more bytes than the window"))?;
         let error = self.take_room(header.stream, bytes);
         let event = match error {
-            Some(code) if !self.streams.was_ended_here(header.stream) => {
+            Some(code) if !self.is_ignored(header.stream) => {
                 self.stream_error(header.stream, code)?
             }
             _ => None,
         };
-        self.budget.earn(match header.bytes {
-            0 => 0,
-            _ => budget::CONTENT,
-        });
-        if header.bytes == 0 || error.is_some() {
-            self.budget.spend(budget::FRAME)?;
+        match error {
+            None if header.bytes >= budget::CONTENT_BYTES_MIN => self.budget.earn(budget::CONTENT),
+            None if header.bytes > 0 => {}
+            _ => self.budget.spend(budget::FRAME)?,
         }
         self.data = Some(DataFrame {
             stream: header.stream,
@@ -344,6 +349,11 @@ impl Connection {
             is_ignored: error.is_some(),
         });
         Ok(event)
+    }
+
+    /// Whether the client may not have known of the end of `stream`, which is not open.
+    fn is_ignored(&self, stream: StreamId) -> bool {
+        stream > self.last_stream || self.streams.was_ended_here(stream)
     }
 
     /// Takes `bytes` of the window of a stream. Returns the error of the stream, if there is one.
@@ -512,12 +522,13 @@ impl Connection {
         if stream.is_multiple_of(2) {
             return Err(Failure::protocol("a request on a stream of the server"));
         }
-        if stream > self.last_stream {
+        if stream > self.highest_stream {
+            self.highest_stream = stream;
             return self.request(block, fragment);
         }
         match self.streams.get(stream).map(|open| open.is_remote_open) {
             Some(true) => self.trailers(block, fragment),
-            None if self.streams.was_ended_here(stream) => {
+            None if self.is_ignored(stream) => {
                 self.budget.spend(budget::RESET)?;
                 let _ = self.decode(fragment, |_, _| Ok(()))?;
                 Ok(Some(Event::Reset { stream }))
@@ -541,7 +552,8 @@ impl Connection {
         };
         let read = self.read_head(stream, fragment)?;
         if self.shutdown == Shutdown::Final {
-            return Ok(None);
+            self.budget.spend(budget::RESET)?;
+            return Ok(Some(Event::Reset { stream }));
         }
         let info = match read {
             Ok(info) if !block.is_circular && (!block.ends || info.length.unwrap_or(0) == 0) => {
@@ -671,7 +683,7 @@ impl Connection {
         payload: &[u8],
     ) -> Result<Option<Event<'static>>, Failure> {
         frame::fixed::<4>(payload)?;
-        if header.stream == 0 || header.stream > self.last_stream {
+        if header.stream == 0 || header.stream > self.highest_stream {
             return Err(Failure::protocol("the end of a stream that has not begun"));
         }
         let Some(open) = self.streams.remove(header.stream) else {
@@ -710,7 +722,7 @@ impl Connection {
                 return Err(Failure::flow("a window that is too large"));
             }
         }
-        Ok((more > 0).then_some(Event::Window))
+        Ok((more > 0).then_some(Event::Window { stream: None }))
     }
 
     /// RFC 9113, 6.7.
@@ -738,29 +750,41 @@ impl Connection {
         payload: &[u8],
     ) -> Result<Option<Event<'static>>, Failure> {
         let more = i64::from(frame::number(frame::fixed(payload)?));
-        if header.stream == 0 {
-            self.send_window += more;
-            return match self.send_window {
-                _ if more == 0 => Err(Failure::protocol("an update of a window by nothing")),
-                WINDOW_BYTES_MAX.. if self.send_window > WINDOW_BYTES_MAX => {
-                    Err(Failure::flow("a window that is too large"))
-                }
-                _ => Ok(Some(Event::Window)),
-            };
+        if more < budget::WINDOW_BYTES_MIN {
+            self.budget.spend(budget::FRAME)?;
         }
-        if header.stream > self.last_stream {
+        if header.stream == 0 {
+            return self.connection_window(more);
+        }
+        if header.stream > self.highest_stream {
             return Err(Failure::protocol("a window of a stream that has not begun"));
         }
-        let Some(open) = self.streams.get_mut(header.stream) else {
+        let stream = header.stream;
+        let Some(open) = self.streams.get_mut(stream) else {
             return Ok(None);
         };
         open.send_window += more;
         match open.send_window {
-            _ if more == 0 => self.stream_error(header.stream, ErrorCode::Protocol),
+            _ if more == 0 => self.stream_error(stream, ErrorCode::Protocol),
             window if window > WINDOW_BYTES_MAX => {
-                self.stream_error(header.stream, ErrorCode::FlowControl)
+                self.stream_error(stream, ErrorCode::FlowControl)
             }
-            _ => Ok(Some(Event::Window)),
+            _ => Ok(Some(Event::Window {
+                stream: Some(stream),
+            })),
+        }
+    }
+
+    fn connection_window(&mut self, more: i64) -> Result<Option<Event<'static>>, Failure> {
+        if more == 0 {
+            return Err(Failure::protocol("an update of a window by nothing"));
+        }
+        let was_full = self.send_window <= 0;
+        self.send_window += more;
+        match self.send_window > WINDOW_BYTES_MAX {
+            true => Err(Failure::flow("a window that is too large")),
+            // Otherwise no stream waits for it.
+            false => Ok(was_full.then_some(Event::Window { stream: None })),
         }
     }
 

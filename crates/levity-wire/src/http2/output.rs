@@ -107,7 +107,9 @@ impl Connection {
                 stream,
             };
             write(header.write(), part);
-            self.budget.earn(budget::CONTENT);
+            if part.len() >= budget::CONTENT_BYTES_MIN {
+                self.budget.earn(budget::CONTENT);
+            }
             rest = more;
             if rest.is_empty() {
                 break;

@@ -234,7 +234,10 @@ fn say(event: &Event<'_>, before: &mut [String], mut text: String) -> String {
         }
         Event::Trailers { stream } => text = format!("trailers {stream}"),
         Event::Reset { stream } => text = format!("reset {stream}"),
-        Event::Window => text = "window".to_owned(),
+        Event::Window { stream: None } => text = "window".to_owned(),
+        Event::Window {
+            stream: Some(stream),
+        } => text = format!("window {stream}"),
     }
     text
 }

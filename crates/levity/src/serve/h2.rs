@@ -64,6 +64,8 @@ pub async fn serve(conn: Rc<Conn>) -> End {
     serving.streams.lose();
     poll_fn(|context| serving.poll_rest(context)).await;
     if end != End::ClientAbort {
+        serving.conn.begin_finish();
+        poll_fn(|context| serving.conn.poll_finish(context)).await;
         serving.conn.begin_linger();
         poll_fn(|context| {
             let mut buffer = worker.frames_in.borrow_mut();
@@ -90,13 +92,13 @@ where
     fn poll_until_idle(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let mut requests = 0;
         loop {
-            let mut has_progress = self.poll_exchanges(context);
-            // Otherwise the client should read first, and nothing is read from it.
-            let had_room = self.conn.has_room();
-            let input = match had_room {
+            // Before the exchanges, which could always use up the room for answers.
+            let could_read = self.conn.may_read();
+            let input = match could_read {
                 true => self.poll_input(context, &mut requests),
                 false => Poll::Pending,
             };
+            let mut has_progress = self.poll_exchanges(context);
             let is_over = self.conn.poll_timeout(context);
             if is_over {
                 self.conn.end_shutdown();
@@ -104,15 +106,15 @@ where
             if let Poll::Ready(Err(_)) = self.conn.poll_flush(context) {
                 return Poll::Ready(End::ClientAbort);
             }
-            has_progress |= !had_room && self.conn.has_room();
+            has_progress |= !could_read && self.conn.may_read();
             match input {
                 Poll::Ready(Some(end)) => return Poll::Ready(end),
                 _ if is_over || self.conn.is_done() => return Poll::Ready(End::Complete),
-                Poll::Pending if !has_progress => return Poll::Pending,
-                _ if requests >= REQUESTS_PER_POLL_MAX => {
+                _ if requests >= REQUESTS_PER_POLL_MAX || self.conn.has_had_turn() => {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
+                Poll::Pending if !has_progress => return Poll::Pending,
                 _ => {}
             }
         }
@@ -168,6 +170,11 @@ where
 
     /// Begins to answer a request, and ends if that need not wait.
     fn request(&mut self, worker: &Worker, event: &Event<'_>) {
+        if let Event::Request { stream, .. } = *event
+            && self.streams.is_full()
+        {
+            return self.conn.refuse(stream);
+        }
         let parsed = self.conn.with_head(|head| parse(worker, head));
         let begun = self.streams.begin(event, parsed);
         let mut exchange = (self.begin)(begun);

@@ -438,7 +438,7 @@ const REFUSED: &[(&str, u16)] = &[
     ("GET /a http/1.1\r\nHost: x\r\n\r\n", 400),
     ("GET /a HTTP/1.10\r\nHost: x\r\n\r\n", 400),
     ("GET /a HTTP/2.0\r\nHost: x\r\n\r\n", 505),
-    ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+    ("PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n", 505),
     ("GET /a\r\n\r\n", 400),
     ("\x16\x03\x01\x02\0\x01\0\x01\u{fc}\x03\x03", 400),
     ("\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n", 400),

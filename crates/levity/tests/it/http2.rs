@@ -8,6 +8,7 @@ use crate::clients::run;
 use crate::support::certificates::{Authority, Key};
 use crate::support::{Launch, Server, Tree, assert_same};
 use crate::tls::{LISTEN, site};
+use crate::tls_clients::browse;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -141,6 +142,38 @@ fn curl_over_tls() {
     curl_gets_files(&fixture);
     let log = fixture.server.metrics(&fixture.server.own("admin"));
     assert_eq!(log.sum("levity_http2_failures_total"), 0.0);
+}
+
+/// A page of two hundred scripts, which a browser gets at the same time and runs in order.
+#[test]
+fn chromium_gets_many_files() {
+    const FILES: usize = 200;
+    let fixture = Fixture::tls();
+    let mut page = "<!doctype html><pre></pre><script>let all = [];</script>".to_owned();
+    for number in 0..FILES {
+        fixture
+            .tree
+            .file(format!("f{number}.js"), format!("all.push({number});"));
+        page += &format!("<script src=\"/f{number}.js\"></script>");
+    }
+    page += "<script>document.querySelector('pre').textContent = all.join();</script>";
+    fixture.tree.file("page.html", page);
+    let ca = fixture
+        .authority
+        .as_ref()
+        .map(|authority| authority.file("ca.pem"));
+    let seen = browse(ca.as_deref(), &fixture.url("/page.html"));
+    let all: Vec<_> = (0..FILES).map(|number| number.to_string()).collect();
+    assert!(
+        seen.contains(&format!("<pre>{}</pre>", all.join(","))),
+        "{seen}"
+    );
+    let log = fixture.server.stdout();
+    let over_http2 = log
+        .lines()
+        .filter(|line| line.contains("\"HTTP/2.0\""))
+        .count();
+    assert!(over_http2 > FILES, "{log}");
 }
 
 /// The suite of what a server has to do with frames that are right and wrong.

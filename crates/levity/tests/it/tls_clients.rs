@@ -211,37 +211,41 @@ fn adler32(bytes: &[u8]) -> u32 {
     high * 65536 + low
 }
 
-/// It trusts authorities that the database of its user has.
+/// The page at `url` of `a.test` on this machine, in a Chromium that trusts the authority in the file `ca`, if there is one.
+pub fn browse(ca: Option<&str>, url: &str) -> String {
+    let home = Tree::new();
+    if let Some(ca) = ca {
+        // It trusts authorities that the database of its user has.
+        home.folder(".pki/nssdb");
+        let database = format!("sql:{}", home.at(".pki/nssdb").display());
+        let made = ["-d", &database, "-N", "--empty-password"];
+        let added = ["-d", &database, "-A", "-t", "C,,", "-n", "test", "-i", ca];
+        for arguments in [&made[..], &added] {
+            let output = run(LIMIT, "certutil", arguments, home.path());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{said}");
+        }
+    }
+    let environment = format!("HOME={}", home.path().display());
+    let flag = "--host-resolver-rules=MAP a.test 127.0.0.1";
+    chromium_at_home(&home, &[&environment], &[flag], LIMIT, url)
+}
+
 #[test]
 fn chromium_verifies() {
     let fixture = Fixture::new();
     let page = fs::read(sources().join("fetch.html")).expect("read");
     fixture.tree.file("fetch.html", page);
-    let home = Tree::new();
-    home.folder(".pki/nssdb");
-    let database = format!("sql:{}", home.at(".pki/nssdb").display());
-    let ca = fixture.authority.file("ca.pem");
-    let made = ["-d", &database, "-N", "--empty-password"];
-    let added = ["-d", &database, "-A", "-t", "C,,", "-n", "test", "-i", &ca];
-    for arguments in [&made[..], &added] {
-        let output = run(LIMIT, "certutil", arguments, home.path());
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
-    }
-    let environment = format!("HOME={}", home.path().display());
-    let flag = "--host-resolver-rules=MAP a.test 127.0.0.1";
     let url = format!(
         "https://a.test:{}/fetch.html?/small&/file.bin",
         fixture.port()
     );
-    let page = chromium_at_home(&home, &[&environment], &[flag], LIMIT, &url);
+    let page = browse(Some(&fixture.authority.file("ca.pem")), &url);
     for (path, body) in fixture.files() {
         let seen = format!("{path} {} {}", body.len(), adler32(body));
         assert!(page.contains(&seen), "{seen}");
     }
-    let stranger = Tree::new();
-    let environment = format!("HOME={}", stranger.path().display());
-    let page = chromium_at_home(&stranger, &[&environment], &[flag], LIMIT, &url);
+    let page = browse(None, &url);
     assert!(!page.contains("/small 300"));
 }
 

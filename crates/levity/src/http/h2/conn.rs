@@ -7,9 +7,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use levity_net::{Peer, Timer, Transport};
+use levity_net::{Peer, TURN_BYTES_MAX, Timer, Transport};
 use levity_telemetry::stall;
-use levity_wire::http2::{self, Event, Failure, HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId};
+use levity_wire::http2::{
+    self, ErrorCode, Event, Failure, HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId,
+};
 
 use super::turns::Turns;
 use crate::failed_lookups::FailedLookups;
@@ -20,6 +22,9 @@ use crate::worker::Worker;
 /// The maximum of bytes that wait for the client, but for one frame of each stream. More would let a slow client hold memory, and a
 /// small response wait behind large ones.
 const OUT_BYTES_MAX: usize = 64 * 1024;
+
+/// The same with what is due in return for frames: nothing more is read then.
+const ANSWERS_BYTES_MAX: usize = 4 * OUT_BYTES_MAX;
 
 /// The maximum of bytes that a stream sends at a time.
 pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
@@ -50,6 +55,10 @@ pub struct Conn {
     task: RefCell<Option<Waker>>,
     /// It is being polled.
     is_polled: Cell<bool>,
+    /// The bytes that were moved in this poll.
+    moved: Cell<usize>,
+    /// The bytes that were written so far.
+    written: Cell<u64>,
     /// Bytes that were received and not looked at.
     unread: RefCell<Vec<u8>>,
     /// When the last response ended; before that, when the connection was accepted.
@@ -76,6 +85,8 @@ impl Conn {
             failed_lookups: Cell::default(),
             task: RefCell::default(),
             is_polled: Cell::new(false),
+            moved: Cell::new(0),
+            written: Cell::new(0),
             unread: RefCell::new(first),
             quiet_since: Cell::new(arriving.accepted),
             has_had_request: Cell::new(false),
@@ -114,6 +125,7 @@ impl Conn {
     /// The task of the connection is polled, and writes at the end.
     pub fn begin_poll(&self, context: &Context<'_>) {
         self.is_polled.set(true);
+        self.moved.set(0);
         let mut task = self.task.borrow_mut();
         if !task
             .as_ref()
@@ -144,7 +156,11 @@ impl Conn {
             self.put_back(later);
             return Poll::Ready(Ok(now.len()));
         }
-        self.transport.borrow_mut().poll_read(context, buffer)
+        let read = self.transport.borrow_mut().poll_read(context, buffer);
+        if let Poll::Ready(Ok(bytes)) = read {
+            self.moved.set(self.moved.get() + bytes);
+        }
+        read
     }
 
     /// Keeps bytes that were read and not looked at.
@@ -170,9 +186,9 @@ impl Conn {
         self.transport.borrow().is_early()
     }
 
-    /// The client has more room.
-    pub(super) fn windows_changed(&self) {
-        self.turns.borrow_mut().wake_blocked();
+    /// The client has more room, on one stream or on all.
+    pub(super) fn windows_changed(&self, stream: Option<StreamId>) {
+        self.turns.borrow_mut().wake_blocked(stream);
     }
 
     /// The exchange on `stream` has ended at `now`, and nobody has read the last `unread` bytes of its body. `is_idle` says that it was
@@ -248,8 +264,28 @@ impl Conn {
     }
 
     /// Whether streams may append more to the output.
-    pub fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.wire.borrow_mut().out().len() < OUT_BYTES_MAX
+    }
+
+    /// Whether the client may say more. Beyond that it should read first what it is answered.
+    pub fn may_read(&self) -> bool {
+        self.wire.borrow_mut().out().len() < ANSWERS_BYTES_MAX
+    }
+
+    /// Whether so many bytes were moved in this poll that it is the turn of other connections.
+    pub fn has_had_turn(&self) -> bool {
+        self.moved.get() >= TURN_BYTES_MAX
+    }
+
+    /// The bytes that were written so far.
+    pub(super) fn written(&self) -> u64 {
+        self.written.get()
+    }
+
+    fn count_written(&self, bytes: usize) {
+        self.written.set(self.written.get() + bytes as u64);
+        self.moved.set(self.moved.get() + bytes);
     }
 
     /// Writes the output, and wakes the stream whose turn it is when there is room. Ready when all was written.
@@ -258,9 +294,7 @@ impl Conn {
     /// Those of the transport.
     pub fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let written = self.poll_write(context);
-        if self.has_room() {
-            self.wake_next();
-        }
+        self.wake_next();
         written
     }
 
@@ -274,7 +308,10 @@ impl Conn {
                 .borrow_mut()
                 .poll_write(context, &out[written..])
             {
-                Poll::Ready(Ok(bytes)) => written += bytes,
+                Poll::Ready(Ok(bytes)) => {
+                    self.count_written(bytes);
+                    written += bytes;
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
                     out.drain(..written);
@@ -286,9 +323,11 @@ impl Conn {
         Poll::Ready(Ok(()))
     }
 
-    /// Wakes the stream whose turn it is.
+    /// Wakes the stream whose turn it is, if there is room.
     pub(super) fn wake_next(&self) {
-        self.turns.borrow_mut().wake_next();
+        if self.has_room() {
+            self.turns.borrow_mut().wake_next();
+        }
     }
 
     /// Wakes `stream`, which has ended, if it waits to write.
@@ -317,7 +356,7 @@ impl Conn {
                 return Poll::Ready(Err(error));
             }
         }
-        if self.has_room() {
+        if self.has_room() && !self.has_had_turn() {
             // A turn that came later would be lost.
             self.turns.borrow_mut().leave(stream);
             return Poll::Ready(Ok(()));
@@ -376,7 +415,10 @@ impl Conn {
         let mut transport = self.transport.borrow_mut();
         while !slices.is_empty() {
             match transport.poll_write_vectored(&mut context, slices) {
-                Poll::Ready(Ok(written)) => IoSlice::advance_slices(&mut slices, written),
+                Poll::Ready(Ok(written)) => {
+                    self.count_written(written);
+                    IoSlice::advance_slices(&mut slices, written);
+                }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => break,
             }
@@ -407,6 +449,31 @@ impl Conn {
     /// Says which request was the last one, if it was not said.
     pub fn end_shutdown(&self) {
         self.with_wire(http2::Connection::end_shutdown);
+    }
+
+    /// Refuses the request on `stream`, which the client may send again.
+    pub fn refuse(&self, stream: StreamId) {
+        self.with_wire(|wire| wire.send_reset(stream, ErrorCode::RefusedStream));
+    }
+
+    /// The client gets no more than the rest of the output.
+    pub fn begin_finish(&self) {
+        let send_timeout = self.worker().service().config.limits.send_timeout;
+        self.timer().set(Instant::now() + send_timeout);
+    }
+
+    /// Writes the rest of the output. Ready when that is done, when the client is gone, or when it has taken nothing for
+    /// `limits.send_timeout`.
+    pub fn poll_finish(&self, context: &mut Context<'_>) -> Poll<()> {
+        let before = self.written.get();
+        let flushed = self.poll_write(context);
+        if self.written.get() > before {
+            self.begin_finish();
+        }
+        match flushed {
+            Poll::Pending if !self.timer().poll_expired(context) => Poll::Pending,
+            _ => Poll::Ready(()),
+        }
     }
 
     /// Shuts down the sending side. The rest of what the client has sent is dropped for a moment, because a close would reset the

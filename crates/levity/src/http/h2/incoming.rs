@@ -116,27 +116,27 @@ impl Incoming {
         trailers.cloned().unwrap_or_default()
     }
 
-    /// Moves what has arrived to `out`; pending if nothing has. Returns the number of bytes.
-    pub fn poll_body(&mut self, out: &mut Vec<u8>) -> Poll<Result<usize, RequestError>> {
+    /// Moves what has arrived to `out`; pending if nothing has. Returns the number of bytes, also if they are too many.
+    pub fn poll_body(&mut self, out: &mut Vec<u8>) -> Poll<(usize, Result<(), RequestError>)> {
         let bytes = self.unread.len();
         if bytes == 0 {
             return match (self.has_ended, self.is_cut_off) {
-                (true, _) => Poll::Ready(Ok(0)),
-                (false, true) => Poll::Ready(Err(RequestError::Gone)),
+                (true, _) => Poll::Ready((0, Ok(()))),
+                (false, true) => Poll::Ready((0, Err(RequestError::Gone))),
                 (false, false) => Poll::Pending,
             };
         }
-        if out.is_empty() {
-            std::mem::swap(out, &mut self.unread);
-        } else {
-            out.append(&mut self.unread);
+        match out.is_empty() {
+            true => std::mem::swap(out, &mut self.unread),
+            false => out.append(&mut self.unread),
         }
         self.unread = Vec::new();
         self.count(bytes);
-        Poll::Ready(match self.bytes > self.bytes_max {
+        let taken = match self.bytes > self.bytes_max {
             true => Err(TOO_LARGE.into()),
-            false => Ok(bytes),
-        })
+            false => Ok(()),
+        };
+        Poll::Ready((bytes, taken))
     }
 
     /// Moves as much as there is room for to `buffer`; pending if nothing has arrived, 0 at the end.

@@ -1,13 +1,14 @@
 //! A stream: the client's end of one exchange.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::{self, Future};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
 
 use levity_net::{Peer, Timer, Turn};
 use levity_wire::http1::{Reject, Trailers};
@@ -37,6 +38,8 @@ pub struct Stream {
     is_gone: Cell<bool>,
     /// The bytes of the body that are not sent, if the header announces them: the last frame then ends the stream.
     announced: Cell<Option<u64>>,
+    /// The bytes that the connection had written when the time-out was last set.
+    seen_written: Cell<u64>,
     /// Waits for bytes of the client, or for its end.
     reader: WakerCell,
 }
@@ -90,6 +93,7 @@ impl Stream {
             expects_continue: Cell::new(expects_continue),
             is_gone: Cell::new(false),
             announced: Cell::new(None),
+            seen_written: Cell::new(0),
             reader: WakerCell::default(),
         }
     }
@@ -136,7 +140,20 @@ impl Stream {
         if self.is_gone.get() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        self.conn.poll_room(self.id, context)
+        let room = self.conn.poll_room(self.id, context);
+        if room.is_pending() {
+            self.extend_timeout();
+        }
+        room
+    }
+
+    /// While it is the turn of others, the client is not slow if it takes their bytes.
+    fn extend_timeout(&self) {
+        let written = self.conn.written();
+        if self.timer.is_set() && self.seen_written.replace(written) != written {
+            let send_timeout = self.conn.worker().service().config.limits.send_timeout;
+            self.timer.set(Instant::now() + send_timeout);
+        }
     }
 
     /// Sends as much of `data` as the client takes now: at least a byte, unless there is none.
@@ -233,9 +250,9 @@ impl ClientStream for Stream {
             self.reader.set(context);
             self.turn.restart();
         }
-        let bytes = ready!(polled)?;
+        let (bytes, taken) = ready!(polled);
         self.used(bytes);
-        Poll::Ready(Ok(()))
+        Poll::Ready(taken)
     }
 
     fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
@@ -243,13 +260,13 @@ impl ClientStream for Stream {
         if !incoming.has_ended() {
             return Ok(());
         }
-        match incoming.poll_body(out) {
-            Poll::Ready(Err(RequestError::Refused(reject))) => Err(reject),
-            Poll::Ready(Ok(bytes)) => {
-                drop(incoming);
-                self.used(bytes);
-                Ok(())
-            }
+        let Poll::Ready((bytes, taken)) = incoming.poll_body(out) else {
+            return Ok(());
+        };
+        drop(incoming);
+        self.used(bytes);
+        match taken {
+            Err(RequestError::Refused(reject)) => Err(reject),
             _ => Ok(()),
         }
     }
@@ -277,14 +294,13 @@ impl ClientStream for Stream {
         fields: &'a Fields,
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         let is_due = status != 100 || self.expects_continue.replace(false);
-        Box::pin(async move {
-            // That the client has gone is seen later.
-            if is_due && poll_fn(|context| self.poll_room(context)).await.is_ok() {
-                let block = head::interim(status, fields.as_bytes());
-                self.conn
-                    .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), false));
-            }
-        })
+        // One that does not read gets none: it could be sent any number of them.
+        if is_due && self.conn.may_read() {
+            let block = head::interim(status, fields.as_bytes());
+            self.conn
+                .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), false));
+        }
+        Box::pin(future::ready(()))
     }
 
     fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -378,6 +394,9 @@ impl ResponseSink for Stream {
     ) -> Poll<io::Result<Progress>> {
         // The last frame of the body may have ended the stream.
         let is_open = self.conn.with_wire(|wire| wire.is_sendable(self.id));
+        if !is_open && header.is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         if is_open {
             ready!(self.poll_room(context))?;
             let mut block = FieldBlock::default();

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use levity_wire::http1::{Framing, Reject};
-use levity_wire::http2::{Event, StreamId};
+use levity_wire::http2::{Event, STREAMS_MAX, StreamId};
 
 use super::conn::Conn;
 use super::incoming::Incoming;
@@ -67,6 +67,12 @@ impl Streams {
         }
     }
 
+    /// Whether there are as many exchanges as a client may have requests. A stream that the client has reset counts until its exchange
+    /// has noticed.
+    pub fn is_full(&self) -> bool {
+        self.open.len() >= STREAMS_MAX
+    }
+
     /// Passes an event to the stream that it is about.
     pub fn deliver(&self, event: &Event<'_>) {
         match event {
@@ -90,7 +96,7 @@ impl Streams {
                     stream.was_reset();
                 }
             }
-            Event::Window => self.conn.windows_changed(),
+            Event::Window { stream } => self.conn.windows_changed(*stream),
         }
     }
 

@@ -27,6 +27,7 @@ impl Turns {
         let mut waiting = self.waiting.iter_mut();
         if let Some(turn) = waiting.find(|turn| turn.stream == stream) {
             turn.waker.clone_from(waker);
+            (turn.rank.0, turn.rank.1) = (priority.urgency, priority.is_incremental);
             return;
         }
         self.count += 1;
@@ -63,9 +64,13 @@ impl Turns {
         }
     }
 
-    /// Wakes all that wait for windows.
-    pub fn wake_blocked(&mut self) {
-        self.blocked.drain(..).for_each(|(_, waker)| waker.wake());
+    /// Wakes those that wait for windows: `stream`, or all.
+    pub fn wake_blocked(&mut self, stream: Option<StreamId>) {
+        let is_meant =
+            |(other, _): &mut (StreamId, Waker)| stream.is_none_or(|stream| stream == *other);
+        for (_, waker) in self.blocked.extract_if(.., is_meant) {
+            waker.wake();
+        }
     }
 
     /// Wakes `stream`, which waits no more.
@@ -154,8 +159,9 @@ mod tests {
         turns.wake_next();
         assert!(woken.take().is_empty());
         turns.remove(3);
-        turns.wake_blocked();
-        turns.wake_blocked();
-        assert_eq!(woken.take(), [3, 1, 5]);
+        turns.wake_blocked(Some(5));
+        turns.wake_blocked(None);
+        turns.wake_blocked(None);
+        assert_eq!(woken.take(), [3, 5, 1]);
     }
 }
