@@ -316,7 +316,7 @@ pub fn pebble(
         "retryAfter": {"authz": 1, "order": 1},
         "externalAccountBindingRequired": wants_accounts,
         "externalAccountMACKeys": {EXTERNAL.0: EXTERNAL.1},
-        "profiles": {"default": profile(90 * 24 * 60 * 60), "shortlived": profile(6 * 24 * 60 * 60), "brief": profile(40), "minutes": profile(120), "patient": profile(240)},
+        "profiles": {"default": profile(90 * 24 * 60 * 60), "shortlived": profile(6 * 24 * 60 * 60), "brief": profile(40), "minutes": profile(120), "patient": profile(600)},
     }});
     fs::write(own.join("config.json"), config.to_string()).expect("write");
     let file = own.join("config.json");
