@@ -62,6 +62,11 @@ impl Registration {
     pub fn number(&self) -> usize {
         self.number
     }
+
+    /// A number that no other one of the process has.
+    pub fn number_in_process(&self) -> u64 {
+        (self.worker.stats.worker() as u64) << 32 | self.number as u64
+    }
 }
 
 impl Drop for Registration {

@@ -19,6 +19,12 @@ use super::fields::Fields;
 use super::request::RequestError;
 use crate::failed_lookups::FailedLookups;
 
+/// The refusal of a body that is longer than its limit.
+pub const BODY_TOO_LARGE: Reject = Reject {
+    status: 413,
+    reason: "the request's body is larger than `body_bytes` allows",
+};
+
 /// The client's end of an exchange, in any version of HTTP. A method borrows the connection only for the call.
 pub trait ClientStream {
     /// The version of HTTP as written to the access log.

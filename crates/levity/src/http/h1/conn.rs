@@ -305,7 +305,7 @@ impl ClientStream for Conn {
     }
 
     fn number(&self) -> u64 {
-        (self.worker.stats.worker() as u64) << 32 | self.number() as u64
+        self.registration.number_in_process()
     }
 
     fn timer(&self) -> &Timer {

@@ -2,6 +2,8 @@
 
 use levity_wire::http1::{Chunked, Framing, Reject, Trailers};
 
+use crate::http::request_body::BODY_TOO_LARGE;
+
 /// The decoder of a request body. It does no I/O: the connection passes received bytes to it.
 pub(super) struct Incoming {
     remaining: Remaining,
@@ -50,7 +52,7 @@ impl Incoming {
     pub(super) fn limit(&mut self, bytes_max: u64) -> Result<(), Reject> {
         self.bytes_max = bytes_max;
         match self.remaining {
-            Remaining::Length(bytes) if self.bytes + bytes > bytes_max => Err(TOO_LARGE),
+            Remaining::Length(bytes) if self.bytes + bytes > bytes_max => Err(BODY_TOO_LARGE),
             _ => Ok(()),
         }
     }
@@ -132,16 +134,11 @@ impl Incoming {
         };
         self.bytes += (out.len() - before) as u64;
         match self.bytes > self.bytes_max {
-            true => Err(TOO_LARGE),
+            true => Err(BODY_TOO_LARGE),
             false => Ok(consumed),
         }
     }
 }
-
-const TOO_LARGE: Reject = Reject {
-    status: 413,
-    reason: "the request's body is larger than `body_bytes` allows",
-};
 
 #[cfg(test)]
 mod tests {

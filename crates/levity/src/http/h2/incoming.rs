@@ -5,11 +5,7 @@ use std::task::Poll;
 use levity_wire::http1::{Framing, Reject, Trailers};
 
 use crate::http::request::RequestError;
-
-const TOO_LARGE: Reject = Reject {
-    status: 413,
-    reason: "the request's body is larger than `body_bytes` allows",
-};
+use crate::http::request_body::BODY_TOO_LARGE;
 
 /// A body. Its bytes wait here until somebody reads them: at most as many as the window of the stream.
 pub struct Incoming {
@@ -77,7 +73,7 @@ impl Incoming {
     pub fn limit(&mut self, bytes_max: u64) -> Result<(), Reject> {
         self.bytes_max = bytes_max;
         match self.remaining {
-            Some(remaining) if self.bytes + remaining > bytes_max => Err(TOO_LARGE),
+            Some(remaining) if self.bytes + remaining > bytes_max => Err(BODY_TOO_LARGE),
             _ => Ok(()),
         }
     }
@@ -133,7 +129,7 @@ impl Incoming {
         self.unread = Vec::new();
         self.count(bytes);
         let taken = match self.bytes > self.bytes_max {
-            true => Err(TOO_LARGE.into()),
+            true => Err(BODY_TOO_LARGE.into()),
             false => Ok(()),
         };
         Poll::Ready((bytes, taken))

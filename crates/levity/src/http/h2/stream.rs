@@ -201,7 +201,7 @@ impl ClientStream for Stream {
     }
 
     fn number(&self) -> u64 {
-        (self.conn.worker().stats.worker() as u64) << 32 | self.registration.number() as u64
+        self.registration.number_in_process()
     }
 
     fn timer(&self) -> &Timer {
