@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::metrics::{METRICS, Metric};
+use super::metric::Metric;
+use super::metrics::METRICS;
 
 const INTRODUCTION: &str = "\
 # Metrics

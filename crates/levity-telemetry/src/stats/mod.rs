@@ -2,10 +2,12 @@
 
 mod certificates;
 mod compute;
+mod computed;
 mod disk;
 mod docs;
 mod limits;
 mod mailboxes;
+mod metric;
 mod metrics;
 mod register;
 pub mod site;
@@ -31,7 +33,8 @@ pub use variants::VariantFigures;
 pub use worker::{Ahead, GateKind, HandshakeResult, Http2Failure, UploadResult, WorkerStats};
 
 use crate::diagnostics;
-use metrics::{METRICS, Scrape};
+use metric::Scrape;
+use metrics::METRICS;
 use site::SiteFigures;
 use upstream::{UpstreamFigures, UpstreamState};
 
