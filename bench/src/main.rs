@@ -4,7 +4,9 @@
 use clap::{Parser, Subcommand};
 use levity_bench::Result;
 use levity_bench::backend::command::Backend;
+use levity_bench::bare_http2::BareHttp2;
 use levity_bench::bare_tls::BareTls;
+use levity_bench::load::attack::Attacker;
 use levity_bench::load::command::Load;
 use levity_bench::load::sip::Sip;
 use levity_bench::mailbox::command::Subscribe;
@@ -27,6 +29,8 @@ enum Command {
     Run(Box<Run>),
     /// Generate load and print a JSON report.
     Load(Load),
+    /// Abuse HTTP/2 and print a JSON report.
+    Attack(Attacker),
     /// Read responses slowly on many connections until standard input ends.
     Sip(Sip),
     /// Listen to mailboxes and publish as orders on standard input say, until it ends.
@@ -35,6 +39,8 @@ enum Command {
     Writer(Writer),
     /// Run the application behind a proxy until it is killed.
     Backend(Backend),
+    /// Run the least server of HTTP/2 until it is killed.
+    BareHttp2(BareHttp2),
     /// Run the least server of TLS until it is killed.
     BareTls(BareTls),
     /// Read files and print a JSON report.
@@ -50,10 +56,12 @@ fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Run(run) => run.execute(),
         Command::Load(load) => load.run(),
+        Command::Attack(attacker) => attacker.run(),
         Command::Sip(sip) => sip.run(),
         Command::Subscribe(subscribe) => subscribe.run(),
         Command::Writer(writer) => writer.run(),
         Command::Backend(backend) => backend.run(),
+        Command::BareHttp2(server) => server.run(),
         Command::BareTls(server) => server.run(),
         Command::Walk(walk) => walk.run(),
         Command::Reap { dir } => journal::reap(&dir),

@@ -67,6 +67,8 @@ pub struct Row {
     dialect: Option<Dialect>,
     /// The host of its requests if it speaks TLS.
     host: Option<&'static str>,
+    /// The requests on a connection at a time if they are made over HTTP/2.
+    streams: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +123,7 @@ impl Row {
             group: "server",
             dialect: None,
             host: None,
+            streams: None,
         }
     }
 
@@ -413,11 +416,12 @@ impl Server {
         Ok(())
     }
 
-    /// A closed loop of `seconds` on it, over TLS if it speaks that.
+    /// A closed loop of `seconds` on it, over TLS or HTTP/2 if the row has them.
     #[must_use]
     pub fn load(&self, path: &str, connections: usize, seconds: f64) -> Load {
         let mut load = Load::new(self.address, path, connections, seconds);
         load.tls = self.row.host.map(str::to_owned);
+        load.streams = self.row.streams;
         load
     }
 
@@ -525,6 +529,7 @@ fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: Socke
         .replace("{locations}", "")
         .replace("{modules}", "")
         .replace("{limits}", "")
+        .replace("{http2}", "")
         .replace("{dir}", &dir.to_string_lossy())
         .replace("{root}", &root.to_string_lossy())
         .replace("{address}", &address.to_string())

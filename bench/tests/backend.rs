@@ -41,10 +41,12 @@ impl Backend {
             body_bytes: None,
             missing_ok: false,
             discard: false,
+            accept: None,
             coding: None,
             host: None,
             tls: None,
             close: false,
+            streams: None,
             credentials: None,
         };
         let mut client = Client::connect(target, connections).unwrap();

@@ -1,5 +1,6 @@
 //! The load generator against a server that does what each test needs.
 
+use levity_bench::bare_http2::BareHttp2;
 use levity_bench::load::Failed;
 use levity_bench::load::client::{Client, Target};
 use levity_bench::load::plan::{Closed, EachOnce, Open, Plan};
@@ -69,10 +70,12 @@ fn target(address: SocketAddr, paths: &[&str]) -> Target {
         body_bytes: Some(5),
         missing_ok: false,
         discard: false,
+        accept: None,
         coding: None,
         host: None,
         tls: None,
         close: false,
+        streams: None,
         credentials: None,
     }
 }
@@ -235,4 +238,27 @@ fn a_client_accepts_the_coding_that_it_is_given() {
             .unwrap()
             .contains(&"Accept-Encoding: zstd".to_owned())
     );
+}
+
+#[test]
+fn requests_over_http2_share_connections() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    std::thread::spawn(move || BareHttp2 { address }.run());
+    let end = Instant::now() + AMPLE;
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < end);
+        std::thread::yield_now();
+    }
+    let target = Target {
+        streams: Some(8),
+        body_bytes: Some(100_000),
+        ..target(address, &["/hot/100000.bin"; 1000])
+    };
+    let mut client = Client::connect(target, 2).unwrap();
+    let report = client.run(&mut EachOnce::new(1000), NO_WARM_UP, AMPLE);
+    let report = report.unwrap();
+    assert_eq!((report.requests, report.errors), (1000, 0), "{report:?}");
+    assert_eq!(report.body_bytes, 100_000_000);
 }

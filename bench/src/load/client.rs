@@ -1,5 +1,6 @@
 //! Keep-alive connections to one address, driven by one epoll.
 
+use super::http2::{self, Http2};
 use super::plan::{EachOnce, Next, Plan, Request};
 use super::response::{Decoder, Response};
 use super::tls::{Session, Tls};
@@ -52,58 +53,103 @@ pub struct Target {
     pub missing_ok: bool,
     /// Whether the kernel discards bodies instead of copying them. Only for TCP.
     pub discard: bool,
+    /// The media type that the client accepts; without one there is no Accept.
+    pub accept: Option<String>,
     /// The coding that the client accepts; without one there is no Accept-Encoding.
     pub coding: Option<String>,
     /// The host of the requests; None for the address.
     pub host: Option<String>,
     /// TLS of the connections.
     pub tls: Option<Tls>,
-    /// Whether each request asks the server to close the connection behind its response.
+    /// Whether each request asks the server to close the connection behind its response. Only with HTTP/1.1.
     pub close: bool,
+    /// The number of requests on a connection at a time, over HTTP/2; None for HTTP/1.1.
+    pub streams: Option<usize>,
+}
+
+/// A request that is ready to be sent.
+#[derive(Clone)]
+struct Rendered {
+    /// The whole request; over HTTP/2 its header section.
+    bytes: Vec<u8>,
+    /// Over HTTP/2 its body.
+    body: &'static [u8],
 }
 
 impl Target {
-    fn render(&self, path: &str) -> Vec<u8> {
-        self.render_with(path, "")
+    fn render(&self, path: &str) -> Rendered {
+        self.render_with(path, &[])
     }
 
     /// The request with this number: of its client, and with its credentials.
-    fn render_of(&self, number: usize) -> Vec<u8> {
-        let mut headers = String::new();
+    fn render_of(&self, number: usize) -> Rendered {
+        let mut headers = Vec::new();
         if self.has_clients {
             let (high, low) = (number >> 16, number & 0xffff);
-            headers += &format!("X-Forwarded-For: 2001:db8:{high:x}:{low:x}::1\r\n");
+            headers.push(("X-Forwarded-For", format!("2001:db8:{high:x}:{low:x}::1")));
         }
         if let Some(credentials) = &self.credentials {
             let credentials =
                 BASE64_STANDARD.encode(credentials.replace("{}", &number.to_string()));
-            headers += &format!("Authorization: Basic {credentials}\r\n");
+            headers.push(("Authorization", format!("Basic {credentials}")));
         }
         self.render_with(&self.paths[0], &headers)
     }
 
-    /// `headers` are lines with their ends.
-    fn render_with(&self, path: &str, headers: &str) -> Vec<u8> {
-        let Self {
-            address, method, ..
-        } = self;
-        let port = address.port();
+    fn render_with(&self, path: &str, more: &[(&'static str, String)]) -> Rendered {
+        let mut headers = vec![("User-Agent", "levity-bench".to_owned())];
+        let media = self.accept.iter();
+        headers.extend(media.map(|media| ("Accept", media.clone())));
+        let coding = self.coding.iter();
+        headers.extend(coding.map(|coding| ("Accept-Encoding", coding.clone())));
+        headers.extend(self.close.then(|| ("Connection", "close".to_owned())));
+        headers.extend_from_slice(more);
+        let body: &[u8] = match &*self.method {
+            "POST" => b"body",
+            _ => b"",
+        };
+        if !body.is_empty() {
+            headers.push(("Content-Length", body.len().to_string()));
+        }
+        match self.streams {
+            Some(_) => Rendered {
+                bytes: self.section(path, &headers),
+                body,
+            },
+            None => Rendered {
+                bytes: self.text(path, &headers, body),
+                body: b"",
+            },
+        }
+    }
+
+    /// The request in HTTP/1.1.
+    fn text(&self, path: &str, headers: &[(&str, String)], body: &[u8]) -> Vec<u8> {
+        let (method, host) = (&self.method, self.authority());
+        let mut text = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n").into_bytes();
+        for (name, value) in headers {
+            text.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        }
+        [&text, &b"\r\n"[..], body].concat()
+    }
+
+    /// Its header section in HTTP/2.
+    fn section(&self, path: &str, headers: &[(&str, String)]) -> Vec<u8> {
+        let scheme = match self.tls {
+            Some(_) => "https",
+            None => "http",
+        };
+        let mut section = http2::header_section(&self.method, scheme, &self.authority(), path);
+        for (name, value) in headers {
+            http2::field(&mut section, name, value);
+        }
+        section
+    }
+
+    fn authority(&self) -> String {
+        let port = self.address.port();
         let host = self.host.as_ref();
-        let host = host.map_or(address.to_string(), |host| format!("{host}:{port}"));
-        let close = match self.close {
-            true => "Connection: close\r\n",
-            false => "",
-        };
-        let body = match &**method {
-            "POST" => "Content-Length: 4\r\n\r\nbody",
-            _ => "\r\n",
-        };
-        let coding = self.coding.as_ref();
-        let accepts = coding.map_or(String::new(), |coding| {
-            format!("Accept-Encoding: {coding}\r\n")
-        });
-        format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: levity-bench\r\n{accepts}{close}{headers}{body}")
-            .into_bytes()
+        host.map_or(self.address.to_string(), |host| format!("{host}:{port}"))
     }
 
     /// Non-blocking.
@@ -130,10 +176,11 @@ impl Target {
 /// Open connections and the results of their requests.
 pub struct Client {
     target: Target,
-    rendered: Vec<Vec<u8>>,
+    rendered: Vec<Rendered>,
     epoll: OwnedFd,
     connections: Vec<Connection>,
-    /// First in, first out: a run of N requests over N new connections uses each of them.
+    /// The connections, each as often as it may begin another request now. First in, first out: a run of N requests over N
+    /// new connections uses each of them.
     idle: VecDeque<usize>,
     scratch: Vec<u8>,
     tally: Tally,
@@ -143,8 +190,93 @@ struct Connection {
     /// A TCP or Unix socket. Both are read and written like a file.
     stream: File,
     tls: Option<Session>,
-    decoder: Decoder,
-    pending: Option<Request>,
+    protocol: Protocol,
+}
+
+enum Protocol {
+    Http1 {
+        decoder: Decoder,
+        pending: Option<Request>,
+    },
+    Http2(Box<Http2>),
+}
+
+impl Protocol {
+    fn of(target: &Target) -> Self {
+        if target.streams.is_some() {
+            return Self::Http2(Box::default());
+        }
+        let decoder = match &*target.method {
+            "HEAD" => Decoder::bodiless(),
+            _ => Decoder::default(),
+        };
+        Self::Http1 {
+            decoder,
+            pending: None,
+        }
+    }
+
+    /// Begins a request and returns what is sent.
+    fn begin<'a>(&mut self, request: Request, rendered: &'a Rendered) -> Cow<'a, [u8]> {
+        match self {
+            Self::Http1 { pending, .. } => {
+                *pending = Some(request);
+                Cow::Borrowed(&rendered.bytes)
+            }
+            Self::Http2(http2) => {
+                http2.request(request, &rendered.bytes, rendered.body);
+                Cow::Owned(http2.output())
+            }
+        }
+    }
+
+    /// Parses bytes of the server, and passes on each response whose last byte has arrived.
+    fn feed(&mut self, bytes: &[u8], mut complete: impl FnMut(Request, Response)) -> Result<()> {
+        match self {
+            Self::Http1 { decoder, pending } => {
+                let Some(response) = decoder.feed(bytes)? else {
+                    return Ok(());
+                };
+                let request = pending.take();
+                let request =
+                    request.ok_or_else(|| Failure::new("a response without a request"))?;
+                complete(request, response);
+                Ok(())
+            }
+            Self::Http2(http2) => http2.feed(bytes, complete),
+        }
+    }
+
+    /// What the server is owed besides requests.
+    fn output(&mut self) -> Vec<u8> {
+        match self {
+            Self::Http1 { .. } => Vec::new(),
+            Self::Http2(http2) => http2.output(),
+        }
+    }
+
+    fn pending(&self) -> Vec<Request> {
+        match self {
+            Self::Http1 { pending, .. } => pending.iter().copied().collect(),
+            Self::Http2(http2) => http2.pending().collect(),
+        }
+    }
+
+    /// Whether the server takes no more requests on this connection, although it is open.
+    fn is_closing(&self) -> bool {
+        match self {
+            Self::Http1 { .. } => false,
+            Self::Http2(http2) => http2.is_closing(),
+        }
+    }
+
+    /// Whether only the number of the next bytes matters.
+    fn only_counts(&self) -> bool {
+        match self {
+            Self::Http1 { decoder, .. } => decoder.only_counts(),
+            Self::Http2(_) => false,
+        }
+    }
 }
 
 impl Connection {
@@ -170,20 +302,25 @@ impl Connection {
         }
     }
 
-    /// Parses the bytes of a read. Returns the length of their content, and the response once its last byte has arrived.
-    fn take(&mut self, bytes: &[u8]) -> Result<(u64, Option<Response>)> {
-        let Some(tls) = &mut self.tls else {
-            return Ok((bytes.len() as u64, self.decoder.feed(bytes)?));
-        };
-        let (mut length, mut complete) = (0, None);
-        tls.receive(&mut self.stream, bytes, |content| {
-            length += content.len() as u64;
-            if let Some(response) = self.decoder.feed(content)? {
-                complete = Some(response);
+    /// Parses the bytes of a read, and passes on each response whose last byte has arrived. Returns the length of their
+    /// content.
+    fn take(&mut self, bytes: &[u8], mut complete: impl FnMut(Request, Response)) -> Result<u64> {
+        let mut length = bytes.len() as u64;
+        match &mut self.tls {
+            None => self.protocol.feed(bytes, complete)?,
+            Some(tls) => {
+                length = 0;
+                tls.receive(&mut self.stream, bytes, |content| {
+                    length += content.len() as u64;
+                    self.protocol.feed(content, &mut complete)
+                })?;
             }
-            Ok(())
-        })?;
-        Ok((length, complete))
+        }
+        let output = self.protocol.output();
+        if !output.is_empty() {
+            self.send(&output)?;
+        }
+        Ok(length)
     }
 }
 
@@ -222,10 +359,14 @@ impl Client {
                     READ_BYTES
                 }
             ],
+            idle: {
+                let streams = target.streams.unwrap_or(1);
+                let all = 0..streams * count;
+                all.map(|number| number % count).collect()
+            },
             target,
             epoll,
             connections: Vec::with_capacity(count),
-            idle: (0..count).collect(),
             tally: Tally::default(),
         };
         for index in 0..count {
@@ -292,6 +433,10 @@ impl Client {
     fn send_due(&mut self, plan: &mut dyn Plan, now: Instant) -> Result<Option<Instant>> {
         let later = now + Duration::from_secs(1);
         while let Some(index) = self.idle.pop_front() {
+            if self.connections[index].protocol.is_closing() {
+                // It is replaced when its last response has arrived.
+                continue;
+            }
             let request = match plan.next(now) {
                 Next::Send(request) => request,
                 Next::WaitUntil(wake) => {
@@ -300,7 +445,7 @@ impl Client {
                 }
                 Next::Finished => {
                     self.idle.push_front(index);
-                    let all_idle = self.idle.len() == self.connections.len();
+                    let all_idle = self.idle.len() == self.connections.len() * self.streams();
                     return Ok((!all_idle).then_some(later));
                 }
             };
@@ -319,11 +464,11 @@ impl Client {
             false if target.has_clients || target.credentials.is_some() => {
                 Cow::Owned(target.render_of(request.index))
             }
-            false => Cow::Borrowed(&*self.rendered[request.index]),
+            false => Cow::Borrowed(&self.rendered[request.index]),
         };
         let connection = &mut self.connections[index];
-        connection.pending = Some(request);
-        match connection.send(&rendered) {
+        let bytes = connection.protocol.begin(request, &rendered);
+        match connection.send(&bytes) {
             Ok(()) => Ok(()),
             Err(error) => self.fail(index, &error.to_string()),
         }
@@ -331,33 +476,38 @@ impl Client {
 
     fn receive(&mut self, index: usize) -> Result<()> {
         let connection = &mut self.connections[index];
-        let discards = self.target.discard && connection.decoder.only_counts();
+        let discards = self.target.discard && connection.protocol.only_counts();
         let read = match connection.read(&mut self.scratch, discards) {
-            Ok(0) if connection.pending.is_none() => return self.reopen(index),
+            Ok(0) if connection.protocol.pending().is_empty() => return self.reopen(index),
             Ok(0) => return self.fail(index, "connection closed before the end of the response"),
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return self.fail(index, &format!("receive: {error}")),
         };
-        let taken = connection.take(&self.scratch[..read]);
+        let mut complete = Vec::new();
+        let taken = connection.take(&self.scratch[..read], |request, response| {
+            complete.push((request, response));
+        });
         if let Some(kind) = connection.tls.as_mut().and_then(Session::handshake) {
             self.tally.handshake(kind);
         }
-        let (length, response) = match taken {
-            Ok(taken) => taken,
+        let mut closes = connection.protocol.is_closing();
+        for (request, response) in complete {
+            closes |= response.closes;
+            self.finish(request, response);
+            self.idle.push_back(index);
+        }
+        match taken {
+            Ok(length) => self.tally.wire_bytes += length,
             Err(error) => return self.fail(index, &error.to_string()),
-        };
-        self.tally.wire_bytes += length;
-        match response {
-            Some(response) => self.finish(index, response),
-            None => Ok(()),
+        }
+        match closes && self.connections[index].protocol.pending().is_empty() {
+            true => self.reopen(index),
+            false => Ok(()),
         }
     }
 
-    fn finish(&mut self, index: usize, response: Response) -> Result<()> {
-        let Some(request) = self.connections[index].pending.take() else {
-            return self.fail(index, "a response without a request");
-        };
+    fn finish(&mut self, request: Request, response: Response) {
         *self.tally.statuses.entry(response.status).or_default() += 1;
         match complaint(&self.target, response) {
             Some(complaint) => {
@@ -366,16 +516,13 @@ impl Client {
             }
             None => self.tally.success(response, request.intended.elapsed()),
         }
-        if response.closes {
-            return self.reopen(index);
-        }
-        self.idle.push_back(index);
-        Ok(())
     }
 
+    /// Counts one failure for each request that is lost with the connection, and one if there is none.
     fn fail(&mut self, index: usize, why: &str) -> Result<()> {
-        self.tally.error(why);
-        if let Some(request) = self.connections[index].pending {
+        let lost = self.connections[index].protocol.pending();
+        (0..lost.len().max(1)).for_each(|_| self.tally.error(why));
+        for request in lost {
             self.note_failure(request, None);
         }
         self.reopen(index)
@@ -393,10 +540,15 @@ impl Client {
     /// Replaces a connection. Dropping the old stream removes it from the epoll.
     fn reopen(&mut self, index: usize) -> Result<()> {
         self.connections[index] = self.open(index)?;
-        if !self.idle.contains(&index) {
-            self.idle.push_back(index);
-        }
+        self.idle.retain(|idle| *idle != index);
+        let streams = self.streams();
+        self.idle.extend(std::iter::repeat_n(index, streams));
         Ok(())
+    }
+
+    /// Requests at a time on a connection.
+    fn streams(&self) -> usize {
+        self.target.streams.unwrap_or(1)
     }
 
     fn open(&self, index: usize) -> Result<Connection> {
@@ -410,26 +562,23 @@ impl Client {
             EventFlags::IN,
         )
         .context(|| "epoll_ctl".into())?;
-        let decoder = if self.target.method == "HEAD" {
-            Decoder::bodiless()
-        } else {
-            Decoder::default()
-        };
         let tls = self.target.tls.as_ref().map(Tls::open).transpose()?;
         Ok(Connection {
             stream,
             tls,
-            decoder,
-            pending: None,
+            protocol: Protocol::of(&self.target),
         })
     }
 
     fn count_unfinished(&mut self, plan: &mut dyn Plan, now: Instant) {
-        let pending = self
-            .connections
-            .iter()
-            .filter_map(|connection| connection.pending);
-        for request in pending.chain(std::iter::from_fn(|| plan.overdue(now))) {
+        let connections = self.connections.iter();
+        let pending: Vec<_> = connections
+            .flat_map(|connection| connection.protocol.pending())
+            .collect();
+        for request in pending
+            .into_iter()
+            .chain(std::iter::from_fn(|| plan.overdue(now)))
+        {
             let waited = now.saturating_duration_since(request.intended);
             self.tally.unfinished += 1;
             self.tally.latency.record(waited.as_secs_f64() * 1e6);

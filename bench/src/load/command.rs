@@ -6,6 +6,7 @@ use super::plan::{Closed, EachOnce, Open, Paced, Plan, Rounds};
 use super::tls::Tls;
 use crate::failure::{Context, Failure, Result};
 use crate::rig::confine::pinned;
+use levity_disk::priority;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,6 +56,9 @@ pub struct Load {
     /// Append a number to the path of each request, from 0, and report which requests failed.
     #[arg(long)]
     pub numbered: bool,
+    /// The media type in Accept; by default the header is missing.
+    #[arg(long)]
+    pub accept: Option<String>,
     /// The coding in Accept-Encoding; by default the header is missing.
     #[arg(long)]
     pub coding: Option<String>,
@@ -79,12 +83,15 @@ pub struct Load {
     #[arg(long, requires = "tls")]
     pub resume: bool,
     /// Make a connection for each request, which asks the server to close it.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "streams")]
     pub close: bool,
+    /// Speak HTTP/2, with so many requests on a connection at a time.
+    #[arg(long)]
+    pub streams: Option<usize>,
     /// End with the measurement, without waiting for pending responses.
     #[arg(long)]
     pub abandon: bool,
-    /// Send one request on each connection, then keep all of them open until standard input ends.
+    /// Send one request on each connection or stream, then keep all of them open until standard input ends.
     #[arg(long)]
     pub hold: bool,
 }
@@ -106,6 +113,7 @@ impl Load {
             clients: None,
             credentials: None,
             numbered: false,
+            accept: None,
             coding: None,
             rate: None,
             body_bytes: None,
@@ -114,6 +122,7 @@ impl Load {
             tls: None,
             resume: false,
             close: false,
+            streams: None,
             abandon: false,
             hold: false,
         }
@@ -125,6 +134,8 @@ impl Load {
     /// The server cannot be reached; the list cannot be read.
     pub fn run(&self) -> Result<()> {
         raise_descriptor_limit(self.connections as u64 + 64)?;
+        // Where a server computes on the same processor, the wait for the end of its slice would count as latency.
+        priority::set_for_loop();
         let mut client = Client::connect(self.target()?, self.connections)?;
         let (warm_up, duration) = (
             Duration::from_secs_f64(self.warm_up),
@@ -146,7 +157,10 @@ impl Load {
     }
 
     fn target(&self) -> Result<Target> {
-        let tls = self.tls.as_ref().map(|host| Tls::new(host, self.resume));
+        let tls = self.tls.as_ref().map(|host| {
+            let http2 = self.streams.is_some();
+            Tls::new(host, self.resume, http2)
+        });
         Ok(Target {
             address: self.address,
             socket: self.socket.clone(),
@@ -158,16 +172,19 @@ impl Load {
             body_bytes: self.body_bytes,
             missing_ok: self.missing_ok,
             discard: self.discard,
+            accept: self.accept.clone(),
             coding: self.coding.clone(),
             host: self.tls.clone(),
             tls: tls.transpose()?,
             close: self.close,
+            streams: self.streams,
         })
     }
 
     fn paths(&self) -> Result<Vec<String>> {
         if self.hold {
-            return Ok(vec![self.path.clone(); self.connections]);
+            let streams = self.streams.unwrap_or(1);
+            return Ok(vec![self.path.clone(); self.connections * streams]);
         }
         let Some(list) = &self.list else {
             return Ok(vec![self.path.clone()]);
@@ -189,7 +206,9 @@ impl Load {
         }
         Ok(match self.rate {
             _ if self.numbered => Box::new(EachOnce::new(usize::MAX)),
-            Some(rate) if self.hold => Box::new(Paced::new(rate, self.connections, Instant::now())),
+            Some(rate) if self.hold => {
+                Box::new(Paced::new(rate, self.paths()?.len(), Instant::now()))
+            }
             _ if self.repeat => Box::new(Rounds::new(self.paths()?.len())),
             Some(rate) => Box::new(Open::new(rate, self.paths()?.len(), Instant::now())),
             None if self.hold || self.list.is_some() => {
@@ -219,6 +238,7 @@ impl Load {
                 .iter()
                 .map(|socket| format!("--socket={}", socket.display())),
         );
+        arguments.extend(self.accept.iter().map(|media| format!("--accept={media}")));
         arguments.extend(
             self.coding
                 .iter()
@@ -229,6 +249,7 @@ impl Load {
         let credentials = self.credentials.iter();
         arguments.extend(credentials.map(|credentials| format!("--credentials={credentials}")));
         arguments.extend(self.rate.map(|rate| format!("--rate={rate}")));
+        arguments.extend(self.streams.map(|count| format!("--streams={count}")));
         arguments.extend(self.body_bytes.map(|bytes| format!("--body-bytes={bytes}")));
         let switches = [
             (self.repeat, "--repeat"),

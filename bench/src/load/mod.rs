@@ -3,8 +3,10 @@
 //! [`client`] moves the bytes; a [`plan`] decides what is sent and when. The load generator runs as a separate process
 //! ([`command`]), so that it can be pinned to another CPU than the server.
 
+pub mod attack;
 pub mod client;
 pub mod command;
+pub mod http2;
 pub mod latency;
 pub mod plan;
 pub mod response;

@@ -28,11 +28,12 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Sessions with this host. With `resumes` each uses a ticket of an earlier one, if there is one.
+    /// Sessions with this host. With `resumes` each uses a ticket of an earlier one, if there is one. With `http2` the server
+    /// has to choose that.
     ///
     /// # Errors
     /// It is not the name of a host.
-    pub fn new(host: &str, resumes: bool) -> Result<Self> {
+    pub fn new(host: &str, resumes: bool, http2: bool) -> Result<Self> {
         let provider = CryptoProvider {
             cipher_suites: vec![cipher_suite::TLS13_AES_128_GCM_SHA256],
             kx_groups: vec![kx_group::X25519],
@@ -49,6 +50,9 @@ impl Tls {
         } else {
             Resumption::disabled()
         };
+        if http2 {
+            config.alpn_protocols = vec![b"h2".to_vec()];
+        }
         let host = ServerName::try_from(host.to_owned()).context(|| format!("host {host}"))?;
         Ok(Self {
             config: Arc::new(config),
@@ -265,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_request_waits_for_the_handshake() {
-        let tls = Tls::new("a.test", false).unwrap();
+        let tls = Tls::new("a.test", false, false).unwrap();
         let server = server();
         for _ in 0..2 {
             let (got, kind) = exchange(&tls, &server);
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn sessions_are_resumed_if_that_is_wanted() {
-        let tls = Tls::new("a.test", true).unwrap();
+        let tls = Tls::new("a.test", true, false).unwrap();
         let server = server();
         let kinds: Vec<_> = (0..3).map(|_| exchange(&tls, &server).1.unwrap()).collect();
         assert_eq!(

@@ -2,6 +2,7 @@
 
 use super::{Program, Row};
 use crate::failure::{Failure, Result};
+use std::path::Path;
 
 const LEVITY: &str = include_str!("../../peers/http2/levity.toml");
 const NGINX: &str = include_str!("../../peers/http2/nginx.conf");
@@ -27,16 +28,40 @@ impl Row {
                 return Err(Failure::new(message));
             }
         };
-        Ok(Self::new(name, program, template))
+        Ok(Self::new(name, program, template).requested_over_http2())
+    }
+
+    /// The bare server of HTTP/2 in this program, which has no files.
+    #[must_use]
+    pub fn bare_http2(program: &Path) -> Self {
+        let command = [
+            &program.to_string_lossy(),
+            "bare-http2",
+            "--address={address}",
+        ];
+        let command = command.map(str::to_owned).into();
+        Self::new("hyper", Program::Broker(command), "").requested_over_http2()
     }
 
     /// Levity for clients that begin with HTTP/2.
     #[must_use]
     pub fn over_http2(&self) -> Self {
+        let row = self.requested_over_http2();
         Self {
             template: LEVITY,
-            ..self.clone()
+            ..row
         }
+    }
+
+    /// The same with requests over HTTP/2, one on a connection at a time. nginx has to be told.
+    #[must_use]
+    pub fn requested_over_http2(&self) -> Self {
+        let mut row = Self {
+            streams: Some(1),
+            ..self.clone()
+        };
+        row.blanks.push(("{http2}", " http2".into()));
+        row
     }
 }
 
@@ -45,7 +70,6 @@ mod tests {
     use super::super::fill_in;
     use super::*;
     use std::net::{Ipv4Addr, SocketAddr};
-    use std::path::Path;
 
     #[test]
     fn every_server_has_its_address_and_no_blank_left() {

@@ -14,8 +14,10 @@ const HOT_BYTES: u64 = 4096;
 pub const CLOSED_CONNECTIONS: usize = 4;
 /// Connections of the open loop.
 pub const OPEN_CONNECTIONS: usize = 32;
-/// Connections that fetch cold files.
+/// Requests for cold files at a time. Each has a connection, over HTTP/2 a stream.
 pub const COLD_CLIENTS: usize = 100;
+/// Of which so many share a connection over HTTP/2.
+pub const COLD_STREAMS: usize = 10;
 
 /// How the hot file is requested.
 #[derive(Clone, Copy)]
@@ -65,6 +67,10 @@ impl Loads<'_> {
     /// The list of files cannot be written.
     pub fn cold(&self, server: &Server, kind: Loop) -> Result<Load> {
         let mut load = server.load("", COLD_CLIENTS, self.run.seconds);
+        if load.streams.is_some() {
+            load.connections = COLD_CLIENTS / COLD_STREAMS;
+            load.streams = Some(COLD_STREAMS);
+        }
         load.rate = self.cold_rate;
         load.list = Some(self.cold_list(kind)?);
         load.body_bytes = Some(self.set.bytes as u64);

@@ -28,6 +28,9 @@ pub mod p4;
 pub mod p5;
 mod proxied;
 pub mod s1;
+pub mod s4;
+pub mod s5;
+pub mod s6;
 pub mod t1;
 pub mod t3;
 pub mod t5;
@@ -144,6 +147,16 @@ pub enum Scenario {
     M4,
     /// CPU time of requests for small hot files and of megabytes over HTTP/2.
     S1,
+    /// Hot under cold over HTTP/2.
+    S2,
+    /// Hot under cold over HTTP/2 and TLS.
+    S3,
+    /// Memory of idle connections and streams of HTTP/2.
+    S4,
+    /// A small hot file while a client attacks over HTTP/2.
+    S5,
+    /// CPU time of a small proxied response over HTTP/2.
+    S6,
     /// CPU time of a request for a small hot file over TLS.
     T1,
     /// CPU time of a megabyte of a hot file over TLS.
@@ -429,12 +442,17 @@ impl Run {
             Scenario::M3j => m3j::run(rig, rows, self),
             Scenario::M4 => m4::run(rig, rows, self),
             Scenario::S1 => s1::run(rig, rows, self),
+            Scenario::S2 => t6::run(rig, rows, self, &t6::HTTP2),
+            Scenario::S3 => t6::run(rig, rows, self, &t6::HTTP2_OVER_TLS),
+            Scenario::S4 => s4::run(rig, rows, self),
+            Scenario::S5 => s5::run(rig, rows, self),
+            Scenario::S6 => s6::run(rig, rows, self),
             Scenario::T1 => t1::run(rig, rows, self, &t1::SMALL),
             Scenario::T2 => t1::run(rig, rows, self, &t1::LARGE),
             Scenario::T3 => t3::run(rig, rows, self, Handshake::Full),
             Scenario::T4 => t3::run(rig, rows, self, Handshake::Resumed),
             Scenario::T5 => t5::run(rig, rows),
-            Scenario::T6 => t6::run(rig, rows, self),
+            Scenario::T6 => t6::run(rig, rows, self, &t6::TLS),
             Scenario::T7 => t7::run(rig, rows, self),
             Scenario::Picture | Scenario::All => Err(Failure::new("not a single workload")),
         }
@@ -565,12 +583,14 @@ impl Scenario {
     fn field(self) -> Field {
         match self {
             Self::P1 | Self::P2 | Self::P3 | Self::P4 | Self::P5 => Field::Proxies,
+            Self::S6 => Field::Proxies,
             Self::C1 | Self::C2 | Self::C3 | Self::G1 => Field::Compressors,
             Self::M1 | Self::M2 | Self::M3 | Self::M3j | Self::M4 => Field::Mailboxes,
             Self::T1 | Self::T2 | Self::T3 | Self::T4 | Self::T5 | Self::T6 | Self::T7 => {
                 Field::Tls
             }
-            Self::S1 => Field::Http2,
+            Self::S3 => Field::Tls,
+            Self::S1 | Self::S2 | Self::S4 | Self::S5 => Field::Http2,
             Self::C4 => Field::None,
             _ => Field::Files,
         }
@@ -584,7 +604,7 @@ impl Scenario {
             Self::P1 | Self::P2 | Self::P3 | Self::P4 => &[],
             Self::C1 | Self::C2 | Self::C3 | Self::C4 => &[],
             Self::M1 | Self::M2 | Self::M3 | Self::M3j | Self::M4 => &[],
-            Self::S1 => &[],
+            Self::S1 | Self::S4 | Self::S5 | Self::S6 => &[],
             Self::T1 | Self::T2 | Self::T3 | Self::T4 | Self::T5 | Self::T7 => &[],
             Self::W4 | Self::W5 | Self::W6 | Self::W7 | Self::W8 | Self::W13 => &MIXED_SETS,
             _ => &COLD_SETS,

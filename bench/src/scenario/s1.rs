@@ -78,6 +78,8 @@ impl Pass {
 /// # Errors
 /// The rig or a server fails, or h2load is missing.
 pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
+    let bare = Row::bare_http2(&rig.own_program()?);
+    let rows: Vec<Row> = rows.iter().cloned().chain([bare]).collect();
     let mut table = Table::new(&[
         "bytes",
         "connections",
@@ -92,8 +94,8 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     ]);
     let mut all = Vec::new();
     for shape in &SHAPES {
-        let measured = interleaved(rows, run.passes, |row, _| measure(rig, row, run, shape))?;
-        let best = best_peer(rows, &measured, Pass::us_per_request);
+        let measured = interleaved(&rows, run.passes, |row, _| measure(rig, row, run, shape))?;
+        let best = best_peer(&rows, &measured, Pass::us_per_request);
         for (row, own) in rows.iter().zip(&measured) {
             table.push(cells(row, own, shape, best));
         }
@@ -133,7 +135,7 @@ fn measure(rig: &Rig, row: &Row, run: &Run, shape: &Shape) -> Result<Pass> {
 fn caption(run: &Run) -> String {
     format!(
         "Files in memory over HTTP/2 without TLS, requested by h2load in a closed loop, one worker. CPU time is that of the \
-         server's control group, all threads and kernel work included. Bars: the CPU time of the best peer, 1.3 of it with 32 \
+         server's control group, all threads and kernel work included. hyper is a bare server without files. Bars: the CPU time of the best peer, 1.3 of it with 32 \
          streams. Median of {} interleaved passes of {} s (lowest to highest).",
         run.passes, run.seconds
     )
