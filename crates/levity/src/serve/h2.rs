@@ -37,8 +37,20 @@ struct Answered {
     parked: Option<Box<Parked>>,
 }
 
-/// A response that outlives its exchange.
-type Outliving = Pin<Box<dyn Future<Output = Rc<Stream>>>>;
+/// A response that outlives its exchange. A future of a closure would have one more allocation for each.
+struct Outliving {
+    stream: Rc<Stream>,
+    parked: Box<Parked>,
+}
+
+impl Future for Outliving {
+    type Output = Rc<Stream>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { stream, parked } = &mut *self;
+        parked.poll(&**stream, context).map(|_| stream.clone())
+    }
+}
 
 /// A connection with what waits on it.
 struct Serving<F, B> {
@@ -189,10 +201,7 @@ where
         let stream = answered.stream;
         match answered.parked {
             None => self.streams.end(&stream, answered.ended),
-            Some(parked) => self.parked.push(Box::pin(async move {
-                parked.run(&*stream).await;
-                stream
-            })),
+            Some(parked) => self.parked.push(Outliving { stream, parked }),
         }
     }
 

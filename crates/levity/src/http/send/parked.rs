@@ -179,10 +179,15 @@ impl Parked {
 
     /// Sends the rest of the response, then counts and logs it. Returns how it ended.
     pub async fn run<S: ResponseSink>(mut self: Box<Self>, sink: &S) -> End {
-        let end = poll_fn(|context| self.held.poll(sink, context, &mut self.sent)).await;
+        poll_fn(|context| self.poll(sink, context)).await
+    }
+
+    /// As [`run`](Self::run); not to be polled again after the end.
+    pub fn poll<S: ResponseSink>(&mut self, sink: &S, context: &mut Context<'_>) -> Poll<End> {
+        let end = ready!(self.held.poll(sink, context, &mut self.sent));
         ClientStream::timer(sink).clear();
         self.conclude(sink, end);
-        end
+        Poll::Ready(end)
     }
 
     fn conclude<S: ResponseSink>(&self, sink: &S, end: End) {
