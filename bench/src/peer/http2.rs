@@ -53,6 +53,15 @@ impl Row {
         }
     }
 
+    /// The same with requests over HTTP/1.1.
+    #[must_use]
+    pub fn requested_over_http1(&self) -> Self {
+        Self {
+            streams: None,
+            ..self.clone()
+        }
+    }
+
     /// The same with requests over HTTP/2, one on a connection at a time. nginx has to be told.
     #[must_use]
     pub fn requested_over_http2(&self) -> Self {

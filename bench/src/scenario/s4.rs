@@ -31,23 +31,47 @@ const STREAM_BYTES_MAX: f64 = 512.0;
 /// A row in its single pass. Sizes are proportional set sizes in bytes.
 #[derive(Serialize)]
 struct Pass {
+    connection: Held,
+    /// Levity only.
+    streams: Option<Streams>,
+}
+
+/// The memory of a server before and with so many connections or streams.
+#[derive(Serialize)]
+struct Held {
+    count: usize,
     before: u64,
-    with_connections: u64,
-    /// Before and with streams, on connections that had one request; Levity only.
-    streams: Option<[u64; 2]>,
+    with: u64,
+}
+
+impl Held {
+    fn bytes_each(&self) -> f64 {
+        self.with.saturating_sub(self.before) as f64 / self.count as f64
+    }
+}
+
+/// Event streams of a mailbox.
+#[derive(Serialize)]
+struct Streams {
+    over_http2: Held,
+    /// Each on a connection.
+    over_http1: Held,
+    idle_http1: Held,
 }
 
 impl Pass {
-    fn connection_bytes(&self) -> f64 {
-        self.with_connections.saturating_sub(self.before) as f64 / CONNECTIONS as f64
+    /// What an event stream costs beyond its share of the connection.
+    fn event_stream_bytes(&self) -> Option<f64> {
+        let streams = self.streams.as_ref()?;
+        let share = self.connection.bytes_each() / STREAMS as f64;
+        Some(streams.over_http2.bytes_each() - share)
     }
 
-    /// What a stream costs beyond its share of the connection.
+    /// The part of that which HTTP/2 needs: the other part is what it costs over HTTP/1.1 beyond an idle connection.
     fn stream_bytes(&self) -> Option<f64> {
-        let [before, with] = self.streams?;
-        let connections = self.connection_bytes() * STREAM_CONNECTIONS as f64;
-        let streams = (STREAM_CONNECTIONS * STREAMS) as f64;
-        Some((with.saturating_sub(before) as f64 - connections) / streams)
+        let streams = self.streams.as_ref()?;
+        let response = streams.over_http1.bytes_each() - streams.idle_http1.bytes_each();
+        Some(self.event_stream_bytes()? - response)
     }
 }
 
@@ -59,7 +83,13 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     let bare = Row::bare_http2(&rig.own_program()?);
     let rows: Vec<Row> = rows.iter().cloned().chain([bare]).collect();
     let measured = interleaved(&rows, run.passes.min(1), |row, _| measure(rig, row))?;
-    let mut table = Table::new(&["server", "bytes per connection", "bytes per stream", "bar"]);
+    let mut table = Table::new(&[
+        "server",
+        "bytes per connection",
+        "bytes per event stream",
+        "of the stream",
+        "bar",
+    ]);
     for (row, own) in rows.iter().zip(&measured) {
         table.push(cells(row, own));
     }
@@ -67,8 +97,9 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         name: "s4".into(),
         caption: format!(
             "Memory (proportional set size of all processes) that {CONNECTIONS} idle connections over HTTP/2 without TLS cost, \
-             each after one request, less that before. Streams: {STREAMS} event streams of a mailbox without messages on each of \
-             {STREAM_CONNECTIONS} connections, less what the connections cost. hyper is a bare server without files. Bars: \
+             each after one request, less that before. Event stream: {STREAMS} of a mailbox without messages on each of \
+             {STREAM_CONNECTIONS} connections, less what the connections cost; of the stream: less what one costs over HTTP/1.1 \
+             beyond an idle connection, which is the mailbox's and the log's. hyper is a bare server without files. Bars: \
              {CONNECTION_BYTES_MAX} bytes per connection and {STREAM_BYTES_MAX} per stream. One worker each; one pass."
         ),
         table,
@@ -78,67 +109,84 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
 }
 
 fn measure(rig: &Rig, row: &Row) -> Result<Pass> {
-    let server = Server::start(rig, row)?;
-    server
-        .load(PATH, EARLIER_CONNECTIONS, EARLIER_SECONDS)
-        .measure(rig.load_cpu())?;
-    let before = server.proportional_bytes()?;
-    let load = server.load(PATH, CONNECTIONS, CONNECT_SECONDS_MAX);
-    let answered = |report: &Report| report.requests;
-    let with_connections = held(rig, &server, load, CONNECTIONS, answered)?;
-    drop(server);
     let streams = row.is_levity().then(|| streams(rig, row)).transpose()?;
     Ok(Pass {
-        before,
-        with_connections,
+        connection: idle(rig, row)?,
         streams,
     })
 }
 
-/// The memory before and with event streams.
-fn streams(rig: &Rig, row: &Row) -> Result<[u64; 2]> {
+fn streams(rig: &Rig, row: &Row) -> Result<Streams> {
+    let http1 = row.requested_over_http1();
+    let connections = (CONNECTIONS, None);
+    Ok(Streams {
+        over_http2: event_streams(rig, row, (STREAM_CONNECTIONS, Some(STREAMS)))?,
+        over_http1: event_streams(rig, &http1, connections)?,
+        idle_http1: idle(rig, &http1)?,
+    })
+}
+
+/// Idle connections after one request.
+fn idle(rig: &Rig, row: &Row) -> Result<Held> {
+    let server = Server::start(rig, row)?;
+    server
+        .load(PATH, EARLIER_CONNECTIONS, EARLIER_SECONDS)
+        .measure(rig.load_cpu())?;
+    let load = server.load(PATH, CONNECTIONS, CONNECT_SECONDS_MAX);
+    held(rig, &server, load, |report| report.requests)
+}
+
+/// Event streams on so many connections, over HTTP/2 so many on each.
+fn event_streams(
+    rig: &Rig,
+    row: &Row,
+    (connections, streams): (usize, Option<usize>),
+) -> Result<Held> {
     let server = Server::start(rig, row)?;
     let load = |connections, seconds| {
         let mut load = server.load(BOX, connections, seconds);
-        load.streams = Some(STREAMS);
+        load.streams = streams;
         load.accept = Some("text/event-stream".into());
         load
     };
-    // The first streams cause one-time allocations too.
     let unfinished = |report: &Report| report.unfinished;
-    held(rig, &server, load(1, EARLIER_SECONDS), STREAMS, unfinished)?;
-    let before = server.proportional_bytes()?;
-    let all = STREAM_CONNECTIONS * STREAMS;
-    let load = load(STREAM_CONNECTIONS, STREAM_SECONDS);
-    let with = held(rig, &server, load, all, unfinished)?;
-    Ok([before, with])
+    // The first streams cause one-time allocations too.
+    held(rig, &server, load(1, EARLIER_SECONDS), unfinished)?;
+    held(rig, &server, load(connections, STREAM_SECONDS), unfinished)
 }
 
-/// The memory of the server while `load` is held, of which `count` is as expected.
+/// The memory of the server before and while `load` is held, all of which has to be counted.
 fn held(
     rig: &Rig,
     server: &Server,
     mut load: Load,
-    expected: usize,
-    count: impl Fn(&Report) -> u64,
-) -> Result<u64> {
+    counted: impl Fn(&Report) -> u64,
+) -> Result<Held> {
+    let before = server.proportional_bytes()?;
+    let count = load.connections * load.streams.unwrap_or(1);
     load.hold = true;
     load.rate = Some(REQUESTS_PER_SECOND);
-    let mut held = load.start(rig.load_cpu())?;
-    let report = held.report()?;
-    if count(&report) == expected as u64 && report.errors == 0 {
-        return server.proportional_bytes();
+    let mut running = load.start(rig.load_cpu())?;
+    let report = running.report()?;
+    if counted(&report) == count as u64 && report.errors == 0 {
+        let with = server.proportional_bytes()?;
+        return Ok(Held {
+            count,
+            before,
+            with,
+        });
     }
     let name = &server.row.name;
     let why = report.first_error.clone();
     let why = why.unwrap_or_else(|| "no answer".into());
-    let message = format!("{name}: {} of {expected}: {why}", count(&report));
+    let message = format!("{name}: {} of {count}: {why}", counted(&report));
     Err(Failure::new(message))
 }
 
 fn cells(row: &Row, own: &Measured<Pass>) -> Vec<String> {
-    let connection = own.spread(Pass::connection_bytes).median;
-    let stream = own.passes.iter().find_map(Pass::stream_bytes);
+    let connection = own.spread(|pass| pass.connection.bytes_each()).median;
+    let figure = |of: fn(&Pass) -> Option<f64>| own.passes.iter().find_map(of);
+    let stream = figure(Pass::stream_bytes);
     let bars = [
         (is_above(connection, CONNECTION_BYTES_MAX), "connection"),
         (
@@ -149,6 +197,7 @@ fn cells(row: &Row, own: &Measured<Pass>) -> Vec<String> {
     vec![
         own.server.clone(),
         number(connection),
+        figure(Pass::event_stream_bytes).map_or("-".into(), number),
         stream.map_or("-".into(), number),
         match row.is_levity() {
             true => verdict(&bars, 0),

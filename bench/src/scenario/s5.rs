@@ -21,8 +21,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The bars of the design: the share of the hot requests that are answered, and in this time.
 const KEPT_MIN: f64 = 0.9;
 const P99_US_MAX: f64 = 10_000.0;
-/// 50 connections with the buffers for their responses, and what the allocator keeps.
-const GROWN_BYTES_MAX: u64 = 32 << 20;
+/// 5000 requests that have begun to be answered, and what the allocator keeps.
+const GROWN_BYTES_MAX: u64 = 64 << 20;
 /// `ENHANCE_YOUR_CALM` and `REFUSED_STREAM` (RFC 9113, 7).
 const CALM: u32 = 11;
 const REFUSED: u32 = 7;
