@@ -70,10 +70,10 @@ impl Run {
     ) -> Result<Account, Failure> {
         let path = self.folder.account(&authority.directory);
         let lock = self.lock(ACCOUNT_LOCK, &authority.directory).await?;
-        if !path.exists() {
+        let stored = levity_tls::files::read_if_there(&path).map_err(Failure::new)?;
+        let Some(bytes) = stored else {
             return self.create(authority, builder).await;
-        }
-        let bytes = levity_tls::files::read(&path).map_err(Failure::new)?;
+        };
         drop(lock);
         let credentials: AccountCredentials = serde_json::from_slice(&bytes)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;

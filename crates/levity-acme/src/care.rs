@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use levity_tls::Certificate;
+use levity_tls::{Certificate, files};
 
 use crate::clock::{at, seconds, some_of};
 use crate::failure::{Cause, Failure};
@@ -22,6 +22,9 @@ const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// More than any pause.
 const PAUSE_MAX: Duration = Duration::from_secs(8 * 24 * 60 * 60);
+
+/// How long to wait until files are read again that could not be read.
+const UNREAD_PAUSE: Duration = Duration::from_secs(60);
 
 /// How often an attempt goes on after nonces that the authority did not take.
 const NONCE_TRIES: u32 = 10;
@@ -48,7 +51,8 @@ pub async fn sleep_until(run: &Run, name: &str, time: SystemTime) {
 /// Does what is due for a name. Returns when something may be due again.
 pub async fn step(run: &Run, known: &mut Known<'_>) -> SystemTime {
     let name = known.name;
-    if SystemTime::now() < known.next(run) && !run.folder.wants_retry(name) {
+    let is_due = SystemTime::now() >= known.next(run) || run.folder.wants_retry(name);
+    if known.unread.is_some() || !is_due {
         return known.report(run);
     }
     let _permit = run.attempts.acquire().await;
@@ -56,7 +60,9 @@ pub async fn step(run: &Run, known: &mut Known<'_>) -> SystemTime {
         Ok(Some(_lock)) => {
             // Another server may have been quicker.
             *known = Known::read(run, name);
-            known.work(run).await;
+            if known.unread.is_none() {
+                known.work(run).await;
+            }
             known.report(run)
         }
         Ok(None) => {
@@ -65,7 +71,8 @@ pub async fn step(run: &Run, known: &mut Known<'_>) -> SystemTime {
         }
         Err(error) => {
             known.failed(run, &Failure::new(format!("the lock of the name: {error}")));
-            known.report(run)
+            // A record may be due.
+            known.report(run).max(SystemTime::now() + OTHER_PAUSE)
         }
     }
 }
@@ -76,39 +83,36 @@ pub struct Known<'n> {
     /// The certificate, if clients would accept it.
     pub certificate: Option<Certificate>,
     state: State,
+    /// Why files that are there cannot be read now. Nothing is done for the name then, since it might have all it needs.
+    unread: Option<String>,
 }
 
 impl<'n> Known<'n> {
     /// What the folder says. Blocks.
     pub fn read(run: &Run, name: &'n str) -> Self {
-        let path = run.folder.certificate(name);
-        let read = path.exists().then(|| Certificate::read(&path, &path));
-        let certificate = match read {
-            Some(Ok(certificate)) => Some(certificate),
-            Some(Err(reason)) => {
-                (run.log)(format_args!(
-                    "a new certificate for {name} is needed: {reason}"
-                ));
-                None
-            }
-            None => None,
-        };
+        let certificate = read_certificate(run, name);
+        let state = State::load(&run.folder, name, run.log);
+        let unread = state.as_ref().err().or(certificate.as_ref().err()).cloned();
         let accepted = |one: &Certificate| one.is_for(name) && SystemTime::now() < one.not_after;
         Self {
             name,
-            certificate: certificate.filter(accepted),
-            state: State::load(&run.folder, name, run.log),
+            certificate: certificate.ok().flatten().filter(accepted),
+            state: state.unwrap_or_default(),
+            unread,
         }
     }
 
     /// Why there is no certificate, as far as that is known.
     pub fn error(&self) -> &str {
-        let error = self.state.last_error.as_deref();
+        let error = self.unread.as_deref().or(self.state.last_error.as_deref());
         error.unwrap_or("there is none yet")
     }
 
     /// When the next attempt is to be made.
     pub fn due(&self, run: &Run) -> SystemTime {
+        if self.unread.is_some() {
+            return SystemTime::now() + UNREAD_PAUSE;
+        }
         let wanted = match (&self.certificate, self.state.renew_at.map(at)) {
             (Some(_), Some(renew_at)) if self.authority(run).is_some() => renew_at,
             (Some(_), renew_at) => {
@@ -145,8 +149,9 @@ impl<'n> Known<'n> {
             self.save(run);
             run.try_authorities_again();
         }
-        if !self.state.records.is_empty() {
-            records::remove(run, &mut self.state, When::Left).await;
+        let removal = self.state.next_removal();
+        if removal.is_some_and(|removal| removal <= SystemTime::now()) {
+            records::remove(run, &mut self.state, When::Due).await;
             self.save(run);
         }
         self.ask(run).await;
@@ -316,7 +321,15 @@ impl<'n> Known<'n> {
 
     /// Tells operators. Returns when something may be due again.
     fn report(&self, run: &Run) -> SystemTime {
-        run.reports.set(self.as_report(run));
+        let before = run.reports.set(self.as_report(run));
+        let told = before.and_then(|before| before.error);
+        // An operator who wants another attempt has the files read each second.
+        if let Some(reason) = self.unread.as_ref().filter(|_| told != self.unread) {
+            let name = self.name;
+            (run.log)(format_args!(
+                "nothing is done for the certificate of {name} while its files cannot be read: {reason}"
+            ));
+        }
         self.next(run)
     }
 
@@ -341,18 +354,42 @@ impl<'n> Known<'n> {
         };
         Report {
             next: Some(self.due(run)).filter(|due| *due > at(0)),
-            error: report.error.clone().or_else(why),
+            error: self.unread.clone().or(report.error.clone()).or_else(why),
             ..report
         }
     }
 
     /// When something may be due.
     fn next(&self, run: &Run) -> SystemTime {
+        if self.unread.is_some() {
+            return self.due(run);
+        }
         let may_ask = self.certificate.is_some() && self.authority(run).is_some();
         let ask_at = self.state.ask_at.filter(|_| may_ask);
-        let due = self.due(run);
-        ask_at.map(at).map_or(due, |ask_at| due.min(ask_at))
+        let times = [ask_at.map(at), self.state.next_removal()];
+        let times = times.into_iter().flatten();
+        times.fold(self.due(run), SystemTime::min)
     }
+}
+
+/// The certificate for `name`, if its file is there and makes sense. Blocks.
+///
+/// # Errors
+/// In words, with the path, when the file cannot be read.
+fn read_certificate(run: &Run, name: &str) -> Result<Option<Certificate>, String> {
+    let path = run.folder.certificate(name);
+    let Some(bytes) = files::read_if_there(&path)? else {
+        return Ok(None);
+    };
+    let read = Certificate::of_pem(&String::from_utf8_lossy(&bytes));
+    Ok(read
+        .inspect_err(|reason| {
+            let path = path.display();
+            (run.log)(format_args!(
+                "a new certificate for {name} is needed: {path}: {reason}"
+            ));
+        })
+        .ok())
 }
 
 /// The directories that are asked, as one text.
@@ -391,5 +428,55 @@ pub fn in_words(time: Duration) -> String {
         120..7200 => format!("{} min", seconds / 60),
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fmt::Arguments;
+    use std::fs;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    thread_local! {
+        static LINES: Cell<u32> = const { Cell::new(0) };
+    }
+
+    fn log(line: Arguments<'_>) {
+        let is_of_files = line.to_string().contains("cannot be read");
+        LINES.set(LINES.get() + u32::from(is_of_files));
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_read_are_told_once_and_nothing_is_done() {
+        let state = tempfile::tempdir().expect("a folder");
+        let settings = Settings {
+            folder: state.path().to_owned(),
+            contact: None,
+            authorities: Vec::new(),
+            methods: Vec::new(),
+            dns: None,
+            ask: None,
+        };
+        let run = Run::new(&settings, &Arc::default(), &Arc::default(), log).expect("a folder");
+        let (name, now) = ("a.test", SystemTime::now());
+        for file in [run.folder.state(name), run.folder.certificate(name)] {
+            LINES.set(0);
+            // As unreadable as a file on a disk with errors.
+            fs::create_dir(&file).expect("made");
+            for _ in 0..2 {
+                let next = step(&run, &mut Known::read(&run, name)).await;
+                assert!(next >= now + UNREAD_PAUSE);
+            }
+            let reason = run.reports.all()[0].error.clone().expect("a reason");
+            assert!(reason.contains("cannot be read"), "{reason}");
+            assert_eq!(LINES.get(), 1, "{}", file.display());
+            fs::remove_dir(&file).expect("nothing was written");
+        }
+        step(&run, &mut Known::read(&run, name)).await;
+        assert!(run.folder.state(name).exists());
     }
 }

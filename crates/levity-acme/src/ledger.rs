@@ -2,7 +2,9 @@
 //!
 //! The figures are those that Let's Encrypt publishes. Other authorities say when to come again.
 
+use std::fmt;
 use std::fs;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -74,12 +76,13 @@ impl Ledger {
     /// In words, with the path.
     pub fn load(folder: &Folder, directory: &str) -> Result<Self, String> {
         let path = folder.ledger(directory);
-        if !path.exists() {
-            return Ok(Self::default());
-        }
+        let failed = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
         // A server with many names has a large one.
-        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(&error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(failed(&error)),
+        }
     }
 
     /// Writes it, without what no limit counts any more. Blocks.

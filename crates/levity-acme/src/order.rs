@@ -259,7 +259,7 @@ impl<'r> Attempt<'r> {
         let (outcome, when) = match shown {
             Ok(()) => {
                 let ready = order.poll_ready(&PATIENCE).await;
-                (ready.map_err(Failure::from), When::Seen)
+                (ready.map_err(Failure::from), When::Due)
             }
             Err(failure) => (Err(failure), When::Failed),
         };
@@ -364,6 +364,8 @@ impl<'r> Attempt<'r> {
         let record = Record {
             name: name.clone(),
             value: value.clone(),
+            failures: 0,
+            remove_at: None,
         };
         self.state.records.push(record);
         self.save()?;

@@ -52,8 +52,9 @@ impl Reports {
         self.lock().values().cloned().collect()
     }
 
-    pub fn set(&self, report: Report) {
-        self.lock().insert(report.name.clone(), report);
+    /// Returns the one before.
+    pub fn set(&self, report: Report) -> Option<Report> {
+        self.lock().insert(report.name.clone(), report)
     }
 
     pub fn retain(&self, keeps: impl Fn(&str) -> bool) {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use levity_tls::files;
 use serde::{Deserialize, Serialize};
 
 use crate::Log;
@@ -87,6 +88,29 @@ pub struct Record {
     pub name: String,
     /// Its value.
     pub value: String,
+    /// How often it could not be removed.
+    #[serde(default)]
+    pub failures: u32,
+    /// When it is to be removed, in seconds since 1970; `None` for as soon as nobody needs it.
+    #[serde(default)]
+    pub remove_at: Option<u64>,
+}
+
+/// Why there is no state, in words, with the path.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// The file cannot be read now.
+    Failed(String),
+    /// What it has makes no sense.
+    Malformed(String),
+}
+
+impl Unread {
+    pub fn into_reason(self) -> String {
+        match self {
+            Self::Failed(reason) | Self::Malformed(reason) => reason,
+        }
+    }
 }
 
 /// An order that has not ended.
@@ -115,6 +139,12 @@ impl State {
     /// Forgets the order at the authority with this directory.
     pub(crate) fn end_order(&mut self, directory: &str) {
         self.orders.retain(|one| one.directory != directory);
+    }
+
+    /// When the next record that is left is to be removed; `None` if there is none.
+    pub(crate) fn next_removal(&self) -> Option<SystemTime> {
+        let times = self.records.iter().map(|record| record.remove_at);
+        times.map(|time| at(time.unwrap_or(0))).min()
     }
 
     /// Notes that the authority with this directory has looked for a proof in vain.
@@ -150,28 +180,33 @@ impl State {
         self.replacements.clear();
     }
 
-    /// That of `name`. One that cannot be read is logged, and begins anew. Blocks.
-    #[must_use]
-    pub fn load(folder: &Folder, name: &str, log: Log) -> Self {
-        Self::read(&folder.state(name)).unwrap_or_else(|reason| {
-            log(format_args!(
-                "the state of the certificate for {name} is lost: {reason}"
-            ));
-            Self::default()
-        })
+    /// That of `name`. One that makes no sense is logged, and begins anew. Blocks.
+    ///
+    /// # Errors
+    /// In words, with the path, when the file cannot be read: what it has counts still.
+    pub fn load(folder: &Folder, name: &str, log: Log) -> Result<Self, String> {
+        match Self::read(&folder.state(name)) {
+            Err(Unread::Malformed(reason)) => {
+                log(format_args!(
+                    "the state of the certificate for {name} is lost: {reason}"
+                ));
+                Ok(Self::default())
+            }
+            read => read.map_err(Unread::into_reason),
+        }
     }
 
     /// The same from a file, which need not be there. Blocks.
     ///
     /// # Errors
-    /// In words, with the path.
-    pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        if path.try_exists().is_ok_and(|exists| !exists) {
+    /// When the file is there and has no state, or cannot be read.
+    pub(crate) fn read(path: &Path) -> Result<Self, Unread> {
+        let bytes = files::read_if_there(path).map_err(Unread::Failed)?;
+        let Some(bytes) = bytes else {
             return Ok(Self::default());
-        }
-        let bytes = levity_tls::files::read(path)?;
+        };
         let state = serde_json::from_slice(&bytes);
-        state.map_err(|error| format!("{}: {error}", path.display()))
+        state.map_err(|error| Unread::Malformed(format!("{}: {error}", path.display())))
     }
 
     /// Writes it. Blocks.
@@ -256,6 +291,21 @@ mod tests {
         assert_eq!(state.order("y").map(|one| &*one.key), Some("2"));
         state.end_order("x");
         assert_eq!(state.orders.len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_loses_no_state() {
+        fn log(_: std::fmt::Arguments<'_>) {}
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(state.path()).expect("a folder");
+        let load = |name: &str| State::load(&folder, name, log);
+        assert_eq!(load("new.test"), Ok(State::default()));
+        std::fs::write(folder.state("broken.test"), "{").expect("written");
+        assert_eq!(load("broken.test"), Ok(State::default()));
+        // As unreadable as a file on a disk with errors.
+        std::fs::create_dir(folder.state("disk.test")).expect("made");
+        let reason = load("disk.test").expect_err("no file");
+        assert!(reason.contains("disk.test.json cannot be read"), "{reason}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use levity_tls::Certificate;
 
 use crate::folder::{self, certificate_path, is_worked_on, state_path};
 use crate::reports::Report;
-use crate::state::State;
+use crate::state::{State, Unread};
 
 /// The folder, which need not be there. Everything here blocks.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl Stored {
     /// What is known of `name`. The error is why that cannot be read, or else why the last attempt has failed.
     #[must_use]
     pub fn report(&self, name: &str) -> Report {
-        let state = State::read(&state_path(&self.state, name));
+        let state = State::read(&state_path(&self.state, name)).map_err(Unread::into_reason);
         let certificate = self.certificate(name);
         let mut report = Report::of(
             name,

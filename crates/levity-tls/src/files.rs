@@ -14,11 +14,31 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// # Errors
 /// In words, with the path.
 pub fn read(path: &Path) -> Result<Vec<u8>, String> {
+    whole(path, read_some(path))
+}
+
+/// The content of a file; `None` if there is no such file. Blocks.
+///
+/// # Errors
+/// In words, with the path, when it is not known what the file has, or whether it is there.
+pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    match read_some(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => whole(path, read).map(Some),
+    }
+}
+
+/// The content of a file up to a byte more than it may have.
+fn read_some(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let file = File::open(path)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn whole(path: &Path, read: io::Result<Vec<u8>>) -> Result<Vec<u8>, String> {
     let name = path.display();
-    read.map_err(|error| format!("{name} cannot be read: {error}"))?;
+    let bytes = read.map_err(|error| format!("{name} cannot be read: {error}"))?;
     match bytes.len() as u64 > FILE_BYTES_MAX {
         true => Err(format!("{name} has more than {FILE_BYTES_MAX} bytes")),
         false => Ok(bytes),
@@ -160,6 +180,19 @@ mod tests {
         remove_leftovers(folder.path()).expect("read");
         let kept = ["b.pem,0123456789abcdef", "c.pem,short", "d.pem", "e.pem"];
         assert_eq!(names(folder.path()), kept);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_no_error_and_one_that_cannot_be_read_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "content").expect("written");
+        assert_eq!(read_if_there(&at("none")), Ok(None));
+        assert_eq!(read_if_there(&at("file")), Ok(Some(b"content".to_vec())));
+        for unusable in [folder.path().to_owned(), at("file").join("below")] {
+            let reason = read_if_there(&unusable).expect_err("no file");
+            assert!(reason.contains(" cannot be read: "), "{reason}");
+        }
     }
 
     #[test]
