@@ -50,6 +50,8 @@ impl LocalCa {
         // Several servers may start at the same time.
         let lock = fs::File::create(folder.join(LOCK)).map_err(failed)?;
         lock.lock().map_err(failed)?;
+        // One that cannot be removed does no harm.
+        let _ = files::remove_leftovers(folder);
         if !certificate.exists() {
             make(&certificate, &key).map_err(failed)?;
         }
@@ -165,6 +167,17 @@ mod tests {
         ] {
             assert_eq!(certificate.is_for(host), is_for, "{host}");
         }
+    }
+
+    #[test]
+    fn what_a_crash_has_left_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let left = folder.path().join("local-ca.key,0123456789abcdef");
+        let file = fs::File::create(&left).expect("a file");
+        let long_ago = SystemTime::now() - Duration::from_secs(24 * 60 * 60);
+        file.set_modified(long_ago).expect("a time");
+        LocalCa::open(folder.path()).expect("an authority");
+        assert!(!left.exists());
     }
 
     #[test]

@@ -14,13 +14,31 @@ pub struct Changes {
     /// Sites whose files are again those that are used.
     pub restored: Vec<String>,
     /// Sites whose files are not used, by the reason.
-    failed: BTreeMap<String, Vec<String>>,
+    failed: BTreeMap<(Part, String), Vec<String>>,
+}
+
+/// Files of a site that are used or not used together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Certificates with their keys.
+    Certificates,
+    /// The authorities that sign certificates of clients.
+    Clients,
+}
+
+impl Part {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Certificates => "certificates",
+            Self::Clients => "authorities of clients",
+        }
+    }
 }
 
 impl Changes {
-    /// The files of `site` are not used.
-    pub fn fails(&mut self, site: &str, reason: &str) {
-        let sites = self.failed.entry(reason.to_owned()).or_default();
+    /// This part of the files of `site` is not used.
+    pub fn fails(&mut self, site: &str, part: Part, reason: &str) {
+        let sites = self.failed.entry((part, reason.to_owned())).or_default();
         sites.push(site.to_owned());
     }
 
@@ -32,11 +50,9 @@ impl Changes {
     }
 
     fn lines(&self) -> Vec<String> {
-        let failed = self.failed.iter().map(|(reason, sites)| {
-            let sites = sites.join(", ");
-            format!(
-                "changed certificates of {sites} are not used: {reason}; those from before stay"
-            )
+        let failed = self.failed.iter().map(|((part, reason), sites)| {
+            let (part, sites) = (part.label(), sites.join(", "));
+            format!("changed {part} of {sites} are not used: {reason}; those from before stay")
         });
         let mut lines: Vec<_> = failed.collect();
         if !self.restored.is_empty() {
@@ -63,8 +79,10 @@ mod tests {
     fn a_line_names_all_sites() {
         let mut changes = Changes::default();
         assert!(changes.lines().is_empty());
-        changes.fails("a.test", "/a.pem cannot be read");
-        changes.fails("b.test", "/a.pem cannot be read");
+        for site in ["a.test", "b.test"] {
+            changes.fails(site, Part::Certificates, "/a.pem cannot be read");
+        }
+        changes.fails("a.test", Part::Clients, "/ca.pem cannot be read");
         changes.restored.push("c.test".to_owned());
         changes.is_given_anew = true;
         changes.issued = ["d.test", "e.test"].map(str::to_owned).to_vec();
@@ -72,6 +90,7 @@ mod tests {
             changes.lines(),
             [
                 "changed certificates of a.test, b.test are not used: /a.pem cannot be read; those from before stay",
+                "changed authorities of clients of a.test are not used: /ca.pem cannot be read; those from before stay",
                 "the files of c.test are those from before again",
                 "certificates were read again",
                 "certificates for d.test, e.test are in use",

@@ -332,6 +332,52 @@ mod tests {
     }
 
     #[test]
+    fn broken_authorities_of_clients_keep_no_certificate_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, clients) = (folder.path().join("a.test"), folder.path().join("ca"));
+        put(&file, "a.test");
+        put(&clients, "ca.test");
+        let root = folder.path().display();
+        let text = format!(
+            "[[site]]\nhosts = [\"a.test\"]\nroot = \"/srv\"\n[site.tls]\ncertificates = [\"{root}/a.test\"]\n\
+             client_authorities = \"{root}/ca\"\n"
+        );
+        let config = levity_config::parse(&text).expect("a configuration");
+        let sites = TlsSites::new(
+            &config,
+            &Arc::new(TicketKeys::random()),
+            &Arc::default(),
+            None,
+        );
+        let sites = sites.expect("certificates").expect("TLS");
+        let in_use = || sites.server().certificates(0)[0].der().to_vec();
+        let failure = || sites.reports()[0].error.clone();
+        let before = in_use();
+        fs::write(&clients, "damaged").expect("written");
+        put(&file, "a.test");
+        for _ in 0..2 {
+            sites.refresh();
+            let reason = failure().expect("a failure");
+            assert!(reason.contains("/ca: "), "{reason}");
+        }
+        assert_ne!(in_use(), before);
+        // And the other way round.
+        let before = in_use();
+        put(&clients, "other.test");
+        fs::write(&file, "damaged").expect("written");
+        sites.refresh();
+        let reason = failure().expect("a failure");
+        assert!(
+            reason.contains("/a.test: ") && !reason.contains("/ca: "),
+            "{reason}"
+        );
+        assert_eq!(in_use(), before);
+        put(&file, "a.test");
+        sites.refresh();
+        assert_eq!(failure(), None);
+    }
+
+    #[test]
     fn a_file_that_is_moved_back_is_no_failure() {
         let world = World::new();
         let (file, aside) = (world.file("a.test"), world.file("aside"));

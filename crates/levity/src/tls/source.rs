@@ -16,7 +16,7 @@ use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, SitePolicy};
 
 use super::acme::{acme_names, bare_names};
 use super::certificates::{CertificateReport, Origin};
-use super::changes::Changes;
+use super::changes::{Changes, Part};
 
 /// When certificates of this machine are replaced: half of their life.
 const INTERNAL_AGE_MAX: Duration = Duration::from_secs(45 * 24 * 60 * 60);
@@ -81,19 +81,25 @@ pub struct Source {
 
 /// What was read for a site last.
 pub struct SeenSite {
-    /// The versions of the operator's files.
+    /// The versions of the operator's files with certificates and keys.
     given: Vec<Option<Stamp>>,
     /// Those of certificates by ACME.
     issued: Vec<Option<Stamp>>,
     at: SystemTime,
     certificates: Vec<Certificate>,
-    client_auth: Option<ClientAuth>,
+    clients: SeenClients,
+}
+
+/// What was read of the authorities of clients last.
+struct SeenClients {
+    file: Option<Stamp>,
+    auth: Option<ClientAuth>,
 }
 
 impl SeenSite {
-    /// The names of its certificates that are not among those of `before`.
-    fn new_names<'c>(&'c self, before: &Self) -> impl Iterator<Item = &'c String> {
-        let known: Vec<_> = before.certificates.iter().map(Certificate::der).collect();
+    /// The names of its certificates that are not among `before`.
+    fn new_names<'c>(&'c self, before: &[Certificate]) -> impl Iterator<Item = &'c String> {
+        let known: Vec<_> = before.iter().map(Certificate::der).collect();
         let is_new = move |one: &&Certificate| !known.contains(&one.der());
         let new: Vec<_> = self.certificates.iter().filter(is_new).collect();
         new.into_iter().filter_map(|one| one.names.first())
@@ -122,73 +128,107 @@ impl Source {
     /// # Errors
     /// In words, when a file of the operator cannot be used.
     pub fn read(&self, reading: &Reading<'_>) -> Result<SeenSite, String> {
-        self.read_after(&[], reading)
-    }
-
-    /// Reads everything again if files have changed, and tells `changes` what has come of it. What cannot be used leaves all that
-    /// was `seen` before in use, and is read again at the next call. Returns whether handshakes need other policies. Blocks.
-    pub fn refresh(
-        &self,
-        seen: &mut SeenSite,
-        reading: &Reading<'_>,
-        changes: &mut Changes,
-    ) -> bool {
-        let is_old = self.is_internal() && seen.at + INTERNAL_AGE_MAX <= reading.now;
-        let is_given_anew = is_old || self.given() != seen.given;
-        if !is_given_anew && self.issued(reading.folder) == seen.issued {
-            if self.failure.swap(None).is_some() {
-                changes.restored.push(self.name.clone());
-            }
-            return false;
-        }
-        match self.read_after(&seen.certificates, reading) {
-            Ok(read) => {
-                match &self.tls.certificates {
-                    Certificates::Acme => changes.issued.extend(read.new_names(seen).cloned()),
-                    Certificates::Files(_) | Certificates::Internal => {}
-                }
-                changes.is_given_anew |= is_given_anew;
-                *seen = read;
-                self.failure.store(None);
-                true
-            }
-            // A certificate may be there before its key.
-            Err(reason) => {
-                if self.failure.load().as_deref() != Some(&reason) {
-                    changes.fails(&self.name, &reason);
-                    self.failure.store(Some(Arc::new(reason)));
-                }
-                false
-            }
-        }
-    }
-
-    fn read_after(
-        &self,
-        before: &[Certificate],
-        reading: &Reading<'_>,
-    ) -> Result<SeenSite, String> {
         // Looked at first: what changes while it is read is read again.
         let (given, issued) = (self.given(), self.issued(reading.folder));
         Ok(SeenSite {
             given,
             issued,
             at: reading.now,
-            certificates: self.certificates(before, reading)?,
-            client_auth: self.client_auth()?,
+            certificates: self.certificates(&[], reading)?,
+            clients: self.clients()?,
         })
     }
 
-    /// The versions of the operator's files.
+    /// Reads again what has changed, and tells `changes` what has come of it. What cannot be used leaves what was `seen` of it before in
+    /// use, and is read again at the next call: certificates apart from the authorities of clients. Returns whether handshakes need
+    /// other policies. Blocks.
+    pub fn refresh(
+        &self,
+        seen: &mut SeenSite,
+        reading: &Reading<'_>,
+        changes: &mut Changes,
+    ) -> bool {
+        let certificates = self.refresh_certificates(seen, reading, changes);
+        let clients = self.refresh_clients(seen, changes);
+        let is_changed = certificates == Ok(true) || clients == Ok(true);
+        let failures = [
+            (Part::Certificates, certificates.err()),
+            (Part::Clients, clients.err()),
+        ];
+        let failures = failures
+            .into_iter()
+            .filter_map(|(part, reason)| Some((part, reason?)));
+        self.note(&failures.collect::<Vec<_>>(), is_changed, changes);
+        is_changed
+    }
+
+    /// Keeps why files are not used, and tells `changes` what is new of it.
+    fn note(&self, failures: &[(Part, String)], is_changed: bool, changes: &mut Changes) {
+        let reasons: Vec<_> = failures.iter().map(|(_, reason)| &**reason).collect();
+        let failure = (!reasons.is_empty()).then(|| Arc::new(reasons.join("; ")));
+        let before = self.failure.swap(failure);
+        if failures.is_empty() && before.is_some() && !is_changed {
+            changes.restored.push(self.name.clone());
+        }
+        for (part, reason) in failures {
+            if !before
+                .as_ref()
+                .is_some_and(|before| before.contains(reason))
+            {
+                changes.fails(&self.name, *part, reason);
+            }
+        }
+    }
+
+    /// Whether there are other certificates.
+    fn refresh_certificates(
+        &self,
+        seen: &mut SeenSite,
+        reading: &Reading<'_>,
+        changes: &mut Changes,
+    ) -> Result<bool, String> {
+        // Looked at first: what changes while it is read is read again.
+        let (given, issued) = (self.given(), self.issued(reading.folder));
+        let is_old = self.is_internal() && seen.at + INTERNAL_AGE_MAX <= reading.now;
+        let is_given_anew = is_old || given != seen.given;
+        if !is_given_anew && issued == seen.issued {
+            return Ok(false);
+        }
+        // A certificate may be there before its key.
+        let certificates = self.certificates(&seen.certificates, reading)?;
+        let before = std::mem::replace(&mut seen.certificates, certificates);
+        (seen.given, seen.issued, seen.at) = (given, issued, reading.now);
+        match &self.tls.certificates {
+            Certificates::Acme => changes.issued.extend(seen.new_names(&before).cloned()),
+            Certificates::Files(_) | Certificates::Internal => {}
+        }
+        changes.is_given_anew |= is_given_anew;
+        Ok(true)
+    }
+
+    /// Whether there are other authorities of clients.
+    fn refresh_clients(&self, seen: &mut SeenSite, changes: &mut Changes) -> Result<bool, String> {
+        if self.authorities() == seen.clients.file {
+            return Ok(false);
+        }
+        seen.clients = self.clients()?;
+        changes.is_given_anew = true;
+        Ok(true)
+    }
+
+    /// The versions of the operator's files with certificates and keys.
     fn given(&self) -> Vec<Option<Stamp>> {
         let pairs: &[_] = match &self.tls.certificates {
             Certificates::Files(pairs) => pairs,
             Certificates::Internal | Certificates::Acme => &[],
         };
-        let authorities = self.tls.client_auth.iter().map(|auth| &auth.authorities);
-        let pairs = pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]);
-        let files = pairs.chain(authorities);
+        let files = pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]);
         files.map(|path| Stamp::of(path)).collect()
+    }
+
+    /// The version of the file with the authorities of clients.
+    fn authorities(&self) -> Option<Stamp> {
+        Stamp::of(&self.tls.client_auth.as_ref()?.authorities)
     }
 
     /// The versions of certificates by ACME.
@@ -222,14 +262,19 @@ impl Source {
         }
     }
 
-    fn client_auth(&self) -> Result<Option<ClientAuth>, String> {
+    fn clients(&self) -> Result<SeenClients, String> {
+        // Looked at first, likewise.
+        let file = self.authorities();
         let auth = self.tls.client_auth.as_ref().map(|auth| {
-            Ok(ClientAuth {
+            Ok::<_, String>(ClientAuth {
                 authorities: levity_tls::authorities(&auth.authorities)?,
                 is_required: auth.mode == ClientAuthMode::Required,
             })
         });
-        auth.transpose()
+        Ok(SeenClients {
+            file,
+            auth: auth.transpose()?,
+        })
     }
 
     /// How handshakes are made with what was `seen`. `on_demand` are the certificates that clients have asked for.
@@ -241,7 +286,7 @@ impl Source {
             certificates: seen.certificates.clone(),
             one_for_each: is_acme,
             on_demand: on_demand.filter(|_| is_acme && !is_known).cloned(),
-            client_auth: seen.client_auth.clone(),
+            client_auth: seen.clients.auth.clone(),
             early_data: self.tls.early_data,
         }
     }

@@ -35,6 +35,7 @@ pub(super) fn write(file: &Path, der: &[u8]) -> Result<(), String> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     let written = files::create_private_folder(folder).and_then(|()| {
         files::write(file, der, MODE)?;
+        files::remove_leftovers(folder)?;
         remove_old(folder, SystemTime::now())
     });
     written.map_err(|error| format!("{}: {error}", file.display()))
@@ -76,9 +77,12 @@ mod tests {
         let [new, old] = [[1; 32], [2; 32]].map(|id| path(folder.path(), &id));
         assert_eq!(read(&new), None);
         write(&old, b"old").expect("written");
-        let long_ago = SystemTime::now() - AGE_MAX - Duration::from_secs(60);
-        let file = File::options().write(true).open(&old).expect("a file");
-        file.set_modified(long_ago).expect("a time");
+        let left = folder.path().join(FOLDER).join("a.der,0123456789abcdef");
+        let day = Duration::from_secs(24 * 60 * 60);
+        for (path, age) in [(&old, AGE_MAX + day), (&left, day)] {
+            let file = File::create(path).expect("a file");
+            file.set_modified(SystemTime::now() - age).expect("a time");
+        }
         write(&new, b"first").expect("written");
         write(&new, b"second").expect("written");
         assert_eq!(read(&new).as_deref(), Some(&b"second"[..]));
