@@ -47,7 +47,7 @@ pub fn upstream(upstream: &Upstream, stats: &Stats, now: Instant) -> Value {
     let unresolved = unresolved.map(|one| self::unresolved(one, connections_max));
     json!({
         "upstream": settings.name,
-        "protocol": settings.protocol.label(),
+        "protocol": settings.protocol_label(),
         "balance": settings.balance.label(),
         "retries": figures.retries,
         "queue": figures.queue,
