@@ -149,7 +149,7 @@ fn malformed_requests_end_their_stream() {
         let outcome = receive(&[frame(HEADERS, WHOLE, 1, &block(fields)), get(3)]);
         outcome.assert_reset(1, ErrorCode::Protocol);
         let request = format!("request 3 whole {GET_HEAD}");
-        assert_eq!(outcome.events, ["reset 1", &request], "{fields:?}");
+        assert_eq!(outcome.events, ["malformed 1", &request], "{fields:?}");
     }
     receive(&[with(&[("te", "trailers"), ("content-length", "0")])]).assert_events(&[
         "request 1 whole GET /a HTTP/1.1|host: h|te: trailers|content-length: 0||",
@@ -380,6 +380,26 @@ fn what_is_ignored() {
     ]);
     outcome.assert_events(&[&format!("request 3 whole {GET_HEAD}"), "reset 3"]);
     assert_eq!(outcome.sent, []);
+}
+
+/// RFC 9113, 5.1 and 6.4: no frame may say that a stream is in error which has not begun.
+#[test]
+fn errors_of_streams_that_have_not_begun_end_the_connection() {
+    for (bytes, code) in [
+        (
+            frame(PRIORITY, 0, 3, &[0, 0, 0, 3, 16]),
+            ErrorCode::Protocol,
+        ),
+        (frame(PRIORITY, 0, 3, &[0; 4]), ErrorCode::FrameSize),
+        (frame(DATA, 0, 2, b"a"), ErrorCode::Protocol),
+        (frame(RST_STREAM, 0, 2, &[0; 4]), ErrorCode::Protocol),
+        (
+            frame(WINDOW_UPDATE, 0, 2, &[0, 0, 0, 1]),
+            ErrorCode::Protocol,
+        ),
+    ] {
+        receive(&[bytes]).assert_failed(code);
+    }
 }
 
 #[test]

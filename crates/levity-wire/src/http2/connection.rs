@@ -41,6 +41,11 @@ pub enum Event<'i> {
         /// It is an extended CONNECT (RFC 8441), with the header section of an upgrade.
         is_tunnel: bool,
     },
+    /// A malformed request (RFC 9113, 8.1.1). Its stream was reset.
+    Malformed {
+        /// Its stream.
+        stream: StreamId,
+    },
     /// A part of the body.
     Data {
         /// Its stream.
@@ -324,7 +329,7 @@ impl Connection {
     /// RFC 9113, 6.1.
     fn begin_data(&mut self, header: FrameHeader) -> Result<Option<Event<'static>>, Failure> {
         let bytes = header.bytes as u32;
-        if header.stream == 0 || header.stream > self.highest_stream {
+        if self.is_idle(header.stream) {
             return Err(Failure::protocol("a body without a request"));
         }
         let room = self.receive_window.checked_sub(bytes);
@@ -349,6 +354,11 @@ impl Connection {
             is_ignored: error.is_some(),
         });
         Ok(event)
+    }
+
+    /// Whether `stream` has not begun (RFC 9113, 5.1): the server begins none.
+    fn is_idle(&self, stream: StreamId) -> bool {
+        stream > self.highest_stream || stream.is_multiple_of(2)
     }
 
     /// Whether the client may not have known of the end of `stream`, which is not open.
@@ -559,7 +569,10 @@ impl Connection {
             Ok(info) if !block.is_circular && (!block.ends || info.length.unwrap_or(0) == 0) => {
                 info
             }
-            _ => return self.stream_error(stream, ErrorCode::Protocol),
+            _ => {
+                self.stream_error(stream, ErrorCode::Protocol)?;
+                return Ok(Some(Event::Malformed { stream }));
+            }
         };
         if self.streams.len() >= STREAMS_MAX {
             return self.stream_error(stream, ErrorCode::RefusedStream);
@@ -683,7 +696,7 @@ impl Connection {
         payload: &[u8],
     ) -> Result<Option<Event<'static>>, Failure> {
         frame::fixed::<4>(payload)?;
-        if header.stream == 0 || header.stream > self.highest_stream {
+        if self.is_idle(header.stream) {
             return Err(Failure::protocol("the end of a stream that has not begun"));
         }
         let Some(open) = self.streams.remove(header.stream) else {
@@ -756,7 +769,7 @@ impl Connection {
         if header.stream == 0 {
             return self.connection_window(more);
         }
-        if header.stream > self.highest_stream {
+        if self.is_idle(header.stream) {
             return Err(Failure::protocol("a window of a stream that has not begun"));
         }
         let stream = header.stream;
@@ -788,12 +801,19 @@ impl Connection {
         }
     }
 
-    /// Ends a stream because of what the client has sent.
+    /// Ends a stream because of what the client has sent; the connection if the stream has not begun, for which no frame may say so
+    /// (RFC 9113, 6.4).
     fn stream_error(
         &mut self,
         stream: StreamId,
         code: ErrorCode,
     ) -> Result<Option<Event<'static>>, Failure> {
+        if self.is_idle(stream) {
+            return Err(Failure::new(
+                code,
+                "an error of a stream that has not begun",
+            ));
+        }
         self.budget.spend(budget::RESET)?;
         self.send_reset(stream, code);
         Ok(Some(Event::Reset { stream }))
