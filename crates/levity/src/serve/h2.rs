@@ -12,10 +12,11 @@ use std::time::Instant;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use levity_telemetry::access_log::End;
+use levity_telemetry::stall;
 use levity_telemetry::stats::Http2Failure;
 use levity_telemetry::step::Step;
 use levity_wire::http1::{self, Reject};
-use levity_wire::http2::{ErrorCode, Event};
+use levity_wire::http2::{ErrorCode, Event, StreamId};
 
 use crate::exchange;
 use crate::http::error::error;
@@ -23,8 +24,8 @@ use crate::http::h2::conn::Conn;
 use crate::http::h2::stream::Stream;
 use crate::http::h2::streams::{Begun, Streams};
 use crate::http::request::Request;
-use crate::http::send;
 use crate::http::send::parked::Parked;
+use crate::http::send::{self, Sent};
 use crate::worker::Worker;
 
 /// The maximum of requests that are begun in a poll, which takes about half a millisecond.
@@ -161,13 +162,18 @@ where
             Step::Parse.enter();
             let event = self.conn.next(&mut input);
             // Other events take no time. These have a header section, which may be as long as that of a request.
-            if let Ok(Some(Event::Request { .. } | Event::Trailers { .. } | Event::Reset { .. })) =
-                event
+            if let Ok(Some(
+                Event::Request { .. }
+                | Event::Malformed { .. }
+                | Event::Trailers { .. }
+                | Event::Reset { .. },
+            )) = event
             {
                 *requests += 1;
             }
             match event {
                 Ok(Some(event @ Event::Request { .. })) => self.request(&worker, &event),
+                Ok(Some(Event::Malformed { stream })) => self.malformed(stream),
                 Ok(Some(event)) => self.streams.deliver(&event),
                 Ok(None) => return Poll::Ready(None),
                 Err(failure) => {
@@ -195,6 +201,12 @@ where
             Poll::Ready(answered) => self.answered(answered),
             Poll::Pending => self.running.push(exchange),
         }
+    }
+
+    /// Counts and logs a malformed request as one of HTTP/1, which gets a response.
+    fn malformed(&self, stream: StreamId) {
+        let stream = self.streams.without_exchange(stream);
+        exchange::record_refused(&stream, stall::poll_start(), &Sent::reset(400));
     }
 
     fn answered(&mut self, answered: Answered) {

@@ -47,8 +47,9 @@ impl Streams {
             unreachable!("only a request begins an exchange");
         };
         let request = parsed.map(|mut request| {
-            if !ends && !is_tunnel && request.head.framing == Framing::None {
-                // The length is unknown.
+            let is_unknown = request.head.framing == Framing::None;
+            // HTTP/1.1 has trailers behind chunks only.
+            if !ends && !is_tunnel && (is_unknown || request.header("trailer").is_some()) {
                 request.head.framing = Framing::Chunked;
             }
             request.is_early = self.conn.is_early();
@@ -67,6 +68,12 @@ impl Streams {
         }
     }
 
+    /// The stream of a request that is malformed, which has no exchange.
+    pub fn without_exchange(&self, id: StreamId) -> Stream {
+        let incoming = Incoming::new(Framing::None, true);
+        Stream::new(self.conn.clone(), id, incoming, false)
+    }
+
     /// Whether there are as many exchanges as a client may have requests. A stream that the client has reset counts until its exchange
     /// has noticed.
     pub fn is_full(&self) -> bool {
@@ -76,7 +83,7 @@ impl Streams {
     /// Passes an event to the stream that it is about.
     pub fn deliver(&self, event: &Event<'_>) {
         match event {
-            Event::Request { .. } => {}
+            Event::Request { .. } | Event::Malformed { .. } => {}
             Event::Data {
                 stream,
                 bytes,

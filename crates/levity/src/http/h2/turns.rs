@@ -25,11 +25,13 @@ impl Turns {
     /// `stream` waits for its turn. If it does already, it keeps its place.
     pub fn wait(&mut self, stream: StreamId, priority: Priority, waker: &Waker) {
         let mut waiting = self.waiting.iter_mut();
-        if let Some(turn) = waiting.find(|turn| turn.stream == stream) {
+        let turn = waiting.find(|turn| turn.stream == stream);
+        if let Some(turn) = turn.filter(|turn| turn.rank.1 == priority.is_incremental) {
             turn.waker.clone_from(waker);
-            (turn.rank.0, turn.rank.1) = (priority.urgency, priority.is_incremental);
+            turn.rank.0 = priority.urgency;
             return;
         }
+        self.leave(stream);
         self.count += 1;
         let place = match priority.is_incremental {
             true => self.count,
@@ -148,6 +150,34 @@ mod tests {
             turns.wake_next();
         }
         assert_eq!(woken.take(), [9, 5, 7, 1, 3, 1]);
+    }
+
+    #[test]
+    fn a_stream_that_goes_before_others_keeps_its_place_and_one_that_changes_finds_its_own() {
+        let (mut turns, woken) = (Turns::default(), Woken::default());
+        let wait = |turns: &mut Turns, stream, is_incremental| {
+            let priority = Priority {
+                urgency: 3,
+                is_incremental,
+            };
+            turns.wait(stream, priority, &woken.waker(stream));
+        };
+        wait(&mut turns, 3, false);
+        wait(&mut turns, 1, false);
+        for _ in 0..3 {
+            turns.wake_next();
+            // It has written, and has more.
+            wait(&mut turns, 1, false);
+        }
+        assert_eq!(woken.take(), [1, 1, 1]);
+        // The client changes its mind.
+        wait(&mut turns, 1, true);
+        wait(&mut turns, 5, true);
+        wait(&mut turns, 5, false);
+        for _ in 0..3 {
+            turns.wake_next();
+        }
+        assert_eq!(woken.take(), [3, 5, 1]);
     }
 
     #[test]

@@ -180,6 +180,24 @@ pub struct Sent {
     pub reset: bool,
 }
 
+impl Sent {
+    /// A reset in place of a response with this status.
+    pub fn reset(status: u16) -> Self {
+        Self {
+            status,
+            bytes: 0,
+            content_bytes: 0,
+            first_byte: None,
+            ended: Instant::now(),
+            source: Source::None,
+            end: End::Error,
+            replacement: None,
+            outdated: false,
+            reset: true,
+        }
+    }
+}
+
 /// Why a response could not be sent completely.
 #[derive(Debug)]
 enum SendError {

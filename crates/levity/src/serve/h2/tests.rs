@@ -319,6 +319,34 @@ fn an_upload_waits_for_the_backend() {
 }
 
 #[test]
+fn trailers_behind_a_body_of_known_length_are_passed_on_if_they_are_announced() {
+    let (rig, app) = Rig::proxy("");
+    run(&rig, &Builder::new(), async |client| {
+        let mut announced = request(Method::POST, "/app");
+        let headers = announced.headers_mut();
+        headers.insert("content-length", 4.into());
+        headers.insert("trailer", "x-sum".parse().expect("a value"));
+        let (reply, mut body) = client.send(announced, false).await;
+        body.send_data("body".into(), false).expect("sent");
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-sum", 9.into());
+        body.send_trailers(trailers).expect("sent");
+        let (mut backend, mut all) = app.asked().await;
+        while !all.ends_with("\r\n0\r\nx-sum: 9\r\n\r\n") {
+            all += &backend.read(1 << 10).await.expect("a body");
+        }
+        assert!(
+            !all.to_ascii_lowercase().contains("content-length"),
+            "{all}"
+        );
+        backend
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            .await;
+        assert_eq!(reply.await.expect("a response").status(), 200);
+    });
+}
+
+#[test]
 fn a_body_that_is_too_large_is_refused() {
     let (rig, _app) = Rig::proxy("[limits]\nbody_bytes = \"1KiB\"\n");
     run(&rig, &Builder::new(), async |client| {
