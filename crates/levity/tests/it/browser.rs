@@ -25,7 +25,7 @@ fn utf8(path: &Path) -> &str {
 }
 
 /// Holds up the image `/end` of a page, and with it the page, until that has asked for `/reported`.
-fn held() -> Scripted {
+pub fn held() -> Scripted {
     let (reported, end) = mpsc::channel();
     let end = Mutex::new(end);
     Scripted::tcp(move |conn| {

@@ -1,23 +1,31 @@
 //! HTTP/2 with clients and suites of others, over TLS and with prior knowledge.
 
-use std::path::Path;
+mod abuse;
+mod browser;
+mod clients;
+mod drain;
+
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::clients::run;
 use crate::support::certificates::{Authority, Key};
-use crate::support::{Launch, Server, Tree, assert_same};
+use crate::support::scripted::Scripted;
+use crate::support::{Launch, Server, Tree, assert_same, wait_until};
 use crate::tls::{LISTEN, site};
-use crate::tls_clients::browse;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How long the suite may take, which waits for what must not come.
 const SUITE_MAX: Duration = Duration::from_secs(120);
 
-/// A server of a small and a large file, with TLS as `a.test` or without.
+/// A server of a small and a large file, and of an application that returns what it gets at `/echo`: with TLS as `a.test` or without.
 struct Fixture {
     server: Server,
+    _echo: Scripted,
     authority: Option<Authority>,
     tree: Tree,
     small: Vec<u8>,
@@ -26,32 +34,73 @@ struct Fixture {
 
 impl Fixture {
     fn plain() -> Self {
-        const TABLES: &str =
-            "[admin]\nlisten = \"unix:{own}/admin\"\n[limits]\nidle_timeout = \"60s\"\n";
-        Self::new(|tree| (Launch::site(tree.path(), TABLES, ""), None))
+        const TABLES: &str = "[log]\naccess = \"stdout\"\nformat = \"json\"\n\
+            [admin]\nlisten = \"unix:{own}/admin\"\n[limits]\nidle_timeout = \"60s\"\nbody_bytes = \"4MiB\"\n";
+        Self::new(|tree, routes| (Launch::site(tree.path(), TABLES, routes), None))
     }
 
     fn tls() -> Self {
-        Self::new(|tree| {
+        Self::tls_with("")
+    }
+
+    /// With further routes and tables.
+    fn tls_with(more: &str) -> Self {
+        Self::new(|tree, routes| {
             let authority = Authority::new("authority");
             authority.certify("a", &["a.test"], Key::Ecdsa);
-            let site = site("\"a.test\"", tree, &authority.table(&["a"]));
-            (Launch::run(&format!("{LISTEN}{site}")), Some(authority))
+            let tables = format!("{}\n{routes}\n{more}", authority.table(&["a"]));
+            let site = site("\"a.test\"", tree, &tables);
+            let limits = "[limits]\nbody_bytes = \"4MiB\"\n";
+            let launch = Launch::run(&format!("{limits}{LISTEN}{site}"));
+            (launch, Some(authority))
         })
     }
 
-    fn new(launch: impl FnOnce(&Tree) -> (Launch, Option<Authority>)) -> Self {
+    fn new(launch: impl FnOnce(&Tree, &str) -> (Launch, Option<Authority>)) -> Self {
         let tree = Tree::new();
         let small = tree.filled("small", 300);
         let large = tree.filled("large", 3_000_000);
-        let (launch, authority) = launch(&tree);
+        let echo = Scripted::tcp(|conn| {
+            while let Some(request) = conn.read_request() {
+                conn.answer("200 OK", request.body);
+            }
+        });
+        let (launch, authority) = launch(&tree, &route("/echo", "echo", &echo));
         Self {
             server: launch.start(),
+            _echo: echo,
             authority,
             tree,
             small,
             large,
         }
+    }
+
+    /// The file with the certificate of the authority.
+    fn ca(&self) -> Option<String> {
+        let authority = self.authority.as_ref();
+        authority.map(|authority| authority.file("ca.pem"))
+    }
+
+    /// Waits for `count` lines of the log, and expects all of them to be of HTTP/2. Returns the method, the path and the status of each,
+    /// sorted.
+    #[track_caller]
+    fn logged(&self, count: usize) -> Vec<String> {
+        let lines = || {
+            let log = self.server.stdout();
+            let lines = log.lines().filter(|line| line.starts_with('{'));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        wait_until("the log is written", || lines().len() >= count);
+        let read = |line: &String| {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            assert_eq!(line["version"], "HTTP/2.0", "{line}");
+            let word = |key: &str| line[key].as_str().expect("a word").to_owned();
+            format!("{} {} {}", word("method"), word("target"), line["status"])
+        };
+        let mut all: Vec<_> = lines().iter().map(read).collect();
+        all.sort();
+        all
     }
 
     fn port(&self) -> String {
@@ -77,10 +126,7 @@ impl Fixture {
             "-w",
             "%{stderr}%{http_version}",
         ];
-        let ca = self
-            .authority
-            .as_ref()
-            .map(|authority| authority.file("ca.pem"));
+        let ca = self.ca();
         match &ca {
             Some(ca) => all.extend(["--http2", "--cacert", ca]),
             None => all.push("--http2-prior-knowledge"),
@@ -116,6 +162,20 @@ impl Fixture {
     }
 }
 
+/// The tables by which `backend` answers for `path`.
+fn route(path: &str, name: &str, backend: &Scripted) -> String {
+    let address = backend.address();
+    format!(
+        "[[site.route]]\npath = \"{path}\"\nproxy = \"{name}\"\n\
+         [[upstream]]\nname = \"{name}\"\nto = [\"{address}\"]\n"
+    )
+}
+
+/// The folder of the programs and pages.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/http2")
+}
+
 #[track_caller]
 fn curl_gets_files(fixture: &Fixture) {
     for (path, body) in [("/small", &fixture.small), ("/large", &fixture.large)] {
@@ -142,38 +202,6 @@ fn curl_over_tls() {
     curl_gets_files(&fixture);
     let log = fixture.server.metrics(&fixture.server.own("admin"));
     assert_eq!(log.sum("levity_http2_failures_total"), 0.0);
-}
-
-/// A page of two hundred scripts, which a browser gets at the same time and runs in order.
-#[test]
-fn chromium_gets_many_files() {
-    const FILES: usize = 200;
-    let fixture = Fixture::tls();
-    let mut page = "<!doctype html><pre></pre><script>let all = [];</script>".to_owned();
-    for number in 0..FILES {
-        fixture
-            .tree
-            .file(format!("f{number}.js"), format!("all.push({number});"));
-        page += &format!("<script src=\"/f{number}.js\"></script>");
-    }
-    page += "<script>document.querySelector('pre').textContent = all.join();</script>";
-    fixture.tree.file("page.html", page);
-    let ca = fixture
-        .authority
-        .as_ref()
-        .map(|authority| authority.file("ca.pem"));
-    let seen = browse(ca.as_deref(), &fixture.url("/page.html"));
-    let all: Vec<_> = (0..FILES).map(|number| number.to_string()).collect();
-    assert!(
-        seen.contains(&format!("<pre>{}</pre>", all.join(","))),
-        "{seen}"
-    );
-    let log = fixture.server.stdout();
-    let over_http2 = log
-        .lines()
-        .filter(|line| line.contains("\"HTTP/2.0\""))
-        .count();
-    assert!(over_http2 > FILES, "{log}");
 }
 
 /// The suite of what a server has to do with frames that are right and wrong.
@@ -243,42 +271,4 @@ fn reloads_lose_no_stream() {
     }
     assert!(reloads > 1);
     assert_all_succeeded(&load.wait_with_output().expect("waited"));
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    frame.extend_from_slice(&[kind, flags]);
-    frame.extend_from_slice(&stream.to_be_bytes());
-    frame.extend_from_slice(payload);
-    frame
-}
-
-/// A request for `/small`, by indices of the static table, which is reset at once.
-fn reset_request(stream: u32) -> Vec<u8> {
-    let fields = b"\x82\x86\x04\x06/small\x41\x09localhost";
-    let request = frame(1, 5, stream, fields);
-    let reset = frame(3, 0, stream, &8_u32.to_be_bytes());
-    [request, reset].concat()
-}
-
-#[test]
-fn a_client_that_resets_all_its_requests_is_stopped() {
-    let fixture = Fixture::plain();
-    let mut client = fixture.server.client();
-    let start = [
-        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
-        &frame(4, 0, 0, &[]),
-    ]
-    .concat();
-    client.send(start);
-    let requests: Vec<_> = (0..20_000).flat_map(|n| reset_request(2 * n + 1)).collect();
-    // It is closed before all was sent.
-    let _ = client.try_send(requests);
-    let said = client.read_through(b"too many frames of no use");
-    let code = said.len() - b"too many frames of no use".len() - 4;
-    assert_eq!(said[code..][..4], 0xb_u32.to_be_bytes());
-    let metrics = fixture.server.metrics(&fixture.server.own("admin"));
-    let series = "levity_http2_failures_total{code=\"enhance_your_calm\"}";
-    assert_eq!(metrics.sum(series), 1.0);
-    assert_same(&fixture.curl(&[], "/small").stdout, &fixture.small);
 }

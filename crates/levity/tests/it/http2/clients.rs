@@ -1,0 +1,152 @@
+//! Clients with implementations of their own.
+
+use std::process::{Command, Output};
+
+use super::{Fixture, LIMIT, sources};
+use crate::clients::run;
+use crate::support::{Tree, assert_same, sha256};
+
+/// What the programs send one after the other.
+const SENT: [&str; 5] = [
+    "GET /large 200",
+    "GET /large 206",
+    "GET /large 304",
+    "HEAD /large 200",
+    "POST /echo 200",
+];
+
+/// What the programs send at the same time.
+const MANY: usize = 100;
+
+/// Expects the programs to have printed that all requests had their responses over HTTP/2, and the log to say the same.
+#[track_caller]
+fn assert_served(fixture: &Fixture, output: &Output, version: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let (large, none) = (&fixture.large[..], &[][..]);
+    let responses = [
+        (200, large),
+        (200, large),
+        (206, &large[1_000_000..2_000_000]),
+        (200, none),
+        (304, none),
+    ];
+    let lines = responses.map(|(status, body)| format!("{version} {status} {}\n", sha256(body)));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, format!("{}{MANY}\n", lines.concat()), "{stderr}");
+    let mut expected = SENT.map(str::to_owned).to_vec();
+    expected.extend(vec!["GET /small 200".to_owned(); MANY]);
+    expected.sort();
+    assert_eq!(fixture.logged(expected.len()), expected);
+}
+
+/// Runs nghttp, which speaks nothing else than HTTP/2.
+#[track_caller]
+fn nghttp(fixture: &Fixture, arguments: &[&str], path: &str) -> Output {
+    let url = format!(
+        "{}://127.0.0.1:{}{path}",
+        if fixture.authority.is_some() {
+            "https"
+        } else {
+            "http"
+        },
+        fixture.port()
+    );
+    let host = ["--no-verify-peer", "-H", ":authority: a.test"];
+    let all = [&host, arguments, &[&url]].concat();
+    let output = run(LIMIT, "nghttp", &all, fixture.tree.path());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    output
+}
+
+#[track_caller]
+fn nghttp_gets_all(fixture: &Fixture) {
+    let large = &fixture.large;
+    assert_same(&nghttp(fixture, &[], "/large").stdout, large);
+    assert_same(&nghttp(fixture, &["-d", "large"], "/echo").stdout, large);
+    let range = ["-H", "range: bytes=1000000-1999999"];
+    let part = nghttp(fixture, &range, "/large").stdout;
+    assert_same(&part, &large[1_000_000..2_000_000]);
+    let headers = |arguments: &[&str]| {
+        let all = [&["-nv"], arguments].concat();
+        let said = nghttp(fixture, &all, "/large").stdout;
+        String::from_utf8(said).expect("text")
+    };
+    let head = headers(&["-H", ":method: HEAD"]);
+    assert!(head.contains(") :status: 200\n"), "{head}");
+    assert!(head.contains(") content-length: 3000000\n"), "{head}");
+    assert!(!head.contains("recv DATA"), "{head}");
+    let (_, tag) = head.split_once(") etag: ").expect("a tag");
+    let (tag, _) = tag.split_once('\n').expect("a line");
+    let unchanged = headers(&["-H", &format!("if-none-match: {tag}")]);
+    assert!(unchanged.contains(") :status: 304\n"), "{unchanged}");
+    // Each is on a connection of its own; these share one.
+    nghttp(fixture, &["-n", "-m", &MANY.to_string()], "/small");
+    let mut expected = SENT.map(str::to_owned).to_vec();
+    expected.extend(vec!["GET /small 200".to_owned(); MANY]);
+    expected.sort();
+    assert_eq!(fixture.logged(expected.len()), expected);
+}
+
+#[test]
+fn nghttp_with_prior_knowledge() {
+    nghttp_gets_all(&Fixture::plain());
+}
+
+#[test]
+fn nghttp_over_tls() {
+    nghttp_gets_all(&Fixture::tls());
+}
+
+/// Builds the program in Go, and runs it.
+#[track_caller]
+fn go(fixture: &Fixture) -> Output {
+    let own = Tree::new();
+    let program = own.at("requests");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&program).arg("requests.go");
+    build
+        .env("GO111MODULE", "off")
+        .env("GOCACHE", own.at("cache"))
+        .env("GOTOOLCHAIN", "local")
+        .current_dir(sources());
+    let built = build
+        .output()
+        .expect("go, which `cargo xtask test --full` installs");
+    let stderr = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{stderr}");
+    let (url, address) = (fixture.url(""), fixture.server.address().to_string());
+    let ca = fixture.ca();
+    let mut arguments = vec![&*url, &*address];
+    arguments.extend(ca.as_deref());
+    let program = program.to_str().expect("a path in UTF-8");
+    run(LIMIT, program, &arguments, own.path())
+}
+
+#[test]
+#[ignore = "slow: builds a program in Go"]
+fn go_with_prior_knowledge() {
+    let fixture = Fixture::plain();
+    assert_served(&fixture, &go(&fixture), "HTTP/2.0");
+}
+
+#[test]
+#[ignore = "slow: builds a program in Go"]
+fn go_over_tls() {
+    let fixture = Fixture::tls();
+    assert_served(&fixture, &go(&fixture), "HTTP/2.0");
+}
+
+/// It has no prior knowledge.
+#[test]
+#[ignore = "slow: compiles a program in Java"]
+fn java_over_tls() {
+    let fixture = Fixture::tls();
+    fixture.tree.file("hosts", "127.0.0.1 a.test\n");
+    let hosts = fixture.tree.at("hosts");
+    let hosts = format!("-Djdk.net.hosts.file={}", hosts.display());
+    let (url, ca) = (fixture.url(""), fixture.ca().expect("an authority"));
+    let arguments = [&*hosts, "Requests.java", &url, &ca];
+    let output = run(LIMIT, "java", &arguments, &sources());
+    assert_served(&fixture, &output, "HTTP_2");
+}
