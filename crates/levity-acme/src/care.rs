@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use levity_tls::{Certificate, files};
 
-use crate::clock::{at, seconds, some_of};
+use crate::clock::{at, in_words, seconds, some_of};
 use crate::failure::{Cause, Failure};
 use crate::order::Attempt;
 use crate::records::{self, When};
@@ -416,18 +416,6 @@ fn of_all(failures: &[(&Authority, Failure)]) -> Failure {
             false => Cause::Other,
         },
         ..Failure::new(reasons.collect::<Vec<_>>().join("; "))
-    }
-}
-
-/// A time as operators say it.
-#[must_use]
-pub fn in_words(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::care::in_words;
-use crate::clock::{at, seconds};
+use crate::clock::{at, in_words, seconds};
 use crate::renewal;
 use crate::run::Run;
 use crate::state::{Record, State};
