@@ -48,7 +48,7 @@ impl<'a> Lines<'a> {
 }
 
 /// Whether there is a control character other than HTAB among `bytes`.
-pub(super) fn has_control(bytes: &[u8]) -> bool {
+pub(crate) fn has_control(bytes: &[u8]) -> bool {
     text_len(bytes) < bytes.len()
 }
 

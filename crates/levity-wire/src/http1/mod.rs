@@ -33,7 +33,7 @@ pub use trailer::{Trailers, is_forbidden_in_trailers};
 
 pub(crate) use header::header_line;
 pub(crate) use host::split as split_host;
-pub(crate) use line::{is_control, is_token, list, trim};
+pub(crate) use line::{has_control, is_control, is_token, list, trim};
 
 /// Limits on the size of a start line and header section. Each is inclusive: a value equal to the
 /// limit is accepted. The statuses are those of a request; a response that exceeds a limit is 502.

@@ -2,7 +2,7 @@
 
 use super::budget::{self, Budget};
 use super::frame::{self, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
-use super::head::{self, HeadInfo, HeadWriter, Malformed};
+use super::head::{self, HeadInfo, HeadText, HeadWriter, Malformed};
 use super::hpack::Decoder;
 use super::priority::Priority;
 use super::settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX, Settings};
@@ -82,7 +82,7 @@ pub struct Connection {
     data: Option<DataFrame>,
     block: Option<Box<Block>>,
     decoder: Decoder,
-    head: Vec<u8>,
+    text: HeadText,
     trailers: Trailers,
     pub(super) streams: Streams,
     pub(super) settings: Settings,
@@ -155,7 +155,7 @@ impl Connection {
             data: None,
             block: None,
             decoder: Decoder::default(),
-            head: Vec::new(),
+            text: HeadText::default(),
             trailers: Trailers::default(),
             streams: Streams::default(),
             settings: Settings::default(),
@@ -174,12 +174,14 @@ impl Connection {
 
     /// The header section of the request that has just arrived, as HTTP/1.1 writes it. One that is too long is cut off.
     pub fn head(&self) -> &[u8] {
-        &self.head
+        &self.text.head
     }
 
     /// Gives memory back that an idle connection does not need.
     pub fn shrink(&mut self) {
-        self.head = Vec::new();
+        self.text = HeadText::default();
+        self.decoder.shrink();
+        self.streams.shrink();
     }
 
     /// The trailers that have just arrived.
@@ -602,12 +604,12 @@ impl Connection {
         stream: StreamId,
         fragment: &[u8],
     ) -> Result<Result<HeadInfo, Malformed>, Failure> {
-        let mut head = std::mem::take(&mut self.head);
+        let mut text = std::mem::take(&mut self.text);
         let nonce = self.nonce.wrapping_add(stream.into());
-        let mut writer = HeadWriter::new(&mut head, self.head_bytes_max, nonce);
+        let mut writer = HeadWriter::new(&mut text, self.head_bytes_max, nonce);
         let decoded = self.decode(fragment, |name, value| writer.field(name, value))?;
         let info = decoded.and_then(|()| writer.finish());
-        self.head = head;
+        self.text = text;
         Ok(info)
     }
 

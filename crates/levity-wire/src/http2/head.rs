@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::priority::Priority;
-use crate::http1::{Trailers, is_token};
+use crate::http1::{Span, Trailers, has_control, is_token};
 
 /// What a header section has that is more than its fields.
 #[derive(Debug, Default)]
@@ -16,12 +16,25 @@ pub(super) struct HeadInfo {
     pub is_tunnel: bool,
 }
 
+/// The room that is made for a header section at first.
+const TEXT_BYTES: usize = 512;
+
+/// Memory for the header section of a request, which that of the next one uses again.
+#[derive(Debug, Default)]
+pub(super) struct HeadText {
+    /// The header section.
+    pub head: Vec<u8>,
+    /// The values of pseudo-headers, until all of them are known.
+    pseudo: Vec<u8>,
+}
+
 /// Why a request is malformed (RFC 9113, 8.1.1), in a few words for the log.
 pub(super) type Malformed = &'static str;
 
 /// Writes a header section while its fields are decoded.
 pub(super) struct HeadWriter<'o> {
     out: &'o mut Vec<u8>,
+    pseudo_text: &'o mut Vec<u8>,
     /// The text is cut off after this many bytes, and the parser refuses it then.
     bytes_max: usize,
     pseudo: Pseudo,
@@ -32,22 +45,26 @@ pub(super) struct HeadWriter<'o> {
     info: HeadInfo,
 }
 
-/// Fields that HTTP/1 has in the first line (RFC 9113, 8.3.1; RFC 8441, 4).
-#[derive(Default)]
+/// Fields that HTTP/1 has in the first line (RFC 9113, 8.3.1; RFC 8441, 4): where their values are.
+#[derive(Clone, Copy, Default)]
 struct Pseudo {
-    method: Option<Vec<u8>>,
-    path: Option<Vec<u8>>,
-    authority: Option<Vec<u8>>,
-    protocol: Option<Vec<u8>>,
+    method: Option<Span>,
+    path: Option<Span>,
+    authority: Option<Span>,
+    protocol: Option<Span>,
     has_scheme: bool,
 }
 
 impl<'o> HeadWriter<'o> {
-    /// One that writes at most about `bytes_max` to `out`.
-    pub fn new(out: &'o mut Vec<u8>, bytes_max: usize, nonce: u128) -> Self {
-        out.clear();
+    /// One that writes at most about `bytes_max` to `text`.
+    pub fn new(text: &'o mut HeadText, bytes_max: usize, nonce: u128) -> Self {
+        let HeadText { head, pseudo } = text;
+        head.clear();
+        head.reserve(TEXT_BYTES);
+        pseudo.clear();
         Self {
-            out,
+            out: head,
+            pseudo_text: pseudo,
             bytes_max,
             pseudo: Pseudo::default(),
             has_begun: false,
@@ -72,12 +89,14 @@ impl<'o> HeadWriter<'o> {
             return Ok(());
         }
         match name {
-            b"host" if self.pseudo.authority.is_some() => {
-                let same = self.pseudo.authority.as_deref();
-                return match same.is_some_and(|same| same.eq_ignore_ascii_case(value)) {
-                    true => Ok(()),
-                    false => Err("Host and :authority differ"),
-                };
+            b"host" => {
+                if let Some(authority) = self.pseudo.authority {
+                    let same = authority.of(self.pseudo_text);
+                    return match same.eq_ignore_ascii_case(value) {
+                        true => Ok(()),
+                        false => Err("Host and :authority differ"),
+                    };
+                }
             }
             b"cookie" => {
                 // RFC 9113, 8.2.3.
@@ -139,7 +158,10 @@ impl<'o> HeadWriter<'o> {
             return Err("a repeated pseudo-header");
         }
         // What is too long is refused by the parser with the status for that.
-        *place = Some(value[..value.len().min(self.bytes_max + 1)].to_vec());
+        let value = &value[..value.len().min(self.bytes_max + 1)];
+        let start = self.pseudo_text.len();
+        self.pseudo_text.extend_from_slice(value);
+        *place = Some(Span::new(start, self.pseudo_text.len()));
         Ok(())
     }
 
@@ -148,23 +170,29 @@ impl<'o> HeadWriter<'o> {
         if std::mem::replace(&mut self.has_begun, true) {
             return Ok(());
         }
-        let pseudo = std::mem::take(&mut self.pseudo);
-        let (method, target) = pseudo.request_line()?;
+        let text = std::mem::take(self.pseudo_text);
+        let begun = self.write_pseudo(&text);
+        *self.pseudo_text = text;
+        begun
+    }
+
+    fn write_pseudo(&mut self, text: &[u8]) -> Result<(), Malformed> {
+        let (method, target) = self.pseudo.request_line(text)?;
         for part in [method, b" ", target, b" HTTP/1.1\r\n"] {
             self.out.extend_from_slice(part);
         }
-        if let Some(authority) = pseudo.authority.as_deref().filter(|name| !name.is_empty()) {
-            self.line(b"host", authority);
+        self.pseudo.authority = self.pseudo.authority.filter(|name| !name.is_empty());
+        if let Some(authority) = self.pseudo.authority {
+            self.line(b"host", authority.of(text));
         }
-        if let Some(protocol) = &pseudo.protocol {
+        if let Some(protocol) = self.pseudo.protocol {
             self.info.is_tunnel = true;
             self.line(b"connection", b"Upgrade");
-            self.line(b"upgrade", protocol);
+            self.line(b"upgrade", protocol.of(text));
             // RFC 8441, 5: HTTP/2 has no use for the key. An application behind HTTP/1 has.
             let key = BASE64_STANDARD.encode(self.nonce.to_be_bytes());
             self.line(b"sec-websocket-key", key.as_bytes());
         }
-        self.pseudo.authority = pseudo.authority.filter(|name| !name.is_empty());
         Ok(())
     }
 
@@ -185,23 +213,23 @@ impl<'o> HeadWriter<'o> {
 }
 
 impl Pseudo {
-    /// The method and the target of HTTP/1.
-    fn request_line(&self) -> Result<(&[u8], &[u8]), Malformed> {
-        let method = self.method.as_deref().ok_or("no :method")?;
+    /// The method and the target of HTTP/1, in the `text` of the values.
+    fn request_line(self, text: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+        let method = self.method.ok_or("no :method")?.of(text);
         if !is_token(method) {
             return Err("a malformed :method");
         }
         let is_connect = method == b"CONNECT";
         if is_connect && self.protocol.is_none() {
-            return match (&self.path, self.has_scheme, self.authority.as_deref()) {
-                (None, false, Some(authority)) => Ok((method, authority)),
+            return match (self.path, self.has_scheme, self.authority) {
+                (None, false, Some(authority)) => Ok((method, authority.of(text))),
                 _ => Err("a CONNECT with a path, or without an authority"),
             };
         }
         if self.protocol.is_some() && !is_connect {
             return Err("a :protocol without CONNECT");
         }
-        let path = self.path.as_deref().ok_or("no :path")?;
+        let path = self.path.ok_or("no :path")?.of(text);
         if !self.has_scheme {
             return Err("no :scheme");
         }
@@ -235,9 +263,8 @@ fn check_name(name: &[u8]) -> Result<(), Malformed> {
 
 /// RFC 9113, 8.2.1, and no other control characters than HTTP/1 allows.
 fn check_value(value: &[u8]) -> Result<(), Malformed> {
-    let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    match is_space(value.first()) || is_space(value.last()) || value.iter().any(is_control) {
+    match is_space(value.first()) || is_space(value.last()) || has_control(value) {
         true => Err("a malformed value of a header"),
         false => Ok(()),
     }

@@ -61,11 +61,14 @@ impl Streams {
     pub fn remove(&mut self, id: StreamId) -> Option<Stream> {
         let index = self.index(id)?;
         let (_, stream) = self.open.remove(index);
+        Some(stream)
+    }
+
+    /// Gives memory back that is not needed while no stream is open.
+    pub fn shrink(&mut self) {
         if self.open.is_empty() {
-            // An idle connection needs none of it.
             self.open = Vec::new();
         }
-        Some(stream)
     }
 
     /// Remembers that the end of `id` was not the client's.

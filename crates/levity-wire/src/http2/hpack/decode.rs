@@ -14,17 +14,32 @@ const INTEGER_BYTES_MAX: usize = 4;
 #[derive(Debug)]
 pub(in crate::http2) struct Decoder {
     table: Table,
+    /// Memory for the field that is being decoded.
+    field: FieldText,
+}
+
+/// A field that is not in the tables.
+#[derive(Debug, Default)]
+struct FieldText {
+    name: Vec<u8>,
+    value: Vec<u8>,
 }
 
 impl Default for Decoder {
     fn default() -> Self {
         Self {
             table: Table::new(TABLE_BYTES_MAX),
+            field: FieldText::default(),
         }
     }
 }
 
 impl Decoder {
+    /// Gives memory back that is not needed between header sections.
+    pub(in crate::http2) fn shrink(&mut self) {
+        self.field = FieldText::default();
+    }
+
     /// Decodes a whole header section and passes each field to `take`.
     ///
     /// # Errors
@@ -36,7 +51,7 @@ impl Decoder {
     ) -> Result<(), Failure> {
         let mut input = Input(block);
         let mut may_resize = true;
-        let (mut name, mut value) = (Vec::new(), Vec::new());
+        let FieldText { name, value } = &mut self.field;
         while let Some(&first) = input.0.first() {
             match first {
                 0b1000_0000.. => {
@@ -56,28 +71,19 @@ impl Decoder {
                 _ => {
                     let is_added = first & 0b0100_0000 != 0;
                     let index = input.integer(if is_added { 6 } else { 4 })?;
-                    self.name(index, &mut input, &mut name)?;
-                    input.string(&mut value)?;
-                    if is_added {
-                        self.table.add(&name, &value);
+                    match index {
+                        0 => input.string(name)?,
+                        _ => self.table.copy_name(index, name)?,
                     }
-                    take(&name, &value)?;
+                    input.string(value)?;
+                    if is_added {
+                        self.table.add(name, value);
+                    }
+                    take(name, value)?;
                 }
             }
             may_resize = false;
         }
-        Ok(())
-    }
-
-    /// The name of a field with another value: one of the tables, or a string.
-    fn name(&self, index: usize, input: &mut Input<'_>, name: &mut Vec<u8>) -> Result<(), Failure> {
-        if index == 0 {
-            return input.string(name);
-        }
-        let field = self.table.field(index);
-        let (known, _) = field.ok_or(Failure::compression("no such name"))?;
-        name.clear();
-        name.extend_from_slice(known);
         Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::http2::Failure;
+
 /// What an entry takes beside its text, in bytes (RFC 7541, 4.1).
 const ENTRY_BYTES: usize = 32;
 
@@ -113,6 +115,18 @@ impl Table {
         }
         let entry = self.entries.get(index - STATIC.len())?;
         Some(entry.field())
+    }
+
+    /// Writes the name of the field at `index` to `name`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn copy_name(&self, index: usize, name: &mut Vec<u8>) -> Result<(), Failure> {
+        let field = self.field(index);
+        let (known, _) = field.ok_or(Failure::compression("no such name"))?;
+        name.clear();
+        name.extend_from_slice(known);
+        Ok(())
     }
 
     /// Adds a field. One that is larger than the table empties it (RFC 7541, 4.4).
