@@ -417,7 +417,7 @@ impl Worker {
 
     /// Returns the buffer once all of it was written.
     pub fn return_frames_out(&self, mut frames: Vec<u8>) {
-        if frames.capacity() <= FRAMES_KEPT_MAX {
+        if (1..=FRAMES_KEPT_MAX).contains(&frames.capacity()) {
             frames.clear();
             self.frames_out.set(frames);
         }
