@@ -112,6 +112,7 @@ where
                 false => Poll::Pending,
             };
             let mut has_progress = self.poll_exchanges(context);
+            self.streams.rest();
             let is_over = self.conn.poll_timeout(context);
             if is_over {
                 self.conn.end_shutdown();
@@ -141,7 +142,7 @@ where
             has_ended_some = true;
         }
         while let Poll::Ready(Some(stream)) = self.parked.poll_next_unpin(context) {
-            self.streams.end(&stream, Instant::now());
+            self.streams.end(stream, Instant::now());
             has_ended_some = true;
         }
         has_ended_some
@@ -212,7 +213,7 @@ where
     fn answered(&mut self, answered: Answered) {
         let stream = answered.stream;
         match answered.parked {
-            None => self.streams.end(&stream, answered.ended),
+            None => self.streams.end(stream, answered.ended),
             Some(parked) => self.parked.push(Outliving { stream, parked }),
         }
     }

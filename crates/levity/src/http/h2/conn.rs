@@ -64,6 +64,8 @@ pub struct Conn {
     /// When the last response ended; before that, when the connection was accepted.
     quiet_since: Cell<Instant>,
     has_had_request: Cell<bool>,
+    /// Requests have come since it was idle.
+    is_in_use: Cell<bool>,
     /// When the client was told that the connection ends.
     shutdown_since: Cell<Option<Instant>>,
 }
@@ -90,6 +92,7 @@ impl Conn {
             unread: RefCell::new(first),
             quiet_since: Cell::new(arriving.accepted),
             has_had_request: Cell::new(false),
+            is_in_use: Cell::new(false),
             shutdown_since: Cell::new(None),
             arriving,
         })
@@ -113,7 +116,9 @@ impl Conn {
 
     /// A request has arrived: when its first byte did, and how long the client has taken for it if it is the first one.
     pub(super) fn arrival(&self) -> Arrival {
-        self.timer().clear();
+        if !self.is_in_use.replace(true) {
+            self.timer().clear();
+        }
         let first_byte = stall::poll_start().max(self.quiet_since.get());
         let is_new = !self.has_had_request.replace(true);
         Arrival {
@@ -191,15 +196,8 @@ impl Conn {
         self.turns.borrow_mut().wake_blocked(stream);
     }
 
-    /// The exchange on `stream` has ended at `now`, and nobody has read the last `unread` bytes of its body. `is_idle` says that it was
-    /// the last one.
-    pub(super) fn stream_ended(
-        &self,
-        stream: StreamId,
-        unread: usize,
-        is_idle: bool,
-        now: Instant,
-    ) {
+    /// The exchange on `stream` has ended at `now`, and nobody has read the last `unread` bytes of its body.
+    pub(super) fn stream_ended(&self, stream: StreamId, unread: usize, now: Instant) {
         self.turns.borrow_mut().remove(stream);
         self.quiet_since.set(now);
         self.with_wire(|wire| {
@@ -211,10 +209,15 @@ impl Conn {
         if self.worker().is_draining() {
             self.begin_shutdown(now);
         }
-        if !is_idle {
+    }
+
+    /// No exchange runs: gives memory back, and begins to wait for the next request if it has had one since it rested last.
+    pub(super) fn rest(&self) {
+        if !self.is_in_use.replace(false) {
             return;
         }
         self.wire.borrow_mut().shrink();
+        let now = self.quiet_since.get();
         if self.shutdown_since.get().is_some() {
             return self.timer().set(now + SHUTDOWN_TIME);
         }

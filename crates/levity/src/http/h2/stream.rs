@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use levity_net::{Peer, Timer, Turn};
-use levity_wire::http1::{Reject, Trailers};
+use levity_wire::http1::{Framing, Reject, Trailers};
 use levity_wire::http2::{ErrorCode, FieldBlock, StreamId};
 
 use super::conn::{Conn, PIECE_BYTES_MAX};
@@ -96,6 +96,24 @@ impl Stream {
             seen_written: Cell::new(0),
             reader: WakerCell::default(),
         }
+    }
+
+    /// Its exchange has ended: drops what belongs to that. The body may be large.
+    pub(super) fn retire(&mut self) {
+        self.timer.clear();
+        self.incoming = RefCell::new(Incoming::new(Framing::None, true));
+        self.reader = WakerCell::default();
+    }
+
+    /// Becomes the stream `id`, in place of one that was retired.
+    pub(super) fn restart(&mut self, id: StreamId, incoming: Incoming, expects_continue: bool) {
+        self.id = id;
+        self.turn = Turn::default();
+        self.incoming = RefCell::new(incoming);
+        self.expects_continue = Cell::new(expects_continue);
+        self.is_gone = Cell::new(false);
+        self.announced = Cell::new(None);
+        self.seen_written = Cell::new(0);
     }
 
     /// Its number on the connection.

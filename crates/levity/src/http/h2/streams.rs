@@ -15,6 +15,8 @@ use crate::http::request::{Arrival, Request};
 pub struct Streams {
     conn: Rc<Conn>,
     open: Vec<Rc<Stream>>,
+    /// One that has ended and that nobody else has, for the next request.
+    spare: Option<Rc<Stream>>,
 }
 
 /// A request whose exchange begins.
@@ -33,6 +35,7 @@ impl Streams {
         Self {
             conn,
             open: Vec::new(),
+            spare: None,
         }
     }
 
@@ -58,8 +61,7 @@ impl Streams {
         let head = request.as_ref().ok().map(|request| &request.head);
         let incoming = Incoming::new(head.map_or(Framing::None, |head| head.framing), ends);
         let expects_continue = head.is_some_and(|head| head.expect_continue);
-        let conn = self.conn.clone();
-        let stream = Rc::new(Stream::new(conn, id, incoming, expects_continue));
+        let stream = self.stream(id, incoming, expects_continue);
         self.open.push(stream.clone());
         Begun {
             stream,
@@ -72,6 +74,20 @@ impl Streams {
     pub fn without_exchange(&self, id: StreamId) -> Stream {
         let incoming = Incoming::new(Framing::None, true);
         Stream::new(self.conn.clone(), id, incoming, false)
+    }
+
+    fn stream(&mut self, id: StreamId, incoming: Incoming, expects_continue: bool) -> Rc<Stream> {
+        match self.spare.take() {
+            Some(mut spare) => {
+                let only = Rc::get_mut(&mut spare).expect("nobody else has it");
+                only.restart(id, incoming, expects_continue);
+                spare
+            }
+            None => {
+                let conn = self.conn.clone();
+                Rc::new(Stream::new(conn, id, incoming, expects_continue))
+            }
+        }
     }
 
     /// Whether there are as many exchanges as a client may have requests. A stream that the client has reset counts until its exchange
@@ -108,14 +124,23 @@ impl Streams {
     }
 
     /// Ends the exchange on `stream`, at `now`.
-    pub fn end(&mut self, stream: &Stream, now: Instant) {
+    pub fn end(&mut self, mut stream: Rc<Stream>, now: Instant) {
         self.open.retain(|other| other.id() != stream.id());
-        let is_idle = self.open.is_empty();
-        if is_idle {
-            self.open = Vec::new();
+        self.conn.stream_ended(stream.id(), stream.unread(), now);
+        if let Some(only) = Rc::get_mut(&mut stream) {
+            only.retire();
+            self.spare = Some(stream);
         }
-        self.conn
-            .stream_ended(stream.id(), stream.unread(), is_idle, now);
+    }
+
+    /// Gives back what only requests need that have arrived together, and lets the connection rest if no exchange runs. Not for each
+    /// exchange that ends: usually the next request has arrived already.
+    pub fn rest(&mut self) {
+        self.spare = None;
+        if self.open.is_empty() {
+            self.open = Vec::new();
+            self.conn.rest();
+        }
     }
 
     /// The client is gone.
