@@ -194,6 +194,8 @@ pub struct EntryRef {
     body_hits: Cell<u8>,
     /// The ETag of the content, with header lines that have it in place of that of the entry.
     content_etag: OnceCell<(String, Fields)>,
+    /// The header lines as HTTP/2 writes them, from the first such response on.
+    encoded_fields: RefCell<Option<Rc<[u8]>>>,
 }
 
 impl EntryRef {
@@ -203,6 +205,7 @@ impl EntryRef {
             warm: Cell::new(false),
             body_hits: Cell::new(0),
             content_etag: OnceCell::new(),
+            encoded_fields: RefCell::default(),
         })
     }
 
@@ -218,6 +221,13 @@ impl EntryRef {
         known.map_or(&self.entry.fields, |(_, fields)| fields)
     }
 
+    /// The header lines as `encode` writes them for HTTP/2. It is called once: most files are requested often.
+    pub fn encoded_fields(&self, encode: impl FnOnce(&Fields) -> Vec<u8>) -> Rc<[u8]> {
+        let mut encoded = self.encoded_fields.borrow_mut();
+        let encoded = encoded.get_or_insert_with(|| encode(self.fields()).into());
+        encoded.clone()
+    }
+
     /// Whether the ETag of the content is known.
     pub fn has_content_etag(&self) -> bool {
         self.content_etag.get().is_some()
@@ -229,6 +239,7 @@ impl EntryRef {
         fields.set("ETag", etag.as_bytes());
         // The first one is kept: another task found the same.
         let _ = self.content_etag.set((etag, fields));
+        self.encoded_fields.take();
     }
 }
 
@@ -579,6 +590,16 @@ mod tests {
             varies: coding.is_some(),
             content: Content::File(file),
         })
+    }
+
+    #[test]
+    fn header_lines_are_encoded_again_when_their_etag_changes() {
+        let cached = EntryRef::new(entry(None));
+        let encoded = || cached.encoded_fields(|fields| fields.as_bytes().to_vec());
+        assert_eq!(*encoded(), *b"");
+        assert!(Rc::ptr_eq(&encoded(), &encoded()));
+        cached.set_content_etag("\"1\"".into());
+        assert_eq!(*encoded(), *b"ETag: \"1\"\r\n");
     }
 
     fn variants(codings: &[Coding]) -> Arc<EntryVariants> {

@@ -18,6 +18,8 @@ const STATUS_INDEX: u8 = 8;
 const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 
 const CONTENT_LENGTH_INDEX: usize = 28;
+const DATE_INDEX: usize = 33;
+const SERVER_INDEX: usize = 54;
 
 /// Names of which none in the static table is longer.
 const NAME_BYTES_MAX: usize = 32;
@@ -46,23 +48,44 @@ impl FieldBlock {
 
     /// Appends a field. The name may be in any case, and is written in lower case (RFC 9113, 8.2).
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
-        let out = &mut self.0;
         let mut lower = [0; NAME_BYTES_MAX];
         let known = lower.get_mut(..name.len()).and_then(|lower| {
             lower.copy_from_slice(name);
             lower.make_ascii_lowercase();
             index(lower)
         });
-        match known {
-            Some(index) => integer(out, LITERAL, LITERAL_PREFIX_BITS, index),
-            None => {
-                out.push(LITERAL);
-                integer(out, 0, 7, name.len());
-                let start = out.len();
-                out.extend_from_slice(name);
-                out[start..].make_ascii_lowercase();
-            }
+        if let Some(index) = known {
+            return self.named(index, value);
         }
+        let out = &mut self.0;
+        out.push(LITERAL);
+        integer(out, 0, 7, name.len());
+        let start = out.len();
+        out.extend_from_slice(name);
+        out[start..].make_ascii_lowercase();
+        integer(out, 0, 7, value.len());
+        out.extend_from_slice(value);
+    }
+
+    /// Appends the fields of another block, without a status.
+    pub fn append(&mut self, fields: &[u8]) {
+        self.0.extend_from_slice(fields);
+    }
+
+    /// Appends Server.
+    pub fn server(&mut self, name: &[u8]) {
+        self.named(SERVER_INDEX, name);
+    }
+
+    /// Appends Date.
+    pub fn date(&mut self, date: &[u8]) {
+        self.named(DATE_INDEX, date);
+    }
+
+    /// Appends a field whose name is at `index` of the static table.
+    fn named(&mut self, index: usize, value: &[u8]) {
+        let out = &mut self.0;
+        integer(out, LITERAL, LITERAL_PREFIX_BITS, index);
         integer(out, 0, 7, value.len());
         out.extend_from_slice(value);
     }
@@ -120,14 +143,14 @@ fn index(name: &[u8]) -> Option<usize> {
         b"content-location" => 29,
         b"content-range" => 30,
         b"content-type" => 31,
-        b"date" => 33,
+        b"date" => DATE_INDEX,
         b"etag" => 34,
         b"expires" => 36,
         b"last-modified" => 44,
         b"link" => 45,
         b"location" => 46,
         b"retry-after" => 53,
-        b"server" => 54,
+        b"server" => SERVER_INDEX,
         b"set-cookie" => 55,
         b"strict-transport-security" => 56,
         b"vary" => 59,
@@ -174,6 +197,22 @@ mod tests {
             assert_written("X-A", &"v".repeat(bytes), bytes + 10);
             assert_written(&"N".repeat(bytes + 1), "", bytes + 10);
         }
+    }
+
+    #[test]
+    fn fields_that_most_responses_have_are_as_any_other() {
+        let mut quick = FieldBlock::default();
+        quick.server(b"levity");
+        quick.date(b"now");
+        quick.length(4096);
+        let mut named = FieldBlock::default();
+        named.field(b"Server", b"levity");
+        named.field(b"Date", b"now");
+        named.field(b"Content-Length", b"4096");
+        assert_eq!(quick.as_bytes(), named.as_bytes());
+        let mut appended = FieldBlock::default();
+        appended.append(named.as_bytes());
+        assert_eq!(appended.as_bytes(), named.as_bytes());
     }
 
     #[test]

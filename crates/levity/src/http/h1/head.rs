@@ -55,9 +55,10 @@ pub(super) fn write(head: &Head<'_>, version: Version, worker: &Worker, out: &mu
         out.extend_from_slice(&worker.date());
         out.extend_from_slice(b"\r\n");
     }
-    head.fields
-        .iter()
-        .for_each(|lines| out.extend_from_slice(lines));
+    if let Some(file) = head.base {
+        out.extend_from_slice(file.fields().as_bytes());
+    }
+    out.extend_from_slice(head.fields.as_bytes());
     if let Some(metrics) = head.server_timing {
         out.extend_from_slice(b"Server-Timing: ");
         out.extend_from_slice(metrics.as_bytes());

@@ -2,7 +2,7 @@
 
 use levity_wire::http2::FieldBlock;
 
-use crate::http::fields::lines;
+use crate::http::fields::{Fields, lines};
 use crate::http::send::Head;
 use crate::worker::Worker;
 
@@ -17,14 +17,15 @@ pub fn write(head: &Head<'_>, worker: &Worker) -> FieldBlock {
         None => head.status,
     });
     if !head.has_server {
-        block.field(b"server", b"levity");
+        block.server(b"levity");
     }
     if !head.has_date {
-        block.field(b"date", &worker.date());
+        block.date(&worker.date());
     }
-    for fields in head.fields {
-        append(&mut block, fields);
+    if let Some(file) = head.base {
+        block.append(&file.encoded_fields(encode));
     }
+    append(&mut block, head.fields);
     if let Some(metrics) = head.server_timing {
         block.field(b"server-timing", metrics.as_bytes());
     }
@@ -35,15 +36,21 @@ pub fn write(head: &Head<'_>, worker: &Worker) -> FieldBlock {
 }
 
 /// An interim response (RFC 9110, 15.2).
-pub fn interim(status: u16, fields: &[u8]) -> FieldBlock {
+pub fn interim(status: u16, fields: &Fields) -> FieldBlock {
     let mut block = FieldBlock::default();
     block.status(status);
     append(&mut block, fields);
     block
 }
 
+fn encode(fields: &Fields) -> Vec<u8> {
+    let mut block = FieldBlock::default();
+    append(&mut block, fields);
+    block.into_buffer()
+}
+
 /// Appends lines of HTTP/1, but those that mean the connection (RFC 9113, 8.2.2) or the change of a protocol.
-fn append(block: &mut FieldBlock, fields: &[u8]) {
+fn append(block: &mut FieldBlock, fields: &Fields) {
     const LEFT_OUT: [&[u8]; 6] = [
         b"connection",
         b"keep-alive",
@@ -58,7 +65,7 @@ fn append(block: &mut FieldBlock, fields: &[u8]) {
                 .iter()
                 .any(|other| name.eq_ignore_ascii_case(other))
     };
-    for line in lines(fields) {
+    for line in lines(fields.as_bytes()) {
         if !is_left_out(line.name) {
             block.field(line.name, line.value);
         }

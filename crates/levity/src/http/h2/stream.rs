@@ -314,7 +314,7 @@ impl ClientStream for Stream {
         let is_due = status != 100 || self.expects_continue.replace(false);
         // One that does not read gets none: it could be sent any number of them.
         if is_due && self.conn.may_read() {
-            let block = head::interim(status, fields.as_bytes());
+            let block = head::interim(status, fields);
             self.conn
                 .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), false));
         }

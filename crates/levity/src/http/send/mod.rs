@@ -30,10 +30,12 @@ use levity_wire::http1::{Method, Trailers};
 use self::file::Pace;
 use self::throttle::Throttle;
 use super::error::{error, from_io};
+use super::fields::Fields;
 use super::filter::FilterError;
 use super::request::Request;
 use super::request_body::ClientStream;
 use super::response::{Body, PartError, PartSource, Response, StreamError, UpgradeError};
+use crate::cache::EntryRef;
 use crate::disk_client::DiskClient;
 use crate::entry::{Bytes, Content, PAGES_BYTES_MIN};
 use crate::rate_limit::charges::Charges;
@@ -136,8 +138,10 @@ pub struct Head<'r> {
     pub status: u16,
     /// The reason phrase; empty for the standard one.
     pub reason: &'r [u8],
-    /// Header lines, in two parts.
-    pub fields: [&'r [u8]; 2],
+    /// A file whose header lines come before `fields`.
+    pub base: Option<&'r EntryRef>,
+    /// Header lines.
+    pub fields: &'r Fields,
     /// `fields` contain a Date.
     pub has_date: bool,
     /// No Server is to be added: `fields` contain one, or it was removed.
@@ -479,12 +483,11 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         if mem::replace(&mut self.has_header, true) {
             return;
         }
-        let base = self.response.base.as_ref();
-        let base = base.map_or(&[][..], |base| base.fields().as_bytes());
         self.header = Some(self.sink.header(&Head {
             status: self.response.status,
             reason: &self.response.reason,
-            fields: [base, self.response.fields.as_bytes()],
+            base: self.response.base.as_deref(),
+            fields: &self.response.fields,
             has_date: self.response.has_date,
             has_server: self.response.has_server,
             server_timing: self.server_timing.as_deref(),

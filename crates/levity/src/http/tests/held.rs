@@ -162,7 +162,8 @@ impl Held {
         let head = Head {
             status: 200,
             reason: b"",
-            fields: [fields.as_bytes(), b""],
+            base: None,
+            fields: &fields,
             has_date: false,
             has_server: false,
             server_timing: None,
