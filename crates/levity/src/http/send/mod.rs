@@ -600,7 +600,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     /// Sends the rest of the header, and ends the body.
     async fn finish(&mut self, trailers: &Trailers) -> Result<(), SendError> {
         self.encode_header();
-        if self.header.is_none() && self.framing == Framing::ByLength {
+        // The last byte of an announced length ends a body in any framing.
+        let is_whole = self.framing == Framing::ByLength || self.length == Some(self.body_bytes);
+        if self.header.is_none() && is_whole {
             return Ok(());
         }
         loop {
