@@ -10,7 +10,6 @@ use crate::network::AddressSet;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 use crate::token::is_token;
-use crate::upstream::Protocol;
 use crate::upstream::read::Upstreams;
 
 /// The word for clients on Unix sockets.
@@ -171,10 +170,10 @@ fn forward_auth(section: &Section<'_>, upstreams: &Upstreams) -> Option<ForwardA
         .as_ref()
         .and_then(|name| upstreams.find(section.reader, name, "upstream"));
     let protocol = known.and_then(|known| known.protocol);
-    if protocol.is_some_and(|protocol| protocol != Protocol::Http) {
+    if protocol.is_some_and(|protocol| !protocol.is_http()) {
         section.report(
             "upstream",
-            "only an upstream of protocol http decides",
+            "only an upstream of protocol http or h2 decides",
             None,
         );
     }

@@ -175,7 +175,7 @@ fn what_an_application_cannot_decide() {
         ),
         (
             "upstream = \"php\", path = \"/\"",
-            "`upstream`: only an upstream of protocol http decides",
+            "`upstream`: only an upstream of protocol http or h2 decides",
         ),
         (
             "upstream = \"auth\", path = \"a\"",

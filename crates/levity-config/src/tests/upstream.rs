@@ -419,7 +419,7 @@ fn reproxying() {
         &text,
         &[
             "4:12 `app` is this upstream itself",
-            "4:19 `php` is not of protocol http",
+            "4:19 `php` is not of protocol http or h2",
             "4:32 `bb` is given twice",
             "4:38 no upstream has the name `bbb` [known: `app`, `php`, `bb`]",
             "4:45 expected a string, found integer [write \"1\"]",

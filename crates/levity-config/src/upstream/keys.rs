@@ -13,7 +13,8 @@ const IN_A_ROW: Kind = Kind::Count("1", "100");
 pub(crate) const UPSTREAM: &[Key] = documented! {
     /// Name for `proxy` and `reproxy`: letters, digits, `-`, `_` and `.`. Required.
     key("name", Kind::Text("a name"), None);
-    /// Protocol of the backends: HTTP/1.1, FastCGI, SCGI or AJP13.
+    /// Protocol of the backends: HTTP/1.1, HTTP/2, FastCGI, SCGI or AJP13. With h2 requests share connections, and gRPC
+    /// passes: over TLS where `to` has `https://` (ALPN), otherwise at once (prior knowledge).
     key("protocol", Kind::Word(Protocol::VARIANTS), Some("http"));
     /// The backends, each `"ADDRESS"` or `"ADDRESS weight=N backup drain"`. An address is `unix:PATH`, `IP:PORT`,
     /// `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where every address of the name is a backend. A
@@ -27,7 +28,8 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
         .also(&[("balancer", "")]).with_meanings(meanings::<Balance>);
     /// What ties a client to a backend: a cookie that the server sets, or the value of a request header.
     key("sticky", Kind::Text("`\"cookie:NAME\"` or `\"header:NAME\"`"), None);
-    /// Simultaneous connections to one backend, divided among the workers; each worker may have at least one.
+    /// Simultaneous connections to one backend, divided among the workers; each worker may have at least one. With h2
+    /// each carries as many requests as the backend allows, at most 100; those that the backend ends do not count.
     key("connections", Kind::Count("1", "65535"), Some("256")).also(&[("max-pool-size", "")]);
     /// Idle connections to one backend that are kept, divided among the workers; at most `connections`. 0 closes each
     /// connection after its request, which is the default with fastcgi, because an idle connection occupies a process
@@ -69,7 +71,7 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// removed from requests of clients that are not among `server.trusted_proxies`.
     key("forwarded", Kind::Word(Forwarded::VARIANTS), Some("both"));
     /// Whether connections to a backend begin with a PROXY header, as text or binary, that names the client. Each
-    /// connection then carries one request, whatever `keep_alive` says.
+    /// connection then carries one request, whatever `keep_alive` says. Not with h2.
     key("proxy_protocol", Kind::Word(&["off", "v1", "v2"]), Some("off"));
     /// With ajp13: the secret that the container requires (`secret` of Tomcat's connector).
     key("secret", Kind::Text("a word"), None);
@@ -80,7 +82,7 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// When a file beneath `temporary_roots` is deleted: as soon as it is open, so that nothing remains whatever
     /// happens, or when a client has received all of it.
     key("temporary_removal", Kind::Word(&["opened", "sent"]), Some("opened"));
-    /// Names of other upstreams, of protocol http, to which the application may hand a request on with
+    /// Names of other upstreams, of protocol http or h2, to which the application may hand a request on with
     /// `X-Reproxy-URL`.
     key("reproxy", Kind::Names, Some("[]"));
     /// How often names in `to` are resolved again; a name without an address is retried sooner, after 1 s, 2 s, 4 s

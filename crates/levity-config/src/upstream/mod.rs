@@ -28,7 +28,8 @@ pub struct Upstream {
     pub balance: Balance,
     /// What ties a client to a backend.
     pub sticky: Option<Sticky>,
-    /// Connections to one backend at once, divided among the workers; each has at least one.
+    /// Connections to one backend at once, divided among the workers; each has at least one. Over HTTP/2 a connection carries many
+    /// requests.
     pub connections: usize,
     /// Idle connections that are kept to one backend, divided among the workers. 0 closes each
     /// connection after its request.
@@ -82,9 +83,10 @@ impl Upstream {
     /// The word for its protocol, which tells whether connections are encrypted.
     #[must_use]
     pub fn protocol_label(&self) -> &'static str {
-        match self.tls {
-            Some(_) => "https",
-            None => self.protocol.label(),
+        match (&self.tls, self.protocol) {
+            (Some(_), Protocol::H2) => "h2 over TLS",
+            (Some(_), _) => "https",
+            (None, protocol) => protocol.label(),
         }
     }
 }
@@ -95,6 +97,8 @@ impl Upstream {
 pub enum Protocol {
     /// HTTP/1.1
     Http,
+    /// HTTP/2, with prior knowledge or over TLS
+    H2,
     /// FastCGI, as a responder
     Fastcgi,
     /// SCGI
@@ -107,6 +111,12 @@ impl Protocol {
     /// The word in the configuration.
     pub fn label(self) -> &'static str {
         self.into()
+    }
+
+    /// Whether the application speaks HTTP, whatever its version.
+    #[must_use]
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::H2)
     }
 
     /// Whether the response has the form of a CGI program's, and a script may be named.

@@ -80,9 +80,10 @@ impl Upstreams {
             } else if names.iter().any(|other| other == name.text) {
                 Some("is given twice")
             } else if known
-                .is_some_and(|known| !matches!(known.protocol, None | Some(Protocol::Http)))
+                .and_then(|known| known.protocol)
+                .is_some_and(|protocol| !protocol.is_http())
             {
-                Some("is not of protocol http")
+                Some("is not of protocol http or h2")
             } else {
                 None
             };
@@ -113,6 +114,13 @@ fn upstream(section: &Section<'_>, protocol: Protocol, names: &mut Named) -> Ups
         section.report(
             "proxy_protocol",
             "it cannot be with `https://` in `to`",
+            None,
+        );
+    }
+    if protocol == Protocol::H2 && proxy_protocol.is_some() {
+        section.report(
+            "proxy_protocol",
+            "it cannot be with `protocol = \"h2\"`, whose connections carry requests of many clients",
             None,
         );
     }
@@ -195,8 +203,9 @@ fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<Upst
             None,
         );
     }
-    if encrypted > 0 && protocol != Protocol::Http {
-        section.report("to", "`https://` is for `protocol = \"http\"` only", None);
+    if encrypted > 0 && !protocol.is_http() {
+        let message = "`https://` is for `protocol = \"http\"` and `\"h2\"` only";
+        section.report("to", message, None);
     }
     if encrypted == 0 && section.has("tls") && !to.is_empty() {
         let help = "write `https://` before the backends in `to`".to_owned();

@@ -87,7 +87,7 @@ impl Trailers {
     }
 
     /// Appends one, which has neither CR nor LF.
-    pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) {
+    pub fn add(&mut self, name: &[u8], value: &[u8]) {
         for part in [name, b":", value, b"\r"] {
             self.lines.extend_from_slice(part);
         }

@@ -21,7 +21,8 @@ use tokio::time::{self, MissedTickBehavior};
 use super::Upstream;
 use super::backend::Backend;
 use super::codec::head::LIMITS;
-use super::connection::connect;
+use super::connect::connect;
+use super::http2::probe;
 
 /// The maximum of bytes that are read of a response; its header must end within. A header that the gateway
 /// accepts is accepted here too, with room for interim responses and protocol framing.
@@ -136,6 +137,12 @@ async fn check_once(upstream: &Upstream, check: &Check, backend: &Backend) -> Re
         let transport = connect(upstream, backend)
             .await
             .map_err(|error| format!("cannot connect: {error}"))?;
+        if let (Protocol::H2, Some(path)) = (settings.protocol, check.path.as_deref()) {
+            let status = probe::status(transport, &url(upstream, check, address, path)).await;
+            return status
+                .and_then(judge)
+                .map_err(|reason| described(settings.protocol, check, address, &reason));
+        }
         let Some(request) = request else {
             return Ok(());
         };
@@ -201,6 +208,16 @@ fn judge(status: u16) -> Result<(), String> {
     }
 }
 
+/// What a check over HTTP/2 requests.
+fn url(upstream: &Upstream, check: &Check, address: &Address, path: &str) -> String {
+    let scheme = match upstream.tls {
+        Some(_) => "https",
+        None => "http",
+    };
+    let host = host(upstream.settings.protocol, check, address);
+    format!("{scheme}://{host}{path}")
+}
+
 /// The request to send; `None` when connecting is enough. AJP13 has a ping of its own without a path.
 fn request(
     protocol: Protocol,
@@ -211,7 +228,8 @@ fn request(
     let host = host(protocol, check, address);
     match (protocol, check.path.as_deref()) {
         (Protocol::Ajp13, _) => out.extend(ajp13::PING),
-        (_, None) => return Ok(None),
+        // Over HTTP/2 it is not made of bytes.
+        (_, None) | (Protocol::H2, _) => return Ok(None),
         (Protocol::Http, Some(path)) => {
             write_http(path, &host, &mut out).map_err(|error| error.to_string())?;
         }
@@ -234,7 +252,7 @@ fn request(
 fn host(protocol: Protocol, check: &Check, address: &Address) -> String {
     match (&check.host, protocol, address) {
         (Some(host), ..) => host.clone(),
-        (None, Protocol::Http, Address::Tcp(address)) => address.to_string(),
+        (None, Protocol::Http | Protocol::H2, Address::Tcp(address)) => address.to_string(),
         (None, ..) => "localhost".to_owned(),
     }
 }
@@ -297,6 +315,7 @@ fn environment(protocol: Protocol, path: &str, host: &str) -> Result<Environment
 fn status(protocol: Protocol, bytes: &[u8]) -> Result<Option<u16>, Reject> {
     match protocol {
         Protocol::Http => http_status(bytes),
+        Protocol::H2 => unreachable!("`probe` reads it"),
         Protocol::Scgi => cgi_status(bytes),
         Protocol::Fastcgi => fastcgi_status(bytes),
         Protocol::Ajp13 => {

@@ -1,191 +1,171 @@
-//! One connection to a backend.
+//! What carries one request to a backend and its response: a connection of its own, or a stream of one that
+//! many share.
 
-use std::future::poll_fn;
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll};
 
 use levity_disk::Pipe;
 use levity_net::Transport;
-use levity_telemetry::stall;
-use tokio::time;
+use levity_wire::http1::Trailers;
 
-use super::Upstream;
-use super::backend::Backend;
-use super::codec::{Codec, Event};
+use super::codec::{EncodeError, Event};
 use super::failure::Failure;
+use super::http2::stream::Stream;
+use super::own_connection::OwnConnection;
+use super::upstream_request::UpstreamRequest;
 
-/// The maximum of write buffer that an idle connection keeps, in bytes.
-const OUTBOX_KEPT_MAX: usize = 4 * 1024;
-
-/// The size of a read of the response to a ping, in bytes.
-const PONG_BYTES_MAX: usize = 16;
-
-/// Connects to `backend`, one of `upstream`; with TLS, if the upstream has it. The caller limits the time.
-///
-/// # Errors
-/// As connect(2); `InvalidData` for a failed handshake of TLS.
-pub async fn connect(upstream: &Upstream, backend: &Backend) -> io::Result<Transport> {
-    let transport = levity_net::connect(&backend.address).await?;
-    match &upstream.tls {
-        // Boxed: the handshake needs more memory than most upstreams have.
-        Some(tls) => Box::pin(tls.encrypt(transport, backend)).await,
-        None => Ok(transport),
-    }
-}
-
-/// A connection and the protocol state on it.
-pub struct Connection {
-    /// The byte stream.
-    pub transport: Transport,
-    /// The protocol state.
-    pub codec: Codec,
-    /// The end of the last response.
-    pub idle_since: Instant,
-    /// The write buffer for the next request: empty, kept for its allocation.
-    pub outbox: Vec<u8>,
+/// A way to a backend and back, for one request at a time.
+pub enum Connection {
+    /// A connection, with the state of its protocol.
+    Own(OwnConnection),
+    /// A stream of a connection over HTTP/2, for one request only.
+    Stream(Box<Stream>),
 }
 
 impl Connection {
-    /// Connects to `backend`, one of `upstream`.
+    /// Begins a request: encodes all that precedes its body, and sends nothing yet.
     ///
     /// # Errors
-    /// As connect(2); `TimedOut` after `connect_timeout`; `InvalidData` for a failed handshake of TLS.
-    pub async fn open(upstream: &Upstream, backend: &Backend) -> io::Result<Self> {
-        let settings = &upstream.settings;
-        let opening = time::timeout(settings.connect_timeout, connect(upstream, backend));
-        let opened = opening.await;
-        Ok(Self {
-            transport: opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
-            codec: Codec::new(settings.protocol),
-            idle_since: Instant::now(),
-            outbox: Vec::new(),
-        })
-    }
-
-    /// Keeps a write buffer for the next request, unless it is large.
-    pub fn keep_outbox(&mut self, mut outbox: Vec<u8>) {
-        if outbox.capacity() <= OUTBOX_KEPT_MAX {
-            outbox.clear();
-            self.outbox = outbox;
+    /// When the protocol cannot express the request. No request has begun then.
+    pub fn begin(&mut self, outgoing: &UpstreamRequest<'_>) -> Result<(), EncodeError> {
+        match self {
+            Self::Own(own) => own.begin(outgoing),
+            Self::Stream(stream) => stream.begin(outgoing),
         }
     }
 
-    /// Reads once into `scratch` and passes the events to `event`. Returns the number of bytes read,
-    /// including framing; zero means that the connection has ended.
+    /// How many bytes of the request body [`body`](Self::body) takes now.
+    pub fn room(&self) -> usize {
+        match self {
+            Self::Own(own) => own.codec.room(),
+            Self::Stream(stream) => stream.room(),
+        }
+    }
+
+    /// Takes a piece of the request body, of at most [`room`](Self::room) bytes.
+    pub fn body(&mut self, piece: &[u8]) {
+        match self {
+            Self::Own(own) => own.body(piece),
+            Self::Stream(stream) => stream.body(piece),
+        }
+    }
+
+    /// Takes the end of the request body.
+    pub fn end_of_body(&mut self, trailers: &Trailers) {
+        match self {
+            Self::Own(own) => own.end_of_body(trailers),
+            Self::Stream(stream) => stream.end_of_body(trailers),
+        }
+    }
+
+    /// Takes what the backend may wait for after the end of the request body.
+    pub fn settle(&mut self) {
+        if let Self::Own(own) = self {
+            own.settle();
+        }
+    }
+
+    /// Whether something of the request is left to send.
+    pub fn has_unsent(&self) -> bool {
+        match self {
+            Self::Own(own) => own.has_unsent(),
+            Self::Stream(stream) => stream.has_unsent(),
+        }
+    }
+
+    /// Sends some of it, and returns the number of bytes.
+    pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Own(own) => own.poll_send(context),
+            Self::Stream(stream) => stream.poll_send(context),
+        }
+    }
+
+    /// Drops what is left to send, after an error.
+    pub fn drop_unsent(&mut self) {
+        match self {
+            Self::Own(own) => own.drop_unsent(),
+            Self::Stream(stream) => stream.drop_unsent(),
+        }
+    }
+
+    /// Reads once, at most about as much as `scratch` has room for, and passes the events to `event`. Returns the
+    /// number of bytes read. On a connection of its own that includes framing, and zero means that it has ended.
     pub fn poll_events(
         &mut self,
         context: &mut Context<'_>,
         scratch: &mut [u8],
         event: &mut dyn FnMut(Event<'_>),
     ) -> Poll<(usize, Result<(), Failure>)> {
-        let count = match ready!(self.transport.poll_read(context, scratch)) {
-            Ok(count) => count,
-            Err(error) => return Poll::Ready((0, Err(Failure::of_connection(&error)))),
-        };
-        Poll::Ready((count, self.decode(&scratch[..count], event)))
+        match self {
+            Self::Own(own) => own.poll_events(context, scratch, event),
+            Self::Stream(stream) => stream.poll_events(context, scratch.len(), event),
+        }
     }
 
-    /// Like [`Connection::poll_events`], for [plain bytes](Codec::plain_bytes): reads them into the spare capacity of
-    /// `data`, which is empty, instead of passing them to `event`.
+    /// How many of the next bytes are a piece of the body as they are, for [`poll_plain`](Self::poll_plain).
+    pub fn plain_bytes(&self) -> u64 {
+        match self {
+            Self::Own(own) => own.codec.plain_bytes(),
+            Self::Stream(_) => 0,
+        }
+    }
+
+    /// Like [`poll_events`](Self::poll_events), for [plain bytes](Self::plain_bytes): reads them into the spare
+    /// capacity of `data`, which is empty, instead of passing them to `event`.
     pub fn poll_plain(
         &mut self,
         context: &mut Context<'_>,
         data: &mut Vec<u8>,
         event: &mut dyn FnMut(Event<'_>),
     ) -> Poll<(usize, Result<(), Failure>)> {
-        let count = match ready!(self.transport.poll_append(context, data)) {
-            Ok(count) => count,
-            Err(error) => return Poll::Ready((0, Err(Failure::of_connection(&error)))),
-        };
-        let mut body_bytes = 0;
-        let outcome = self.decode(data, &mut |decoded| match decoded {
-            Event::Data(bytes) => body_bytes += bytes.len(),
-            other => event(other),
-        });
-        // Bytes after the end of the body.
-        data.truncate(body_bytes);
-        Poll::Ready((count, outcome))
+        self.own().poll_plain(context, data, event)
     }
 
-    /// Like [`Connection::poll_plain`], into `pipe`, which is empty. Panics if the transport has no socket.
+    /// Like [`poll_plain`](Self::poll_plain), into `pipe`, which is empty. Needs a [TCP socket](Self::has_tcp_socket).
     pub fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
         pipe: &mut Pipe,
         event: &mut dyn FnMut(Event<'_>),
     ) -> Poll<(usize, Result<(), Failure>)> {
-        let left = usize::try_from(self.codec.plain_bytes()).unwrap_or(usize::MAX);
-        let len = left.min(pipe.capacity());
-        let fill = |socket: BorrowedFd<'_>| pipe.fill(socket, None, len);
-        Poll::Ready(match ready!(self.transport.poll_take(context, fill)) {
-            Ok(0) => (0, self.decode(&[], event)),
-            Ok(count) => {
-                self.codec.skip(count as u64, event);
-                (count, Ok(()))
-            }
-            Err(error) => (0, Err(Failure::of_connection(&error))),
-        })
+        self.own().poll_fill(context, pipe, event)
     }
 
-    /// Decodes received `bytes`; none mean that the connection has ended.
-    fn decode(&mut self, bytes: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<(), Failure> {
-        match bytes.len() {
-            0 => self.codec.closed(event).map_err(|reject| {
-                Failure::of_backend(502, "http_response_incomplete", reject.reason)
-            }),
-            _ => self
-                .codec
-                .decode(bytes, event)
-                .map_err(Failure::of_invalid_response),
+    /// Whether the bytes of the backend come unchanged from a TCP socket.
+    pub fn has_tcp_socket(&self) -> bool {
+        matches!(self, Self::Own(own) if matches!(own.transport, Transport::Tcp(_)))
+    }
+
+    /// The byte stream after a change of protocol, which only a connection of its own has.
+    pub fn transport(&mut self) -> &mut Transport {
+        &mut self.own().transport
+    }
+
+    /// Whether it can carry another request, after the response has ended and the request has been sent in full.
+    pub fn is_reusable(&self) -> bool {
+        match self {
+            Self::Own(own) => own.codec.is_reusable(),
+            Self::Stream(_) => false,
         }
     }
 
-    /// Whether it can be used after an idle time of less than `age_max`.
-    pub fn is_fresh(&mut self, now: Instant, age_max: Duration) -> bool {
-        now.saturating_duration_since(self.idle_since) < age_max && self.is_quiet()
+    /// Whether the response can be given up without harm to the connection.
+    pub fn ends_alone(&self) -> bool {
+        matches!(self, Self::Stream(_))
     }
 
-    /// Whether the backend still responds after an idle time, for protocols with a ping. Waits for the
-    /// response, at most `timeout`.
-    pub async fn is_alive(&mut self, timeout: Duration) -> bool {
-        let quiet = stall::poll_start().saturating_duration_since(self.idle_since);
-        let Some(ping) = self.codec.ping(quiet) else {
-            return true;
-        };
-        let answered = Box::pin(time::timeout(timeout, self.send_ping(ping))).await;
-        answered.is_ok_and(|alive| alive.unwrap_or(false))
+    /// Notes that the backend was silent for too long.
+    pub fn was_silent(&self) {
+        if let Self::Stream(stream) = self {
+            stream.was_silent();
+        }
     }
 
-    /// Sends `ping` and returns whether the backend responds as its protocol has it.
-    async fn send_ping(&mut self, ping: &[u8]) -> io::Result<bool> {
-        let mut sent = 0;
-        let mut bytes = [0; PONG_BYTES_MAX];
-        poll_fn(|context| {
-            while sent < ping.len() {
-                let rest = &ping[sent..];
-                sent += ready!(self.transport.poll_write(context, rest))?;
-            }
-            loop {
-                let count = ready!(self.transport.poll_read(context, &mut bytes))?;
-                if count == 0 {
-                    return Poll::Ready(Ok(false));
-                }
-                match self.codec.pong(&bytes[..count]) {
-                    Ok(true) => return Poll::Ready(Ok(true)),
-                    Ok(false) => {}
-                    Err(_) => return Poll::Ready(Ok(false)),
-                }
-            }
-        })
-        .await
-    }
-
-    /// Whether nothing has arrived and the connection is still open. Costs no system call unless the socket
-    /// had an event.
-    fn is_quiet(&mut self) -> bool {
-        let read = self.transport.try_read(&mut [0]);
-        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    fn own(&mut self) -> &mut OwnConnection {
+        match self {
+            Self::Own(own) => own,
+            Self::Stream(_) => unreachable!("a stream has no plain bytes"),
+        }
     }
 }

@@ -57,7 +57,7 @@ impl Drain {
             _ => DRAIN_TIMEOUT,
         };
         let is_complete = time::timeout(timeout, poll_fn(|context| self.poll(context))).await;
-        if is_complete.unwrap_or(false) && self.lease.connection().codec.is_reusable() {
+        if is_complete.unwrap_or(false) && self.lease.connection().is_reusable() {
             self.lease.keep();
         }
     }

@@ -38,6 +38,8 @@ pub struct Failure {
     pub reason: String,
     /// The backend cannot have acted on the request.
     pub is_untouched: bool,
+    /// It has refused one stream of a connection; it may take the request on another.
+    pub is_stream_refused: bool,
     /// How the response ends for the access log, if its header has been sent.
     pub end: End,
     /// A byte of the response has arrived.
@@ -56,6 +58,7 @@ impl Failure {
             reason: reason.to_string(),
             end: End::Error,
             is_untouched: false,
+            is_stream_refused: false,
             response_begun: false,
             retried: false,
         }
@@ -132,6 +135,14 @@ impl Failure {
         Self {
             is_untouched: true,
             ..Self::of_backend(503, "destination_unavailable", reason)
+        }
+    }
+
+    /// The backend has refused a stream, before it has acted on its request (RFC 9113, 8.7).
+    pub fn of_refused_stream(reason: &str) -> Self {
+        Self {
+            is_stream_refused: true,
+            ..Self::of_refusal(reason)
         }
     }
 

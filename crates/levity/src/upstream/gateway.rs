@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use levity_config::upstream::{Balance, Protocol};
+use levity_config::upstream::Balance;
 use levity_net::proxy_header;
 use levity_telemetry::stall;
 use levity_telemetry::step::Step;
@@ -207,16 +207,20 @@ impl Gateway<'_> {
                     failure
                 }
             };
-            // Two failures do not count against the backend: a reused connection that ends is normal, and a
-            // backend may refuse to wait for a client that sends its body slowly.
+            // Three failures do not count against the backend: a reused connection that ends is normal, so is a
+            // stream more than it takes now, and it may refuse to wait for a client that sends its body slowly.
             let was_stale = trace.is_reused() && failure.is_end_of_connection();
-            if failure.side == Side::Backend && !was_stale && upload.is_received() {
+            let is_fault = !was_stale && !failure.is_stream_refused && upload.is_received();
+            if failure.side == Side::Backend && is_fault {
                 let reason = format_args!("{}", failure.reason);
                 let now = stall::poll_start();
                 proxy.upstream.failed(&backend, now, reason);
             }
             if !was_stale {
                 slot_request.tried.push(backend.id);
+            }
+            if failure.is_stream_refused && !pool.has_untried(&slot_request) {
+                slot_request.tried.pop();
             }
             let is_last = retries == settings.retries || !pool.has_untried(&slot_request);
             failure.retried = !is_last && failure.may_retry(request) && upload.rewind();
@@ -234,7 +238,7 @@ impl Gateway<'_> {
     /// want the body. For the other protocols this server requests it.
     async fn start_expectation(&self, outgoing: &mut UpstreamRequest<'_>) {
         let is_expected = outgoing.expects_continue && !self.body.is_complete();
-        let backend_decides = outgoing.proxy.upstream.settings.protocol == Protocol::Http;
+        let backend_decides = outgoing.proxy.upstream.settings.protocol.is_http();
         outgoing.expects_continue = is_expected && backend_decides;
         if is_expected && !backend_decides {
             self.body.send_continue().await;
@@ -288,10 +292,7 @@ impl Gateway<'_> {
         upload: Upload,
         trace: &mut UpstreamTrace,
     ) -> Result<(Head, Box<UpstreamResponse>), Box<(Failure, Upload)>> {
-        let open = async {
-            let opened = lease.open().await;
-            opened.map_err(|error| Failure::of_connect(&error))
-        };
+        let open = lease.open();
         if let Err(failure) = self.while_client_waits(Wait::Connection, open).await {
             return Err(Box::new((failure, upload)));
         }

@@ -5,6 +5,7 @@ pub mod backend;
 pub mod balance;
 pub mod check;
 pub mod codec;
+mod connect;
 pub mod connection;
 pub mod describe;
 mod drain;
@@ -13,7 +14,9 @@ pub mod failure_reports;
 pub mod for_mailboxes;
 pub mod gateway;
 mod grip_sig;
+mod http2;
 pub mod names;
+mod own_connection;
 pub mod pool;
 mod reported;
 pub mod response;
@@ -127,7 +130,9 @@ impl Upstream {
         lookup: Arc<Lookup>,
     ) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let tls = settings.tls.as_ref().map(BackendTls::new).transpose();
+        let tls = settings.tls.as_ref();
+        let tls = tls.map(|tls| BackendTls::new(tls, settings.protocol));
+        let tls = tls.transpose();
         let tls = tls.map_err(|error| {
             io::Error::new(error.kind(), format!("upstream {}: {error}", settings.name))
         })?;

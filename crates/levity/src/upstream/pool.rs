@@ -7,7 +7,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,8 +21,10 @@ use super::balance::{self, Balancer, Candidate};
 use super::connection::Connection;
 use super::failure::{Failure, NoSlot};
 use super::failure_reports::FailureReports;
+use super::http2::sessions::Sessions;
+use super::own_connection::OwnConnection;
 use super::sticky::Affinity;
-use levity_config::upstream::Balance;
+use levity_config::upstream::{Balance, Protocol};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall;
 use levity_telemetry::stats::WorkerStats;
@@ -86,13 +87,15 @@ pub struct Member {
     pub backend: Arc<Backend>,
     /// Its counters.
     pub cells: Arc<BackendCells>,
-    idle: RefCell<VecDeque<Connection>>,
-    /// Connections that are in use or being opened.
+    idle: RefCell<VecDeque<OwnConnection>>,
+    /// The connections over HTTP/2, in place of `idle`.
+    sessions: Option<Sessions>,
+    /// Connections that are in use or being opened; over HTTP/2 streams.
     busy: Cell<u32>,
 }
 
-/// The right to one connection to a backend, and the connection once it is open. Dropping the lease returns
-/// the slot and closes the connection, unless it was [kept](Lease::keep).
+/// The right to one connection to a backend, or over HTTP/2 to one stream, and the connection once it is open.
+/// Dropping the lease returns the slot and closes the connection, unless it was [kept](Lease::keep).
 pub struct Lease {
     pool: Rc<Pool>,
     member: Rc<Member>,
@@ -374,7 +377,7 @@ impl Pool {
                 pool: self.clone(),
                 member: member.clone(),
                 is_reused: connection.is_some(),
-                connection,
+                connection: connection.map(Connection::Own),
                 begun,
             }));
         }
@@ -430,8 +433,12 @@ impl Pool {
             .map(|backend| {
                 let same = |member: &&Rc<Member>| Arc::ptr_eq(&member.backend, backend);
                 let member = known.iter().find(same).cloned();
-                let cells = || self.cells.backend(backend.id, &backend.name);
-                member.unwrap_or_else(|| Rc::new(Member::new(backend.clone(), cells())))
+                let new = || {
+                    let cells = self.cells.backend(backend.id, &backend.name);
+                    let protocol = self.upstream.settings.protocol;
+                    Rc::new(Member::new(backend.clone(), cells, protocol))
+                };
+                member.unwrap_or_else(new)
             })
             .collect();
         if !self.is_gone.get() {
@@ -456,9 +463,11 @@ fn log(line: &str) {
 }
 
 impl Member {
-    fn new(backend: Arc<Backend>, cells: Arc<BackendCells>) -> Self {
+    fn new(backend: Arc<Backend>, cells: Arc<BackendCells>, protocol: Protocol) -> Self {
+        let is_shared = protocol == Protocol::H2;
         Self {
             backend,
+            sessions: is_shared.then(|| Sessions::new(cells.clone())),
             cells,
             idle: RefCell::default(),
             busy: Cell::new(0),
@@ -466,11 +475,18 @@ impl Member {
     }
 
     fn has_room(&self, connections_max: usize) -> bool {
-        (self.busy.get() as usize) < connections_max
+        let busy = self.busy.get() as usize;
+        match &self.sessions {
+            None => busy < connections_max,
+            Some(sessions) => sessions.has_room(busy, connections_max),
+        }
     }
 
     /// Closes idle connections that are closed or too old.
     fn sweep(&self, now: Instant, age_max: Duration) {
+        if let Some(sessions) = &self.sessions {
+            sessions.sweep(now, age_max);
+        }
         let mut idle = self.idle.borrow_mut();
         let before = idle.len();
         idle.retain_mut(|connection| connection.is_fresh(now, age_max));
@@ -480,6 +496,9 @@ impl Member {
     }
 
     fn close_idle(&self) {
+        if let Some(sessions) = &self.sessions {
+            sessions.trim(0);
+        }
         let mut idle = self.idle.borrow_mut();
         self.cells.idle.down(idle.len() as u64);
         idle.clear();
@@ -487,7 +506,7 @@ impl Member {
 
     /// Takes the most recently used idle connection, so that surplus connections reach their time-out. Counts
     /// one more connection in use even if there is none.
-    fn take_idle(&self, now: Instant, age_max: Duration) -> Option<Connection> {
+    fn take_idle(&self, now: Instant, age_max: Duration) -> Option<OwnConnection> {
         self.busy.set(self.busy.get() + 1);
         self.cells.in_use.up(1);
         let mut idle = self.idle.borrow_mut();
@@ -538,22 +557,42 @@ impl Lease {
     /// Whether the backend accepts more of the request body now.
     pub fn has_room(&self) -> bool {
         let connection = self.connection.as_ref();
-        connection.is_some_and(|connection| connection.codec.room() > 0)
+        connection.is_some_and(|connection| connection.room() > 0)
     }
 
-    /// Closes the idle connection, if the lease has one. [`Lease::open`] then makes a new one.
+    /// Whether something of the request is left to send.
+    pub fn has_unsent(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_some_and(Connection::has_unsent)
+    }
+
+    /// Notes that the backend was silent for too long.
+    pub fn was_silent(&self) {
+        self.connection
+            .as_ref()
+            .inspect(|connection| connection.was_silent());
+    }
+
+    /// Closes the idle connection, if the lease has one, and over HTTP/2 all idle ones. [`Lease::open`] then makes a
+    /// new one, or takes a stream of one that is in use.
     pub fn close_idle(&mut self) {
         self.connection = None;
         self.is_reused = false;
+        if let Some(sessions) = &self.member.sessions {
+            sessions.trim(0);
+        }
     }
 
     /// Connects to the backend, unless the lease has a connection that is alive.
     ///
     /// # Errors
-    /// As [`Connection::open`].
-    pub async fn open(&mut self) -> io::Result<()> {
+    /// When that fails.
+    pub async fn open(&mut self) -> Result<(), Failure> {
         let settings = &self.pool.upstream.settings;
-        if let Some(idle) = &mut self.connection
+        if self.member.sessions.is_some() {
+            return Box::pin(self.open_stream()).await;
+        }
+        if let Some(Connection::Own(idle)) = &mut self.connection
             && !idle.is_alive(settings.connect_timeout).await
         {
             self.connection = None;
@@ -564,18 +603,41 @@ impl Lease {
             return Ok(());
         }
         let backend = &self.member.backend;
-        let opened = Connection::open(&self.pool.upstream, backend);
+        let opened = OwnConnection::open(&self.pool.upstream, backend);
         // Boxed because a kept connection is the common case: see `gateway`.
-        self.connection = Some(Box::pin(opened).await?);
+        let opened = Box::pin(opened).await;
+        let opened = opened.map_err(|error| Failure::of_connect(&error))?;
+        self.connection = Some(Connection::Own(opened));
         self.member.cells.made.add(1);
+        Ok(())
+    }
+
+    /// Takes a stream of a connection over HTTP/2. It may turn out that the backend takes fewer than were expected.
+    /// Then the request waits once more, at most `queue_timeout`.
+    async fn open_stream(&mut self) -> Result<(), Failure> {
+        let Some(sessions) = &self.member.sessions else {
+            return Ok(());
+        };
+        let upstream = &self.pool.upstream;
+        let connections_max = self.pool.bounds.connections;
+        let opening = sessions.stream(upstream, &self.member.backend, connections_max);
+        let patience = upstream.settings.connect_timeout + upstream.settings.queue_timeout;
+        let opened = time::timeout(patience, opening).await;
+        let opened = opened.map_err(|_| Failure::of_slot(NoSlot::QueueTimeout))?;
+        let (stream, is_reused) = opened.map_err(|error| Failure::of_connect(&error))?;
+        self.connection = Some(Connection::Stream(Box::new(stream)));
+        self.is_reused = is_reused;
+        if is_reused {
+            self.member.cells.reused.add(1);
+        }
         Ok(())
     }
 
     /// Keeps the connection for another request if there is room for an idle one. Idle connections and those
     /// in use never exceed the limit together.
     pub fn keep(mut self) {
-        if let Some(connection) = &mut self.connection {
-            connection.idle_since = stall::poll_start();
+        if let Some(Connection::Own(connection)) = &mut self.connection {
+            connection.ended(stall::poll_start());
         }
         self.put_back();
     }
@@ -584,8 +646,9 @@ impl Lease {
     pub fn put_back(mut self) {
         let mut idle = self.member.idle.borrow_mut();
         if idle.len() < self.pool.bounds.idle
-            && let Some(connection) = self.connection.take()
+            && let Some(Connection::Own(mut connection)) = self.connection.take()
         {
+            connection.rest();
             idle.push_back(connection);
             self.member.cells.idle.up(1);
         }
@@ -597,6 +660,10 @@ impl Drop for Lease {
         let busy = &self.member.busy;
         busy.set(busy.get() - 1);
         self.member.cells.in_use.down(1);
+        if let Some(sessions) = &self.member.sessions {
+            self.connection = None;
+            sessions.trim(self.pool.bounds.idle);
+        }
         if self.begun == Begun::Trial {
             self.member.backend.end_trial(stall::poll_start());
         }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use levity_net::{TURN_BYTES_MAX, Transport};
+use levity_net::TURN_BYTES_MAX;
 use levity_telemetry::stall;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
@@ -28,9 +28,6 @@ use crate::http::request_body::RequestBody;
 use crate::http::response::{BodyStream, Piece, PieceLimits, StreamError};
 use crate::pipes::PipeLease;
 use crate::worker::Worker;
-
-/// The size of most request headers, in bytes.
-const HEAD_BYTES: usize = 1024;
 
 /// The time for a backend to respond to `Expect: 100-continue` (RFC 9110, 10.1.1). After it, the client gets
 /// 100 from this server.
@@ -55,9 +52,6 @@ pub struct UpstreamResponse {
     /// `None` once the response has ended.
     lease: Option<Lease>,
     upload: Upload,
-    /// Encoded bytes of the request.
-    outbox: Vec<u8>,
-    outbox_sent: usize,
     /// The body is not sent until the backend requests it with 100 (Continue).
     holds_body: bool,
     /// No more of the request is sent: the backend does not read it, or has responded without it.
@@ -140,27 +134,20 @@ impl UpstreamResponse {
         upload: Upload,
     ) -> Result<Box<Self>, Box<(Failure, Upload)>> {
         let connection = lease.connection();
-        let mut outbox = mem::take(&mut connection.outbox);
-        outbox.reserve(HEAD_BYTES);
-        outbox.extend_from_slice(&outgoing.proxy_header);
-        if let Err(reject) = connection.codec.begin(outgoing, &mut outbox) {
-            if connection.codec.is_reusable() {
-                connection.keep_outbox(outbox);
+        if let Err(reject) = connection.begin(outgoing) {
+            if connection.is_reusable() {
                 lease.put_back();
             }
             return Err(Box::new((Failure::of_client(reject.into()), upload)));
         }
         if upload.is_done() {
-            let codec = &mut connection.codec;
-            codec.end_of_body(&upload.trailers(), &mut outbox);
+            connection.end_of_body(&upload.trailers());
         }
         Ok(Box::new(Self {
             worker,
             endpoint: lease.endpoint(),
             lease: Some(lease),
             upload,
-            outbox,
-            outbox_sent: 0,
             holds_body: outgoing.expects_continue,
             upload_stopped: false,
             request_begun: false,
@@ -314,7 +301,7 @@ impl UpstreamResponse {
         }
         Poll::Ready(Err(match self.is_shortened(idle_timeout(self)) {
             true => Failure::of_half_closed(),
-            false => Failure::of_silence("the response stalled (idle_timeout)"),
+            false => self.silence("the response stalled (idle_timeout)"),
         }))
     }
 
@@ -331,31 +318,41 @@ impl UpstreamResponse {
         let settings = &self.endpoint.upstream().settings;
         match () {
             () if self.holds_body => EXPECT_TIMEOUT,
-            () if self.outbox_sent < self.outbox.len() => settings.idle_timeout,
+            () if self.has_unsent() => settings.idle_timeout,
             () if self.waits_for_client() => self.client().body_timeout(),
             () => settings.first_byte_timeout,
         }
+    }
+
+    /// Whether something of the request is left to send.
+    fn has_unsent(&self) -> bool {
+        self.lease.as_ref().is_some_and(Lease::has_unsent)
     }
 
     fn waits_for_client(&self) -> bool {
         let backend_reads = self.lease.as_ref().is_some_and(Lease::has_room);
         // A body that has been received may still have to be read from its file.
         let is_incomplete = !self.upload_stopped && !self.upload.is_received();
-        backend_reads && is_incomplete && self.outbox_sent == self.outbox.len()
+        backend_reads && is_incomplete && !self.has_unsent()
     }
 
     fn timeout_failure(&self) -> Failure {
         if self.is_shortened(self.header_timeout()) {
             return Failure::of_half_closed();
         }
-        if self.outbox_sent < self.outbox.len() {
-            let reason = "the backend does not read the request (idle_timeout)";
-            return Failure::of_silence(reason);
+        if self.has_unsent() {
+            return self.silence("the backend does not read the request (idle_timeout)");
         }
         if self.waits_for_client() {
             return Failure::of_client(RequestError::Timeout);
         }
-        Failure::of_silence("no response in time (first_byte_timeout)")
+        self.silence("no response in time (first_byte_timeout)")
+    }
+
+    /// The failure of a backend that made no progress, which its connection has to know.
+    fn silence(&self, reason: &str) -> Failure {
+        self.lease.as_ref().inspect(|lease| lease.was_silent());
+        Failure::of_silence(reason)
     }
 
     /// Sends and receives until there is an event or nothing more can be done without waiting. Returns whether
@@ -400,11 +397,9 @@ impl UpstreamResponse {
                 break;
             }
             let Some(lease) = &mut self.lease else { break };
-            let rest = &self.outbox[self.outbox_sent..];
-            match lease.connection().transport.poll_write(context, rest) {
+            match lease.connection().poll_send(context) {
                 Poll::Ready(Ok(count)) => {
                     lease.member().cells.sent_bytes.add(count as u64);
-                    self.outbox_sent += count;
                     turn_bytes += count;
                     self.request_begun = true;
                     moved = true;
@@ -412,8 +407,7 @@ impl UpstreamResponse {
                 // The backend may have responded before it closed, so the error is left to the read.
                 Poll::Ready(Err(_)) => {
                     self.upload_stopped = true;
-                    self.outbox.clear();
-                    self.outbox_sent = 0;
+                    lease.connection().drop_unsent();
                 }
                 Poll::Pending => break,
             }
@@ -423,34 +417,30 @@ impl UpstreamResponse {
 
     /// Encodes more of the request when there is nothing to send. Returns whether there is something to send.
     fn fill_outbox(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
-        if self.outbox_sent < self.outbox.len() && (self.request_begun || self.upload.is_done()) {
-            return Ok(true);
-        }
         let Some(lease) = &mut self.lease else {
             return Ok(false);
         };
-        let codec = &mut lease.connection().codec;
+        let connection = lease.connection();
         // The first piece of the body is sent together with the header.
-        let has_header = self.outbox_sent < self.outbox.len();
-        if !has_header {
-            self.outbox.clear();
-            self.outbox_sent = 0;
+        let has_header = connection.has_unsent();
+        if has_header && (self.request_begun || self.upload.is_done()) {
+            return Ok(true);
         }
         if !has_header && (self.upload_stopped || self.upload.is_done()) {
-            codec.settle(&mut self.outbox);
-            return Ok(!self.outbox.is_empty());
+            connection.settle();
+            return Ok(connection.has_unsent());
         }
-        let room = codec.room();
+        let room = connection.room();
         if self.upload_stopped || self.holds_body || self.upload.is_done() || room == 0 {
             return Ok(has_header);
         }
         match self.upload.poll_piece(&self.worker, context, room) {
             Poll::Ready(Ok(piece)) => {
-                codec.body(piece, &mut self.outbox);
+                connection.body(piece);
                 if self.upload.is_done() {
-                    codec.end_of_body(&self.upload.trailers(), &mut self.outbox);
+                    connection.end_of_body(&self.upload.trailers());
                 }
-                Ok(!self.outbox.is_empty())
+                Ok(connection.has_unsent())
             }
             Poll::Ready(Err(failure)) => Err(failure),
             Poll::Pending => Ok(has_header),
@@ -496,7 +486,7 @@ impl UpstreamResponse {
         };
         let mut piece = Vec::new();
         let connection = lease.connection();
-        let read = match connection.codec.plain_bytes() {
+        let read = match connection.plain_bytes() {
             0 => {
                 let scratch = &mut worker.backend_bytes.borrow_mut()[..limits.bytes_max];
                 connection.poll_events(context, scratch, &mut event)
@@ -524,8 +514,8 @@ impl UpstreamResponse {
     fn pipe(&mut self) -> Option<PipeLease> {
         let connection = self.lease.as_mut()?.connection();
         // From a Unix socket a splice costs more than two copies: 366 to 252 us per MB (Linux 6.18).
-        let is_worthwhile = matches!(connection.transport, Transport::Tcp(_))
-            && connection.codec.plain_bytes() >= SPLICE_BYTES_MIN;
+        let is_worthwhile =
+            connection.plain_bytes() >= SPLICE_BYTES_MIN && connection.has_tcp_socket();
         let may_splice = self.limits.may_splice && is_worthwhile;
         may_splice.then(|| self.worker.pipes.take()).flatten()
     }
@@ -577,10 +567,7 @@ impl UpstreamResponse {
         let Some(mut lease) = self.lease.take() else {
             return;
         };
-        let connection = lease.connection();
-        if is_request_sent && connection.codec.is_reusable() {
-            connection.keep_outbox(mem::take(&mut self.outbox));
-            self.outbox_sent = 0;
+        if is_request_sent && lease.connection().is_reusable() {
             lease.keep();
         }
     }
@@ -591,7 +578,7 @@ impl UpstreamResponse {
     }
 
     fn is_request_sent(&self) -> bool {
-        self.upload.is_done() && self.outbox_sent == self.outbox.len() && !self.upload_stopped
+        self.upload.is_done() && !self.has_unsent() && !self.upload_stopped
     }
 }
 
@@ -641,7 +628,9 @@ impl BodyStream for UpstreamResponse {
         let Some(mut lease) = self.lease.take() else {
             return;
         };
-        lease.connection().keep_outbox(mem::take(&mut self.outbox));
+        if lease.connection().ends_alone() {
+            return;
+        }
         let drain = Drain::new(self.worker, self.endpoint, lease, self.stderr);
         task::spawn_local(drain.run());
     }

@@ -8,7 +8,7 @@ use super::codec::head::Head;
 use crate::route::Proxy;
 use levity_config::Rewrite;
 use levity_config::address::Address;
-use levity_config::upstream::{At, Protocol};
+use levity_config::upstream::At;
 
 /// Applies the rules of `proxy` to a response of `backend`, whatever its status.
 pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend) {
@@ -32,7 +32,7 @@ fn replace_start(pairs: &[(String, String)], value: &[u8]) -> Option<Vec<u8>> {
 
 /// Turns a URL with a host that only this server uses for the application into a path of this site.
 fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend) -> Option<Vec<u8>> {
-    if proxy.upstream.settings.protocol != Protocol::Http {
+    if !proxy.upstream.settings.protocol.is_http() {
         return None;
     }
     let scheme = url.get(..7)?;

@@ -71,7 +71,7 @@ pub struct Subrequest<'a> {
 }
 
 impl Subrequest<'_> {
-    /// Sends the request once, to one backend, over a new connection, and returns the status of the response.
+    /// Sends the request once, to one backend, over a connection that was not idle, and returns the status of the response.
     /// `service` is the configuration of the request that caused this one. Waits for a slot in the same queue
     /// as requests of clients.
     ///
@@ -102,7 +102,7 @@ impl Subrequest<'_> {
         let backend = lease.backend().clone();
         let outcome = match lease.open().await {
             Ok(()) => self.attempt(&outgoing, lease, worker).await,
-            Err(error) => Err(Failure::of_connect(&error)),
+            Err(failure) => Err(failure),
         };
         match &outcome {
             Ok(_) => {
@@ -178,18 +178,15 @@ impl Subrequest<'_> {
         mut lease: Lease,
         worker: &Worker,
     ) -> Result<u16, Failure> {
-        let mut bytes = outgoing.proxy_header.clone();
-        let codec = &mut lease.connection().codec;
-        codec
-            .begin(outgoing, &mut bytes)
+        let connection = lease.connection();
+        connection
+            .begin(outgoing)
             .map_err(|reject| Failure::of_client(reject.into()))?;
-        codec.body(self.body, &mut bytes);
-        codec.end_of_body(&Default::default(), &mut bytes);
+        connection.body(self.body);
+        connection.end_of_body(&Default::default());
         let mut transfer = Transfer {
             upstream: self.proxy.upstream.clone(),
             lease,
-            request: bytes,
-            sent: 0,
             response: Received::default(),
         };
         let received = poll_fn(|context| transfer.poll(worker, context)).await;
@@ -202,7 +199,7 @@ impl Subrequest<'_> {
             response,
             ..
         } = transfer;
-        if response.ended && lease.connection().codec.is_reusable() {
+        if response.ended && lease.connection().is_reusable() {
             lease.keep();
         }
         let nothing = || Failure::of_backend(502, "http_response_incomplete", "no status");
@@ -214,9 +211,6 @@ impl Subrequest<'_> {
 struct Transfer {
     upstream: Arc<Upstream>,
     lease: Lease,
-    request: Vec<u8>,
-    /// Bytes of the request.
-    sent: usize,
     response: Received,
 }
 
@@ -258,13 +252,11 @@ impl Transfer {
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        while self.sent < self.request.len() {
-            let rest = &self.request[self.sent..];
-            let wrote = self.lease.connection().transport.poll_write(context, rest);
-            self.sent += ready!(wrote).map_err(|error| Failure::of_connection(&error))?;
+        let connection = self.lease.connection();
+        while connection.has_unsent() {
+            let sent = ready!(connection.poll_send(context));
+            sent.map_err(|error| Failure::of_connection(&error))?;
         }
-        self.request.clear();
-        self.sent = 0;
         Poll::Ready(Ok(()))
     }
 
@@ -279,7 +271,6 @@ impl Transfer {
             lease,
             response,
             upstream,
-            request,
             ..
         } = self;
         let mut scratch = worker.backend_bytes.borrow_mut();
@@ -294,7 +285,7 @@ impl Transfer {
             return Poll::Ready(Err(Failure::of_refusal(reason)));
         }
         if !response.ended {
-            lease.connection().codec.settle(request);
+            lease.connection().settle();
         }
         Poll::Ready(Ok(()))
     }

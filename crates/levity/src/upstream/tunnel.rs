@@ -186,7 +186,7 @@ impl Tunnel {
             let failure = Failure::of_connection(&error);
             UpgradeError::Source(Reported::new(failure, endpoint.clone()))
         };
-        let backend = &mut self.lease.connection().transport;
+        let backend = self.lease.connection().transport();
         let client = &mut &**self.client.stream();
         let up = self.up.poll(client, backend, &mut scratch, context, up);
         let up = up.map_err(|broken| match broken {

@@ -57,10 +57,11 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The state of a new connection.
+    /// The state of a new connection. Panics for HTTP/2, whose connections have another.
     pub fn new(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Http => Self::Http(Box::default()),
+            Protocol::H2 => unreachable!("its requests are streams"),
             Protocol::Fastcgi => Self::Fastcgi(Box::default()),
             Protocol::Scgi => Self::Scgi(Box::default()),
             Protocol::Ajp13 => Self::Ajp13(Box::default()),

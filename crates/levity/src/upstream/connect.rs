@@ -1,0 +1,21 @@
+//! Connects to a backend.
+
+use std::io;
+
+use levity_net::Transport;
+
+use super::Upstream;
+use super::backend::Backend;
+
+/// Connects to `backend`, one of `upstream`; with TLS, if the upstream has it. The caller limits the time.
+///
+/// # Errors
+/// As connect(2); `InvalidData` for a failed handshake of TLS.
+pub async fn connect(upstream: &Upstream, backend: &Backend) -> io::Result<Transport> {
+    let transport = levity_net::connect(&backend.address).await?;
+    match &upstream.tls {
+        // Boxed: the handshake needs more memory than most upstreams have.
+        Some(tls) => Box::pin(tls.encrypt(transport, backend)).await,
+        None => Ok(transport),
+    }
+}

@@ -1,0 +1,50 @@
+//! Errors of HTTP/2 as failures of requests.
+
+use std::io;
+
+use h2::{Error, Reason};
+
+use super::super::failure::Failure;
+
+/// The failure of a request whose stream has ended with `error`. `response_begun` is whether its header had arrived.
+pub fn of_stream(error: &Error, response_begun: bool) -> Failure {
+    let is_of_backend = error.is_remote();
+    match error.reason() {
+        Some(Reason::REFUSED_STREAM) if is_of_backend && error.is_reset() => {
+            Failure::of_refused_stream("the backend has refused the stream (REFUSED_STREAM)")
+        }
+        // The backend names the last stream that it takes; the error is only for those after it (RFC 9113, 6.8).
+        Some(_) if is_of_backend && error.is_go_away() => Failure {
+            is_untouched: true,
+            ..Failure::of_backend(502, "connection_terminated", error)
+        },
+        Some(reason) if is_of_backend => {
+            let kind = match response_begun {
+                true => "http_response_incomplete",
+                false => "http_protocol_error",
+            };
+            let reason = reason_name(reason);
+            Failure::of_backend(
+                502,
+                kind,
+                format_args!("the backend has reset the stream ({reason})"),
+            )
+        }
+        Some(_) => Failure::of_backend(502, "http_protocol_error", error),
+        None => Failure::of_backend(502, "connection_terminated", error),
+    }
+}
+
+/// The failure of a connection that was to be opened.
+pub fn of_opening(error: Error) -> io::Error {
+    let text = format!("HTTP/2: {error}");
+    match error.into_io() {
+        Some(error) => error,
+        None => io::Error::new(io::ErrorKind::InvalidData, text),
+    }
+}
+
+fn reason_name(reason: Reason) -> String {
+    // Its `Debug` is the name that RFC 9113, 7 has.
+    format!("{reason:?}")
+}

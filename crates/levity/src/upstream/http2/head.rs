@@ -1,0 +1,168 @@
+//! Header sections and trailers: from and to those of HTTP/2.
+
+use http::header::{CONTENT_LENGTH, EXPECT, TE};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use levity_wire::http1::{Framing, Trailers};
+use levity_wire::{Reject, mailbox_header, sendfile_header};
+
+use super::super::codec::EncodeError;
+use super::super::codec::head::{Head, LIMITS};
+use super::super::upstream_request::{Length, UpstreamRequest, passes};
+
+/// The Host of a request without one.
+const NO_HOST: &str = "localhost";
+
+const TOO_MANY_FIELDS: Reject = Reject {
+    status: 502,
+    reason: "too many header fields",
+};
+
+/// The header section of a request (RFC 9113, 8.3.1). Fields that mean a connection are not in it.
+///
+/// # Errors
+/// 400 for what HTTP/2 cannot express.
+pub fn request(outgoing: &UpstreamRequest<'_>) -> Result<Request<()>, EncodeError> {
+    let method = Method::from_bytes(outgoing.request.method());
+    let mut request = Request::new(());
+    *request.method_mut() = method.map_err(|_| unwritable("HTTP/2 cannot express the method"))?;
+    *request.uri_mut() = uri(outgoing)?;
+    let headers = request.headers_mut();
+    for (name, value) in outgoing.fields() {
+        add(headers, name, value)
+            .ok_or_else(|| unwritable("HTTP/2 cannot express a header field"))?;
+    }
+    match outgoing.length {
+        // Some applications require an explicit length of zero (RFC 9110, 8.6).
+        Length::None if outgoing.request.head.framing != Framing::None => {
+            headers.insert(CONTENT_LENGTH, 0.into());
+        }
+        Length::Known(bytes) => {
+            headers.insert(CONTENT_LENGTH, bytes.into());
+        }
+        Length::None | Length::Unknown => {}
+    }
+    if outgoing.expects_continue {
+        headers.insert(EXPECT, HeaderValue::from_static("100-continue"));
+    }
+    if outgoing.accepts_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    Ok(request)
+}
+
+fn uri(outgoing: &UpstreamRequest<'_>) -> Result<Uri, EncodeError> {
+    let host = match outgoing.host() {
+        b"" => NO_HOST.as_bytes(),
+        host => host,
+    };
+    let authority =
+        Authority::try_from(host).map_err(|_| unwritable("HTTP/2 cannot express the host"))?;
+    let target = PathAndQuery::from_maybe_shared(escaped(&outgoing.target()));
+    let scheme = match outgoing.proxy.upstream.tls {
+        Some(_) => Scheme::HTTPS,
+        None => Scheme::HTTP,
+    };
+    let uri = Uri::builder().scheme(scheme).authority(authority);
+    let uri =
+        uri.path_and_query(target.map_err(|_| unwritable("HTTP/2 cannot express the target"))?);
+    uri.build()
+        .map_err(|_| unwritable("HTTP/2 cannot express the target"))
+}
+
+/// The target with the characters escaped that no URI has (RFC 3986, 2). Browsers send some of them.
+fn escaped(target: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(target.len());
+    for &byte in target {
+        match byte {
+            b'<' | b'>' | b'`' | b'"' | b'{' | b'}' | b'|' | b'^' | b'#' => {
+                out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+            }
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
+fn unwritable(reason: &'static str) -> EncodeError {
+    Reject {
+        status: 400,
+        reason,
+    }
+}
+
+fn add(headers: &mut HeaderMap, name: &[u8], value: &[u8]) -> Option<()> {
+    let name = HeaderName::from_bytes(name).ok()?;
+    let value = HeaderValue::from_bytes(value).ok()?;
+    headers.try_append(name, value).ok()?;
+    Some(())
+}
+
+/// The trailers of a request, without those in `protected`.
+pub fn request_trailers(trailers: &Trailers, protected: &[String]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in trailers.fields() {
+        if passes(name, protected.iter().map(String::as_str)) {
+            // What a parser took can be written again.
+            let _ = add(&mut headers, name, value);
+        }
+    }
+    headers
+}
+
+/// The header section of a response, final or interim.
+///
+/// # Errors
+/// 502 for one that no client may get.
+pub fn response(response: &Response<()>) -> Result<Head, Reject> {
+    let headers = response.headers();
+    if headers.len() > LIMITS.headers_max {
+        return Err(TOO_MANY_FIELDS);
+    }
+    let status = response.status().as_u16();
+    let mut head = Head::new(status, b"");
+    for (name, value) in headers {
+        head.field(name.as_str().as_bytes(), value.as_bytes());
+    }
+    let length = headers.get(CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+    head.length = length.filter(|_| status >= 200);
+    Ok(head)
+}
+
+/// The trailers of a response, without those that are for this server.
+pub fn response_trailers(headers: &HeaderMap) -> Trailers {
+    let is_reserved =
+        |name: &[u8]| sendfile_header::is_reserved(name) || mailbox_header::is_reserved(name);
+    let mut trailers = Trailers::default();
+    for (name, value) in headers {
+        let name = name.as_str().as_bytes();
+        if !is_reserved(name) {
+            trailers.add(name, value.as_bytes());
+        }
+    }
+    trailers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_uri_has_is_escaped() {
+        let target = escaped(b"/a<b>?q={\"x\"}|`^%41");
+        assert_eq!(target, b"/a%3Cb%3E?q=%7B%22x%22%7D%7C%60%5E%41");
+        assert!(PathAndQuery::from_maybe_shared(target).is_ok());
+    }
+
+    #[test]
+    fn trailers_for_this_server_are_dropped() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("grpc-status", "0"), ("x-sendfile", "/etc/passwd")] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let trailers = response_trailers(&headers);
+        let all: Vec<_> = trailers.fields().collect();
+        assert_eq!(all, [(&b"grpc-status"[..], &b"0"[..])]);
+    }
+}

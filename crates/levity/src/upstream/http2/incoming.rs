@@ -1,0 +1,157 @@
+//! What a stream receives: interim responses, the header section, the body, and trailers.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::ResponseFuture;
+use http::Response;
+use levity_wire::Reject;
+use levity_wire::http1::Trailers;
+
+use super::super::codec::Event;
+use super::super::failure::Failure;
+use super::failure;
+use super::head;
+
+/// The size of the largest piece in a frame, in bytes.
+const FRAME_BYTES_MAX: usize = 16 * 1024;
+
+const SWITCHED: Reject = Reject {
+    status: 502,
+    reason: "101, which HTTP/2 does not have",
+};
+
+/// A response on its way.
+pub enum Incoming {
+    /// The request has not been sent.
+    None,
+    /// Its header section has not arrived.
+    Head(ResponseFuture),
+    /// Its body has not arrived.
+    Body(RecvStream),
+    /// The stream could not be opened.
+    Failed(h2::Error),
+    /// All has arrived.
+    Ended,
+}
+
+/// What was received: its number of bytes.
+type Received = Poll<(usize, Result<(), Failure>)>;
+
+impl Incoming {
+    /// Passes what has arrived to `event`: one of an interim response, the header section, and about `bytes_max` of
+    /// the body with its end. Returns the bytes of the body, and at least one.
+    pub fn poll_events(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes_max: usize,
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Received {
+        match self {
+            Self::None => Poll::Pending,
+            Self::Head(response) => {
+                let arrived = ready!(poll_head(response, context));
+                Poll::Ready((1, self.take_head(arrived, event)))
+            }
+            Self::Body(_) => self.poll_body(context, bytes_max, event),
+            Self::Failed(error) => Poll::Ready((0, Err(failure::of_stream(error, false)))),
+            Self::Ended => Poll::Ready((0, Ok(()))),
+        }
+    }
+
+    fn take_head(
+        &mut self,
+        arrived: Result<Arrived, h2::Error>,
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Failure> {
+        match arrived.map_err(|error| failure::of_stream(&error, false))? {
+            Arrived::Interim(response) if response.status() == 101 => {
+                return Err(Failure::of_invalid_response(SWITCHED));
+            }
+            Arrived::Interim(response) => {
+                let head = head::response(&response).map_err(Failure::of_invalid_response)?;
+                event(Event::Interim(head));
+            }
+            Arrived::Final(response) => {
+                let (parts, body) = response.into_parts();
+                let response = Response::from_parts(parts, ());
+                let head = head::response(&response).map_err(Failure::of_invalid_response)?;
+                event(Event::Head(head));
+                *self = Self::Body(body);
+                self.end_if_complete(event);
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_body(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes_max: usize,
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Received {
+        let Self::Body(body) = self else {
+            return Poll::Pending;
+        };
+        let mut bytes = 0;
+        let outcome = loop {
+            match body.poll_data(context) {
+                Poll::Ready(Some(Ok(data))) => bytes += pass_on(body, &data, event),
+                Poll::Ready(Some(Err(error))) => break Err(failure::of_stream(&error, true)),
+                Poll::Ready(None) => match body.poll_trailers(context) {
+                    Poll::Ready(Ok(trailers)) => {
+                        let trailers = trailers.as_ref().map(head::response_trailers);
+                        event(Event::End(trailers.unwrap_or_default()));
+                        *self = Self::Ended;
+                        return Poll::Ready((bytes.max(1), Ok(())));
+                    }
+                    Poll::Ready(Err(error)) => break Err(failure::of_stream(&error, true)),
+                    Poll::Pending if bytes == 0 => return Poll::Pending,
+                    Poll::Pending => break Ok(()),
+                },
+                Poll::Pending if bytes == 0 => return Poll::Pending,
+                Poll::Pending => break Ok(()),
+            }
+            if bytes + FRAME_BYTES_MAX > bytes_max {
+                break Ok(());
+            }
+        };
+        self.end_if_complete(event);
+        // What has arrived before the failure is passed on with it.
+        Poll::Ready((bytes.max(1), outcome))
+    }
+
+    /// Without trailers the end comes with the last bytes.
+    fn end_if_complete(&mut self, event: &mut dyn FnMut(Event<'_>)) {
+        if matches!(self, Self::Body(body) if body.is_end_stream()) {
+            *self = Self::Ended;
+            event(Event::End(Trailers::default()));
+        }
+    }
+}
+
+/// A header section that has arrived.
+enum Arrived {
+    Interim(Response<()>),
+    Final(Response<RecvStream>),
+}
+
+fn poll_head(
+    response: &mut ResponseFuture,
+    context: &mut Context<'_>,
+) -> Poll<Result<Arrived, h2::Error>> {
+    if let Poll::Ready(Some(interim)) = response.poll_informational(context) {
+        return Poll::Ready(interim.map(Arrived::Interim));
+    }
+    let response = std::pin::Pin::new(response);
+    Future::poll(response, context).map_ok(Arrived::Final)
+}
+
+/// Passes `data` on, and lets the backend send as much more: until then it has no more than its window.
+fn pass_on(body: &mut RecvStream, data: &Bytes, event: &mut dyn FnMut(Event<'_>)) -> usize {
+    event(Event::Data(data));
+    // Fails only for more than was received.
+    let _ = body.flow_control().release_capacity(data.len());
+    data.len()
+}

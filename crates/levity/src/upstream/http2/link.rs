@@ -1,0 +1,147 @@
+//! The task that drives a connection, and what it and the owner of the connection tell each other.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use h2::{Ping, PingPong};
+use tokio::sync::Notify;
+use tokio::time::{self, Sleep};
+
+use super::wire::Connection;
+
+/// The state of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It takes streams.
+    Open,
+    /// A request on it got no response in time: it is about to be asked whether it is alive.
+    Doubted,
+    /// It has been asked.
+    Asked,
+    /// It has no owner any more.
+    Closing,
+    /// It is gone.
+    Ended,
+}
+
+/// What the owner and the task share.
+pub struct Link {
+    state: Cell<State>,
+    driver: RefCell<Option<Waker>>,
+    /// Requests that wait for a stream.
+    waiting: Rc<Notify>,
+}
+
+impl Link {
+    /// The link of a connection that is open; it tells `waiting` of changes.
+    pub fn new(waiting: Rc<Notify>) -> Rc<Self> {
+        Rc::new(Self {
+            state: Cell::new(State::Open),
+            driver: RefCell::default(),
+            waiting,
+        })
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state.get()
+    }
+
+    /// Lets the task find out whether the backend is alive.
+    pub fn doubt(&self) {
+        if self.state.get() == State::Open {
+            self.tell(State::Doubted);
+        }
+    }
+
+    /// Lets the task end the connection.
+    pub fn close(&self) {
+        if self.state.get() != State::Ended {
+            self.tell(State::Closing);
+        }
+    }
+
+    fn tell(&self, state: State) {
+        self.state.set(state);
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+
+    fn changed(&self, state: State) {
+        self.state.set(state);
+        self.waiting.notify_waiters();
+    }
+}
+
+/// Drives a connection.
+pub struct Driver {
+    connection: Connection,
+    ping: PingPong,
+    link: Rc<Link>,
+    /// For the answer to a ping, and for the last bytes before the end.
+    patience: Duration,
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Driver {
+    /// The driver of `connection`. An answer that takes longer than `patience` is no answer.
+    ///
+    /// # Panics
+    /// If `connection` has another driver.
+    pub fn new(mut connection: Connection, link: Rc<Link>, patience: Duration) -> Self {
+        let ping = connection.ping_pong().expect("the only driver");
+        Self {
+            connection,
+            ping,
+            link,
+            patience,
+            deadline: None,
+        }
+    }
+
+    /// Runs until the connection has ended. Streams that are still open then fail.
+    pub async fn run(mut self) {
+        std::future::poll_fn(|context| self.poll(context)).await;
+        drop(self.connection);
+        self.link.changed(State::Ended);
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        *self.link.driver.borrow_mut() = Some(context.waker().clone());
+        if self.link.state() == State::Doubted {
+            self.ask();
+        }
+        if Pin::new(&mut self.connection).poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        match self.link.state() {
+            State::Asked if self.ping.poll_pong(context).is_ready() => {
+                // An error means the end of the connection, which the next poll finds.
+                self.deadline = None;
+                self.link.changed(State::Open);
+            }
+            State::Closing if self.deadline.is_none() => self.set_deadline(),
+            _ => {}
+        }
+        match &mut self.deadline {
+            Some(deadline) => deadline.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+
+    fn ask(&mut self) {
+        // Fails only while another one is on its way, which is as good.
+        let _ = self.ping.send_ping(Ping::opaque());
+        self.link.state.set(State::Asked);
+        self.set_deadline();
+    }
+
+    fn set_deadline(&mut self) {
+        self.deadline = Some(Box::pin(time::sleep(self.patience)));
+    }
+}

@@ -1,0 +1,191 @@
+//! A session: one connection over HTTP/2, shared by the requests of one worker.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use levity_telemetry::stall;
+use levity_telemetry::stats::upstream::BackendCells;
+use tokio::sync::Notify;
+use tokio::{task, time};
+
+use super::super::Upstream;
+use super::super::backend::Backend;
+use super::super::connect::connect;
+use super::failure;
+use super::link::{Driver, Link, State};
+use super::wire::{self, Connection, STREAMS_MAX};
+
+/// A connection.
+pub struct Session {
+    requests: RefCell<SendRequest<Bytes>>,
+    link: Rc<Link>,
+    /// Streams in use.
+    streams: Cell<usize>,
+    /// The end of the last stream.
+    idle_since: Cell<Instant>,
+    /// It counts as idle in `cells`.
+    is_idle: Cell<bool>,
+    /// The backend takes no more streams (GOAWAY), or the connection has failed.
+    is_leaving: Cell<bool>,
+    cells: Arc<BackendCells>,
+    waiting: Rc<Notify>,
+}
+
+/// The right to one stream of a connection.
+pub struct Place {
+    connection: SendRequest<Bytes>,
+    session: Rc<Session>,
+}
+
+impl Session {
+    /// Connects to `backend`, one of `upstream`, and waits for its settings: only they say how many streams it takes.
+    /// Requests that wait for a stream do so at `waiting`.
+    ///
+    /// # Errors
+    /// As connect(2); `TimedOut` after `connect_timeout`; `InvalidData` for a failed handshake of TLS, and for a
+    /// backend that does not speak HTTP/2.
+    pub async fn open(
+        upstream: &Upstream,
+        backend: &Backend,
+        cells: Arc<BackendCells>,
+        waiting: Rc<Notify>,
+    ) -> io::Result<Rc<Self>> {
+        let patience = upstream.settings.connect_timeout;
+        let opened = time::timeout(patience, begin(upstream, backend)).await;
+        let (requests, connection) =
+            opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let link = Link::new(waiting.clone());
+        task::spawn_local(Driver::new(connection, link.clone(), patience).run());
+        Ok(Rc::new(Self {
+            requests: RefCell::new(requests),
+            link,
+            streams: Cell::new(0),
+            idle_since: Cell::new(stall::poll_start()),
+            is_idle: Cell::new(false),
+            is_leaving: Cell::new(false),
+            cells,
+            waiting,
+        }))
+    }
+
+    /// The streams that it may have.
+    pub fn streams_max(&self) -> usize {
+        let allowed = self.requests.borrow().current_max_send_streams();
+        allowed.min(STREAMS_MAX)
+    }
+
+    /// Streams in use.
+    pub fn streams(&self) -> usize {
+        self.streams.get()
+    }
+
+    /// Whether it takes new streams, as far as is known.
+    pub fn is_open(&self) -> bool {
+        !self.is_leaving.get() && self.link.state() == State::Open
+    }
+
+    /// Whether nothing uses it.
+    pub fn is_idle(&self) -> bool {
+        self.streams.get() == 0
+    }
+
+    /// Whether it is to be closed: it is idle for `age_max`, or takes no more streams.
+    pub fn is_spent(&self, now: Instant, age_max: Duration) -> bool {
+        let is_old = || now.saturating_duration_since(self.idle_since.get()) >= age_max;
+        self.is_idle() && (is_old() || !self.check())
+    }
+
+    /// Whether the connection takes streams; notes it if not.
+    fn check(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = self.requests.borrow_mut().poll_ready(&mut context);
+        if matches!(polled, Poll::Ready(Err(_))) {
+            self.is_leaving.set(true);
+        }
+        self.is_open()
+    }
+
+    /// A place for a stream, if there is one.
+    pub fn reserve(self: &Rc<Self>) -> Option<Place> {
+        if !self.check() || self.streams.get() >= self.streams_max() {
+            return None;
+        }
+        self.streams.set(self.streams.get() + 1);
+        if self.is_idle.replace(false) {
+            self.cells.idle.down(1);
+        }
+        Some(Place {
+            connection: self.requests.borrow().clone(),
+            session: self.clone(),
+        })
+    }
+
+    fn release(&self) {
+        self.streams.set(self.streams.get() - 1);
+        if self.streams.get() == 0 {
+            self.idle_since.set(stall::poll_start());
+            self.is_idle.set(true);
+            self.cells.idle.up(1);
+        }
+        self.waiting.notify_one();
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.is_idle.get() {
+            self.cells.idle.down(1);
+        }
+        self.link.close();
+    }
+}
+
+impl Place {
+    /// The connection, for one request.
+    pub fn connection(&mut self) -> &mut SendRequest<Bytes> {
+        &mut self.connection
+    }
+
+    /// Notes that the backend was silent for too long. Other requests do not use the connection until it has
+    /// answered a ping; without an answer it is closed. The request alone may have been slow, so that to close it at
+    /// once would harm the others.
+    pub fn was_silent(&self) {
+        self.session.link.doubt();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.session.release();
+    }
+}
+
+/// Connects, and waits for the settings of the backend.
+async fn begin(
+    upstream: &Upstream,
+    backend: &Backend,
+) -> io::Result<(SendRequest<Bytes>, Connection)> {
+    let transport = connect(upstream, backend).await?;
+    let begun = wire::begin(transport).await;
+    let (requests, mut connection) = begun.map_err(failure::of_opening)?;
+    poll_fn(|context| {
+        let ended = Pin::new(&mut connection).poll(context);
+        if requests.current_max_send_streams() > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        ended.map(|ended| match ended {
+            Ok(()) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Err(failure::of_opening(error)),
+        })
+    })
+    .await?;
+    Ok((requests, connection))
+}

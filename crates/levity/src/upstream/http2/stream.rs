@@ -1,0 +1,97 @@
+//! A stream: one request on a shared connection, and its response.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use levity_wire::http1::Trailers;
+
+use super::super::codec::{EncodeError, Event};
+use super::super::failure::Failure;
+use super::super::upstream_request::UpstreamRequest;
+use super::incoming::Incoming;
+use super::outgoing::Outgoing;
+use super::session::Place;
+
+/// A request and its response. Dropping this before both have ended resets the stream (CANCEL), and leaves the
+/// connection to the others.
+pub struct Stream {
+    outgoing: Outgoing,
+    incoming: Incoming,
+    // Last: the place is free when the stream is gone.
+    place: Place,
+}
+
+impl Stream {
+    /// One that is not open yet.
+    pub fn new(place: Place) -> Self {
+        Self {
+            outgoing: Outgoing::default(),
+            incoming: Incoming::None,
+            place,
+        }
+    }
+
+    /// See [`Connection::begin`](crate::upstream::connection::Connection::begin).
+    pub fn begin(&mut self, outgoing: &UpstreamRequest<'_>) -> Result<(), EncodeError> {
+        self.outgoing.begin(outgoing)
+    }
+
+    /// How many bytes of the request body are taken now.
+    pub fn room(&self) -> usize {
+        self.outgoing.room()
+    }
+
+    /// Takes a piece of the request body.
+    pub fn body(&mut self, piece: &[u8]) {
+        self.outgoing.body(piece);
+    }
+
+    /// Takes the end of the request body.
+    pub fn end_of_body(&mut self, trailers: &Trailers) {
+        self.outgoing.end_of_body(trailers);
+    }
+
+    /// Whether something of the request is left to send.
+    pub fn has_unsent(&self) -> bool {
+        self.outgoing.has_unsent()
+    }
+
+    /// Drops it.
+    pub fn drop_unsent(&mut self) {
+        self.outgoing.drop_unsent();
+    }
+
+    /// Sends some of it, and returns the number of bytes of the body.
+    ///
+    /// # Errors
+    /// When the stream has ended; why, [`poll_events`](Self::poll_events) tells.
+    pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match self.outgoing.open(self.place.connection()) {
+            Ok(None) => self.outgoing.poll_send(context),
+            Ok(Some(response)) => {
+                self.incoming = Incoming::Head(response);
+                Poll::Ready(Ok(0))
+            }
+            Err(error) => {
+                self.incoming = Incoming::Failed(error);
+                Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+            }
+        }
+    }
+
+    /// Passes what has arrived to `event`, about `bytes_max` of the body at most. Returns the number of bytes, at
+    /// least one.
+    pub fn poll_events(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes_max: usize,
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Poll<(usize, Result<(), Failure>)> {
+        self.incoming.poll_events(context, bytes_max, event)
+    }
+
+    /// Notes that the backend was silent for too long, so that the connection may be broken.
+    pub fn was_silent(&self) {
+        self.place.was_silent();
+    }
+}

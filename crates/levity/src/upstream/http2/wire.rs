@@ -1,0 +1,97 @@
+//! The byte stream below a connection over HTTP/2.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use h2::client::{self, Builder, SendRequest};
+use levity_net::Transport;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use bytes::Bytes;
+
+use super::super::codec::head::LIMITS;
+
+/// The bytes of a response that may arrive before they are passed on, for each stream. Its client may read slowly.
+const WINDOW_BYTES: u32 = 128 * 1024;
+
+/// The streams that a connection has at most, whatever the backend allows.
+pub const STREAMS_MAX: usize = 100;
+
+/// The bytes of a request that wait in the connection, for each stream; about as many wait in the stream itself.
+const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// How long frames of a stream that was reset here may still arrive.
+const RESET_DURATION: Duration = Duration::from_secs(10);
+
+/// A [`Transport`] in the form that the protocol needs. After a write that was pending, it repeats the same bytes
+/// first, as TLS needs it.
+pub struct Wire(pub Transport);
+
+/// The connection as a whole, which has to be polled for its streams to go on.
+pub type Connection = client::Connection<Wire, Bytes>;
+
+/// Sends the preface over `transport`. The peer may use no stream before its settings have arrived.
+///
+/// # Errors
+/// When the connection has failed.
+pub async fn begin(transport: Transport) -> Result<(SendRequest<Bytes>, Connection), h2::Error> {
+    // A stream whose client does not read keeps its own window. With room for all windows in that of the
+    // connection, it takes nothing from the others.
+    let all_windows = WINDOW_BYTES * STREAMS_MAX as u32;
+    Builder::new()
+        .enable_push(false)
+        .initial_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(all_windows)
+        .initial_max_send_streams(0)
+        .max_send_buffer_size(SEND_BUFFER_BYTES_MAX)
+        .max_header_list_size(LIMITS.head_bytes_max as u32)
+        .max_concurrent_reset_streams(STREAMS_MAX)
+        .reset_stream_duration(RESET_DURATION)
+        .handshake(Wire(transport))
+        .await
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = ready!(self.0.poll_read(context, buffer.initialize_unfilled()))?;
+        buffer.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.end_output();
+        Poll::Ready(Ok(()))
+    }
+}
