@@ -66,6 +66,8 @@ const KEYS: &[Foreign] = &[
         "`proxy` takes the name of an `[[upstream]]`, whose `to` has the address"),
     Foreign(&["fastcgi_pass", "scgi_pass"], LOCATIONS, "proxy",
         "`proxy` takes the name of an `[[upstream]]` with `protocol = \"fastcgi\"` or `\"scgi\"`, whose `to` has the address"),
+    Foreign(&["grpc_pass"], LOCATIONS, "proxy",
+        "`proxy` takes the name of an `[[upstream]]` with `protocol = \"h2\"`, whose `to` has the address"),
     Foreign(&["uwsgi_pass"], LOCATIONS, "proxy",
         "`proxy` takes the name of an `[[upstream]]` with `protocol = \"scgi\"`; uwsgi is started with --scgi-socket"),
     Foreign(&["php", "php_fastcgi", "fastcgi", "fastcgi_*"], LOCATIONS, "",
@@ -111,7 +113,7 @@ const KEYS: &[Foreign] = &[
     Foreign(&["proxy_buffering", "proxy_buffer*"], ANYWHERE, "",
         "responses are streamed in bounded memory: there is nothing to set"),
     Foreign(&["proxy_http_version"], ANYWHERE, "",
-        "backends get HTTP/1.1 requests: there is nothing to set"),
+        "`protocol` of the `[[upstream]]`: `\"http\"` is HTTP/1.1, and `\"h2\"` is HTTP/2"),
     Foreign(&["proxy_set_header", "header_up"], ROUTE, "request_headers",
         "`request_headers = { set = { NAME = \"VALUE\" } }`"),
     Foreign(&["proxy_set_header", "header_up"], ANYWHERE, "",
@@ -428,6 +430,7 @@ const KEYS: &[Foreign] = &[
 #[rustfmt::skip]
 const WORDS: &[(&str, &str, &str)] = &[
     ("protocol", "https", "write \"http\", and `https://` before the backends in `to`"),
+    ("protocol", "grpc", "\"h2\" is what gRPC needs"),
     ("protocol", "uwsgi", "\"scgi\", with uwsgi started with --scgi-socket"),
     ("balance", "least_conn", "did you mean \"least-connections\"?"),
     ("balance", "ip_hash", "`sticky = \"cookie:NAME\"` binds a client to a backend"),

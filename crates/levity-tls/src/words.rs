@@ -41,6 +41,9 @@ pub fn reason(error: &Error) -> String {
         Error::AlertReceived(
             AlertDescription::CertificateUnknown | AlertDescription::BadCertificate,
         ) => "the peer does not accept the certificate here",
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            "the peer does not speak the protocol that it is asked for (ALPN)"
+        }
         Error::AlertReceived(alert) => return format!("the peer has refused: {alert:?}"),
         Error::NoCertificatesPresented => "the peer has shown no certificate",
         Error::InvalidCertificate(certificate) => {

@@ -345,6 +345,11 @@ impl DerefMut for Client {
 pub struct End(Transport);
 
 impl End {
+    /// The transport, for a protocol that is not text.
+    pub fn into_transport(self) -> Transport {
+        self.0
+    }
+
     /// Sends `bytes`, as fast as the other end reads.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let sent = self.0.write_all(bytes.as_ref()).await;

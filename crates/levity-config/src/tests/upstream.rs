@@ -170,6 +170,7 @@ fn every_word_of_an_upstream() {
             u.protocol == Protocol::Fastcgi
         }),
         ("protocol = \"ajp13\"", |u| u.protocol == Protocol::Ajp13),
+        ("protocol = \"h2\"", |u| u.protocol == Protocol::H2),
         ("balance = \"sqf\"", |u| {
             u.balance == Balance::LeastConnections
         }),
@@ -232,6 +233,10 @@ fn wrong_words_of_an_upstream() {
     assert_upstream_problems(
         "protocol = \"fcgi\"",
         &["4:12 `fcgi` is not a value of `protocol` [did you mean \"fastcgi\"?]"],
+    );
+    assert_upstream_problems(
+        "protocol = \"grpc\"",
+        &["4:12 `grpc` is not a value of `protocol` [\"h2\" is what gRPC needs]"],
     );
     for sticky in ["cookie:", "cookie:a b", "header:a=b", "ip:", "Cookie:a"] {
         let reports = format!(
@@ -499,6 +504,19 @@ fn every_start_of_a_file_is_survived() {
             assert!(!problems.is_empty());
         }
     }
+}
+
+#[test]
+fn connections_over_http2_are_of_many_clients() {
+    assert_upstream_problems(
+        "protocol = \"h2\"\nproxy_protocol = \"v2\"",
+        &[
+            "5:18 `proxy_protocol`: it cannot be with `protocol = \"h2\"`, whose connections carry requests of many clients",
+        ],
+    );
+    let encrypted = UPSTREAM.replace("127.0.0.1:9", "https://a.test:9");
+    let config = all(&format!("{encrypted}protocol = \"h2\"\n"));
+    assert_eq!(config.upstreams[0].protocol_label(), "h2 over TLS");
 }
 
 #[test]

@@ -452,7 +452,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// Backends fail, and clients do not notice yet: levity_upstream_requests_total shows which and how.
     Counter("levity_upstream_retries_total", "attempts", Upstream(|upstream| upstream.retries));
-    /// Connections to a backend now, of all workers: in_use (with a request, or being made) and idle.
+    /// Connections to a backend now, of all workers: in_use (with a request, or being made) and idle. With `protocol =
+    /// "h2"`, in_use counts requests, each of which has a stream of a connection.
     ///
     /// `in_use` near `connections`: the backend is the bottleneck, or too few connections are allowed. The processor
     /// time of the backend shows which.
@@ -490,11 +491,11 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// It falls rather than grows: standard error and /status say why.
     Gauge("levity_upstream_backend_up", "1 or 0", Computed(&["upstream", "backend", "by"], backends_up));
-    /// Bytes sent to a backend, headers and protocol framing included.
+    /// Bytes sent to a backend, headers and protocol framing included; with `protocol = "h2"` bytes of bodies only.
     ///
     /// Uploads.
     Counter("levity_upstream_sent_bytes_total", "bytes", Backend(|backend| backend.sent_bytes));
-    /// Bytes received from a backend, headers and protocol framing included.
+    /// Bytes received from a backend, headers and protocol framing included; with `protocol = "h2"` bytes of bodies only.
     ///
     /// Downloads through the application. Large files cost less with X-Sendfile.
     Counter("levity_upstream_received_bytes_total", "bytes", Backend(|backend| backend.received_bytes));

@@ -136,7 +136,7 @@ pub struct BackendCells {
     outcomes: [Counter; OUTCOMES.len()],
     /// Responses that were begun and not completed.
     pub(crate) broken: Counter,
-    /// Connection slots taken.
+    /// Connection slots taken; over HTTP/2 streams.
     pub in_use: Gauge,
     /// Connections that wait for a request.
     pub idle: Gauge,

@@ -93,6 +93,7 @@ impl Failure {
                 (502, "destination_ip_unroutable")
             }
             io::ErrorKind::InvalidData => (502, "tls_protocol_error"),
+            io::ErrorKind::Unsupported => (502, "http_protocol_error"),
             _ => (502, "destination_unavailable"),
         };
         // Our resources are exhausted, not the backend's.

@@ -52,6 +52,8 @@ pub struct UpstreamResponse {
     /// `None` once the response has ended.
     lease: Option<Lease>,
     upload: Upload,
+    /// The end of the body has been encoded. It may come long after the last byte.
+    is_encoded: bool,
     /// The body is not sent until the backend requests it with 100 (Continue).
     holds_body: bool,
     /// No more of the request is sent: the backend does not read it, or has responded without it.
@@ -140,7 +142,8 @@ impl UpstreamResponse {
             }
             return Err(Box::new((Failure::of_client(reject.into()), upload)));
         }
-        if upload.is_done() {
+        let is_encoded = upload.is_done();
+        if is_encoded {
             connection.end_of_body(&upload.trailers());
         }
         Ok(Box::new(Self {
@@ -148,6 +151,7 @@ impl UpstreamResponse {
             endpoint: lease.endpoint(),
             lease: Some(lease),
             upload,
+            is_encoded,
             holds_body: outgoing.expects_continue,
             upload_stopped: false,
             request_begun: false,
@@ -201,7 +205,7 @@ impl UpstreamResponse {
 
     /// Sends no more of the request.
     pub fn stop_upload(&mut self) {
-        self.upload_stopped |= !self.upload.is_done();
+        self.upload_stopped |= !self.is_encoded;
     }
 
     /// Whether the client may still wait for 100 (Continue) although the backend is sending its response. A
@@ -423,21 +427,22 @@ impl UpstreamResponse {
         let connection = lease.connection();
         // The first piece of the body is sent together with the header.
         let has_header = connection.has_unsent();
-        if has_header && (self.request_begun || self.upload.is_done()) {
+        if has_header && (self.request_begun || self.is_encoded) {
             return Ok(true);
         }
-        if !has_header && (self.upload_stopped || self.upload.is_done()) {
+        if !has_header && (self.upload_stopped || self.is_encoded) {
             connection.settle();
             return Ok(connection.has_unsent());
         }
         let room = connection.room();
-        if self.upload_stopped || self.holds_body || self.upload.is_done() || room == 0 {
+        if self.upload_stopped || self.holds_body || self.is_encoded || room == 0 {
             return Ok(has_header);
         }
         match self.upload.poll_piece(&self.worker, context, room) {
             Poll::Ready(Ok(piece)) => {
                 connection.body(piece);
-                if self.upload.is_done() {
+                self.is_encoded = self.upload.is_done();
+                if self.is_encoded {
                     connection.end_of_body(&self.upload.trailers());
                 }
                 Ok(connection.has_unsent())
@@ -578,7 +583,7 @@ impl UpstreamResponse {
     }
 
     fn is_request_sent(&self) -> bool {
-        self.upload.is_done() && !self.has_unsent() && !self.upload_stopped
+        self.is_encoded && !self.has_unsent() && !self.upload_stopped
     }
 }
 

@@ -33,6 +33,7 @@ mod files;
 mod fresh;
 mod from_nginx;
 mod gates;
+mod grpc;
 mod headers;
 mod http1;
 mod http2;

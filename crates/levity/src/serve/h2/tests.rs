@@ -347,6 +347,24 @@ fn trailers_behind_a_body_of_known_length_are_passed_on_if_they_are_announced() 
 }
 
 #[test]
+fn the_end_of_a_body_comes_after_its_last_byte() {
+    let (rig, app) = Rig::proxy("");
+    run(&rig, &Builder::new(), async |client| {
+        let (reply, mut body) = client.send(request(Method::POST, "/app"), false).await;
+        body.send_data(Bytes::from_static(b"all"), false)
+            .expect("sent");
+        let (mut backend, _) = app.asked().await;
+        backend.until("3\r\nall\r\n").await;
+        body.send_data(Bytes::new(), true).expect("sent");
+        backend.until("0\r\n\r\n").await;
+        backend
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            .await;
+        assert_eq!(reply.await.expect("a response").status(), 200);
+    });
+}
+
+#[test]
 fn a_body_that_is_too_large_is_refused() {
     let (rig, _app) = Rig::proxy("[limits]\nbody_bytes = \"1KiB\"\n");
     run(&rig, &Builder::new(), async |client| {

@@ -16,6 +16,7 @@ pub fn of_stream(error: &Error, response_begun: bool) -> Failure {
         // The backend names the last stream that it takes; the error is only for those after it (RFC 9113, 6.8).
         Some(_) if is_of_backend && error.is_go_away() => Failure {
             is_untouched: true,
+            is_stream_refused: true,
             ..Failure::of_backend(502, "connection_terminated", error)
         },
         Some(reason) if is_of_backend => {
@@ -35,12 +36,12 @@ pub fn of_stream(error: &Error, response_begun: bool) -> Failure {
     }
 }
 
-/// The failure of a connection that was to be opened.
+/// The failure of a connection that was to be opened: `Unsupported` if the backend does not speak HTTP/2.
 pub fn of_opening(error: Error) -> io::Error {
     let text = format!("HTTP/2: {error}");
     match error.into_io() {
         Some(error) => error,
-        None => io::Error::new(io::ErrorKind::InvalidData, text),
+        None => io::Error::new(io::ErrorKind::Unsupported, text),
     }
 }
 

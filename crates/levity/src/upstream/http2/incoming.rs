@@ -41,7 +41,8 @@ type Received = Poll<(usize, Result<(), Failure>)>;
 
 impl Incoming {
     /// Passes what has arrived to `event`: one of an interim response, the header section, and about `bytes_max` of
-    /// the body with its end. Returns the bytes of the body, and at least one.
+    /// the body with its end. Returns the bytes of the body, and at least one
+    /// unless nothing of a response has arrived.
     pub fn poll_events(
         &mut self,
         context: &mut Context<'_>,
@@ -52,7 +53,8 @@ impl Incoming {
             Self::None => Poll::Pending,
             Self::Head(response) => {
                 let arrived = ready!(poll_head(response, context));
-                Poll::Ready((1, self.take_head(arrived, event)))
+                let taken = self.take_head(arrived, event);
+                Poll::Ready((usize::from(taken.is_ok()), taken))
             }
             Self::Body(_) => self.poll_body(context, bytes_max, event),
             Self::Failed(error) => Poll::Ready((0, Err(failure::of_stream(error, false)))),
@@ -118,7 +120,6 @@ impl Incoming {
             }
         };
         self.end_if_complete(event);
-        // What has arrived before the failure is passed on with it.
         Poll::Ready((bytes.max(1), outcome))
     }
 

@@ -9,4 +9,6 @@ pub mod probe;
 mod session;
 pub mod sessions;
 pub mod stream;
+#[cfg(test)]
+mod tests;
 mod wire;

@@ -50,8 +50,8 @@ impl Session {
     /// Requests that wait for a stream do so at `waiting`.
     ///
     /// # Errors
-    /// As connect(2); `TimedOut` after `connect_timeout`; `InvalidData` for a failed handshake of TLS, and for a
-    /// backend that does not speak HTTP/2.
+    /// As connect(2); `TimedOut` after `connect_timeout`; `InvalidData` for a failed handshake of TLS; `Unsupported`
+    /// for a backend that does not speak HTTP/2.
     pub async fn open(
         upstream: &Upstream,
         backend: &Backend,
@@ -154,9 +154,9 @@ impl Place {
         &mut self.connection
     }
 
-    /// Notes that the backend was silent for too long. Other requests do not use the connection until it has
-    /// answered a ping; without an answer it is closed. The request alone may have been slow, so that to close it at
-    /// once would harm the others.
+    /// Notes that the backend was silent for too long. The request alone may have been slow, so that to close the
+    /// connection at once would harm others on it. New requests do not use it until the backend has answered a ping;
+    /// without an answer it is closed, and so it is once it has no requests.
     pub fn was_silent(&self) {
         self.session.link.doubt();
     }

@@ -80,7 +80,7 @@ impl Stream {
     }
 
     /// Passes what has arrived to `event`, about `bytes_max` of the body at most. Returns the number of bytes, at
-    /// least one.
+    /// least one unless nothing of a response has arrived.
     pub fn poll_events(
         &mut self,
         context: &mut Context<'_>,
