@@ -71,7 +71,7 @@ pub struct Subrequest<'a> {
 }
 
 impl Subrequest<'_> {
-    /// Sends the request once, to one backend, over a connection that was not idle, and returns the status of the response.
+    /// Sends the request once, to one backend, over a connection that was not idle before, and returns the status of the response.
     /// `service` is the configuration of the request that caused this one. Waits for a slot in the same queue
     /// as requests of clients.
     ///

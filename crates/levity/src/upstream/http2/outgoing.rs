@@ -10,7 +10,7 @@ use http::{HeaderMap, Request};
 use levity_wire::http1::Trailers;
 
 use super::super::codec::EncodeError;
-use super::super::upstream_request::UpstreamRequest;
+use super::super::upstream_request::{Length, UpstreamRequest};
 use super::head;
 
 /// The size of a piece of the body, in bytes. The next one is taken when the backend has made room for all of it.
@@ -35,7 +35,9 @@ impl Outgoing {
     /// Encodes the header section of `outgoing`.
     pub fn begin(&mut self, outgoing: &UpstreamRequest<'_>) -> Result<(), EncodeError> {
         self.head = Some(head::request(outgoing)?);
-        self.protected = outgoing.protected_in_trailers();
+        if outgoing.length != Length::None {
+            self.protected = outgoing.protected_in_trailers();
+        }
         Ok(())
     }
 

@@ -332,7 +332,7 @@ fn a_reset_before_and_after_the_header() {
         client.until("part").await;
         body.send_reset(Reason::INTERNAL_ERROR);
         assert!(!client.all().await.0.ends_with("0\r\n\r\n"));
-        client.served().await;
+        client.close().await;
     });
 }
 
@@ -396,7 +396,7 @@ fn a_dead_backend_loses_its_connection() {
         dead.end().await;
         let mut other = others.remove(0);
         assert!(!other.all().await.0.ends_with("0\r\n\r\n"));
-        other.served().await;
+        other.close().await;
     });
 }
 
