@@ -217,10 +217,7 @@ impl Gateway<'_> {
                 proxy.upstream.failed(&backend, now, reason);
             }
             if !was_stale {
-                slot_request.tried.push(backend.id);
-            }
-            if failure.is_stream_refused && !pool.has_untried(&slot_request) {
-                slot_request.tried.pop();
+                note_tried(&mut slot_request, &backend, &failure, pool);
             }
             let is_last = retries == settings.retries || !pool.has_untried(&slot_request);
             failure.retried = !is_last && failure.may_retry(request) && upload.rewind();
@@ -320,6 +317,15 @@ impl Gateway<'_> {
                 }
             }
         }
+    }
+}
+
+/// Notes that `backend` has been tried, unless it may take the request all the same: it has refused one stream, and
+/// there is no other backend.
+fn note_tried(slot_request: &mut SlotRequest, backend: &Backend, failure: &Failure, pool: &Pool) {
+    slot_request.tried.push(backend.id);
+    if failure.is_stream_refused && !pool.has_untried(slot_request) {
+        slot_request.tried.pop();
     }
 }
 
