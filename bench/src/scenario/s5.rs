@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// How often the memory is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// An attack may be measured for longer than the load without one, which changes little.
+const ALONE_SECONDS_MAX: f64 = 5.0;
 /// The bars of the design: the share of the hot requests that are answered, and in this time.
 const KEPT_MIN: f64 = 0.9;
 const P99_US_MAX: f64 = 10_000.0;
@@ -102,7 +104,9 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
 fn measure(rig: &Rig, run: &Run, subject: &Subject<Attack>) -> Result<Pass> {
     let server = Server::start(rig, &subject.row)?;
     let hot = hot_and_cold::hot(run, &server, Loop::Open);
-    let alone = hot.measure(rig.load_cpu())?;
+    let mut alone = hot.clone();
+    alone.seconds = run.seconds.min(ALONE_SECONDS_MAX);
+    let alone = alone.measure(rig.load_cpu())?;
     let before = server.anonymous_bytes()?;
     let attacker = Attacker {
         address: server.address,
