@@ -530,6 +530,7 @@ fn fill_in(row: &Row, dir: &Path, root: &Path, address: SocketAddr, admin: Socke
         .replace("{modules}", "")
         .replace("{limits}", "")
         .replace("{http2}", "")
+        .replace("{h2}", "")
         .replace("{dir}", &dir.to_string_lossy())
         .replace("{root}", &root.to_string_lossy())
         .replace("{address}", &address.to_string())

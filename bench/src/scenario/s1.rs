@@ -95,7 +95,9 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
     let mut all = Vec::new();
     for shape in &SHAPES {
         let measured = interleaved(&rows, run.passes, |row, _| measure(rig, row, run, shape))?;
-        let best = best_peer(&rows, &measured, Pass::us_per_request);
+        // The bare server has no files, so it is no peer.
+        let peers = rows.len() - 1;
+        let best = best_peer(&rows[..peers], &measured[..peers], Pass::us_per_request);
         for (row, own) in rows.iter().zip(&measured) {
             table.push(cells(row, own, shape, best));
         }

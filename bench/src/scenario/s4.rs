@@ -10,6 +10,7 @@ use crate::report::bar::{is_above, verdict};
 use crate::report::table::{Table, number};
 use crate::rig::Rig;
 use serde::Serialize;
+use std::time::{Duration, Instant};
 
 const CONNECTIONS: usize = 1000;
 const PATH: &str = "/hot/4096.bin";
@@ -24,6 +25,8 @@ const EARLIER_SECONDS: f64 = 0.3;
 const CONNECT_SECONDS_MAX: f64 = 60.0;
 const STREAM_SECONDS: f64 = 3.0;
 const REQUESTS_PER_SECOND: u32 = 10_000;
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(3);
+const SETTLE_INTERVAL: Duration = Duration::from_millis(200);
 /// The bars of the design, in bytes.
 const CONNECTION_BYTES_MAX: f64 = 4096.0;
 const STREAM_BYTES_MAX: f64 = 512.0;
@@ -151,7 +154,8 @@ fn event_streams(
     };
     let unfinished = |report: &Report| report.unfinished;
     // The first streams cause one-time allocations too.
-    held(rig, &server, load(1, EARLIER_SECONDS), unfinished)?;
+    let earlier = STREAMS / streams.unwrap_or(1);
+    held(rig, &server, load(earlier, EARLIER_SECONDS), unfinished)?;
     held(rig, &server, load(connections, STREAM_SECONDS), unfinished)
 }
 
@@ -162,7 +166,7 @@ fn held(
     mut load: Load,
     counted: impl Fn(&Report) -> u64,
 ) -> Result<Held> {
-    let before = server.proportional_bytes()?;
+    let before = settled(server)?;
     let count = load.connections * load.streams.unwrap_or(1);
     load.hold = true;
     load.rate = Some(REQUESTS_PER_SECOND);
@@ -183,6 +187,21 @@ fn held(
     Err(Failure::new(message))
 }
 
+/// The memory of the server once it changes no more, because connections from before have ended.
+fn settled(server: &Server) -> Result<u64> {
+    let end = Instant::now() + SETTLE_TIME_MAX;
+    let mut last = server.proportional_bytes()?;
+    while Instant::now() < end {
+        std::thread::sleep(SETTLE_INTERVAL);
+        let bytes = server.proportional_bytes()?;
+        if bytes == last {
+            break;
+        }
+        last = bytes;
+    }
+    Ok(last)
+}
+
 fn cells(row: &Row, own: &Measured<Pass>) -> Vec<String> {
     let connection = own.spread(|pass| pass.connection.bytes_each()).median;
     let figure = |of: fn(&Pass) -> Option<f64>| own.passes.iter().find_map(of);
@@ -190,7 +209,7 @@ fn cells(row: &Row, own: &Measured<Pass>) -> Vec<String> {
     let bars = [
         (is_above(connection, CONNECTION_BYTES_MAX), "connection"),
         (
-            stream.is_none_or(|stream| is_above(stream, STREAM_BYTES_MAX)),
+            stream.is_none_or(|stream| stream <= 0.0 || is_above(stream, STREAM_BYTES_MAX)),
             "stream",
         ),
     ];

@@ -51,8 +51,9 @@ pub async fn sleep_until(run: &Run, name: &str, time: SystemTime) {
 /// Does what is due for a name. Returns when something may be due again.
 pub async fn step(run: &Run, known: &mut Known<'_>) -> SystemTime {
     let name = known.name;
-    let is_due = SystemTime::now() >= known.next(run) || run.folder.wants_retry(name);
-    if known.unread.is_some() || !is_due {
+    let is_wanted = run.folder.wants_retry(name);
+    let is_due = known.unread.is_none() && SystemTime::now() >= known.next(run);
+    if !is_wanted && !is_due {
         return known.report(run);
     }
     let _permit = run.attempts.acquire().await;
@@ -60,6 +61,10 @@ pub async fn step(run: &Run, known: &mut Known<'_>) -> SystemTime {
         Ok(Some(_lock)) => {
             // Another server may have been quicker.
             *known = Known::read(run, name);
+            if is_wanted {
+                // What cannot be read is replaced.
+                known.unread = None;
+            }
             if known.unread.is_none() {
                 known.work(run).await;
             }
@@ -70,7 +75,9 @@ pub async fn step(run: &Run, known: &mut Known<'_>) -> SystemTime {
             SystemTime::now() + OTHER_PAUSE + some_of(OTHER_PAUSE)
         }
         Err(error) => {
-            known.failed(run, &Failure::new(format!("the lock of the name: {error}")));
+            if known.due(run) <= SystemTime::now() {
+                known.failed(run, &Failure::new(format!("the lock of the name: {error}")));
+            }
             // A record may be due.
             known.report(run).max(SystemTime::now() + OTHER_PAUSE)
         }
@@ -100,6 +107,11 @@ impl<'n> Known<'n> {
             state: state.unwrap_or_default(),
             unread,
         }
+    }
+
+    /// Whether files that are there cannot be read now.
+    pub fn is_unread(&self) -> bool {
+        self.unread.is_some()
     }
 
     /// Why there is no certificate, as far as that is known.

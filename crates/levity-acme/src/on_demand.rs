@@ -129,7 +129,9 @@ impl OnDemand {
                 Ok(next) => next,
                 Err(refusal) => {
                     self.report(name, &refusal.reason);
-                    if refusal.is_denial || !self.take(name, &known) {
+                    // One that cannot be read now is in use still.
+                    let is_in_use = known.is_unread() && self.keys.has(name);
+                    if refusal.is_denial || !(is_in_use || self.take(name, &known)) {
                         break;
                     }
                     SystemTime::now() + ASK_PAUSE

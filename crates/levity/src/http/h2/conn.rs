@@ -213,10 +213,11 @@ impl Conn {
 
     /// No exchange runs: gives memory back, and begins to wait for the next request if it has had one since it rested last.
     pub(super) fn rest(&self) {
+        // A malformed request leaves memory as well.
+        self.wire.borrow_mut().shrink();
         if !self.is_in_use.replace(false) {
             return;
         }
-        self.wire.borrow_mut().shrink();
         let now = self.quiet_since.get();
         if self.shutdown_since.get().is_some() {
             return self.timer().set(now + SHUTDOWN_TIME);
@@ -237,7 +238,8 @@ impl Conn {
         }
         let now = Instant::now();
         self.begin_shutdown(now);
-        if self.wire.borrow().streams() == 0 {
+        // An exchange may go on although the client has reset its stream.
+        if self.wire.borrow().streams() == 0 && !self.is_in_use.get() {
             self.timer().set(now + SHUTDOWN_TIME);
         }
         false

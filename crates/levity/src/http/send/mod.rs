@@ -600,8 +600,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     /// Sends the rest of the header, and ends the body.
     async fn finish(&mut self, trailers: &Trailers) -> Result<(), SendError> {
         self.encode_header();
-        // The last byte of an announced length ends a body in any framing.
-        let is_whole = self.framing == Framing::ByLength || self.length == Some(self.body_bytes);
+        // The last byte of an announced length ends a body in any framing. A header that announces none may have left before.
+        let has_last_byte = self.body_bytes > 0 && self.length == Some(self.body_bytes);
+        let is_whole = self.framing == Framing::ByLength || has_last_byte;
         if self.header.is_none() && is_whole {
             return Ok(());
         }

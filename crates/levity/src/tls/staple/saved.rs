@@ -35,7 +35,8 @@ pub(super) fn write(file: &Path, der: &[u8]) -> Result<(), String> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     let written = files::create_private_folder(folder).and_then(|()| {
         files::write(file, der, MODE)?;
-        files::remove_leftovers(folder)?;
+        // They do no harm.
+        let _ = files::remove_leftovers(folder);
         remove_old(folder, SystemTime::now())
     });
     written.map_err(|error| format!("{}: {error}", file.display()))

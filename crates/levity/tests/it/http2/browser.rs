@@ -83,11 +83,14 @@ fn chromium_seeks() {
     fixture.tree.file("long.wav", hour());
     let seen = reported(&fixture, "seek.html");
     assert!(seen.contains(">plays at the end of 3600 s"), "{seen}");
-    let log = fixture.server.stdout();
-    let ranges = log.lines().filter(|line| line.contains("/long.wav"));
-    let ranges: Vec<_> = ranges.collect();
-    assert!(ranges.len() > 1, "{log}");
-    let is_range = |line: &&str| line.contains("\"HTTP/2.0\"") && line.contains("\"status\":206");
+    let of_file = |log: &str| {
+        let lines = log.lines().filter(|line| line.contains("/long.wav"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let at_least_two = || of_file(&fixture.server.stdout()).len() > 1;
+    wait_until("more than one range in the log", at_least_two);
+    let ranges = of_file(&fixture.server.stdout());
+    let is_range = |line: &String| line.contains("\"HTTP/2.0\"") && line.contains("\"status\":206");
     assert!(ranges.iter().all(is_range), "{ranges:#?}");
 }
 
