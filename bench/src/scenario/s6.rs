@@ -1,17 +1,22 @@
 //! S6: what does it cost a proxy to forward a small response to a client over HTTP/2, in CPU time?
 
-use super::proxied::{Cost, PLACES, Pair, WARM_UP_SECONDS, verdict};
+use super::proxied::{Cost, PLACES, Pair, WARM_UP_SECONDS};
+use super::t1::verdict_of_peer;
 use super::{Measured, Run, interleaved, lowest_of_peers, to_json};
 use crate::failure::Result;
 use crate::peer::Row;
 use crate::report::Outcome;
+use crate::report::bar::{is_above, verdict};
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use serde::Serialize;
 
 const BODY_BYTES: u64 = 1024;
 /// The peers that speak HTTP/2 to clients that begin with it.
-const PEERS: [&str; 2] = ["nginx", "haproxy"];
+const PEERS: [&str; 2] = [NGINX, "haproxy"];
+/// The peer of the bar of the design: the CPU time per request, divided by that of nginx.
+const NGINX: &str = "nginx";
+const RATIO_MAX: f64 = 1.0;
 
 /// A shape of the load: connections, and requests at a time on each of them.
 const SHAPES: [(usize, usize); 2] = [(64, 1), (8, 8)];
@@ -40,6 +45,7 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         "streams",
         "CPU us/request",
         "of best peer",
+        "of nginx",
         "req/s",
         "p99",
         "bar",
@@ -50,8 +56,9 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
             measure(rig, row, shape, run.seconds)
         })?;
         let best = lowest_of_peers(&rows, &measured, |pass| pass.cost.proxy_us_per_request());
-        for (row, measured) in rows.iter().zip(&measured) {
-            table.push(cells(row.is_levity(), measured, best));
+        let nginx = measured.iter().find(|row| row.server == NGINX);
+        for (row, own) in rows.iter().zip(&measured) {
+            table.push(cells(row.is_levity(), own, (best, nginx)));
         }
         all.extend(measured);
     }
@@ -59,8 +66,8 @@ pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
         name: "s6".into(),
         caption: format!(
             "Answers of {BODY_BYTES} bytes of an HTTP/1.1 application over a Unix socket, for clients over HTTP/2 without TLS in a \
-             closed loop. {PLACES} CPU time is that of the proxy's control group, kernel work included. Bar: that of the best \
-             peer. Median of {} interleaved passes (lowest to highest).",
+             closed loop. {PLACES} CPU time is that of the proxy's control group, kernel work included. Bar: that of \
+             nginx. Median of {} interleaved passes (lowest to highest).",
             run.passes
         ),
         table,
@@ -90,26 +97,35 @@ fn measure(
     })
 }
 
-fn cells(is_levity: bool, measured: &Measured<Pass>, best: Option<f64>) -> Vec<String> {
-    let cpu = measured.spread(|pass| pass.cost.proxy_us_per_request());
-    let ratio = best.map(|best| cpu.median / best);
+fn cells(
+    is_levity: bool,
+    measured: &Measured<Pass>,
+    (best, nginx): (Option<f64>, Option<&Measured<Pass>>),
+) -> Vec<String> {
+    let us = |pass: &Pass| pass.cost.proxy_us_per_request();
+    let cpu = measured.spread(us);
+    let of_best = best.map(|best| cpu.median / best);
+    let of_nginx = nginx.map(|nginx| measured.spread_of_ratio(nginx, us));
+    let errors = measured.total(|pass| pass.cost.report.errors);
     let first = &measured.passes[0];
     vec![
         measured.server.clone(),
         first.connections.to_string(),
         first.streams.to_string(),
         cpu.show(number),
-        ratio.map_or("-".into(), number),
+        of_best.map_or("-".into(), number),
+        of_nginx.map_or("-".into(), |ratio| ratio.show(number)),
         measured
             .spread(|pass| pass.cost.report.requests_per_second())
             .show(number),
         measured
             .spread(|pass| pass.cost.report.latency.p99_us)
             .show(time_us),
-        verdict(
-            is_levity,
-            ratio,
-            measured.total(|pass| pass.cost.report.errors),
-        ),
+        match of_nginx {
+            Some(ratio) if is_levity => {
+                verdict(&[(is_above(ratio.median, RATIO_MAX), "CPU")], errors)
+            }
+            _ => verdict_of_peer(errors),
+        },
     ]
 }

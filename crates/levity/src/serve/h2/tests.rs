@@ -251,6 +251,24 @@ fn a_proxied_response_is_streamed_with_its_trailers() {
     });
 }
 
+/// An application may announce that nothing follows and go on working.
+#[test]
+fn a_response_without_content_ends_after_its_header() {
+    let (rig, app) = Rig::proxy("protocol = \"scgi\"\n");
+    run(&rig, &Builder::new(), async |client| {
+        let (reply, _) = client.send(request(Method::GET, "/app"), true).await;
+        let mut backend = app.accept(1 << 16).await;
+        backend
+            .send("Status: 200 OK\r\nContent-Length: 0\r\n\r\n")
+            .await;
+        let mut body = reply.await.expect("a response").into_body();
+        assert!(!body.is_end_stream());
+        backend.arrived().await;
+        drop(backend);
+        assert_eq!(receive_all(&mut body).await, b"");
+    });
+}
+
 #[test]
 fn a_truncated_proxied_response_resets_the_stream() {
     let (rig, app) = Rig::proxy("");
