@@ -431,6 +431,10 @@ const KEYS: &[Foreign] = &[
 const WORDS: &[(&str, &str, &str)] = &[
     ("protocol", "https", "write \"http\", and `https://` before the backends in `to`"),
     ("protocol", "grpc", "\"h2\" is what gRPC needs"),
+    ("protocol", "grpcs", "\"h2\" is what gRPC needs, and `https://` in `to` is TLS"),
+    ("protocol", "http2", "\"h2\" is HTTP/2"),
+    ("protocol", "http/2", "\"h2\" is HTTP/2"),
+    ("protocol", "h2c", "\"h2\" is HTTP/2, without TLS unless `to` has `https://`"),
     ("protocol", "uwsgi", "\"scgi\", with uwsgi started with --scgi-socket"),
     ("balance", "least_conn", "did you mean \"least-connections\"?"),
     ("balance", "ip_hash", "`sticky = \"cookie:NAME\"` binds a client to a backend"),

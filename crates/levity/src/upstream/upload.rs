@@ -21,16 +21,19 @@ const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// The minimum size of a write to the file, in bytes. A body that is spooled occupies about as much memory.
 const WRITE_BYTES_MIN: usize = 64 * 1024;
 
+/// The start of a body up to which it is kept to be sent again, in bytes. A client over HTTP/2 sends even a small body after the header.
+const REPLAYED_BYTES_MAX: usize = 16 * 1024;
+
 /// A request body, and the position up to which it has been taken.
 pub struct Upload {
-    /// The part in memory: everything that has arrived, or the part that is taken next.
+    /// The part in memory: everything that has arrived, or at least the part that is taken next.
     buffer: Vec<u8>,
     /// The bytes of `buffer` that have been taken.
     taken: usize,
     /// The part that the client has not sent yet.
     body: RequestBody,
-    /// `buffer` is the whole body, so that it can be sent again.
-    in_memory: bool,
+    /// `buffer` has the body from its first byte on, so that it can be sent again.
+    has_start: bool,
     /// The file with the whole body, so that it can be sent again.
     spooled: Option<Spooled>,
     /// The bytes of the file that have been read.
@@ -49,7 +52,7 @@ impl Upload {
         Ok(Self {
             buffer,
             taken: 0,
-            in_memory: body.is_complete(),
+            has_start: true,
             body,
             spooled: None,
             read_bytes: 0,
@@ -100,7 +103,7 @@ impl Upload {
             self.reading = None;
         }
         self.taken = 0;
-        self.in_memory || self.spooled.is_some() || self.body.is_unread()
+        self.has_start || self.spooled.is_some()
     }
 
     /// The trailers that followed it.
@@ -128,7 +131,6 @@ impl Upload {
             let received = self.buffer.len().saturating_sub(before);
             self.body.give_way(received).await;
         }
-        self.in_memory = self.spooled.is_none();
         Ok(())
     }
 
@@ -156,8 +158,11 @@ impl Upload {
         room: usize,
     ) -> Poll<Result<&[u8], Failure>> {
         if self.taken == self.buffer.len() && !self.is_done() {
-            self.buffer.clear();
-            self.taken = 0;
+            if self.buffer.len() > REPLAYED_BYTES_MAX || self.spooled.is_some() {
+                self.has_start = false;
+                self.buffer.clear();
+                self.taken = 0;
+            }
             match self.spooled.is_some() {
                 true => ready!(self.poll_read(worker, context)).map_err(Failure::of_spool)?,
                 false => ready!(self.body.poll_receive(context, &mut self.buffer))
