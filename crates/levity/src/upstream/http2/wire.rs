@@ -22,8 +22,23 @@ pub const STREAMS_MAX: usize = 100;
 /// The bytes of a request that wait in the connection, for each stream; about as many wait in the stream itself.
 const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// How long frames of a stream that was reset here may still arrive.
-const RESET_DURATION: Duration = Duration::from_secs(10);
+/// How long frames of a stream that was reset here may still arrive without a reply.
+const RESET_DURATION: Duration = Duration::from_secs(1);
+
+/// The streams that were reset here, and whose frames may still arrive, at most. Each costs about half a kilobyte.
+const RESET_STREAMS_MAX: usize = 1000;
+
+/// The size of the smallest frames that may fill the windows of all streams, in bytes.
+const FRAME_BYTES_MIN: usize = 32;
+
+/// What frames that wait cost beyond their bytes: the library takes for a frame what it lacks of 256 bytes. When that is
+/// used up, it closes the connection with all its requests, although the clients of a few that do not read may be the
+/// reason. So it is as much as all windows can hold: about 400 000 frames and 90 MB, in the worst case. The default is
+/// used up by seven streams with frames of 32 bytes.
+///
+/// A connection is closed too after 100 empty frames that end no stream, over its life. That cannot be set.
+const FRAMES_BUDGET_BYTES: usize =
+    STREAMS_MAX * (WINDOW_BYTES as usize / FRAME_BYTES_MIN) * (256 - FRAME_BYTES_MIN);
 
 /// A [`Transport`] in the form that the protocol needs. After a write that was pending, it repeats the same bytes
 /// first, as TLS needs it.
@@ -47,8 +62,11 @@ pub async fn begin(transport: Transport) -> Result<(SendRequest<Bytes>, Connecti
         .initial_max_send_streams(0)
         .max_send_buffer_size(SEND_BUFFER_BYTES_MAX)
         .max_header_list_size(LIMITS.head_bytes_max as u32)
-        .max_concurrent_reset_streams(STREAMS_MAX)
+        .data_frame_budget(FRAMES_BUDGET_BYTES)
+        .max_concurrent_reset_streams(RESET_STREAMS_MAX)
         .reset_stream_duration(RESET_DURATION)
+        // It counts over the life of a connection, and each frame that comes late for a stream of a client that has left.
+        .max_local_error_reset_streams(None)
         .handshake(Wire(transport))
         .await
 }
