@@ -3,7 +3,7 @@
 use http::header::{CONTENT_LENGTH, EXPECT, TE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
-use levity_wire::http1::{Framing, Trailers};
+use levity_wire::http1::{Framing, Trailers, is_hop_by_hop};
 use levity_wire::{Reject, mailbox_header, sendfile_header};
 
 use super::super::codec::EncodeError;
@@ -12,6 +12,11 @@ use super::super::upstream_request::{Length, UpstreamRequest, passes};
 
 /// The Host of a request without one.
 const NO_HOST: &str = "localhost";
+
+const BAD_STATUS: Reject = Reject {
+    status: 502,
+    reason: "bad status",
+};
 
 const TOO_MANY_FIELDS: Reject = Reject {
     status: 502,
@@ -120,9 +125,15 @@ pub fn response(response: &Response<()>) -> Result<Head, Reject> {
         return Err(TOO_MANY_FIELDS);
     }
     let status = response.status().as_u16();
+    if status > 599 {
+        return Err(BAD_STATUS);
+    }
     let mut head = Head::new(status, b"");
     for (name, value) in headers {
-        head.field(name.as_str().as_bytes(), value.as_bytes());
+        let name = name.as_str().as_bytes();
+        if !is_hop_by_hop(name) {
+            head.field(name, value.as_bytes());
+        }
     }
     let length = headers.get(CONTENT_LENGTH);
     let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
@@ -153,6 +164,30 @@ mod tests {
         let target = escaped(b"/a<b>?q={\"x\"}|`^%41");
         assert_eq!(target, b"/a%3Cb%3E?q=%7B%22x%22%7D%7C%60%5E%41");
         assert!(PathAndQuery::from_maybe_shared(target).is_ok());
+    }
+
+    #[test]
+    fn headers_about_a_connection_are_dropped() {
+        let whole = Response::builder()
+            .header("trailer", "x-sum")
+            .header("proxy-authenticate", "Basic")
+            .header("te", "trailers")
+            .header("x-app", "yes")
+            .body(());
+        let head = response(&whole.expect("a response")).expect("a head");
+        assert_eq!(head.fields.value("x-app"), Some(&b"yes"[..]));
+        for name in ["trailer", "proxy-authenticate", "te"] {
+            assert_eq!(head.fields.value(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_statuses_of_http_pass() {
+        for (status, passes) in [(200, true), (599, true), (600, false), (999, false)] {
+            let whole = Response::builder().status(status).body(());
+            let head = response(&whole.expect("a response"));
+            assert_eq!(head.is_ok(), passes, "{status}");
+        }
     }
 
     #[test]

@@ -29,11 +29,18 @@ pub enum Incoming {
     /// Its header section has not arrived.
     Head(ResponseFuture),
     /// Its body has not arrived.
-    Body(RecvStream),
+    Body(Body),
     /// The stream could not be opened.
     Failed(h2::Error),
     /// All has arrived.
     Ended,
+}
+
+/// The body of a response.
+pub struct Body {
+    stream: RecvStream,
+    /// The bytes to come, if their number was announced.
+    left: Option<u64>,
 }
 
 /// What was received: its number of bytes.
@@ -76,11 +83,12 @@ impl Incoming {
                 event(Event::Interim(head));
             }
             Arrived::Final(response) => {
-                let (parts, body) = response.into_parts();
+                let (parts, stream) = response.into_parts();
                 let response = Response::from_parts(parts, ());
                 let head = head::response(&response).map_err(Failure::of_invalid_response)?;
+                let left = head.length;
                 event(Event::Head(head));
-                *self = Self::Body(body);
+                *self = Self::Body(Body { stream, left });
                 self.end_if_complete(event);
             }
         }
@@ -98,17 +106,17 @@ impl Incoming {
         };
         let mut bytes = 0;
         let outcome = loop {
-            match body.poll_data(context) {
-                Poll::Ready(Some(Ok(data))) => bytes += pass_on(body, &data, event),
-                Poll::Ready(Some(Err(error))) => break Err(failure::of_stream(&error, true)),
-                Poll::Ready(None) => match body.poll_trailers(context) {
+            match body.stream.poll_data(context) {
+                Poll::Ready(Some(Ok(data))) => bytes += body.pass_on(&data, event),
+                Poll::Ready(Some(Err(error))) => break Err(error),
+                Poll::Ready(None) => match body.stream.poll_trailers(context) {
                     Poll::Ready(Ok(trailers)) => {
                         let trailers = trailers.as_ref().map(head::response_trailers);
                         event(Event::End(trailers.unwrap_or_default()));
                         *self = Self::Ended;
                         return Poll::Ready((bytes.max(1), Ok(())));
                     }
-                    Poll::Ready(Err(error)) => break Err(failure::of_stream(&error, true)),
+                    Poll::Ready(Err(error)) => break Err(error),
                     Poll::Pending if bytes == 0 => return Poll::Pending,
                     Poll::Pending => break Ok(()),
                 },
@@ -119,16 +127,38 @@ impl Incoming {
                 break Ok(());
             }
         };
+        let outcome = outcome.or_else(|error| self.broke_off(&error, event));
         self.end_if_complete(event);
         Poll::Ready((bytes.max(1), outcome))
     }
 
+    /// Handles the end of the stream by `error`. A backend may close its connection right after a response to a request
+    /// that it has not read. The library then forgets that the response has ended, but its length tells. A reset after
+    /// all bytes remains an error.
+    fn broke_off(
+        &mut self,
+        error: &h2::Error,
+        event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Body(Body { left: Some(0), .. }) if !error.is_reset() => {
+                self.end(event);
+                Ok(())
+            }
+            _ => Err(failure::of_stream(error, true)),
+        }
+    }
+
     /// Without trailers the end comes with the last bytes.
     fn end_if_complete(&mut self, event: &mut dyn FnMut(Event<'_>)) {
-        if matches!(self, Self::Body(body) if body.is_end_stream()) {
-            *self = Self::Ended;
-            event(Event::End(Trailers::default()));
+        if matches!(self, Self::Body(body) if body.stream.is_end_stream()) {
+            self.end(event);
         }
+    }
+
+    fn end(&mut self, event: &mut dyn FnMut(Event<'_>)) {
+        *self = Self::Ended;
+        event(Event::End(Trailers::default()));
     }
 }
 
@@ -149,10 +179,14 @@ fn poll_head(
     Future::poll(response, context).map_ok(Arrived::Final)
 }
 
-/// Passes `data` on, and lets the backend send as much more: until then it has no more than its window.
-fn pass_on(body: &mut RecvStream, data: &Bytes, event: &mut dyn FnMut(Event<'_>)) -> usize {
-    event(Event::Data(data));
-    // Fails only for more than was received.
-    let _ = body.flow_control().release_capacity(data.len());
-    data.len()
+impl Body {
+    /// Passes `data` on, and lets the backend send as much more: until then it has no more than its window.
+    fn pass_on(&mut self, data: &Bytes, event: &mut dyn FnMut(Event<'_>)) -> usize {
+        event(Event::Data(data));
+        let bytes = data.len();
+        self.left = self.left.map(|left| left.saturating_sub(bytes as u64));
+        // Fails only for more than was received.
+        let _ = self.stream.flow_control().release_capacity(bytes);
+        bytes
+    }
 }
