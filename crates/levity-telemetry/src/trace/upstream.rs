@@ -128,11 +128,6 @@ impl UpstreamTrace {
         self.first_byte.is_some()
     }
 
-    /// Whether the last attempt was made on a kept connection.
-    pub fn is_reused(&self) -> bool {
-        self.is_reused
-    }
-
     pub(crate) fn name(&self) -> &str {
         &self.cells.name
     }

@@ -38,8 +38,11 @@ pub struct Failure {
     pub reason: String,
     /// The backend cannot have acted on the request.
     pub is_untouched: bool,
-    /// It has refused one stream of a connection; it may take the request on another.
-    pub is_stream_refused: bool,
+    /// Only a stream or a connection that many requests share has failed. It does not count against the backend, which
+    /// may take the request on another.
+    pub spares_backend: bool,
+    /// The connection had been idle, and ended before a byte of the response, which is normal.
+    pub was_stale: bool,
     /// How the response ends for the access log, if its header has been sent.
     pub end: End,
     /// A byte of the response has arrived.
@@ -58,7 +61,8 @@ impl Failure {
             reason: reason.to_string(),
             end: End::Error,
             is_untouched: false,
-            is_stream_refused: false,
+            spares_backend: false,
+            was_stale: false,
             response_begun: false,
             retried: false,
         }
@@ -142,7 +146,7 @@ impl Failure {
     /// The backend has refused a stream, before it has acted on its request (RFC 9113, 8.7).
     pub fn of_refused_stream(reason: &str) -> Self {
         Self {
-            is_stream_refused: true,
+            spares_backend: true,
             ..Self::of_refusal(reason)
         }
     }

@@ -207,16 +207,15 @@ impl Gateway<'_> {
                     failure
                 }
             };
-            // Three failures do not count against the backend: a reused connection that ends is normal, so is a
-            // stream more than it takes now, and it may refuse to wait for a client that sends its body slowly.
-            let was_stale = trace.is_reused() && failure.is_end_of_connection();
-            let is_fault = !was_stale && !failure.is_stream_refused && upload.is_received();
+            // Three failures do not count against the backend: an idle connection that ends is normal, so is one stream
+            // or shared connection that fails, and it may refuse to wait for a client that sends its body slowly.
+            let is_fault = !failure.was_stale && !failure.spares_backend && upload.is_received();
             if failure.side == Side::Backend && is_fault {
                 let reason = format_args!("{}", failure.reason);
                 let now = stall::poll_start();
                 proxy.upstream.failed(&backend, now, reason);
             }
-            if !was_stale {
+            if !failure.was_stale && !stays_bound(&failure, &slot_request, &backend, retries) {
                 note_tried(&mut slot_request, &backend, &failure, pool);
             }
             let is_last = retries == settings.retries || !pool.has_untried(&slot_request);
@@ -294,6 +293,7 @@ impl Gateway<'_> {
             return Err(Box::new((failure, upload)));
         }
         trace.connected(lease.is_reused);
+        let may_be_stale = lease.may_be_stale();
         let mut response = UpstreamResponse::new(self.worker.clone(), outgoing, lease, upload)?;
         loop {
             match response.event().await {
@@ -313,6 +313,7 @@ impl Gateway<'_> {
                 Err(mut failure) => {
                     failure.is_untouched |= !response.is_request_begun();
                     failure.response_begun = response.is_begun();
+                    failure.was_stale = may_be_stale && failure.is_end_of_connection();
                     return Err(Box::new((failure, response.into_upload())));
                 }
             }
@@ -320,11 +321,27 @@ impl Gateway<'_> {
     }
 }
 
-/// Notes that `backend` has been tried, unless it may take the request all the same: it has refused one stream, and
-/// there is no other backend.
+/// Whether the request goes to `backend` once more before it goes to another: its client is bound to that one, and would
+/// be bound to the other for good.
+fn stays_bound(
+    failure: &Failure,
+    slot_request: &SlotRequest,
+    backend: &Backend,
+    retries: usize,
+) -> bool {
+    let is_bound = match slot_request.affinity {
+        Affinity::Backend(id) => id == backend.id,
+        Affinity::Key(_) => true,
+        Affinity::Free => false,
+    };
+    failure.spares_backend && is_bound && retries == 0
+}
+
+/// Notes that `backend` has been tried, unless it may take the request all the same: only a stream or a connection has
+/// failed, and there is no other backend.
 fn note_tried(slot_request: &mut SlotRequest, backend: &Backend, failure: &Failure, pool: &Pool) {
     slot_request.tried.push(backend.id);
-    if failure.is_stream_refused && !pool.has_untried(slot_request) {
+    if failure.spares_backend && !pool.has_untried(slot_request) {
         slot_request.tried.pop();
     }
 }

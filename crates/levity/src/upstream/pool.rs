@@ -186,9 +186,12 @@ impl Pool {
     }
 
     /// Whether the response is to end, because its client is away for the longest time, and half of the connections to a
-    /// backend have no client.
+    /// backend, or over HTTP/2 of their streams, have no client.
     pub fn gives_way(&self, response: &Abandoned) -> bool {
-        let gives_way = response.is_surplus(self.bounds.connections / 2);
+        let members = self.members.borrow();
+        let requests = members.iter().map(|member| member.requests_expected());
+        let requests = self.bounds.connections * requests.min().unwrap_or(1);
+        let gives_way = response.is_surplus(requests / 2);
         if gives_way {
             self.report_stream(
                 "half of `connections` have no client, and it was away for the longest time",
@@ -448,13 +451,15 @@ impl Pool {
     }
 
     /// Closes idle connections that the backend closed or that have been idle for too long, and logs the
-    /// failures that are due.
-    pub fn sweep(&self, now: Instant) {
+    /// failures that are due. Serves the queue: over HTTP/2 a backend may permit more streams, or end a connection in
+    /// whose place there may be another, at any time.
+    pub fn sweep(self: &Rc<Self>, now: Instant) {
         let age_max = self.upstream.settings.keep_alive_timeout;
         for member in self.members.borrow().iter() {
             member.sweep(now, age_max);
         }
         self.failure_reports.borrow_mut().sweep(now, log);
+        self.serve_queue();
     }
 }
 
@@ -480,6 +485,12 @@ impl Member {
             None => busy < connections_max,
             Some(sessions) => sessions.has_room(busy, connections_max),
         }
+    }
+
+    /// The requests that a connection is likely to carry at once.
+    fn requests_expected(&self) -> usize {
+        let sessions = self.sessions.as_ref();
+        sessions.map_or(1, Sessions::streams_expected)
     }
 
     /// Closes idle connections that are closed or too old.
@@ -564,6 +575,15 @@ impl Lease {
     pub fn has_unsent(&self) -> bool {
         let connection = self.connection.as_ref();
         connection.is_some_and(Connection::has_unsent)
+    }
+
+    /// Whether the connection was idle before, so that it is normal if it ends now.
+    pub fn may_be_stale(&self) -> bool {
+        match &self.connection {
+            Some(Connection::Own(_)) => self.is_reused,
+            Some(Connection::Stream(stream)) => stream.was_idle(),
+            None => false,
+        }
     }
 
     /// Notes that the backend was silent for too long.

@@ -71,9 +71,9 @@ pub struct Subrequest<'a> {
 }
 
 impl Subrequest<'_> {
-    /// Sends the request once, to one backend, over a connection that was not idle before, and returns the status of the response.
-    /// `service` is the configuration of the request that caused this one. Waits for a slot in the same queue
-    /// as requests of clients.
+    /// Sends the request, and returns the status of the response. No backend acts on it twice: it is sent once more only
+    /// after a backend has refused its stream. `service` is the configuration of the request that caused this one. Waits
+    /// for a slot in the same queue as requests of clients.
     ///
     /// # Errors
     /// As for a client's request.
@@ -93,22 +93,37 @@ impl Subrequest<'_> {
             affinity: self.affinity,
             key: fingerprint(&request.path),
         };
-        let pool = worker.pools.of(&self.proxy.upstream);
+        match self.send(&outgoing, &slot_request, worker).await {
+            Err(failure) if failure.spares_backend && failure.is_untouched => {
+                self.send(&outgoing, &slot_request, worker).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Sends it once, to one backend, over a connection that was not idle before.
+    async fn send(
+        &self,
+        outgoing: &UpstreamRequest<'_>,
+        slot_request: &SlotRequest,
+        worker: &Rc<Worker>,
+    ) -> Result<u16, Failure> {
         let upstream = &self.proxy.upstream;
-        let mut lease = pool.slot(&slot_request).await.map_err(Failure::of_slot)?;
+        let pool = worker.pools.of(upstream);
+        let mut lease = pool.slot(slot_request).await.map_err(Failure::of_slot)?;
         // If a kept connection ended with the subrequest on it, it would be unknown whether the backend had
         // acted on it.
         lease.close_idle();
         let backend = lease.backend().clone();
         let outcome = match lease.open().await {
-            Ok(()) => self.attempt(&outgoing, lease, worker).await,
+            Ok(()) => self.attempt(outgoing, lease, worker).await,
             Err(failure) => Err(failure),
         };
         match &outcome {
             Ok(_) => {
                 upstream.succeeded(&backend, Instant::now());
             }
-            Err(failure) if failure.side == Side::Backend => {
+            Err(failure) if failure.side == Side::Backend && !failure.spares_backend => {
                 let reason = format_args!("{}", failure.reason);
                 upstream.failed(&backend, Instant::now(), reason);
             }
@@ -187,6 +202,7 @@ impl Subrequest<'_> {
         let mut transfer = Transfer {
             upstream: self.proxy.upstream.clone(),
             lease,
+            is_cut: false,
             response: Received::default(),
         };
         let received = poll_fn(|context| transfer.poll(worker, context)).await;
@@ -196,10 +212,11 @@ impl Subrequest<'_> {
         })?;
         let Transfer {
             mut lease,
+            is_cut,
             response,
             ..
         } = transfer;
-        if response.ended && lease.connection().is_reusable() {
+        if response.ended && !is_cut && lease.connection().is_reusable() {
             lease.keep();
         }
         let nothing = || Failure::of_backend(502, "http_response_incomplete", "no status");
@@ -211,6 +228,8 @@ impl Subrequest<'_> {
 struct Transfer {
     upstream: Arc<Upstream>,
     lease: Lease,
+    /// The backend does not read the rest of the request.
+    is_cut: bool,
     response: Received,
 }
 
@@ -243,7 +262,7 @@ impl Received {
 impl Transfer {
     fn poll(&mut self, worker: &Worker, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
-            ready!(self.poll_send(context))?;
+            ready!(self.poll_send(context));
             if self.response.is_enough() {
                 return Poll::Ready(Ok(()));
             }
@@ -251,13 +270,16 @@ impl Transfer {
         }
     }
 
-    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let connection = self.lease.connection();
         while connection.has_unsent() {
-            let sent = ready!(connection.poll_send(context));
-            sent.map_err(|error| Failure::of_connection(&error))?;
+            if ready!(connection.poll_send(context)).is_err() {
+                // Why, and a response that came before, the read finds.
+                connection.drop_unsent();
+                self.is_cut = true;
+            }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
     }
 
     /// One read. If the backend waits for more input although the request is complete, queues the reply to

@@ -16,7 +16,12 @@ pub fn of_stream(error: &Error, response_begun: bool) -> Failure {
         // The backend names the last stream that it takes; the error is only for those after it (RFC 9113, 6.8).
         Some(_) if is_of_backend && error.is_go_away() => Failure {
             is_untouched: true,
-            is_stream_refused: true,
+            spares_backend: true,
+            ..Failure::of_backend(502, "connection_terminated", error)
+        },
+        // This side has ended the connection. All its requests fail, where one of them may be the reason.
+        Some(_) if error.is_library() && error.is_go_away() => Failure {
+            spares_backend: true,
             ..Failure::of_backend(502, "connection_terminated", error)
         },
         Some(reason) if is_of_backend => {

@@ -104,9 +104,15 @@ impl Driver {
         }
     }
 
-    /// Runs until the connection has ended. Streams that are still open then fail.
-    pub async fn run(mut self) {
-        std::future::poll_fn(|context| self.poll(context)).await;
+    /// Runs until the connection has ended. Streams that are still open then fail. Calls `polled` whenever the backend
+    /// may have said something.
+    pub async fn run(mut self, polled: impl Fn()) {
+        std::future::poll_fn(|context| {
+            let ended = self.poll(context);
+            polled();
+            ended
+        })
+        .await;
         drop(self.connection);
         self.link.changed(State::Ended);
     }

@@ -35,6 +35,8 @@ pub struct Session {
     is_idle: Cell<bool>,
     /// The backend takes no more streams (GOAWAY), or the connection has failed.
     is_leaving: Cell<bool>,
+    /// Whether it was open, and its streams, when the backend last said something.
+    offered: Cell<(bool, usize)>,
     cells: Arc<BackendCells>,
     waiting: Rc<Notify>,
 }
@@ -43,6 +45,7 @@ pub struct Session {
 pub struct Place {
     connection: SendRequest<Bytes>,
     session: Rc<Session>,
+    was_idle: bool,
 }
 
 impl Session {
@@ -63,17 +66,31 @@ impl Session {
         let (requests, connection) =
             opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         let link = Link::new(waiting.clone());
-        task::spawn_local(Driver::new(connection, link.clone(), patience).run());
-        Ok(Rc::new(Self {
+        let driver = Driver::new(connection, link.clone(), patience);
+        let session = Rc::new(Self {
             requests: RefCell::new(requests),
             link,
             streams: Cell::new(0),
             idle_since: Cell::new(stall::poll_start()),
             is_idle: Cell::new(false),
             is_leaving: Cell::new(false),
+            offered: Cell::default(),
             cells,
             waiting,
-        }))
+        });
+        let driven = Rc::downgrade(&session);
+        task::spawn_local(driver.run(move || {
+            driven.upgrade().inspect(|session| session.was_polled());
+        }));
+        Ok(session)
+    }
+
+    /// Lets requests that wait look again if the backend takes more or fewer streams than before.
+    fn was_polled(&self) {
+        let offered = (self.is_open(), self.streams_max());
+        if self.offered.replace(offered) != offered {
+            self.waiting.notify_waiters();
+        }
     }
 
     /// The streams that it may have.
@@ -87,8 +104,14 @@ impl Session {
         self.streams.get()
     }
 
-    /// Whether it takes new streams, as far as is known.
+    /// Whether it takes new streams, apart from their number.
     pub fn is_open(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        // It is pending only for a handle that has sent a request.
+        let polled = self.requests.borrow_mut().poll_ready(&mut context);
+        if matches!(polled, Poll::Ready(Err(_))) {
+            self.is_leaving.set(true);
+        }
         !self.is_leaving.get() && self.link.state() == State::Open
     }
 
@@ -100,31 +123,23 @@ impl Session {
     /// Whether it is to be closed: it is idle for `age_max`, or takes no more streams.
     pub fn is_spent(&self, now: Instant, age_max: Duration) -> bool {
         let is_old = || now.saturating_duration_since(self.idle_since.get()) >= age_max;
-        self.is_idle() && (is_old() || !self.check())
-    }
-
-    /// Whether the connection takes streams; notes it if not.
-    fn check(&self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        let polled = self.requests.borrow_mut().poll_ready(&mut context);
-        if matches!(polled, Poll::Ready(Err(_))) {
-            self.is_leaving.set(true);
-        }
-        self.is_open()
+        self.is_idle() && (is_old() || !self.is_open())
     }
 
     /// A place for a stream, if there is one.
     pub fn reserve(self: &Rc<Self>) -> Option<Place> {
-        if !self.check() || self.streams.get() >= self.streams_max() {
+        if !self.is_open() || self.streams.get() >= self.streams_max() {
             return None;
         }
         self.streams.set(self.streams.get() + 1);
-        if self.is_idle.replace(false) {
+        let was_idle = self.is_idle.replace(false);
+        if was_idle {
             self.cells.idle.down(1);
         }
         Some(Place {
             connection: self.requests.borrow().clone(),
             session: self.clone(),
+            was_idle,
         })
     }
 
@@ -152,6 +167,11 @@ impl Place {
     /// The connection, for one request.
     pub fn connection(&mut self) -> &mut SendRequest<Bytes> {
         &mut self.connection
+    }
+
+    /// Whether the connection had carried a request before, and carried no other: it may have ended meanwhile.
+    pub fn was_idle(&self) -> bool {
+        self.was_idle
     }
 
     /// Notes that the backend was silent for too long. The request alone may have been slow, so that to close the

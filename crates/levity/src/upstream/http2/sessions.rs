@@ -50,20 +50,34 @@ impl Sessions {
     /// Whether there will be a stream for one more request, where `requests` have one or wait for one. There are at
     /// most `connections_max` connections; those that end do not count, nor do their streams.
     pub fn has_room(&self, requests: usize, connections_max: usize) -> bool {
-        let mut connections_left = connections_max;
         let mut streams = 0;
         for session in self.all.borrow().iter() {
-            if session.is_open() {
-                connections_left = connections_left.saturating_sub(1);
-                streams += session.streams_max();
-            } else {
-                streams += session.streams();
-            }
+            streams += match session.is_open() {
+                true => session.streams_max(),
+                false => session.streams(),
+            };
             if requests < streams {
                 return true;
             }
         }
+        let connections_left = self.connections_left(connections_max);
         requests < streams + connections_left * self.streams_expected.get()
+    }
+
+    /// The connections that there may be in addition. Those that take no streams any more do not count, lest a backend
+    /// that restarts gets no requests while old ones last; but there are never more than twice as many.
+    fn connections_left(&self, connections_max: usize) -> usize {
+        let all = self.all.borrow();
+        let open = all.iter().filter(|session| session.is_open()).count();
+        let used = all.iter().filter(|session| !session.is_idle());
+        let leaving = used.filter(|session| !session.is_open()).count();
+        let within_all = (2 * connections_max).saturating_sub(open + leaving);
+        connections_max.saturating_sub(open).min(within_all)
+    }
+
+    /// The streams that a connection is likely to have.
+    pub fn streams_expected(&self) -> usize {
+        self.streams_expected.get()
     }
 
     /// A stream of a connection to `backend`, one of `upstream`, and whether the connection was there before. Opens
@@ -71,7 +85,7 @@ impl Sessions {
     /// likely to have enough streams, and otherwise for a stream.
     ///
     /// # Errors
-    /// As [`Session::open`].
+    /// As [`Session::open`], unless there is an open connection whose streams the request can wait for.
     pub async fn stream(
         &self,
         upstream: &Upstream,
@@ -83,14 +97,19 @@ impl Sessions {
             if let Some(place) = self.reserve() {
                 return Ok((Stream::new(place), true));
             }
-            if self.failures.get() != failures
+            let has_failed = self.failures.get() != failures;
+            if has_failed
+                && !self.has_open()
                 && let Some(failure) = &*self.failure.borrow()
             {
                 return Err(copy(failure));
             }
-            if self.may_open(connections_max) {
-                let place = self.open(upstream, backend).await?;
-                return Ok((Stream::new(place), false));
+            if !has_failed && self.may_open(connections_max) {
+                match self.open(upstream, backend).await {
+                    Ok(place) => return Ok((Stream::new(place), false)),
+                    // It is noted.
+                    Err(_) => continue,
+                }
             }
             let _waiting =
                 (self.opening.get() > 0).then(|| Counted::new(&self.waiting_for_opening));
@@ -108,17 +127,16 @@ impl Sessions {
         place
     }
 
-    /// Whether another connection may be opened, and is needed. Those that take no streams any more are not counted,
-    /// lest a backend that restarts gets no requests while old ones last; but there are never more than twice as many.
+    fn has_open(&self) -> bool {
+        self.all.borrow().iter().any(|session| session.is_open())
+    }
+
+    /// Whether another connection may be opened, and is needed.
     fn may_open(&self, connections_max: usize) -> bool {
-        let all = self.all.borrow();
         let opening = self.opening.get();
-        let open = all.iter().filter(|session| session.is_open()).count();
         // One of each is for the request that opens it.
         let coming = opening * self.streams_expected.get().saturating_sub(1);
-        open + opening < connections_max
-            && all.len() + opening < 2 * connections_max
-            && self.waiting_for_opening.get() >= coming
+        opening < self.connections_left(connections_max) && self.waiting_for_opening.get() >= coming
     }
 
     /// Opens a connection, and takes its first stream.

@@ -90,6 +90,11 @@ impl Stream {
         self.incoming.poll_events(context, bytes_max, event)
     }
 
+    /// See [`Place::was_idle`].
+    pub fn was_idle(&self) -> bool {
+        self.place.was_idle()
+    }
+
     /// Notes that the backend was silent for too long, so that the connection may be broken.
     pub fn was_silent(&self) {
         self.place.was_silent();

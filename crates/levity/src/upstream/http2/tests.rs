@@ -578,3 +578,213 @@ fn many_clients_at_once() {
         }
     });
 }
+
+/// The failures that count against the only backend, since its last response.
+fn failures(rig: &Rig) -> u64 {
+    let backends = rig.worker.service().upstreams[0].backends();
+    let outage = backends[0].end_outage(std::time::Instant::now());
+    outage.map_or(0, |(_, failures)| failures)
+}
+
+/// A backend may send events in small frames to many clients that do not read.
+#[test]
+fn small_frames_that_wait_do_not_end_the_connection() {
+    const CLIENTS: usize = 12;
+    with_h2(PATIENT, async |rig, app| {
+        let slow = ask(rig, CLIENTS).await;
+        let mut served = Served::accept(app).await;
+        let mut bodies = Vec::new();
+        for _ in 0..CLIENTS {
+            bodies.push(served.call().await.begin());
+        }
+        for body in &mut bodies {
+            body.reserve_capacity(1 << 30);
+            loop {
+                settle().await;
+                let mut room = body.capacity();
+                if room == 0 {
+                    break;
+                }
+                for bytes in (20..=50).cycle() {
+                    let bytes = room.min(bytes);
+                    body.send_data(vec![b'x'; bytes].into(), false)
+                        .expect("sent");
+                    room -= bytes;
+                    if room == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        let others = ask(rig, 1).await;
+        served.call().await.answer("");
+        expect_all(others, "200").await;
+        for client in slow {
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_is_given_up_is_no_failure_of_the_backend() {
+    with_h2("retries = 0\n", async |rig, app| {
+        let clients = ask(rig, 2).await;
+        let mut raw = Raw::accept(app).await;
+        raw.until(HEADERS).await;
+        raw.until(HEADERS).await;
+        raw.break_protocol().await;
+        expect_all(clients, "502").await;
+        assert_eq!(failures(rig), 0);
+    });
+}
+
+#[test]
+fn a_connection_that_ends_is_a_failure_unless_it_was_idle() {
+    with_h2("retries = 0\n", async |rig, app| {
+        let clients = ask(rig, 1).await;
+        let mut served = Served::accept(app).await;
+        served.call().await.answer("");
+        expect_all(clients, "200").await;
+        let clients = ask(rig, 1).await;
+        let _call = served.call().await;
+        served.break_off();
+        expect_all(clients, "502").await;
+        assert_eq!(failures(rig), 0);
+        let clients = ask(rig, 2).await;
+        let mut served = Served::accept(app).await;
+        let _calls = [served.call().await, served.call().await];
+        served.break_off();
+        expect_all(clients, "502").await;
+        assert_eq!(failures(rig), 2);
+    });
+}
+
+#[test]
+fn more_streams_serve_those_that_wait() {
+    with_h2("connections = 1\nretries = 0\n", async |rig, app| {
+        let clients = ask(rig, 2).await;
+        let mut raw = Raw::with_streams(app, 1).await;
+        raw.until(HEADERS).await;
+        settle().await;
+        raw.set_streams(2).await;
+        raw.until(HEADERS).await;
+        drop(raw);
+        expect_all(clients, "502").await;
+    });
+}
+
+#[test]
+fn the_end_of_a_full_connection_serves_the_queue() {
+    with_h2("connections = 1\n", async |rig, app| {
+        let old = ask(rig, 1).await;
+        let mut first = Served::with(app, &with_streams(1)).await;
+        let mut call = first.call().await;
+        let new = ask(rig, 1).await;
+        settle().await;
+        assert_eq!(app.waiting(), 0);
+        first.shut_down();
+        settle().await;
+        rig.worker.pools.sweep(std::time::Instant::now());
+        let mut second = Served::accept(app).await;
+        second.call().await.answer("");
+        expect_all(new, "200").await;
+        call.answer("");
+        expect_all(old, "200").await;
+    });
+}
+
+#[test]
+fn the_end_of_a_full_connection_serves_those_that_wait() {
+    with_h2("connections = 1\n", async |rig, app| {
+        let clients = ask(rig, 2).await;
+        let mut first = Served::with(app, &with_streams(1)).await;
+        let mut call = first.call().await;
+        settle().await;
+        first.shut_down();
+        let mut second = Served::accept(app).await;
+        second.call().await.answer("");
+        call.answer("");
+        expect_all(clients, "200").await;
+    });
+}
+
+#[test]
+fn a_further_connection_that_fails_fails_no_request() {
+    with_h2("connections = 2\nretries = 0\n", async |rig, app| {
+        let mut clients = ask(rig, 1).await;
+        let mut served = Served::with(app, &with_streams(1)).await;
+        let mut call = served.call().await;
+        clients.extend(ask(rig, 1).await);
+        settle().await;
+        app.refuse().await;
+        settle().await;
+        call.answer("");
+        served.call().await.answer("");
+        expect_all(clients, "200").await;
+        assert_eq!(app.waiting(), 0);
+    });
+}
+
+#[test]
+fn an_early_response_is_complete_although_the_connection_ends_with_it() {
+    with_h2("retries = 0\n", async |rig, app| {
+        let mut client = rig.client(4096);
+        client
+            .send("POST /app HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100000\r\n\r\nbegin")
+            .await;
+        let mut raw = Raw::accept(app).await;
+        raw.until(HEADERS).await;
+        raw.answer_and_end(b"enough").await;
+        let response = client.until("enough").await;
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+        client.close().await;
+    });
+}
+
+#[test]
+fn a_receipt_whose_stream_is_refused_is_sent_again() {
+    with_h2("", async |rig, app| {
+        let clients = ask(rig, 1).await;
+        let mut served = Served::accept(app).await;
+        let mut call = served.call().await;
+        let response = Response::builder()
+            .header("x-accel-redirect", "/nowhere")
+            .header("x-sendfile-receipt", "/app/receipt");
+        let response = response.body(()).expect("a response");
+        call.reply.send_response(response, true).expect("sent");
+        expect_all(clients, "502").await;
+        // Each gets a connection that was not idle.
+        let mut served = Served::accept(app).await;
+        let mut receipt = served.call().await;
+        assert_eq!(receipt.request.headers()["x-sendfile-receipt"], "refused");
+        receipt.reply.send_reset(Reason::REFUSED_STREAM);
+        let mut served = Served::accept(app).await;
+        let mut receipt = served.call().await;
+        assert!(!receipt.body().await.0.is_empty());
+        receipt.answer("");
+        settle().await;
+        assert_eq!(failures(rig), 0);
+    });
+}
+
+#[test]
+fn a_bound_client_stays_with_a_backend_that_refuses_a_stream() {
+    let route = "[[site.route]]\npath = \"/app\"\nproxy = \"app\"\n";
+    let upstream = "[[upstream]]\nname = \"app\"\nto = [\"unix:/a\", \"unix:/b\"]\nsticky = \"header:x-user\"\n";
+    let rig = Rig::new(&format!("{route}{upstream}{H2}"));
+    let apps = [Backend::new("unix:/a"), Backend::new("unix:/b")];
+    rig.run(async {
+        let mut client = rig.client(4096);
+        client
+            .send(GET_AND_CLOSE.replace("\r\n\r\n", "\r\nX-User: ann\r\n\r\n"))
+            .await;
+        settle().await;
+        let app = apps.iter().find(|app| app.waiting() > 0);
+        let mut served = Served::accept(app.expect("a connection")).await;
+        served.call().await.reply.send_reset(Reason::REFUSED_STREAM);
+        served.call().await.answer("");
+        assert!(client.rest().await.starts_with("HTTP/1.1 200 "));
+        client.close().await;
+    });
+    rig.assert_idle();
+}

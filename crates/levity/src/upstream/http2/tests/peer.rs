@@ -183,17 +183,56 @@ const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 
+/// A flag (RFC 9113, 6.2).
+const END_HEADERS: u8 = 4;
+
 const FRAME_HEADER_BYTES: usize = 9;
 
+/// SETTINGS_MAX_CONCURRENT_STREAMS.
+fn streams_setting(count: u8) -> [u8; 6] {
+    [0, 3, 0, 0, 0, count]
+}
+
 impl Raw {
-    /// Has said its settings.
+    /// Has said its settings, without limits.
     pub async fn accept(app: &Backend) -> Self {
+        Self::with(app, &[]).await
+    }
+
+    /// Has said that it takes so many streams at once.
+    pub async fn with_streams(app: &Backend, count: u8) -> Self {
+        Self::with(app, &streams_setting(count)).await
+    }
+
+    async fn with(app: &Backend, settings: &[u8]) -> Self {
         let mut raw = Self(app.accept(WIRE_BYTES).await.into_transport());
         let mut preface = [0; 24];
         raw.fill(&mut preface).await;
         assert!(preface.starts_with(b"PRI * HTTP/2.0"));
-        raw.send(SETTINGS, &[]).await;
+        raw.send(SETTINGS, settings).await;
         raw
+    }
+
+    /// Takes so many streams at once from now on.
+    pub async fn set_streams(&mut self, count: u8) {
+        self.send(SETTINGS, &streams_setting(count)).await;
+    }
+
+    /// Breaks the protocol: a PING has eight bytes (RFC 9113, 6.7).
+    pub async fn break_protocol(&mut self) {
+        self.send(PING, &[0; 7]).await;
+    }
+
+    /// Sends a whole response to the first request, `body` with its length (RFC 7541, A), and the end of the connection.
+    pub async fn answer_and_end(&mut self, body: &[u8; 6]) {
+        const END_STREAM: u8 = 1;
+        const DATA: u8 = 0;
+        let head = [0, 0, 5, HEADERS, END_HEADERS, 0, 0, 0, 1];
+        let fields = [0x88, 0x0f, 0x0d, 1, b'6'];
+        let data = [0, 0, 6, DATA, END_STREAM, 0, 0, 0, 1];
+        let all = [&head[..], &fields, &data, body].concat();
+        self.0.write_all(&all).await.expect("written");
+        self.0.end_output();
     }
 
     async fn fill(&mut self, bytes: &mut [u8]) {
@@ -214,7 +253,6 @@ impl Raw {
 
     /// Begins the response to the first request: 200 (RFC 7541, A), and the rest to come.
     pub async fn begin(&mut self) {
-        const END_HEADERS: u8 = 4;
         let frame = [0, 0, 1, HEADERS, END_HEADERS, 0, 0, 0, 1, 0x88];
         self.0.write_all(&frame).await.expect("written");
     }
