@@ -43,6 +43,9 @@ use crate::route::{Proxy, Service};
 use crate::scripts::Script;
 use crate::worker::Worker;
 
+/// Attempts that backends have not looked at, for one request: each may have met a connection that was about to end.
+const REFUSALS_MAX: usize = 8;
+
 /// The context in which a request is sent to an upstream.
 pub struct Gateway<'a> {
     /// The worker that serves the client.
@@ -162,7 +165,8 @@ impl Gateway<'_> {
         Ok(outgoing)
     }
 
-    /// Sends the request to one backend after another until one responds, at most `retries` + 1 times.
+    /// Sends the request to one backend after another until one responds, at most `retries` + 1 times. Attempts that a backend has
+    /// not looked at are not among these, but there is a maximum of them, too.
     async fn try_backends(
         &self,
         mut outgoing: UpstreamRequest<'_>,
@@ -177,7 +181,8 @@ impl Gateway<'_> {
         let mut slot_request = slot_request(request, proxy);
         let mut last = None;
         let settings = &proxy.upstream.settings;
-        for retries in 0..=settings.retries {
+        let mut left = AttemptsLeft::new(settings.retries);
+        loop {
             let queued_at = stall::poll_start();
             let slot = async { pool.slot(&slot_request).await.map_err(Failure::of_slot) };
             let lease = match (self.while_client_waits(Wait::Slot, slot).await, last.take()) {
@@ -207,18 +212,16 @@ impl Gateway<'_> {
                     failure
                 }
             };
-            // Three failures do not count against the backend: an idle connection that ends is normal, so is one stream
-            // or shared connection that fails, and it may refuse to wait for a client that sends its body slowly.
-            let is_fault = !failure.was_stale && !failure.spares_backend && upload.is_received();
-            if failure.side == Side::Backend && is_fault {
+            if is_fault(&failure, &upload) {
                 let reason = format_args!("{}", failure.reason);
                 let now = stall::poll_start();
                 proxy.upstream.failed(&backend, now, reason);
             }
-            if !failure.was_stale && !stays_bound(&failure, &slot_request, &backend, retries) {
+            let stays = left.has_all_refusals() && stays_bound(&failure, &slot_request, &backend);
+            if !failure.was_stale && !stays {
                 note_tried(&mut slot_request, &backend, &failure, pool);
             }
-            let is_last = retries == settings.retries || !pool.has_untried(&slot_request);
+            let is_last = !left.take(&failure) || !pool.has_untried(&slot_request);
             failure.retried = !is_last && failure.may_retry(request) && upload.rewind();
             trace.attempt_failed(failure.kind);
             pool.report(&failure, Some(&backend));
@@ -227,7 +230,6 @@ impl Gateway<'_> {
             }
             last = Some(failure);
         }
-        Err(last.expect("there is at least one attempt"))
     }
 
     /// Handles `Expect: 100-continue` before the request is sent. Backends that speak HTTP decide whether they
@@ -321,20 +323,53 @@ impl Gateway<'_> {
     }
 }
 
+/// The attempts that a request has left.
+struct AttemptsLeft {
+    retries: usize,
+    refusals: usize,
+}
+
+impl AttemptsLeft {
+    /// Those of an upstream with so many `retries`; without any there is one attempt.
+    fn new(retries: usize) -> Self {
+        Self {
+            retries,
+            refusals: if retries == 0 { 0 } else { REFUSALS_MAX },
+        }
+    }
+
+    fn has_all_refusals(&self) -> bool {
+        self.refusals == REFUSALS_MAX
+    }
+
+    /// Takes one after `failure`; false if there is none.
+    fn take(&mut self, failure: &Failure) -> bool {
+        let left = match failure.spares_backend && failure.is_untouched {
+            true => &mut self.refusals,
+            false => &mut self.retries,
+        };
+        let is_there = *left > 0;
+        *left = left.saturating_sub(1);
+        is_there
+    }
+}
+
+/// Whether `failure` counts against the backend. Three do not: an idle connection that ends is normal, so is one stream or
+/// shared connection that fails, and a backend may refuse to wait for a client that sends its body slowly.
+fn is_fault(failure: &Failure, upload: &Upload) -> bool {
+    let has_waited = !failure.is_untouched && !upload.is_received();
+    failure.side == Side::Backend && !failure.was_stale && !failure.spares_backend && !has_waited
+}
+
 /// Whether the request goes to `backend` once more before it goes to another: its client is bound to that one, and would
 /// be bound to the other for good.
-fn stays_bound(
-    failure: &Failure,
-    slot_request: &SlotRequest,
-    backend: &Backend,
-    retries: usize,
-) -> bool {
+fn stays_bound(failure: &Failure, slot_request: &SlotRequest, backend: &Backend) -> bool {
     let is_bound = match slot_request.affinity {
         Affinity::Backend(id) => id == backend.id,
         Affinity::Key(_) => true,
         Affinity::Free => false,
     };
-    failure.spares_backend && is_bound && retries == 0
+    failure.spares_backend && is_bound
 }
 
 /// Notes that `backend` has been tried, unless it may take the request all the same: only a stream or a connection has

@@ -17,7 +17,11 @@ pub fn of_stream(error: &Error, response_begun: bool) -> Failure {
         Some(_) if is_of_backend && error.is_go_away() => Failure {
             is_untouched: true,
             spares_backend: true,
-            ..Failure::of_backend(502, "connection_terminated", error)
+            ..Failure::of_backend(
+                502,
+                "connection_terminated",
+                "the backend ends the connection, and has not looked at the request (GOAWAY)",
+            )
         },
         // This side has ended the connection. All its requests fail, where one of them may be the reason.
         Some(_) if error.is_library() && error.is_go_away() => Failure {
@@ -43,7 +47,10 @@ pub fn of_stream(error: &Error, response_begun: bool) -> Failure {
 
 /// The failure of a connection that was to be opened: `Unsupported` if the backend does not speak HTTP/2.
 pub fn of_opening(error: Error) -> io::Error {
-    let text = format!("HTTP/2: {error}");
+    let text = match error.is_library() {
+        true => format!("it does not speak HTTP/2, or not without TLS ({error})"),
+        false => format!("HTTP/2: {error}"),
+    };
     match error.into_io() {
         Some(error) => error,
         None => io::Error::new(io::ErrorKind::Unsupported, text),

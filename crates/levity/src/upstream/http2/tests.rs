@@ -250,10 +250,31 @@ fn a_stream_that_is_always_refused_gets_503() {
     with_h2("retries = 1\n", async |rig, app| {
         let clients = ask(rig, 1).await;
         let mut served = Served::accept(app).await;
-        for _ in 0..2 {
+        // Eight beside the first one; `retries` is for those that a backend has begun.
+        for _ in 0..9 {
             served.call().await.reply.send_reset(Reason::REFUSED_STREAM);
         }
         expect_all(clients, "503").await;
+    });
+}
+
+/// As a client over HTTP/2 sends it.
+#[test]
+fn a_body_that_came_after_the_header_is_sent_again() {
+    with_h2("", async |rig, app| {
+        let mut client = rig.client(4096);
+        let (header, body) = POST.split_at(POST.len() - 4);
+        client.send(header).await;
+        let mut served = Served::accept(app).await;
+        let mut call = served.call().await;
+        client.send(body).await;
+        assert_eq!(call.body().await.0, b"body");
+        call.reply.send_reset(Reason::REFUSED_STREAM);
+        let mut call = served.call().await;
+        assert_eq!(call.body().await.0, b"body");
+        call.answer("");
+        assert!(client.rest().await.starts_with("HTTP/1.1 200 "));
+        client.close().await;
     });
 }
 
