@@ -451,7 +451,7 @@ impl Pool {
     }
 
     /// Closes idle connections that the backend closed or that have been idle for too long, and logs the
-    /// failures that are due. Serves the queue: over HTTP/2 a backend may permit more streams, or end a connection in
+    /// failures that are due. Over HTTP/2 it serves the queue: a backend may permit more streams, or end a connection in
     /// whose place there may be another, at any time.
     pub fn sweep(self: &Rc<Self>, now: Instant) {
         let age_max = self.upstream.settings.keep_alive_timeout;
@@ -459,7 +459,9 @@ impl Pool {
             member.sweep(now, age_max);
         }
         self.failure_reports.borrow_mut().sweep(now, log);
-        self.serve_queue();
+        if self.upstream.settings.protocol == Protocol::H2 {
+            self.serve_queue();
+        }
     }
 }
 
