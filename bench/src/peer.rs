@@ -490,6 +490,20 @@ impl Server {
             .filter_map(anonymous_bytes_of)
             .sum())
     }
+
+    /// The most of it within `duration`, looked at every `interval`.
+    ///
+    /// # Errors
+    /// The control group is gone.
+    pub fn most_anonymous_bytes(&self, duration: Duration, interval: Duration) -> Result<u64> {
+        let end = Instant::now() + duration;
+        let mut most = 0;
+        while Instant::now() < end {
+            most = most.max(self.anonymous_bytes()?);
+            std::thread::sleep(interval);
+        }
+        Ok(most)
+    }
 }
 
 impl Drop for Server {

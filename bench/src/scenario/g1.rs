@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Wrong passwords per second.
 const GUESSES_PER_SECOND: u32 = 1000;
@@ -158,7 +158,7 @@ fn measure(rig: &Rig, run: &Run, subject: &Subject<Guessers>) -> Result<Pass> {
     let guesses = guesses(&server, subject.kind, seconds).start(None)?;
     let logins = logins(&server, seconds).start(None)?;
     let beside = hot(run, &server).start(None)?;
-    let most = most_memory(&server, Duration::from_secs_f64(seconds))?;
+    let most = server.most_anonymous_bytes(Duration::from_secs_f64(seconds), LOOK_INTERVAL)?;
     let beside = report(beside)?;
     let (guesses, logins) = (report(guesses)?, report(logins)?);
     Ok(Pass {
@@ -218,16 +218,6 @@ fn logins(server: &Server, seconds: f64) -> Load {
     load.rate = Some(LOGINS_PER_SECOND);
     load.clients = Some(USERS);
     load
-}
-
-fn most_memory(server: &Server, duration: Duration) -> Result<u64> {
-    let end = Instant::now() + duration;
-    let mut most = 0;
-    while Instant::now() < end {
-        most = most.max(server.anonymous_bytes()?);
-        thread::sleep(LOOK_INTERVAL);
-    }
-    Ok(most)
 }
 
 fn caption(run: &Run) -> String {

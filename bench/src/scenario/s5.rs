@@ -13,8 +13,7 @@ use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use clap::ValueEnum;
 use serde::Serialize;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often the memory is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -115,7 +114,7 @@ fn measure(rig: &Rig, run: &Run, subject: &Subject<Attack>) -> Result<Pass> {
     };
     let attacker = attacker.start(rig.load_cpu())?;
     let mut running = hot.start(rig.load_cpu())?;
-    let most = most_memory(&server, Duration::from_secs_f64(run.seconds))?;
+    let most = server.most_anonymous_bytes(Duration::from_secs_f64(run.seconds), LOOK_INTERVAL)?;
     let beside = running.report()?;
     running.drained()?;
     let attacker = attacker.report()?;
@@ -126,16 +125,6 @@ fn measure(rig: &Rig, run: &Run, subject: &Subject<Attack>) -> Result<Pass> {
         attacker,
         grown_bytes: most.saturating_sub(before),
     })
-}
-
-fn most_memory(server: &Server, duration: Duration) -> Result<u64> {
-    let end = Instant::now() + duration;
-    let mut most = 0;
-    while Instant::now() < end {
-        most = most.max(server.anonymous_bytes()?);
-        thread::sleep(LOOK_INTERVAL);
-    }
-    Ok(most)
 }
 
 fn caption(run: &Run) -> String {
