@@ -169,6 +169,15 @@ impl Failure {
         }
     }
 
+    /// The client disconnected while it waited for the response, which nobody reads. The status is for the log: 499,
+    /// as nginx and Caddy write it.
+    pub fn of_absent_client() -> Self {
+        Self {
+            status: 499,
+            ..Self::of_client(RequestError::Gone)
+        }
+    }
+
     /// The client has ended its side, and the backend is silent: the client may be gone.
     pub fn of_half_closed() -> Self {
         Self::of_ended_side(
@@ -277,6 +286,7 @@ mod tests {
             Failure::of_invalid_response(reject),
             Failure::of_refusal("overloaded"),
             Failure::of_client(RequestError::Gone),
+            Failure::of_absent_client(),
             Failure::of_spool(io::Error::from(io::ErrorKind::StorageFull)),
             Failure::of_slot(NoSlot::QueueFull),
             Failure::of_slot(NoSlot::NoAddress),

@@ -154,6 +154,7 @@ impl Gateway<'_> {
     ) -> Result<UpstreamRequest<'a>, Failure> {
         let mut outgoing = UpstreamRequest::new(request, proxy, self.client, upload.length())
             .map_err(|reject| Failure::of_client(reject.into()))?;
+        outgoing.version = self.body.stream().version();
         outgoing.script = script;
         outgoing.identity = self.identity;
         if let Some(version) = proxy.upstream.settings.proxy_protocol {
@@ -267,7 +268,8 @@ impl Gateway<'_> {
             if let Poll::Ready(outcome) = step.as_mut().poll(context) {
                 return Poll::Ready(outcome);
             }
-            self.body.watch(context).map_err(Failure::of_client)?;
+            let watched = self.body.watch(context);
+            watched.map_err(|_| Failure::of_absent_client())?;
             match wait {
                 _ if !self.body.input_ended() => Poll::Pending,
                 Wait::Slot => Poll::Ready(Err(Failure::of_half_closed_in_queue())),

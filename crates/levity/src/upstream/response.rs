@@ -277,7 +277,8 @@ impl UpstreamResponse {
     ) -> Result<bool, Failure> {
         let client = self.client();
         let input_had_ended = client.input_ended();
-        client.watch(context).map_err(Failure::of_client)?;
+        let watched = client.watch(context);
+        watched.map_err(|_| Failure::of_absent_client())?;
         if moved || !client.timer().is_set() || client.input_ended() != input_had_ended {
             let timeout = timeout(self);
             let timeout = match self.is_shortened(timeout) {

@@ -19,9 +19,6 @@ use levity_config::upstream::Forwarded;
 /// The header of a request that somebody may have copied and sent again (RFC 8470, 5.1).
 const EARLY_DATA: &str = "Early-Data";
 
-/// The name of this server in `Via` (RFC 9110, 7.6.3).
-const VIA: &[u8] = b"1.1 levity";
-
 /// The length of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
@@ -41,6 +38,8 @@ pub struct UpstreamRequest<'a> {
     pub proxy: &'a Proxy,
     /// The sender.
     pub client: &'a Client,
+    /// The version of HTTP that it came in, as logged.
+    pub version: &'static str,
     /// The length of its body.
     pub length: Length,
     /// The script that handles it, for applications that run scripts.
@@ -117,6 +116,7 @@ impl<'a> UpstreamRequest<'a> {
             }),
             script: None,
             identity: &NOBODY,
+            version: "HTTP/1.1",
             request,
             proxy,
             client,
@@ -186,10 +186,19 @@ impl<'a> UpstreamRequest<'a> {
         protected.chain(listed.map(Cow::into_owned)).collect()
     }
 
+    /// The version that the request came in, and the name of this server (RFC 9110, 7.6.3).
+    fn via(&self) -> &'static [u8] {
+        match self.version {
+            "HTTP/2.0" => b"2.0 levity",
+            "HTTP/1.0" => b"1.0 levity",
+            _ => b"1.1 levity",
+        }
+    }
+
     /// Adds Via, Early-Data, the headers that describe the client, X-Sendfile-Type, and Grip-Sig.
     fn add_forwarding_headers<'s>(&'s self, fields: &mut Vec<(&'s [u8], &'s [u8])>) {
         let headers = &self.forwarding;
-        fields.push((b"Via", VIA));
+        fields.push((b"Via", self.via()));
         if self.request.is_early {
             fields.push((EARLY_DATA.as_bytes(), b"1"));
         }

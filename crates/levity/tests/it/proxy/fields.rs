@@ -1,6 +1,10 @@
 //! Header fields: end-to-end and hop-by-hop.
 
+use std::path::Path;
+use std::time::Duration;
+
 use super::tell_target;
+use crate::clients::run;
 use crate::support::scripted::{Scripted, ajp, fastcgi};
 use crate::support::{Answer, Launch, Tree, started_in_front_of};
 
@@ -36,6 +40,21 @@ fn fields_of_a_request_pass_in_their_order() {
         .map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()))
         .collect();
     assert_eq!(seen, expected);
+}
+
+#[test]
+fn via_has_the_version_of_the_client() {
+    let backend = Scripted::tcp(tell_target);
+    let server = Launch::proxy(backend.address(), "").start();
+    let url = format!("http://{}/", server.address());
+    for option in ["--http1.0", "--http1.1", "--http2-prior-knowledge"] {
+        let curl = ["-sSf", option, &url];
+        let output = run(Duration::from_secs(10), "curl", &curl, Path::new("/"));
+        assert!(output.status.success(), "{option}");
+    }
+    let seen = backend.requests();
+    let via: Vec<_> = seen.iter().map(|request| request.field("via")).collect();
+    assert_eq!(via, ["1.0 levity", "1.1 levity", "2.0 levity"].map(Some));
 }
 
 #[test]

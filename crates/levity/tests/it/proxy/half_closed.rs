@@ -2,6 +2,7 @@
 //! resources only for a short time, because a client that has disconnected looks the same.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -208,13 +209,30 @@ fn a_client_that_resets_has_disconnected() {
         conn.read_request();
         assert_eq!(conn.read_to_end(), b"");
     });
-    let server = on_both(&backend);
+    let log = format!("{LATE}[log]\naccess = \"stdout\"\nformat = \"json\"\n");
+    let server = Launch::proxy(backend.address(), &log).start();
     let mut client = server.client();
-    client.send(head("GET", "/", &[]));
+    client.send(head("GET", "/reset", &[]));
     backend.wait_for_requests(1);
     client.reset_when_closed();
     drop(client);
     backend.wait_for_no_connection();
+    let mut curl = Command::new("curl")
+        .args(["-s", "--http2-prior-knowledge"])
+        .arg(format!("http://{}/killed", server.address()))
+        .spawn()
+        .expect("curl");
+    backend.wait_for_requests(2);
+    curl.kill().expect("killed");
+    curl.wait().expect("waited");
+    backend.wait_for_no_connection();
+    for target in ["/reset", "/killed"] {
+        let line: Value = serde_json::from_str(&server.prints(target)).expect("JSON");
+        assert_eq!(
+            (&line["status"], &line["end"]),
+            (&499.into(), &"client_abort".into())
+        );
+    }
 }
 
 /// Half-closed clients of files and ordinary clients in between.
