@@ -150,8 +150,8 @@ impl Connection {
         }
     }
 
-    /// Whether the response can be given up without harm to the connection.
-    pub fn ends_alone(&self) -> bool {
+    /// Whether other requests use the connection too, so that the response can be given up without harm to it.
+    pub fn is_shared(&self) -> bool {
         matches!(self, Self::Stream(_))
     }
 

@@ -299,28 +299,40 @@ impl Gateway<'_> {
         trace.connected(lease.is_reused);
         let may_be_stale = lease.may_be_stale();
         let mut response = UpstreamResponse::new(self.worker.clone(), outgoing, lease, upload)?;
+        match self.head(outgoing, &mut response).await {
+            Ok(head) => Ok((head, response)),
+            Err(mut failure) => {
+                failure.is_untouched |= !response.is_request_begun();
+                failure.response_begun = response.is_begun();
+                failure.was_stale = may_be_stale && failure.is_end_of_connection();
+                Err(Box::new((failure, response.into_upload())))
+            }
+        }
+    }
+
+    /// Waits for the header of the response, and passes on what precedes it.
+    async fn head(
+        &self,
+        outgoing: &mut UpstreamRequest<'_>,
+        response: &mut UpstreamResponse,
+    ) -> Result<Head, Failure> {
         loop {
-            match response.event().await {
-                Ok(BeforeBody::Interim(head)) => {
-                    Box::pin(self.body.inform(head.status, &head.fields)).await;
-                    if head.status == 100 {
-                        outgoing.expects_continue = false;
-                        response.release_body();
+            match response.event().await? {
+                BeforeBody::Interim(head) => {
+                    let informing = self.body.inform(head.status, &head.fields);
+                    Box::pin(response.while_informing(informing)).await?;
+                    if head.status != 100 {
+                        continue;
                     }
                 }
-                Ok(BeforeBody::ExpectTimeout) => {
-                    Box::pin(self.body.send_continue()).await;
-                    outgoing.expects_continue = false;
-                    response.release_body();
+                BeforeBody::ExpectTimeout => {
+                    let informing = self.body.send_continue();
+                    Box::pin(response.while_informing(informing)).await?;
                 }
-                Ok(BeforeBody::Head(head)) => return Ok((head, response)),
-                Err(mut failure) => {
-                    failure.is_untouched |= !response.is_request_begun();
-                    failure.response_begun = response.is_begun();
-                    failure.was_stale = may_be_stale && failure.is_end_of_connection();
-                    return Err(Box::new((failure, response.into_upload())));
-                }
+                BeforeBody::Head(head) => return Ok(head),
             }
+            outgoing.expects_continue = false;
+            response.release_body();
         }
     }
 }

@@ -567,6 +567,11 @@ impl Lease {
         self.connection.as_mut().expect("it was opened")
     }
 
+    /// See [`Connection::is_shared`].
+    pub fn is_shared(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::is_shared)
+    }
+
     /// Whether the backend accepts more of the request body now.
     pub fn has_room(&self) -> bool {
         let connection = self.connection.as_ref();

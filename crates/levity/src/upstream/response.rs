@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -260,6 +261,44 @@ impl UpstreamResponse {
         .await;
         self.client().timer().clear();
         event
+    }
+
+    /// Waits for `informing`, which sends an interim response to the client. Meanwhile it takes those that follow from a
+    /// shared connection, which is read for the other requests on it: they count towards the maximum although the client
+    /// is slow. On a connection of its own they wait in the socket.
+    ///
+    /// # Errors
+    /// When the response has failed. `informing` is over even then, because the client needs all of what it sends.
+    pub async fn while_informing(
+        &mut self,
+        informing: impl Future<Output = ()>,
+    ) -> Result<(), Failure> {
+        let mut informing = pin!(informing);
+        let mut taken = Ok(());
+        poll_fn(|context| {
+            if informing.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            if taken.is_ok() {
+                taken = self.take_interim(context);
+                if taken.is_err() {
+                    // It resets the stream, so that no more arrives.
+                    self.lease = None;
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        taken
+    }
+
+    /// Takes the interim responses that have arrived on a shared connection.
+    fn take_interim(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
+        while self.head.is_none()
+            && self.lease.as_ref().is_some_and(Lease::is_shared)
+            && self.poll_receive(context)?.is_some()
+        {}
+        Ok(())
     }
 
     /// The client that waits for the response.
@@ -631,10 +670,10 @@ impl BodyStream for UpstreamResponse {
         if !self.is_request_sent() {
             return;
         }
-        let Some(mut lease) = self.lease.take() else {
+        let Some(lease) = self.lease.take() else {
             return;
         };
-        if lease.connection().ends_alone() {
+        if lease.is_shared() {
             return;
         }
         let drain = Drain::new(self.worker, self.endpoint, lease, self.stderr);

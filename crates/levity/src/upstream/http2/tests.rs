@@ -2,6 +2,7 @@
 
 mod peer;
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue, Response};
@@ -367,7 +368,7 @@ fn a_client_that_leaves_ends_its_stream_alone() {
         let others = ask(rig, 1).await;
         let mut other = served.call().await;
         client.close().await;
-        let reset = std::future::poll_fn(|context| body.poll_reset(context)).await;
+        let reset = poll_fn(|context| body.poll_reset(context)).await;
         assert_eq!(reset.expect("a reset"), Reason::CANCEL);
         other.answer("");
         expect_all(others, "200").await;
@@ -563,6 +564,39 @@ fn a_backend_decides_whether_it_wants_the_body() {
         assert!(client.rest().await.starts_with("HTTP/1.1 200 "));
         client.close().await;
     });
+}
+
+/// The connection is read although the client does not read.
+#[test]
+fn interim_responses_to_a_slow_client_are_bounded() {
+    const MAX: usize = 64;
+    for (count, status) in [(MAX, "200"), (MAX + 1, "502")] {
+        with_h2("", async |rig, app| {
+            let mut client = rig.client(16);
+            client.send(GET_AND_CLOSE).await;
+            let mut served = Served::accept(app).await;
+            let mut call = served.call().await;
+            for _ in 0..count {
+                let hint = Response::builder().status(103).body(());
+                let hint = hint.expect("a response");
+                call.reply.send_informational(hint).expect("sent");
+            }
+            settle().await;
+            match count > MAX {
+                true => {
+                    let reset = poll_fn(|context| call.reply.poll_reset(context)).await;
+                    assert_eq!(reset.expect("a reset"), Reason::CANCEL);
+                }
+                false => call.answer(""),
+            }
+            let all = client.rest().await;
+            assert!(all.contains(&format!("HTTP/1.1 {status} ")), "{all}");
+            if status == "200" {
+                assert_eq!(all.matches("HTTP/1.1 103 ").count(), MAX);
+            }
+            client.close().await;
+        });
+    }
 }
 
 #[test]
