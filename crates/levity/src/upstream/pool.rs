@@ -89,7 +89,7 @@ pub struct Member {
     pub cells: Arc<BackendCells>,
     idle: RefCell<VecDeque<OwnConnection>>,
     /// The connections over HTTP/2, in place of `idle`.
-    sessions: Option<Sessions>,
+    sessions: Option<Rc<Sessions>>,
     /// Connections that are in use or being opened; over HTTP/2 streams.
     busy: Cell<u32>,
 }
@@ -474,7 +474,7 @@ impl Member {
         let is_shared = protocol == Protocol::H2;
         Self {
             backend,
-            sessions: is_shared.then(|| Sessions::new(cells.clone())),
+            sessions: is_shared.then(|| Rc::new(Sessions::new(cells.clone()))),
             cells,
             idle: RefCell::default(),
             busy: Cell::new(0),
@@ -492,7 +492,7 @@ impl Member {
     /// The requests that a connection is likely to carry at once.
     fn requests_expected(&self) -> usize {
         let sessions = self.sessions.as_ref();
-        sessions.map_or(1, Sessions::streams_expected)
+        sessions.map_or(1, |sessions| sessions.streams_expected())
     }
 
     /// Closes idle connections that are closed or too old.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_telemetry::stats::upstream::BackendCells;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+use tokio::task;
 
 use super::super::Upstream;
 use super::super::backend::Backend;
@@ -87,9 +88,9 @@ impl Sessions {
     /// # Errors
     /// As [`Session::open`], unless there is an open connection whose streams the request can wait for.
     pub async fn stream(
-        &self,
-        upstream: &Upstream,
-        backend: &Backend,
+        self: &Rc<Self>,
+        upstream: &Arc<Upstream>,
+        backend: &Arc<Backend>,
         connections_max: usize,
     ) -> io::Result<(Stream, bool)> {
         let failures = self.failures.get();
@@ -139,9 +140,38 @@ impl Sessions {
         opening < self.connections_left(connections_max) && self.waiting_for_opening.get() >= coming
     }
 
-    /// Opens a connection, and takes its first stream.
-    async fn open(&self, upstream: &Upstream, backend: &Backend) -> io::Result<Place> {
-        let opening = Opening::new(self);
+    /// Opens a connection, and takes its first stream. A task of its own does it: if this request is given up, others that
+    /// wait for the connection get it all the same.
+    async fn open(
+        self: &Rc<Self>,
+        upstream: &Arc<Upstream>,
+        backend: &Arc<Backend>,
+    ) -> io::Result<Place> {
+        let opening = Opening::new(self.clone());
+        let (upstream, backend) = (upstream.clone(), backend.clone());
+        let (sender, opened) = oneshot::channel();
+        task::spawn_local(async move {
+            let opened = opening.sessions.connect(&upstream, &backend).await;
+            let is_wanted = !sender.is_closed() || opening.sessions.waiting_for_opening.get() > 0;
+            let place = opened.map(|(session, place)| {
+                if is_wanted {
+                    opening.sessions.all.borrow_mut().push(session);
+                }
+                place
+            });
+            drop(opening);
+            // If nobody takes the place, it is free for those who wait.
+            let _ = sender.send(place);
+        });
+        opened.await.expect("the task sends a result")
+    }
+
+    /// Makes a connection with a first stream. Notes a failure.
+    async fn connect(
+        &self,
+        upstream: &Upstream,
+        backend: &Backend,
+    ) -> io::Result<(Rc<Session>, Place)> {
         let opened = Session::open(upstream, backend, self.cells.clone(), self.waiting.clone());
         let opened = opened.await.and_then(|session| {
             let place = session.reserve();
@@ -154,9 +184,7 @@ impl Sessions {
         })?;
         self.cells.made.add(1);
         self.streams_expected.set(session.streams_max());
-        self.all.borrow_mut().push(session);
-        drop(opening);
-        Ok(place)
+        Ok((session, place))
     }
 
     /// Closes idle connections that are spent, or more than `idle_max`.
@@ -180,22 +208,21 @@ impl Sessions {
 }
 
 /// A connection that is being opened. When this is dropped, requests that wait for it look again.
-struct Opening<'s> {
-    sessions: &'s Sessions,
-    _counted: Counted<'s>,
+struct Opening {
+    sessions: Rc<Sessions>,
 }
 
-impl<'s> Opening<'s> {
-    fn new(sessions: &'s Sessions) -> Self {
-        Self {
-            _counted: Counted::new(&sessions.opening),
-            sessions,
-        }
+impl Opening {
+    fn new(sessions: Rc<Sessions>) -> Self {
+        sessions.opening.set(sessions.opening.get() + 1);
+        Self { sessions }
     }
 }
 
-impl Drop for Opening<'_> {
+impl Drop for Opening {
     fn drop(&mut self) {
+        let opening = &self.sessions.opening;
+        opening.set(opening.get() - 1);
         self.sessions.waiting.notify_waiters();
     }
 }

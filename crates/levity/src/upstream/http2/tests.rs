@@ -10,7 +10,7 @@ use bytes::Bytes;
 use h2::{Reason, server};
 use tokio::time;
 
-use self::peer::{Client, HEADERS, PING, Raw, Served, receive_all};
+use self::peer::{Client, HEADERS, PING, Raw, Served, WIRE_BYTES, receive_all};
 use super::wire::STREAMS_MAX;
 use crate::rig::{Backend, Rig, settle, with_proxy};
 
@@ -182,6 +182,39 @@ fn requests_share_a_connection_that_is_being_opened() {
         served.call().await.answer("");
         expect_all(clients, "200").await;
         assert_eq!(app.waiting(), 0);
+    });
+}
+
+#[test]
+fn a_client_that_leaves_while_it_connects_leaves_the_connection_to_others() {
+    with_h2("retries = 0\n", async |rig, app| {
+        let mut clients = ask(rig, 3).await;
+        let accepted = app.accept(WIRE_BYTES).await;
+        settle().await;
+        clients.remove(0).close().await;
+        settle().await;
+        let mut served = Served::on(accepted, &server::Builder::new()).await;
+        for _ in 0..2 {
+            served.call().await.answer("");
+        }
+        expect_all(clients, "200").await;
+        assert_eq!(app.waiting(), 0);
+        assert_eq!(failures(rig), 0);
+    });
+}
+
+#[test]
+fn a_connection_that_nobody_waits_for_any_more_is_closed() {
+    with_h2("", async |rig, app| {
+        let client = ask(rig, 1).await.remove(0);
+        let accepted = app.accept(WIRE_BYTES).await;
+        client.close().await;
+        let served = Served::on(accepted, &server::Builder::new()).await;
+        settle().await;
+        assert!(served.has_ended());
+        let clients = ask(rig, 1).await;
+        Served::accept(app).await.call().await.answer("");
+        expect_all(clients, "200").await;
     });
 }
 

@@ -14,11 +14,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinHandle};
 
 use super::super::wire::Wire;
-use crate::rig::{Backend, Rig};
+use crate::rig::{Backend, End, Rig};
 use crate::serve::serve_unaccepted;
 
 /// The size of the buffer of a connection, in each direction.
-const WIRE_BYTES: usize = 1 << 16;
+pub const WIRE_BYTES: usize = 1 << 16;
 
 /// A request that a backend has got, and the way to respond.
 pub struct Call {
@@ -75,8 +75,12 @@ impl Served {
 
     /// With other settings.
     pub async fn with(app: &Backend, builder: &server::Builder) -> Self {
-        let transport = app.accept(WIRE_BYTES).await.into_transport();
-        let connection = builder.handshake(Wire(transport)).await;
+        Self::on(app.accept(WIRE_BYTES).await, builder).await
+    }
+
+    /// On a connection that was accepted before.
+    pub async fn on(accepted: End, builder: &server::Builder) -> Self {
+        let connection = builder.handshake(Wire(accepted.into_transport())).await;
         let mut connection = connection.expect("a preface");
         let (sender, calls) = mpsc::unbounded_channel();
         let (shut_down, told) = oneshot::channel();
