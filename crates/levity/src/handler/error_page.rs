@@ -15,8 +15,8 @@ use crate::route::{ErrorPages, Location};
 const OF_OTHER_CONTENT: &[&str] = &["etag", "last-modified", "accept-ranges", "content-length"];
 
 impl Handling<'_> {
-    /// Gives `response`, an error, the page of its location, or the built-in one. An error with a body of its own is left
-    /// alone, except those of an upstream that the location replaces.
+    /// Gives `response`, an error, the page of its location, or the built-in one; for a call of gRPC its code. An error with
+    /// a body of its own is left alone, except those of an upstream that the location replaces.
     pub async fn with_error_page(
         &mut self,
         request: &Request,
@@ -30,6 +30,9 @@ impl Handling<'_> {
             response = without_content(response);
         }
         if !response.is_error_text {
+            return response;
+        }
+        if respond::grpc::end_call(request, &mut response) {
             return response;
         }
         if let Some(pages) = pages

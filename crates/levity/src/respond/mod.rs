@@ -4,6 +4,7 @@ pub mod archive;
 pub mod error_page;
 pub mod file;
 pub mod generated;
+pub mod grpc;
 pub mod listing;
 pub mod redirect;
 

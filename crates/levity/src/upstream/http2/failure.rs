@@ -1,13 +1,31 @@
 //! Errors of HTTP/2 as failures of requests.
 
 use std::io;
+use std::time::Instant;
 
 use h2::{Error, Reason};
 
 use super::super::failure::Failure;
 
-/// The failure of a request whose stream has ended with `error`. `response_begun` is whether its header had arrived.
-pub fn of_stream(error: &Error, response_begun: bool) -> Failure {
+/// The failure of a request whose stream has ended with `error` before the header of its response. `deadline` is when its
+/// caller stops to wait: backends of gRPC give a call up at that time, which is no fault of theirs.
+pub fn before_response(error: &Error, deadline: Option<Instant>) -> Failure {
+    let is_cancelled = error.is_remote() && error.reason() == Some(Reason::CANCEL);
+    match deadline {
+        Some(deadline) if is_cancelled && deadline <= Instant::now() => Failure {
+            spares_backend: true,
+            ..Failure::of_silence("the backend has ended the call at its deadline (grpc-timeout)")
+        },
+        _ => of_stream(error, false),
+    }
+}
+
+/// The same, after the header.
+pub fn within_response(error: &Error) -> Failure {
+    of_stream(error, true)
+}
+
+fn of_stream(error: &Error, response_begun: bool) -> Failure {
     let is_of_backend = error.is_remote();
     match error.reason() {
         Some(Reason::REFUSED_STREAM) if is_of_backend && error.is_reset() => {

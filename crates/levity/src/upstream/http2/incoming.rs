@@ -1,6 +1,7 @@
 //! What a stream receives: interim responses, the header section, the body, and trailers.
 
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -26,8 +27,8 @@ const SWITCHED: Reject = Reject {
 pub enum Incoming {
     /// The request has not been sent.
     None,
-    /// Its header section has not arrived.
-    Head(ResponseFuture),
+    /// Its header section has not arrived. With the time from which the caller does not wait for it any more.
+    Head(ResponseFuture, Option<Instant>),
     /// Its body has not arrived.
     Body(Body),
     /// The stream could not be opened.
@@ -58,23 +59,24 @@ impl Incoming {
     ) -> Received {
         match self {
             Self::None => Poll::Pending,
-            Self::Head(response) => {
+            Self::Head(response, deadline) => {
                 let arrived = ready!(poll_head(response, context));
+                let arrived = arrived.map_err(|error| failure::before_response(&error, *deadline));
                 let taken = self.take_head(arrived, event);
                 Poll::Ready((usize::from(taken.is_ok()), taken))
             }
             Self::Body(_) => self.poll_body(context, bytes_max, event),
-            Self::Failed(error) => Poll::Ready((0, Err(failure::of_stream(error, false)))),
+            Self::Failed(error) => Poll::Ready((0, Err(failure::before_response(error, None)))),
             Self::Ended => Poll::Ready((0, Ok(()))),
         }
     }
 
     fn take_head(
         &mut self,
-        arrived: Result<Arrived, h2::Error>,
+        arrived: Result<Arrived, Failure>,
         event: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Failure> {
-        match arrived.map_err(|error| failure::of_stream(&error, false))? {
+        match arrived? {
             Arrived::Interim(response) if response.status() == 101 => {
                 return Err(Failure::of_invalid_response(SWITCHED));
             }
@@ -145,7 +147,7 @@ impl Incoming {
                 self.end(event);
                 Ok(())
             }
-            _ => Err(failure::of_stream(error, true)),
+            _ => Err(failure::within_response(error)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! HTTP/2 (RFC 9113) towards backends: connections of a worker, each shared by the requests of that worker.
 
+mod deadline;
 mod failure;
 mod head;
 mod incoming;

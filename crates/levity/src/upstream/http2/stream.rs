@@ -2,12 +2,14 @@
 
 use std::io;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use levity_wire::http1::Trailers;
 
 use super::super::codec::{EncodeError, Event};
 use super::super::failure::Failure;
 use super::super::upstream_request::UpstreamRequest;
+use super::deadline;
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use super::session::Place;
@@ -17,6 +19,8 @@ use super::session::Place;
 pub struct Stream {
     outgoing: Outgoing,
     incoming: Incoming,
+    /// When the time is over that the caller gives the request, if it says so.
+    deadline: Option<Instant>,
     // Last: the place is free when the stream is gone.
     place: Place,
 }
@@ -27,12 +31,14 @@ impl Stream {
         Self {
             outgoing: Outgoing::default(),
             incoming: Incoming::None,
+            deadline: None,
             place,
         }
     }
 
     /// See [`Connection::begin`](crate::upstream::connection::Connection::begin).
     pub fn begin(&mut self, outgoing: &UpstreamRequest<'_>) -> Result<(), EncodeError> {
+        self.deadline = deadline::of(outgoing.request);
         self.outgoing.begin(outgoing)
     }
 
@@ -69,7 +75,7 @@ impl Stream {
         match self.outgoing.open(self.place.connection()) {
             Ok(None) => self.outgoing.poll_send(context),
             Ok(Some(response)) => {
-                self.incoming = Incoming::Head(response);
+                self.incoming = Incoming::Head(response, self.deadline);
                 Poll::Ready(Ok(0))
             }
             Err(error) => {

@@ -5,7 +5,7 @@ mod peer;
 use std::future::poll_fn;
 use std::time::Duration;
 
-use ::http::{HeaderMap, HeaderValue, Response};
+use ::http::{HeaderMap, HeaderValue, Request, Response};
 use bytes::Bytes;
 use h2::{Reason, server};
 use tokio::time;
@@ -387,6 +387,51 @@ fn a_reset_before_and_after_the_header() {
         client.until("part").await;
         body.send_reset(Reason::INTERNAL_ERROR);
         assert!(!client.all().await.0.ends_with("0\r\n\r\n"));
+        client.close().await;
+    });
+}
+
+/// A backend of gRPC knows the time that the caller gives it.
+#[test]
+fn a_reset_at_the_deadline_of_the_call() {
+    for (timeout, reason, status, failed) in [
+        ("1n", Reason::CANCEL, "504", 0),
+        ("1H", Reason::CANCEL, "502", 1),
+        ("1n", Reason::INTERNAL_ERROR, "502", 1),
+    ] {
+        with_h2("retries = 0\n", async |rig, app| {
+            let mut client = rig.client(4096);
+            let header = format!("\r\ngrpc-timeout: {timeout}\r\n\r\n");
+            client
+                .send(GET_AND_CLOSE.replace("\r\n\r\n", &header))
+                .await;
+            let mut served = Served::accept(app).await;
+            served.call().await.reply.send_reset(reason);
+            let response = client.rest().await;
+            let expected = format!("HTTP/1.1 {status} ");
+            assert!(response.starts_with(&expected), "{timeout}: {response}");
+            assert_eq!(failures(rig), failed);
+            client.close().await;
+        });
+    }
+}
+
+#[test]
+fn a_call_that_fails_ends_with_a_code() {
+    with_h2("retries = 0\n", async |rig, app| {
+        let client = Client::new(rig).await;
+        let request = Request::post("http://a.test/app").header("content-type", "application/grpc");
+        let request = request.body(()).expect("a request");
+        let (reply, _upload) = client.send(request, false).await;
+        app.refuse().await;
+        let response = reply.await.expect("a response");
+        assert_eq!(response.status(), 200);
+        let headers = response.headers();
+        assert_eq!(headers["content-type"], "application/grpc");
+        assert_eq!(headers["grpc-status"], "14");
+        assert_eq!(headers["grpc-message"], "502 Bad Gateway");
+        assert_eq!(headers["proxy-status"], "levity; error=connection_refused");
+        assert!(response.body().is_end_stream());
         client.close().await;
     });
 }

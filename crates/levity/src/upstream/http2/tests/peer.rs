@@ -167,7 +167,12 @@ impl Client {
         self.send(request.body(()).expect("a request"), false).await
     }
 
-    async fn send(&self, request: Request<()>, ends: bool) -> (ResponseFuture, SendStream<Bytes>) {
+    /// Sends the header section of a request.
+    pub async fn send(
+        &self,
+        request: Request<()>,
+        ends: bool,
+    ) -> (ResponseFuture, SendStream<Bytes>) {
         let mut requests = self.requests.clone().ready().await.expect("a connection");
         requests.send_request(request, ends).expect("a request")
     }

@@ -1,0 +1,94 @@
+//! Errors in the form that clients of gRPC read. They learn how a call has ended from `grpc-status`, and map statuses of
+//! HTTP to it only if there is none.
+
+use levity_wire::http1::{Method, reason};
+
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+
+const MEDIA_TYPE: &[u8] = b"application/grpc";
+
+/// The caller's time is over.
+const DEADLINE_EXCEEDED: &[u8] = b"4";
+
+/// The service cannot be reached at present.
+const UNAVAILABLE: &[u8] = b"14";
+
+/// Turns the response, whose body is the text of an error, into the end of a call: status 200 and trailers without a body,
+/// which HTTP/2 sends as one header section. Returns false for other requests than calls, and other errors than 502 to 504.
+pub fn end_call(request: &Request, response: &mut Response) -> bool {
+    let code = match response.status {
+        502 | 503 => UNAVAILABLE,
+        504 => DEADLINE_EXCEEDED,
+        _ => return false,
+    };
+    if !is_call(request) {
+        return false;
+    }
+    let message = format!("{} {}", response.status, reason(response.status));
+    let fields = &mut response.fields;
+    fields.set("Content-Type", MEDIA_TYPE);
+    fields.set("grpc-status", code);
+    fields.set("grpc-message", message.as_bytes());
+    response.status = 200;
+    response.body = Body::None;
+    response.is_error_text = false;
+    true
+}
+
+/// Whether the request is a call of gRPC: not of gRPC-Web, whose media type only begins alike.
+fn is_call(request: &Request) -> bool {
+    let media_type = request.header("content-type").unwrap_or_default();
+    let (start, format) = media_type.split_at(media_type.len().min(MEDIA_TYPE.len()));
+    let is_grpc = start.eq_ignore_ascii_case(MEDIA_TYPE);
+    request.head.method == Method::Post
+        && is_grpc
+        && matches!(format.first(), None | Some(b'+' | b';'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::error::error;
+    use levity_wire::http1::Limits;
+
+    fn request(method: &str, media_type: &str) -> Request {
+        let head = format!("{method} /a HTTP/1.1\r\nHost: a\r\nContent-Type: {media_type}\r\n\r\n");
+        Request::parsed(head.as_bytes(), &Limits::default()).expect("a request")
+    }
+
+    #[test]
+    fn calls_end_with_a_code() {
+        for (status, code) in [(502, "14"), (503, "14"), (504, "4")] {
+            for media_type in [
+                "application/grpc",
+                "application/grpc+proto",
+                "Application/gRPC;a=b",
+            ] {
+                let mut response = error(status, "");
+                assert!(end_call(&request("POST", media_type), &mut response));
+                assert_eq!(response.status, 200);
+                assert_eq!(response.header("grpc-status"), Some(code.as_bytes()));
+                assert_eq!(response.header("content-type"), Some(MEDIA_TYPE));
+                assert!(matches!(response.body, Body::None));
+            }
+        }
+    }
+
+    #[test]
+    fn others_keep_their_errors() {
+        for (method, media_type, status) in [
+            ("POST", "application/grpc", 404),
+            ("POST", "application/grpc", 500),
+            ("GET", "application/grpc", 502),
+            ("POST", "application/grpc-web+proto", 502),
+            ("POST", "application/json", 502),
+            ("POST", "a", 502),
+        ] {
+            let mut response = error(status, "");
+            assert!(!end_call(&request(method, media_type), &mut response));
+            assert_eq!(response.status, status);
+            assert!(response.is_error_text);
+        }
+    }
+}
