@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::seconds;
 use crate::upstream::Upstream;
-use crate::upstream::backend::{Backend, SHARE_OF_WEIGHT, State};
+use crate::upstream::backend::{Backend, LastFailure, SHARE_OF_WEIGHT, State};
 use crate::upstream::names::Unresolved;
 use crate::upstream::pool;
 use levity_telemetry::escape::escaped;
@@ -72,11 +72,15 @@ fn backend(
         State::Trial => ("trial", None),
         State::Down => ("down", None),
     };
+    let failure = backend.last_failure();
+    let failure = failure.as_deref();
     json!({
         "backend": escaped(backend.name.as_bytes()),
         "state": state,
         "left_alone_seconds": left_alone,
         "reason": reason(backend, state == "up"),
+        "last_failure": failure.map(|failure| escaped(failure.reason.as_bytes())),
+        "last_failure_seconds": failure.map(|failure| age(failure, now)),
         "weight": backend.weight,
         "share_percent": u64::from(share) * 100 / u64::from(full),
         "backup": backend.backup,
@@ -102,6 +106,8 @@ fn unresolved(unresolved: &Unresolved, connections_max: usize) -> Value {
         "state": "unresolved",
         "left_alone_seconds": null,
         "reason": escaped(unresolved.reason.as_bytes()),
+        "last_failure": null,
+        "last_failure_seconds": null,
         "weight": settings.weight,
         "share_percent": 100,
         "backup": settings.backup,
@@ -123,6 +129,10 @@ fn unresolved(unresolved: &Unresolved, connections_max: usize) -> Value {
 fn reason(backend: &Backend, is_up: bool) -> Option<String> {
     let trouble = backend.trouble().filter(|_| !is_up);
     trouble.map(|reason| escaped(reason.as_bytes()))
+}
+
+fn age(failure: &LastFailure, now: Instant) -> f64 {
+    seconds(now.saturating_duration_since(failure.at))
 }
 
 #[cfg(test)]
@@ -164,10 +174,15 @@ mod tests {
             (&backup["state"], &backup["backup"]),
             (&"up".into(), &true.into())
         );
-        assert!(backup["reason"].is_null());
+        assert!(backup["reason"].is_null() && backup["last_failure"].is_null());
 
         upstream.succeeded(&backends[0], now);
         let back = one(now + Duration::from_millis(1), 0);
+        assert!(back["reason"].is_null());
+        assert_eq!(
+            (&back["last_failure"], &back["last_failure_seconds"]),
+            (&r"refused\x0a".into(), &0.001.into())
+        );
         assert_eq!(
             (&back["state"], &back["share_percent"]),
             (&"up".into(), &100.into())

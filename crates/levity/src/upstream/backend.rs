@@ -45,11 +45,21 @@ pub struct Backend {
     returned_ms: AtomicU64,
     /// Why it was last ejected, or failed its checks.
     trouble: ArcSwapOption<String>,
+    last_failure: ArcSwapOption<LastFailure>,
     /// When the current run of failures began, in milliseconds of [`millis`]; 0 if the last request
     /// succeeded.
     failing_since_ms: AtomicU64,
     /// Failures since then.
     failures: AtomicU64,
+}
+
+/// The last request or check that has failed through the fault of a backend.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    /// Why it has failed.
+    pub reason: String,
+    /// When it failed.
+    pub at: Instant,
 }
 
 /// The state of a backend, for display.
@@ -160,6 +170,7 @@ impl Backend {
             well: AtomicBool::new(true),
             returned_ms: AtomicU64::new(0),
             trouble: ArcSwapOption::empty(),
+            last_failure: ArcSwapOption::empty(),
             failing_since_ms: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         }
@@ -173,6 +184,17 @@ impl Backend {
     /// Why it was last ejected or failed its checks; `None` if it never did.
     pub fn trouble(&self) -> Option<Arc<String>> {
         self.trouble.load_full()
+    }
+
+    /// Records why a request or a check has failed. Does not wait.
+    pub fn set_last_failure(&self, reason: String, at: Instant) {
+        let failure = LastFailure { reason, at };
+        self.last_failure.store(Some(Arc::new(failure)));
+    }
+
+    /// The last failure, even if it is up again; `None` if there was none.
+    pub fn last_failure(&self) -> Option<Arc<LastFailure>> {
+        self.last_failure.load_full()
     }
 
     /// Counts a failure towards the outage that [`Backend::end_outage`] reports. Does not wait.
@@ -228,6 +250,7 @@ impl Backend {
             well: AtomicBool::new(known.well.load(Ordering::Acquire)),
             returned_ms: AtomicU64::new(known.returned_ms.load(Ordering::Acquire)),
             trouble: ArcSwapOption::new(known.trouble.load_full()),
+            last_failure: ArcSwapOption::new(known.last_failure.load_full()),
             failing_since_ms: AtomicU64::new(known.failing_since_ms.load(Ordering::Acquire)),
             failures: AtomicU64::new(known.failures.load(Ordering::Acquire)),
             ..self

@@ -206,6 +206,7 @@ impl Upstream {
     /// that may fail is better than none.
     pub fn failed(&self, backend: &Backend, now: Instant, reason: fmt::Arguments<'_>) {
         backend.count_failure(now);
+        backend.set_last_failure(reason.to_string(), now);
         let is_other = |other: &Arc<Backend>| other.id != backend.id && !other.drain;
         if !self.found.backends.load().iter().any(is_other) {
             return;

@@ -413,5 +413,7 @@ fn a_check_without_a_response_fails() {
         }
         let shared = format!("GET / of host {address}: no response within 2ms");
         assert_eq!(backend.trouble().as_deref(), Some(&shared));
+        let failure = backend.last_failure().expect("a failure");
+        assert_eq!(failure.reason, shared);
     });
 }
