@@ -27,7 +27,7 @@ pub use server::{
     stands_for,
 };
 pub use tickets::{ROTATION as TICKET_KEY_ROTATION, TicketKeys};
-pub use words::{handshake_error, is_of_unknown_authority, reason, reason_for};
+pub use words::{Cause, cause, handshake_error, is_of_unknown_authority, reason, reason_for};
 
 /// The name of HTTP/2 in a handshake (ALPN, RFC 7301).
 pub const ALPN_HTTP2: &[u8] = b"h2";

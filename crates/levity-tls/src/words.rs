@@ -109,6 +109,27 @@ pub fn handshake_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Er
     inner.downcast_ref().or_else(|| handshake_error(inner))
 }
 
+/// What a failed handshake is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The certificate of the peer is not accepted here, or the peer has shown none.
+    Certificate,
+    /// The peer has refused, with an alert.
+    Alert,
+    /// Anything else: the two ends have nothing in common, or the peer breaks the rules.
+    Protocol,
+}
+
+/// What the failed handshake is about.
+#[must_use]
+pub fn cause(error: &Error) -> Cause {
+    match error {
+        Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Cause::Certificate,
+        Error::AlertReceived(_) => Cause::Alert,
+        _ => Cause::Protocol,
+    }
+}
+
 /// Whether a certificate of the peer is signed by an authority that is not trusted.
 #[must_use]
 pub fn is_of_unknown_authority(error: &Error) -> bool {

@@ -14,7 +14,7 @@ use super::register::{add, retain};
 use crate::cells::{Counter, Fourfold, Gauge, HistogramFigures};
 
 /// Outcomes of a request to a backend: a response, or an error type of `Proxy-Status` (RFC 9209, 2.3).
-pub const OUTCOMES: [&str; 14] = [
+pub const OUTCOMES: [&str; 17] = [
     "answered",
     "connection_refused",
     "connection_timeout",
@@ -27,6 +27,9 @@ pub const OUTCOMES: [&str; 14] = [
     "http_response_incomplete",
     "http_response_timeout",
     "http_request_error",
+    "tls_alert_received",
+    "tls_certificate_error",
+    "tls_protocol_error",
     "proxy_internal_error",
     "other",
 ];

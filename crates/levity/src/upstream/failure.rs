@@ -8,6 +8,7 @@ use levity_wire::http1::Method;
 use rustix::io::Errno;
 
 use super::backend::Backend;
+use super::tls::HandshakeFailure;
 use crate::http::request::{Request, RequestError};
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Side;
@@ -39,7 +40,7 @@ pub struct Failure {
     /// The backend cannot have acted on the request.
     pub is_untouched: bool,
     /// Only a stream or a connection that many requests share has failed. It does not count against the backend, which
-    /// may take the request on another.
+    /// may take the request on another connection.
     pub spares_backend: bool,
     /// The connection had been idle, and ended before a byte of the response, which is normal.
     pub was_stale: bool,
@@ -96,7 +97,13 @@ impl Failure {
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
                 (502, "destination_ip_unroutable")
             }
-            io::ErrorKind::InvalidData => (502, "tls_protocol_error"),
+            io::ErrorKind::InvalidData => {
+                let failure = HandshakeFailure::of(error);
+                (
+                    502,
+                    failure.map_or("tls_protocol_error", |failure| failure.kind),
+                )
+            }
             io::ErrorKind::Unsupported => (502, "http_protocol_error"),
             _ => (502, "destination_unavailable"),
         };
@@ -274,6 +281,7 @@ mod tests {
             io::ErrorKind::TimedOut,
             io::ErrorKind::ConnectionRefused,
             io::ErrorKind::NetworkUnreachable,
+            io::ErrorKind::InvalidData,
             io::ErrorKind::Other,
         ];
         let connect = connect.map(|kind| Failure::of_connect(&kind.into()));

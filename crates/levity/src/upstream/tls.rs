@@ -1,12 +1,14 @@
 //! TLS with backends.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use levity_config::upstream::{Protocol, UpstreamTls};
 use levity_net::Transport;
 use levity_net::tls::{Handshake, HandshakeError, ProcessJob};
-use levity_tls::{ALPN_HTTP2, Certificate, ClientConfig, ServerName, Trust, client_config};
+use levity_tls::{ALPN_HTTP2, Cause, Certificate, ClientConfig, ServerName, Trust, client_config};
 
 use super::backend::Backend;
 
@@ -68,17 +70,54 @@ impl BackendTls {
 /// The error for a backend that has chosen another protocol than the only one that it was offered.
 fn not_http2(chosen: Option<&[u8]>) -> io::Error {
     let chosen = chosen.map_or("no protocol".into(), String::from_utf8_lossy);
-    let reason = format!("TLS: the backend does not speak HTTP/2: it has chosen {chosen} (ALPN)");
-    io::Error::new(io::ErrorKind::InvalidData, reason)
+    let reason = format!("the backend does not speak HTTP/2: it has chosen {chosen} (ALPN)");
+    HandshakeFailure::new(Cause::Protocol, reason).into()
 }
 
 fn reason(error: HandshakeError) -> io::Error {
     match error {
         HandshakeError::Gone(error) => error,
         HandshakeError::Tls(error) => {
-            let reason = levity_tls::reason(&error);
-            io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {reason}"))
+            HandshakeFailure::new(levity_tls::cause(&error), levity_tls::reason(&error)).into()
         }
         HandshakeError::NotTls(..) => io::ErrorKind::InvalidData.into(),
+    }
+}
+
+/// Why a handshake with a backend has failed. As an [`io::Error`] it has the kind `InvalidData`.
+#[derive(Debug, Clone)]
+pub struct HandshakeFailure {
+    /// The error type of `Proxy-Status` (RFC 9209, 2.3).
+    pub kind: &'static str,
+    reason: String,
+}
+
+impl HandshakeFailure {
+    fn new(cause: Cause, reason: String) -> Self {
+        let kind = match cause {
+            Cause::Certificate => "tls_certificate_error",
+            Cause::Alert => "tls_alert_received",
+            Cause::Protocol => "tls_protocol_error",
+        };
+        Self { kind, reason }
+    }
+
+    /// The one that `error` stands for, if that is its reason.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for HandshakeFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TLS: {}", self.reason)
+    }
+}
+
+impl Error for HandshakeFailure {}
+
+impl From<HandshakeFailure> for io::Error {
+    fn from(failure: HandshakeFailure) -> Self {
+        Self::new(io::ErrorKind::InvalidData, failure)
     }
 }

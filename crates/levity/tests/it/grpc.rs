@@ -192,21 +192,26 @@ fn another_protocol(authority: &Authority, chooses: &[&[u8]]) -> (String, JoinHa
 #[test]
 fn a_backend_that_chooses_another_protocol() {
     let (tree, authority) = (Tree::new(), certified());
-    let cases: [(&[&[u8]], &str); 2] = [
+    let cases: [(&[&[u8]], &str, &str); 2] = [
         (
             &[],
+            "tls_protocol_error",
             "TLS: the backend does not speak HTTP/2: it has chosen no protocol (ALPN)",
         ),
         (
             &[b"http/1.1"],
+            "tls_alert_received",
             "TLS: the peer does not speak the protocol that it is asked for (ALPN)",
         ),
     ];
-    for (chooses, reason) in cases {
+    for (chooses, kind, reason) in cases {
         let (port, serving) = another_protocol(&authority, chooses);
         let upstream = encrypted(&port, &authority);
         let server = Launch::site(tree.path(), &upstream, "proxy = \"app\"\n").start();
-        assert_eq!(server.get("/").status, 502);
+        let answer = server.get("/");
+        answer.assert_status(502);
+        let expected = format!("levity; error={kind}");
+        assert_eq!(answer.field("proxy-status"), expected);
         server.says(reason);
         serving.join().expect("it has ended");
     }

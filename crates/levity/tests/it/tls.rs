@@ -545,7 +545,8 @@ fn backends_prove_who_they_are() {
             "[[upstream]]\nname = \"app\"\nto = [\"https://{}\"]\nkeep_alive = 8\n[upstream.tls]\n{tls}\n",
             behind.address()
         );
-        let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\n[[site]]\nproxy = \"app\"\n";
+        let listen = "[admin]\nlisten = \"unix:{own}/admin\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
+                      [[site]]\nproxy = \"app\"\n";
         Launch::run(&format!("{upstream}{listen}"))
             .workers(1)
             .start()
@@ -583,6 +584,12 @@ fn backends_prove_who_they_are() {
         let server = front(&tls);
         server.get("/file.bin").assert_status(502);
         server.says(reason);
+        let series = format!(
+            "levity_upstream_requests_total{{upstream=\"app\",backend=\"{}\",outcome=\"tls_certificate_error\"}}",
+            behind.address()
+        );
+        let metrics = server.metrics(&server.own("admin"));
+        assert_eq!(metrics.sum(&series), 1.0, "{tls}");
     }
     let unverified = front(&format!("verify = false\nname = \"b.test\"\n{own}"));
     unverified.get("/file.bin").assert_status(200);

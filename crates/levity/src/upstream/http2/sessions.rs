@@ -12,6 +12,7 @@ use tokio::task;
 
 use super::super::Upstream;
 use super::super::backend::Backend;
+use super::super::tls::HandshakeFailure;
 use super::session::{Place, Session};
 use super::stream::Stream;
 use super::wire::STREAMS_MAX;
@@ -244,6 +245,9 @@ impl Drop for Counted<'_> {
 }
 
 fn copy(error: &io::Error) -> io::Error {
+    if let Some(failure) = HandshakeFailure::of(error) {
+        return failure.clone().into();
+    }
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::new(error.kind(), error.to_string()),
