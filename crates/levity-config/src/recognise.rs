@@ -54,13 +54,15 @@ fn is_of_nginx(line: &str) -> bool {
     const DIRECTIVES: &str = "\
         worker_processes include listen server_name root index try_files proxy_pass fastcgi_pass return access_log \
         error_log gzip sendfile user pid keepalive_timeout proxy_set_header add_header ssl_certificate \
-        worker_connections";
+        worker_connections grpc_pass";
     const BLOCKS: &str = "server location http events upstream stream map";
     let code = line
         .split_once(" #")
         .map_or(line, |(code, _)| code.trim_end());
+    // A block may be a line.
+    let is_block = |(name, _)| code.ends_with(['{', '}', ';']) && is_directive(name, BLOCKS);
     code.ends_with(';') && is_directive(code, DIRECTIVES)
-        || code.ends_with('{') && is_directive(code, BLOCKS)
+        || code.split_once('{').is_some_and(is_block)
 }
 
 /// `example.org {`, `reverse_proxy localhost:3000`
@@ -110,7 +112,7 @@ fn is_of_haproxy(line: &str) -> bool {
     const SECTIONS: &str = "frontend backend defaults global listen";
     const DIRECTIVES: &str = "bind default_backend use_backend balance mode maxconn";
     let words = line.split_whitespace().count();
-    let is_plain = !line.ends_with(['{', ';']);
+    let is_plain = !line.ends_with(';') && !line.contains('{');
     let is_section = is_directive(line, SECTIONS) && words <= 2;
     let is_server = is_directive(line, "server") && words >= 3;
     is_plain && (is_section || is_server || is_directive(line, DIRECTIVES))
@@ -136,6 +138,19 @@ mod tests {
                     try_files $uri $uri/ /index.html;\n    }\n    location ~ \\.php$ {\n        \
                     fastcgi_pass unix:/run/php.sock;\n    }\n}\n";
         is_of(site, "nginx", "server {");
+    }
+
+    #[test]
+    fn of_nginx_in_a_line() {
+        for line in [
+            "server { listen 80; location / { proxy_pass http://127.0.0.1:3000; } }",
+            "server{ listen 80; root /srv; }",
+            "events {} http { server { listen 80; } }",
+            "location / { grpc_pass grpc://127.0.0.1:50051; }",
+        ] {
+            is_of(line, "nginx", line);
+            is_of(&format!("{line}\n"), "nginx", line);
+        }
     }
 
     #[test]
@@ -198,6 +213,7 @@ mod tests {
             "# nginx: server { listen 80; }\n",
             "root = \"/srv\";\n",
             "listen = \"8080\"\nserver.workers = 2\n",
+            "server = { workers = 2 }\n",
             "[[site]]\nroot = \"/srv\"\nserver {\n  listen 80;\n}\n",
             "  [server]\ninclude a.conf;\n",
             "hello world\n",

@@ -103,11 +103,7 @@ fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
         return address(text, base);
     }
     if let Some((scheme, rest)) = text.split_once("://") {
-        let host = rest.split('/').next().unwrap_or(rest);
-        return Err(format!(
-            "write \"{host}\", with a port: `protocol` says what is spoken, not `{scheme}://`, and only \
-             `https://` adds TLS"
-        ));
+        return Err(without_scheme(scheme, rest));
     }
     let alone = text.strip_prefix(':').unwrap_or(text);
     if whole_number::<u32>(alone).is_some() {
@@ -131,6 +127,20 @@ fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
         return address(text, base);
     }
     name(host).map(|name| At::Name(name, number))
+}
+
+/// What to write in place of `scheme` and what follows it.
+fn without_scheme(scheme: &str, rest: &str) -> String {
+    let host = rest.split('/').next().unwrap_or(rest);
+    match scheme.to_ascii_lowercase().as_str() {
+        "grpcs" => format!("write \"https://{host}\", which is TLS, and `protocol = \"h2\"`"),
+        "https" | "wss" => format!("write \"https://{host}\", which is TLS"),
+        "grpc" | "h2c" => format!("write \"{host}\", with a port, and `protocol = \"h2\"`"),
+        _ => format!(
+            "write \"{host}\", with a port: `protocol` says what is spoken, not `{scheme}://`, and only \
+             `https://` adds TLS"
+        ),
+    }
 }
 
 fn port(text: &str) -> Result<u16, String> {
@@ -210,6 +220,21 @@ mod tests {
         for (text, reason) in [
             ("", "it is empty"),
             ("http://a:80/x", "write \"a:80\", with a port"),
+            (
+                "grpcs://a:443",
+                "write \"https://a:443\", which is TLS, and `protocol = \"h2\"`",
+            ),
+            ("GRPCS://a", "write \"https://a\""),
+            ("wss://a/x", "write \"https://a\", which is TLS"),
+            ("HTTPS://a", "write \"https://a\""),
+            (
+                "grpc://a:1/",
+                "write \"a:1\", with a port, and `protocol = \"h2\"`",
+            ),
+            (
+                "h2c://a:1",
+                "write \"a:1\", with a port, and `protocol = \"h2\"`",
+            ),
             ("https://a/x", "write \"https://a\": a path"),
             ("https://", "it is empty"),
             ("8080", "write \"127.0.0.1:8080\""),

@@ -94,16 +94,16 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
 pub(crate) const TLS: &[Key] = documented! {
     /// File with the certificates of the authorities that sign those of the backends, in place of those that this machine
     /// trusts.
-    key("authorities", Kind::Text("a path"), None).also(&[("ca", ""), ("proxy_ssl_trusted_certificate", "")]);
+    key("authorities", Kind::Text("a path"), None).also(&[("ca", ""), ("proxy_ssl_trusted_certificate", ""), ("grpc_ssl_trusted_certificate", "")]);
     /// Whether backends have to prove who they are. Without that, the connection is encrypted, but anyone who can redirect it
     /// reads it and answers.
-    key("verify", Kind::Boolean, Some("true")).also(&[("proxy_ssl_verify", "")]);
+    key("verify", Kind::Boolean, Some("true")).also(&[("proxy_ssl_verify", ""), ("grpc_ssl_verify", "")]);
     /// Name that a backend has to prove, and that it is asked for (SNI), in place of the host in `to`.
-    key("name", Kind::Text("a host name"), None).also(&[("server_name", ""), ("proxy_ssl_name", "")]);
+    key("name", Kind::Text("a host name"), None).also(&[("server_name", ""), ("proxy_ssl_name", ""), ("grpc_ssl_name", "")]);
     /// File with a certificate and its chain that Levity shows to backends, as PEM.
-    key("certificate", Kind::Text("a path"), None).also(&[("proxy_ssl_certificate", "")]);
+    key("certificate", Kind::Text("a path"), None).also(&[("proxy_ssl_certificate", ""), ("grpc_ssl_certificate", "")]);
     /// File with the key of `certificate`. Without it the key is in the file of the certificate.
-    key("key", Kind::Text("a path"), None).also(&[("proxy_ssl_certificate_key", "")]);
+    key("key", Kind::Text("a path"), None).also(&[("proxy_ssl_certificate_key", ""), ("grpc_ssl_certificate_key", "")]);
 };
 
 /// `[upstream.check]`
