@@ -109,7 +109,8 @@ pub(crate) const TLS: &[Key] = documented! {
 /// `[upstream.check]`
 pub(crate) const CHECK: &[Key] = documented! {
     /// Path of the request (GET); a status from 200 to 399 means healthy. With fastcgi it is the name of the script,
-    /// such as `ping.path` of php-fpm. Without `path` a connection is enough; ajp13 always sends a CPing.
+    /// such as `ping.path` of php-fpm. Without `path` a connection is enough; with h2 the backend has to send its
+    /// settings, and ajp13 always sends a CPing.
     key("path", Kind::Text("a path"), None);
     /// `Host` of the request, and with fastcgi and scgi also `SERVER_NAME`, for an application that answers to its
     /// own name only. By default the address of the backend, and `localhost` for a Unix socket and with fastcgi and

@@ -211,7 +211,7 @@ pub enum Sticky {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The path of the GET request; a status from 200 to 399 means healthy. `None` only connects, except with
-    /// AJP13, which sends a CPing.
+    /// HTTP/2, which waits for the settings, and AJP13, which sends a CPing.
     pub path: Option<String>,
     /// The `Host` of the request; by default the address of the backend.
     pub host: Option<String>,

@@ -140,11 +140,15 @@ async fn check_once(upstream: &Upstream, check: &Check, backend: &Backend) -> Re
         let transport = connect(upstream, backend)
             .await
             .map_err(|error| format!("cannot connect: {error}"))?;
-        if let (Protocol::H2, Some(path)) = (settings.protocol, check.path.as_deref()) {
-            let status = probe::status(transport, &url(upstream, check, address, path)).await;
-            return status
-                .and_then(judge)
-                .map_err(|reason| described(settings.protocol, check, address, &reason));
+        if settings.protocol == Protocol::H2 {
+            let probed = match check.path.as_deref() {
+                Some(path) => {
+                    let url = url(upstream, check, address, path);
+                    probe::status(transport, &url).await.and_then(judge)
+                }
+                None => probe::settings(transport).await,
+            };
+            return probed.map_err(|reason| described(settings.protocol, check, address, &reason));
         }
         let Some(request) = request else {
             return Ok(());

@@ -267,6 +267,29 @@ fn without_a_path_connecting_is_enough() {
     });
 }
 
+/// A program of another protocol would take a connection too.
+#[test]
+fn without_a_path_a_backend_of_http2_sends_its_settings() {
+    run(async {
+        let application = Application::start(Some(b"HTTP/1.1 400 Bad Request\r\n\r\n")).await;
+        let found = run_check(&application, Protocol::H2, &check(None)).await;
+        let error = found.expect_err("it does not speak HTTP/2");
+        assert!(error.starts_with("no response: "), "{error}");
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address").to_string();
+        let _serving = Task(tokio::spawn(async move {
+            let (tcp, _) = listener.accept().await.expect("accept");
+            let mut connection = h2::server::handshake(tcp).await.expect("a preface");
+            assert!(connection.accept().await.is_none_or(|call| call.is_err()));
+        }));
+        let upstream = upstream(&[&address], |settings| settings.protocol = Protocol::H2);
+        let backend = upstream.backends()[0].clone();
+        let found = check_once(&upstream, &check(None), &backend).await;
+        assert_eq!(found, Ok(()));
+    });
+}
+
 #[test]
 fn a_busy_backend_at_a_unix_socket_is_waited_for() {
     let folder = tempfile::tempdir().expect("folder");

@@ -1,15 +1,23 @@
-//! A request of a health check over HTTP/2.
+//! Health checks over HTTP/2.
 
+use std::fmt::Display;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use h2::client::Builder;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request};
 use levity_net::Transport;
 
-use super::wire::Wire;
+use super::wire;
+
+/// Waits until the backend at the other end of `transport` has shown that it speaks HTTP/2. The caller limits the time.
+///
+/// # Errors
+/// In words, when it does not.
+pub async fn settings(transport: Transport) -> Result<(), String> {
+    wire::begin(transport).await.map(|_| ()).map_err(failed)
+}
 
 /// Requests `uri` with GET over `transport`, and returns the status of the response. The caller limits the time.
 ///
@@ -21,11 +29,7 @@ pub async fn status(transport: Transport, uri: &str) -> Result<u16, String> {
         .map_err(|error| error.to_string())?;
     let agent = HeaderValue::from_static("levity-check");
     request.headers_mut().insert(USER_AGENT, agent);
-    let failed = |error: h2::Error| format!("no response: {error}");
-    let begun = Builder::new()
-        .enable_push(false)
-        .handshake::<_, bytes::Bytes>(Wire(transport));
-    let (mut requests, mut connection) = begun.await.map_err(failed)?;
+    let (mut requests, mut connection) = wire::begin(transport).await.map_err(failed)?;
     let (response, _stream) = requests.send_request(request, true).map_err(failed)?;
     let mut response = pin!(response);
     poll_fn(|context| {
@@ -37,4 +41,8 @@ pub async fn status(transport: Transport, uri: &str) -> Result<u16, String> {
         ended.map(|_| Err("it closed the connection before its response".to_owned()))
     })
     .await
+}
+
+fn failed(error: impl Display) -> String {
+    format!("no response: {error}")
 }

@@ -1,9 +1,7 @@
 //! A session: one connection over HTTP/2, shared by the requests of one worker.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -19,7 +17,6 @@ use tokio::{task, time};
 use super::super::Upstream;
 use super::super::backend::Backend;
 use super::super::connect::connect;
-use super::failure;
 use super::link::{Driver, Link, State};
 use super::wire::{self, Connection, STREAMS_MAX};
 
@@ -188,24 +185,9 @@ impl Drop for Place {
     }
 }
 
-/// Connects, and waits for the settings of the backend.
 async fn begin(
     upstream: &Upstream,
     backend: &Backend,
 ) -> io::Result<(SendRequest<Bytes>, Connection)> {
-    let transport = connect(upstream, backend).await?;
-    let begun = wire::begin(transport).await;
-    let (requests, mut connection) = begun.map_err(failure::of_opening)?;
-    poll_fn(|context| {
-        let ended = Pin::new(&mut connection).poll(context);
-        if requests.current_max_send_streams() > 0 {
-            return Poll::Ready(Ok(()));
-        }
-        ended.map(|ended| match ended {
-            Ok(()) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(error) => Err(failure::of_opening(error)),
-        })
-    })
-    .await?;
-    Ok((requests, connection))
+    wire::begin(connect(upstream, backend).await?).await
 }

@@ -1,5 +1,6 @@
 //! The byte stream below a connection over HTTP/2.
 
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use bytes::Bytes;
 
 use super::super::codec::head::LIMITS;
+use super::failure;
 
 /// The bytes of a response that may arrive before they are passed on, for each stream. Its client may read slowly.
 const WINDOW_BYTES: u32 = 128 * 1024;
@@ -47,11 +49,32 @@ pub struct Wire(pub Transport);
 /// The connection as a whole, which has to be polled for its streams to go on.
 pub type Connection = client::Connection<Wire, Bytes>;
 
-/// Sends the preface over `transport`. The peer may use no stream before its settings have arrived.
+/// Sends the preface over `transport`, and waits for the settings of the backend: only they say how many streams it takes,
+/// and that it speaks HTTP/2.
 ///
 /// # Errors
-/// When the connection has failed.
-pub async fn begin(transport: Transport) -> Result<(SendRequest<Bytes>, Connection), h2::Error> {
+/// When the connection has failed; `Unsupported` for a backend that does not speak HTTP/2.
+pub async fn begin(transport: Transport) -> io::Result<(SendRequest<Bytes>, Connection)> {
+    let begun = send_preface(transport).await;
+    let (requests, mut connection) = begun.map_err(failure::of_opening)?;
+    poll_fn(|context| {
+        let ended = Pin::new(&mut connection).poll(context);
+        if requests.current_max_send_streams() > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        ended.map(|ended| match ended {
+            Ok(()) => {
+                let reason = "it closed the connection before its settings";
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason))
+            }
+            Err(error) => Err(failure::of_opening(error)),
+        })
+    })
+    .await?;
+    Ok((requests, connection))
+}
+
+async fn send_preface(transport: Transport) -> Result<(SendRequest<Bytes>, Connection), h2::Error> {
     // A stream whose client does not read keeps its own window. With room for all windows in that of the
     // connection, it takes nothing from the others.
     let all_windows = WINDOW_BYTES * STREAMS_MAX as u32;
