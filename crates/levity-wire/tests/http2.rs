@@ -450,7 +450,7 @@ fn a_body_that_is_read_goes_on() {
     let part = frame(DATA, 0, 1, &[b'a'; 16384]);
     for _ in 0..200 {
         assert_eq!(feed(&mut connection, &part, 16393).failure, None);
-        connection.used(1, 16384);
+        connection.consumed(1, 16384);
     }
     let updates = sent(connection.out());
     let of = |stream| {

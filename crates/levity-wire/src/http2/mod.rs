@@ -10,7 +10,6 @@ mod error;
 mod frame;
 mod head;
 mod hpack;
-mod output;
 mod priority;
 mod settings;
 mod streams;

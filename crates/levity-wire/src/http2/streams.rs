@@ -15,8 +15,8 @@ pub(super) struct Stream {
     pub send_window: i64,
     /// The bytes that the client may send still.
     pub receive_window: u32,
-    /// The bytes that were used here and that the client may send again, without knowing it yet.
-    pub used: u32,
+    /// The bytes that were consumed and that no WINDOW_UPDATE has given back.
+    pub consumed: u32,
     /// The client may send more.
     pub is_remote_open: bool,
     /// The response has not ended.

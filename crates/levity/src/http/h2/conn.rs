@@ -202,7 +202,7 @@ impl Conn {
         self.quiet_since.set(now);
         self.with_wire(|wire| {
             // They count for the window of the connection.
-            wire.used(stream, unread);
+            wire.consumed(stream, unread);
             wire.release(stream);
         });
         self.wake_next();

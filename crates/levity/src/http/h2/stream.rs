@@ -147,9 +147,9 @@ impl Stream {
     }
 
     /// The client may send as many bytes more.
-    fn used(&self, bytes: usize) {
+    fn consumed(&self, bytes: usize) {
         if bytes > 0 {
-            self.conn.with_wire(|wire| wire.used(self.id, bytes));
+            self.conn.with_wire(|wire| wire.consumed(self.id, bytes));
         }
     }
 
@@ -269,7 +269,7 @@ impl ClientStream for Stream {
             self.turn.restart();
         }
         let (bytes, taken) = ready!(polled);
-        self.used(bytes);
+        self.consumed(bytes);
         Poll::Ready(taken)
     }
 
@@ -282,7 +282,7 @@ impl ClientStream for Stream {
             return Ok(());
         };
         drop(incoming);
-        self.used(bytes);
+        self.consumed(bytes);
         match taken {
             Err(RequestError::Refused(reject)) => Err(reject),
             _ => Ok(()),
@@ -327,7 +327,7 @@ impl ClientStream for Stream {
             self.reader.set(context);
         }
         let bytes = ready!(polled);
-        self.used(bytes);
+        self.consumed(bytes);
         Poll::Ready(Ok(bytes))
     }
 

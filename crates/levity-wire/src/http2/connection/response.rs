@@ -1,0 +1,105 @@
+//! Responses: HEADERS and DATA frames for a client.
+
+use super::Connection;
+use crate::http2::budget;
+use crate::http2::frame::{self, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
+use crate::http2::hpack::NO_TABLE;
+use crate::http2::streams::StreamId;
+
+impl Connection {
+    /// Appends the header section of a response, or trailers. `ends` says that nothing follows. Does nothing if the stream has ended.
+    pub fn send_fields(&mut self, stream: StreamId, block: &[u8], ends: bool) {
+        if !self.is_sendable(stream) {
+            return;
+        }
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; HEADER_BYTES]);
+        if !std::mem::replace(&mut self.has_sent_fields, true) {
+            self.out.push(NO_TABLE);
+        }
+        self.out.extend_from_slice(block);
+        self.frame_section(start, stream, if ends { flag::END_STREAM } else { 0 });
+        if ends {
+            self.end_local(stream);
+        }
+    }
+
+    /// Makes frames of the header section that begins after the room for a frame at `start`.
+    fn frame_section(&mut self, start: usize, stream: StreamId, flags: u8) {
+        let block = start + HEADER_BYTES;
+        let first = (self.out.len() - block).min(PAYLOAD_BYTES_MAX);
+        let rest = self.out.split_off(block + first);
+        let ends = if rest.is_empty() {
+            flag::END_HEADERS
+        } else {
+            0
+        };
+        let header = FrameHeader {
+            bytes: first,
+            kind: kind::HEADERS,
+            flags: flags | ends,
+            stream,
+        };
+        self.out[start..block].copy_from_slice(&header.write());
+        let mut parts = rest.chunks(PAYLOAD_BYTES_MAX).peekable();
+        while let Some(part) = parts.next() {
+            let ends = if parts.peek().is_none() {
+                flag::END_HEADERS
+            } else {
+                0
+            };
+            frame::write(&mut self.out, kind::CONTINUATION, ends, stream, part);
+        }
+    }
+
+    /// Appends as much of `data` as the client takes; returns the number of bytes. `ends` says that the response has no more.
+    pub fn send_data(&mut self, stream: StreamId, data: &[u8], ends: bool) -> usize {
+        let mut out = std::mem::take(&mut self.out);
+        let bytes = self.frame_data(stream, data, ends, |header, part| {
+            out.extend_from_slice(&header);
+            out.extend_from_slice(part);
+        });
+        self.out = out;
+        bytes
+    }
+
+    /// Passes each frame of as much of `data` as the client takes to `write`, header and content, and appends nothing: for whoever
+    /// writes them where they are. Otherwise as [`send_data`](Self::send_data).
+    pub fn frame_data<'d>(
+        &mut self,
+        stream: StreamId,
+        data: &'d [u8],
+        ends: bool,
+        mut write: impl FnMut([u8; HEADER_BYTES], &'d [u8]),
+    ) -> usize {
+        let bytes = data.len().min(self.window(stream));
+        if !self.is_sendable(stream) || (bytes == 0 && !(ends && data.is_empty())) {
+            return 0;
+        }
+        let is_all = ends && bytes == data.len();
+        let mut rest = &data[..bytes];
+        loop {
+            let (part, more) = rest.split_at(rest.len().min(PAYLOAD_BYTES_MAX));
+            let is_last = is_all && more.is_empty();
+            let header = FrameHeader {
+                bytes: part.len(),
+                kind: kind::DATA,
+                flags: if is_last { flag::END_STREAM } else { 0 },
+                stream,
+            };
+            write(header.write(), part);
+            if part.len() >= budget::CONTENT_BYTES_MIN {
+                self.budget.earn(budget::CONTENT);
+            }
+            rest = more;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        self.take_send_windows(stream, bytes);
+        if is_all {
+            self.end_local(stream);
+        }
+        bytes
+    }
+}

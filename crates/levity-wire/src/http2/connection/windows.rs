@@ -1,0 +1,132 @@
+//! Flow control (RFC 9113, 5.2): the bytes that either side may send, on a stream and in all.
+
+use super::{Connection, Event, Outcome};
+use crate::http2::budget;
+use crate::http2::frame::{self, FrameHeader, kind};
+use crate::http2::settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES};
+use crate::http2::streams::StreamId;
+use crate::http2::{ErrorCode, Failure, WINDOW_BYTES_MAX};
+
+impl Connection {
+    /// The bytes of a body that may be sent now on `stream`.
+    pub fn window(&self, stream: StreamId) -> usize {
+        let open = self.streams.get(stream);
+        let window = open.map_or(0, |open| open.send_window.min(self.send_window));
+        usize::try_from(window).unwrap_or(0)
+    }
+
+    /// The owner has consumed `bytes` of the body of `stream`: the client may send as many more.
+    pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
+        let bytes = bytes as u32;
+        self.consumed += bytes;
+        if self.consumed >= CONNECTION_WINDOW_BYTES / 2 {
+            let consumed = std::mem::take(&mut self.consumed);
+            self.receive_window += consumed;
+            frame::write_number(&mut self.out, kind::WINDOW_UPDATE, 0, consumed);
+        }
+        let open = self.streams.get_mut(stream);
+        let Some(open) = open.filter(|open| open.is_remote_open) else {
+            return;
+        };
+        open.consumed += bytes;
+        if open.consumed >= STREAM_WINDOW_BYTES / 2 {
+            let consumed = std::mem::take(&mut open.consumed);
+            open.receive_window += consumed;
+            frame::write_number(&mut self.out, kind::WINDOW_UPDATE, stream, consumed);
+        }
+    }
+
+    /// Takes `bytes` that were sent from the windows of the client.
+    pub(super) fn take_send_windows(&mut self, stream: StreamId, bytes: usize) {
+        self.send_window -= bytes as i64;
+        if let Some(open) = self.streams.get_mut(stream) {
+            open.send_window -= bytes as i64;
+        }
+    }
+
+    /// Changes the windows of all streams after new settings of the client, which may make them negative (RFC 9113, 6.9.2).
+    ///
+    /// # Errors
+    /// When a window exceeds the maximum.
+    pub(super) fn change_send_windows(&mut self, change: i64) -> Result<(), Failure> {
+        for open in self.streams.iter_mut() {
+            open.send_window += change;
+            if open.send_window > WINDOW_BYTES_MAX {
+                return Err(Failure::flow("a window that is too large"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes `bytes` that arrive from the window of the connection, and from that of `stream`. Returns the error of the stream, if
+    /// there is one.
+    ///
+    /// # Errors
+    /// When they exceed the window of the connection.
+    pub(super) fn take_receive_windows(
+        &mut self,
+        stream: StreamId,
+        bytes: u32,
+    ) -> Result<Option<ErrorCode>, Failure> {
+        let room = self.receive_window.checked_sub(bytes);
+        self.receive_window = room.ok_or(Failure::flow("more bytes than the window"))?;
+        Ok(self.take_stream_window(stream, bytes))
+    }
+
+    fn take_stream_window(&mut self, stream: StreamId, bytes: u32) -> Option<ErrorCode> {
+        let open = self.streams.get_mut(stream);
+        let Some(open) = open.filter(|open| open.is_remote_open) else {
+            return Some(ErrorCode::StreamClosed);
+        };
+        let Some(room) = open.receive_window.checked_sub(bytes) else {
+            return Some(ErrorCode::FlowControl);
+        };
+        open.receive_window = room;
+        None
+    }
+
+    /// WINDOW_UPDATE (RFC 9113, 6.9).
+    pub(super) fn receive_window_update(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Outcome<'static> {
+        let more = i64::from(frame::number(frame::fixed(payload)?));
+        if more < budget::WINDOW_BYTES_MIN {
+            self.budget.spend(budget::FRAME)?;
+        }
+        if header.stream == 0 {
+            return self.open_connection(more);
+        }
+        if self.is_idle(header.stream) {
+            return Err(Failure::protocol("a window of a stream that has not begun"));
+        }
+        let stream = header.stream;
+        let Some(open) = self.streams.get_mut(stream) else {
+            return Ok(None);
+        };
+        open.send_window += more;
+        match open.send_window {
+            _ if more == 0 => self.stream_error(stream, ErrorCode::Protocol),
+            window if window > WINDOW_BYTES_MAX => {
+                self.stream_error(stream, ErrorCode::FlowControl)
+            }
+            _ => Ok(Some(Event::Window {
+                stream: Some(stream),
+            })),
+        }
+    }
+
+    fn open_connection(&mut self, more: i64) -> Outcome<'static> {
+        if more == 0 {
+            return Err(Failure::protocol("an update of a window by nothing"));
+        }
+        let was_full = self.send_window <= 0;
+        self.send_window += more;
+        match self.send_window > WINDOW_BYTES_MAX {
+            true => Err(Failure::flow("a window that is too large")),
+            // Otherwise no stream waits for it.
+            false => Ok(was_full.then_some(Event::Window { stream: None })),
+        }
+    }
+}
