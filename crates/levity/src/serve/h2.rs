@@ -1,7 +1,7 @@
 //! Serves the requests of a connection over HTTP/2.
 //!
-//! An exchange that need not wait ends in the poll in which its request was parsed, and the responses of all such exchanges leave in
-//! one write. Only one that has to wait is kept, and polled when it is woken.
+//! An exchange that need not wait ends in the poll that parses its request. The responses of all such exchanges leave in one write. An
+//! exchange that has to wait is kept, and polled when it is woken.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ use crate::http::send::parked::Parked;
 use crate::http::send::{self, Sent};
 use crate::worker::Worker;
 
-/// The maximum of requests that are begun in a poll, which takes about half a millisecond.
+/// The maximum of requests that begin in a poll. They take about half a millisecond.
 const REQUESTS_PER_POLL_MAX: usize = 32;
 
 /// A response that has ended, or outlives its exchange.
@@ -38,7 +38,7 @@ struct Answered {
     parked: Option<Box<Parked>>,
 }
 
-/// A response that outlives its exchange. A future of a closure would have one more allocation for each.
+/// A response that outlives its exchange. A closure as the future would need one more allocation per response.
 struct Outliving {
     stream: Rc<Stream>,
     parked: Box<Parked>,
@@ -53,7 +53,7 @@ impl Future for Outliving {
     }
 }
 
-/// A connection with what waits on it.
+/// A connection with its exchanges.
 struct Serving<F, B> {
     conn: Rc<Conn>,
     streams: Streams,
@@ -105,7 +105,7 @@ where
     fn poll_until_idle(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let mut requests = 0;
         loop {
-            // Before the exchanges, which could always use up the room for answers.
+            // Before the exchanges are polled: they could always use up the room for replies.
             let could_read = self.conn.may_read();
             let input = match could_read {
                 true => self.poll_input(context, &mut requests),
@@ -148,7 +148,7 @@ where
         has_ended_some
     }
 
-    /// Reads from the client and does what it says; how the connection ends, if it does.
+    /// Reads from the client and handles its frames. Returns how the connection ends, if it does.
     fn poll_input(&mut self, context: &mut Context<'_>, requests: &mut usize) -> Poll<Option<End>> {
         let worker = self.conn.worker().clone();
         let mut buffer = worker.frames_in.borrow_mut();
@@ -162,7 +162,7 @@ where
         while *requests < REQUESTS_PER_POLL_MAX {
             Step::Parse.enter();
             let event = self.conn.next(&mut input);
-            // Other events take no time. These have a header section, which may be as long as that of a request.
+            // These have a header section, which takes time. Other events take none.
             if let Ok(Some(
                 Event::Request { .. }
                 | Event::Malformed { .. }
@@ -187,7 +187,7 @@ where
         Poll::Ready(None)
     }
 
-    /// Begins to answer a request, and ends if that need not wait.
+    /// Begins the exchange of a request, and ends it if it need not wait.
     fn request(&mut self, worker: &Worker, event: &Event<'_>) {
         if let Event::Request { stream, .. } = *event
             && self.streams.is_full()
@@ -197,14 +197,14 @@ where
         let parsed = self.conn.with_head(|head| parse(worker, head));
         let begun = self.streams.begin(event, parsed);
         let mut exchange = (self.begin)(begun);
-        // Whoever would be woken does not exist yet: an exchange that waits is polled again.
+        // There is no task to wake yet: an exchange that waits is polled again.
         match Pin::new(&mut exchange).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answered) => self.answered(answered),
             Poll::Pending => self.running.push(exchange),
         }
     }
 
-    /// Counts and logs a malformed request as one of HTTP/1, which gets a response.
+    /// Counts and logs a malformed request like one of HTTP/1, which would get a response.
     fn malformed(&self, stream: StreamId) {
         let stream = self.streams.without_exchange(stream);
         exchange::record_refused(&stream, stall::poll_start(), &Sent::reset(400));
@@ -218,7 +218,7 @@ where
         }
     }
 
-    /// Polls what has not ended while the client is gone.
+    /// Polls the remaining exchanges after the end of the connection.
     fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.poll_exchanges(context);
         match self.running.is_empty() && self.parked.is_empty() {
@@ -228,7 +228,7 @@ where
     }
 }
 
-/// As what the end of a connection is counted.
+/// The metric of a connection that ends with `code`.
 fn counted(code: ErrorCode) -> Http2Failure {
     match code {
         ErrorCode::FlowControl => Http2Failure::FlowControlError,
@@ -244,7 +244,7 @@ fn counted(code: ErrorCode) -> Http2Failure {
     }
 }
 
-/// The request with this header section.
+/// Parses a header section.
 fn parse(worker: &Worker, head: &[u8]) -> Result<Box<Request>, Reject> {
     let mut request = worker.take_request();
     let service = worker.service();

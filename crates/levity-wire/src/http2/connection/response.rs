@@ -29,26 +29,18 @@ impl Connection {
         let block = start + HEADER_BYTES;
         let first = (self.out.len() - block).min(PAYLOAD_BYTES_MAX);
         let rest = self.out.split_off(block + first);
-        let ends = if rest.is_empty() {
-            flag::END_HEADERS
-        } else {
-            0
-        };
+        let end = |is_last| if is_last { flag::END_HEADERS } else { 0 };
         let header = FrameHeader {
             bytes: first,
             kind: kind::HEADERS,
-            flags: flags | ends,
+            flags: flags | end(rest.is_empty()),
             stream,
         };
         self.out[start..block].copy_from_slice(&header.write());
         let mut parts = rest.chunks(PAYLOAD_BYTES_MAX).peekable();
         while let Some(part) = parts.next() {
-            let ends = if parts.peek().is_none() {
-                flag::END_HEADERS
-            } else {
-                0
-            };
-            frame::write(&mut self.out, kind::CONTINUATION, ends, stream, part);
+            let flags = end(parts.peek().is_none());
+            frame::write(&mut self.out, kind::CONTINUATION, flags, stream, part);
         }
     }
 

@@ -6,10 +6,10 @@ use crate::http::fields::{Fields, lines};
 use crate::http::send::Head;
 use crate::worker::Worker;
 
-/// The status of a response that changes the protocol (RFC 8441, 5).
+/// The status of a response to an extended CONNECT (RFC 8441, 5).
 const UPGRADED: u16 = 200;
 
-/// Status, Server, Date, the header fields, and Content-Length.
+/// Encodes the status, Server, Date, the headers of the response and Content-Length.
 pub fn write(head: &Head<'_>, worker: &Worker) -> FieldBlock {
     let mut block = FieldBlock::new(worker.take_head());
     block.status(match head.upgrade {
@@ -35,7 +35,7 @@ pub fn write(head: &Head<'_>, worker: &Worker) -> FieldBlock {
     block
 }
 
-/// An interim response (RFC 9110, 15.2).
+/// Encodes an interim response (RFC 9110, 15.2).
 pub fn interim(status: u16, fields: &Fields) -> FieldBlock {
     let mut block = FieldBlock::default();
     block.status(status);
@@ -49,7 +49,7 @@ fn encode(fields: &Fields) -> Vec<u8> {
     block.into_buffer()
 }
 
-/// Appends lines of HTTP/1, but those that mean the connection (RFC 9113, 8.2.2) or the change of a protocol.
+/// Appends headers, except those about the connection (RFC 9113, 8.2.2) or an upgrade.
 fn append(block: &mut FieldBlock, fields: &Fields) {
     const LEFT_OUT: [&[u8]; 6] = [
         b"connection",

@@ -7,17 +7,17 @@ use levity_wire::http1::{Framing, Reject, Trailers};
 use crate::http::request::RequestError;
 use crate::http::request_body::BODY_TOO_LARGE;
 
-/// A body. Its bytes wait here until somebody reads them: at most as many as the window of the stream.
+/// A body. It holds the bytes that have arrived and that nobody has read: at most the window of the stream.
 pub struct Incoming {
     /// Bytes that nobody has read.
     unread: Vec<u8>,
-    /// All has arrived.
+    /// The whole body has arrived.
     has_ended: bool,
     /// The request has no body.
     is_tunnel: bool,
-    /// The client has ended the stream before.
+    /// The stream was reset before the end of the body.
     is_cut_off: bool,
-    /// Bytes of the announced length that nobody has read; `None` without one.
+    /// The bytes of Content-Length that nobody has read; `None` without it.
     remaining: Option<u64>,
     /// Bytes that were read.
     bytes: u64,
@@ -26,7 +26,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// One of a request with this framing. What a client sends after a request without a body is for a tunnel.
+    /// The body of a request with this framing. Bytes after a request without a body are for a tunnel.
     pub fn new(framing: Framing, has_ended: bool) -> Self {
         Self {
             unread: Vec::new(),
@@ -50,23 +50,23 @@ impl Incoming {
         self.has_ended |= ends;
     }
 
-    /// Takes the trailers, which end it.
+    /// Takes the trailers, which end the body.
     pub fn ended_with(&mut self, trailers: Trailers) {
         self.trailers = Some(Box::new(trailers));
         self.has_ended = true;
     }
 
-    /// The client has ended the stream.
+    /// The stream was reset.
     pub fn reset(&mut self) {
         self.is_cut_off = !self.has_ended;
     }
 
-    /// Whether the client has ended the stream within the body.
+    /// Whether the stream was reset within the body.
     pub fn is_cut_off(&self) -> bool {
         self.is_cut_off && !self.is_tunnel
     }
 
-    /// Limits it to `bytes_max`.
+    /// Limits the body to `bytes_max`.
     ///
     /// # Errors
     /// 413 when Content-Length exceeds the limit.
@@ -86,12 +86,12 @@ impl Incoming {
         }
     }
 
-    /// Whether all was read.
+    /// Whether the whole body was read.
     pub fn is_complete(&self) -> bool {
         self.has_ended && self.unread.is_empty()
     }
 
-    /// Whether all has arrived.
+    /// Whether the whole body has arrived.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -106,13 +106,13 @@ impl Incoming {
         self.bytes
     }
 
-    /// The trailers; empty until all was read.
+    /// The trailers; empty until the whole body was read.
     pub fn trailers(&self) -> Trailers {
         let trailers = self.trailers.as_deref().filter(|_| self.is_complete());
         trailers.cloned().unwrap_or_default()
     }
 
-    /// Moves what has arrived to `out`; pending if nothing has. Returns the number of bytes, also if they are too many.
+    /// Moves what has arrived to `out`; pending if nothing has. Returns the number of bytes, and an error if the body is too long.
     pub fn poll_body(&mut self, out: &mut Vec<u8>) -> Poll<(usize, Result<(), RequestError>)> {
         let bytes = self.unread.len();
         if bytes == 0 {
@@ -135,7 +135,7 @@ impl Incoming {
         Poll::Ready((bytes, taken))
     }
 
-    /// Moves as much as there is room for to `buffer`; pending if nothing has arrived, 0 at the end.
+    /// Fills `buffer` with what has arrived; pending if nothing has. Returns the number of bytes: 0 at the end.
     pub fn poll_read(&mut self, buffer: &mut [u8]) -> Poll<usize> {
         let bytes = self.unread.len().min(buffer.len());
         if bytes == 0 {

@@ -11,11 +11,11 @@ use super::incoming::Incoming;
 use super::stream::Stream;
 use crate::http::request::{Arrival, Request};
 
-/// The streams, in the order in which their requests came.
+/// The streams with an exchange, in the order of their requests.
 pub struct Streams {
     conn: Rc<Conn>,
     open: Vec<Rc<Stream>>,
-    /// One that has ended and that nobody else has, for the next request.
+    /// A retired stream that the next request reuses.
     spare: Option<Rc<Stream>>,
 }
 
@@ -23,14 +23,14 @@ pub struct Streams {
 pub struct Begun {
     /// The client's end.
     pub stream: Rc<Stream>,
-    /// The request, or why it is refused.
+    /// The request, or its refusal.
     pub request: Result<Box<Request>, Reject>,
-    /// When it has arrived.
+    /// When the request arrived.
     pub arrival: Arrival,
 }
 
 impl Streams {
-    /// Those of `conn`: none.
+    /// No streams of `conn`.
     pub fn new(conn: Rc<Conn>) -> Self {
         Self {
             conn,
@@ -39,7 +39,7 @@ impl Streams {
         }
     }
 
-    /// Begins the exchange of the request that has just arrived, as `event` says.
+    /// Begins the exchange of the request that has just arrived with `event`.
     pub fn begin(&mut self, event: &Event<'_>, parsed: Result<Box<Request>, Reject>) -> Begun {
         let Event::Request {
             stream: id,
@@ -51,7 +51,7 @@ impl Streams {
         };
         let request = parsed.map(|mut request| {
             let is_unknown = request.head.framing == Framing::None;
-            // HTTP/1.1 has trailers behind chunks only.
+            // HTTP/1.1 has trailers only after chunks.
             if !ends && !is_tunnel && (is_unknown || request.header("trailer").is_some()) {
                 request.head.framing = Framing::Chunked;
             }
@@ -70,7 +70,7 @@ impl Streams {
         }
     }
 
-    /// The stream of a request that is malformed, which has no exchange.
+    /// The stream of a malformed request, which gets no exchange.
     pub fn without_exchange(&self, id: StreamId) -> Stream {
         let incoming = Incoming::new(Framing::None, true);
         Stream::new(self.conn.clone(), id, incoming, false)
@@ -90,13 +90,12 @@ impl Streams {
         }
     }
 
-    /// Whether there are as many exchanges as a client may have requests. A stream that the client has reset counts until its exchange
-    /// has noticed.
+    /// Whether there are [`STREAMS_MAX`] exchanges. An exchange counts until it ends, even if the client has reset its stream.
     pub fn is_full(&self) -> bool {
         self.open.len() >= STREAMS_MAX
     }
 
-    /// Passes an event to the stream that it is about.
+    /// Passes an event to its stream.
     pub fn deliver(&self, event: &Event<'_>) {
         match event {
             Event::Request { .. } | Event::Malformed { .. } => {}
@@ -106,7 +105,9 @@ impl Streams {
                 ends,
             } => match self.find(*stream) {
                 Some(stream) => stream.arrived(bytes, *ends),
-                None => self.conn.with_wire(|wire| wire.consumed(*stream, bytes.len())),
+                None => self
+                    .conn
+                    .with_wire(|wire| wire.consumed(*stream, bytes.len())),
             },
             Event::Trailers { stream } => {
                 let trailers = self.conn.with_wire(|wire| wire.take_trailers());
@@ -133,8 +134,8 @@ impl Streams {
         }
     }
 
-    /// Gives back what only requests need that have arrived together, and lets the connection rest if no exchange runs. Not for each
-    /// exchange that ends: usually the next request has arrived already.
+    /// Releases the retired stream, and lets the connection rest if no exchange runs. Called once per poll, not for each exchange that
+    /// ends: usually the next request has already arrived.
     pub fn rest(&mut self) {
         self.spare = None;
         if self.open.is_empty() {
@@ -143,7 +144,7 @@ impl Streams {
         }
     }
 
-    /// The client is gone.
+    /// The connection has ended.
     pub fn lose(&self) {
         self.open.iter().for_each(|stream| stream.was_reset());
     }

@@ -4,25 +4,25 @@ use std::task::Waker;
 
 use levity_wire::http2::{Priority, StreamId};
 
-/// Those that wait. There are at most as many as a client may have open.
+/// The streams that wait: at most as many as a client may have open.
 #[derive(Default)]
 pub struct Turns {
     waiting: Vec<Turn>,
-    /// How many have waited so far.
+    /// The number of waits so far.
     count: u64,
-    /// Those for which the client has no room, however much the connection has.
+    /// The streams that wait for the windows of the client.
     blocked: Vec<(StreamId, Waker)>,
 }
 
 struct Turn {
     stream: StreamId,
-    /// The smallest goes first: by urgency, then those that a client wants one after the other, then the others as they came.
+    /// The smallest goes first: by urgency, then streams that are not incremental by their numbers, then the others as they came.
     rank: (u8, bool, u64),
     waker: Waker,
 }
 
 impl Turns {
-    /// `stream` waits for its turn. If it does already, it keeps its place.
+    /// `stream` waits for its turn. If it waits already, it keeps its place.
     pub fn wait(&mut self, stream: StreamId, priority: Priority, waker: &Waker) {
         let mut waiting = self.waiting.iter_mut();
         let turn = waiting.find(|turn| turn.stream == stream);
@@ -44,7 +44,7 @@ impl Turns {
         });
     }
 
-    /// Wakes the stream whose turn it is, which waits no more.
+    /// Wakes the stream whose turn it is, and removes it.
     pub fn wake_next(&mut self) {
         let turns = self.waiting.iter().enumerate();
         if let Some((first, _)) = turns.min_by_key(|(_, turn)| turn.rank) {
@@ -66,7 +66,7 @@ impl Turns {
         }
     }
 
-    /// Wakes those that wait for windows: `stream`, or all.
+    /// Wakes `stream`, or all, if it waits for windows.
     pub fn wake_blocked(&mut self, stream: Option<StreamId>) {
         let is_meant =
             |(other, _): &mut (StreamId, Waker)| stream.is_none_or(|stream| stream == *other);
@@ -75,7 +75,7 @@ impl Turns {
         }
     }
 
-    /// Wakes `stream`, which waits no more.
+    /// Wakes `stream` and removes it.
     pub fn remove(&mut self, stream: StreamId) {
         for turn in self.waiting.extract_if(.., |turn| turn.stream == stream) {
             turn.waker.wake();
@@ -144,7 +144,7 @@ mod tests {
         for _ in 0..4 {
             turns.wake_next();
         }
-        // The last one has written, and has more.
+        // Stream 1 has written, and has more.
         wait(&mut turns, 1, 3, true);
         for _ in 0..3 {
             turns.wake_next();

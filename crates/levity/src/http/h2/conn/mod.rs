@@ -1,0 +1,203 @@
+//! A connection of a client over HTTP/2.
+
+mod output;
+mod shutdown;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use levity_net::{Peer, Timer, Transport};
+use levity_telemetry::stall;
+use levity_wire::http2::{self, ErrorCode, Event, Failure, StreamId};
+
+pub(super) use self::output::PIECE_BYTES_MAX;
+use super::turns::Turns;
+use crate::failed_lookups::FailedLookups;
+use crate::http::arriving::Arriving;
+use crate::http::request::Arrival;
+use crate::worker::Worker;
+
+/// A connection. Its methods borrow the cells, and return no borrow.
+pub struct Conn {
+    arriving: Arriving,
+    transport: RefCell<Transport>,
+    wire: RefCell<http2::Connection>,
+    turns: RefCell<Turns>,
+    failed_lookups: Cell<FailedLookups>,
+    /// The task of the connection, which writes what the streams have to send.
+    task: RefCell<Option<Waker>>,
+    /// It is being polled.
+    is_polled: Cell<bool>,
+    /// The bytes that were moved in this poll.
+    moved: Cell<usize>,
+    /// The bytes that were written in all.
+    written: Cell<u64>,
+    /// Bytes that were received and not parsed.
+    unread: RefCell<Vec<u8>>,
+    /// When the last response ended; before that, when the connection was accepted.
+    quiet_since: Cell<Instant>,
+    has_had_request: Cell<bool>,
+    /// Requests have come since it was idle.
+    is_in_use: Cell<bool>,
+    /// When the client was told that the connection ends.
+    shutdown_since: Cell<Option<Instant>>,
+}
+
+impl Conn {
+    /// A connection over `transport` on which `first` was received.
+    pub fn new(arriving: Arriving, transport: Transport, first: Vec<u8>) -> Rc<Self> {
+        let limits = &arriving.worker.service().wire_limits;
+        let mut nonce = [0; 16];
+        // Without random bytes the keys of WebSockets can be guessed. They only protect caches that do not know the protocol.
+        let _ = getrandom::fill(&mut nonce);
+        Rc::new(Self {
+            transport: RefCell::new(transport),
+            wire: RefCell::new(http2::Connection::new(
+                limits.head_bytes_max,
+                u128::from_ne_bytes(nonce),
+            )),
+            turns: RefCell::default(),
+            failed_lookups: Cell::default(),
+            task: RefCell::default(),
+            is_polled: Cell::new(false),
+            moved: Cell::new(0),
+            written: Cell::new(0),
+            unread: RefCell::new(first),
+            quiet_since: Cell::new(arriving.accepted),
+            has_had_request: Cell::new(false),
+            is_in_use: Cell::new(false),
+            shutdown_since: Cell::new(None),
+            arriving,
+        })
+    }
+
+    /// The worker of the connection.
+    pub fn worker(&self) -> &Rc<Worker> {
+        &self.arriving.worker
+    }
+
+    /// The other end of the connection.
+    pub fn peer(&self) -> &Peer {
+        &self.arriving.peer
+    }
+
+    /// Why the handshake has failed, if it was still in progress when the first request was read.
+    pub fn handshake_error(&self) -> Option<String> {
+        let error = self.transport.borrow_mut().handshake_error()?;
+        Some(levity_tls::reason(&error))
+    }
+
+    /// Registers a request that has arrived. Returns the time of its first byte, and for the first request how long the client took.
+    pub(super) fn arrival(&self) -> Arrival {
+        if !self.is_in_use.replace(true) {
+            self.timer().clear();
+        }
+        let first_byte = stall::poll_start().max(self.quiet_since.get());
+        let is_new = !self.has_had_request.replace(true);
+        Arrival {
+            first_byte,
+            waited: is_new.then(|| first_byte - self.quiet_since.get()),
+        }
+    }
+
+    /// The poll of the connection's task begins. Until it ends, the task need not be woken for output.
+    pub fn begin_poll(&self, context: &Context<'_>) {
+        self.is_polled.set(true);
+        self.moved.set(0);
+        let mut task = self.task.borrow_mut();
+        if !task
+            .as_ref()
+            .is_some_and(|task| task.will_wake(context.waker()))
+        {
+            *task = Some(context.waker().clone());
+        }
+    }
+
+    /// The poll ends. Output that streams append from now on wakes the task.
+    pub fn end_poll(&self) {
+        self.is_polled.set(false);
+    }
+
+    /// Reads from the client.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let unread = self.unread.take();
+        if !unread.is_empty() {
+            let (now, later) = unread.split_at(unread.len().min(buffer.len()));
+            buffer[..now.len()].copy_from_slice(now);
+            self.put_back(later);
+            return Poll::Ready(Ok(now.len()));
+        }
+        let read = self.transport.borrow_mut().poll_read(context, buffer);
+        if let Poll::Ready(Ok(bytes)) = read {
+            self.moved.set(self.moved.get() + bytes);
+        }
+        read
+    }
+
+    /// Keeps bytes for the next read.
+    pub fn put_back(&self, bytes: &[u8]) {
+        *self.unread.borrow_mut() = bytes.to_vec();
+    }
+
+    /// The next event in `input`.
+    ///
+    /// # Errors
+    /// When the connection has to end.
+    pub fn next<'i>(&self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Failure> {
+        self.wire.borrow_mut().next(input)
+    }
+
+    /// Calls `parse` with the header section that has just arrived.
+    pub fn with_head<T>(&self, parse: impl FnOnce(&[u8]) -> T) -> T {
+        parse(self.wire.borrow().head())
+    }
+
+    /// Whether the handshake is not complete: what was received is early data then, and may be a replay (RFC 8446, 8).
+    pub(super) fn is_early(&self) -> bool {
+        self.transport.borrow().is_early()
+    }
+
+    /// The exchange on `stream` has ended at `now`, and nobody has read the last `unread` bytes of its body.
+    pub(super) fn stream_ended(&self, stream: StreamId, unread: usize, now: Instant) {
+        self.turns.borrow_mut().remove(stream);
+        self.quiet_since.set(now);
+        self.with_wire(|wire| {
+            // Unread bytes count for the window of the connection.
+            wire.consumed(stream, unread);
+            wire.release(stream);
+        });
+        self.wake_next();
+        if self.worker().is_draining() {
+            self.begin_shutdown(now);
+        }
+    }
+
+    /// The time-out of the first request, while idle, and of the end.
+    pub fn timer(&self) -> &Timer {
+        &self.arriving.timer
+    }
+
+    pub(super) fn failed_lookups(&self) -> &Cell<FailedLookups> {
+        &self.failed_lookups
+    }
+
+    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+        self.transport.borrow().local_address()
+    }
+
+    /// Refuses the request on `stream`. The client may repeat it.
+    pub fn refuse(&self, stream: StreamId) {
+        self.with_wire(|wire| wire.send_reset(stream, ErrorCode::RefusedStream));
+    }
+}

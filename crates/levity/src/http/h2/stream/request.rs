@@ -1,0 +1,163 @@
+//! A stream as the source of a request body.
+
+use std::cell::Cell;
+use std::future::{self, Future};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use levity_net::{Peer, Timer, Turn};
+use levity_wire::http1::{Reject, Trailers};
+
+use super::super::head;
+use super::Stream;
+use crate::failed_lookups::FailedLookups;
+use crate::http::fields::Fields;
+use crate::http::request::RequestError;
+use crate::http::request_body::ClientStream;
+
+impl Stream {
+    /// Lets the client send as many bytes more.
+    fn consumed(&self, bytes: usize) {
+        if bytes > 0 {
+            self.conn.with_wire(|wire| wire.consumed(self.id, bytes));
+        }
+    }
+}
+
+impl ClientStream for Stream {
+    fn version(&self) -> &'static str {
+        "HTTP/2.0"
+    }
+
+    fn peer(&self) -> &Peer {
+        self.conn.peer()
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        self.conn.local_address()
+    }
+
+    fn number(&self) -> u64 {
+        self.registration.number_in_process()
+    }
+
+    fn timer(&self) -> &Timer {
+        &self.timer
+    }
+
+    fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    fn failed_lookups(&self) -> &Cell<FailedLookups> {
+        self.conn.failed_lookups()
+    }
+
+    fn limit_body(&self, bytes_max: u64) -> Result<(), Reject> {
+        self.incoming.borrow_mut().limit(bytes_max)
+    }
+
+    fn body_remaining(&self) -> Option<u64> {
+        self.incoming.borrow().remaining()
+    }
+
+    fn body_received(&self) -> u64 {
+        self.incoming.borrow().bytes()
+    }
+
+    fn is_body_cut_off(&self) -> bool {
+        self.incoming.borrow().is_cut_off()
+    }
+
+    fn is_body_unread(&self) -> bool {
+        self.incoming.borrow().bytes() == 0
+    }
+
+    fn trailers(&self) -> Trailers {
+        self.incoming.borrow().trailers()
+    }
+
+    fn poll_body(
+        &self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<(), RequestError>> {
+        let polled = self.incoming.borrow_mut().poll_body(out);
+        if polled.is_pending() {
+            self.reader.set(context);
+            self.turn.restart();
+        }
+        let (bytes, taken) = ready!(polled);
+        self.consumed(bytes);
+        Poll::Ready(taken)
+    }
+
+    fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
+        let mut incoming = self.incoming.borrow_mut();
+        if !incoming.has_ended() {
+            return Ok(());
+        }
+        let Poll::Ready((bytes, taken)) = incoming.poll_body(out) else {
+            return Ok(());
+        };
+        drop(incoming);
+        self.consumed(bytes);
+        match taken {
+            Err(RequestError::Refused(reject)) => Err(reject),
+            _ => Ok(()),
+        }
+    }
+
+    fn watch(&self, context: &mut Context<'_>) -> Result<(), RequestError> {
+        if self.is_gone.get() {
+            return Err(RequestError::Gone);
+        }
+        self.reader.set(context);
+        Ok(())
+    }
+
+    /// The end of a request does not close the connection.
+    fn input_ended(&self) -> bool {
+        false
+    }
+
+    fn expects_continue(&self) -> bool {
+        self.expects_continue.get()
+    }
+
+    fn inform<'a>(
+        &'a self,
+        status: u16,
+        fields: &'a Fields,
+    ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        let is_due = status != 100 || self.expects_continue.replace(false);
+        // A client that does not read gets none, because their number has no limit.
+        if is_due && self.conn.may_read() {
+            let block = head::interim(status, fields);
+            self.conn
+                .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), false));
+        }
+        Box::pin(future::ready(()))
+    }
+
+    fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let polled = self.incoming.borrow_mut().poll_read(buffer);
+        if polled.is_pending() {
+            self.reader.set(context);
+        }
+        let bytes = ready!(polled);
+        self.consumed(bytes);
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_data(context, bytes, false)
+    }
+
+    fn end_output(&self) {
+        self.conn
+            .with_wire(|wire| wire.send_data(self.id, &[], true));
+    }
+}

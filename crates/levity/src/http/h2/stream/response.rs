@@ -1,0 +1,206 @@
+//! A stream as the sink of a response.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use levity_wire::http1::Trailers;
+use levity_wire::http2::{ErrorCode, FieldBlock};
+
+use super::super::conn::PIECE_BYTES_MAX;
+use super::super::head;
+use super::Stream;
+use crate::http::request_body::ClientStream;
+use crate::http::send::{Framing, Head, Progress, ResponseSink};
+use crate::worker::Worker;
+
+/// The encoded header section of a response.
+pub struct Header {
+    block: FieldBlock,
+    /// Content-Length.
+    length: Option<u64>,
+    has_body: bool,
+}
+
+impl Stream {
+    /// Waits for room in the output of the connection.
+    fn poll_room(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_gone.get() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let room = self.conn.poll_room(self.id, context);
+        if room.is_pending() {
+            self.extend_timeout();
+        }
+        room
+    }
+
+    /// Extends the send time-out if the client has taken bytes of other streams, whose turn it is: the client is not slow then.
+    fn extend_timeout(&self) {
+        let written = self.conn.written();
+        if self.timer.is_set() && self.seen_written.replace(written) != written {
+            let send_timeout = self.conn.worker().service().config.limits.send_timeout;
+            self.timer.set(Instant::now() + send_timeout);
+        }
+    }
+
+    /// Sends as much of `data` as the client takes now, but at least a byte unless `data` is empty.
+    pub(super) fn poll_data(
+        &self,
+        context: &Context<'_>,
+        data: &[u8],
+        ends: bool,
+    ) -> Poll<io::Result<usize>> {
+        if data.is_empty() && !ends {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(self.poll_room(context))?;
+        let (data, ends) = match data.get(..PIECE_BYTES_MAX) {
+            Some(piece) => (piece, ends && piece.len() == data.len()),
+            None => (data, ends),
+        };
+        if !self.conn.with_wire(|wire| wire.is_sendable(self.id)) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let sent = self.conn.send_data(self.id, data, ends)?;
+        if sent == 0 && !data.is_empty() {
+            self.conn.wait_for_window(self.id, context);
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(sent))
+    }
+
+    fn send_header(&self, header: Header, ends: bool) {
+        let length = header.length.filter(|_| header.has_body);
+        self.announced.set(length);
+        let block = header.block;
+        self.conn
+            .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), ends));
+        self.conn.worker().return_head(block.into_buffer());
+    }
+}
+
+impl ResponseSink for Stream {
+    type Header = Header;
+
+    fn worker(&self) -> &Rc<Worker> {
+        self.conn.worker()
+    }
+
+    fn header(&self, head: &Head<'_>) -> Header {
+        Header {
+            block: head::write(head, self.conn.worker()),
+            length: head.length,
+            has_body: head.has_body && head.upgrade.is_none(),
+        }
+    }
+
+    fn framing(&self, _: bool) -> Framing {
+        Framing::ByFrames
+    }
+
+    fn poll_send(
+        &self,
+        context: &mut Context<'_>,
+        header: &mut Option<Header>,
+        data: &[u8],
+        _: bool,
+    ) -> Poll<io::Result<Progress>> {
+        let has_header = header.is_some();
+        if has_header {
+            ready!(self.poll_room(context))?;
+        }
+        if let Some(header) = header.take() {
+            self.send_header(header, false);
+        }
+        let announced = self.announced.get();
+        let ends = announced == Some(data.len() as u64) && !data.is_empty();
+        let body_bytes = match self.poll_data(context, data, ends) {
+            Poll::Pending if has_header => 0,
+            sent => ready!(sent)?,
+        };
+        self.announced
+            .set(announced.map(|bytes| bytes.saturating_sub(body_bytes as u64)));
+        Poll::Ready(Ok(Progress {
+            bytes: body_bytes,
+            body_bytes,
+            is_complete: body_bytes == data.len(),
+        }))
+    }
+
+    fn is_writing(&self) -> bool {
+        false
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_room(context))?;
+        if self.conn.with_wire(|wire| wire.window(self.id)) == 0 {
+            self.conn.wait_for_window(self.id, context);
+            return Poll::Pending;
+        }
+        // The caller has to read its data first. Meanwhile it is the turn of another stream.
+        self.conn.wake_next();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_end(
+        &self,
+        context: &mut Context<'_>,
+        header: &mut Option<Header>,
+        trailers: &Trailers,
+    ) -> Poll<io::Result<Progress>> {
+        // The last frame of the body may have ended the stream.
+        let is_open = self.conn.with_wire(|wire| wire.is_sendable(self.id));
+        if !is_open && header.is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if is_open {
+            ready!(self.poll_room(context))?;
+            let mut block = FieldBlock::default();
+            trailers
+                .fields()
+                .for_each(|(name, value)| block.field(name, value));
+            let has_trailers = !block.as_bytes().is_empty();
+            match header.take() {
+                Some(header) => self.send_header(header, !has_trailers),
+                None if !has_trailers => self.end_output(),
+                None => {}
+            }
+            if has_trailers {
+                self.conn
+                    .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), true));
+            }
+        }
+        Poll::Ready(Ok(Progress {
+            bytes: 0,
+            body_bytes: 0,
+            is_complete: true,
+        }))
+    }
+
+    fn has_socket(&self) -> bool {
+        false
+    }
+
+    fn has_tcp_socket(&self) -> bool {
+        false
+    }
+
+    fn try_move<T>(&self, _: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        unreachable!("frames are made in memory")
+    }
+
+    fn try_send_header(&self, _: &mut Option<Header>) -> io::Result<Progress> {
+        unreachable!("frames are made in memory")
+    }
+
+    fn reset(&self) {
+        self.conn.with_wire(|wire| {
+            if wire.is_sendable(self.id) {
+                wire.send_reset(self.id, ErrorCode::Internal);
+            }
+        });
+    }
+}
