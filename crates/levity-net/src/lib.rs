@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
+mod async_transport;
 mod bind;
 mod connect;
 mod listener;
@@ -17,6 +18,7 @@ pub mod tls;
 mod transport;
 mod turn;
 
+pub use async_transport::AsyncTransport;
 pub use bind::{Bound, bind};
 pub use connect::connect;
 pub use listener::{Listener, ListeningSocket};

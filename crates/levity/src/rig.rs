@@ -12,7 +12,8 @@
 //! });
 //! ```
 
-use levity_tls::TicketKeys;
+pub mod http2;
+
 use std::fs::File;
 use std::future::Future;
 use std::io;
@@ -26,6 +27,7 @@ use levity_disk::{Disk, Settings};
 use levity_net::memory_listener::MemoryListener;
 use levity_net::{Peer, Transport};
 use levity_telemetry::stats::{Sources, Stats, WorkerStats};
+use levity_tls::TicketKeys;
 use levity_wire::http1::Chunked;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};

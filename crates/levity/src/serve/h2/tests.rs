@@ -1,75 +1,23 @@
 //! The crate `h2` as the client: the same files, backends and tunnels as over HTTP/1, under the client's flow control.
 
 use std::cell::Cell;
-use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
-use h2::client::{self, Builder, SendRequest};
+use h2::client::Builder;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
-use levity_net::{Peer, Transport};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::{self, yield_now};
 
 use crate::rig::Rig;
-use crate::serve::serve_unaccepted;
-
-/// The size of the connection's buffer in each direction.
-const WIRE_BYTES: usize = 16 * 1024;
+use crate::rig::http2::{Client, receive, receive_all};
 
 const LARGE_BYTES: usize = 600 * 1024;
 
 /// Turns of the event loop without progress after which a transfer counts as stalled.
 const STALL_TURNS: usize = 2000;
-
-struct Client {
-    requests: SendRequest<Bytes>,
-    connection: task::JoinHandle<()>,
-    serving: task::JoinHandle<()>,
-}
-
-impl Client {
-    async fn new(rig: &Rig, builder: &Builder) -> Self {
-        let (ours, served) = Transport::memory(WIRE_BYTES);
-        let slot = rig.worker.slots.clone().try_acquire_owned();
-        let slot = slot.expect("a slot");
-        let front = serve_unaccepted(&rig.worker, served, Peer::new(None), slot);
-        let serving = task::spawn_local(front);
-        let (requests, connection) = builder.handshake(Io(ours)).await.expect("a connection");
-        let connection = task::spawn_local(async move {
-            // An error shows in the requests.
-            let _ = connection.await;
-        });
-        Self {
-            requests,
-            connection,
-            serving,
-        }
-    }
-
-    async fn send(&mut self, request: Request<()>, ends: bool) -> (Reply, SendStream<Bytes>) {
-        let mut requests = self.requests.clone().ready().await.expect("a connection");
-        requests.send_request(request, ends).expect("a request")
-    }
-
-    async fn get(&mut self, path: &str) -> Response<RecvStream> {
-        let (reply, _) = self.send(request(Method::GET, path), true).await;
-        reply.await.expect("a response")
-    }
-
-    /// Closes the connection and waits until the server has closed its end.
-    async fn close(self) {
-        self.connection.abort();
-        self.serving.await.expect("served");
-    }
-}
-
-type Reply = client::ResponseFuture;
 
 fn request(method: Method, path: &str) -> Request<()> {
     let uri = format!("http://localhost{path}");
@@ -77,22 +25,14 @@ fn request(method: Method, path: &str) -> Request<()> {
     request.body(()).expect("a request")
 }
 
-/// Receives the next bytes, and releases their flow-control capacity.
-async fn receive(body: &mut RecvStream) -> Option<Result<Bytes, h2::Error>> {
-    let piece = body.data().await;
-    if let Some(Ok(bytes)) = &piece {
-        let released = body.flow_control().release_capacity(bytes.len());
-        released.expect("no more than has arrived");
-    }
-    piece
+async fn get(client: &Client, path: &str) -> Response<RecvStream> {
+    let (reply, _) = client.send(request(Method::GET, path), true).await;
+    reply.await.expect("a response")
 }
 
-async fn receive_all(body: &mut RecvStream) -> Vec<u8> {
-    let mut all = Vec::new();
-    while let Some(bytes) = receive(body).await {
-        all.extend_from_slice(&bytes.expect("a whole body"));
-    }
-    all
+/// Receives a body that is not reset.
+async fn whole(body: &mut RecvStream) -> Vec<u8> {
+    receive_all(body).await.expect("a whole body")
 }
 
 /// The error code of a body that is reset.
@@ -121,10 +61,10 @@ async fn until_idle(rig: &Rig) {
 
 /// Runs `test` with a client. Afterwards asserts that only the connection is left, and nothing once it has ended.
 #[track_caller]
-fn run(rig: &Rig, builder: &Builder, test: impl AsyncFnOnce(&mut Client)) {
+fn run(rig: &Rig, builder: &Builder, test: impl AsyncFnOnce(&Client)) {
     rig.run(async {
-        let mut client = Client::new(rig, builder).await;
-        test(&mut client).await;
+        let client = Client::with(rig, builder).await;
+        test(&client).await;
         until_idle(rig).await;
         client.close().await;
     });
@@ -141,20 +81,20 @@ fn a_file_from_the_disk_and_from_memory() {
     let rig = Rig::with_files("", &[("file", "content")]);
     run(&rig, &Builder::new(), async |client| {
         for _ in 0..3 {
-            let response = client.get("/file").await;
+            let response = get(client, "/file").await;
             assert_eq!(response.status(), 200);
             let headers = response.headers();
             assert_eq!(headers["content-length"], "7");
             assert_eq!(headers["server"], "levity");
             assert!(headers.contains_key("date") && headers.contains_key("etag"));
             assert!(!headers.contains_key("connection"));
-            assert_eq!(receive_all(&mut response.into_body()).await, b"content");
+            assert_eq!(whole(&mut response.into_body()).await, b"content");
         }
         let (reply, _) = client.send(request(Method::HEAD, "/file"), true).await;
         let response = reply.await.expect("a response");
         assert_eq!(response.headers()["content-length"], "7");
-        assert!(receive_all(&mut response.into_body()).await.is_empty());
-        assert_eq!(client.get("/absent").await.status(), 404);
+        assert!(whole(&mut response.into_body()).await.is_empty());
+        assert_eq!(get(client, "/absent").await.status(), 404);
     });
 }
 
@@ -165,21 +105,18 @@ fn a_large_file_obeys_flow_control() {
         &rig,
         Builder::new().initial_window_size(5000),
         async |client| {
-            let response = client.get("/large").await;
+            let response = get(client, "/large").await;
             assert_eq!(
                 response.headers()["content-length"],
                 LARGE_BYTES.to_string()
             );
-            assert_eq!(
-                receive_all(&mut response.into_body()).await,
-                large().as_bytes()
-            );
+            assert_eq!(whole(&mut response.into_body()).await, large().as_bytes());
         },
     );
 }
 
 /// Two files, and a client with a connection window that is larger than that of a stream.
-fn with_two_files(test: impl AsyncFnOnce(&Rig, &mut Client)) {
+fn with_two_files(test: impl AsyncFnOnce(&Rig, &Client)) {
     let rig = Rig::with_files("", &[("large", &large()), ("file", "content")]);
     let mut builder = Builder::new();
     builder.initial_connection_window_size(1 << 20);
@@ -189,20 +126,20 @@ fn with_two_files(test: impl AsyncFnOnce(&Rig, &mut Client)) {
 #[test]
 fn a_stalled_stream_delays_no_other() {
     with_two_files(async |rig, client| {
-        let mut stalled = client.get("/large").await.into_body();
+        let mut stalled = get(client, "/large").await.into_body();
         for _ in 0..3 {
-            let mut other = client.get("/file").await.into_body();
-            assert_eq!(receive_all(&mut other).await, b"content");
+            let mut other = get(client, "/file").await.into_body();
+            assert_eq!(whole(&mut other).await, b"content");
         }
         assert_eq!(rig.worker.timers.len(), 2);
-        assert_eq!(receive_all(&mut stalled).await, large().as_bytes());
+        assert_eq!(whole(&mut stalled).await, large().as_bytes());
     });
 }
 
 #[test]
 fn a_stalled_stream_is_reset_and_its_connection_continues() {
     with_two_files(async |rig, client| {
-        let mut stalled = client.get("/large").await.into_body();
+        let mut stalled = get(client, "/large").await.into_body();
         let mut turns = 0;
         while rig.worker.timers.len() > 1 {
             // A chunk in memory is held for a second before the wait for the client begins.
@@ -213,8 +150,8 @@ fn a_stalled_stream_is_reset_and_its_connection_continues() {
             }
         }
         assert_eq!(reset_code(&mut stalled).await, Some(Reason::INTERNAL_ERROR));
-        let mut other = client.get("/file").await.into_body();
-        assert_eq!(receive_all(&mut other).await, b"content");
+        let mut other = get(client, "/file").await.into_body();
+        assert_eq!(whole(&mut other).await, b"content");
     });
 }
 
@@ -245,7 +182,7 @@ fn a_proxied_response_is_streamed_with_its_trailers() {
         let first = receive(&mut body).await.expect("a piece").expect("a piece");
         assert_eq!(first, "first");
         backend.send("6\r\nsecond\r\n0\r\nX-Sum: 11\r\n\r\n").await;
-        assert_eq!(receive_all(&mut body).await, b"second");
+        assert_eq!(whole(&mut body).await, b"second");
         let trailers = body.trailers().await.expect("an end").expect("trailers");
         assert_eq!(trailers["x-sum"], "11");
     });
@@ -264,7 +201,7 @@ fn a_response_without_content_ends_after_its_header() {
         let mut body = reply.await.expect("a response").into_body();
         backend.arrived().await;
         drop(backend);
-        assert_eq!(receive_all(&mut body).await, b"");
+        assert_eq!(whole(&mut body).await, b"");
     });
 }
 
@@ -330,7 +267,7 @@ fn an_upload_waits_for_the_backend() {
             .await;
         let response = reply.await.expect("a response");
         assert_eq!(response.status(), 200);
-        assert_eq!(receive_all(&mut response.into_body()).await, b"there");
+        assert_eq!(whole(&mut response.into_body()).await, b"there");
         uploading.await.expect("uploaded");
     });
 }
@@ -391,7 +328,7 @@ fn a_body_that_is_too_large_is_refused() {
             .insert("content-length", 4096.into());
         let (reply, _body) = client.send(announced, false).await;
         assert_eq!(reply.await.expect("a response").status(), 413);
-        assert_eq!(client.get("/%2e%2e/").await.status(), 400);
+        assert_eq!(get(client, "/%2e%2e/").await.status(), 400);
     });
 }
 
@@ -399,7 +336,7 @@ fn a_body_that_is_too_large_is_refused() {
 fn a_websocket_is_a_stream() {
     let (rig, app) = Rig::proxy("");
     run(&rig, &Builder::new(), async |client| {
-        until(|| client.requests.is_extended_connect_protocol_enabled()).await;
+        until(|| client.may_connect()).await;
         let mut connect = request(Method::CONNECT, "/app");
         let protocol = Protocol::from_static("websocket");
         connect.extensions_mut().insert(protocol);
@@ -444,7 +381,7 @@ fn a_websocket_is_a_stream() {
         ours.send_data(Bytes::new(), true).expect("sent");
         assert_eq!(backend.rest().await, "");
         drop(backend);
-        assert!(receive_all(&mut echo).await.is_empty());
+        assert!(whole(&mut echo).await.is_empty());
     });
 }
 
@@ -470,8 +407,8 @@ fn a_stream_reset_by_the_client_releases_everything() {
 fn a_disconnected_client_releases_everything() {
     let rig = Rig::with_files("", &[("large", &large())]);
     rig.run(async {
-        let mut client = Client::new(&rig, &Builder::new()).await;
-        let _body = client.get("/large").await.into_body();
+        let client = Client::new(&rig).await;
+        let _body = get(&client, "/large").await.into_body();
         client.close().await;
         until(|| rig.worker.timers.is_empty()).await;
         let stats = &rig.worker.stats;
@@ -484,51 +421,17 @@ fn a_disconnected_client_releases_everything() {
 fn a_draining_worker_completes_its_streams() {
     let rig = Rig::with_files("", &[("large", &large())]);
     rig.run(async {
-        let mut client = Client::new(&rig, &Builder::new()).await;
-        let mut idle = Client::new(&rig, &Builder::new()).await;
-        let mut body = client.get("/large").await.into_body();
-        assert_eq!(idle.get("/absent").await.status(), 404);
+        let client = Client::new(&rig).await;
+        let idle = Client::new(&rig).await;
+        let mut body = get(&client, "/large").await.into_body();
+        assert_eq!(get(&idle, "/absent").await.status(), 404);
         let worker = rig.worker.clone();
         let drained = task::spawn_local(async move { worker.drain().await });
-        idle.serving.await.expect("closed");
-        assert_eq!(receive_all(&mut body).await, large().as_bytes());
+        idle.served().await;
+        assert_eq!(whole(&mut body).await, large().as_bytes());
         rig.pass(Duration::ZERO);
-        client.serving.await.expect("closed");
+        client.served().await;
         drained.await.expect("drained");
     });
     rig.assert_idle();
-}
-
-/// One end of a connection.
-struct Io(Transport);
-
-impl AsyncRead for Io {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let count = ready!(self.0.poll_read(context, buffer.initialize_unfilled()))?;
-        buffer.advance(count);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Io {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.end_output();
-        Poll::Ready(Ok(()))
-    }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use h2::{Reason, server};
 use tokio::time;
 
-use self::peer::{Client, HEADERS, PING, Raw, Served, WIRE_BYTES, receive_all};
+use self::peer::{Client, HEADERS, PING, Raw, Served, WIRE_BYTES, post, receive_all};
 use super::wire::STREAMS_MAX;
 use crate::rig::{Backend, Rig, settle, with_proxy};
 
@@ -96,8 +96,8 @@ fn a_body_with_its_length_and_a_response_to_head() {
 #[test]
 fn both_sides_stream_and_end_with_trailers() {
     with_h2("", async |rig, app| {
-        let mut client = Client::new(rig).await;
-        let (reply, mut upload) = client.post().await;
+        let client = Client::new(rig).await;
+        let (reply, mut upload) = post(&client).await;
         let mut served = Served::accept(app).await;
         let mut call = served.call().await;
         // The header passes although neither body has begun.
@@ -132,8 +132,8 @@ fn both_sides_stream_and_end_with_trailers() {
 #[test]
 fn a_response_of_trailers_only() {
     with_h2("", async |rig, app| {
-        let mut client = Client::new(rig).await;
-        let (reply, _upload) = client.post().await;
+        let client = Client::new(rig).await;
+        let (reply, _upload) = post(&client).await;
         let mut served = Served::accept(app).await;
         let mut call = served.call().await;
         let response = Response::builder().header("grpc-status", "12");
@@ -546,8 +546,8 @@ fn a_client_that_does_not_read_stops_its_stream_alone() {
 fn a_backend_that_does_not_read_stops_the_client() {
     const BYTES_MAX: usize = 1 << 20;
     with_h2("", async |rig, app| {
-        let mut client = Client::new(rig).await;
-        let (_reply, mut upload) = client.post().await;
+        let client = Client::new(rig).await;
+        let (_reply, mut upload) = post(&client).await;
         let mut served = Served::accept(app).await;
         let mut call = served.call().await;
         let mut sent = 0;

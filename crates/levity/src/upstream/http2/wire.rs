@@ -1,16 +1,14 @@
-//! The byte stream below a connection over HTTP/2.
+//! Begins a connection over HTTP/2, with its limits.
 
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
-use h2::client::{self, Builder, SendRequest};
-use levity_net::Transport;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
 use bytes::Bytes;
+use h2::client::{self, Builder, SendRequest};
+use levity_net::{AsyncTransport, Transport};
 
 use super::super::codec::head::LIMITS;
 use super::failure;
@@ -42,12 +40,8 @@ const FRAME_BYTES_MIN: usize = 32;
 const FRAMES_BUDGET_BYTES: usize =
     STREAMS_MAX * (WINDOW_BYTES as usize / FRAME_BYTES_MIN) * (256 - FRAME_BYTES_MIN);
 
-/// A [`Transport`] in the form that the protocol needs. After a write that was pending, it repeats the same bytes
-/// first, as TLS needs it.
-pub struct Wire(pub Transport);
-
 /// The connection as a whole, which has to be polled for its streams to go on.
-pub type Connection = client::Connection<Wire, Bytes>;
+pub type Connection = client::Connection<AsyncTransport, Bytes>;
 
 /// Sends the preface over `transport`, and waits for the settings of the backend: only they say how many streams it takes,
 /// and that it speaks HTTP/2.
@@ -90,49 +84,6 @@ async fn send_preface(transport: Transport) -> Result<(SendRequest<Bytes>, Conne
         .reset_stream_duration(RESET_DURATION)
         // It counts over the life of a connection, and each frame that comes late for a stream of a client that has left.
         .max_local_error_reset_streams(None)
-        .handshake(Wire(transport))
+        .handshake(AsyncTransport(transport))
         .await
-}
-
-impl AsyncRead for Wire {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let count = ready!(self.0.poll_read(context, buffer.initialize_unfilled()))?;
-        buffer.advance(count);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.end_output();
-        Poll::Ready(Ok(()))
-    }
 }

@@ -6,16 +6,15 @@ use std::task::Poll;
 
 use ::http::{Request, Response};
 use bytes::Bytes;
-use h2::client::{self, ResponseFuture, SendRequest};
+use h2::client::ResponseFuture;
 use h2::server::{self, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
-use levity_net::{Peer, Transport};
+use levity_net::{AsyncTransport, Transport};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinHandle};
 
-use super::super::wire::Wire;
-use crate::rig::{Backend, End, Rig};
-use crate::serve::serve_unaccepted;
+use crate::rig::{Backend, End};
+pub use crate::rig::http2::{Client, receive_all};
 
 /// The size of the buffer of a connection, in each direction.
 pub const WIRE_BYTES: usize = 1 << 16;
@@ -48,19 +47,6 @@ impl Call {
     }
 }
 
-/// Receives until the end or a reset.
-pub async fn receive_all(body: &mut RecvStream) -> Result<Vec<u8>, h2::Error> {
-    let mut all = Vec::new();
-    while let Some(piece) = body.data().await {
-        let piece = piece?;
-        all.extend_from_slice(&piece);
-        body.flow_control()
-            .release_capacity(piece.len())
-            .expect("received");
-    }
-    Ok(all)
-}
-
 /// One connection of the worker, as its backend sees it.
 pub struct Served {
     calls: mpsc::UnboundedReceiver<Call>,
@@ -80,7 +66,7 @@ impl Served {
 
     /// On a connection that was accepted before.
     pub async fn on(accepted: End, builder: &server::Builder) -> Self {
-        let connection = builder.handshake(Wire(accepted.into_transport())).await;
+        let connection = builder.handshake(AsyncTransport(accepted.into_transport())).await;
         let mut connection = connection.expect("a preface");
         let (sender, calls) = mpsc::unbounded_channel();
         let (shut_down, told) = oneshot::channel();
@@ -136,51 +122,11 @@ impl Served {
     }
 }
 
-/// A client over HTTP/2.
-pub struct Client {
-    requests: SendRequest<Bytes>,
-    connection: JoinHandle<()>,
-    serving: JoinHandle<()>,
-}
-
-impl Client {
-    pub async fn new(rig: &Rig) -> Self {
-        let (ours, served) = Transport::memory(WIRE_BYTES);
-        let slot = rig.worker.slots.clone().try_acquire_owned();
-        let front = serve_unaccepted(&rig.worker, served, Peer::new(None), slot.expect("a slot"));
-        let serving = task::spawn_local(front);
-        let (requests, connection) = client::handshake(Wire(ours)).await.expect("a connection");
-        let connection = task::spawn_local(async move {
-            // An error shows in the requests.
-            let _ = connection.await;
-        });
-        Self {
-            requests,
-            connection,
-            serving,
-        }
-    }
-
-    /// Sends the header section of a POST with `te: trailers`; the body follows.
-    pub async fn post(&mut self) -> (ResponseFuture, SendStream<Bytes>) {
-        let request = Request::post("http://a.test/app").header("te", "trailers");
-        self.send(request.body(()).expect("a request"), false).await
-    }
-
-    /// Sends the header section of a request.
-    pub async fn send(
-        &self,
-        request: Request<()>,
-        ends: bool,
-    ) -> (ResponseFuture, SendStream<Bytes>) {
-        let mut requests = self.requests.clone().ready().await.expect("a connection");
-        requests.send_request(request, ends).expect("a request")
-    }
-
-    pub async fn close(self) {
-        self.connection.abort();
-        self.serving.await.expect("served");
-    }
+/// Sends the header section of a POST with `te: trailers`; the body follows.
+pub async fn post(client: &Client) -> (ResponseFuture, SendStream<Bytes>) {
+    let request = Request::post("http://a.test/app").header("te", "trailers");
+    let request = request.body(()).expect("a request");
+    client.send(request, false).await
 }
 
 /// A backend of bytes, for what no library says.
