@@ -117,8 +117,8 @@ fn message(stream: &mut BufReader<impl Read>) -> io::Result<Vec<u8>> {
 #[test]
 #[ignore = "slow: renews certificates for minutes"]
 fn a_hundred_renewals_of_twenty_sites() {
-    let (world, names) = (World::new(), App::names());
-    let pebble = world.pebble(&names, &[]);
+    let world = World::new();
+    let pebble = world.pebble(&[]);
     let moody = Moody::start(&world, &pebble);
     let host = |number: usize| format!("site{number}.example.org");
     let sites: String = (0..SITES)
