@@ -64,6 +64,27 @@ pub fn node(limit: Duration, script: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
+/// Builds `source`, a file in Go, as a program in `folder`, and gives its path. Debian's packages of Go are for builds without
+/// modules.
+#[track_caller]
+pub fn build_go(source: &Path, folder: &Tree) -> String {
+    let program = folder.at("program");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&program).arg(source);
+    build
+        .env("GO111MODULE", "off")
+        .env("GOPATH", "/usr/share/gocode")
+        .env("GOCACHE", folder.at("cache"))
+        .env("GOTOOLCHAIN", "local")
+        .current_dir(folder.path());
+    let built = build
+        .output()
+        .expect("go, which `cargo xtask test --full` installs");
+    let stderr = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{stderr}");
+    program.display().to_string()
+}
+
 /// Opens a page in Chromium, and gives its document once it is complete.
 #[track_caller]
 pub fn chromium(limit: Duration, url: &str) -> String {

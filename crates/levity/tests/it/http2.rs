@@ -5,83 +5,22 @@ mod browser;
 mod clients;
 mod drain;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::clients::run;
-use crate::support::certificates::{Authority, Key};
-use crate::support::scripted::Scripted;
-use crate::support::{Launch, Server, Tree, assert_same, wait_until};
-use crate::tls::{LISTEN, site};
+use crate::file_server::FileServer;
+use crate::support::{assert_same, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How long the suite may take, which waits for what must not come.
 const SUITE_MAX: Duration = Duration::from_secs(120);
 
-/// A server of a small and a large file, and of an application that returns what it gets at `/echo`: with TLS as `a.test` or without.
-struct Fixture {
-    server: Server,
-    _echo: Scripted,
-    authority: Option<Authority>,
-    tree: Tree,
-    small: Vec<u8>,
-    large: Vec<u8>,
-}
-
-impl Fixture {
-    fn plain() -> Self {
-        const TABLES: &str = "[log]\naccess = \"stdout\"\nformat = \"json\"\n\
-            [admin]\nlisten = \"unix:{own}/admin\"\n[limits]\nidle_timeout = \"60s\"\nbody_bytes = \"4MiB\"\n";
-        Self::new(|tree, routes| (Launch::site(tree.path(), TABLES, routes), None))
-    }
-
-    fn tls() -> Self {
-        Self::tls_with("")
-    }
-
-    /// With further routes and tables.
-    fn tls_with(more: &str) -> Self {
-        Self::new(|tree, routes| {
-            let authority = Authority::new("authority");
-            authority.certify("a", &["a.test"], Key::Ecdsa);
-            let tables = format!("{}\n{routes}\n{more}", authority.table(&["a"]));
-            let site = site("\"a.test\"", tree, &tables);
-            let limits = "[limits]\nbody_bytes = \"4MiB\"\n";
-            let launch = Launch::run(&format!("{limits}{LISTEN}{site}"));
-            (launch, Some(authority))
-        })
-    }
-
-    fn new(launch: impl FnOnce(&Tree, &str) -> (Launch, Option<Authority>)) -> Self {
-        let tree = Tree::new();
-        let small = tree.filled("small", 300);
-        let large = tree.filled("large", 3_000_000);
-        let echo = Scripted::tcp(|conn| {
-            while let Some(request) = conn.read_request() {
-                conn.answer("200 OK", request.body);
-            }
-        });
-        let (launch, authority) = launch(&tree, &route("/echo", "echo", &echo));
-        Self {
-            server: launch.start(),
-            _echo: echo,
-            authority,
-            tree,
-            small,
-            large,
-        }
-    }
-
-    /// The file with the certificate of the authority.
-    fn ca(&self) -> Option<String> {
-        let authority = self.authority.as_ref();
-        authority.map(|authority| authority.file("ca.pem"))
-    }
-
+impl FileServer {
     /// Waits for `count` lines of the log, and expects all of them to be of HTTP/2. Returns the method, the path and the status of each,
     /// sorted.
     #[track_caller]
@@ -101,17 +40,6 @@ impl Fixture {
         let mut all: Vec<_> = lines().iter().map(read).collect();
         all.sort();
         all
-    }
-
-    fn port(&self) -> String {
-        self.server.address().port().to_string()
-    }
-
-    fn url(&self, path: &str) -> String {
-        match self.authority {
-            Some(_) => format!("https://a.test:{}{path}", self.port()),
-            None => format!("http://127.0.0.1:{}{path}", self.port()),
-        }
     }
 
     /// Runs curl, which has to speak HTTP/2.
@@ -145,7 +73,7 @@ impl Fixture {
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/go/bin/h2spec");
         let port = self.port();
         let mut arguments = vec!["--strict", "-h", "127.0.0.1", "-p", &port, "-P", "/small"];
-        if self.authority.is_some() {
+        if self.has_tls() {
             arguments.extend(["--tls", "--insecure"]);
         }
         let program = program.to_str().expect("a path in UTF-8");
@@ -162,22 +90,8 @@ impl Fixture {
     }
 }
 
-/// The tables by which `backend` answers for `path`.
-fn route(path: &str, name: &str, backend: &Scripted) -> String {
-    let address = backend.address();
-    format!(
-        "[[site.route]]\npath = \"{path}\"\nproxy = \"{name}\"\n\
-         [[upstream]]\nname = \"{name}\"\nto = [\"{address}\"]\n"
-    )
-}
-
-/// The folder of the programs and pages.
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/http2")
-}
-
 #[track_caller]
-fn curl_gets_files(fixture: &Fixture) {
+fn curl_gets_files(fixture: &FileServer) {
     for (path, body) in [("/small", &fixture.small), ("/large", &fixture.large)] {
         assert_same(&fixture.curl(&[], path).stdout, body);
     }
@@ -193,14 +107,14 @@ fn curl_gets_files(fixture: &Fixture) {
 
 #[test]
 fn curl_with_prior_knowledge() {
-    curl_gets_files(&Fixture::plain());
+    curl_gets_files(&FileServer::plain());
 }
 
 #[test]
 fn curl_over_tls() {
-    let fixture = Fixture::tls();
+    let fixture = FileServer::tls();
     curl_gets_files(&fixture);
-    let log = fixture.server.metrics(&fixture.server.own("admin"));
+    let log = fixture.metrics();
     assert_eq!(log.sum("levity_http2_failures_total"), 0.0);
 }
 
@@ -208,16 +122,16 @@ fn curl_over_tls() {
 #[test]
 fn h2spec_with_prior_knowledge() {
     // On this port it is HTTP/1 then, and gets an answer of that.
-    Fixture::plain().h2spec(&["2: Sends invalid connection preface"]);
+    FileServer::plain().h2spec(&["2: Sends invalid connection preface"]);
 }
 
 #[test]
 fn h2spec_over_tls() {
-    Fixture::tls().h2spec(&[]);
+    FileServer::tls().h2spec(&[]);
 }
 
 /// `h2load` with many streams at a time; returns what it says.
-fn h2load(fixture: &Fixture, arguments: &[&str]) -> Command {
+fn h2load(fixture: &FileServer, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command
         .arg(LIMIT.as_secs().to_string())
@@ -251,14 +165,14 @@ fn assert_all_succeeded(output: &Output) {
 
 #[test]
 fn many_streams_at_a_time() {
-    let fixture = Fixture::plain();
+    let fixture = FileServer::plain();
     let output = h2load(&fixture, &["-n", "1000", "-c", "4", "-m", "50"]).output();
     assert_all_succeeded(&output.expect("h2load"));
 }
 
 #[test]
 fn reloads_lose_no_stream() {
-    let fixture = Fixture::plain();
+    let fixture = FileServer::plain();
     let mut load = h2load(&fixture, &["-n", "3000", "-c", "4", "-m", "100"])
         .spawn()
         .expect("h2load");

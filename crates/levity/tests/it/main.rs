@@ -29,6 +29,7 @@ mod engines;
 mod error_pages;
 mod explain;
 mod fastcgi;
+mod file_server;
 mod files;
 mod fresh;
 mod from_nginx;

@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::clients::{chromium_at_home, run};
+use crate::clients::{build_go, chromium_at_home, run};
+use crate::file_server::FileServer;
 use crate::support::certificates::{Authority, Key};
-use crate::support::{Launch, Server, Tree, assert_same, sha256};
-use crate::tls::{LISTEN, site};
+use crate::support::{Tree, assert_same, sha256, sources};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -20,42 +19,13 @@ const SCAN_MAX: Duration = Duration::from_secs(600);
 
 const VERSIONS: [&str; 2] = ["TLSv1.2", "TLSv1.3"];
 
-const PATHS: [&str; 2] = ["/small", "/file.bin"];
+const PATHS: [&str; 2] = ["/small", "/large"];
 
-/// A server of a small and a large file as `a.test`.
-struct Fixture {
-    server: Server,
-    authority: Authority,
-    tree: Tree,
-    small: Vec<u8>,
-    large: Vec<u8>,
-}
-
-impl Fixture {
-    fn new() -> Self {
-        let (tree, authority) = (Tree::new(), Authority::new("authority"));
-        let small = tree.filled("small", 300);
-        let large = tree.filled("file.bin", 3_000_000);
-        authority.certify("a", &["a.test"], Key::Ecdsa);
-        let site = site("\"a.test\"", &tree, &authority.table(&["a"]));
-        let server = Launch::run(&format!("{LISTEN}{site}")).start();
-        Self {
-            server,
-            authority,
-            tree,
-            small,
-            large,
-        }
-    }
-
-    fn port(&self) -> String {
-        self.server.address().port().to_string()
-    }
-
+impl FileServer {
     /// The arguments of the programs in `apps/tls`.
     fn arguments(&self) -> [String; 4] {
         let [small, large] = PATHS.map(str::to_owned);
-        [self.port(), self.authority.file("ca.pem"), small, large]
+        [self.port(), self.authority().file("ca.pem"), small, large]
     }
 
     /// Expects each line of `output` to begin with one of `starts`, and to have the sums of both files then.
@@ -74,18 +44,13 @@ impl Fixture {
     /// Expects that a client has resumed so many sessions, and that none was refused.
     #[track_caller]
     fn assert_resumed(&self, expected: f64) {
-        let metrics = self.server.metrics(&self.server.own("admin"));
+        let metrics = self.metrics();
         let count = |result: &str| {
             metrics.sum(&format!(
                 "levity_tls_handshakes_total{{result=\"{result}\"}}"
             ))
         };
         assert_eq!((count("resumed"), count("failed")), (expected, 0.0));
-    }
-
-    /// A request after whose response the connection ends.
-    fn request(path: &str) -> String {
-        format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
     }
 
     /// Expects `output` to end with `body`, after the header of its response.
@@ -104,6 +69,11 @@ impl Fixture {
     }
 }
 
+/// A request after whose response the connection ends.
+fn request(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+}
+
 /// Each version with each of `kinds`.
 fn starts(kinds: &[&str]) -> Vec<String> {
     let versions = VERSIONS.iter();
@@ -112,21 +82,21 @@ fn starts(kinds: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// The folder of the programs and pages.
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/tls")
-}
-
 /// Runs a program of `apps/tls`.
-fn fetch(fixture: &Fixture, program: &str, before: &[&str]) -> Output {
+fn fetch(fixture: &FileServer, program: &str, before: &[&str]) -> Output {
     let arguments = fixture.arguments();
     let arguments = arguments.each_ref().map(String::as_str);
-    run(LIMIT, program, &[before, &arguments].concat(), &sources())
+    run(
+        LIMIT,
+        program,
+        &[before, &arguments].concat(),
+        &sources("tls"),
+    )
 }
 
 #[test]
 fn python_verifies_and_resumes() {
-    let fixture = Fixture::new();
+    let fixture = FileServer::tls();
     let output = fetch(&fixture, "/usr/bin/python3", &["fetch.py"]);
     fixture.assert_lines(&output, &starts(&["full", "resumed"]));
     fixture.assert_resumed(2.0);
@@ -134,14 +104,14 @@ fn python_verifies_and_resumes() {
     let other = Authority::new("other").file("ca.pem");
     let port = fixture.port();
     let arguments = ["fetch.py", &port, &other, "/small"];
-    let output = run(LIMIT, "/usr/bin/python3", &arguments, &sources());
+    let output = run(LIMIT, "/usr/bin/python3", &arguments, &sources("tls"));
     assert!(!output.status.success());
 }
 
 /// Runs gnutls-cli, which sends `request`, until the server closes.
 #[track_caller]
-fn gnutls(fixture: &Fixture, priority: &str, request: &str, more: &[&str]) -> Output {
-    let (port, ca) = (fixture.port(), fixture.authority.file("ca.pem"));
+fn gnutls(fixture: &FileServer, priority: &str, request: &str, more: &[&str]) -> Output {
+    let (port, ca) = (fixture.port(), fixture.authority().file("ca.pem"));
     let mut command = Command::new("timeout");
     let limit = LIMIT.as_secs().to_string();
     command.args([&limit, "gnutls-cli", "--port", &port, "--x509cafile", &ca]);
@@ -165,16 +135,16 @@ fn gnutls(fixture: &Fixture, priority: &str, request: &str, more: &[&str]) -> Ou
 
 #[test]
 fn gnutls_verifies_and_resumes() {
-    let fixture = Fixture::new();
+    let fixture = FileServer::tls();
     for version in ["1.2", "1.3"] {
         let priority = format!("NORMAL:-VERS-ALL:+VERS-TLS{version}");
         for (path, body) in fixture.files() {
-            let request = Fixture::request(path);
-            let output = gnutls(&fixture, &priority, &request, &[]);
+            let text = request(path);
+            let output = gnutls(&fixture, &priority, &text, &[]);
             fixture.assert_response(&output, body);
         }
-        let request = Fixture::request(PATHS[1]);
-        let output = gnutls(&fixture, &priority, &request, &["--resume"]);
+        let text = request(PATHS[1]);
+        let output = gnutls(&fixture, &priority, &text, &["--resume"]);
         fixture.assert_response(&output, &fixture.large);
         let log = fs::read_to_string(fixture.tree.at("log")).expect("read");
         assert!(log.contains("*** This is a resumed session"), "{log}");
@@ -185,15 +155,15 @@ fn gnutls_verifies_and_resumes() {
 
 #[test]
 fn openssl_verifies_and_resumes() {
-    let fixture = Fixture::new();
-    let (port, ca) = (fixture.port(), fixture.authority.file("ca.pem"));
+    let fixture = FileServer::tls();
+    let (port, ca) = (fixture.port(), fixture.authority().file("ca.pem"));
     let client = format!(
         "openssl s_client -connect 127.0.0.1:{port} -servername a.test -verify_hostname a.test \
          -CAfile {ca} -verify_return_error -quiet -ign_eof"
     );
     for version in ["-tls1_2", "-tls1_3"] {
         for (session, (path, body)) in ["-sess_out", "-sess_in"].iter().zip(fixture.files()) {
-            fixture.tree.file("request", Fixture::request(path));
+            fixture.tree.file("request", request(path));
             let script = format!("{client} {version} {session} session < request");
             let output = run(LIMIT, "sh", &["-c", &script], fixture.tree.path());
             fixture.assert_response(&output, body);
@@ -233,14 +203,11 @@ pub fn browse(ca: Option<&str>, url: &str) -> String {
 
 #[test]
 fn chromium_verifies() {
-    let fixture = Fixture::new();
-    let page = fs::read(sources().join("fetch.html")).expect("read");
+    let fixture = FileServer::tls();
+    let page = fs::read(sources("tls").join("fetch.html")).expect("read");
     fixture.tree.file("fetch.html", page);
-    let url = format!(
-        "https://a.test:{}/fetch.html?/small&/file.bin",
-        fixture.port()
-    );
-    let page = browse(Some(&fixture.authority.file("ca.pem")), &url);
+    let url = format!("https://a.test:{}/fetch.html?/small&/large", fixture.port());
+    let page = browse(Some(&fixture.authority().file("ca.pem")), &url);
     for (path, body) in fixture.files() {
         let seen = format!("{path} {} {}", body.len(), adler32(body));
         assert!(page.contains(&seen), "{seen}");
@@ -252,22 +219,10 @@ fn chromium_verifies() {
 #[test]
 #[ignore = "slow: builds a program in Go"]
 fn go_verifies_and_resumes() {
-    let fixture = Fixture::new();
+    let fixture = FileServer::tls();
     let own = Tree::new();
-    let program = own.at("fetch");
-    let mut build = Command::new("go");
-    build.args(["build", "-o"]).arg(&program).arg("fetch.go");
-    build
-        .env("GO111MODULE", "off")
-        .env("GOCACHE", own.at("cache"))
-        .env("GOTOOLCHAIN", "local")
-        .current_dir(sources());
-    let built = build
-        .output()
-        .expect("go, which `cargo xtask test --full` installs");
-    let stderr = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "{stderr}");
-    let output = fetch(&fixture, program.to_str().expect("a path in UTF-8"), &[]);
+    let program = build_go(&sources("tls").join("fetch.go"), &own);
+    let output = fetch(&fixture, &program, &[]);
     fixture.assert_lines(&output, &starts(&["full", "resumed"]));
     fixture.assert_resumed(2.0);
 }
@@ -275,10 +230,8 @@ fn go_verifies_and_resumes() {
 #[test]
 #[ignore = "slow: compiles a program in Java"]
 fn java_verifies() {
-    let fixture = Fixture::new();
-    fixture.tree.file("hosts", "127.0.0.1 a.test\n");
-    let hosts = fixture.tree.at("hosts");
-    let hosts = format!("-Djdk.net.hosts.file={}", hosts.display());
+    let fixture = FileServer::tls();
+    let hosts = fixture.java_hosts();
     let output = fetch(&fixture, "java", &[&hosts, "Fetch.java"]);
     fixture.assert_lines(&output, &VERSIONS.map(str::to_owned));
     fixture.assert_resumed(0.0);
@@ -299,16 +252,16 @@ const EXEMPT: [&str; 4] = [
 #[test]
 #[ignore = "slow: thousands of handshakes"]
 fn testssl_finds_nothing() {
-    let fixture = Fixture::new();
+    let fixture = FileServer::tls();
     let year = Duration::from_secs(365 * 24 * 60 * 60);
     let end = SystemTime::now() + year;
     fixture
-        .authority
+        .authority()
         .certify_until("a", &["a.test"], Key::Ecdsa, end);
     fixture
         .server
         .reload(&["[site.tls]"], &["[site.tls]\nhsts = \"365d\""]);
-    let (port, ca) = (fixture.port(), fixture.authority.file("ca.pem"));
+    let (port, ca) = (fixture.port(), fixture.authority().file("ca.pem"));
     let url = format!("a.test:{port}");
     let own = Tree::new();
     let arguments = [

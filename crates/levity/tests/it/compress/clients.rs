@@ -1,15 +1,13 @@
 //! Programs that decode what the server compresses. A backend sends each response in random pieces.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::clients::{chromium, run, url};
+use crate::clients::{build_go, chromium, run, url};
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{CODINGS, Server, Tree, WAIT_MAX, assert_same};
+use crate::support::{CODINGS, Server, Tree, WAIT_MAX, assert_same, sources};
 
 /// Responses per client and coding; the second is for the slow test.
 const SOME: usize = 100;
@@ -91,14 +89,9 @@ fn send_numbered(conn: &mut Conn, number: u64) {
     conn.send(unsent);
 }
 
-/// The folder of the programs and pages.
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/decoders")
-}
-
 /// Answers with a page of `apps/decoders`.
 pub fn send_page(conn: &mut Conn, name: &str) {
-    let page = fs::read(sources().join(name)).expect("a page");
+    let page = fs::read(sources("decoders").join(name)).expect("a page");
     let length = page.len();
     let head =
         format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n");
@@ -144,7 +137,7 @@ impl Task<'_> {
         let [host, port] = [host.to_string(), port.to_string()];
         let [first, count] = [self.first, self.count].map(|number| number.to_string());
         let arguments = [arguments, &[&host, &port, coding, &first, &count]].concat();
-        let output = run(self.time_max(), program, &arguments, &sources());
+        let output = run(self.time_max(), program, &arguments, &sources("decoders"));
         let stderr = String::from_utf8_lossy(&output.stderr);
         let stdout = String::from_utf8_lossy(&output.stdout);
         assert_eq!(stdout.trim(), count, "{coding}: {stderr}");
@@ -170,7 +163,7 @@ impl Task<'_> {
                 "%{stderr}%header{content-encoding}\n",
                 &url,
             ];
-            let output = run(self.time_max(), "curl", &arguments, &sources());
+            let output = run(self.time_max(), "curl", &arguments, &sources("decoders"));
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert_eq!(stderr, format!("{coding}\n").repeat(self.count));
             let contents = (self.first..=last).map(|number| numbered(number as u64));
@@ -193,26 +186,11 @@ impl Task<'_> {
         }
     }
 
-    /// Debian's packages of Go are for builds without modules.
     fn go(self) {
         let own = Tree::new();
-        let program = own.at("decode");
-        let mut build = Command::new("go");
-        build.args(["build", "-o"]).arg(&program).arg("decode.go");
-        build
-            .env("GO111MODULE", "off")
-            .env("GOPATH", "/usr/share/gocode")
-            .env("GOCACHE", own.at("cache"))
-            .env("GOTOOLCHAIN", "local")
-            .current_dir(sources());
-        let built = build
-            .output()
-            .expect("go, which `cargo xtask test --full` installs");
-        let stderr = String::from_utf8_lossy(&built.stderr);
-        assert!(built.status.success(), "{stderr}");
-        let program = program.to_str().expect("a path in UTF-8");
+        let program = build_go(&sources("decoders").join("decode.go"), &own);
         for coding in CODINGS {
-            self.run(program, &[], coding);
+            self.run(&program, &[], coding);
         }
     }
 

@@ -3,32 +3,32 @@
 use std::fs;
 use std::thread;
 
-use super::{Fixture, route, sources};
 use crate::browser::held;
-use crate::support::{Client, wait_until};
+use crate::file_server::{FileServer, route};
+use crate::support::{Client, sources, wait_until};
 use crate::tls_clients::browse;
 
 /// What a page sees that is complete once it has reported.
 #[track_caller]
-fn reported(fixture: &Fixture, page: &str) -> String {
-    let content = fs::read(sources().join(page)).expect("read");
+fn reported(fixture: &FileServer, page: &str) -> String {
+    let content = fs::read(sources("http2").join(page)).expect("read");
     fixture.tree.file(page, content);
     browse(fixture.ca().as_deref(), &fixture.url(&format!("/{page}")))
 }
 
 /// The routes by which a page is held up until it has reported.
-fn fixture(more: &str) -> (Fixture, crate::support::scripted::Scripted) {
+fn fixture(more: &str) -> (FileServer, crate::support::scripted::Scripted) {
     let held = held();
     let route =
         route("/held/*", "held", &held).replace("proxy = ", "strip_prefix = \"/held\"\nproxy = ");
-    (Fixture::tls_with(&format!("{route}{more}")), held)
+    (FileServer::tls_with(&format!("{route}{more}")), held)
 }
 
 /// A page of two hundred scripts, which a browser gets at the same time and runs in order.
 #[test]
 fn chromium_gets_many_files() {
     const FILES: usize = 200;
-    let fixture = Fixture::tls();
+    let fixture = FileServer::tls();
     let mut page = "<!doctype html><pre></pre><script>let all = [];</script>".to_owned();
     for number in 0..FILES {
         fixture
@@ -102,7 +102,7 @@ fn chromium_receives_from_ten_event_streams() {
                    [[site]]\nhosts = [\"publish\"]\nrespond = {}\n[[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n[[mailbox]]\nname = \"m\"\n\
                    [[listen]]\naddress = \"unix:{own}/socket\"\n";
     let (fixture, _held) = fixture(mailbox);
-    let metrics = || fixture.server.metrics(&fixture.server.own("admin"));
+    let metrics = || fixture.metrics();
     let seen = thread::scope(|scope| {
         let page = scope.spawn(|| reported(&fixture, "streams.html"));
         wait_until("all streams are open", || {

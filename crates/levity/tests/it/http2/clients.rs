@@ -1,10 +1,11 @@
 //! Clients with implementations of their own.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
-use super::{Fixture, LIMIT, sources};
-use crate::clients::run;
-use crate::support::{Tree, assert_same, sha256};
+use super::LIMIT;
+use crate::clients::{build_go, run};
+use crate::file_server::FileServer;
+use crate::support::{Tree, assert_same, sha256, sources};
 
 /// What the programs send one after the other.
 const SENT: [&str; 5] = [
@@ -20,7 +21,7 @@ const MANY: usize = 100;
 
 /// Expects the programs to have printed that all requests had their responses over HTTP/2, and the log to say the same.
 #[track_caller]
-fn assert_served(fixture: &Fixture, output: &Output, version: &str) {
+fn assert_served(fixture: &FileServer, output: &Output, version: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let (large, none) = (&fixture.large[..], &[][..]);
     let responses = [
@@ -41,16 +42,9 @@ fn assert_served(fixture: &Fixture, output: &Output, version: &str) {
 
 /// Runs nghttp, which speaks nothing else than HTTP/2.
 #[track_caller]
-fn nghttp(fixture: &Fixture, arguments: &[&str], path: &str) -> Output {
-    let url = format!(
-        "{}://127.0.0.1:{}{path}",
-        if fixture.authority.is_some() {
-            "https"
-        } else {
-            "http"
-        },
-        fixture.port()
-    );
+fn nghttp(fixture: &FileServer, arguments: &[&str], path: &str) -> Output {
+    let scheme = if fixture.has_tls() { "https" } else { "http" };
+    let url = format!("{scheme}://127.0.0.1:{}{path}", fixture.port());
     let host = ["--no-verify-peer", "-H", ":authority: a.test"];
     let all = [&host, arguments, &[&url]].concat();
     let output = run(LIMIT, "nghttp", &all, fixture.tree.path());
@@ -60,7 +54,7 @@ fn nghttp(fixture: &Fixture, arguments: &[&str], path: &str) -> Output {
 }
 
 #[track_caller]
-fn nghttp_gets_all(fixture: &Fixture) {
+fn nghttp_gets_all(fixture: &FileServer) {
     let large = &fixture.large;
     assert_same(&nghttp(fixture, &[], "/large").stdout, large);
     assert_same(&nghttp(fixture, &["-d", "large"], "/echo").stdout, large);
@@ -90,50 +84,37 @@ fn nghttp_gets_all(fixture: &Fixture) {
 
 #[test]
 fn nghttp_with_prior_knowledge() {
-    nghttp_gets_all(&Fixture::plain());
+    nghttp_gets_all(&FileServer::plain());
 }
 
 #[test]
 fn nghttp_over_tls() {
-    nghttp_gets_all(&Fixture::tls());
+    nghttp_gets_all(&FileServer::tls());
 }
 
 /// Builds the program in Go, and runs it.
 #[track_caller]
-fn go(fixture: &Fixture) -> Output {
+fn go(fixture: &FileServer) -> Output {
     let own = Tree::new();
-    let program = own.at("requests");
-    let mut build = Command::new("go");
-    build.args(["build", "-o"]).arg(&program).arg("requests.go");
-    build
-        .env("GO111MODULE", "off")
-        .env("GOCACHE", own.at("cache"))
-        .env("GOTOOLCHAIN", "local")
-        .current_dir(sources());
-    let built = build
-        .output()
-        .expect("go, which `cargo xtask test --full` installs");
-    let stderr = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "{stderr}");
+    let program = build_go(&sources("http2").join("requests.go"), &own);
     let (url, address) = (fixture.url(""), fixture.server.address().to_string());
     let ca = fixture.ca();
     let mut arguments = vec![&*url, &*address];
     arguments.extend(ca.as_deref());
-    let program = program.to_str().expect("a path in UTF-8");
-    run(LIMIT, program, &arguments, own.path())
+    run(LIMIT, &program, &arguments, own.path())
 }
 
 #[test]
 #[ignore = "slow: builds a program in Go"]
 fn go_with_prior_knowledge() {
-    let fixture = Fixture::plain();
+    let fixture = FileServer::plain();
     assert_served(&fixture, &go(&fixture), "HTTP/2.0");
 }
 
 #[test]
 #[ignore = "slow: builds a program in Go"]
 fn go_over_tls() {
-    let fixture = Fixture::tls();
+    let fixture = FileServer::tls();
     assert_served(&fixture, &go(&fixture), "HTTP/2.0");
 }
 
@@ -141,12 +122,10 @@ fn go_over_tls() {
 #[test]
 #[ignore = "slow: compiles a program in Java"]
 fn java_over_tls() {
-    let fixture = Fixture::tls();
-    fixture.tree.file("hosts", "127.0.0.1 a.test\n");
-    let hosts = fixture.tree.at("hosts");
-    let hosts = format!("-Djdk.net.hosts.file={}", hosts.display());
+    let fixture = FileServer::tls();
+    let hosts = fixture.java_hosts();
     let (url, ca) = (fixture.url(""), fixture.ca().expect("an authority"));
     let arguments = [&*hosts, "Requests.java", &url, &ca];
-    let output = run(LIMIT, "java", &arguments, &sources());
+    let output = run(LIMIT, "java", &arguments, &sources("http2"));
     assert_served(&fixture, &output, "HTTP_2");
 }

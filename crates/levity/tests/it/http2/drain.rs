@@ -22,7 +22,8 @@ use tokio::runtime;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time;
 
-use super::{Fixture, LIMIT};
+use super::LIMIT;
+use crate::file_server::FileServer;
 use crate::support::assert_same;
 
 const CONNECTIONS: usize = 8;
@@ -159,7 +160,10 @@ async fn read(mut body: RecvStream) -> Vec<u8> {
 }
 
 /// Runs `test` with clients whose responses are all in progress; it is given the fixture, the clients and the bodies.
-fn with_streams_in_progress(fixture: &Fixture, test: impl AsyncFnOnce(&[Client], Vec<RecvStream>)) {
+fn with_streams_in_progress(
+    fixture: &FileServer,
+    test: impl AsyncFnOnce(&[Client], Vec<RecvStream>),
+) {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     let running = async {
@@ -190,7 +194,7 @@ async fn assert_whole(bodies: Vec<RecvStream>, expected: &[u8]) {
 
 #[test]
 fn a_drain_loses_none_of_a_thousand_streams() {
-    let mut fixture = Fixture::plain();
+    let mut fixture = FileServer::plain();
     let expected = fixture.tree.filled("body", BODY_BYTES);
     with_streams_in_progress(&fixture, async |clients, bodies| {
         fixture.server.signal(Signal::TERM);
@@ -209,7 +213,7 @@ fn a_drain_loses_none_of_a_thousand_streams() {
 
 #[test]
 fn a_reload_loses_none_of_a_thousand_streams() {
-    let fixture = Fixture::plain();
+    let fixture = FileServer::plain();
     let expected = fixture.tree.filled("body", BODY_BYTES);
     with_streams_in_progress(&fixture, async |clients, bodies| {
         fixture.server.reload(&["\"60s\""], &["\"61s\""]);
@@ -252,7 +256,7 @@ async fn run_streams(
 
 #[test]
 fn fifty_reloads_lose_no_stream() {
-    let fixture = Fixture::plain();
+    let fixture = FileServer::plain();
     let expected = Arc::new(fixture.tree.filled("body", BODY_BYTES));
     let is_over = Arc::new(AtomicBool::new(false));
     let (address, over) = (fixture.server.address(), is_over.clone());

@@ -259,7 +259,7 @@ impl Process {
 }
 
 /// Code of applications in this repository.
-fn sources(name: &str) -> PathBuf {
+pub fn sources(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/apps")
         .join(name)
