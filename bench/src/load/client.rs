@@ -1,6 +1,6 @@
 //! Keep-alive connections to one address, driven by one epoll.
 
-use super::http2::{self, Http2};
+use super::http2::{Http2, header};
 use super::plan::{EachOnce, Next, Plan, Request};
 use super::response::{Decoder, Response};
 use super::tls::{Session, Tls};
@@ -139,9 +139,9 @@ impl Target {
             Some(_) => "https",
             None => "http",
         };
-        let mut section = http2::header_section(&self.method, scheme, &self.authority(), path);
+        let mut section = header::section(&self.method, scheme, &self.authority(), path);
         for (name, value) in headers {
-            http2::field(&mut section, name, value);
+            header::field(&mut section, name, value);
         }
         section
     }

@@ -138,7 +138,7 @@ impl Row {
             Program::Nginx => nginx(compression),
             Program::Lighttpd => lighttpd(compression),
             Program::Caddy => caddy(compression),
-            Program::Haproxy | Program::H2o | Program::Broker(_) => None,
+            Program::Haproxy | Program::H2o | Program::CommandLine(_) => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Program, Row};
 use crate::failure::{Failure, Result};
-use std::path::Path;
+use crate::rig::Rig;
 
 const LEVITY: &str = include_str!("../../peers/http2/levity.toml");
 const NGINX: &str = include_str!("../../peers/http2/nginx.conf");
@@ -32,15 +32,18 @@ impl Row {
     }
 
     /// The bare server of HTTP/2 in this program, which has no files.
-    #[must_use]
-    pub fn bare_http2(program: &Path) -> Self {
+    ///
+    /// # Errors
+    /// This program has no path.
+    pub fn bare_http2(rig: &Rig) -> Result<Self> {
+        let program = rig.own_program()?;
         let command = [
             &program.to_string_lossy(),
             "bare-http2",
             "--address={address}",
         ];
         let command = command.map(str::to_owned).into();
-        Self::new("hyper", Program::Broker(command), "").requested_over_http2()
+        Ok(Self::new("hyper", Program::CommandLine(command), "").requested_over_http2())
     }
 
     /// Levity for clients that begin with HTTP/2.
@@ -80,6 +83,7 @@ mod tests {
     use super::super::fill_in;
     use super::*;
     use std::net::{Ipv4Addr, SocketAddr};
+    use std::path::Path;
 
     #[test]
     fn every_server_has_its_address_and_no_blank_left() {

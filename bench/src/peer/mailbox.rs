@@ -54,7 +54,7 @@ impl Row {
                     &build_centrifugo(&rig.setup.dir)?,
                     &["-c", "{configuration}"],
                 );
-                let mut row = Self::new(name, Program::Broker(command), CENTRIFUGO);
+                let mut row = Self::new(name, Program::CommandLine(command), CENTRIFUGO);
                 row.dialect = Some(Dialect::Centrifugo);
                 row
             }
@@ -73,7 +73,7 @@ impl Row {
     /// This program cannot be copied.
     pub fn writer(rig: &Rig) -> Result<Self> {
         let command = command(&rig.own_program()?, &["writer", "--address={address}"]);
-        let mut row = Self::new(WRITER, Program::Broker(command), "");
+        let mut row = Self::new(WRITER, Program::CommandLine(command), "");
         row.dialect = Some(Dialect::Writer);
         row.memory_mib = Some(MEMORY_MIB);
         Ok(row)

@@ -90,7 +90,7 @@ impl Row {
             Program::Lighttpd => LIGHTTPD,
             Program::Caddy => CADDY,
             Program::Levity { .. } => LEVITY,
-            Program::Broker(_) | Program::H2o => self.template,
+            Program::CommandLine(_) | Program::H2o => self.template,
         };
         let mut blanks = self.blanks(upstream);
         // Of a row that was before another application, the newer values count: they come first.
@@ -125,7 +125,7 @@ impl Row {
             Program::Lighttpd => Self::peer("lighttpd").ok(),
             Program::Nginx => Self::peer("nginx-sendfile").ok(),
             Program::Caddy => Self::compressor("caddy").ok(),
-            Program::Haproxy | Program::H2o | Program::Broker(_) => None,
+            Program::Haproxy | Program::H2o | Program::CommandLine(_) => None,
         }
     }
 
@@ -134,7 +134,7 @@ impl Row {
     pub fn sends_files(&self) -> bool {
         !matches!(
             self.program,
-            Program::Haproxy | Program::Caddy | Program::H2o | Program::Broker(_)
+            Program::Haproxy | Program::Caddy | Program::H2o | Program::CommandLine(_)
         )
     }
 
@@ -156,7 +156,7 @@ impl Row {
             | Program::Haproxy
             | Program::Caddy
             | Program::H2o
-            | Program::Broker(_) => Naming {
+            | Program::CommandLine(_) => Naming {
                 field: "X-Sendfile",
                 prefix: None,
                 removes: false,
@@ -173,7 +173,7 @@ impl Row {
             Program::Levity { .. } => ", ",
             Program::Lighttpd => ",\n",
             Program::Caddy => " ",
-            Program::Nginx | Program::Haproxy | Program::H2o | Program::Broker(_) => "\n",
+            Program::Nginx | Program::Haproxy | Program::H2o | Program::CommandLine(_) => "\n",
         };
         let protocol = match upstream.protocol {
             Protocol::Http => "http",
@@ -201,7 +201,7 @@ impl Row {
             Program::Caddy => format!("unix/{path}"),
             // With max_fails both would be ejected for seconds once both have failed.
             Program::Nginx => format!("        server unix:{path} max_fails=0;"),
-            Program::Haproxy | Program::H2o | Program::Broker(_) => format!(
+            Program::Haproxy | Program::H2o | Program::CommandLine(_) => format!(
                 "    server app{number} unix@{path} maxconn {connections} pool-max-conn {connections} \
                  check inter 50ms fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down"
             ),

@@ -37,7 +37,7 @@ impl Row {
 
     /// The bare server of TLS in this program, which has no files. [`Row::over_tls`] completes it.
     #[must_use]
-    pub fn bare(program: &Path) -> Self {
+    pub fn bare_tls(program: &Path) -> Self {
         let command = [
             &program.to_string_lossy(),
             "bare-tls",
@@ -47,7 +47,7 @@ impl Row {
         ];
         Self::new(
             Self::BARE,
-            Program::Broker(command.map(str::to_owned).into()),
+            Program::CommandLine(command.map(str::to_owned).into()),
             "",
         )
     }
@@ -60,7 +60,7 @@ impl Row {
             Program::Nginx => NGINX,
             Program::H2o => H2O,
             Program::Caddy => CADDY,
-            Program::Haproxy | Program::Lighttpd | Program::Broker(_) => self.template,
+            Program::Haproxy | Program::Lighttpd | Program::CommandLine(_) => self.template,
         };
         let mut row = Self {
             template,

@@ -18,6 +18,15 @@ pub fn verdict(bars: &[(bool, &str)], errors: u64) -> String {
     }
 }
 
+/// A peer has no bar, but its errors show that it was not measured.
+#[must_use]
+pub fn verdict_of_peer(errors: u64) -> String {
+    match errors {
+        0 => "-".into(),
+        _ => format!("{errors} errors"),
+    }
+}
+
 /// Whether a figure is below its minimum. A figure that could not be measured (NaN) is.
 #[must_use]
 pub fn is_below(figure: f64, bar: f64) -> bool {

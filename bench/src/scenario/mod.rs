@@ -14,6 +14,7 @@ pub mod hot;
 mod hot_and_cold;
 pub mod huc;
 pub mod huc_n;
+pub mod huc_protocols;
 pub mod idle;
 pub mod m1;
 pub mod m2;
@@ -34,7 +35,6 @@ pub mod s6;
 pub mod t1;
 pub mod t3;
 pub mod t5;
-pub mod t6;
 pub mod t7;
 pub mod w1;
 pub mod w13;
@@ -442,8 +442,8 @@ impl Run {
             Scenario::M3j => m3j::run(rig, rows, self),
             Scenario::M4 => m4::run(rig, rows, self),
             Scenario::S1 => s1::run(rig, rows, self),
-            Scenario::S2 => t6::run(rig, rows, self, &t6::HTTP2),
-            Scenario::S3 => t6::run(rig, rows, self, &t6::HTTP2_OVER_TLS),
+            Scenario::S2 => huc_protocols::run(rig, rows, self, &huc_protocols::HTTP2),
+            Scenario::S3 => huc_protocols::run(rig, rows, self, &huc_protocols::HTTP2_OVER_TLS),
             Scenario::S4 => s4::run(rig, rows, self),
             Scenario::S5 => s5::run(rig, rows, self),
             Scenario::S6 => s6::run(rig, rows, self),
@@ -452,7 +452,7 @@ impl Run {
             Scenario::T3 => t3::run(rig, rows, self, Handshake::Full),
             Scenario::T4 => t3::run(rig, rows, self, Handshake::Resumed),
             Scenario::T5 => t5::run(rig, rows),
-            Scenario::T6 => t6::run(rig, rows, self, &t6::TLS),
+            Scenario::T6 => huc_protocols::run(rig, rows, self, &huc_protocols::TLS),
             Scenario::T7 => t7::run(rig, rows, self),
             Scenario::Picture | Scenario::All => Err(Failure::new("not a single workload")),
         }

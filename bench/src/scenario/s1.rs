@@ -1,11 +1,10 @@
 //! S1: what do a request for a small file in memory and a megabyte of a large one cost over HTTP/2, in CPU time?
 
-use super::t1::verdict_of_peer;
 use super::{Measured, Run, best_peer, interleaved, to_json};
 use crate::failure::Result;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
-use crate::report::bar::{is_above, verdict};
+use crate::report::bar::{is_above, verdict, verdict_of_peer};
 use crate::report::table::{Table, number};
 use crate::rig::Rig;
 use crate::rig::h2load::{H2Report, H2load};
@@ -78,7 +77,7 @@ impl Pass {
 /// # Errors
 /// The rig or a server fails, or h2load is missing.
 pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
-    let bare = Row::bare_http2(&rig.own_program()?);
+    let bare = Row::bare_http2(rig)?;
     let rows: Vec<Row> = rows.iter().cloned().chain([bare]).collect();
     let mut table = Table::new(&[
         "bytes",

@@ -83,7 +83,7 @@ impl Pass {
 /// # Errors
 /// A server refuses connections.
 pub fn run(rig: &Rig, rows: &[Row], run: &Run) -> Result<Outcome> {
-    let bare = Row::bare_http2(&rig.own_program()?);
+    let bare = Row::bare_http2(rig)?;
     let rows: Vec<Row> = rows.iter().cloned().chain([bare]).collect();
     let measured = interleaved(&rows, run.passes.min(1), |row, _| measure(rig, row))?;
     let mut table = Table::new(&[

@@ -1,18 +1,18 @@
 //! S5: what does a client that abuses HTTP/2 do to requests for a small file in memory, and to the memory of the server?
 
 use super::hot_and_cold::{self, Loop, OPEN_CONNECTIONS};
-use super::t1::verdict_of_peer;
 use super::{Measured, Run, Subject, interleaved, to_json};
 use crate::failure::Result;
 use crate::load::Report;
 use crate::load::attack::{Attack, AttackReport, Attacker};
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
-use crate::report::bar::{is_above, is_below, verdict};
+use crate::report::bar::{is_above, is_below, verdict, verdict_of_peer};
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use clap::ValueEnum;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How often the memory is looked at.
@@ -47,8 +47,8 @@ impl Pass {
         beside.requests as f64 / due as f64
     }
 
-    /// Whether the attacker is told what it should be.
-    fn is_told(&self) -> bool {
+    /// Whether the codes for the attacker are the right ones.
+    fn has_right_codes(&self) -> bool {
         let ended = |code| self.attacker.ended.contains_key(&code);
         match self.attack {
             Attack::ZeroWindow => true,
@@ -155,7 +155,7 @@ fn cells(row: &Row, own: &Measured<Pass>) -> Vec<String> {
         (is_below(kept.median, KEPT_MIN), "kept"),
         (is_above(p99.median, P99_US_MAX), "p99"),
         (is_above(grown.high, GROWN_BYTES_MAX as f64), "memory"),
-        (!own.passes.iter().all(Pass::is_told), "code"),
+        (!own.passes.iter().all(Pass::has_right_codes), "code"),
     ];
     let attack = first.attack.to_possible_value();
     vec![
@@ -177,7 +177,8 @@ fn cells(row: &Row, own: &Measured<Pass>) -> Vec<String> {
     ]
 }
 
-fn codes(counts: &std::collections::BTreeMap<u32, u64>) -> String {
+/// How often each code came.
+fn codes(counts: &BTreeMap<u32, u64>) -> String {
     let parts: Vec<_> = counts
         .iter()
         .map(|(code, count)| format!("{code}: {count}"))

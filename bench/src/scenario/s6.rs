@@ -1,12 +1,11 @@
 //! S6: what does it cost a proxy to forward a small response to a client over HTTP/2, in CPU time?
 
 use super::proxied::{Cost, PLACES, Pair, WARM_UP_SECONDS};
-use super::t1::verdict_of_peer;
 use super::{Measured, Run, interleaved, lowest_of_peers, to_json};
 use crate::failure::Result;
 use crate::peer::Row;
 use crate::report::Outcome;
-use crate::report::bar::{is_above, verdict};
+use crate::report::bar::{is_above, verdict, verdict_of_peer};
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use serde::Serialize;

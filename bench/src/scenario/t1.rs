@@ -5,7 +5,7 @@ use super::{Measured, Run, best_peer, interleaved, to_json};
 use crate::failure::Result;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
-use crate::report::bar::{is_above, verdict};
+use crate::report::bar::{is_above, verdict, verdict_of_peer};
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use crate::rig::tree::read_hot;
@@ -148,13 +148,4 @@ fn cells(
             _ => verdict_of_peer(own.total(|pass| pass.cost.report.errors)),
         },
     ]
-}
-
-/// A peer has no bar, but its errors show that it was not measured.
-#[must_use]
-pub fn verdict_of_peer(errors: u64) -> String {
-    match errors {
-        0 => "-".into(),
-        _ => format!("{errors} errors"),
-    }
 }

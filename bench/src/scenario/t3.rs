@@ -4,13 +4,12 @@
 //! its tickets only then.
 
 use super::cost::Cost;
-use super::t1::verdict_of_peer;
 use super::{Measured, Run, best_peer, interleaved, to_json};
 use crate::failure::Result;
 use crate::load::command::Load;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
-use crate::report::bar::{is_below, verdict};
+use crate::report::bar::{is_below, verdict, verdict_of_peer};
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use serde::Serialize;

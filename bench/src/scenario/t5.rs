@@ -44,7 +44,7 @@ impl Pass {
 /// # Errors
 /// A server refuses connections.
 pub fn run(rig: &Rig, rows: &[Row]) -> Result<Outcome> {
-    let bare = Row::bare(&rig.own_program()?).over_tls(&certificates::folder(rig));
+    let bare = Row::bare_tls(&rig.own_program()?).over_tls(&certificates::folder(rig));
     let rows: Vec<Row> = rows.iter().cloned().chain([bare]).collect();
     let measured = interleaved(&rows, 1, |row, _| measure(rig, row))?;
     let mut table = Table::new(&[

@@ -5,14 +5,13 @@
 
 use super::cost::WARM_UP;
 use super::hot_and_cold::{self, Loop, OPEN_CONNECTIONS};
-use super::t1::verdict_of_peer;
 use super::{Measured, Run, interleaved, to_json};
 use crate::failure::Result;
 use crate::load::Report;
 use crate::load::command::Load;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
-use crate::report::bar::{is_above, verdict};
+use crate::report::bar::{is_above, verdict, verdict_of_peer};
 use crate::report::table::{Table, number, time_us};
 use crate::rig::Rig;
 use crate::rig::certificates::{self, RSA_HOST};

@@ -1,4 +1,4 @@
-//! T6, S2, S3: hot under cold ([`huc`](super::huc)) with all clients over TLS, over HTTP/2, and over both.
+//! T6, S2 and S3: hot under cold ([`huc`](super::huc)) with all clients over TLS, over HTTP/2, and over both.
 
 use super::hot_and_cold::COLD_STREAMS;
 use super::{Run, huc, to_json};
@@ -7,11 +7,11 @@ use crate::peer::Row;
 use crate::report::Outcome;
 use crate::rig::Rig;
 
-/// Cold files per second on a fast disk, about as many as the slow one has. As many as the disk has would use up the
-/// server's processor, and the share that hot requests keep of it would say nothing about waiting.
+/// Cold files per second on a fast disk: about as many as the slow disk has. At the rate of the fast disk they would use up the
+/// server's processor, and the share that is left for hot requests would say nothing about waiting.
 const FAST_DISK_RATE: u32 = 300;
 
-/// A workload.
+/// A workload: what its clients speak.
 pub struct Variant {
     name: &'static str,
     protocols: &'static str,
