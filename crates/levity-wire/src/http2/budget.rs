@@ -1,8 +1,9 @@
-//! What a client may cost beside its requests. Without a clock: what is of use earns what the rest costs.
+//! The budget of a connection: limits what a client costs besides its requests. There is no clock: frames of use earn what the others
+//! cost.
 
 use super::Failure;
 
-/// What a connection begins with, and the most that it can have.
+/// The budget at the start, and its maximum.
 const START: u32 = 10_000;
 
 /// A budget of a connection.
@@ -15,26 +16,26 @@ impl Default for Budget {
     }
 }
 
-/// What a frame without use costs: settings, pings, priorities, updates of windows, those without content, and unknown ones.
+/// The cost of a frame without use: SETTINGS, PING, PRIORITY, small WINDOW_UPDATE, empty DATA and unknown frames.
 pub(super) const FRAME: u32 = 1;
 
-/// What a stream costs that the client resets, or that is reset because of what it has sent: a request may have been begun for nothing.
+/// The cost of a stream that the client resets, or that is reset for an error of the client: a request may have begun for nothing.
 pub(super) const RESET: u32 = 20;
 
-/// What a request earns. Less than [`RESET`]: a client that resets each of its requests is stopped after a thousand.
+/// The gain of a request. Less than [`RESET`]: a client that resets each request is stopped after a thousand.
 pub(super) const REQUEST: u32 = 10;
 
-/// What a response earns that has ended.
+/// The gain of a complete response.
 pub(super) const RESPONSE: u32 = 20;
 
-/// What a frame with content earns, in both directions: two windows may be updated for it.
+/// The gain of a DATA frame in either direction: the client may update two windows for it.
 pub(super) const CONTENT: u32 = 2;
 
-/// Content of fewer bytes earns nothing: a client may open its window byte by byte.
+/// DATA frames with fewer bytes gain nothing: a client may open its window byte by byte.
 pub(super) const CONTENT_BYTES_MIN: usize = 256;
 
-/// An update of a window by at least so many bytes costs nothing: some clients read in pieces of this size. Windows have a maximum, so
-/// there cannot be many of them without content.
+/// A WINDOW_UPDATE of at least as many bytes costs nothing: some clients read in pieces of this size. Windows have a maximum, so there
+/// cannot be many updates without DATA.
 pub(super) const WINDOW_BYTES_MIN: i64 = 4096;
 
 impl Budget {

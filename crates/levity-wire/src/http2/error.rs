@@ -1,8 +1,8 @@
-//! How streams and connections end in an error (RFC 9113, 5.4 and 7).
+//! Errors of streams and connections (RFC 9113, 5.4 and 7).
 
 use std::{error, fmt};
 
-/// What a frame that ends a stream or a connection says.
+/// The code in RST_STREAM and GOAWAY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ErrorCode {
@@ -18,20 +18,20 @@ pub enum ErrorCode {
     StreamClosed = 0x5,
     /// A frame of a wrong size.
     FrameSize = 0x6,
-    /// The request was not looked at.
+    /// The request was not processed, and may be repeated.
     RefusedStream = 0x7,
     /// The stream is not needed any more.
     Cancel = 0x8,
     /// A header section that cannot be decoded.
     Compression = 0x9,
-    /// The other side costs more than it should.
+    /// The other side uses too many resources.
     EnhanceYourCalm = 0xb,
 }
 
-/// Why a connection ends: always the fault of the client.
+/// Why a connection ends: a fault of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// What the client is told.
+    /// The code for the client.
     pub code: ErrorCode,
     /// A few words for the log and the client, without a full stop.
     pub reason: &'static str,

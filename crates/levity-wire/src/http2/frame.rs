@@ -2,11 +2,11 @@
 
 use super::{ErrorCode, Failure};
 
-/// The bytes before the payload of a frame.
+/// The size of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 9;
 
-/// The maximum of bytes in the payload of a frame, in both directions: the smallest that is allowed (RFC 9113, 4.2), so that no frame
-/// keeps another stream waiting for long.
+/// The maximum size of a frame's payload in bytes, in both directions: the smallest that is allowed (RFC 9113, 4.2), so that no frame
+/// delays another stream for long.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Types.
@@ -34,7 +34,7 @@ pub(super) mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// What precedes the payload.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     pub bytes: usize,
@@ -82,7 +82,7 @@ pub(super) fn write_number(out: &mut Vec<u8>, kind: u8, stream: u32, number: u32
     write(out, kind, 0, stream, &number.to_be_bytes());
 }
 
-/// A number of 31 bits; the first one is reserved.
+/// A number of 31 bits after a reserved one.
 pub(super) fn number(bytes: [u8; 4]) -> u32 {
     u32::from_be_bytes(bytes) & (u32::MAX >> 1)
 }

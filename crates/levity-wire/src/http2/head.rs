@@ -1,4 +1,4 @@
-//! The header section of a request as one of HTTP/1, so that one parser decides for all versions what a request means.
+//! Translates the header section of a request to HTTP/1, so that one parser decides for all versions what a request means.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -6,7 +6,7 @@ use base64::prelude::BASE64_STANDARD;
 use super::priority::Priority;
 use crate::http1::{Span, Trailers, has_control, is_token};
 
-/// What a header section has that is more than its fields.
+/// What a header section says besides the text.
 #[derive(Debug, Default)]
 pub(super) struct HeadInfo {
     /// Content-Length.
@@ -16,26 +16,26 @@ pub(super) struct HeadInfo {
     pub is_tunnel: bool,
 }
 
-/// The room that is made for a header section at first.
+/// The initial capacity for a header section in bytes.
 const TEXT_BYTES: usize = 512;
 
-/// Memory for the header section of a request, which that of the next one uses again.
+/// Memory for the header section of a request, which the next request reuses.
 #[derive(Debug, Default)]
 pub(super) struct HeadText {
     /// The header section.
     pub head: Vec<u8>,
-    /// The values of pseudo-headers, until all of them are known.
+    /// The values of pseudo-headers.
     pseudo: Vec<u8>,
 }
 
-/// Why a request is malformed (RFC 9113, 8.1.1), in a few words for the log.
+/// Why a request is malformed (RFC 9113, 8.1.1).
 pub(super) type Malformed = &'static str;
 
 /// Writes a header section while its fields are decoded.
 pub(super) struct HeadWriter<'o> {
     out: &'o mut Vec<u8>,
     pseudo_text: &'o mut Vec<u8>,
-    /// The text is cut off after this many bytes, and the parser refuses it then.
+    /// The text is cut off after as many bytes, so that the parser refuses it.
     bytes_max: usize,
     pseudo: Pseudo,
     has_begun: bool,
@@ -45,7 +45,7 @@ pub(super) struct HeadWriter<'o> {
     info: HeadInfo,
 }
 
-/// Fields that HTTP/1 has in the first line (RFC 9113, 8.3.1; RFC 8441, 4): where their values are.
+/// Where the values of pseudo-headers are (RFC 9113, 8.3.1; RFC 8441, 4).
 #[derive(Clone, Copy, Default)]
 struct Pseudo {
     method: Option<Span>,
@@ -56,7 +56,7 @@ struct Pseudo {
 }
 
 impl<'o> HeadWriter<'o> {
-    /// One that writes at most about `bytes_max` to `text`.
+    /// A writer of at most about `bytes_max` to `text`.
     pub fn new(text: &'o mut HeadText, bytes_max: usize, nonce: u128) -> Self {
         let HeadText { head, pseudo } = text;
         head.clear();
@@ -157,7 +157,7 @@ impl<'o> HeadWriter<'o> {
         if place.is_some() {
             return Err("a repeated pseudo-header");
         }
-        // What is too long is refused by the parser with the status for that.
+        // The parser refuses a value that is too long, with the right status.
         let value = &value[..value.len().min(self.bytes_max + 1)];
         let start = self.pseudo_text.len();
         self.pseudo_text.extend_from_slice(value);
@@ -189,7 +189,7 @@ impl<'o> HeadWriter<'o> {
             self.info.is_tunnel = true;
             self.line(b"connection", b"Upgrade");
             self.line(b"upgrade", protocol.of(text));
-            // RFC 8441, 5: HTTP/2 has no use for the key. An application behind HTTP/1 has.
+            // HTTP/2 needs no key (RFC 8441, 5), but an application over HTTP/1 does.
             let key = BASE64_STANDARD.encode(self.nonce.to_be_bytes());
             self.line(b"sec-websocket-key", key.as_bytes());
         }
@@ -203,7 +203,7 @@ impl<'o> HeadWriter<'o> {
         self.check_length(0);
     }
 
-    /// Cuts a text off that is too long with what is yet to be written.
+    /// Cuts the text off if it is too long with `more` bytes to come.
     fn check_length(&mut self, more: usize) {
         if self.out.len() + more > self.bytes_max {
             self.out.resize(self.bytes_max + 1, b'x');

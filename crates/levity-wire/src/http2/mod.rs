@@ -1,7 +1,7 @@
-//! HTTP/2 (RFC 9113), the side of the server: bytes of the client in, events out, and frames for the client.
+//! The server's side of HTTP/2 (RFC 9113): takes bytes of the client, returns events, and writes frames for the client.
 //!
 //! A [`Connection`] has no socket and no clock. Its owner passes what was read to [`Connection::next`], writes what is in
-//! [`Connection::out`], and says when bytes of a request body were used. A request is a header section of HTTP/1, so that
+//! [`Connection::out`], and calls [`Connection::consumed`] for bytes of a request body. A request is a header section of HTTP/1:
 //! [`http1`](crate::http1) decides what it means.
 
 mod budget;
@@ -22,8 +22,8 @@ pub use priority::Priority;
 pub use settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX};
 pub use streams::StreamId;
 
-/// What a client sends first with prior knowledge, and after a handshake that has chosen HTTP/2 (RFC 9113, 3.4).
+/// The first bytes of a client that has prior knowledge, or has chosen HTTP/2 in its handshake (RFC 9113, 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The maximum of a window in bytes (RFC 9113, 6.9.1).
+/// The maximum size of a window in bytes (RFC 9113, 6.9.1).
 const WINDOW_BYTES_MAX: i64 = (1 << 31) - 1;

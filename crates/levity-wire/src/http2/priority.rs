@@ -5,12 +5,12 @@
 pub struct Priority {
     /// From 0, the most urgent, to 7.
     pub urgency: u8,
-    /// Parts of it are of use: responses of the same urgency take turns.
+    /// The client can use parts of it: responses of the same urgency take turns.
     pub is_incremental: bool,
 }
 
-/// That of a request of which the client says nothing. Responses take turns then, against section 4.2: many clients know no priorities,
-/// and a large response would hold up all small ones after it.
+/// The priority of a request without a Priority header. Unlike in section 4.2, responses take turns: many clients know no priorities,
+/// and a large response would delay all small ones after it.
 impl Default for Priority {
     fn default() -> Self {
         Self {
@@ -20,11 +20,11 @@ impl Default for Priority {
     }
 }
 
-/// The urgency that a client does not state (RFC 9218, 4.1).
+/// The default urgency (RFC 9218, 4.1).
 const URGENCY: u8 = 3;
 
 impl Priority {
-    /// The priority that the value of a Priority header states (RFC 9218, 4). What is not understood is ignored, as section 4 demands.
+    /// Parses a Priority header (RFC 9218, 4). Unknown members are ignored, as section 4 demands.
     pub(super) fn stated(value: &[u8]) -> Self {
         let mut stated = Self {
             urgency: URGENCY,

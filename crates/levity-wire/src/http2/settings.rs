@@ -1,20 +1,20 @@
-//! The parameters of a connection (RFC 9113, 6.5).
+//! SETTINGS (RFC 9113, 6.5).
 
 use std::ops::Range;
 
 use super::frame::{self, PAYLOAD_BYTES_MAX, kind};
 use super::{Failure, WINDOW_BYTES_MAX};
 
-/// The maximum of requests of a client at a time.
+/// The maximum of streams that a client may have open.
 pub const STREAMS_MAX: usize = 128;
 
-/// The maximum of bytes of a request body that wait here, for each stream.
+/// The window of a stream: the maximum of bytes of its request body that wait here.
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// The same for all streams of a connection. Larger, so that one that nobody reads does not hold up the others.
+/// The window of a connection. Larger, so that a stream that nobody reads does not block the others.
 pub const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// The window before anybody has said something else.
+/// The initial size of all windows in bytes (RFC 9113, 6.9.2).
 pub(super) const USUAL_WINDOW_BYTES: u32 = 65_535;
 
 /// The maximum of bytes in a frame that a client may allow (RFC 9113, 6.5.2).
@@ -35,7 +35,7 @@ mod id {
 
 const SETTING_BYTES: usize = 6;
 
-/// What the client has said.
+/// The settings of the client.
 #[derive(Debug)]
 pub(super) struct Settings {
     /// The window of a new stream, in bytes.
@@ -81,7 +81,7 @@ impl Settings {
     }
 }
 
-/// Appends what the server says first.
+/// Appends the first frames of the server.
 pub(super) fn write(out: &mut Vec<u8>, head_bytes_max: usize) {
     let list_bytes_max = u32::try_from(head_bytes_max).unwrap_or(u32::MAX);
     let settings = [

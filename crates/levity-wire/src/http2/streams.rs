@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use super::priority::Priority;
 use super::settings::STREAMS_MAX;
 
-/// The number of a stream: odd, and larger than those of all before it on the connection.
+/// The number of a stream: odd, and larger than those of all earlier ones of the connection.
 pub type StreamId = u32;
 
 /// A stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The bytes that the client takes still. Negative after it has made its windows smaller.
+    /// The bytes that may still be sent. Negative after the client has made its windows smaller.
     pub send_window: i64,
-    /// The bytes that the client may send still.
+    /// The bytes that the client may still send.
     pub receive_window: u32,
     /// The bytes that were consumed and that no WINDOW_UPDATE has given back.
     pub consumed: u32,
@@ -21,7 +21,7 @@ pub(super) struct Stream {
     pub is_remote_open: bool,
     /// The response has not ended.
     pub is_local_open: bool,
-    /// What is left of Content-Length.
+    /// The rest of Content-Length; `None` without it.
     pub length_left: Option<u64>,
     pub priority: Priority,
 }
@@ -30,7 +30,7 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     open: Vec<(StreamId, Stream)>,
-    /// Those that were ended here, while the client may have sent more already.
+    /// The last streams that were reset here: the client may have sent more before it knew.
     ended_here: VecDeque<StreamId>,
 }
 
@@ -53,7 +53,7 @@ impl Streams {
         self.open.iter_mut().map(|(_, stream)| stream)
     }
 
-    /// Adds a stream whose number is the largest.
+    /// Adds a stream, whose number has to be the largest.
     pub fn add(&mut self, id: StreamId, stream: Stream) {
         self.open.push((id, stream));
     }
@@ -64,14 +64,14 @@ impl Streams {
         Some(stream)
     }
 
-    /// Gives memory back that is not needed while no stream is open.
+    /// Releases memory if no stream is open.
     pub fn shrink(&mut self) {
         if self.open.is_empty() {
             self.open = Vec::new();
         }
     }
 
-    /// Remembers that the end of `id` was not the client's.
+    /// Remembers that `id` was reset here.
     pub fn remember(&mut self, id: StreamId) {
         if self.ended_here.len() == STREAMS_MAX {
             self.ended_here.pop_front();
@@ -79,7 +79,7 @@ impl Streams {
         self.ended_here.push_back(id);
     }
 
-    /// Whether the client may not have known the end of `id` when it sent a frame.
+    /// Whether `id` was reset here, so that the client may not have known it when it sent a frame.
     pub fn was_ended_here(&self, id: StreamId) -> bool {
         self.ended_here.contains(&id)
     }

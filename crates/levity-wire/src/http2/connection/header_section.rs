@@ -11,17 +11,17 @@ use crate::http2::settings::{STREAM_WINDOW_BYTES, STREAMS_MAX};
 use crate::http2::streams::{Stream, StreamId};
 use crate::http2::{ErrorCode, Failure};
 
-/// The maximum of bytes of a compressed header section.
+/// The maximum size of a compressed header section in several frames, in bytes.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
 
-/// The maximum of frames in which a header section is continued.
+/// The maximum of CONTINUATION frames in a header section.
 const CONTINUATIONS_MAX: usize = 64;
 
-/// The maximum of bytes of the fields of a header section, as RFC 9113, 6.5.2 counts them: four times what a request may have by
-/// default. Beyond it no request is answered: a byte can stand for kilobytes.
+/// The maximum size of a header section in bytes as RFC 9113, 6.5.2 counts it: four times the default for a request. The connection ends
+/// beyond it, because a compressed byte can stand for kilobytes.
 const LIST_BYTES_MAX: usize = 64 * 1024;
 
-/// What a field counts beside its text.
+/// The bytes that a field counts besides its text.
 const FIELD_BYTES: usize = 32;
 
 /// A header section of which frames are missing.

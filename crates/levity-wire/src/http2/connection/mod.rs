@@ -54,12 +54,12 @@ pub enum Event<'i> {
         /// Its stream.
         stream: StreamId,
     },
-    /// The stream has ended before its time: by the client, or here, since it was in error. It may not have had a request.
+    /// The stream was reset: by the client, or here because of an error. It may have had no request.
     Reset {
         /// The stream.
         stream: StreamId,
     },
-    /// There is room for more bytes.
+    /// More bytes may be sent.
     Window {
         /// On this stream; `None` for all.
         stream: Option<StreamId>,
@@ -74,7 +74,7 @@ type Outcome<'i> = Result<Option<Event<'i>>, Failure>;
 pub struct Connection {
     head_bytes_max: usize,
     expects: Expects,
-    /// The begin of a frame whose rest has not arrived.
+    /// The start of a frame whose rest has not arrived.
     partial: Vec<u8>,
     data: Option<DataFrame>,
     block: Option<Box<Block>>,
@@ -89,9 +89,9 @@ pub struct Connection {
     consumed: u32,
     budget: Budget,
     out: Vec<u8>,
-    /// The last stream that has had a request.
+    /// The last stream whose request was processed.
     last_stream: StreamId,
-    /// The last one that the client has begun: later ones than the last are ignored at the end.
+    /// The last stream that the client has begun. During a shutdown it may be later than `last_stream`.
     highest_stream: StreamId,
     has_sent_fields: bool,
     shutdown: Shutdown,
@@ -99,8 +99,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection whose client has to send the [preface](PREFACE). A request may have a header section of `head_bytes_max`.
-    /// `nonce` should be random.
+    /// A connection whose client has to send the [preface](crate::http2::PREFACE). A request may have a header section of
+    /// `head_bytes_max`. `nonce` should be random.
     #[must_use]
     pub fn new(head_bytes_max: usize, nonce: u128) -> Self {
         let mut out = Vec::new();
@@ -129,12 +129,12 @@ impl Connection {
         }
     }
 
-    /// The header section of the request that has just arrived, as HTTP/1.1 writes it. One that is too long is cut off.
+    /// The header section of the request that has just arrived, as one of HTTP/1.1. It is cut off if it is too long.
     pub fn head(&self) -> &[u8] {
         &self.text.head
     }
 
-    /// Gives memory back that an idle connection does not need.
+    /// Releases memory that an idle connection does not need.
     pub fn shrink(&mut self) {
         self.text = HeadText::default();
         self.decoder.shrink();
@@ -157,11 +157,11 @@ impl Connection {
         self.streams.len()
     }
 
-    /// The next event that is in `input`, which is shortened by what was taken; `None` when all was taken. Frames that are due in
-    /// return are appended to the output.
+    /// Takes bytes from the front of `input` up to the next event; `None` when all were taken. Replies to frames are appended to the
+    /// output.
     ///
     /// # Errors
-    /// When the connection has to end. The output has the frame that says why.
+    /// When the connection has to end. The output has the GOAWAY for the client.
     pub fn next<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Failure> {
         let next = self.next_event(input);
         if let Err(failure) = &next {
@@ -170,7 +170,7 @@ impl Connection {
         next
     }
 
-    /// Frames that are due, in order. Their owner removes what was written.
+    /// Frames to send. The owner removes what was written.
     pub fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }

@@ -7,7 +7,7 @@ use crate::http2::hpack::NO_TABLE;
 use crate::http2::streams::StreamId;
 
 impl Connection {
-    /// Appends the header section of a response, or trailers. `ends` says that nothing follows. Does nothing if the stream has ended.
+    /// Appends the header section of a response, or trailers. `ends` ends the stream. Does nothing if the stream has ended.
     pub fn send_fields(&mut self, stream: StreamId, block: &[u8], ends: bool) {
         if !self.is_sendable(stream) {
             return;
@@ -24,7 +24,7 @@ impl Connection {
         }
     }
 
-    /// Makes frames of the header section that begins after the room for a frame at `start`.
+    /// Frames the header section in the output, which begins after the room for a frame's header at `start`.
     fn frame_section(&mut self, start: usize, stream: StreamId, flags: u8) {
         let block = start + HEADER_BYTES;
         let first = (self.out.len() - block).min(PAYLOAD_BYTES_MAX);
@@ -44,7 +44,7 @@ impl Connection {
         }
     }
 
-    /// Appends as much of `data` as the client takes; returns the number of bytes. `ends` says that the response has no more.
+    /// Appends as much of `data` as windows permit; returns the number of bytes. `ends` ends the stream after all of it.
     pub fn send_data(&mut self, stream: StreamId, data: &[u8], ends: bool) -> usize {
         let mut out = std::mem::take(&mut self.out);
         let bytes = self.frame_data(stream, data, ends, |header, part| {
@@ -55,8 +55,8 @@ impl Connection {
         bytes
     }
 
-    /// Passes each frame of as much of `data` as the client takes to `write`, header and content, and appends nothing: for whoever
-    /// writes them where they are. Otherwise as [`send_data`](Self::send_data).
+    /// As [`send_data`](Self::send_data), but passes the header and the content of each frame to `write` instead of copying them to the
+    /// output.
     pub fn frame_data<'d>(
         &mut self,
         stream: StreamId,

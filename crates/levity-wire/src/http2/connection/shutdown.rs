@@ -5,24 +5,24 @@ use crate::http2::frame::{self, kind};
 use crate::http2::streams::StreamId;
 use crate::http2::{ErrorCode, Failure};
 
-/// The content of the ping whose answer shows that the client knows of the end of the connection.
+/// The content of the PING after the first GOAWAY. Its reply shows that the client has read that.
 pub(super) const SHUTDOWN_PING: [u8; 8] = *b"shutdown";
 
 /// The largest number of a stream.
 const STREAM_ID_MAX: StreamId = StreamId::MAX >> 1;
 
-/// How far the end of a connection is that nobody is to blame for.
+/// The phase of a shutdown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shutdown {
     No,
-    /// The client was told, and may have sent requests before it knows.
+    /// The client was told, and may still begin requests before it knows.
     Announced,
-    /// Requests on streams after the last one are not looked at.
+    /// Requests after the last one are ignored.
     Final,
 }
 
 impl Connection {
-    /// Says that the connection ends. Requests that are on their way are still answered (RFC 9113, 6.8).
+    /// Announces the end of the connection. Requests that are on their way are still answered (RFC 9113, 6.8).
     pub fn shut_down(&mut self) {
         if self.shutdown == Shutdown::No {
             self.shutdown = Shutdown::Announced;
@@ -31,7 +31,7 @@ impl Connection {
         }
     }
 
-    /// Says which request was the last one. Later ones are ignored.
+    /// Tells the client which request was the last one. Later ones are ignored.
     pub fn end_shutdown(&mut self) {
         if self.shutdown != Shutdown::Final {
             self.shutdown = Shutdown::Final;

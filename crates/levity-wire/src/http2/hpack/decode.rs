@@ -4,10 +4,10 @@ use super::huffman;
 use super::table::Table;
 use crate::http2::Failure;
 
-/// The size of the table, in bytes: what clients may use until they are told otherwise (RFC 9113, 6.5.2).
+/// The size of the table in bytes: the default of SETTINGS_HEADER_TABLE_SIZE (RFC 9113, 6.5.2).
 const TABLE_BYTES_MAX: usize = 4096;
 
-/// Bytes after the first one of an integer. More make no length that any limit allows.
+/// The maximum of bytes after the first one of an integer. More are needed only for lengths beyond all limits.
 const INTEGER_BYTES_MAX: usize = 4;
 
 /// The decoder of a connection. A header section that was not decoded to its end leaves it unusable.
@@ -35,7 +35,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Gives memory back that is not needed between header sections.
+    /// Releases memory that is not needed between header sections.
     pub(in crate::http2) fn shrink(&mut self) {
         self.field = FieldText::default();
     }
@@ -88,7 +88,7 @@ impl Decoder {
     }
 }
 
-/// What is left of a header section.
+/// The rest of a header section.
 struct Input<'b>(&'b [u8]);
 
 const CUT_OFF: Failure = Failure::compression("a header section that is cut off");
@@ -118,7 +118,7 @@ impl<'b> Input<'b> {
         Ok(value)
     }
 
-    /// A string (RFC 7541, 5.2), in place of what is in `out`.
+    /// Decodes a string (RFC 7541, 5.2) to `out`, which is cleared.
     fn string(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
         let is_coded = self.0.first().is_some_and(|first| first & 0x80 != 0);
         let bytes = self.integer(7)?;

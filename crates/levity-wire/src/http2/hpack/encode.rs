@@ -1,12 +1,11 @@
-//! Header sections of responses. Nothing is added to the table of the client: a section can then be written without a look at those
-//! before it.
+//! Header sections of responses. No field enters the table of the client, so that a section does not depend on earlier ones.
 
 use crate::decimal;
 
-/// The size of the table, which comes before the first field of a connection (RFC 7541, 4.2): none is needed.
+/// An update of the table's size to zero, before the first field of a connection (RFC 7541, 4.2).
 pub(in crate::http2) const NO_TABLE: u8 = 0b0010_0000;
 
-/// A field whose name is in the static table and whose value is not, which no table keeps.
+/// A field with a name from the static table, which enters no table (RFC 7541, 6.2.2).
 const LITERAL: u8 = 0;
 const LITERAL_PREFIX_BITS: u32 = 4;
 
@@ -21,7 +20,7 @@ const CONTENT_LENGTH_INDEX: usize = 28;
 const DATE_INDEX: usize = 33;
 const SERVER_INDEX: usize = 54;
 
-/// Names of which none in the static table is longer.
+/// The maximum length of a name in the static table.
 const NAME_BYTES_MAX: usize = 32;
 
 /// A header section that is being written.
@@ -29,7 +28,7 @@ const NAME_BYTES_MAX: usize = 32;
 pub struct FieldBlock(Vec<u8>);
 
 impl FieldBlock {
-    /// One in the memory of `buffer`, which is cleared.
+    /// An empty block in the memory of `buffer`.
     #[must_use]
     pub fn new(mut buffer: Vec<u8>) -> Self {
         buffer.clear();
@@ -94,14 +93,14 @@ impl FieldBlock {
     pub fn length(&mut self, bytes: u64) {
         let out = &mut self.0;
         integer(out, LITERAL, LITERAL_PREFIX_BITS, CONTENT_LENGTH_INDEX);
-        // No number has so many digits that its length takes two bytes.
+        // The length of the digits takes one byte.
         let start = out.len();
         out.push(0);
         decimal::push(out, bytes);
         out[start] = (out.len() - start - 1) as u8;
     }
 
-    /// What was written so far.
+    /// The encoded fields.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -128,7 +127,7 @@ fn integer(out: &mut Vec<u8>, first: u8, prefix_bits: u32, value: usize) {
     out.push(rest as u8);
 }
 
-/// The index of a name in lower case that responses have.
+/// The index of a name in the static table, if responses have it; in lower case.
 fn index(name: &[u8]) -> Option<usize> {
     Some(match name {
         b"accept-ranges" => 18,

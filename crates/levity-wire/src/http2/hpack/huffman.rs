@@ -1,5 +1,5 @@
-//! The Huffman code of header fields (RFC 7541, 5.2 and appendix B). It is only decoded: responses are written as they are, since
-//! that costs less time than it saves bytes.
+//! Decodes the Huffman code of header fields (RFC 7541, 5.2 and appendix B). Responses do not use it: it would cost more time than the
+//! bytes that it saves.
 
 /// The end of a string: its code never occurs whole, and its first bits fill the last byte.
 const END: usize = 256;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::http2::Failure;
 
-/// What an entry takes beside its text, in bytes (RFC 7541, 4.1).
+/// The size of an entry besides its text, in bytes (RFC 7541, 4.1).
 const ENTRY_BYTES: usize = 32;
 
 /// The fields of appendix A, from index 1 on.

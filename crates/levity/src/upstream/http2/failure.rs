@@ -41,7 +41,7 @@ fn of_stream(error: &Error, response_begun: bool) -> Failure {
                 "the backend ends the connection, and has not looked at the request (GOAWAY)",
             )
         },
-        // This side has ended the connection. All its requests fail, where one of them may be the reason.
+        // This side has ended the connection. All its requests fail, though one of them may be the reason.
         Some(_) if error.is_library() && error.is_go_away() => Failure {
             spares_backend: true,
             ..Failure::of_backend(502, "connection_terminated", error)
@@ -63,7 +63,7 @@ fn of_stream(error: &Error, response_begun: bool) -> Failure {
     }
 }
 
-/// The failure of a connection that was to be opened: `Unsupported` if the backend does not speak HTTP/2.
+/// The error of an attempt to connect: `Unsupported` if the backend does not speak HTTP/2.
 pub fn of_opening(error: Error) -> io::Error {
     let text = match error.is_library() {
         true => format!("it does not speak HTTP/2, or not without TLS ({error})"),

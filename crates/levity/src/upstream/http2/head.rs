@@ -1,4 +1,4 @@
-//! Header sections and trailers: from and to those of HTTP/2.
+//! Translates header sections and trailers to and from HTTP/2.
 
 use http::header::{CONTENT_LENGTH, EXPECT, TE};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -23,7 +23,7 @@ const TOO_MANY_FIELDS: Reject = Reject {
     reason: "too many header fields",
 };
 
-/// The header section of a request (RFC 9113, 8.3.1). Fields that mean a connection are not in it.
+/// The header section of a request (RFC 9113, 8.3.1), without headers about the connection.
 ///
 /// # Errors
 /// 400 for what HTTP/2 cannot express.
@@ -108,7 +108,7 @@ pub fn request_trailers(trailers: &Trailers, protected: &[String]) -> HeaderMap 
     let mut headers = HeaderMap::new();
     for (name, value) in trailers.fields() {
         if passes(name, protected.iter().map(String::as_str)) {
-            // What a parser took can be written again.
+            // A parser has accepted the value.
             let _ = add(&mut headers, name, value);
         }
     }
@@ -118,7 +118,7 @@ pub fn request_trailers(trailers: &Trailers, protected: &[String]) -> HeaderMap 
 /// The header section of a response, final or interim.
 ///
 /// # Errors
-/// 502 for one that no client may get.
+/// 502 for a header section that no client may get.
 pub fn response(response: &Response<()>) -> Result<Head, Reject> {
     let headers = response.headers();
     if headers.len() > LIMITS.headers_max {

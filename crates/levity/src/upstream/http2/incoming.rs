@@ -33,18 +33,18 @@ pub enum Incoming {
     Body(Body),
     /// The stream could not be opened.
     Failed(h2::Error),
-    /// All has arrived.
+    /// The response has ended.
     Ended,
 }
 
 /// The body of a response.
 pub struct Body {
     stream: RecvStream,
-    /// The bytes to come, if their number was announced.
+    /// The rest of Content-Length, if there is one.
     left: Option<u64>,
 }
 
-/// What was received: its number of bytes.
+/// The number of bytes that were received.
 type Received = Poll<(usize, Result<(), Failure>)>;
 
 impl Incoming {

@@ -1,4 +1,4 @@
-//! The task that drives a connection, and what it and the owner of the connection tell each other.
+//! The task that drives a connection, and the state that it shares with the owner of the connection.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -16,19 +16,19 @@ use super::wire::Connection;
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It takes streams.
+    /// New streams may begin.
     Open,
-    /// A request on it got no response in time: it is about to be asked whether it is alive.
+    /// A request got no response in time: a ping is due.
     Doubted,
-    /// It has been asked.
+    /// The ping was sent.
     Asked,
-    /// It has no owner any more.
+    /// The owner is gone.
     Closing,
-    /// It is gone.
+    /// The connection has ended.
     Ended,
 }
 
-/// What the owner and the task share.
+/// The state that the owner and the task share.
 pub struct Link {
     state: Cell<State>,
     driver: RefCell<Option<Waker>>,
@@ -37,7 +37,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The link of a connection that is open; it tells `waiting` of changes.
+    /// The link of an open connection. Changes wake `waiting`.
     pub fn new(waiting: Rc<Notify>) -> Rc<Self> {
         Rc::new(Self {
             state: Cell::new(State::Open),
@@ -89,7 +89,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The driver of `connection`. An answer that takes longer than `patience` is no answer.
+    /// The driver of `connection`. A reply to a ping that takes longer than `patience` is too late.
     ///
     /// # Panics
     /// If `connection` has another driver.
@@ -141,7 +141,7 @@ impl Driver {
     }
 
     fn ask(&mut self) {
-        // Fails only while another one is on its way, which is as good.
+        // Fails only while another ping is in flight.
         let _ = self.ping.send_ping(Ping::opaque());
         self.link.state.set(State::Asked);
         self.set_deadline();

@@ -120,7 +120,7 @@ impl Outgoing {
         let stream = self.stream()?;
         stream.reserve_capacity(wanted);
         loop {
-            // A poll tells of changes only.
+            // A poll reports changes only.
             match stream.capacity() {
                 0 => match ready!(stream.poll_capacity(context)) {
                     Some(Ok(_)) => {}

@@ -28,11 +28,11 @@ pub struct Session {
     streams: Cell<usize>,
     /// The end of the last stream.
     idle_since: Cell<Instant>,
-    /// It counts as idle in `cells`.
+    /// It is counted as idle in `cells`.
     is_idle: Cell<bool>,
     /// The backend takes no more streams (GOAWAY), or the connection has failed.
     is_leaving: Cell<bool>,
-    /// Whether it was open, and its streams, when the backend last said something.
+    /// Whether it was open, and its maximum of streams, when the backend last sent something.
     offered: Cell<(bool, usize)>,
     cells: Arc<BackendCells>,
     waiting: Rc<Notify>,
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// The streams that it may have.
+    /// The maximum of streams.
     pub fn streams_max(&self) -> usize {
         let allowed = self.requests.borrow().current_max_send_streams();
         allowed.min(STREAMS_MAX)
@@ -101,7 +101,7 @@ impl Session {
         self.streams.get()
     }
 
-    /// Whether it takes new streams, apart from their number.
+    /// Whether new streams may begin, apart from their number.
     pub fn is_open(&self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         // It is pending only for a handle that has sent a request.
@@ -112,12 +112,12 @@ impl Session {
         !self.is_leaving.get() && self.link.state() == State::Open
     }
 
-    /// Whether nothing uses it.
+    /// Whether it has no streams.
     pub fn is_idle(&self) -> bool {
         self.streams.get() == 0
     }
 
-    /// Whether it is to be closed: it is idle for `age_max`, or takes no more streams.
+    /// Whether it has to be closed: it was idle for `age_max`, or takes no more streams.
     pub fn is_spent(&self, now: Instant, age_max: Duration) -> bool {
         let is_old = || now.saturating_duration_since(self.idle_since.get()) >= age_max;
         self.is_idle() && (is_old() || !self.is_open())

@@ -21,7 +21,7 @@ pub struct Stream {
     incoming: Incoming,
     /// When the time is over that the caller gives the request, if it says so.
     deadline: Option<Instant>,
-    // Last: the place is free when the stream is gone.
+    // Last: the place is released after the stream.
     place: Place,
 }
 
@@ -101,7 +101,7 @@ impl Stream {
         self.place.was_idle()
     }
 
-    /// Notes that the backend was silent for too long, so that the connection may be broken.
+    /// The backend was silent for too long: the connection may be broken.
     pub fn was_silent(&self) {
         self.place.was_silent();
     }

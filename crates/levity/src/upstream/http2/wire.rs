@@ -16,7 +16,7 @@ use super::failure;
 /// The bytes of a response that may arrive before they are passed on, for each stream. Its client may read slowly.
 const WINDOW_BYTES: u32 = 128 * 1024;
 
-/// The streams that a connection has at most, whatever the backend allows.
+/// The maximum of streams on a connection, whatever the backend allows.
 pub const STREAMS_MAX: usize = 100;
 
 /// The bytes of a request that wait in the connection, for each stream; about as many wait in the stream itself.
@@ -25,18 +25,18 @@ const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// How long frames of a stream that was reset here may still arrive without a reply.
 const RESET_DURATION: Duration = Duration::from_secs(1);
 
-/// The streams that were reset here, and whose frames may still arrive, at most. Each costs about half a kilobyte.
+/// The maximum of streams that were reset here and whose frames may still arrive. Each costs about half a kilobyte.
 const RESET_STREAMS_MAX: usize = 1000;
 
 /// The size of the smallest frames that may fill the windows of all streams, in bytes.
 const FRAME_BYTES_MIN: usize = 32;
 
-/// What frames that wait cost beyond their bytes: the library takes for a frame what it lacks of 256 bytes. When that is
-/// used up, it closes the connection with all its requests, although the clients of a few that do not read may be the
-/// reason. So it is as much as all windows can hold: about 400 000 frames and 90 MB, in the worst case. The default is
-/// used up by seven streams with frames of 32 bytes.
+/// The budget for small frames that wait: the library takes 256 bytes less the size of a frame for each. When it is used up,
+/// the library closes the connection with all its requests, although a few clients that do not read may be the reason. So
+/// the budget is as large as all windows need: about 400 000 frames and 90 MB in the worst case. Seven streams with frames
+/// of 32 bytes would use up the default.
 ///
-/// A connection is closed too after 100 empty frames that end no stream, over its life. That cannot be set.
+/// The library also closes a connection after 100 empty frames that end no stream. That limit cannot be set.
 const FRAMES_BUDGET_BYTES: usize =
     STREAMS_MAX * (WINDOW_BYTES as usize / FRAME_BYTES_MIN) * (256 - FRAME_BYTES_MIN);
 
@@ -82,7 +82,7 @@ async fn send_preface(transport: Transport) -> Result<(SendRequest<Bytes>, Conne
         .data_frame_budget(FRAMES_BUDGET_BYTES)
         .max_concurrent_reset_streams(RESET_STREAMS_MAX)
         .reset_stream_duration(RESET_DURATION)
-        // It counts over the life of a connection, and each frame that comes late for a stream of a client that has left.
+        // It would count over the life of a connection, also late frames for streams whose clients have left.
         .max_local_error_reset_streams(None)
         .handshake(AsyncTransport(transport))
         .await
