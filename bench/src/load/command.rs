@@ -266,6 +266,28 @@ impl Load {
         arguments
     }
 
+    /// Starts it as a process whose connections stay open, and waits until each request has its response. `answered` is the
+    /// number of those in the report.
+    ///
+    /// # Errors
+    /// A request has none.
+    pub fn hold(
+        mut self,
+        cpu: Option<usize>,
+        answered: impl Fn(&Report) -> u64,
+    ) -> Result<RunningLoad> {
+        self.hold = true;
+        let count = self.connections * self.streams.unwrap_or(1);
+        let mut running = self.start(cpu)?;
+        let report = running.report()?;
+        let answered = answered(&report);
+        if answered == count as u64 && report.errors == 0 {
+            return Ok(running);
+        }
+        let why = report.first_error.unwrap_or_else(|| "no answer".into());
+        Err(Failure::new(format!("{answered} of {count}: {why}")))
+    }
+
     /// Starts it as a process, pinned to `cpu` if given.
     ///
     /// # Errors

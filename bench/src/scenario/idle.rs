@@ -1,7 +1,7 @@
 //! Idle connections: user memory of a server per connection after one request.
 
 use super::{Measured, interleaved, to_json};
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Result};
 use crate::load::command::Load;
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
@@ -51,17 +51,9 @@ fn measure(rig: &Rig, row: &Row) -> Result<Pass> {
     // The first request causes one-time allocations, which are not a cost of a connection.
     Load::new(server.address, "/hot/4096.bin", 4, 0.1).measure(rig.load_cpu())?;
     let anonymous_bytes_before = server.anonymous_bytes()?;
-    let mut load = Load::new(server.address, "/hot/4096.bin", CONNECTIONS, 60.0);
-    load.hold = true;
-    let mut held = load.start(rig.load_cpu())?;
-    let report = held.report()?;
-    if report.requests < CONNECTIONS as u64 {
-        let why = report.first_error.unwrap_or_else(|| "no answer".into());
-        return Err(Failure::new(format!(
-            "{}: {} of {CONNECTIONS} connections: {why}",
-            row.name, report.requests
-        )));
-    }
+    let load = Load::new(server.address, "/hot/4096.bin", CONNECTIONS, 60.0);
+    let held = load.hold(rig.load_cpu(), |report| report.requests);
+    let _held = held.context(|| row.name.clone())?;
     let anonymous_bytes_held = server.anonymous_bytes()?;
     Ok(Pass {
         connections: CONNECTIONS,

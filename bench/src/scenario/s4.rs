@@ -1,7 +1,7 @@
 //! S4: how much memory do an idle connection and an idle stream of HTTP/2 cost?
 
 use super::{Measured, Run, interleaved, to_json};
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Result};
 use crate::load::Report;
 use crate::load::command::Load;
 use crate::peer::{Row, Server};
@@ -159,32 +159,23 @@ fn event_streams(
     held(rig, &server, load(connections, STREAM_SECONDS), unfinished)
 }
 
-/// The memory of the server before and while `load` is held, all of which has to be counted.
+/// The memory of the server before `load`, and while its connections are held.
 fn held(
     rig: &Rig,
     server: &Server,
     mut load: Load,
-    counted: impl Fn(&Report) -> u64,
+    answered: impl Fn(&Report) -> u64,
 ) -> Result<Held> {
     let before = settled(server)?;
     let count = load.connections * load.streams.unwrap_or(1);
-    load.hold = true;
     load.rate = Some(REQUESTS_PER_SECOND);
-    let mut running = load.start(rig.load_cpu())?;
-    let report = running.report()?;
-    if counted(&report) == count as u64 && report.errors == 0 {
-        let with = server.proportional_bytes()?;
-        return Ok(Held {
-            count,
-            before,
-            with,
-        });
-    }
-    let name = &server.row.name;
-    let why = report.first_error.clone();
-    let why = why.unwrap_or_else(|| "no answer".into());
-    let message = format!("{name}: {} of {count}: {why}", counted(&report));
-    Err(Failure::new(message))
+    let held = load.hold(rig.load_cpu(), answered);
+    let _held = held.context(|| server.row.name.clone())?;
+    Ok(Held {
+        count,
+        before,
+        with: server.proportional_bytes()?,
+    })
 }
 
 /// The memory of the server once it changes no more, because connections from before have ended.

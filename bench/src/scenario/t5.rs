@@ -1,7 +1,7 @@
 //! T5: how much memory does an idle connection with TLS cost?
 
 use super::{Measured, interleaved, to_json};
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Result};
 use crate::peer::{Row, Server};
 use crate::report::Outcome;
 use crate::report::bar::{is_above, verdict};
@@ -80,17 +80,9 @@ fn measure(rig: &Rig, row: &Row) -> Result<Pass> {
         .measure(rig.load_cpu())?;
     let bytes_before = server.proportional_bytes()?;
     let mut load = server.load(PATH, CONNECTIONS, CONNECT_SECONDS_MAX);
-    load.hold = true;
     load.rate = Some(HANDSHAKES_PER_SECOND);
-    let mut held = load.start(rig.load_cpu())?;
-    let report = held.report()?;
-    if report.requests < CONNECTIONS as u64 {
-        let why = report.first_error.unwrap_or_else(|| "no answer".into());
-        return Err(Failure::new(format!(
-            "{}: {} of {CONNECTIONS} connections: {why}",
-            row.name, report.requests
-        )));
-    }
+    let held = load.hold(rig.load_cpu(), |report| report.requests);
+    let _held = held.context(|| row.name.clone())?;
     Ok(Pass {
         connections: CONNECTIONS,
         bytes_before,
