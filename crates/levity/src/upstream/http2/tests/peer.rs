@@ -13,8 +13,8 @@ use levity_net::{AsyncTransport, Transport};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{self, JoinHandle};
 
-use crate::rig::{Backend, End};
 pub use crate::rig::http2::{Client, receive_all};
+use crate::rig::{Backend, End};
 
 /// The size of the buffer of a connection, in each direction.
 pub const WIRE_BYTES: usize = 1 << 16;
@@ -66,7 +66,9 @@ impl Served {
 
     /// On a connection that was accepted before.
     pub async fn on(accepted: End, builder: &server::Builder) -> Self {
-        let connection = builder.handshake(AsyncTransport(accepted.into_transport())).await;
+        let connection = builder
+            .handshake(AsyncTransport(accepted.into_transport()))
+            .await;
         let mut connection = connection.expect("a preface");
         let (sender, calls) = mpsc::unbounded_channel();
         let (shut_down, told) = oneshot::channel();
