@@ -112,9 +112,10 @@ fn is_of_haproxy(line: &str) -> bool {
     const SECTIONS: &str = "frontend backend defaults global listen";
     const DIRECTIVES: &str = "bind default_backend use_backend balance mode maxconn";
     let words = line.split_whitespace().count();
-    let is_plain = !line.ends_with(';') && !line.contains('{');
+    let is_plain = !line.ends_with(['{', ';']);
     let is_section = is_directive(line, SECTIONS) && words <= 2;
-    let is_server = is_directive(line, "server") && words >= 3;
+    // A block of nginx may be a line.
+    let is_server = is_directive(line, "server") && words >= 3 && !line.contains('{');
     is_plain && (is_section || is_server || is_directive(line, DIRECTIVES))
 }
 

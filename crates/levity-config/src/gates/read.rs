@@ -51,7 +51,7 @@ pub(crate) const BASIC_AUTH: &[Key] = documented! {
 
 /// `[site.forward_auth]` and `[site.route.forward_auth]`
 pub(crate) const FORWARD_AUTH: &[Key] = documented! {
-    /// Name of the `[[upstream]]` that decides, of protocol http. Required.
+    /// Name of the `[[upstream]]` that decides, of protocol http or h2. Required.
     key("upstream", Kind::Text("a name"), None);
     /// Path, and query if there is one, of the requests to it, such as `"/api/authz/forward-auth"`. Required.
     key("path", Kind::Text("a path"), None);

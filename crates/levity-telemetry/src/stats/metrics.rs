@@ -442,8 +442,9 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// levity_upstream_time_to_first_byte_seconds. `connection_terminated` without errors for clients: the backend
     /// closes idle connections sooner than `keep_alive_timeout`. `http_request_error`: clients that left or sent an
     /// invalid body. `tls_certificate_error`: the certificate of the backend is not trusted, is over, or is for another
-    /// name; see `[upstream.tls]`. `tls_alert_received`: the backend refuses the handshake, such as one without a
-    /// certificate. `tls_protocol_error`: it does not speak TLS, or no version or protocol of it that both have.
+    /// name; see `[upstream.tls]`. `tls_alert_received`: the backend refuses the handshake. `tls_protocol_error`: it does
+    /// not speak TLS, or no version or protocol of it that both have; with h2 also if it misses the certificate of this
+    /// server.
     Counter("levity_upstream_requests_total", "requests", Computed(&["upstream", "backend", "outcome"], outcomes));
     /// Responses that a backend began and did not complete; the client's connection was closed early.
     ///

@@ -18,22 +18,33 @@ const UNAVAILABLE: &[u8] = b"14";
 /// which HTTP/2 sends as one header section. Returns false for other requests than calls, and other errors than 502 to 504.
 pub fn end_call(request: &Request, response: &mut Response) -> bool {
     let code = match response.status {
-        502 | 503 => UNAVAILABLE,
-        504 => DEADLINE_EXCEEDED,
+        504 if !is_of_connect(response) => DEADLINE_EXCEEDED,
+        502..=504 => UNAVAILABLE,
         _ => return false,
     };
     if !is_call(request) {
         return false;
     }
-    let message = format!("{} {}", response.status, reason(response.status));
+    let message = match response.header("proxy-status") {
+        Some(status) => status.to_vec(),
+        None => reason(response.status).into(),
+    };
     let fields = &mut response.fields;
     fields.set("Content-Type", MEDIA_TYPE);
     fields.set("grpc-status", code);
-    fields.set("grpc-message", message.as_bytes());
+    fields.set("grpc-message", &message);
+    fields.remove("Retry-After");
     response.status = 200;
-    response.body = Body::None;
+    // Not none: over HTTP/1.1 it needs a length.
+    response.body = Body::Text(Vec::new());
     response.is_error_text = false;
     true
+}
+
+/// Whether no connection was made in time: no backend has seen the call, and its caller may try again.
+fn is_of_connect(response: &Response) -> bool {
+    let status = response.header("proxy-status");
+    status.is_some_and(|status| status.ends_with(b"=connection_timeout"))
 }
 
 /// Whether the request is a call of gRPC: not of gRPC-Web, whose media type only begins alike.
@@ -50,7 +61,10 @@ fn is_call(request: &Request) -> bool {
 mod tests {
     use super::*;
     use crate::http::error::error;
+    use crate::upstream::failure::Failure;
+    use crate::upstream::reported;
     use levity_wire::http1::Limits;
+    use std::io;
 
     fn request(method: &str, media_type: &str) -> Request {
         let head = format!("{method} /a HTTP/1.1\r\nHost: a\r\nContent-Type: {media_type}\r\n\r\n");
@@ -70,9 +84,21 @@ mod tests {
                 assert_eq!(response.status, 200);
                 assert_eq!(response.header("grpc-status"), Some(code.as_bytes()));
                 assert_eq!(response.header("content-type"), Some(MEDIA_TYPE));
-                assert!(matches!(response.body, Body::None));
+                assert_eq!(response.content_length(), Some(0));
             }
         }
+    }
+
+    #[test]
+    fn a_connection_that_takes_too_long_is_no_deadline() {
+        let failure = Failure::of_connect(&io::ErrorKind::TimedOut.into());
+        let mut response = reported::response(&failure);
+        assert_eq!(response.status, 504);
+        assert!(end_call(
+            &request("POST", "application/grpc"),
+            &mut response
+        ));
+        assert_eq!(response.header("grpc-status"), Some(UNAVAILABLE));
     }
 
     #[test]

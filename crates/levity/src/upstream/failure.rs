@@ -127,9 +127,11 @@ impl Failure {
         }
     }
 
-    /// A connection failed.
+    /// A connection failed. A backend may refuse the handshake when it is over for us (TLS 1.3).
     pub fn of_connection(error: &io::Error) -> Self {
-        Self::of_backend(502, "connection_terminated", error)
+        let of_handshake = levity_tls::handshake_error(error).map(levity_tls::cause);
+        let kind = of_handshake.map_or("connection_terminated", HandshakeFailure::kind_of);
+        Self::of_backend(502, kind, error)
     }
 
     /// The backend made no progress in either direction.

@@ -12,7 +12,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use levity_config::upstream::Balance;
 use levity_net::proxy_header;
@@ -302,12 +302,21 @@ impl Gateway<'_> {
         match self.head(outgoing, &mut response).await {
             Ok(head) => Ok((head, response)),
             Err(mut failure) => {
+                if failure.side == Side::Client && self.has_client_left() {
+                    failure = Failure::of_absent_client();
+                }
                 failure.is_untouched |= !response.is_request_begun();
                 failure.response_begun = response.is_begun();
                 failure.was_stale = may_be_stale && failure.is_end_of_connection();
                 Err(Box::new((failure, response.into_upload())))
             }
         }
+    }
+
+    /// Whether the client has left, and not only sent an invalid body or the end of one, after which it may still read.
+    fn has_client_left(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        self.body.watch(&mut context).is_err()
     }
 
     /// Waits for the header of the response, and passes on what precedes it.

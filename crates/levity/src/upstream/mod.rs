@@ -18,7 +18,7 @@ mod http2;
 pub mod names;
 mod own_connection;
 pub mod pool;
-mod reported;
+pub mod reported;
 pub mod response;
 pub mod rewrite;
 pub mod sendfile;

@@ -94,12 +94,17 @@ pub struct HandshakeFailure {
 
 impl HandshakeFailure {
     fn new(cause: Cause, reason: String) -> Self {
-        let kind = match cause {
+        let kind = Self::kind_of(cause);
+        Self { kind, reason }
+    }
+
+    /// The error type for `cause`.
+    pub fn kind_of(cause: Cause) -> &'static str {
+        match cause {
             Cause::Certificate => "tls_certificate_error",
             Cause::Alert => "tls_alert_received",
             Cause::Protocol => "tls_protocol_error",
-        };
-        Self { kind, reason }
+        }
     }
 
     /// The one that `error` stands for, if that is its reason.

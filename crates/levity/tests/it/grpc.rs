@@ -152,7 +152,7 @@ fn a_service_that_is_not_there() {
     let said = String::from_utf8_lossy(&output.stderr);
     // The client would say of an ordinary response that it has an unexpected status.
     assert!(
-        said.contains("code = Unavailable desc = 502 Bad Gateway"),
+        said.contains("code = Unavailable desc = levity; error=connection_refused"),
         "{said}"
     );
     server.says("cannot connect: ");

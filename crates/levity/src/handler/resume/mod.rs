@@ -39,6 +39,8 @@ use crate::http::request::Request;
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::route::{Proxy, Resume};
+use crate::upstream::failure::Failure;
+use crate::upstream::reported;
 
 /// The header that makes requests other than GET resumable: a value that the client repeats when it comes back.
 const KEY: &str = "resume-key";
@@ -147,9 +149,9 @@ impl<'a> Handling<'a> {
         let (begun, beginning) = oneshot::channel();
         self.worker.spawn_background(stream.run(begun));
         match self.wait_for(beginning).await {
-            None => Outcome::Response(error(502, "the application does not answer")),
-            Some(Begun::Answer(answered)) => self.outcome(answered, request, proxy).await,
-            Some(Begun::Stream(start)) => {
+            Err(failure) => Outcome::Response(failure),
+            Ok(Begun::Answer(answered)) => self.outcome(answered, request, proxy).await,
+            Ok(Begun::Stream(start)) => {
                 Outcome::Response(self.follow_stream(&resume, &name, start).await)
             }
         }
@@ -171,10 +173,14 @@ impl<'a> Handling<'a> {
     }
 
     /// Waits for the header of the response, or until the client leaves.
-    async fn wait_for(&self, mut beginning: oneshot::Receiver<Begun>) -> Option<Begun> {
+    async fn wait_for(&self, mut beginning: oneshot::Receiver<Begun>) -> Result<Begun, Response> {
         poll_fn(|context| match Pin::new(&mut beginning).poll(context) {
-            Poll::Ready(begun) => Poll::Ready(begun.ok()),
-            Poll::Pending if self.body.watch(context).is_err() => Poll::Ready(None),
+            Poll::Ready(begun) => {
+                Poll::Ready(begun.map_err(|_| error(502, "the application does not answer")))
+            }
+            Poll::Pending if self.body.watch(context).is_err() => {
+                Poll::Ready(Err(reported::response(&Failure::of_absent_client())))
+            }
             Poll::Pending => Poll::Pending,
         })
         .await

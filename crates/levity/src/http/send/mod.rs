@@ -150,6 +150,8 @@ pub struct Head<'r> {
     pub server_timing: Option<&'r str>,
     /// The value of Content-Length; `None` when the length is unknown or the status forbids the header.
     pub length: Option<u64>,
+    /// Trailers may follow the last byte, although the length is known.
+    pub may_have_trailers: bool,
     /// The framing of the body.
     pub framing: Framing,
     /// The body follows: false for HEAD.
@@ -355,6 +357,7 @@ struct Sender<'s, S: ResponseSink> {
     response: &'s Response,
     /// The value for [`Head::length`].
     length: Option<u64>,
+    may_have_trailers: bool,
     framing: Framing,
     /// The body is sent: false for HEAD.
     has_body: bool,
@@ -391,6 +394,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             sink,
             response,
             length: body.length().filter(|_| !is_open_ended),
+            may_have_trailers: matches!(body, Body::Stream { .. }),
             framing,
             is_framed: upgrade.is_none()
                 && matches!(framing, Framing::ByLength | Framing::ByChunks),
@@ -492,6 +496,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             has_server: self.response.has_server,
             server_timing: self.server_timing.as_deref(),
             length: self.length,
+            may_have_trailers: self.may_have_trailers,
             framing: self.framing,
             has_body: self.has_body,
             upgrade: self.upgrade.as_deref(),
@@ -600,8 +605,10 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     /// Sends the rest of the header, and ends the body.
     async fn finish(&mut self, trailers: &Trailers) -> Result<(), SendError> {
         self.encode_header();
-        // The last byte of an announced length ends a body in any framing. A header that announces none may have left before.
-        let has_last_byte = self.body_bytes > 0 && self.length == Some(self.body_bytes);
+        // The last byte of an announced length ends a body without trailers in any framing. A header that announces none may have
+        // left before.
+        let has_last_byte =
+            !self.may_have_trailers && self.body_bytes > 0 && self.length == Some(self.body_bytes);
         let is_whole = self.framing == Framing::ByLength || has_last_byte;
         if self.header.is_none() && is_whole {
             return Ok(());

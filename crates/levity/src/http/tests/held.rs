@@ -168,6 +168,7 @@ impl Held {
             has_server: false,
             server_timing: None,
             length: None,
+            may_have_trailers: false,
             framing: sink.framing(true),
             has_body: true,
             upgrade: None,

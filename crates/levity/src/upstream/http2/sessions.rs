@@ -1,6 +1,7 @@
 //! The sessions of one worker with a backend, and the requests that wait for a stream of one.
 
 use std::cell::{Cell, RefCell};
+use std::future;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -109,8 +110,9 @@ impl Sessions {
             if !has_failed && self.may_open(connections_max) {
                 match self.open(upstream, backend).await {
                     Ok(place) => return Ok((Stream::new(place), false)),
-                    // It is noted.
-                    Err(_) => continue,
+                    // It is noted: others may have a connection.
+                    Err(_) if self.failures.get() != failures => continue,
+                    Err(error) => return Err(error),
                 }
             }
             let _waiting =
@@ -150,13 +152,25 @@ impl Sessions {
     ) -> io::Result<Place> {
         let opening = Opening::new(self.clone());
         let (upstream, backend) = (upstream.clone(), backend.clone());
-        let (sender, opened) = oneshot::channel();
+        let (mut sender, opened) = oneshot::channel();
         task::spawn_local(async move {
-            let opened = opening.sessions.connect(&upstream, &backend).await;
-            let is_wanted = !sender.is_closed() || opening.sessions.waiting_for_opening.get() > 0;
+            let sessions = &opening.sessions;
+            let others = || sessions.waiting_for_opening.get() > 0;
+            let abandoned = async {
+                sender.closed().await;
+                if others() {
+                    future::pending().await
+                }
+            };
+            let opened = tokio::select! {
+                opened = sessions.connect(&upstream, &backend) => opened,
+                // A later request must not wait for the rest of a time-out that it has not seen begin.
+                () = abandoned => return,
+            };
+            let is_wanted = !sender.is_closed() || others();
             let place = opened.map(|(session, place)| {
                 if is_wanted {
-                    opening.sessions.all.borrow_mut().push(session);
+                    sessions.all.borrow_mut().push(session);
                 }
                 place
             });
@@ -164,7 +178,9 @@ impl Sessions {
             // If nobody takes the place, it is free for those who wait.
             let _ = sender.send(place);
         });
-        opened.await.expect("the task sends a result")
+        // It is without a result if the task has panicked.
+        let lost = |_| Err(io::ErrorKind::ConnectionAborted.into());
+        opened.await.unwrap_or_else(lost)
     }
 
     /// Makes a connection with a first stream. Notes a failure.

@@ -58,7 +58,8 @@ pub async fn begin(transport: Transport) -> io::Result<(SendRequest<Bytes>, Conn
         }
         ended.map(|ended| match ended {
             Ok(()) => {
-                let reason = "it closed the connection before its settings";
+                let reason =
+                    "it closed the connection before its settings; it may want TLS (`https://`)";
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, reason))
             }
             Err(error) => Err(failure::of_opening(error)),

@@ -2,7 +2,7 @@
 //! resources only for a short time, because a client that has disconnected looks the same.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -206,7 +206,8 @@ fn a_half_closed_unix_socket_is_not_closed() {
 #[test]
 fn a_client_that_resets_has_disconnected() {
     let backend = Scripted::tcp(|conn| {
-        conn.read_request();
+        let head = conn.read_head().expect("a head");
+        conn.keep(head);
         assert_eq!(conn.read_to_end(), b"");
     });
     let log = format!("{LATE}[log]\naccess = \"stdout\"\nformat = \"json\"\n");
@@ -217,16 +218,21 @@ fn a_client_that_resets_has_disconnected() {
     client.reset_when_closed();
     drop(client);
     backend.wait_for_no_connection();
-    let mut curl = Command::new("curl")
-        .args(["-s", "--http2-prior-knowledge"])
-        .arg(format!("http://{}/killed", server.address()))
-        .spawn()
-        .expect("curl");
-    backend.wait_for_requests(2);
-    curl.kill().expect("killed");
-    curl.wait().expect("waited");
-    backend.wait_for_no_connection();
-    for target in ["/reset", "/killed"] {
+    // With its request complete, and with an upload that has not ended.
+    for (requests, target, upload) in [(2, "/killed", &[][..]), (3, "/uploading", &["-T", "-"])] {
+        let mut curl = Command::new("curl")
+            .args(["-s", "--http2-prior-knowledge"])
+            .args(upload)
+            .arg(format!("http://{}{target}", server.address()))
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("curl");
+        backend.wait_for_requests(requests);
+        curl.kill().expect("killed");
+        curl.wait().expect("waited");
+        backend.wait_for_no_connection();
+    }
+    for target in ["/reset", "/killed", "/uploading"] {
         let line: Value = serde_json::from_str(&server.prints(target)).expect("JSON");
         assert_eq!(
             (&line["status"], &line["end"]),

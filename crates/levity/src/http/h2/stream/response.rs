@@ -19,7 +19,7 @@ use crate::worker::Worker;
 /// The encoded header section of a response.
 pub struct Header {
     block: FieldBlock,
-    /// Content-Length.
+    /// Content-Length, if the last byte ends the stream.
     length: Option<u64>,
     has_body: bool,
 }
@@ -92,7 +92,7 @@ impl ResponseSink for Stream {
     fn header(&self, head: &Head<'_>) -> Header {
         Header {
             block: head::write(head, self.conn.worker()),
-            length: head.length,
+            length: head.length.filter(|_| !head.may_have_trailers),
             has_body: head.has_body && head.upgrade.is_none(),
         }
     }
@@ -106,7 +106,7 @@ impl ResponseSink for Stream {
         context: &mut Context<'_>,
         header: &mut Option<Header>,
         data: &[u8],
-        _: bool,
+        is_last: bool,
     ) -> Poll<io::Result<Progress>> {
         let has_header = header.is_some();
         if has_header {
@@ -116,7 +116,7 @@ impl ResponseSink for Stream {
             self.send_header(header, false);
         }
         let announced = self.announced.get();
-        let ends = announced == Some(data.len() as u64) && !data.is_empty();
+        let ends = (is_last || announced == Some(data.len() as u64)) && !data.is_empty();
         let body_bytes = match self.poll_data(context, data, ends) {
             Poll::Pending if has_header => 0,
             sent => ready!(sent)?,
