@@ -18,7 +18,7 @@ const PATH: &str = "/hot/4096.bin";
 const STREAM_CONNECTIONS: usize = 100;
 const STREAMS: usize = 100;
 /// Those over HTTP/1.1, each on a connection. So many because the difference of two of these figures is a few hundred bytes, and what the
-/// allocator keeps in reserve must not show in it. The server takes somewhat more in the memory that it has.
+/// allocator keeps in reserve must not show in it. With the limits of the rig about 6700 get an answer.
 const HTTP1_CONNECTIONS: usize = 5000;
 const BOX: &str = "/box/b0";
 /// Connections that come and go before, because the first ones cause one-time allocations.
