@@ -17,7 +17,7 @@ pub fn push(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// The number of one or more digits, and nothing else; `None` also on overflow.
-pub(crate) fn parse(digits: &[u8]) -> Option<u64> {
+pub fn parse(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }

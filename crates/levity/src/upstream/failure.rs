@@ -8,7 +8,7 @@ use levity_wire::http1::Method;
 use rustix::io::Errno;
 
 use super::backend::Backend;
-use super::tls::HandshakeFailure;
+use super::tls;
 use crate::http::request::{Request, RequestError};
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Side;
@@ -98,11 +98,7 @@ impl Failure {
                 (502, "destination_ip_unroutable")
             }
             io::ErrorKind::InvalidData => {
-                let failure = HandshakeFailure::of(error);
-                (
-                    502,
-                    failure.map_or("tls_protocol_error", |failure| failure.kind),
-                )
+                (502, tls::error_type(error).unwrap_or("tls_protocol_error"))
             }
             io::ErrorKind::Unsupported => (502, "http_protocol_error"),
             _ => (502, "destination_unavailable"),
@@ -127,10 +123,9 @@ impl Failure {
         }
     }
 
-    /// A connection failed. A backend may refuse the handshake when it is over for us (TLS 1.3).
+    /// A connection failed.
     pub fn of_connection(error: &io::Error) -> Self {
-        let of_handshake = levity_tls::handshake_error(error).map(levity_tls::cause);
-        let kind = of_handshake.map_or("connection_terminated", HandshakeFailure::kind_of);
+        let kind = tls::error_type(error).unwrap_or("connection_terminated");
         Self::of_backend(502, kind, error)
     }
 

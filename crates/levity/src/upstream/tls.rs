@@ -84,27 +84,28 @@ fn reason(error: HandshakeError) -> io::Error {
     }
 }
 
+/// The error type of `Proxy-Status` (RFC 9209, 2.3) for `error`, if TLS with a backend has failed: within the handshake, or
+/// after it, when a backend refuses what it was shown (TLS 1.3).
+pub fn error_type(error: &io::Error) -> Option<&'static str> {
+    let within = || HandshakeFailure::of(error).map(|failure| failure.cause);
+    let after = || levity_tls::handshake_error(error).map(levity_tls::cause);
+    Some(match within().or_else(after)? {
+        Cause::Certificate => "tls_certificate_error",
+        Cause::Alert => "tls_alert_received",
+        Cause::Protocol => "tls_protocol_error",
+    })
+}
+
 /// Why a handshake with a backend has failed. As an [`io::Error`] it has the kind `InvalidData`.
 #[derive(Debug, Clone)]
 pub struct HandshakeFailure {
-    /// The error type of `Proxy-Status` (RFC 9209, 2.3).
-    pub kind: &'static str,
+    cause: Cause,
     reason: String,
 }
 
 impl HandshakeFailure {
     fn new(cause: Cause, reason: String) -> Self {
-        let kind = Self::kind_of(cause);
-        Self { kind, reason }
-    }
-
-    /// The error type for `cause`.
-    pub fn kind_of(cause: Cause) -> &'static str {
-        match cause {
-            Cause::Certificate => "tls_certificate_error",
-            Cause::Alert => "tls_alert_received",
-            Cause::Protocol => "tls_protocol_error",
-        }
+        Self { cause, reason }
     }
 
     /// The one that `error` stands for, if that is its reason.

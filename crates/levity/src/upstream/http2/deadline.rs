@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use levity_telemetry::stall;
+use levity_wire::decimal;
 
 use crate::http::request::Request;
 
@@ -16,10 +17,10 @@ pub fn of(request: &Request) -> Option<Instant> {
 
 fn timeout(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
-    if digits.len() > DIGITS_MAX || !digits.iter().all(u8::is_ascii_digit) {
+    if digits.len() > DIGITS_MAX {
         return None;
     }
-    let count: u64 = str::from_utf8(digits).ok()?.parse().ok()?;
+    let count = decimal::parse(digits)?;
     Some(match unit {
         b'H' => Duration::from_secs(count * 3600),
         b'M' => Duration::from_secs(count * 60),
