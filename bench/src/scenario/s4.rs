@@ -26,7 +26,7 @@ const EARLIER_CONNECTIONS: usize = 64;
 /// The time for them, and for all connections and streams to get their answer, in seconds.
 const EARLIER_SECONDS: f64 = 0.3;
 const CONNECT_SECONDS_MAX: f64 = 60.0;
-const STREAM_SECONDS: f64 = 10.0;
+const STREAM_SECONDS: f64 = 3.0;
 const REQUESTS_PER_SECOND: u32 = 10_000;
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(3);
 const SETTLE_INTERVAL: Duration = Duration::from_millis(200);
