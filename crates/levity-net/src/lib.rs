@@ -17,6 +17,7 @@ mod timer;
 pub mod tls;
 mod transport;
 mod turn;
+mod waker_cell;
 
 pub use async_transport::AsyncTransport;
 pub use bind::{Bound, bind};
@@ -26,3 +27,4 @@ pub use peer::{Peer, PeerTls};
 pub use timer::{OldestIdle, SWEEP_INTERVAL, Timer, Timers};
 pub use transport::{Socket, Transport};
 pub use turn::{TURN_BYTES_MAX, Turn};
+pub use waker_cell::WakerCell;

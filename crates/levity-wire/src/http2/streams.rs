@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::priority::Priority;
-use super::settings::STREAMS_MAX;
+use super::settings::{STREAM_WINDOW_BYTES, STREAMS_MAX};
 
 /// The number of a stream: odd, and larger than those of all earlier ones of the connection.
 pub type StreamId = u32;
@@ -13,17 +13,33 @@ pub type StreamId = u32;
 pub(super) struct Stream {
     /// The bytes that may still be sent. Negative after the client has made its windows smaller.
     pub send_window: i64,
+    /// What the client may still send; `None` after its end. Most requests have no body, and many streams may rest.
+    pub body: Option<Box<Body>>,
+    /// The response has not ended.
+    pub is_local_open: bool,
+    pub priority: Priority,
+}
+
+/// The rest of a request body.
+#[derive(Debug)]
+pub(super) struct Body {
     /// The bytes that the client may still send.
     pub receive_window: u32,
     /// The bytes that were consumed and that no WINDOW_UPDATE has given back.
     pub consumed: u32,
-    /// The client may send more.
-    pub is_remote_open: bool,
-    /// The response has not ended.
-    pub is_local_open: bool,
     /// The rest of Content-Length; `None` without it.
     pub length_left: Option<u64>,
-    pub priority: Priority,
+}
+
+impl Body {
+    /// A body of which nothing has arrived, with this Content-Length.
+    pub fn new(length: Option<u64>) -> Self {
+        Self {
+            receive_window: STREAM_WINDOW_BYTES,
+            consumed: 0,
+            length_left: length,
+        }
+    }
 }
 
 /// The open streams, in the order of their numbers.

@@ -118,16 +118,17 @@ impl Connection {
     /// A part of the body of an open stream.
     fn content<'i>(&mut self, stream: StreamId, bytes: &'i [u8], ends: bool) -> Outcome<'i> {
         // It may have ended since the frame began.
-        let Some(open) = self.streams.get_mut(stream) else {
+        let open = self.streams.get_mut(stream);
+        let Some(body) = open.and_then(|open| open.body.as_mut()) else {
             self.consumed(stream, bytes.len());
             return Ok(None);
         };
-        let left = open
+        let left = body
             .length_left
             .map(|left| left.checked_sub(bytes.len() as u64));
         let is_wrong =
             matches!(left, Some(None)) || (ends && left.flatten().is_some_and(|left| left > 0));
-        open.length_left = left.flatten();
+        body.length_left = left.flatten();
         if is_wrong {
             // RFC 9113, 8.1.1.
             self.consumed(stream, bytes.len());

@@ -7,8 +7,8 @@ use crate::http1::Trailers;
 use crate::http2::budget;
 use crate::http2::frame::{self, FrameHeader, flag};
 use crate::http2::head::{self, HeadInfo, HeadWriter, Malformed};
-use crate::http2::settings::{STREAM_WINDOW_BYTES, STREAMS_MAX};
-use crate::http2::streams::{Stream, StreamId};
+use crate::http2::settings::STREAMS_MAX;
+use crate::http2::streams::{Body, Stream, StreamId};
 use crate::http2::{ErrorCode, Failure};
 
 /// The maximum size of a compressed header section in several frames, in bytes.
@@ -95,7 +95,7 @@ impl Connection {
             self.highest_stream = stream;
             return self.begin_request(block, fragment);
         }
-        match self.streams.get(stream).map(|open| open.is_remote_open) {
+        match self.streams.get(stream).map(|open| open.body.is_some()) {
             Some(true) => self.receive_trailers(block, fragment),
             None if self.is_ignored(stream) => {
                 self.budget.spend(budget::RESET)?;
@@ -137,11 +137,8 @@ impl Connection {
             stream,
             Stream {
                 send_window: self.settings.window.into(),
-                receive_window: STREAM_WINDOW_BYTES,
-                consumed: 0,
-                is_remote_open: !block.ends,
+                body: (!block.ends).then(|| Box::new(Body::new(info.length))),
                 is_local_open: true,
-                length_left: info.length,
                 priority: info.priority,
             },
         );
@@ -174,7 +171,7 @@ impl Connection {
         })?;
         let open = self.streams.get(stream);
         let is_short = open
-            .and_then(|open| open.length_left)
+            .and_then(|open| open.body.as_ref()?.length_left)
             .is_some_and(|left| left > 0);
         if decoded.is_err() || !block.ends || block.is_circular || is_short {
             return self.stream_error(stream, ErrorCode::Protocol);

@@ -48,7 +48,7 @@ impl Connection {
         self.budget.earn(budget::RESPONSE);
         if let Some(open) = self.streams.get_mut(stream) {
             open.is_local_open = false;
-            if !open.is_remote_open {
+            if open.body.is_none() {
                 self.streams.remove(stream);
             }
         }
@@ -57,7 +57,7 @@ impl Connection {
     /// The client has sent the end of `stream`.
     pub(super) fn end_remote(&mut self, stream: StreamId) {
         if let Some(open) = self.streams.get_mut(stream) {
-            open.is_remote_open = false;
+            open.body = None;
             if !open.is_local_open {
                 self.streams.remove(stream);
             }

@@ -25,13 +25,13 @@ impl Connection {
             frame::write_number(&mut self.out, kind::WINDOW_UPDATE, 0, consumed);
         }
         let open = self.streams.get_mut(stream);
-        let Some(open) = open.filter(|open| open.is_remote_open) else {
+        let Some(body) = open.and_then(|open| open.body.as_mut()) else {
             return;
         };
-        open.consumed += bytes;
-        if open.consumed >= STREAM_WINDOW_BYTES / 2 {
-            let consumed = std::mem::take(&mut open.consumed);
-            open.receive_window += consumed;
+        body.consumed += bytes;
+        if body.consumed >= STREAM_WINDOW_BYTES / 2 {
+            let consumed = std::mem::take(&mut body.consumed);
+            body.receive_window += consumed;
             frame::write_number(&mut self.out, kind::WINDOW_UPDATE, stream, consumed);
         }
     }
@@ -75,13 +75,13 @@ impl Connection {
 
     fn take_stream_window(&mut self, stream: StreamId, bytes: u32) -> Option<ErrorCode> {
         let open = self.streams.get_mut(stream);
-        let Some(open) = open.filter(|open| open.is_remote_open) else {
+        let Some(body) = open.and_then(|open| open.body.as_mut()) else {
             return Some(ErrorCode::StreamClosed);
         };
-        let Some(room) = open.receive_window.checked_sub(bytes) else {
+        let Some(room) = body.receive_window.checked_sub(bytes) else {
             return Some(ErrorCode::FlowControl);
         };
-        open.receive_window = room;
+        body.receive_window = room;
         None
     }
 

@@ -59,7 +59,9 @@ impl Streams {
             request
         });
         let head = request.as_ref().ok().map(|request| &request.head);
-        let incoming = Incoming::new(head.map_or(Framing::None, |head| head.framing), ends);
+        let framing = head.map_or(Framing::None, |head| head.framing);
+        let has_body = !ends || framing != Framing::None;
+        let incoming = has_body.then(|| Box::new(Incoming::new(framing, ends)));
         let expects_continue = head.is_some_and(|head| head.expect_continue);
         let stream = self.stream(id, incoming, expects_continue);
         self.open.push(stream.clone());
@@ -72,11 +74,15 @@ impl Streams {
 
     /// The stream of a malformed request, which gets no exchange.
     pub fn without_exchange(&self, id: StreamId) -> Stream {
-        let incoming = Incoming::new(Framing::None, true);
-        Stream::new(self.conn.clone(), id, incoming, false)
+        Stream::new(self.conn.clone(), id, None, false)
     }
 
-    fn stream(&mut self, id: StreamId, incoming: Incoming, expects_continue: bool) -> Rc<Stream> {
+    fn stream(
+        &mut self,
+        id: StreamId,
+        incoming: Option<Box<Incoming>>,
+        expects_continue: bool,
+    ) -> Rc<Stream> {
         match self.spare.take() {
             Some(mut spare) => {
                 let only = Rc::get_mut(&mut spare).expect("nobody else has it");

@@ -1,13 +1,14 @@
 //! The task that drives a connection, and the state that it shares with the owner of the connection.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use h2::{Ping, PingPong};
+use levity_net::WakerCell;
 use tokio::sync::Notify;
 use tokio::time::{self, Sleep};
 
@@ -31,7 +32,7 @@ pub enum State {
 /// The state that the owner and the task share.
 pub struct Link {
     state: Cell<State>,
-    driver: RefCell<Option<Waker>>,
+    driver: WakerCell,
     /// Requests that wait for a stream.
     waiting: Rc<Notify>,
 }
@@ -41,7 +42,7 @@ impl Link {
     pub fn new(waiting: Rc<Notify>) -> Rc<Self> {
         Rc::new(Self {
             state: Cell::new(State::Open),
-            driver: RefCell::default(),
+            driver: WakerCell::default(),
             waiting,
         })
     }
@@ -67,9 +68,7 @@ impl Link {
 
     fn tell(&self, state: State) {
         self.state.set(state);
-        if let Some(driver) = self.driver.take() {
-            driver.wake();
-        }
+        self.driver.wake();
     }
 
     fn changed(&self, state: State) {
@@ -118,7 +117,7 @@ impl Driver {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        *self.link.driver.borrow_mut() = Some(context.waker().clone());
+        self.link.driver.set(context);
         if self.link.state() == State::Doubted {
             self.ask();
         }

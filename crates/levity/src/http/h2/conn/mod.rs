@@ -7,10 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use levity_net::{Peer, Timer, Transport};
+use levity_net::{Peer, Timer, Transport, WakerCell};
 use levity_telemetry::stall;
 use levity_wire::http2::{self, ErrorCode, Event, Failure, StreamId};
 
@@ -29,7 +29,7 @@ pub struct Conn {
     turns: RefCell<Turns>,
     failed_lookups: Cell<FailedLookups>,
     /// The task of the connection, which writes what the streams have to send.
-    task: RefCell<Option<Waker>>,
+    task: WakerCell,
     /// It is being polled.
     is_polled: Cell<bool>,
     /// The bytes that were moved in this poll.
@@ -62,7 +62,7 @@ impl Conn {
             )),
             turns: RefCell::default(),
             failed_lookups: Cell::default(),
-            task: RefCell::default(),
+            task: WakerCell::default(),
             is_polled: Cell::new(false),
             moved: Cell::new(0),
             written: Cell::new(0),
@@ -108,13 +108,7 @@ impl Conn {
     pub fn begin_poll(&self, context: &Context<'_>) {
         self.is_polled.set(true);
         self.moved.set(0);
-        let mut task = self.task.borrow_mut();
-        if !task
-            .as_ref()
-            .is_some_and(|task| task.will_wake(context.waker()))
-        {
-            *task = Some(context.waker().clone());
-        }
+        self.task.set(context);
     }
 
     /// The poll ends. Output that streams append from now on wakes the task.

@@ -144,12 +144,8 @@ impl Conn {
         }
         let was_empty = wire.out().is_empty();
         let written = write(&mut wire);
-        if !self.is_polled.get()
-            && was_empty
-            && !wire.out().is_empty()
-            && let Some(task) = &*self.task.borrow()
-        {
-            task.wake_by_ref();
+        if !self.is_polled.get() && was_empty && !wire.out().is_empty() {
+            self.task.wake_by_ref();
         }
         written
     }
@@ -213,8 +209,7 @@ impl Conn {
     }
 
     fn task(&self) -> Waker {
-        let task = self.task.borrow().clone();
-        task.unwrap_or_else(|| Waker::noop().clone())
+        self.task.get().unwrap_or_else(|| Waker::noop().clone())
     }
 
     /// The client has more room, on one stream or on all.

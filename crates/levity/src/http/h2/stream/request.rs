@@ -56,27 +56,27 @@ impl ClientStream for Stream {
     }
 
     fn limit_body(&self, bytes_max: u64) -> Result<(), Reject> {
-        self.incoming.borrow_mut().limit(bytes_max)
+        self.with_body(|body| body.limit(bytes_max))
     }
 
     fn body_remaining(&self) -> Option<u64> {
-        self.incoming.borrow().remaining()
+        self.with_body(|body| body.remaining())
     }
 
     fn body_received(&self) -> u64 {
-        self.incoming.borrow().bytes()
+        self.with_body(|body| body.bytes())
     }
 
     fn is_body_cut_off(&self) -> bool {
-        self.incoming.borrow().is_cut_off()
+        self.with_body(|body| body.is_cut_off())
     }
 
     fn is_body_unread(&self) -> bool {
-        self.incoming.borrow().bytes() == 0
+        self.with_body(|body| body.bytes() == 0)
     }
 
     fn trailers(&self) -> Trailers {
-        self.incoming.borrow().trailers()
+        self.with_body(|body| body.trailers())
     }
 
     fn poll_body(
@@ -84,7 +84,7 @@ impl ClientStream for Stream {
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Poll<Result<(), RequestError>> {
-        let polled = self.incoming.borrow_mut().poll_body(out);
+        let polled = self.with_body(|body| body.poll_body(out));
         if polled.is_pending() {
             self.reader.set(context);
             self.turn.restart();
@@ -95,14 +95,13 @@ impl ClientStream for Stream {
     }
 
     fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
-        let mut incoming = self.incoming.borrow_mut();
-        if !incoming.has_ended() {
-            return Ok(());
-        }
-        let Poll::Ready((bytes, taken)) = incoming.poll_body(out) else {
+        let polled = self.with_body(|body| match body.has_ended() {
+            true => body.poll_body(out),
+            false => Poll::Pending,
+        });
+        let Poll::Ready((bytes, taken)) = polled else {
             return Ok(());
         };
-        drop(incoming);
         self.consumed(bytes);
         match taken {
             Err(RequestError::Refused(reject)) => Err(reject),
@@ -143,7 +142,7 @@ impl ClientStream for Stream {
     }
 
     fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let polled = self.incoming.borrow_mut().poll_read(buffer);
+        let polled = self.with_body(|body| body.poll_read(buffer));
         if polled.is_pending() {
             self.reader.set(context);
         }

@@ -1,6 +1,7 @@
 //! A stream as the sink of a response.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -74,7 +75,7 @@ impl Stream {
 
     fn send_header(&self, header: Header, ends: bool) {
         let length = header.length.filter(|_| header.has_body);
-        self.announced.set(length);
+        self.announced.set(length.and_then(NonZeroU64::new));
         let block = header.block;
         self.conn
             .with_wire(|wire| wire.send_fields(self.id, block.as_bytes(), ends));
@@ -115,14 +116,14 @@ impl ResponseSink for Stream {
         if let Some(header) = header.take() {
             self.send_header(header, false);
         }
-        let announced = self.announced.get();
-        let ends = (is_last || announced == Some(data.len() as u64)) && !data.is_empty();
+        let announced = self.announced.get().map_or(0, NonZeroU64::get);
+        let ends = (is_last || announced == data.len() as u64) && !data.is_empty();
         let body_bytes = match self.poll_data(context, data, ends) {
             Poll::Pending if has_header => 0,
             sent => ready!(sent)?,
         };
-        self.announced
-            .set(announced.map(|bytes| bytes.saturating_sub(body_bytes as u64)));
+        let announced = announced.saturating_sub(body_bytes as u64);
+        self.announced.set(NonZeroU64::new(announced));
         Poll::Ready(Ok(Progress {
             bytes: body_bytes,
             body_bytes,
