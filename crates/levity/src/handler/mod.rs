@@ -194,8 +194,11 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// Drops the request body; returns `refusal`, or an error of the body.
+    /// Drops the request body, unless the client need not send it; returns `refusal`, or an error of the body.
     pub async fn refuse(&mut self, refusal: Response) -> Response {
+        if self.body.may_be_left() {
+            return refusal;
+        }
         let dropped = self.drop_body(true).await;
         dropped.err().unwrap_or(refusal)
     }
@@ -203,8 +206,9 @@ impl<'a> Handling<'a> {
     /// As [`refuse`](Self::refuse), but a body that is too long to be dropped does not replace another error, such as that
     /// of a gate: the connection closes after it.
     async fn answer_without_body(&mut self, response: Response) -> Response {
-        // A handler has failed to read it.
-        if response.close {
+        let is_refusal = response.status >= 400 && self.body.may_be_left();
+        // With `close`, a handler has failed to read it.
+        if response.close || is_refusal {
             return response;
         }
         match self.drop_body(true).await {

@@ -116,6 +116,10 @@ impl ClientStream for Detached {
         false
     }
 
+    fn may_leave_body(&self) -> bool {
+        false
+    }
+
     fn expects_continue(&self) -> bool {
         false
     }

@@ -93,6 +93,9 @@ pub trait ClientStream {
     /// which the end of a request is not that of the connection.
     fn input_ended(&self) -> bool;
 
+    /// Whether a response may end before the request: the rest of the body then does not delay what else the client asks for.
+    fn may_leave_body(&self) -> bool;
+
     /// Whether the client waits for 100 (Continue) before it sends the body.
     fn expects_continue(&self) -> bool;
 
@@ -306,6 +309,11 @@ impl RequestBody {
             timer.set(stall::poll_start() + self.half_closed_timeout);
         }
         timer.poll_expired(context)
+    }
+
+    /// Whether a response may end before the request; see [`ClientStream::may_leave_body`].
+    pub fn may_be_left(&self) -> bool {
+        self.stream.may_leave_body()
     }
 
     /// Whether the client waits for 100 (Continue) before it sends the body.

@@ -145,17 +145,34 @@ fn a_service_that_is_not_there() {
     let address = service.address.clone();
     drop(service);
     let server = Launch::proxy(&address, KEYS).start();
-    let arguments = ["call", &server.address().to_string()];
-    let program = program();
-    let program = program.to_str().expect("a path in UTF-8");
-    let output = run(LIMIT, program, &arguments, Tree::new().path());
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = failure("call", &server);
     // The client would say of an ordinary response that it has an unexpected status.
     assert!(
         said.contains("code = Unavailable desc = levity; error=connection_refused"),
         "{said}"
     );
     server.says("cannot connect: ");
+}
+
+/// What the client says that fails at `server`.
+#[track_caller]
+fn failure(command: &str, server: &Server) -> String {
+    let arguments = [command, &server.address().to_string()];
+    let program = program();
+    let program = program.to_str().expect("a path in UTF-8");
+    let output = run(LIMIT, program, &arguments, Tree::new().path());
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The client waits for an answer before it sends a message.
+#[test]
+fn a_call_that_is_refused_by_a_gate() {
+    let tree = Tree::new();
+    let limits = "[limits]\nbody_timeout = \"1h\"\n";
+    let server = Launch::site(tree.path(), limits, "deny = [\"127.0.0.1\"]\n").start();
+    let said = failure("wait", &server);
+    assert!(said.contains("code = PermissionDenied"), "{said}");
 }
 
 /// A server that chooses HTTP/1.1 in a handshake, or nothing, and does that once.

@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use crate::clients::run;
 use crate::file_server::FileServer;
-use crate::support::{assert_same, wait_until};
+use crate::support::certificates::{Authority, Key};
+use crate::support::{Launch, Server, Tree, assert_same, wait_until};
+use crate::tls::{LISTEN, site};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -66,28 +68,26 @@ impl FileServer {
         assert!(output.status.success() && said == "2", "{said}");
         output
     }
+}
 
-    /// Runs the suite `h2spec`, of which all tests but those that are named have to pass.
-    #[track_caller]
-    fn h2spec(&self, exempt: &[&str]) {
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/go/bin/h2spec");
-        let port = self.port();
-        let mut arguments = vec!["--strict", "-h", "127.0.0.1", "-p", &port, "-P", "/small"];
-        if self.has_tls() {
-            arguments.extend(["--tls", "--insecure"]);
-        }
-        let program = program.to_str().expect("a path in UTF-8");
-        let output = run(SUITE_MAX, program, &arguments, self.tree.path());
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(!said.contains(" 0 passed"), "{said}");
-        let marked = said
-            .lines()
-            .filter_map(|line| line.trim_start().strip_prefix("\u{d7} "));
-        let mut failed: Vec<_> = marked.collect();
-        failed.sort_unstable();
-        failed.dedup();
-        assert_eq!(failed, exempt, "{said}");
-    }
+/// Runs the suite `h2spec` against `server`, of which all tests but those that are named have to pass.
+#[track_caller]
+fn h2spec(server: &Server, options: &[&str], exempt: &[&str]) {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/go/bin/h2spec");
+    let program = program.to_str().expect("a path in UTF-8");
+    let port = server.address().port().to_string();
+    let arguments = ["--strict", "-h", "127.0.0.1", "-p", &port, "-P", "/small"];
+    let arguments = [&arguments[..], options].concat();
+    let output = run(SUITE_MAX, program, &arguments, Tree::new().path());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!said.contains(" 0 passed"), "{said}");
+    let marked = said
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("\u{d7} "));
+    let mut failed: Vec<_> = marked.collect();
+    failed.sort_unstable();
+    failed.dedup();
+    assert_eq!(failed, exempt, "{said}");
 }
 
 #[track_caller]
@@ -105,29 +105,61 @@ fn curl_gets_files(fixture: &FileServer) {
     assert!(absent.starts_with(b"HTTP/2 404 \r\n"));
 }
 
+/// A refusal comes before the end of the upload, and curl does not take it for a failure.
+#[track_caller]
+fn curl_is_refused(fixture: &FileServer) {
+    fixture.tree.filled("too-large", 20_000_000);
+    for (body, path, status) in [
+        ("@large", "/small", "405"),
+        ("@too-large", "/small", "405"),
+        ("@too-large", "/echo", "413"),
+    ] {
+        let upload = ["--data-binary", body, "-D", "-", "-o", "refusal"];
+        let head = fixture.curl(&upload, path).stdout;
+        let head = String::from_utf8_lossy(&head).into_owned();
+        let expected = format!("HTTP/2 {status} \r\n");
+        assert!(head.starts_with(&expected), "{head}");
+    }
+}
+
 #[test]
 fn curl_with_prior_knowledge() {
-    curl_gets_files(&FileServer::plain());
+    let fixture = FileServer::plain();
+    curl_gets_files(&fixture);
+    curl_is_refused(&fixture);
 }
 
 #[test]
 fn curl_over_tls() {
     let fixture = FileServer::tls();
     curl_gets_files(&fixture);
+    curl_is_refused(&fixture);
     let log = fixture.metrics();
     assert_eq!(log.sum("levity_http2_failures_total"), 0.0);
 }
 
-/// The suite of what a server has to do with frames that are right and wrong.
+/// The suite of what a server has to do with frames that are right and wrong. It wants an application that reads whole requests: a file
+/// refuses POST before the end of the request, and the suite then reads no further.
 #[test]
 fn h2spec_with_prior_knowledge() {
+    let files = FileServer::plain();
+    let server = Launch::proxy(&files.server.address().to_string(), "").start();
     // On this port it is HTTP/1 then, and gets an answer of that.
-    FileServer::plain().h2spec(&["2: Sends invalid connection preface"]);
+    h2spec(&server, &[], &["2: Sends invalid connection preface"]);
 }
 
 #[test]
 fn h2spec_over_tls() {
-    FileServer::tls().h2spec(&[]);
+    let (files, authority) = (FileServer::plain(), Authority::new("authority"));
+    authority.certify("a", &["a.test"], Key::Ecdsa);
+    let upstream = format!(
+        "[[upstream]]\nname = \"app\"\nto = [\"{}\"]\n",
+        files.server.address()
+    );
+    let keys = format!("proxy = \"app\"\n{}{upstream}", authority.table(&["a"]));
+    let site = site("", &files.tree, &keys);
+    let server = Launch::run(&format!("{LISTEN}{site}")).start();
+    h2spec(&server, &["--tls", "--insecure"], &[]);
 }
 
 /// `h2load` with many streams at a time; returns what it says.

@@ -130,7 +130,10 @@ impl Connection {
             }
         };
         if self.streams.len() >= STREAMS_MAX {
-            return self.stream_error(stream, ErrorCode::RefusedStream);
+            let Some(answered) = self.streams.answered() else {
+                return self.stream_error(stream, ErrorCode::RefusedStream);
+            };
+            self.send_reset(answered, ErrorCode::NoError);
         }
         self.budget.earn(budget::REQUEST);
         self.streams.add(

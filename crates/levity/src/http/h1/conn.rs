@@ -414,6 +414,10 @@ impl ClientStream for Conn {
         self.input_ended.get()
     }
 
+    fn may_leave_body(&self) -> bool {
+        false
+    }
+
     fn expects_continue(&self) -> bool {
         self.expects_continue.get()
     }

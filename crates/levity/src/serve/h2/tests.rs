@@ -1,6 +1,7 @@
 //! The crate `h2` as the client: the same files, backends and tunnels as over HTTP/1, under the client's flow control.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use h2::client::Builder;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
+use levity_wire::http2;
 use tokio::task::{self, yield_now};
 
 use crate::rig::Rig;
@@ -329,6 +331,23 @@ fn a_body_that_is_too_large_is_refused() {
         let (reply, _body) = client.send(announced, false).await;
         assert_eq!(reply.await.expect("a response").status(), 413);
         assert_eq!(get(client, "/%2e%2e/").await.status(), 400);
+    });
+}
+
+#[test]
+fn a_refusal_does_not_wait_for_the_request() {
+    let rig = Rig::with_files("[limits]\nbody_bytes = \"1KiB\"\n", &[("a", "a")]);
+    run(&rig, &Builder::new(), async |client| {
+        let (reply, mut body) = client.send(request(Method::POST, "/a"), false).await;
+        let mut refusal = reply.await.expect("a response");
+        assert_eq!(refusal.status(), 405);
+        whole(refusal.body_mut()).await;
+        until_idle(&rig).await;
+        let most = vec![0; http2::STREAM_WINDOW_BYTES as usize + 1];
+        body.send_data(most.into(), false).expect("it is open");
+        let reset = poll_fn(|context| body.poll_reset(context)).await;
+        assert_eq!(reset.expect("a reset"), Reason::NO_ERROR);
+        assert_eq!(get(client, "/a").await.status(), 200);
     });
 }
 

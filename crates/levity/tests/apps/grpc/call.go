@@ -28,16 +28,36 @@ const deadline = 200 * time.Millisecond
 // Calls that are made at the same time.
 const parallelCalls = 200
 
-func call(address string, authority []string) error {
+func connect(address string, authority []string) (*grpc.ClientConn, error) {
 	identity := insecure.NewCredentials()
 	if len(authority) == 1 {
 		var err error
 		if identity, err = credentials.NewClientTLSFromFile(authority[0], "a.test"); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	size := grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2 * messageBytesMax))
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(identity), size)
+	return grpc.NewClient(address, grpc.WithTransportCredentials(identity), size)
+}
+
+func wait(address string) error {
+	connection, err := connect(address, nil)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	stream, err := open(ctx, connection, "Talk")
+	if err != nil {
+		return err
+	}
+	_, err = receiveAll(stream)
+	return err
+}
+
+func call(address string, authority []string) error {
+	connection, err := connect(address, authority)
 	if err != nil {
 		return err
 	}

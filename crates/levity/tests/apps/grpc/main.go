@@ -2,6 +2,7 @@
 //
 //	grpc serve [CERTIFICATE KEY]   prints its address
 //	grpc call ADDRESS [AUTHORITY]  makes all calls, and prints a line for each that ended as it has to
+//	grpc wait ADDRESS              opens a stream, sends nothing, and fails as the server says
 //
 // Messages are those of the well-known type BytesValue, so that no code is generated.
 package main
@@ -37,8 +38,10 @@ func run(arguments []string) error {
 		return serve(arguments[1:])
 	case len(arguments) > 1 && arguments[0] == "call":
 		return call(arguments[1], arguments[2:])
+	case len(arguments) == 2 && arguments[0] == "wait":
+		return wait(arguments[1])
 	}
-	return errors.New("grpc serve [CERTIFICATE KEY], or grpc call ADDRESS [AUTHORITY]")
+	return errors.New("grpc serve [CERTIFICATE KEY], grpc call ADDRESS [AUTHORITY], or grpc wait ADDRESS")
 }
 
 // All messages until the other side ends, joined.

@@ -166,10 +166,13 @@ impl Conn {
     pub(super) fn stream_ended(&self, stream: StreamId, unread: usize, now: Instant) {
         self.turns.borrow_mut().remove(stream);
         self.quiet_since.set(now);
+        // A client may have sent as much as the window before it sees the response.
+        let body_bytes = self.worker().service().config.limits.body_bytes as u64;
+        let droppable = body_bytes.max(http2::STREAM_WINDOW_BYTES.into());
         self.with_wire(|wire| {
             // Unread bytes count for the window of the connection.
             wire.consumed(stream, unread);
-            wire.release(stream);
+            wire.release(stream, droppable);
         });
         self.wake_next();
         if self.worker().is_draining() {

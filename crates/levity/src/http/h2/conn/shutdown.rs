@@ -45,7 +45,7 @@ impl Conn {
         let now = Instant::now();
         self.begin_shutdown(now);
         // An exchange may go on although the client has reset its stream.
-        if self.wire.borrow().streams() == 0 && !self.is_in_use.get() {
+        if self.wire.borrow().has_answered_all() && !self.is_in_use.get() {
             self.timer().set(now + SHUTDOWN_TIME);
         }
         false

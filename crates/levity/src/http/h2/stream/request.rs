@@ -122,6 +122,10 @@ impl ClientStream for Stream {
         false
     }
 
+    fn may_leave_body(&self) -> bool {
+        true
+    }
+
     fn expects_continue(&self) -> bool {
         self.expects_continue.get()
     }
