@@ -41,6 +41,8 @@ const REWRITES_MAX: usize = 10;
 
 /// The result of an exchange, for the connection.
 pub struct Exchanged {
+    /// The status of the response.
+    pub status: u16,
     /// How the response ended.
     pub end: End,
     /// When the response ended.
@@ -56,6 +58,7 @@ pub struct Exchanged {
 impl Exchanged {
     fn new(sent: &Sent, close: bool, parked: Option<Box<Parked>>) -> Self {
         Self {
+            status: sent.status,
             end: sent.end,
             ended: sent.ended,
             close,

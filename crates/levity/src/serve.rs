@@ -161,6 +161,7 @@ fn set_first_timeout(conn: &Conn, now: Instant) {
 /// Sets the time-out for the next request, or ends the connection; returns how it ended.
 async fn after_exchange(conn: &Conn, exchanged: Exchanged) -> Option<End> {
     let Exchanged {
+        status: _,
         end,
         ended,
         close,

@@ -20,14 +20,6 @@ pub(super) struct Stream {
     pub priority: Priority,
 }
 
-impl Stream {
-    fn is_answered(&self) -> bool {
-        self.body
-            .as_ref()
-            .is_some_and(|body| body.droppable.is_some())
-    }
-}
-
 /// The rest of a request body.
 #[derive(Debug)]
 pub(super) struct Body {
@@ -37,8 +29,6 @@ pub(super) struct Body {
     pub consumed: u32,
     /// The rest of Content-Length; `None` without it.
     pub length_left: Option<u64>,
-    /// After the response, if nobody reads the rest: the bytes that are dropped before the client is told to stop.
-    pub droppable: Option<u64>,
 }
 
 impl Body {
@@ -48,7 +38,6 @@ impl Body {
             receive_window: STREAM_WINDOW_BYTES,
             consumed: 0,
             length_left: length,
-            droppable: None,
         }
     }
 }
@@ -64,17 +53,6 @@ pub(super) struct Streams {
 impl Streams {
     pub fn len(&self) -> usize {
         self.open.len()
-    }
-
-    /// Whether all responses have ended, and nobody reads the rest of a body.
-    pub fn are_answered(&self) -> bool {
-        self.open.iter().all(|(_, stream)| stream.is_answered())
-    }
-
-    /// The first stream of which only a body that is dropped is left.
-    pub fn answered(&self) -> Option<StreamId> {
-        let answered = self.open.iter().find(|(_, stream)| stream.is_answered());
-        answered.map(|(id, _)| *id)
     }
 
     pub fn get(&self, id: StreamId) -> Option<&Stream> {

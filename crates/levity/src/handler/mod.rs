@@ -196,7 +196,7 @@ impl<'a> Handling<'a> {
 
     /// Drops the request body, unless the client need not send it; returns `refusal`, or an error of the body.
     pub async fn refuse(&mut self, refusal: Response) -> Response {
-        if self.body.may_be_left() {
+        if self.may_precede_body(&refusal) {
             return refusal;
         }
         let dropped = self.drop_body(true).await;
@@ -206,15 +206,19 @@ impl<'a> Handling<'a> {
     /// As [`refuse`](Self::refuse), but a body that is too long to be dropped does not replace another error, such as that
     /// of a gate: the connection closes after it.
     async fn answer_without_body(&mut self, response: Response) -> Response {
-        let is_refusal = response.status >= 400 && self.body.may_be_left();
         // With `close`, a handler has failed to read it.
-        if response.close || is_refusal {
+        if response.close || self.may_precede_body(&response) {
             return response;
         }
         match self.drop_body(true).await {
             Err(error) if error.status != 413 || response.status < 400 => error,
             _ => response,
         }
+    }
+
+    /// Whether the client gets the response before it has sent the body, which it then need not send.
+    fn may_precede_body(&self, response: &Response) -> bool {
+        response.status >= 300 && self.body.may_be_left()
     }
 
     /// The response failed before its first byte was sent, and another replaces it.

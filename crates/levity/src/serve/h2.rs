@@ -34,22 +34,34 @@ const REQUESTS_PER_POLL_MAX: usize = 32;
 /// A response that has ended, or outlives its exchange.
 struct Answered {
     stream: Rc<Stream>,
+    status: u16,
     ended: Instant,
     parked: Option<Box<Parked>>,
 }
 
-/// A response that outlives its exchange. A closure as the future would need one more allocation per response.
+/// What outlives an exchange. A closure as the future would need one more allocation per response.
 struct Outliving {
     stream: Rc<Stream>,
-    parked: Box<Parked>,
+    rest: Rest,
+}
+
+enum Rest {
+    /// The rest of the response.
+    Response(Box<Parked>),
+    /// The rest of the request, of which nobody has a use.
+    RequestBody,
 }
 
 impl Future for Outliving {
     type Output = Rc<Stream>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { stream, parked } = &mut *self;
-        parked.poll(&**stream, context).map(|_| stream.clone())
+        let Self { stream, rest } = &mut *self;
+        match rest {
+            Rest::Response(parked) => parked.poll(&**stream, context).map(drop),
+            Rest::RequestBody => stream.poll_linger(context),
+        }
+        .map(|()| stream.clone())
     }
 }
 
@@ -60,7 +72,7 @@ struct Serving<F, B> {
     /// Makes the future of an exchange.
     begin: B,
     running: FuturesUnordered<F>,
-    parked: FuturesUnordered<Outliving>,
+    outliving: FuturesUnordered<Outliving>,
 }
 
 /// Serves the connection until either side ends it.
@@ -71,7 +83,7 @@ pub async fn serve(conn: Rc<Conn>) -> End {
         conn,
         begin: |begun| worker.exchange_memory.pin(|| answer(begun)),
         running: FuturesUnordered::new(),
-        parked: FuturesUnordered::new(),
+        outliving: FuturesUnordered::new(),
     };
     let end = poll_fn(|context| serving.poll(context)).await;
     serving.streams.lose();
@@ -141,7 +153,7 @@ where
             self.answered(answered);
             has_ended_some = true;
         }
-        while let Poll::Ready(Some(stream)) = self.parked.poll_next_unpin(context) {
+        while let Poll::Ready(Some(stream)) = self.outliving.poll_next_unpin(context) {
             self.streams.end(stream, Instant::now());
             has_ended_some = true;
         }
@@ -153,7 +165,7 @@ where
         let worker = self.conn.worker().clone();
         let mut buffer = worker.frames_in.borrow_mut();
         let mut input = match ready!(self.conn.poll_read(context, &mut buffer)) {
-            Ok(0) if self.running.is_empty() && self.parked.is_empty() => {
+            Ok(0) if self.running.is_empty() && self.outliving.is_empty() => {
                 return Poll::Ready(Some(End::Complete));
             }
             Ok(0) | Err(_) => return Poll::Ready(Some(End::ClientAbort)),
@@ -212,16 +224,25 @@ where
 
     fn answered(&mut self, answered: Answered) {
         let stream = answered.stream;
-        match answered.parked {
-            None => self.streams.end(stream, answered.ended),
-            Some(parked) => self.parked.push(Outliving { stream, parked }),
-        }
+        let rest = match answered.parked {
+            Some(parked) => Rest::Response(parked),
+            // Most clients stop an upload that is refused. One that succeeds is only stopped by a reset.
+            None if answered.status >= 300
+                && stream.has_open_body()
+                && self.streams.may_linger() =>
+            {
+                stream.begin_linger();
+                Rest::RequestBody
+            }
+            None => return self.streams.end(stream, answered.ended),
+        };
+        self.outliving.push(Outliving { stream, rest });
     }
 
     /// Polls the remaining exchanges after the end of the connection.
     fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.poll_exchanges(context);
-        match self.running.is_empty() && self.parked.is_empty() {
+        match self.running.is_empty() && self.outliving.is_empty() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
@@ -270,6 +291,7 @@ async fn answer(begun: Begun) -> Answered {
             let mut exchanged = exchange::exchange(&stream, &mut request, arrival).await;
             send::ResponseSink::worker(&*stream).return_request(request);
             Answered {
+                status: exchanged.status,
                 ended: exchanged.ended,
                 parked: exchanged.parked.take(),
                 stream,
@@ -278,11 +300,13 @@ async fn answer(begun: Begun) -> Answered {
         // Boxed: a rare path.
         Err(reject) => {
             Box::pin(async move {
-                let response = error(reject.status, reject.reason);
+                let status = reject.status;
+                let response = error(status, reject.reason);
                 let sent = send::refuse(&*stream, response).await;
                 exchange::record_refused(&*stream, arrival.first_byte, &sent);
                 Answered {
                     stream,
+                    status,
                     ended: sent.ended,
                     parked: None,
                 }

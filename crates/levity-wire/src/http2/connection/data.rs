@@ -136,13 +136,6 @@ impl Connection {
         }
         if ends {
             self.end_remote(stream);
-        } else if let Some(droppable) = body.droppable {
-            body.droppable = droppable.checked_sub(bytes.len() as u64);
-            if body.droppable.is_none() {
-                self.consumed(stream, bytes.len());
-                self.send_reset(stream, ErrorCode::NoError);
-                return Ok(None);
-            }
         }
         Ok(Some(Event::Data {
             stream,

@@ -130,10 +130,7 @@ impl Connection {
             }
         };
         if self.streams.len() >= STREAMS_MAX {
-            let Some(answered) = self.streams.answered() else {
-                return self.stream_error(stream, ErrorCode::RefusedStream);
-            };
-            self.send_reset(answered, ErrorCode::NoError);
+            return self.stream_error(stream, ErrorCode::RefusedStream);
         }
         self.budget.earn(budget::REQUEST);
         self.streams.add(

@@ -152,9 +152,9 @@ impl Connection {
         open.map_or_else(Priority::default, |open| open.priority)
     }
 
-    /// Whether all responses have ended, and nobody reads the rest of a body.
-    pub fn has_answered_all(&self) -> bool {
-        self.streams.are_answered()
+    /// The number of open streams.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
     }
 
     /// Takes bytes from the front of `input` up to the next event; `None` when all were taken. Replies to frames are appended to the

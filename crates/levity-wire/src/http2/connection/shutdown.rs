@@ -41,7 +41,7 @@ impl Connection {
 
     /// Whether the client knows that the connection ends, and has got all responses.
     pub fn is_done(&self) -> bool {
-        self.shutdown == Shutdown::Final && self.has_answered_all()
+        self.shutdown == Shutdown::Final && self.streams.len() == 0
     }
 
     pub(super) fn fail(&mut self, failure: &Failure) {

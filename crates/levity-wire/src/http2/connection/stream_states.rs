@@ -13,17 +13,16 @@ impl Connection {
         open.is_some_and(|open| open.is_local_open)
     }
 
-    /// Ends a stream that nobody uses any more. A client that lacks a part of the response gets an error. One that has the response
-    /// need not send the rest of its body (RFC 9113, 8.1). It is told so by a reset after `droppable` bytes more, and not at once: curl
-    /// fails if the reset comes before it has read the response.
-    pub fn release(&mut self, stream: StreamId, droppable: u64) {
-        let Some(open) = self.streams.get_mut(stream) else {
-            return;
-        };
-        match &mut open.body {
-            _ if open.is_local_open => self.send_reset(stream, ErrorCode::Internal),
-            Some(body) => body.droppable = Some(droppable),
-            None => unreachable!("a stream that both sides have ended is not open"),
+    /// Ends a stream that nobody uses any more. A client that still sends need not go on (RFC 9113, 8.1). A client that lacks a part of
+    /// the response gets an error.
+    pub fn release(&mut self, stream: StreamId) {
+        let open = self.streams.get(stream);
+        if let Some(is_local_open) = open.map(|open| open.is_local_open) {
+            let code = match is_local_open {
+                true => ErrorCode::Internal,
+                false => ErrorCode::NoError,
+            };
+            self.send_reset(stream, code);
         }
     }
 

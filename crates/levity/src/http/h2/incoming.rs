@@ -91,6 +91,11 @@ impl Incoming {
         self.has_ended && self.unread.is_empty()
     }
 
+    /// Whether the client may send more of a body.
+    pub fn is_open(&self) -> bool {
+        !self.has_ended && !self.is_cut_off && !self.is_tunnel
+    }
+
     /// Whether the whole body has arrived.
     pub fn has_ended(&self) -> bool {
         self.has_ended

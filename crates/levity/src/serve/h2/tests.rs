@@ -10,7 +10,7 @@ use bytes::Bytes;
 use h2::client::Builder;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
-use levity_wire::http2;
+use levity_wire::http2::STREAMS_MAX;
 use tokio::task::{self, yield_now};
 
 use crate::rig::Rig;
@@ -338,16 +338,41 @@ fn a_body_that_is_too_large_is_refused() {
 fn a_refusal_does_not_wait_for_the_request() {
     let rig = Rig::with_files("[limits]\nbody_bytes = \"1KiB\"\n", &[("a", "a")]);
     run(&rig, &Builder::new(), async |client| {
-        let (reply, mut body) = client.send(request(Method::POST, "/a"), false).await;
-        let mut refusal = reply.await.expect("a response");
-        assert_eq!(refusal.status(), 405);
-        whole(refusal.body_mut()).await;
-        until_idle(&rig).await;
-        let most = vec![0; http2::STREAM_WINDOW_BYTES as usize + 1];
-        body.send_data(most.into(), false).expect("it is open");
-        let reset = poll_fn(|context| body.poll_reset(context)).await;
+        let mut bodies = Vec::new();
+        for _ in 0..2 {
+            let (reply, body) = client.send(request(Method::POST, "/a"), false).await;
+            let mut refusal = reply.await.expect("a response");
+            assert_eq!(refusal.status(), 405);
+            whole(refusal.body_mut()).await;
+            bodies.push(body);
+        }
+        let [mut ending, mut silent] = bodies.try_into().expect("two");
+        let all = Bytes::from(vec![0; 1024 * 1024]);
+        ending.send_data(all, true).expect("it is open");
+        until(|| rig.worker.timers.len() == 2).await;
+        rig.pass(Duration::from_secs(2));
+        let reset = poll_fn(|context| silent.poll_reset(context)).await;
         assert_eq!(reset.expect("a reset"), Reason::NO_ERROR);
         assert_eq!(get(client, "/a").await.status(), 200);
+    });
+}
+
+/// Otherwise they would use up the streams that the client may have open.
+#[test]
+fn many_refusals_at_a_time_are_reset_at_once() {
+    let rig = Rig::with_files("", &[("a", "a")]);
+    run(&rig, &Builder::new(), async |client| {
+        let mut bodies = Vec::new();
+        for _ in 0..STREAMS_MAX {
+            let (reply, body) = client.send(request(Method::POST, "/a"), false).await;
+            assert_eq!(reply.await.expect("a response").status(), 405);
+            bodies.push(body);
+        }
+        let last = bodies.last_mut().expect("one");
+        let reset = poll_fn(|context| last.poll_reset(context)).await;
+        assert_eq!(reset.expect("a reset"), Reason::NO_ERROR);
+        // The others linger.
+        assert!(rig.worker.timers.len() >= STREAMS_MAX / 2);
     });
 }
 

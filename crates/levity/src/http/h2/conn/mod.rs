@@ -15,6 +15,7 @@ use levity_telemetry::stall;
 use levity_wire::http2::{self, ErrorCode, Event, Failure, StreamId};
 
 pub(super) use self::output::PIECE_BYTES_MAX;
+pub(super) use self::shutdown::LINGER_TIME_MAX;
 use super::turns::Turns;
 use crate::failed_lookups::FailedLookups;
 use crate::http::arriving::Arriving;
@@ -166,13 +167,10 @@ impl Conn {
     pub(super) fn stream_ended(&self, stream: StreamId, unread: usize, now: Instant) {
         self.turns.borrow_mut().remove(stream);
         self.quiet_since.set(now);
-        // A client may have sent as much as the window before it sees the response.
-        let body_bytes = self.worker().service().config.limits.body_bytes as u64;
-        let droppable = body_bytes.max(http2::STREAM_WINDOW_BYTES.into());
         self.with_wire(|wire| {
             // Unread bytes count for the window of the connection.
             wire.consumed(stream, unread);
-            wire.release(stream, droppable);
+            wire.release(stream);
         });
         self.wake_next();
         if self.worker().is_draining() {

@@ -10,8 +10,8 @@ use super::Conn;
 /// How long a client may take to acknowledge the end of the connection.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(5);
 
-/// How long bytes of the client are dropped after the end of the output.
-const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long bytes of the client are dropped after the end of the output, or of the response to a request that has not ended.
+pub(in crate::http::h2) const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The maximum of reads per poll while bytes are dropped.
 const LINGER_READS_MAX: usize = 4;
@@ -45,7 +45,7 @@ impl Conn {
         let now = Instant::now();
         self.begin_shutdown(now);
         // An exchange may go on although the client has reset its stream.
-        if self.wire.borrow().has_answered_all() && !self.is_in_use.get() {
+        if self.wire.borrow().streams() == 0 && !self.is_in_use.get() {
             self.timer().set(now + SHUTDOWN_TIME);
         }
         false

@@ -1,5 +1,6 @@
 //! A stream: the client's end of one exchange.
 
+mod linger;
 mod request;
 mod response;
 
