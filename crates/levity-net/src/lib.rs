@@ -18,6 +18,8 @@ pub mod tls;
 mod transport;
 mod turn;
 mod waker_cell;
+#[cfg(test)]
+mod wakes;
 
 pub use async_transport::AsyncTransport;
 pub use bind::{Bound, bind};

@@ -216,20 +216,8 @@ fn ready_or_wait<T>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
-
     use super::*;
-
-    /// Counts how often it is woken.
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+    use crate::wakes::Wakes;
 
     /// A task that polls one end.
     struct Task {
@@ -245,7 +233,7 @@ mod tests {
         }
 
         fn wakes(&self) -> usize {
-            self.wakes.0.load(Ordering::Relaxed)
+            self.wakes.count()
         }
 
         fn read(&self, end: &MemoryStream, bytes_max: usize) -> Poll<io::Result<Vec<u8>>> {

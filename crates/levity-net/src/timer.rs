@@ -209,10 +209,10 @@ impl OldestIdle {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Wake, Waker};
+    use std::task::Waker;
 
     use super::*;
+    use crate::wakes::Wakes;
 
     fn expired(timer: &Timer) -> bool {
         timer.poll_expired(&mut Context::from_waker(Waker::noop()))
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn all_are_woken_before_their_time() {
-        let (timers, woken) = (Timers::default(), Arc::new(Woken::default()));
+        let (timers, woken) = (Timers::default(), Arc::new(Wakes::default()));
         let waker = woken.clone().into();
         for _ in 0..SWEEP_TURN + 1 {
             let timer = Rc::new(Timer::default());
@@ -273,18 +273,9 @@ mod tests {
             timers.insert(timer);
         }
         assert_eq!(timers.wake(0), Some(SWEEP_TURN));
-        assert_eq!(woken.0.load(Ordering::Relaxed), SWEEP_TURN);
+        assert_eq!(woken.count(), SWEEP_TURN);
         assert_eq!(timers.wake(SWEEP_TURN), None);
-        assert_eq!(woken.0.load(Ordering::Relaxed), SWEEP_TURN + 1);
-    }
-
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
+        assert_eq!(woken.count(), SWEEP_TURN + 1);
     }
 
     #[test]

@@ -48,26 +48,16 @@ impl fmt::Debug for WakerCell {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
 
     use super::*;
-
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+    use crate::wakes::Wakes;
 
     #[test]
     fn the_last_task_is_woken_once_or_as_often_as_asked() {
         let (cell, early, late) = (
             WakerCell::default(),
-            Arc::new(Woken::default()),
-            Arc::new(Woken::default()),
+            Arc::new(Wakes::default()),
+            Arc::new(Wakes::default()),
         );
         let wakers: [Waker; 2] = [early.clone().into(), late.clone().into()];
         for waker in [&wakers[0], &wakers[1], &wakers[1]] {
@@ -78,8 +68,7 @@ mod tests {
         cell.wake_by_ref();
         cell.wake();
         cell.wake();
-        let counts = [&early, &late].map(|woken| woken.0.load(Ordering::Relaxed));
-        assert_eq!(counts, [0, 3]);
+        assert_eq!([early.count(), late.count()], [0, 3]);
         assert!(cell.get().is_none());
     }
 }

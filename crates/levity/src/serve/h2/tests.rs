@@ -334,19 +334,21 @@ fn a_body_that_is_too_large_is_refused() {
     });
 }
 
+/// Begins an upload, which is refused before its end; returns what is left of it.
+async fn refused_upload(client: &Client) -> SendStream<Bytes> {
+    let (reply, body) = client.send(request(Method::POST, "/a"), false).await;
+    let mut refusal = reply.await.expect("a response");
+    assert_eq!(refusal.status(), 405);
+    whole(refusal.body_mut()).await;
+    body
+}
+
 #[test]
 fn a_refusal_does_not_wait_for_the_request() {
     let rig = Rig::with_files("[limits]\nbody_bytes = \"1KiB\"\n", &[("a", "a")]);
     run(&rig, &Builder::new(), async |client| {
-        let mut bodies = Vec::new();
-        for _ in 0..2 {
-            let (reply, body) = client.send(request(Method::POST, "/a"), false).await;
-            let mut refusal = reply.await.expect("a response");
-            assert_eq!(refusal.status(), 405);
-            whole(refusal.body_mut()).await;
-            bodies.push(body);
-        }
-        let [mut ending, mut silent] = bodies.try_into().expect("two");
+        let mut ending = refused_upload(client).await;
+        let mut silent = refused_upload(client).await;
         let all = Bytes::from(vec![0; 1024 * 1024]);
         ending.send_data(all, true).expect("it is open");
         until(|| rig.worker.timers.len() == 2).await;
@@ -364,9 +366,7 @@ fn many_refusals_at_a_time_are_reset_at_once() {
     run(&rig, &Builder::new(), async |client| {
         let mut bodies = Vec::new();
         for _ in 0..STREAMS_MAX {
-            let (reply, body) = client.send(request(Method::POST, "/a"), false).await;
-            assert_eq!(reply.await.expect("a response").status(), 405);
-            bodies.push(body);
+            bodies.push(refused_upload(client).await);
         }
         let last = bodies.last_mut().expect("one");
         let reset = poll_fn(|context| last.poll_reset(context)).await;

@@ -28,26 +28,26 @@ const deadline = 200 * time.Millisecond
 // Calls that are made at the same time.
 const parallelCalls = 200
 
-func connect(address string, authority []string) (*grpc.ClientConn, error) {
+func connected(address string, authority []string, use func(context.Context, *grpc.ClientConn) error) error {
 	identity := insecure.NewCredentials()
 	if len(authority) == 1 {
 		var err error
 		if identity, err = credentials.NewClientTLSFromFile(authority[0], "a.test"); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	size := grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2 * messageBytesMax))
-	return grpc.NewClient(address, grpc.WithTransportCredentials(identity), size)
-}
-
-func wait(address string) error {
-	connection, err := connect(address, nil)
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(identity), size)
 	if err != nil {
 		return err
 	}
 	defer connection.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	return use(ctx, connection)
+}
+
+func wait(ctx context.Context, connection *grpc.ClientConn) error {
 	stream, err := open(ctx, connection, "Talk")
 	if err != nil {
 		return err
@@ -56,14 +56,7 @@ func wait(address string) error {
 	return err
 }
 
-func call(address string, authority []string) error {
-	connection, err := connect(address, authority)
-	if err != nil {
-		return err
-	}
-	defer connection.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
+func callAll(ctx context.Context, connection *grpc.ClientConn) error {
 	for _, one := range calls {
 		if err := one.make(ctx, connection); err != nil {
 			return fmt.Errorf("%s: %w", one.name, err)

@@ -37,9 +37,9 @@ func run(arguments []string) error {
 	case len(arguments) > 0 && arguments[0] == "serve":
 		return serve(arguments[1:])
 	case len(arguments) > 1 && arguments[0] == "call":
-		return call(arguments[1], arguments[2:])
+		return connected(arguments[1], arguments[2:], callAll)
 	case len(arguments) == 2 && arguments[0] == "wait":
-		return wait(arguments[1])
+		return connected(arguments[1], nil, wait)
 	}
 	return errors.New("grpc serve [CERTIFICATE KEY], grpc call ADDRESS [AUTHORITY], or grpc wait ADDRESS")
 }
