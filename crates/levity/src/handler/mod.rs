@@ -32,7 +32,7 @@ use crate::explanation::Explanation;
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
-use crate::http::request_body::RequestBody;
+use crate::http::request_body::{RequestBody, ends_upload};
 use crate::http::response::Response;
 use crate::http::send::Sent;
 use crate::rate_limit::charges::Charges;
@@ -218,7 +218,7 @@ impl<'a> Handling<'a> {
 
     /// Whether the client gets the response before it has sent the body, which it then need not send.
     fn may_precede_body(&self, response: &Response) -> bool {
-        response.status >= 300 && self.body.may_be_left()
+        ends_upload(response.status) && self.body.may_be_left()
     }
 
     /// The response failed before its first byte was sent, and another replaces it.

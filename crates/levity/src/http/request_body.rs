@@ -25,6 +25,11 @@ pub const BODY_TOO_LARGE: Reject = Reject {
     reason: "the request's body is larger than `body_bytes` allows",
 };
 
+/// Whether clients end an upload at a response with this status, because they need not go on: curl does. After a success they go on.
+pub fn ends_upload(status: u16) -> bool {
+    status >= 300
+}
+
 /// The client's end of an exchange, in any version of HTTP. A method borrows the connection only for the call.
 pub trait ClientStream {
     /// The version of HTTP as written to the access log.

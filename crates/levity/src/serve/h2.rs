@@ -24,6 +24,7 @@ use crate::http::h2::conn::Conn;
 use crate::http::h2::stream::Stream;
 use crate::http::h2::streams::{Begun, Streams};
 use crate::http::request::Request;
+use crate::http::request_body::ends_upload;
 use crate::http::send::parked::Parked;
 use crate::http::send::{self, Sent};
 use crate::worker::Worker;
@@ -34,7 +35,8 @@ const REQUESTS_PER_POLL_MAX: usize = 32;
 /// A response that has ended, or outlives its exchange.
 struct Answered {
     stream: Rc<Stream>,
-    status: u16,
+    /// The response is complete, and one at which clients end an upload.
+    ends_upload: bool,
     ended: Instant,
     parked: Option<Box<Parked>>,
 }
@@ -226,11 +228,7 @@ where
         let stream = answered.stream;
         let rest = match answered.parked {
             Some(parked) => Rest::Response(parked),
-            // Most clients stop an upload that is refused. One that succeeds is only stopped by a reset.
-            None if answered.status >= 300
-                && stream.has_open_body()
-                && self.streams.may_linger() =>
-            {
+            None if answered.ends_upload && stream.has_open_body() && self.streams.may_linger() => {
                 stream.begin_linger();
                 Rest::RequestBody
             }
@@ -291,7 +289,7 @@ async fn answer(begun: Begun) -> Answered {
             let mut exchanged = exchange::exchange(&stream, &mut request, arrival).await;
             send::ResponseSink::worker(&*stream).return_request(request);
             Answered {
-                status: exchanged.status,
+                ends_upload: exchanged.end == End::Complete && ends_upload(exchanged.status),
                 ended: exchanged.ended,
                 parked: exchanged.parked.take(),
                 stream,
@@ -300,13 +298,12 @@ async fn answer(begun: Begun) -> Answered {
         // Boxed: a rare path.
         Err(reject) => {
             Box::pin(async move {
-                let status = reject.status;
-                let response = error(status, reject.reason);
+                let response = error(reject.status, reject.reason);
                 let sent = send::refuse(&*stream, response).await;
                 exchange::record_refused(&*stream, arrival.first_byte, &sent);
                 Answered {
                     stream,
-                    status,
+                    ends_upload: sent.end == End::Complete,
                     ended: sent.ended,
                     parked: None,
                 }
