@@ -228,7 +228,7 @@ where
         let stream = answered.stream;
         let rest = match answered.parked {
             Some(parked) => Rest::Response(parked),
-            None if answered.ends_upload && stream.has_open_body() && self.streams.may_linger() => {
+            None if answered.ends_upload && stream.has_open_body() => {
                 stream.begin_linger();
                 Rest::RequestBody
             }

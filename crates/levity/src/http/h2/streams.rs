@@ -101,12 +101,6 @@ impl Streams {
         self.open.len() >= STREAMS_MAX
     }
 
-    /// Whether a stream may stay open for a while although its response has ended. Clients count such streams, and may not begin more
-    /// than [`STREAMS_MAX`].
-    pub fn may_linger(&self) -> bool {
-        self.open.len() < STREAMS_MAX / 2
-    }
-
     /// Passes an event to its stream.
     pub fn deliver(&self, event: &Event<'_>) {
         match event {
