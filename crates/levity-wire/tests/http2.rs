@@ -95,6 +95,8 @@ fn a_websocket_is_an_upgrade() {
         (":scheme", "https"),
         (":path", "/a"),
         (":authority", "h"),
+        // It belongs to HTTP/1: the other end gets one key.
+        ("sec-websocket-key", "BBBBBBBBBBBBBBBBBBBBBB=="),
         ("sec-websocket-version", "13"),
     ];
     let outcome = receive(&[frame(HEADERS, END_HEADERS, 1, &block(&tunnel))]);
@@ -661,6 +663,82 @@ fn windows_in_small_pieces_are_no_flood() {
     }
 }
 
+/// HAProxy updates both windows for each message of an event stream, however small.
+#[test]
+fn small_messages_are_no_flood() {
+    let mut connection = open();
+    feed(&mut connection, &get(1), 100);
+    connection.send_fields(1, &fields(), false);
+    for _ in 0..20_000 {
+        assert_eq!(connection.send_data(1, b"data: hello\n\n", false), 13);
+        connection.out().clear();
+        let update = |stream| frame(WINDOW_UPDATE, 0, stream, &13_u32.to_be_bytes());
+        let updates = [update(0), update(1)].concat();
+        assert_eq!(feed(&mut connection, &updates, 1000).failure, None);
+    }
+}
+
+/// The window is so small that each byte gets a frame.
+#[test]
+fn a_window_that_is_opened_byte_by_byte_is_a_flood() {
+    let mut connection = open();
+    let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    feed(&mut connection, &[settings, get(1)].concat(), 100);
+    connection.send_fields(1, &fields(), false);
+    let is_stopped = (0..20_000).any(|_| {
+        let update = frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes());
+        let outcome = feed(&mut connection, &update, 1000);
+        connection.send_data(1, b"content", false);
+        outcome.failure.is_some()
+    });
+    assert!(is_stopped);
+}
+
+/// A client that cancels event streams, or sends a PING now and then, goes on for as long as it likes.
+#[test]
+fn time_pays_for_frames() {
+    let mut connection = open();
+    for n in 0..10_000 {
+        let frames = [
+            get(2 * n + 1),
+            frame(RST_STREAM, 0, 2 * n + 1, &[0; 4]),
+            frame(PING, 0, 0, &[0; 8]),
+        ]
+        .concat();
+        assert_eq!(feed(&mut connection, &frames, 1000).failure, None, "{n}");
+        connection.out().clear();
+        connection.time_passed(12);
+    }
+    // It pays for no more than the budget of a new connection.
+    connection.time_passed(u128::MAX);
+    let pings = frame(PING, 0, 0, &[0; 8]);
+    let outcome = feed(&mut connection, &pings.repeat(10_000), 64 * 1024);
+    assert_eq!(outcome.failure, None);
+    feed(&mut connection, &pings, 100).assert_failed(ErrorCode::EnhanceYourCalm);
+}
+
+/// Those of the owner are as those of the codec.
+#[test]
+fn refused_requests_use_up_the_budget() {
+    let mut connection = open();
+    let mut refused = 0;
+    let failure = loop {
+        let stream = 2 * refused + 1;
+        assert_eq!(feed(&mut connection, &get(stream), 1000).failure, None);
+        connection.out().clear();
+        if let Err(failure) = connection.refuse(stream) {
+            break failure;
+        }
+        assert_eq!(connection.streams(), 0);
+        refused += 1;
+    };
+    // Each costs 20, the first one 30: a budget that is full gains nothing.
+    assert_eq!((refused, failure.code), (499, ErrorCode::EnhanceYourCalm));
+    let frames = sent(connection.out());
+    let kinds: Vec<_> = frames.iter().map(|frame| frame.kind).collect();
+    assert_eq!(kinds, [RST_STREAM, GOAWAY]);
+}
+
 /// Priorities of the header and of frames (RFC 9218).
 #[test]
 fn priorities() {
@@ -697,6 +775,22 @@ fn a_head_that_is_too_long_is_cut_off() {
         assert_eq!(outcome.failure, None);
         assert_eq!(connection.head().len(), HEAD_BYTES_MAX + 1);
     }
+}
+
+/// The size of requests is configured, and SETTINGS say so to the client.
+#[test]
+fn a_long_head_may_come_compressed_if_it_is_allowed() {
+    let value: &'static str = "~".repeat(90_000).leak();
+    let section = block(&[&GET[..], &[("x", value)]].concat());
+    let mut parts = section.chunks(16_000);
+    let mut frames = frame(HEADERS, END_STREAM, 1, parts.next().expect("a part"));
+    frames.extend(parts.flat_map(|part| frame(CONTINUATION, 0, 1, part)));
+    frames.extend(frame(CONTINUATION, END_HEADERS, 1, b""));
+    let mut connection = Connection::new(256 * 1024, 7);
+    let start = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+    let outcome = feed(&mut connection, &[start, frames].concat(), 100_000);
+    assert_eq!(outcome.failure, None);
+    assert!(connection.head().len() > value.len());
 }
 
 /// Frames that cost more than they are of use for (RFC 9113, 10.5).

@@ -312,6 +312,11 @@ fn prepare<S: ResponseSink>(
     handling: &mut Handling<'_>,
 ) {
     handling.disk.trace.enter(Step::Filter);
+    let is_success = (200..300).contains(&response.status);
+    if request.is_tunnel && is_success && response.body.protocol().is_none() {
+        // The client would take it for the beginning of a tunnel.
+        *response = error(501, "nothing here speaks the protocol of the tunnel");
+    }
     if let Some(location) = location {
         let filters = &location.filters;
         match &handling.worker.explanation {

@@ -1,5 +1,5 @@
-//! The budget of a connection: limits what a client costs besides its requests. There is no clock: frames of use earn what the others
-//! cost.
+//! The budget of a connection: limits what a client costs besides its requests. Frames of use earn what the others cost, and so does
+//! time, which the owner of the connection tells.
 
 use super::Failure;
 
@@ -31,8 +31,12 @@ pub(super) const RESPONSE: u32 = 20;
 /// The gain of a DATA frame in either direction: the client may update two windows for it.
 pub(super) const CONTENT: u32 = 2;
 
-/// DATA frames with fewer bytes gain nothing: a client may open its window byte by byte.
+/// DATA frames of a client with fewer bytes gain nothing, and neither do those to a client that were cut by its window: it may open
+/// that byte by byte. A small message of an event stream gains as a large one.
 pub(super) const CONTENT_BYTES_MIN: usize = 256;
+
+/// The gain of a millisecond: that of a second pays for a thousand frames, or for the resets of 90 requests.
+pub(super) const MILLISECOND: u32 = 1;
 
 /// A WINDOW_UPDATE of at least as many bytes costs nothing: some clients read in pieces of this size. Windows have a maximum, so there
 /// cannot be many updates without DATA.
@@ -40,7 +44,7 @@ pub(super) const WINDOW_BYTES_MIN: i64 = 4096;
 
 impl Budget {
     pub fn earn(&mut self, value: u32) {
-        self.0 = (self.0 + value).min(START);
+        self.0 = self.0.saturating_add(value).min(START);
     }
 
     /// # Errors

@@ -109,7 +109,8 @@ impl<'o> HeadWriter<'o> {
             b"te" if value != b"trailers" => return Err("a TE other than trailers"),
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
             | b"upgrade" => return Err("a header of HTTP/1"),
-            b"content-length" if self.info.is_tunnel => return Ok(()),
+            // A tunnel has no length, and the key was written before.
+            b"content-length" | b"sec-websocket-key" if self.info.is_tunnel => return Ok(()),
             b"content-length" => self.info.length = length(value),
             b"priority" => self.info.priority = Priority::stated(value),
             _ => {}

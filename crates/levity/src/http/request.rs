@@ -28,6 +28,8 @@ pub struct Request {
     /// It was sent as early data, and read before the handshake was complete (RFC 8470): it may be a copy of what another client has
     /// sent.
     pub is_early: bool,
+    /// It asks for a tunnel, which a response of 2xx begins (RFC 8441, 5).
+    pub is_tunnel: bool,
     /// [`adapt_conditions`](Self::adapt_conditions) was called.
     has_adapted_conditions: bool,
     /// Where the target is as sent, if it was changed.
@@ -58,6 +60,7 @@ impl Request {
         self.sent = None;
         self.is_https = false;
         self.is_early = false;
+        self.is_tunnel = false;
         self.has_adapted_conditions = false;
     }
 

@@ -112,7 +112,7 @@ pub trait ClientStream {
         fields: &'a Fields,
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-    /// After an upgrade: reads bytes from the client; 0 at the end.
+    /// After an upgrade: reads bytes from the client; 0 at the end, an error after a reset.
     fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
 
     /// After an upgrade: writes bytes to the client.

@@ -240,6 +240,15 @@ impl Body {
     pub fn is_stream(&self) -> bool {
         matches!(self, Self::Stream { .. } | Self::Upgrade { .. })
     }
+
+    /// The protocol that the connection, or stream, changes to.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        match self {
+            Self::Upgrade { protocol, .. } => Some(protocol),
+            Self::Held { protocol, .. } => protocol.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 impl PartSource {

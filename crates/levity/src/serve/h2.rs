@@ -16,7 +16,7 @@ use levity_telemetry::stall;
 use levity_telemetry::stats::Http2Failure;
 use levity_telemetry::step::Step;
 use levity_wire::http1::{self, Reject};
-use levity_wire::http2::{ErrorCode, Event, StreamId};
+use levity_wire::http2::{ErrorCode, Event, Failure, StreamId};
 
 use crate::exchange;
 use crate::http::error::error;
@@ -187,27 +187,36 @@ where
                 *requests += 1;
             }
             match event {
-                Ok(Some(event @ Event::Request { .. })) => self.request(&worker, &event),
+                Ok(Some(event @ Event::Request { stream, .. })) => {
+                    if self.is_full(context) {
+                        if let Err(failure) = self.conn.refuse(stream) {
+                            return Poll::Ready(Some(failed(&worker, &failure)));
+                        }
+                    } else {
+                        self.request(&worker, &event);
+                    }
+                }
                 Ok(Some(Event::Malformed { stream })) => self.malformed(stream),
                 Ok(Some(event)) => self.streams.deliver(&event),
                 Ok(None) => return Poll::Ready(None),
-                Err(failure) => {
-                    worker.stats.http2_failed(counted(failure.code));
-                    return Poll::Ready(Some(End::Error));
-                }
+                Err(failure) => return Poll::Ready(Some(failed(&worker, &failure))),
             }
         }
         self.conn.put_back(input);
         Poll::Ready(None)
     }
 
+    /// Whether no more exchanges can begin. The client may just have reset a stream in favour of another: its exchange ends when it is
+    /// polled.
+    fn is_full(&mut self, context: &mut Context<'_>) -> bool {
+        if self.streams.is_full() {
+            self.poll_exchanges(context);
+        }
+        self.streams.is_full()
+    }
+
     /// Begins the exchange of a request, and ends it if it need not wait.
     fn request(&mut self, worker: &Worker, event: &Event<'_>) {
-        if let Event::Request { stream, .. } = *event
-            && self.streams.is_full()
-        {
-            return self.conn.refuse(stream);
-        }
         let parsed = self.conn.with_head(|head| parse(worker, head));
         let begun = self.streams.begin(event, parsed);
         let mut exchange = (self.begin)(begun);
@@ -245,6 +254,12 @@ where
             false => Poll::Pending,
         }
     }
+}
+
+/// Counts a fault of the client, which ends the connection.
+fn failed(worker: &Worker, failure: &Failure) -> End {
+    worker.stats.http2_failed(counted(failure.code));
+    End::Error
 }
 
 /// The metric of a connection that ends with `code`.

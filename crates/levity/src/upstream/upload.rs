@@ -22,7 +22,7 @@ const PIECE_BYTES_MAX: usize = 64 * 1024;
 const WRITE_BYTES_MIN: usize = 64 * 1024;
 
 /// The start of a body up to which it is kept to be sent again, in bytes. A client over HTTP/2 sends even a small body after the header.
-const REPLAYED_BYTES_MAX: usize = 16 * 1024;
+const REPLAYED_BYTES_MAX: usize = PIECE_BYTES_MAX;
 
 /// A request body, and the position up to which it has been taken.
 pub struct Upload {

@@ -11,7 +11,7 @@ use crate::http2::settings::STREAMS_MAX;
 use crate::http2::streams::{Body, Stream, StreamId};
 use crate::http2::{ErrorCode, Failure};
 
-/// The maximum size of a compressed header section in several frames, in bytes.
+/// The maximum size of a compressed header section in several frames, in bytes, unless a request may have a larger one.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
 
 /// The maximum of CONTINUATION frames in a header section.
@@ -75,7 +75,8 @@ impl Connection {
         let mut block = self.block.take().expect("it has been looked for");
         block.continuations += 1;
         block.bytes.extend_from_slice(payload);
-        if block.continuations > CONTINUATIONS_MAX || block.bytes.len() > BLOCK_BYTES_MAX {
+        let bytes_max = BLOCK_BYTES_MAX.max(self.head_bytes_max);
+        if block.continuations > CONTINUATIONS_MAX || block.bytes.len() > bytes_max {
             return Err(Failure::too_much("a header section that is too long"));
         }
         if header.has(flag::END_HEADERS) {

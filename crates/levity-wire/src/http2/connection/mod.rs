@@ -15,7 +15,7 @@ use self::header_section::Block;
 use self::input::Expects;
 use self::shutdown::Shutdown;
 use super::Failure;
-use super::budget::Budget;
+use super::budget::{self, Budget};
 use super::head::HeadText;
 use super::hpack::Decoder;
 use super::priority::Priority;
@@ -168,6 +168,13 @@ impl Connection {
             self.fail(failure);
         }
         next
+    }
+
+    /// Tells that `milliseconds` have passed: the client may have sent some frames of no use in that time.
+    pub fn time_passed(&mut self, milliseconds: u128) {
+        let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX);
+        self.budget
+            .earn(milliseconds.saturating_mul(budget::MILLISECOND));
     }
 
     /// Frames to send. The owner removes what was written.

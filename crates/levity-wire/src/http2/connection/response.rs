@@ -68,7 +68,8 @@ impl Connection {
         if !self.is_sendable(stream) || (bytes == 0 && !(ends && data.is_empty())) {
             return 0;
         }
-        let is_all = ends && bytes == data.len();
+        let is_cut = bytes < data.len();
+        let is_all = ends && !is_cut;
         let mut rest = &data[..bytes];
         loop {
             let (part, more) = rest.split_at(rest.len().min(PAYLOAD_BYTES_MAX));
@@ -80,7 +81,7 @@ impl Connection {
                 stream,
             };
             write(header.write(), part);
-            if part.len() >= budget::CONTENT_BYTES_MIN {
+            if !is_cut || part.len() >= budget::CONTENT_BYTES_MIN {
                 self.budget.earn(budget::CONTENT);
             }
             rest = more;

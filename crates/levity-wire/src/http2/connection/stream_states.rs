@@ -85,6 +85,19 @@ impl Connection {
         }))
     }
 
+    /// Refuses the request on `stream`, which the client may repeat.
+    ///
+    /// # Errors
+    /// When the client has been refused too often. The output has the GOAWAY for it.
+    pub fn refuse(&mut self, stream: StreamId) -> Result<(), Failure> {
+        self.send_reset(stream, ErrorCode::RefusedStream);
+        let spent = self.budget.spend(budget::REQUEST + budget::RESET);
+        if let Err(failure) = &spent {
+            self.fail(failure);
+        }
+        spent
+    }
+
     /// Ends a stream because of an error of the client. Ends the connection if the stream is idle: it may not be reset (RFC 9113, 6.4).
     pub(super) fn stream_error(&mut self, stream: StreamId, code: ErrorCode) -> Outcome<'static> {
         if self.is_idle(stream) {

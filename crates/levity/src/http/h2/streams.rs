@@ -56,10 +56,16 @@ impl Streams {
                 request.head.framing = Framing::Chunked;
             }
             request.is_early = self.conn.is_early();
+            request.is_tunnel = is_tunnel;
             request
         });
         let head = request.as_ref().ok().map(|request| &request.head);
-        let framing = head.map_or(Framing::None, |head| head.framing);
+        let framing = match head {
+            Some(head) => head.framing,
+            // Its body has to be dropped.
+            None if !ends && !is_tunnel => Framing::Chunked,
+            None => Framing::None,
+        };
         let has_body = !ends || framing != Framing::None;
         let incoming = has_body.then(|| Box::new(Incoming::new(framing, ends)));
         let expects_continue = head.is_some_and(|head| head.expect_continue);

@@ -10,8 +10,8 @@ pub struct Turns {
     waiting: Vec<Turn>,
     /// The number of waits so far.
     count: u64,
-    /// The streams that wait for the windows of the client.
-    blocked: Vec<(StreamId, Waker)>,
+    /// The streams that have sent nothing since they waited for the windows of the client.
+    blocked: Vec<Turn>,
 }
 
 struct Turn {
@@ -21,27 +21,31 @@ struct Turn {
     waker: Waker,
 }
 
+/// Adds a wait of `stream` to `turns`, the `count`th of all. If it waits already, it keeps its place.
+fn queue(turns: &mut Vec<Turn>, stream: StreamId, priority: Priority, waker: &Waker, count: u64) {
+    let known = turns.iter_mut().find(|turn| turn.stream == stream);
+    if let Some(turn) = known.filter(|turn| turn.rank.1 == priority.is_incremental) {
+        turn.waker.clone_from(waker);
+        turn.rank.0 = priority.urgency;
+        return;
+    }
+    turns.retain(|turn| turn.stream != stream);
+    let place = match priority.is_incremental {
+        true => count,
+        false => stream.into(),
+    };
+    turns.push(Turn {
+        stream,
+        rank: (priority.urgency, priority.is_incremental, place),
+        waker: waker.clone(),
+    });
+}
+
 impl Turns {
     /// `stream` waits for its turn. If it waits already, it keeps its place.
     pub fn wait(&mut self, stream: StreamId, priority: Priority, waker: &Waker) {
-        let mut waiting = self.waiting.iter_mut();
-        let turn = waiting.find(|turn| turn.stream == stream);
-        if let Some(turn) = turn.filter(|turn| turn.rank.1 == priority.is_incremental) {
-            turn.waker.clone_from(waker);
-            turn.rank.0 = priority.urgency;
-            return;
-        }
-        self.leave(stream);
         self.count += 1;
-        let place = match priority.is_incremental {
-            true => self.count,
-            false => stream.into(),
-        };
-        self.waiting.push(Turn {
-            stream,
-            rank: (priority.urgency, priority.is_incremental, place),
-            waker: waker.clone(),
-        });
+        queue(&mut self.waiting, stream, priority, waker, self.count);
     }
 
     /// Wakes the stream whose turn it is, and removes it.
@@ -57,21 +61,24 @@ impl Turns {
         self.waiting.retain(|turn| turn.stream != stream);
     }
 
-    /// `stream` waits for the windows of the client.
-    pub fn block(&mut self, stream: StreamId, waker: &Waker) {
-        let mut blocked = self.blocked.iter_mut();
-        match blocked.find(|(other, _)| *other == stream) {
-            Some((_, known)) => known.clone_from(waker),
-            None => self.blocked.push((stream, waker.clone())),
-        }
+    /// `stream` waits for the windows of the client. If it has sent nothing since it last waited, it keeps its place.
+    pub fn block(&mut self, stream: StreamId, priority: Priority, waker: &Waker) {
+        self.count += 1;
+        queue(&mut self.blocked, stream, priority, waker, self.count);
     }
 
-    /// Wakes `stream`, or all, if it waits for windows.
+    /// `stream` has sent something.
+    pub fn unblock(&mut self, stream: StreamId) {
+        self.blocked.retain(|turn| turn.stream != stream);
+    }
+
+    /// Wakes `stream`, or all, if it waits for windows. All are woken in the order of their turns, because the first may fill the
+    /// window again.
     pub fn wake_blocked(&mut self, stream: Option<StreamId>) {
-        let is_meant =
-            |(other, _): &mut (StreamId, Waker)| stream.is_none_or(|stream| stream == *other);
-        for (_, waker) in self.blocked.extract_if(.., is_meant) {
-            waker.wake();
+        self.blocked.sort_unstable_by_key(|turn| turn.rank);
+        let is_meant = |turn: &&Turn| stream.is_none_or(|stream| stream == turn.stream);
+        for turn in self.blocked.iter().filter(is_meant) {
+            turn.waker.wake_by_ref();
         }
     }
 
@@ -80,8 +87,8 @@ impl Turns {
         for turn in self.waiting.extract_if(.., |turn| turn.stream == stream) {
             turn.waker.wake();
         }
-        for (_, waker) in self.blocked.extract_if(.., |(other, _)| *other == stream) {
-            waker.wake();
+        for turn in self.blocked.extract_if(.., |turn| turn.stream == stream) {
+            turn.waker.wake();
         }
     }
 }
@@ -184,14 +191,40 @@ mod tests {
     fn windows_are_waited_for_apart() {
         let (mut turns, woken) = (Turns::default(), Woken::default());
         for stream in [1, 3, 1, 5] {
-            turns.block(stream, &woken.waker(stream));
+            turns.block(stream, Priority::default(), &woken.waker(stream));
         }
         turns.wake_next();
         assert!(woken.take().is_empty());
         turns.remove(3);
         turns.wake_blocked(Some(5));
+        turns.unblock(5);
         turns.wake_blocked(None);
+        turns.unblock(1);
         turns.wake_blocked(None);
         assert_eq!(woken.take(), [3, 5, 1]);
+    }
+
+    #[test]
+    fn more_room_in_the_window_of_all_goes_to_urgent_streams_and_then_around() {
+        let (mut turns, woken) = (Turns::default(), Woken::default());
+        let block = |turns: &mut Turns, stream, urgency| {
+            let priority = Priority {
+                urgency,
+                is_incremental: true,
+            };
+            turns.block(stream, priority, &woken.waker(stream));
+        };
+        for (stream, urgency) in [(1, 3), (3, 3), (5, 7), (7, 0)] {
+            block(&mut turns, stream, urgency);
+        }
+        turns.wake_blocked(None);
+        assert_eq!(woken.take(), [7, 1, 3, 5]);
+        turns.unblock(7);
+        // Stream 1 has filled the window, and has more; the others could not send.
+        turns.unblock(1);
+        block(&mut turns, 1, 3);
+        block(&mut turns, 3, 3);
+        turns.wake_blocked(None);
+        assert_eq!(woken.take(), [3, 1, 5]);
     }
 }

@@ -385,11 +385,7 @@ struct Sender<'s, S: ResponseSink> {
 impl<'s, S: ResponseSink> Sender<'s, S> {
     fn new(sink: &'s S, response: &'s Response, body: &Body, is_open_ended: bool) -> Self {
         let framing = sink.framing(is_open_ended);
-        let upgrade = match body {
-            Body::Upgrade { protocol, .. } => Some(protocol.clone()),
-            Body::Held { protocol, .. } => protocol.clone(),
-            _ => None,
-        };
+        let upgrade = body.protocol().map(<[u8]>::to_vec);
         Self {
             sink,
             response,

@@ -359,6 +359,20 @@ fn a_refusal_does_not_wait_for_the_request() {
     });
 }
 
+/// The parser refuses it: the body is dropped as well.
+#[test]
+fn a_refused_header_does_not_reset_its_body() {
+    let rig = Rig::with_files("[limits]\nrequest_line_bytes = \"1KiB\"\n", &[("a", "a")]);
+    run(&rig, &Builder::new(), async |client| {
+        let long = format!("/{}", "a".repeat(2000));
+        let (reply, mut body) = client.send(request(Method::POST, &long), false).await;
+        assert_eq!(reply.await.expect("a response").status(), 414);
+        let all = Bytes::from(vec![0; 1024 * 1024]);
+        body.send_data(all, true).expect("it is open");
+        until(|| rig.worker.timers.len() == 1).await;
+    });
+}
+
 /// They count as open, so that a client that opens more without an end is stopped.
 #[test]
 fn refused_bodies_hold_up_further_requests_for_two_seconds() {
@@ -380,19 +394,62 @@ fn refused_bodies_hold_up_further_requests_for_two_seconds() {
     });
 }
 
+/// Asks for a WebSocket.
+async fn connect(client: &Client, path: &str) -> (h2::client::ResponseFuture, SendStream<Bytes>) {
+    until(|| client.may_connect()).await;
+    let mut connect = request(Method::CONNECT, path);
+    let protocol = Protocol::from_static("websocket");
+    connect.extensions_mut().insert(protocol);
+    let version = "13".parse().expect("a value");
+    connect
+        .headers_mut()
+        .insert("sec-websocket-version", version);
+    client.send(connect, false).await
+}
+
+const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+/// A success would be the beginning of a tunnel (RFC 8441, 5).
+#[test]
+fn a_websocket_to_what_speaks_no_websocket_is_refused() {
+    let (rig, app) = Rig::proxy("");
+    std::fs::write(rig.root.path().join("a"), "a").expect("a file");
+    run(&rig, &Builder::new(), async |client| {
+        let (reply, _ours) = connect(client, "/a").await;
+        assert_eq!(reply.await.expect("a response").status(), 501);
+        for (response, status) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 501),
+            ("HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno", 404),
+        ] {
+            let (reply, _ours) = connect(client, "/app").await;
+            let (mut backend, _) = app.asked().await;
+            backend.send(response).await;
+            assert_eq!(reply.await.expect("a response").status(), status);
+        }
+    });
+}
+
+#[test]
+fn a_reset_ends_both_sides_of_a_websocket() {
+    let (rig, app) = Rig::proxy("");
+    run(&rig, &Builder::new(), async |client| {
+        let (reply, mut ours) = connect(client, "/app").await;
+        let (mut backend, _) = app.asked().await;
+        backend.send(SWITCH).await;
+        assert_eq!(reply.await.expect("a response").status(), 200);
+        ours.send_reset(Reason::CANCEL);
+        // The backend keeps its side open.
+        until_idle(&rig).await;
+        assert_eq!(backend.rest().await, "");
+    });
+}
+
 #[test]
 fn a_websocket_is_a_stream() {
     let (rig, app) = Rig::proxy("");
     run(&rig, &Builder::new(), async |client| {
-        until(|| client.may_connect()).await;
-        let mut connect = request(Method::CONNECT, "/app");
-        let protocol = Protocol::from_static("websocket");
-        connect.extensions_mut().insert(protocol);
-        let version = "13".parse().expect("a value");
-        connect
-            .headers_mut()
-            .insert("sec-websocket-version", version);
-        let (reply, mut ours) = client.send(connect, false).await;
+        let (reply, mut ours) = connect(client, "/app").await;
         let (mut backend, header) = app.asked().await;
         let header = header.to_ascii_lowercase();
         assert!(header.starts_with("get /app http/1.1\r\n"), "{header}");
@@ -405,9 +462,7 @@ fn a_websocket_is_a_stream() {
         }
         let key = header.split("sec-websocket-key: ").nth(1).expect("a key");
         assert_eq!(key.split("\r\n").next().map(str::len), Some(24), "{key}");
-        let accept = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-                      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
-        backend.send(accept).await;
+        backend.send(SWITCH).await;
         let response = reply.await.expect("a response");
         assert_eq!(response.status(), 200);
         for name in [
@@ -448,6 +503,28 @@ fn a_stream_reset_by_the_client_releases_everything() {
         let mut body = reply.await.expect("a response").into_body();
         receive(&mut body).await.expect("a piece").expect("a piece");
         sending.send_reset(Reason::CANCEL);
+    });
+}
+
+/// The exchange of a stream that was reset may still be there when the request that replaces it arrives.
+#[test]
+fn a_client_at_its_limit_may_replace_a_stream() {
+    let (rig, app) = Rig::proxy("");
+    run(&rig, &Builder::new(), async |client| {
+        let mut waiting = Vec::new();
+        for _ in 0..STREAMS_MAX {
+            waiting.push(client.send(request(Method::GET, "/app"), true).await);
+        }
+        for (_, sending) in &mut waiting[..20] {
+            sending.send_reset(Reason::CANCEL);
+        }
+        for _ in 0..20 {
+            waiting.push(client.send(request(Method::GET, "/nothing"), true).await);
+        }
+        for (reply, _) in waiting.drain(STREAMS_MAX..) {
+            assert_eq!(reply.await.expect("a response").status(), 404);
+        }
+        drop((waiting, app));
     });
 }
 

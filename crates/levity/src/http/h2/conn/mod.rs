@@ -8,11 +8,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use levity_net::{Peer, Timer, Transport, WakerCell};
 use levity_telemetry::stall;
-use levity_wire::http2::{self, ErrorCode, Event, Failure, StreamId};
+use levity_wire::http2::{self, Event, Failure, StreamId};
 
 pub(super) use self::output::PIECE_BYTES_MAX;
 pub(super) use self::shutdown::LINGER_TIME_MAX;
@@ -41,6 +41,8 @@ pub struct Conn {
     unread: RefCell<Vec<u8>>,
     /// When the last response ended; before that, when the connection was accepted.
     quiet_since: Cell<Instant>,
+    /// When the codec was last told the time.
+    told_time: Cell<Instant>,
     has_had_request: Cell<bool>,
     /// Requests have come since it was idle.
     is_in_use: Cell<bool>,
@@ -69,6 +71,7 @@ impl Conn {
             written: Cell::new(0),
             unread: RefCell::new(first),
             quiet_since: Cell::new(arriving.accepted),
+            told_time: Cell::new(arriving.accepted),
             has_had_request: Cell::new(false),
             is_in_use: Cell::new(false),
             shutdown_since: Cell::new(None),
@@ -107,6 +110,12 @@ impl Conn {
 
     /// The poll of the connection's task begins. Until it ends, the task need not be woken for output.
     pub fn begin_poll(&self, context: &Context<'_>) {
+        let now = stall::poll_start();
+        let passed = now.saturating_duration_since(self.told_time.get());
+        if passed >= Duration::from_millis(1) {
+            self.told_time.set(now);
+            self.wire.borrow_mut().time_passed(passed.as_millis());
+        }
         self.is_polled.set(true);
         self.moved.set(0);
         self.task.set(context);
@@ -192,7 +201,10 @@ impl Conn {
     }
 
     /// Refuses the request on `stream`. The client may repeat it.
-    pub fn refuse(&self, stream: StreamId) {
-        self.with_wire(|wire| wire.send_reset(stream, ErrorCode::RefusedStream));
+    ///
+    /// # Errors
+    /// When the connection has to end, because the client has been refused too often.
+    pub fn refuse(&self, stream: StreamId) -> Result<(), Failure> {
+        self.with_wire(|wire| wire.refuse(stream))
     }
 }

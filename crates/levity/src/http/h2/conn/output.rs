@@ -103,7 +103,10 @@ impl Conn {
 
     /// `stream` waits for the windows of the client: it is the turn of another one.
     pub(in crate::http::h2) fn wait_for_window(&self, stream: StreamId, context: &Context<'_>) {
-        self.turns.borrow_mut().block(stream, context.waker());
+        let priority = self.wire.borrow().priority(stream);
+        let mut turns = self.turns.borrow_mut();
+        turns.block(stream, priority, context.waker());
+        drop(turns);
         self.wake_next();
     }
 
@@ -161,6 +164,14 @@ impl Conn {
         data: &[u8],
         ends: bool,
     ) -> io::Result<usize> {
+        let sent = self.frame_data(stream, data, ends)?;
+        if sent > 0 {
+            self.turns.borrow_mut().unblock(stream);
+        }
+        Ok(sent)
+    }
+
+    fn frame_data(&self, stream: StreamId, data: &[u8], ends: bool) -> io::Result<usize> {
         if data.len() < DIRECT_BYTES_MIN || !self.wire.borrow_mut().out().is_empty() {
             return Ok(self.with_wire(|wire| wire.send_data(stream, data, ends)));
         }

@@ -28,6 +28,8 @@ pub struct Stream {
     expects_continue: Cell<bool>,
     /// The client has reset the stream, or the connection has ended.
     is_gone: Cell<bool>,
+    /// The last frame of the body has ended the stream.
+    has_sent_end: Cell<bool>,
     /// The rest of Content-Length in bytes, if the header has it: the last frame of the body then ends the stream.
     announced: Cell<Option<NonZeroU64>>,
     /// The bytes that the connection had written when the time-out was last set.
@@ -57,6 +59,7 @@ impl Stream {
             incoming: RefCell::new(incoming),
             expects_continue: Cell::new(expects_continue),
             is_gone: Cell::new(false),
+            has_sent_end: Cell::new(false),
             announced: Cell::new(None),
             seen_written: Cell::new(0),
             reader: WakerCell::default(),
@@ -82,6 +85,7 @@ impl Stream {
         self.incoming = RefCell::new(incoming);
         self.expects_continue = Cell::new(expects_continue);
         self.is_gone = Cell::new(false);
+        self.has_sent_end = Cell::new(false);
         self.announced = Cell::new(None);
         self.seen_written = Cell::new(0);
     }

@@ -150,7 +150,7 @@ impl ClientStream for Stream {
         if polled.is_pending() {
             self.reader.set(context);
         }
-        let bytes = ready!(polled);
+        let bytes = ready!(polled)?;
         self.consumed(bytes);
         Poll::Ready(Ok(bytes))
     }

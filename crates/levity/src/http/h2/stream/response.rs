@@ -66,6 +66,7 @@ impl Stream {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let sent = self.conn.send_data(self.id, data, ends)?;
+        self.has_sent_end.set(ends && sent == data.len());
         if sent == 0 && !data.is_empty() {
             self.conn.wait_for_window(self.id, context);
             return Poll::Pending;
@@ -154,7 +155,7 @@ impl ResponseSink for Stream {
     ) -> Poll<io::Result<Progress>> {
         // The last frame of the body may have ended the stream.
         let is_open = self.conn.with_wire(|wire| wire.is_sendable(self.id));
-        if !is_open && header.is_some() {
+        if !is_open && (header.is_some() || !self.has_sent_end.get()) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if is_open {
