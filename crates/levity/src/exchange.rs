@@ -173,7 +173,10 @@ async fn answer<'a>(
         }
         enter(handling, request, location);
         let rewritten = match handling.respond(request, location).await {
-            Handled::Response(response) => return (Some(location), response),
+            Handled::Response(response) => {
+                let response = without_false_tunnel(handling, request, response);
+                return (Some(location), response);
+            }
             Handled::Rewritten(rewritten) => rewritten,
         };
         may_be_internal = rewritten.may_be_internal;
@@ -188,6 +191,20 @@ async fn answer<'a>(
     }
     let refusal = handling.refuse(too_many_rewrites(request));
     (None, Box::pin(refusal).await)
+}
+
+/// Replaces a response that would begin a tunnel with nobody at its other end: there any 2xx does (RFC 8441, 5).
+fn without_false_tunnel(
+    handling: &mut Handling<'_>,
+    request: &Request,
+    response: Response,
+) -> Response {
+    let is_success = (200..300).contains(&response.status);
+    if !request.is_tunnel || !is_success || response.body.protocol().is_some() {
+        return response;
+    }
+    handling.replaced();
+    error(501, "nothing here speaks the protocol of the tunnel")
 }
 
 /// A refusal before any handler was asked, and the location whose filters and error pages it gets.
@@ -276,7 +293,9 @@ async fn send_replacement<'a, S: ResponseSink>(
             Some(location) => {
                 handling.forget(request);
                 match handling.respond(request, location).await {
-                    Handled::Response(response) => response,
+                    Handled::Response(response) => {
+                        without_false_tunnel(handling, request, response)
+                    }
                     Handled::Rewritten(_) => *failure,
                 }
             }
@@ -312,11 +331,6 @@ fn prepare<S: ResponseSink>(
     handling: &mut Handling<'_>,
 ) {
     handling.disk.trace.enter(Step::Filter);
-    let is_success = (200..300).contains(&response.status);
-    if request.is_tunnel && is_success && response.body.protocol().is_none() {
-        // The client would take it for the beginning of a tunnel.
-        *response = error(501, "nothing here speaks the protocol of the tunnel");
-    }
     if let Some(location) = location {
         let filters = &location.filters;
         match &handling.worker.explanation {

@@ -22,7 +22,7 @@ pub(super) const FRAME: u32 = 1;
 /// The cost of a stream that the client resets, or that is reset for an error of the client: a request may have begun for nothing.
 pub(super) const RESET: u32 = 20;
 
-/// The gain of a request. Less than [`RESET`]: a client that resets each request is stopped after a thousand.
+/// The gain of a request. Less than [`RESET`]: a client that resets each request is stopped after 900, unless it takes its time.
 pub(super) const REQUEST: u32 = 10;
 
 /// The gain of a complete response.

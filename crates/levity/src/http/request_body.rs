@@ -112,7 +112,7 @@ pub trait ClientStream {
         fields: &'a Fields,
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-    /// After an upgrade: reads bytes from the client; 0 at the end, an error after a reset.
+    /// After an upgrade: reads bytes from the client; 0 at the end.
     fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
 
     /// After an upgrade: writes bytes to the client.
@@ -120,6 +120,12 @@ pub trait ClientStream {
 
     /// After an upgrade: shuts down the sending side.
     fn end_output(&self);
+
+    /// After an upgrade: ready when the client has reset its stream. The reset of a connection is an error of reading or writing.
+    fn poll_reset(&self, context: &mut Context<'_>) -> Poll<()> {
+        let _ = context;
+        Poll::Pending
+    }
 }
 
 /// The maximum of reads per poll from a body that is dropped.

@@ -173,6 +173,7 @@ where
             Ok(0) | Err(_) => return Poll::Ready(Some(End::ClientAbort)),
             Ok(count) => &buffer[..count],
         };
+        let mut has_reset = false;
         while *requests < REQUESTS_PER_POLL_MAX {
             Step::Parse.enter();
             let event = self.conn.next(&mut input);
@@ -188,7 +189,11 @@ where
             }
             match event {
                 Ok(Some(event @ Event::Request { stream, .. })) => {
-                    if self.is_full(context) {
+                    // The client may just have reset a stream in favour of this one: its exchange ends when it is polled.
+                    if self.streams.is_full() && std::mem::take(&mut has_reset) {
+                        self.poll_exchanges(context);
+                    }
+                    if self.streams.is_full() {
                         if let Err(failure) = self.conn.refuse(stream) {
                             return Poll::Ready(Some(failed(&worker, &failure)));
                         }
@@ -197,22 +202,16 @@ where
                     }
                 }
                 Ok(Some(Event::Malformed { stream })) => self.malformed(stream),
-                Ok(Some(event)) => self.streams.deliver(&event),
+                Ok(Some(event)) => {
+                    has_reset |= matches!(event, Event::Reset { .. });
+                    self.streams.deliver(&event);
+                }
                 Ok(None) => return Poll::Ready(None),
                 Err(failure) => return Poll::Ready(Some(failed(&worker, &failure))),
             }
         }
         self.conn.put_back(input);
         Poll::Ready(None)
-    }
-
-    /// Whether no more exchanges can begin. The client may just have reset a stream in favour of another: its exchange ends when it is
-    /// polled.
-    fn is_full(&mut self, context: &mut Context<'_>) -> bool {
-        if self.streams.is_full() {
-            self.poll_exchanges(context);
-        }
-        self.streams.is_full()
     }
 
     /// Begins the exchange of a request, and ends it if it need not wait.

@@ -198,9 +198,14 @@ impl Tunnel {
             Broken::Source(error) => of_backend(error),
             Broken::Destination(_) => UpgradeError::Gone,
         })?;
-        match up.is_ready() && down.is_ready() {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
+        if up.is_ready() && down.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        // The backend may have more to say, or not read what is left: nobody waits for it.
+        match (client.poll_reset(context), self.down.finished) {
+            (Poll::Ready(()), true) => Poll::Ready(Ok(())),
+            (Poll::Ready(()), false) => Poll::Ready(Err(UpgradeError::Gone)),
+            (Poll::Pending, _) => Poll::Pending,
         }
     }
 }

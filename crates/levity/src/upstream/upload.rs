@@ -158,7 +158,8 @@ impl Upload {
         room: usize,
     ) -> Poll<Result<&[u8], Failure>> {
         if self.taken == self.buffer.len() && !self.is_done() {
-            if self.buffer.len() > REPLAYED_BYTES_MAX || self.spooled.is_some() {
+            let is_kept = self.has_start && self.buffer.len() <= REPLAYED_BYTES_MAX;
+            if !is_kept || self.spooled.is_some() {
                 self.has_start = false;
                 self.buffer.clear();
                 self.taken = 0;

@@ -28,7 +28,9 @@ impl Connection {
         frame::write(&mut self.out, kind::SETTINGS, flag::ACK, 0, &[]);
         let more = i64::from(self.settings.window) - before;
         self.change_send_windows(more)?;
-        Ok((more > 0).then_some(Event::Window { stream: None }))
+        // Otherwise all wait on: with 128 of them, a client could make much work by small changes.
+        let may_send = more > 0 && self.send_window > 0;
+        Ok(may_send.then_some(Event::Window { stream: None }))
     }
 
     /// PING (RFC 9113, 6.7).

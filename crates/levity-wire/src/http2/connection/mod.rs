@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// Tells that `milliseconds` have passed: the client may have sent some frames of no use in that time.
-    pub fn time_passed(&mut self, milliseconds: u128) {
+    pub fn time_passed(&mut self, milliseconds: u64) {
         let milliseconds = u32::try_from(milliseconds).unwrap_or(u32::MAX);
         self.budget
             .earn(milliseconds.saturating_mul(budget::MILLISECOND));

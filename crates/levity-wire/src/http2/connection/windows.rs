@@ -15,6 +15,12 @@ impl Connection {
         usize::try_from(window).unwrap_or(0)
     }
 
+    /// Whether `stream` could send if the window of the connection permitted it, which other streams have used up.
+    pub fn waits_for_others(&self, stream: StreamId) -> bool {
+        let open = self.streams.get(stream);
+        open.is_some_and(|open| open.send_window > 0) && self.send_window <= 0
+    }
+
     /// The owner has consumed `bytes` of the body of `stream`: the client may send as many more.
     pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
         let bytes = bytes as u32;
@@ -111,7 +117,8 @@ impl Connection {
             window if window > WINDOW_BYTES_MAX => {
                 self.stream_error(stream, ErrorCode::FlowControl)
             }
-            _ => Ok(Some(Event::Window {
+            // Otherwise it waits on.
+            _ => Ok((self.send_window > 0).then_some(Event::Window {
                 stream: Some(stream),
             })),
         }

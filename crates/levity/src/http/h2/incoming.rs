@@ -1,6 +1,5 @@
 //! The body of a request that arrives in frames.
 
-use std::io;
 use std::task::Poll;
 
 use levity_wire::http1::{Framing, Reject, Trailers};
@@ -142,22 +141,18 @@ impl Incoming {
     }
 
     /// Fills `buffer` with what has arrived; pending if nothing has. Returns the number of bytes: 0 at the end.
-    ///
-    /// # Errors
-    /// When the stream was reset: the other end of the tunnel must not wait for an answer.
-    pub fn poll_read(&mut self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&mut self, buffer: &mut [u8]) -> Poll<usize> {
         let bytes = self.unread.len().min(buffer.len());
         if bytes == 0 {
-            return match (self.has_ended, self.is_cut_off) {
-                (true, _) => Poll::Ready(Ok(0)),
-                (false, true) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-                (false, false) => Poll::Pending,
+            return match self.has_ended || self.is_cut_off {
+                true => Poll::Ready(0),
+                false => Poll::Pending,
             };
         }
         buffer[..bytes].copy_from_slice(&self.unread[..bytes]);
         self.unread.drain(..bytes);
         self.count(bytes);
-        Poll::Ready(Ok(bytes))
+        Poll::Ready(bytes)
     }
 
     fn count(&mut self, bytes: usize) {

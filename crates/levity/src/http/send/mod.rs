@@ -70,6 +70,11 @@ pub trait ResponseSink: ClientStream {
     /// Whether bytes are on their way that no call has reported yet: the next one begins with them.
     fn is_writing(&self) -> bool;
 
+    /// Whether the client gives no room for the body at present. It may give none before it has the header.
+    fn is_window_closed(&self) -> bool {
+        false
+    }
+
     /// Ready when a write is likely to accept bytes.
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 

@@ -80,6 +80,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         let bytes_max = self.throttle.allowance();
         let (sink, header) = (self.sink, &mut self.header);
         let progress = with_send_timeout(sink, |context| {
+            if header.is_some() && sink.is_window_closed() {
+                let sent = sink.poll_send(context, header, &[], false);
+                return sent.map_ok(Some).map_err(disconnected);
+            }
             ready!(sink.poll_write_ready(context)).map_err(disconnected)?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();

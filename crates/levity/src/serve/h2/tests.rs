@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use h2::client::Builder;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
@@ -135,6 +136,58 @@ fn a_stalled_stream_delays_no_other() {
         }
         assert_eq!(rig.worker.timers.len(), 2);
         assert_eq!(whole(&mut stalled).await, large().as_bytes());
+    });
+}
+
+/// The client may read nothing of the one before it has the other.
+#[test]
+fn a_header_does_not_wait_for_the_window_that_another_body_fills() {
+    let rig = Rig::with_files("", &[("large", &large())]);
+    run(&rig, &Builder::new(), async |client| {
+        let ranges = ["bytes=0-", "bytes=0-99999, 200000-", "bytes=1-"];
+        let mut bodies = Vec::new();
+        for range in ranges {
+            let mut get = request(Method::GET, "/large");
+            let range = ::http::HeaderValue::from_static(range);
+            get.headers_mut().insert("range", range);
+            let (reply, _) = client.send(get, true).await;
+            let response = reply.await.expect("a response");
+            assert_eq!(response.status(), 206);
+            bodies.push(response.into_body());
+        }
+        let lengths = join_all(bodies.iter_mut().map(async |body| whole(body).await.len()));
+        let lengths = lengths.await;
+        assert_eq!((lengths[0], lengths[2]), (LARGE_BYTES, LARGE_BYTES - 1));
+        assert!(lengths[1] > 2 * LARGE_BYTES / 3);
+    });
+}
+
+#[test]
+fn the_urgent_stream_gets_a_window_that_all_wait_for() {
+    let rig = Rig::with_files("", &[("large", &large())]);
+    let mut builder = Builder::new();
+    builder.initial_window_size(1 << 20);
+    run(&rig, &builder, async |client| {
+        let get = async |priority: &'static str| {
+            let mut get = request(Method::GET, "/large");
+            let priority = ::http::HeaderValue::from_static(priority);
+            get.headers_mut().insert("priority", priority);
+            let (reply, _) = client.send(get, true).await;
+            reply.await.expect("a response").into_body()
+        };
+        let (mut urgent, mut other) = (get("u=1").await, get("u=5").await);
+        let mut bytes = [0; 2];
+        while bytes[0] < LARGE_BYTES {
+            let (at, piece) = tokio::select! {
+                Some(piece) = receive(&mut urgent) => (0, piece),
+                Some(piece) = receive(&mut other) => (1, piece),
+            };
+            bytes[at] += piece.expect("a whole body").len();
+        }
+        // The other has a part after each turn of 256 KiB.
+        assert!(bytes[1] <= LARGE_BYTES / 4, "{bytes:?}");
+        let rest = whole(&mut other).await;
+        assert_eq!(bytes[1] + rest.len(), LARGE_BYTES);
     });
 }
 
@@ -434,14 +487,19 @@ fn a_websocket_to_what_speaks_no_websocket_is_refused() {
 fn a_reset_ends_both_sides_of_a_websocket() {
     let (rig, app) = Rig::proxy("");
     run(&rig, &Builder::new(), async |client| {
-        let (reply, mut ours) = connect(client, "/app").await;
-        let (mut backend, _) = app.asked().await;
-        backend.send(SWITCH).await;
-        assert_eq!(reply.await.expect("a response").status(), 200);
-        ours.send_reset(Reason::CANCEL);
-        // The backend keeps its side open.
-        until_idle(&rig).await;
-        assert_eq!(backend.rest().await, "");
+        for ends_before in [false, true] {
+            let (reply, mut ours) = connect(client, "/app").await;
+            let (mut backend, _) = app.asked().await;
+            backend.send(SWITCH).await;
+            assert_eq!(reply.await.expect("a response").status(), 200);
+            ours.send_data("last words".into(), ends_before)
+                .expect("it is open");
+            backend.until("last words").await;
+            ours.send_reset(Reason::CANCEL);
+            // The backend keeps its side open.
+            until_idle(&rig).await;
+            assert_eq!(backend.rest().await, "");
+        }
     });
 }
 

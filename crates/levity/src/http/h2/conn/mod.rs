@@ -110,11 +110,13 @@ impl Conn {
 
     /// The poll of the connection's task begins. Until it ends, the task need not be woken for output.
     pub fn begin_poll(&self, context: &Context<'_>) {
-        let now = stall::poll_start();
-        let passed = now.saturating_duration_since(self.told_time.get());
-        if passed >= Duration::from_millis(1) {
-            self.told_time.set(now);
-            self.wire.borrow_mut().time_passed(passed.as_millis());
+        let told = self.told_time.get();
+        let passed = stall::poll_start().saturating_duration_since(told);
+        let milliseconds = passed.as_millis() as u64;
+        if milliseconds > 0 {
+            self.told_time
+                .set(told + Duration::from_millis(milliseconds));
+            self.wire.borrow_mut().time_passed(milliseconds);
         }
         self.is_polled.set(true);
         self.moved.set(0);

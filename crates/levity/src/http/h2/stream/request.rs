@@ -150,9 +150,16 @@ impl ClientStream for Stream {
         if polled.is_pending() {
             self.reader.set(context);
         }
-        let bytes = ready!(polled)?;
+        let bytes = ready!(polled);
         self.consumed(bytes);
         Poll::Ready(Ok(bytes))
+    }
+
+    fn poll_reset(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self.watch(context) {
+            Ok(()) => Poll::Pending,
+            Err(_) => Poll::Ready(()),
+        }
     }
 
     fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

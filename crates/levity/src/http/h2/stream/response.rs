@@ -47,6 +47,13 @@ impl Stream {
         }
     }
 
+    fn wait_for_window(&self, context: &Context<'_>) {
+        if self.conn.with_wire(|wire| wire.waits_for_others(self.id)) {
+            self.extend_timeout();
+        }
+        self.conn.wait_for_window(self.id, context);
+    }
+
     /// Sends as much of `data` as the client takes now, but at least a byte unless `data` is empty.
     pub(super) fn poll_data(
         &self,
@@ -68,7 +75,7 @@ impl Stream {
         let sent = self.conn.send_data(self.id, data, ends)?;
         self.has_sent_end.set(ends && sent == data.len());
         if sent == 0 && !data.is_empty() {
-            self.conn.wait_for_window(self.id, context);
+            self.wait_for_window(context);
             return Poll::Pending;
         }
         Poll::Ready(Ok(sent))
@@ -136,10 +143,14 @@ impl ResponseSink for Stream {
         false
     }
 
+    fn is_window_closed(&self) -> bool {
+        self.conn.with_wire(|wire| wire.window(self.id)) == 0
+    }
+
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_room(context))?;
-        if self.conn.with_wire(|wire| wire.window(self.id)) == 0 {
-            self.conn.wait_for_window(self.id, context);
+        if self.is_window_closed() {
+            self.wait_for_window(context);
             return Poll::Pending;
         }
         // The caller has to read its data first. Meanwhile it is the turn of another stream.
