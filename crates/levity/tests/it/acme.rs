@@ -310,7 +310,8 @@ fn the_next_way_is_tried_at_once() {
     let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
     let server = world.launch(&config).start();
     world.serves("a.example.org");
-    assert_eq!(orders(&pebble), 2);
+    // An order more if Pebble, which refuses every seventh nonce, refuses some one after the other.
+    assert!((2..=3).contains(&orders(&pebble)));
     let said = server.stderr();
     assert!(!said.contains("the next attempt is in"), "{said}");
 }
