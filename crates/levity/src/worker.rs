@@ -278,14 +278,34 @@ struct Time {
 
 impl Time {
     fn now() -> Self {
-        let wall = SystemTime::now();
+        let (wall, instant) = clocks();
         let since = wall.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Self {
-            instant: Instant::now(),
+            instant,
             wall,
             date: date::format(since.as_secs()),
         }
     }
+}
+
+/// Both clocks at one moment. A thread that loses its processor between two reads gets two moments; it reads them again.
+fn clocks() -> (SystemTime, Instant) {
+    const APART_MAX: Duration = Duration::from_micros(10);
+    const READS_MAX: usize = 8;
+    let read = || {
+        let before = Instant::now();
+        let wall = SystemTime::now();
+        let instant = Instant::now();
+        (instant - before, wall, instant)
+    };
+    let mut closest = read();
+    for _ in 1..READS_MAX {
+        if closest.0 <= APART_MAX {
+            break;
+        }
+        closest = closest.min(read());
+    }
+    (closest.1, closest.2)
 }
 
 impl Worker {
