@@ -11,11 +11,12 @@ use futures_util::future::join_all;
 use h2::client::Builder;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
+use levity_telemetry::access_log::End as Ended;
 use levity_wire::http2::STREAMS_MAX;
 use tokio::task::{self, yield_now};
 
-use crate::rig::Rig;
 use crate::rig::http2::{Client, receive, receive_all};
+use crate::rig::{Backend, Rig};
 
 const LARGE_BYTES: usize = 600 * 1024;
 
@@ -483,6 +484,37 @@ fn a_websocket_to_what_speaks_no_websocket_is_refused() {
     });
 }
 
+/// The refusal is an error like others.
+#[test]
+fn a_file_in_place_of_a_websocket_is_a_refusal_with_a_receipt() {
+    let route = |lines: &str| format!("[[site.route]]\n{lines}\n");
+    let config = [
+        "error_pages = { 501 = \"/page\" }\n".to_owned(),
+        route("path = \"/app\"\nproxy = \"app\""),
+        route("path = \"/files/*\"\nroot = \"{root}\"\nstrip_prefix = \"/files\"\ninternal = true"),
+        "[[upstream]]\nname = \"app\"\nto = [\"unix:/app\"]\n".to_owned(),
+    ];
+    let rig = Rig::with_files(&config.concat(), &[("file", "content"), ("page", "sorry")]);
+    let app = Backend::new("unix:/app");
+    run(&rig, &Builder::new(), async |client| {
+        let (reply, _ours) = connect(client, "/app").await;
+        let (mut backend, _) = app.asked().await;
+        let file = "X-Accel-Redirect: /files/file\r\nX-Sendfile-Receipt: /sent";
+        let response = format!("HTTP/1.1 200 OK\r\n{file}\r\nContent-Length: 0\r\n\r\n");
+        backend.send(response).await;
+        let response = reply.await.expect("a response");
+        assert_eq!(response.status(), 501);
+        assert_eq!(whole(&mut response.into_body()).await, b"sorry");
+        let (mut backend, receipt) = app.asked().await;
+        assert!(receipt.starts_with("POST /sent HTTP/1.1\r\n"), "{receipt}");
+        assert!(
+            receipt.contains("X-Sendfile-Receipt: refused\r\n"),
+            "{receipt}"
+        );
+        backend.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+    });
+}
+
 #[test]
 fn a_reset_ends_both_sides_of_a_websocket() {
     let (rig, app) = Rig::proxy("");
@@ -501,6 +533,24 @@ fn a_reset_ends_both_sides_of_a_websocket() {
             assert_eq!(backend.rest().await, "");
         }
     });
+}
+
+#[test]
+fn a_websocket_that_its_backend_has_ended_may_be_reset() {
+    let (rig, app) = Rig::proxy("");
+    run(&rig, &Builder::new(), async |client| {
+        let (reply, mut ours) = connect(client, "/app").await;
+        let (mut backend, _) = app.asked().await;
+        backend.send(SWITCH).await;
+        let mut theirs = reply.await.expect("a response").into_body();
+        backend.send("bye").await;
+        backend.end_output();
+        assert_eq!(whole(&mut theirs).await, b"bye");
+        ours.send_reset(Reason::CANCEL);
+        until_idle(&rig).await;
+        assert_eq!(backend.rest().await, "");
+    });
+    assert_eq!(rig.worker.stats.ended(Ended::Complete), 1);
 }
 
 #[test]

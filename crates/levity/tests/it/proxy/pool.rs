@@ -322,7 +322,7 @@ fn a_request_on_a_dying_idle_connection_is_retried_if_allowed() {
     }
 }
 
-/// Its first 16 KiB are kept, so that a small one can be sent again.
+/// Its first 64 KiB are kept, so that a small one can be sent again.
 #[test]
 fn a_long_body_that_is_not_buffered_is_not_sent_again() {
     for (bytes, status) in [(4, 200), (500_000, 502)] {

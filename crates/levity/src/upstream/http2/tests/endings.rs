@@ -30,24 +30,36 @@ fn a_stream_that_is_always_refused_gets_503() {
     });
 }
 
-/// As a client over HTTP/2 sends it.
+/// As a client over HTTP/2 sends it. Of a longer one the start is no longer there.
 #[test]
-fn a_body_that_came_after_the_header_is_sent_again() {
-    with_h2("", async |rig, app| {
-        let mut client = rig.client(4096);
-        let (header, body) = POST.split_at(POST.len() - 4);
-        client.send(header).await;
-        let mut served = Served::accept(app).await;
-        let mut call = served.call().await;
-        client.send(body).await;
-        assert_eq!(call.body().await.0, b"body");
-        call.reply.send_reset(Reason::REFUSED_STREAM);
-        let mut call = served.call().await;
-        assert_eq!(call.body().await.0, b"body");
-        call.answer("");
-        assert!(client.rest().await.starts_with("HTTP/1.1 200 "));
-        client.close().await;
-    });
+fn a_body_of_64_kib_that_came_after_the_header_is_sent_again() {
+    for (bytes, is_repeated) in [(4, true), (64 * 1024, true), (200 * 1024, false)] {
+        with_h2("", async |rig, app| {
+            let body = "x".repeat(bytes);
+            let mut client = rig.client(1 << 20);
+            let header = POST.trim_end_matches("body");
+            client
+                .send(header.replace(": 4", &format!(": {bytes}")))
+                .await;
+            let mut served = Served::accept(app).await;
+            let mut call = served.call().await;
+            client.send(&body).await;
+            assert_eq!(call.body().await.0, body.as_bytes());
+            call.reply.send_reset(Reason::REFUSED_STREAM);
+            if is_repeated {
+                let mut call = served.call().await;
+                assert_eq!(call.body().await.0, body.as_bytes());
+                call.answer("");
+            }
+            let status = if is_repeated { "200" } else { "503" };
+            let response = client.rest().await;
+            assert!(
+                response.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{response}"
+            );
+            client.close().await;
+        });
+    }
 }
 
 #[test]
