@@ -746,11 +746,12 @@ fn priorities() {
     feed(&mut connection, &with(&[("priority", "u=1, i")]), 100);
     let priority = connection.priority(1);
     assert_eq!((priority.urgency, priority.is_incremental), (1, true));
-    feed(
-        &mut connection,
-        &frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=5, i=?0"),
-        100,
-    );
+    let update = [
+        frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=5, i=?0"),
+        frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x03u=5"),
+    ];
+    let events = feed(&mut connection, &update.concat(), 100).events;
+    assert_eq!(events, ["priority 1"]);
     let priority = connection.priority(1);
     assert_eq!((priority.urgency, priority.is_incremental), (5, false));
 }

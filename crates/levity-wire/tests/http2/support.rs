@@ -235,6 +235,7 @@ fn say(event: &Event<'_>, before: &mut [String], mut text: String) -> String {
         Event::Trailers { stream } => text = format!("trailers {stream}"),
         Event::Malformed { stream } => text = format!("malformed {stream}"),
         Event::Reset { stream } => text = format!("reset {stream}"),
+        Event::Priority { stream } => text = format!("priority {stream}"),
         Event::Window { stream: None } => text = "window".to_owned(),
         Event::Window {
             stream: Some(stream),

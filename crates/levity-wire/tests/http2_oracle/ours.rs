@@ -75,7 +75,10 @@ impl Ours {
                 let fields = fields.map(|(of, value)| (name(of), value));
                 self.end(stream, comparable(fields));
             }
-            Event::Malformed { .. } | Event::Reset { .. } | Event::Window { .. } => {}
+            Event::Malformed { .. }
+            | Event::Reset { .. }
+            | Event::Window { .. }
+            | Event::Priority { .. } => {}
         }
     }
 

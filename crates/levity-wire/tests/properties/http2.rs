@@ -115,6 +115,6 @@ fn take(outcome: &mut Outcome, connection: &mut Connection, event: &Event<'_>) {
                 *last = "reset";
             }
         }
-        Event::Malformed { .. } | Event::Window { .. } => {}
+        Event::Malformed { .. } | Event::Window { .. } | Event::Priority { .. } => {}
     }
 }

@@ -173,7 +173,7 @@ where
             Ok(0) | Err(_) => return Poll::Ready(Some(End::ClientAbort)),
             Ok(count) => &buffer[..count],
         };
-        let mut has_reset = false;
+        let mut has_ended = false;
         while *requests < REQUESTS_PER_POLL_MAX {
             Step::Parse.enter();
             let event = self.conn.next(&mut input);
@@ -189,8 +189,8 @@ where
             }
             match event {
                 Ok(Some(event @ Event::Request { stream, .. })) => {
-                    // The client may just have reset a stream in favour of this one: its exchange ends when it is polled.
-                    if self.streams.is_full() && std::mem::take(&mut has_reset) {
+                    // The client may just have ended a stream, and this one replaces it: its exchange ends when it is polled.
+                    if self.streams.is_full() && std::mem::take(&mut has_ended) {
                         self.poll_exchanges(context);
                     }
                     if self.streams.is_full() {
@@ -203,7 +203,12 @@ where
                 }
                 Ok(Some(Event::Malformed { stream })) => self.malformed(stream),
                 Ok(Some(event)) => {
-                    has_reset |= matches!(event, Event::Reset { .. });
+                    has_ended |= matches!(
+                        event,
+                        Event::Reset { .. }
+                            | Event::Trailers { .. }
+                            | Event::Data { ends: true, .. }
+                    );
                     self.streams.deliver(&event);
                 }
                 Ok(None) => return Poll::Ready(None),

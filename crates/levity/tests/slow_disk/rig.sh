@@ -37,11 +37,12 @@ trap 'exit 1' HUP INT TERM
 
 mkdir "$folder/nbd" "$folder/disk"
 mkfs.ext4 -q -F -m 0 -d "$folder/content" "$folder/image" 256M >/dev/null
-nbdkit --foreground --readonly --filter=error --filter=delay --unix "$folder/socket" \
+nbdkit --foreground --pidfile "$folder/ready" --readonly --filter=error --filter=delay --unix "$folder/socket" \
     --threads "$reads_at_once" file "$folder/image" "delay-read=$delay" \
     error-pread=EIO error-pread-rate=100% "error-pread-file=$folder/failing" </dev/null >/dev/null &
 nbdkit=$!
-persist test -S "$folder/socket"
+# Its socket is there before it accepts connections.
+persist test -s "$folder/ready"
 nbdfuse --readonly --connections 1 "$folder/nbd/image" --unix "$folder/socket" </dev/null >/dev/null &
 nbdfuse=$!
 persist test -s "$folder/nbd/image"

@@ -64,6 +64,11 @@ pub enum Event<'i> {
         /// On this stream; `None` for all.
         stream: Option<StreamId>,
     },
+    /// The [`priority`](Connection::priority) of a stream has changed.
+    Priority {
+        /// The stream.
+        stream: StreamId,
+    },
 }
 
 /// The event of a frame, if it has one, or why the connection ends.

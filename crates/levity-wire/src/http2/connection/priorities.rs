@@ -1,6 +1,6 @@
 //! Frames of a client about the priority of a stream.
 
-use super::{Connection, Outcome};
+use super::{Connection, Event, Outcome};
 use crate::http2::frame::{self, FrameHeader};
 use crate::http2::priority::Priority;
 use crate::http2::streams::StreamId;
@@ -37,10 +37,11 @@ impl Connection {
         if id.is_multiple_of(2) {
             return Err(Failure::protocol("a priority of no request"));
         }
-        if let Some(open) = self.streams.get_mut(id) {
-            open.priority = Priority::stated(value);
-        }
-        Ok(None)
+        let Some(open) = self.streams.get_mut(id) else {
+            return Ok(None);
+        };
+        open.priority = Priority::stated(value);
+        Ok(Some(Event::Priority { stream: id }))
     }
 }
 

@@ -15,10 +15,10 @@ impl Connection {
         usize::try_from(window).unwrap_or(0)
     }
 
-    /// Whether `stream` could send if the window of the connection permitted it, which other streams have used up.
-    pub fn waits_for_others(&self, stream: StreamId) -> bool {
+    /// Whether the window of `stream` is open. That of the connection, which other streams use up as well, may be closed.
+    pub fn is_stream_window_open(&self, stream: StreamId) -> bool {
         let open = self.streams.get(stream);
-        open.is_some_and(|open| open.send_window > 0) && self.send_window <= 0
+        open.is_some_and(|open| open.send_window > 0)
     }
 
     /// The owner has consumed `bytes` of the body of `stream`: the client may send as many more.

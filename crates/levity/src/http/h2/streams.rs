@@ -133,6 +133,7 @@ impl Streams {
                 }
             }
             Event::Window { stream } => self.conn.windows_changed(*stream),
+            Event::Priority { stream } => self.conn.priority_changed(*stream),
         }
     }
 

@@ -23,22 +23,23 @@ struct Turn {
 
 /// Adds a wait of `stream` to `turns`, the `count`th of all. If it waits already, it keeps its place.
 fn queue(turns: &mut Vec<Turn>, stream: StreamId, priority: Priority, waker: &Waker, count: u64) {
-    let known = turns.iter_mut().find(|turn| turn.stream == stream);
-    if let Some(turn) = known.filter(|turn| turn.rank.1 == priority.is_incremental) {
-        turn.waker.clone_from(waker);
-        turn.rank.0 = priority.urgency;
-        return;
+    match turns.iter_mut().find(|turn| turn.stream == stream) {
+        Some(turn) => turn.waker.clone_from(waker),
+        None => turns.push(Turn {
+            stream,
+            rank: rank(stream, priority, count),
+            waker: waker.clone(),
+        }),
     }
-    turns.retain(|turn| turn.stream != stream);
+}
+
+/// The rank of `stream`, which has waited for the `count`th time of all.
+fn rank(stream: StreamId, priority: Priority, count: u64) -> (u8, bool, u64) {
     let place = match priority.is_incremental {
         true => count,
         false => stream.into(),
     };
-    turns.push(Turn {
-        stream,
-        rank: (priority.urgency, priority.is_incremental, place),
-        waker: waker.clone(),
-    });
+    (priority.urgency, priority.is_incremental, place)
 }
 
 impl Turns {
@@ -46,6 +47,15 @@ impl Turns {
     pub fn wait(&mut self, stream: StreamId, priority: Priority, waker: &Waker) {
         self.count += 1;
         queue(&mut self.waiting, stream, priority, waker, self.count);
+    }
+
+    /// `stream` has another priority.
+    pub fn change(&mut self, stream: StreamId, priority: Priority) {
+        self.count += 1;
+        let turns = self.waiting.iter_mut().chain(&mut self.blocked);
+        for turn in turns.filter(|turn| turn.stream == stream) {
+            turn.rank = rank(stream, priority, self.count);
+        }
     }
 
     /// Wakes the stream whose turn it is, and removes it.
@@ -160,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_goes_before_others_keeps_its_place_and_one_that_changes_finds_its_own() {
+    fn a_stream_that_goes_before_others_keeps_its_place_and_one_that_changes_gets_its_own() {
         let (mut turns, woken) = (Turns::default(), Woken::default());
         let wait = |turns: &mut Turns, stream, is_incremental| {
             let priority = Priority {
@@ -177,14 +187,21 @@ mod tests {
             wait(&mut turns, 1, false);
         }
         assert_eq!(woken.take(), [1, 1, 1]);
-        // The client changes its mind.
-        wait(&mut turns, 1, true);
         wait(&mut turns, 5, true);
-        wait(&mut turns, 5, false);
-        for _ in 0..3 {
+        let change = |turns: &mut Turns, stream, urgency, is_incremental| {
+            let priority = Priority {
+                urgency,
+                is_incremental,
+            };
+            turns.change(stream, priority);
+        };
+        change(&mut turns, 1, 3, true);
+        change(&mut turns, 5, 0, true);
+        change(&mut turns, 7, 0, true);
+        for _ in 0..4 {
             turns.wake_next();
         }
-        assert_eq!(woken.take(), [3, 5, 1]);
+        assert_eq!(woken.take(), [5, 3, 1]);
     }
 
     #[test]

@@ -148,6 +148,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 None if probe && self.may_probe(file) => {
                     let from = Instant::now();
                     match self.send_cached(file).await? {
+                        Cached::Sent(0) => {}
                         Cached::Sent(bytes) => {
                             let to = self.last_byte.unwrap_or(from);
                             disk.trace.wrote(None, from, to, bytes as u64);
@@ -506,12 +507,18 @@ impl<S: ResponseSink> Sender<'_, S> {
             sent.map_ok(Some).map_err(disconnected)
         })
         .await?;
-        file.cached.warm.set(progress.is_some());
         let Some(progress) = progress else {
+            file.cached.warm.set(false);
             return Ok(Cached::Miss);
         };
-        worker.stats.reads_cached.add(1);
         let sent = progress.body_bytes;
+        if sent == 0 {
+            // The header alone: nothing was read.
+            self.count_sent(progress.bytes, 0).await;
+            return Ok(Cached::Sent(0));
+        }
+        file.cached.warm.set(true);
+        worker.stats.reads_cached.add(1);
         let offset = file.offset;
         file.version
             .keep_evidence(offset, &worker.outbound.borrow()[..sent]);

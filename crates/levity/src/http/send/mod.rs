@@ -21,7 +21,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use levity_disk::Pages;
-use levity_net::TURN_BYTES_MAX;
+use levity_net::{TURN_BYTES_MAX, Turn};
 use levity_telemetry::access_log::{End, Source};
 use levity_telemetry::diagnostics;
 use levity_telemetry::trace::{Trace, UpstreamTrace};
@@ -73,6 +73,11 @@ pub trait ResponseSink: ClientStream {
     /// Whether the client gives no room for the body at present. It may give none before it has the header.
     fn is_window_closed(&self) -> bool {
         false
+    }
+
+    /// The turn that the response uses up; `None` if [`poll_write_ready`](Self::poll_write_ready) waits for the next one.
+    fn own_turn(&self) -> Option<&Turn> {
+        Some(self.turn())
     }
 
     /// Ready when a write is likely to accept bytes.
@@ -668,7 +673,9 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         self.last_byte = Some(now);
         self.body_bytes += body_bytes as u64;
         self.throttle.sent(body_bytes);
-        self.sink.turn().spend(bytes).await;
+        if let Some(turn) = self.sink.own_turn() {
+            turn.spend(bytes).await;
+        }
     }
 }
 

@@ -211,6 +211,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let sent = &mut self.body_bytes;
         let outcome = poll_fn(|context| tunnel.poll(context, sent)).await;
         self.sink.timer().clear();
+        self.last_byte = Some(Instant::now());
         outcome.map_err(SendError::from)
     }
 }

@@ -34,6 +34,15 @@ async fn get(client: &Client, path: &str) -> Response<RecvStream> {
     reply.await.expect("a response")
 }
 
+/// The body of `/large`, of so much urgency.
+async fn large_body(client: &Client, priority: &'static str) -> RecvStream {
+    let mut get = request(Method::GET, "/large");
+    let priority = ::http::HeaderValue::from_static(priority);
+    get.headers_mut().insert("priority", priority);
+    let (reply, _) = client.send(get, true).await;
+    reply.await.expect("a response").into_body()
+}
+
 /// Receives a body that is not reset.
 async fn whole(body: &mut RecvStream) -> Vec<u8> {
     receive_all(body).await.expect("a whole body")
@@ -169,14 +178,8 @@ fn the_urgent_stream_gets_a_window_that_all_wait_for() {
     let mut builder = Builder::new();
     builder.initial_window_size(1 << 20);
     run(&rig, &builder, async |client| {
-        let get = async |priority: &'static str| {
-            let mut get = request(Method::GET, "/large");
-            let priority = ::http::HeaderValue::from_static(priority);
-            get.headers_mut().insert("priority", priority);
-            let (reply, _) = client.send(get, true).await;
-            reply.await.expect("a response").into_body()
-        };
-        let (mut urgent, mut other) = (get("u=1").await, get("u=5").await);
+        let mut urgent = large_body(client, "u=1").await;
+        let mut other = large_body(client, "u=5").await;
         let mut bytes = [0; 2];
         while bytes[0] < LARGE_BYTES {
             let (at, piece) = tokio::select! {
@@ -185,10 +188,55 @@ fn the_urgent_stream_gets_a_window_that_all_wait_for() {
             };
             bytes[at] += piece.expect("a whole body").len();
         }
-        // The other has a part after each turn of 256 KiB.
-        assert!(bytes[1] <= LARGE_BYTES / 4, "{bytes:?}");
+        // What was on its way before the urgent one began.
+        assert!(bytes[1] <= LARGE_BYTES / 8, "{bytes:?}");
         let rest = whole(&mut other).await;
         assert_eq!(bytes[1] + rest.len(), LARGE_BYTES);
+    });
+}
+
+/// Windows are large, and the client reads slowly.
+#[test]
+fn the_urgent_stream_gets_the_output_that_all_wait_for() {
+    let rig = Rig::with_files("", &[("large", &large())]);
+    let mut builder = Builder::new();
+    builder.initial_window_size(1 << 20);
+    builder.initial_connection_window_size(1 << 22);
+    run(&rig, &builder, async |client| {
+        let mut other = large_body(client, "u=5").await;
+        let mut urgent = large_body(client, "u=1").await;
+        let before = other.flow_control().used_capacity();
+        whole(&mut urgent).await;
+        let meanwhile = other.flow_control().used_capacity() - before;
+        // What was on its way before.
+        assert!(meanwhile <= LARGE_BYTES / 6, "{meanwhile} bytes");
+        assert_eq!(whole(&mut other).await.len(), LARGE_BYTES);
+    });
+}
+
+/// What is written meanwhile is no body.
+#[test]
+fn a_client_that_opens_no_window_gets_no_more_time() {
+    let rig = Rig::with_files("", &[("large", &large())]);
+    let mut builder = Builder::new();
+    builder.initial_window_size(1 << 20);
+    run(&rig, &builder, async |client| {
+        let mut bodies = [
+            large_body(client, "u=3").await,
+            large_body(client, "u=3").await,
+        ];
+        let mut turns = 0;
+        while rig.worker.timers.len() > 1 {
+            let (reply, _) = client.send(request(Method::HEAD, "/large"), true).await;
+            assert_eq!(reply.await.expect("a response").status(), 200);
+            turns += 1;
+            if turns % STALL_TURNS == 0 {
+                rig.pass(Duration::from_secs(61));
+            }
+        }
+        for body in &mut bodies {
+            assert_eq!(reset_code(body).await, Some(Reason::INTERNAL_ERROR));
+        }
     });
 }
 
@@ -633,6 +681,27 @@ fn a_client_at_its_limit_may_replace_a_stream() {
             assert_eq!(reply.await.expect("a response").status(), 404);
         }
         drop((waiting, app));
+    });
+}
+
+#[test]
+fn a_client_at_its_limit_may_end_refused_bodies_and_begin_other_streams() {
+    let rig = Rig::with_files("", &[("a", "a")]);
+    run(&rig, &Builder::new(), async |client| {
+        let mut bodies = Vec::new();
+        for _ in 0..STREAMS_MAX {
+            bodies.push(refused_upload(client).await);
+        }
+        for body in &mut bodies {
+            body.send_data("end".into(), true).expect("it is open");
+        }
+        let mut replies = Vec::new();
+        for _ in 0..STREAMS_MAX {
+            replies.push(client.send(request(Method::GET, "/a"), true).await.0);
+        }
+        for reply in replies {
+            assert_eq!(reply.await.expect("a response").status(), 200);
+        }
     });
 }
 

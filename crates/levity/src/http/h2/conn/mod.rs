@@ -37,6 +37,10 @@ pub struct Conn {
     moved: Cell<usize>,
     /// The bytes that were written in all.
     written: Cell<u64>,
+    /// The output has had bytes of bodies since it was last empty.
+    has_bodies: Cell<bool>,
+    /// The bytes that were written while it had.
+    written_with_bodies: Cell<u64>,
     /// Bytes that were received and not parsed.
     unread: RefCell<Vec<u8>>,
     /// When the last response ended; before that, when the connection was accepted.
@@ -69,6 +73,8 @@ impl Conn {
             is_polled: Cell::new(false),
             moved: Cell::new(0),
             written: Cell::new(0),
+            has_bodies: Cell::new(false),
+            written_with_bodies: Cell::new(0),
             unread: RefCell::new(first),
             quiet_since: Cell::new(arriving.accepted),
             told_time: Cell::new(arriving.accepted),

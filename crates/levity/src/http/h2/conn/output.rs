@@ -40,14 +40,18 @@ impl Conn {
         self.moved.get() >= TURN_BYTES_MAX
     }
 
-    /// The bytes that were written so far.
-    pub(in crate::http::h2) fn written(&self) -> u64 {
-        self.written.get()
+    /// The bytes that were written so far, without those of an output that had replies only.
+    pub(in crate::http::h2) fn written_with_bodies(&self) -> u64 {
+        self.written_with_bodies.get()
     }
 
     fn count_written(&self, bytes: usize) {
         self.written.set(self.written.get() + bytes as u64);
         self.moved.set(self.moved.get() + bytes);
+        if self.has_bodies.get() {
+            let before = self.written_with_bodies.get();
+            self.written_with_bodies.set(before + bytes as u64);
+        }
     }
 
     /// Writes the output, and wakes the stream whose turn it is when there is room. Ready when all was written.
@@ -85,6 +89,7 @@ impl Conn {
                 }
             }
         }
+        self.has_bodies.set(false);
         self.worker().return_frames_out(std::mem::take(out));
         Poll::Ready(Ok(()))
     }
@@ -164,9 +169,11 @@ impl Conn {
         data: &[u8],
         ends: bool,
     ) -> io::Result<usize> {
+        let had_bodies = self.has_bodies.replace(true);
         let sent = self.frame_data(stream, data, ends)?;
-        if sent > 0 {
-            self.turns.borrow_mut().unblock(stream);
+        match sent {
+            0 => self.has_bodies.set(had_bodies),
+            _ => self.turns.borrow_mut().unblock(stream),
         }
         Ok(sent)
     }
@@ -221,6 +228,12 @@ impl Conn {
 
     fn task(&self) -> Waker {
         self.task.get().unwrap_or_else(|| Waker::noop().clone())
+    }
+
+    /// `stream` has another priority.
+    pub(in crate::http::h2) fn priority_changed(&self, stream: StreamId) {
+        let priority = self.wire.borrow().priority(stream);
+        self.turns.borrow_mut().change(stream, priority);
     }
 
     /// The client has more room, on one stream or on all.

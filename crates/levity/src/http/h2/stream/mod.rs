@@ -32,7 +32,7 @@ pub struct Stream {
     has_sent_end: Cell<bool>,
     /// The rest of Content-Length in bytes, if the header has it: the last frame of the body then ends the stream.
     announced: Cell<Option<NonZeroU64>>,
-    /// The bytes that the connection had written when the time-out was last set.
+    /// What the connection had written, with bodies, when the time-out was last set.
     seen_written: Cell<u64>,
     /// The task that waits for the request body, or for the client to leave.
     reader: WakerCell,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use levity_net::Turn;
 use levity_wire::http1::Trailers;
 use levity_wire::http2::{ErrorCode, FieldBlock};
 
@@ -31,27 +32,32 @@ impl Stream {
         if self.is_gone.get() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let room = self.conn.poll_room(self.id, context);
-        if room.is_pending() {
-            self.extend_timeout();
-        }
-        room
+        self.conn.poll_room(self.id, context)
     }
 
-    /// Extends the send time-out if the client has taken bytes of other streams, whose turn it is: the client is not slow then.
-    fn extend_timeout(&self) {
-        let written = self.conn.written();
-        if self.timer.is_set() && self.seen_written.replace(written) != written {
-            let send_timeout = self.conn.worker().service().config.limits.send_timeout;
-            self.timer.set(Instant::now() + send_timeout);
+    /// While a response waits, its send time-out starts again whenever the client has taken bodies of other streams, whose turn it is:
+    /// the client is not slow then.
+    fn extended<T>(&self, polled: Poll<T>) -> Poll<T> {
+        if polled.is_pending() {
+            let written = self.conn.written_with_bodies();
+            let seen = self.seen_written.replace(written);
+            if self.timer.is_set() && seen != written {
+                let send_timeout = self.conn.worker().service().config.limits.send_timeout;
+                self.timer.set(Instant::now() + send_timeout);
+            }
         }
+        polled
     }
 
-    fn wait_for_window(&self, context: &Context<'_>) {
-        if self.conn.with_wire(|wire| wire.waits_for_others(self.id)) {
-            self.extend_timeout();
+    /// Waits for the windows of the client. The time-out is not extended if the client has closed that of this stream.
+    fn waits_for_window<T>(&self) -> Poll<T> {
+        match self
+            .conn
+            .with_wire(|wire| wire.is_stream_window_open(self.id))
+        {
+            true => self.extended(Poll::Pending),
+            false => Poll::Pending,
         }
-        self.conn.wait_for_window(self.id, context);
     }
 
     /// Sends as much of `data` as the client takes now, but at least a byte unless `data` is empty.
@@ -75,7 +81,7 @@ impl Stream {
         let sent = self.conn.send_data(self.id, data, ends)?;
         self.has_sent_end.set(ends && sent == data.len());
         if sent == 0 && !data.is_empty() {
-            self.wait_for_window(context);
+            self.conn.wait_for_window(self.id, context);
             return Poll::Pending;
         }
         Poll::Ready(Ok(sent))
@@ -119,7 +125,7 @@ impl ResponseSink for Stream {
     ) -> Poll<io::Result<Progress>> {
         let has_header = header.is_some();
         if has_header {
-            ready!(self.poll_room(context))?;
+            ready!(self.extended(self.poll_room(context)))?;
         }
         if let Some(header) = header.take() {
             self.send_header(header, false);
@@ -128,7 +134,8 @@ impl ResponseSink for Stream {
         let ends = (is_last || announced == data.len() as u64) && !data.is_empty();
         let body_bytes = match self.poll_data(context, data, ends) {
             Poll::Pending if has_header => 0,
-            sent => ready!(sent)?,
+            Poll::Pending if self.is_window_closed() => return self.waits_for_window(),
+            sent => ready!(self.extended(sent))?,
         };
         let announced = announced.saturating_sub(body_bytes as u64);
         self.announced.set(NonZeroU64::new(announced));
@@ -143,18 +150,22 @@ impl ResponseSink for Stream {
         false
     }
 
+    /// All streams share the turn of the connection. One that has used it up waits by its priority: if it only yielded, a less urgent
+    /// one would be next.
+    fn own_turn(&self) -> Option<&Turn> {
+        None
+    }
+
     fn is_window_closed(&self) -> bool {
         self.conn.with_wire(|wire| wire.window(self.id)) == 0
     }
 
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_room(context))?;
+        ready!(self.extended(self.poll_room(context)))?;
         if self.is_window_closed() {
-            self.wait_for_window(context);
-            return Poll::Pending;
+            self.conn.wait_for_window(self.id, context);
+            return self.waits_for_window();
         }
-        // The caller has to read its data first. Meanwhile it is the turn of another stream.
-        self.conn.wake_next();
         Poll::Ready(Ok(()))
     }
 
@@ -170,7 +181,7 @@ impl ResponseSink for Stream {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if is_open {
-            ready!(self.poll_room(context))?;
+            ready!(self.extended(self.poll_room(context)))?;
             let mut block = FieldBlock::default();
             trailers
                 .fields()
