@@ -39,6 +39,17 @@ pub trait HeldClient {
         sent: &mut usize,
     ) -> Poll<io::Result<()>>;
 
+    /// The same after an upgrade: sends bytes as they are.
+    ///
+    /// # Errors
+    /// When the client has disconnected.
+    fn poll_send_upgraded(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        sent: &mut usize,
+    ) -> Poll<io::Result<()>>;
+
     /// Ends the body. The client knows then that it is complete.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use levity_wire::{mailbox_header, sse};
 use super::deflated;
 use super::forms::Form;
 use super::grip_item::{close_of_sockets, ends_streams};
-use super::socket::{self, Socket};
-use super::stay::{self, Due, Ending, Sending, Stay, jittered};
+use super::socket::Socket;
+use super::stay::{self, Due, Ending, Sending, Stay, Write, jittered};
 use crate::http::fields::Fields;
 use crate::http::held::{Held, HeldClient};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
@@ -235,9 +235,11 @@ impl Receiver {
         context: &mut Context<'_>,
         sent: &mut u64,
     ) -> Poll<Result<usize, End>> {
-        let write = match self.socket {
-            Some(_) => socket::poll_write,
-            None => stay::poll_write,
+        let write: Write = match self.socket {
+            Some(_) => {
+                |client, context, bytes, sent| client.poll_send_upgraded(context, bytes, sent)
+            }
+            None => |client, context, bytes, sent| client.poll_send(context, bytes, sent),
         };
         let moved = ready!(
             self.sending
@@ -387,7 +389,7 @@ impl Receiver {
                 .then(|| socket.poll_closed(client, context)),
             None => self.ending.map(|ending| match ending {
                 Ending::Truncated => Poll::Ready(stay::cut(client)),
-                _ => stay::poll_end(client, context),
+                _ => self.sending.poll_end(&self.worker, client, context),
             }),
         }
     }

@@ -1,7 +1,7 @@
 //! The connection of a receiver over WebSocket: what the client sends, and the closing handshake.
 
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use levity_mailbox::{Encoded, Making, MessageId, Place};
@@ -218,20 +218,6 @@ impl Socket {
         }
         Some(polled.map(|bytes| (bytes, message)))
     }
-}
-
-/// Writes `bytes` as they are; `sent` of them have been written.
-pub fn poll_write(
-    client: &dyn HeldClient,
-    context: &mut Context<'_>,
-    bytes: &[u8],
-    sent: &mut usize,
-) -> Poll<std::io::Result<()>> {
-    while *sent < bytes.len() {
-        let written = ready!(client.stream().poll_write(context, &bytes[*sent..]))?;
-        *sent += written;
-    }
-    Poll::Ready(Ok(()))
 }
 
 fn control(opcode: Opcode, content: &[u8]) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use levity_mailbox::{Encoded, MessageId};
@@ -32,7 +32,7 @@ pub enum Ending {
     Leaving,
 }
 
-/// How bytes are sent, as [`HeldClient::poll_send`] does.
+/// How bytes are sent: [`HeldClient::poll_send`], or [`HeldClient::poll_send_upgraded`].
 pub type Write = fn(&dyn HeldClient, &mut Context<'_>, &[u8], &mut usize) -> Poll<io::Result<()>>;
 
 /// Bytes on their way to a receiver.
@@ -81,6 +81,20 @@ impl Sending {
                 self.poll_blocked(worker, client, context, has_taken)
                     .map(Err)
             }
+        }
+    }
+
+    /// Ends the response in order, when all bytes are sent. Ready as well when the client takes nothing for `limits.send_timeout`.
+    pub fn poll_end(
+        &mut self,
+        worker: &Worker,
+        client: &dyn HeldClient,
+        context: &mut Context<'_>,
+    ) -> Poll<End> {
+        match client.poll_end(context) {
+            Poll::Ready(Ok(())) => Poll::Ready(End::Complete),
+            Poll::Ready(Err(_)) => Poll::Ready(End::ClientAbort),
+            Poll::Pending => self.poll_blocked(worker, client, context, false),
         }
     }
 
@@ -185,22 +199,6 @@ impl Stay {
 /// 49 days at most.
 fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
-}
-
-/// Sends bytes of a body.
-pub fn poll_write(
-    client: &dyn HeldClient,
-    context: &mut Context<'_>,
-    bytes: &[u8],
-    sent: &mut usize,
-) -> Poll<io::Result<()>> {
-    client.poll_send(context, bytes, sent)
-}
-
-/// Ends the response in order.
-pub fn poll_end(client: &dyn HeldClient, context: &mut Context<'_>) -> Poll<End> {
-    let ended = ready!(client.poll_end(context));
-    Poll::Ready(ended.map_or(End::ClientAbort, |()| End::Complete))
 }
 
 /// Ends the response such that the client sees that it is incomplete: without the last chunk, or by a reset.

@@ -67,6 +67,16 @@ pub trait ResponseSink: ClientStream {
         is_last: bool,
     ) -> Poll<io::Result<Progress>>;
 
+    /// After an upgrade: writes bytes to the client. While it waits, a time-out that is set may be extended as by
+    /// [`poll_send`](Self::poll_send); [`ClientStream::poll_write`] leaves it alone.
+    fn poll_send_upgraded(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ClientStream::poll_write(self, context, bytes)
+    }
+
     /// Whether bytes are on their way that no call has reported yet: the next one begins with them.
     fn is_writing(&self) -> bool;
 

@@ -44,6 +44,22 @@ impl<S: ResponseSink> HeldClient for S {
         }
     }
 
+    fn poll_send_upgraded(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        sent: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        while *sent < bytes.len() {
+            *sent += ready!(ResponseSink::poll_send_upgraded(
+                self,
+                context,
+                &bytes[*sent..]
+            ))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn poll_end(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let trailers = Trailers::default();
         while !ready!(ResponseSink::poll_end(self, context, &mut None, &trailers))?.is_complete {}

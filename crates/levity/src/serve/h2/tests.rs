@@ -11,12 +11,14 @@ use futures_util::future::join_all;
 use h2::client::Builder;
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
+use levity_mailbox::{Command, Name};
 use levity_telemetry::access_log::End as Ended;
-use levity_wire::http2::STREAMS_MAX;
+use levity_wire::http2::{PREFACE, STREAMS_MAX};
+use tokio::sync::oneshot;
 use tokio::task::{self, yield_now};
 
 use crate::rig::http2::{Client, receive, receive_all};
-use crate::rig::{Backend, Rig};
+use crate::rig::{Backend, Rig, settle};
 
 const LARGE_BYTES: usize = 600 * 1024;
 
@@ -715,6 +717,63 @@ fn a_disconnected_client_releases_everything() {
         until(|| rig.worker.timers.is_empty()).await;
         let stats = &rig.worker.stats;
         assert_eq!((stats.begun.get(), stats.answered.get()), (1, 1));
+    });
+    rig.assert_idle();
+}
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let header = [0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
+    [&header, payload].concat()
+}
+
+/// A GET with literal header fields.
+fn raw_get(stream: u8, path: &str, accept: &str) -> Vec<u8> {
+    const HEADERS: u8 = 1;
+    const END_STREAM_AND_HEADERS: u8 = 5;
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "localhost"),
+        (":path", path),
+        ("accept", accept),
+    ];
+    let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let field = |(name, value)| [vec![0], literal(name), literal(value)].concat();
+    let block: Vec<u8> = fields.into_iter().flat_map(field).collect();
+    frame(HEADERS, END_STREAM_AND_HEADERS, stream, &block)
+}
+
+/// It takes nothing any more, and the body of another stream fills the output.
+#[test]
+fn a_receiver_that_has_to_end_waits_for_its_client_as_long_as_others() {
+    const SETTINGS: u8 = 4;
+    const WINDOW_UPDATE: u8 = 8;
+    let config = "[[site.route]]\npath = \"/box/*\"\nmailbox = \"box\"\n\
+                  [[mailbox]]\nname = \"box\"\nheartbeat = \"1h\"\n";
+    let rig = Rig::with_files(config, &[("large", &large())]);
+    rig.run(async {
+        let mut client = rig.client(16 * 1024);
+        let begin = [
+            PREFACE.to_vec(),
+            frame(SETTINGS, 0, 0, &[0, 4, 0, 16, 0, 0]),
+            frame(WINDOW_UPDATE, 0, 0, &[0, 16, 0, 0]),
+            raw_get(1, "/box/a", "text/event-stream"),
+            raw_get(3, "/large", "*/*"),
+        ];
+        client.send(begin.concat()).await;
+        until(|| rig.worker.timers.len() == 3).await;
+        settle().await;
+        let name = Name::new("box", b"a").expect("a name");
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Remove {
+            name: name.clone(),
+            reply,
+        };
+        rig.worker.mailboxes.send_to_owner_of(&name, command);
+        assert!(matches!(answer.await, Ok(Ok(true))));
+        rig.pass_seconds(100).await;
+        until(|| rig.worker.timers.len() <= 1).await;
+        client.break_off().await;
     });
     rig.assert_idle();
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use levity_net::Turn;
 use levity_wire::http1::Trailers;
-use levity_wire::http2::{ErrorCode, FieldBlock};
+use levity_wire::http2::{self, ErrorCode, FieldBlock};
 
 use super::super::conn::PIECE_BYTES_MAX;
 use super::super::head;
@@ -36,12 +36,12 @@ impl Stream {
     }
 
     /// While a response waits, its send time-out starts again whenever the client has taken bodies of other streams, whose turn it is:
-    /// the client is not slow then.
-    fn extended<T>(&self, polled: Poll<T>) -> Poll<T> {
+    /// the client is not slow then. Not so for what `needs_window` if the client has closed the window of this stream.
+    fn extended<T>(&self, polled: Poll<T>, needs_window: bool) -> Poll<T> {
         if polled.is_pending() {
             let written = self.conn.written_with_bodies();
-            let seen = self.seen_written.replace(written);
-            if self.timer.is_set() && seen != written {
+            let is_progress = self.seen_written.replace(written) != written;
+            if is_progress && self.timer.is_set() && !(needs_window && self.has_closed_window()) {
                 let send_timeout = self.conn.worker().service().config.limits.send_timeout;
                 self.timer.set(Instant::now() + send_timeout);
             }
@@ -49,15 +49,9 @@ impl Stream {
         polled
     }
 
-    /// Waits for the windows of the client. The time-out is not extended if the client has closed that of this stream.
-    fn waits_for_window<T>(&self) -> Poll<T> {
-        match self
-            .conn
-            .with_wire(|wire| wire.is_stream_window_open(self.id))
-        {
-            true => self.extended(Poll::Pending),
-            false => Poll::Pending,
-        }
+    fn has_closed_window(&self) -> bool {
+        let is_open = |wire: &mut http2::Connection| wire.is_stream_window_open(self.id);
+        !self.conn.with_wire(is_open)
     }
 
     /// Sends as much of `data` as the client takes now, but at least a byte unless `data` is empty.
@@ -125,7 +119,7 @@ impl ResponseSink for Stream {
     ) -> Poll<io::Result<Progress>> {
         let has_header = header.is_some();
         if has_header {
-            ready!(self.extended(self.poll_room(context)))?;
+            ready!(self.extended(self.poll_room(context), false))?;
         }
         if let Some(header) = header.take() {
             self.send_header(header, false);
@@ -134,8 +128,7 @@ impl ResponseSink for Stream {
         let ends = (is_last || announced == data.len() as u64) && !data.is_empty();
         let body_bytes = match self.poll_data(context, data, ends) {
             Poll::Pending if has_header => 0,
-            Poll::Pending if self.is_window_closed() => return self.waits_for_window(),
-            sent => ready!(self.extended(sent))?,
+            sent => ready!(self.extended(sent, true))?,
         };
         let announced = announced.saturating_sub(body_bytes as u64);
         self.announced.set(NonZeroU64::new(announced));
@@ -144,6 +137,14 @@ impl ResponseSink for Stream {
             body_bytes,
             is_complete: body_bytes == data.len(),
         }))
+    }
+
+    fn poll_send_upgraded(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.extended(self.poll_data(context, bytes, false), true)
     }
 
     fn is_writing(&self) -> bool {
@@ -161,10 +162,10 @@ impl ResponseSink for Stream {
     }
 
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.extended(self.poll_room(context)))?;
+        ready!(self.extended(self.poll_room(context), true))?;
         if self.is_window_closed() {
             self.conn.wait_for_window(self.id, context);
-            return self.waits_for_window();
+            return self.extended(Poll::Pending, true);
         }
         Poll::Ready(Ok(()))
     }
@@ -181,7 +182,7 @@ impl ResponseSink for Stream {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if is_open {
-            ready!(self.extended(self.poll_room(context)))?;
+            ready!(self.extended(self.poll_room(context), false))?;
             let mut block = FieldBlock::default();
             trailers
                 .fields()
