@@ -239,7 +239,7 @@ impl Receiver {
             Some(_) => {
                 |client, context, bytes, sent| client.poll_send_upgraded(context, bytes, sent)
             }
-            None => |client, context, bytes, sent| client.poll_send(context, bytes, sent),
+            None => stay::poll_write,
         };
         let moved = ready!(
             self.sending

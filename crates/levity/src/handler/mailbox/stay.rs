@@ -201,6 +201,16 @@ fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
+/// Sends bytes of a body.
+pub fn poll_write(
+    client: &dyn HeldClient,
+    context: &mut Context<'_>,
+    bytes: &[u8],
+    sent: &mut usize,
+) -> Poll<io::Result<()>> {
+    client.poll_send(context, bytes, sent)
+}
+
 /// Ends the response such that the client sees that it is incomplete: without the last chunk, or by a reset.
 pub fn cut(client: &dyn HeldClient) -> End {
     if client.stream().version() == "HTTP/1.0" {

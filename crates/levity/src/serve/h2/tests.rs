@@ -447,6 +447,15 @@ async fn refused_upload(client: &Client) -> SendStream<Bytes> {
     body
 }
 
+/// As many as a client may have open.
+async fn refused_uploads(client: &Client) -> Vec<SendStream<Bytes>> {
+    let mut bodies = Vec::new();
+    for _ in 0..STREAMS_MAX {
+        bodies.push(refused_upload(client).await);
+    }
+    bodies
+}
+
 #[test]
 fn a_refusal_does_not_wait_for_the_request() {
     let rig = Rig::with_files("[limits]\nbody_bytes = \"1KiB\"\n", &[("a", "a")]);
@@ -482,10 +491,7 @@ fn a_refused_header_does_not_reset_its_body() {
 fn refused_bodies_hold_up_further_requests_for_two_seconds() {
     let rig = Rig::with_files("", &[("a", "a")]);
     run(&rig, &Builder::new(), async |client| {
-        let mut bodies = Vec::new();
-        for _ in 0..STREAMS_MAX {
-            bodies.push(refused_upload(client).await);
-        }
+        let mut bodies = refused_uploads(client).await;
         // The connection has a timer as well.
         assert_eq!(rig.worker.timers.len(), STREAMS_MAX + 1);
         rig.pass(Duration::from_secs(2));
@@ -690,10 +696,7 @@ fn a_client_at_its_limit_may_replace_a_stream() {
 fn a_client_at_its_limit_may_end_refused_bodies_and_begin_other_streams() {
     let rig = Rig::with_files("", &[("a", "a")]);
     run(&rig, &Builder::new(), async |client| {
-        let mut bodies = Vec::new();
-        for _ in 0..STREAMS_MAX {
-            bodies.push(refused_upload(client).await);
-        }
+        let mut bodies = refused_uploads(client).await;
         for body in &mut bodies {
             body.send_data("end".into(), true).expect("it is open");
         }

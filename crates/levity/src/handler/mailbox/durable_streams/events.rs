@@ -13,7 +13,7 @@ use levity_wire::durable_streams::{Control, DataEvent, Form, Start, push_control
 use levity_wire::sse;
 
 use super::super::receiver::TURN_BYTES_MAX;
-use super::super::stay::{Due, Sending, Stay, Write};
+use super::super::stay::{Due, Sending, Stay, poll_write};
 use super::answers::poll_answer;
 use crate::http::held::{Held, HeldClient};
 use crate::http::response::{Body, Response};
@@ -202,11 +202,9 @@ impl Held for EventReceiver {
             if client.is_gone(context) {
                 return Poll::Ready(End::ClientAbort);
             }
-            let write: Write =
-                |client, context, bytes, sent| client.poll_send(context, bytes, sent);
             let polled = self
                 .sending
-                .poll(&self.worker, client, context, sent, write);
+                .poll(&self.worker, client, context, sent, poll_write);
             match ready!(polled) {
                 Ok(more) => moved += more,
                 Err(end) => return Poll::Ready(end),
