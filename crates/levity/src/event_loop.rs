@@ -13,7 +13,7 @@ use levity_telemetry::access_log::Log;
 use levity_telemetry::popular::Snapshot;
 use levity_telemetry::stall::Watch;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task;
 
 use crate::accept;
@@ -52,10 +52,33 @@ pub struct Parts {
     pub streams: StreamParts,
     /// The listening sockets.
     pub listen: Vec<(Address, ListeningSocket)>,
-    /// Messages of the control thread.
-    pub messages: mpsc::UnboundedReceiver<Message>,
+    /// Where it hears of the control thread and of the other event loops.
+    pub channels: Channels,
     /// Abort the process when this thread makes a file call that may block.
     pub guard: bool,
+}
+
+/// Where an event loop hears of the control thread and of the other event loops.
+pub struct Channels {
+    messages: mpsc::UnboundedReceiver<Message>,
+    /// Each event loop holds a receiver until it has drained.
+    all_drains: Arc<watch::Sender<()>>,
+    own_drain: watch::Receiver<()>,
+}
+
+/// The channels of `count` event loops, and where the control thread sends messages.
+pub fn channels(count: usize) -> (Vec<mpsc::UnboundedSender<Message>>, Vec<Channels>) {
+    let all_drains = Arc::new(watch::Sender::new(()));
+    let one = |_| {
+        let (sender, messages) = mpsc::unbounded_channel();
+        let channels = Channels {
+            messages,
+            own_drain: all_drains.subscribe(),
+            all_drains: all_drains.clone(),
+        };
+        (sender, channels)
+    };
+    (0..count).map(one).unzip()
 }
 
 /// Starts a worker's thread. The caller has done everything that may block.
@@ -96,8 +119,8 @@ async fn live(parts: Parts) {
     let mut listeners = accept::Listeners::default();
     listeners.add(&worker, parts.listen);
     let sweep = task::spawn_local(worker.clone().sweep());
-    let mut messages = parts.messages;
-    while let Some(message) = messages.recv().await {
+    let mut channels = parts.channels;
+    while let Some(message) = channels.messages.recv().await {
         match message {
             Message::Reload {
                 service,
@@ -117,6 +140,9 @@ async fn live(parts: Parts) {
             Message::Drain => {
                 listeners.close_all().await;
                 worker.drain().await;
+                // Requests at other event loops may need mailboxes and streams that this one owns.
+                drop(channels.own_drain);
+                channels.all_drains.closed().await;
                 break;
             }
         }

@@ -464,8 +464,7 @@ impl Server {
         let stats = Stats::new(worker_stats.clone(), sources);
         let watchdog = start_watchdog(&worker_stats)?;
         let (mailbox_store, mailboxes) = (mailboxes.thread, mailboxes.loops);
-        let (workers, messages): (Vec<_>, Vec<_>) =
-            (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+        let (workers, channels) = event_loop::channels(count);
         let connections_max = shared.connections_max() * count;
         let status = Status::new(
             Arc::new(stats),
@@ -481,14 +480,14 @@ impl Server {
         shared.service.follow_certificates(&shared.parts);
         let (end, ended) = mpsc::channel(count);
         let mailboxes = mailboxes.into_iter().zip(streams);
-        let loops = worker_stats.into_iter().zip(messages).zip(mailboxes);
-        for (number, ((stats, messages), (mailboxes, streams))) in loops.enumerate() {
+        let loops = worker_stats.into_iter().zip(channels).zip(mailboxes);
+        for (number, ((stats, channels), (mailboxes, streams))) in loops.enumerate() {
             let parts = Parts {
                 worker: shared.worker(stats)?,
                 mailboxes,
                 streams,
                 listen: take_sockets(&mut bound),
-                messages,
+                channels,
                 guard: plan.guard,
             };
             start_worker(number, parts, end.clone())?;

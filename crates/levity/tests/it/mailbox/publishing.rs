@@ -1,7 +1,9 @@
 //! Who may publish, and what publishers are told.
 
-use super::{Events, KEY, json, post, publisher, start, text, wait_for_receivers};
-use crate::support::Tree;
+use rustix::process::Signal;
+
+use super::{Events, KEY, json, launch, post, publisher, start, text, wait_for_receivers};
+use crate::support::{Tree, head};
 
 #[test]
 fn a_message_gets_an_id_and_its_receivers_are_counted() {
@@ -38,6 +40,28 @@ fn one_request_goes_to_many_boxes() {
         let buffered = json(&publisher.get(&format!("/m/{name}")));
         assert_eq!(text(&buffered["messages"][0], "data"), "x");
     }
+}
+
+/// The event loop of its connection owns a third of the boxes. The others have no connection.
+#[test]
+fn a_request_that_a_server_completes_before_it_ends_reaches_all_boxes() {
+    let mut server = launch("").workers(3).start();
+    let mut publisher = publisher(&server);
+    let headers = [
+        ("Mailbox-Deliver", "a,b,c,d,e,f,g,h"),
+        ("Content-Length", "1"),
+        ("Expect", "100-continue"),
+    ];
+    publisher.send(head("POST", "/m/", &headers));
+    publisher
+        .receive_head()
+        .expect("a header")
+        .assert_status(100);
+    server.signal(Signal::TERM);
+    server.says("waiting up to");
+    publisher.send("x");
+    publisher.receive().assert_status(202);
+    assert!(server.wait().success());
 }
 
 #[test]
