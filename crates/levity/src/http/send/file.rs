@@ -10,7 +10,7 @@ use levity_disk::{Class, Meta, OpenFile, Ready, transmit, usage};
 use levity_net::TURN_BYTES_MAX;
 use tokio::time;
 
-use super::{ResponseSink, SendError, Sender, disconnected, with_send_timeout};
+use super::{ResponseSink, SendError, Sender, disconnected, poll_before_body, with_send_timeout};
 use crate::disk_client::{DiskClient, FIRST_BYTES, Read, ReadAhead, WHOLE_BYTES, is_refused};
 use crate::http::file_version::{EVIDENCE_BYTES_MAX, Verdict, Version};
 use crate::http::response::FileBody;
@@ -490,11 +490,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);
         let progress = with_send_timeout(sink, |context| {
-            if header.is_some() && sink.is_window_closed() {
-                let sent = sink.poll_send(context, header, &[], false);
-                return sent.map_ok(Some).map_err(disconnected);
+            let header_alone = ready!(poll_before_body(sink, context, header))?;
+            if header_alone.is_some() {
+                return Poll::Ready(Ok(header_alone));
             }
-            ready!(sink.poll_write_ready(context)).map_err(disconnected)?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
             let inline = file.file.inline();

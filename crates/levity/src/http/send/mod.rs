@@ -689,6 +689,21 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
     }
 }
 
+/// Ready when the client takes bytes of a body. A header goes alone where it takes none, before anything is read; what was
+/// sent of it is the result.
+fn poll_before_body<S: ResponseSink>(
+    sink: &S,
+    context: &mut Context<'_>,
+    header: &mut Option<S::Header>,
+) -> Poll<Result<Option<Progress>, SendError>> {
+    if header.is_some() && sink.is_window_closed() {
+        let sent = sink.poll_send(context, header, &[], false);
+        return sent.map_ok(Some).map_err(disconnected);
+    }
+    let ready = sink.poll_write_ready(context);
+    ready.map_ok(|()| None).map_err(disconnected)
+}
+
 /// Polls `attempt` until it is ready, at most for `limits.send_timeout`. The clock is read only if there is a wait.
 async fn with_send_timeout<S: ResponseSink, T>(
     sink: &S,

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use levity_wire::range::Part;
 
-use super::{ResponseSink, SendError, Sender, disconnected, with_send_timeout};
+use super::{ResponseSink, SendError, Sender, disconnected, poll_before_body, with_send_timeout};
 use crate::disk_client::DiskClient;
 use crate::entry::Content;
 use crate::http::file_version::Verdict;
@@ -80,11 +80,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         let bytes_max = self.throttle.allowance();
         let (sink, header) = (self.sink, &mut self.header);
         let progress = with_send_timeout(sink, |context| {
-            if header.is_some() && sink.is_window_closed() {
-                let sent = sink.poll_send(context, header, &[], false);
-                return sent.map_ok(Some).map_err(disconnected);
+            let header_alone = ready!(poll_before_body(sink, context, header))?;
+            if header_alone.is_some() {
+                return Poll::Ready(Ok(header_alone));
             }
-            ready!(sink.poll_write_ready(context)).map_err(disconnected)?;
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
             body.push_at_hand(*position, &mut scratch);
