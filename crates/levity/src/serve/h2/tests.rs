@@ -746,14 +746,61 @@ fn raw_get(stream: u8, path: &str, accept: &str) -> Vec<u8> {
     frame(HEADERS, END_STREAM_AND_HEADERS, stream, &block)
 }
 
+const BOXES: &str = "[[site.route]]\npath = \"/box/*\"\nmailbox = \"box\"\n\
+                     [[mailbox]]\nname = \"box\"\nheartbeat = \"1h\"\n";
+
+/// Removes the box `a`, which ends its receivers.
+async fn remove_box(rig: &Rig) {
+    let name = Name::new("box", b"a").expect("a name");
+    let (reply, answer) = oneshot::channel();
+    let command = Command::Remove {
+        name: name.clone(),
+        reply,
+    };
+    rig.worker.mailboxes.send_to_owner_of(&name, command);
+    assert!(matches!(answer.await, Ok(Ok(true))));
+}
+
+/// What a client takes of a download counts for its socket, whose Close frame waits for the same window.
+#[test]
+fn a_socket_of_a_mailbox_is_not_slow_while_its_client_takes_other_bodies() {
+    let rig = Rig::with_files(BOXES, &[("large", &large())]);
+    let mut builder = Builder::new();
+    builder.initial_window_size(1 << 20);
+    for takes in [true, false] {
+        run(&rig, &builder, async |client| {
+            let (reply, _ours) = connect(client, "/box/a").await;
+            let mut socket = reply.await.expect("a response").into_body();
+            let mut download = large_body(client, "u=1").await;
+            settle().await;
+            remove_box(&rig).await;
+            settle().await;
+            if takes {
+                let mut taken = 0;
+                while taken < 60_000 {
+                    let piece = receive(&mut download).await.expect("bytes");
+                    taken += piece.expect("bytes").len();
+                }
+            }
+            rig.pass_seconds(61).await;
+            drop(download);
+            match takes {
+                true => {
+                    let close = receive(&mut socket).await.expect("bytes").expect("bytes");
+                    assert_eq!(close[0], 0x88);
+                }
+                false => assert_eq!(reset_code(&mut socket).await, Some(Reason::INTERNAL_ERROR)),
+            }
+        });
+    }
+}
+
 /// It takes nothing any more, and the body of another stream fills the output.
 #[test]
 fn a_receiver_that_has_to_end_waits_for_its_client_as_long_as_others() {
     const SETTINGS: u8 = 4;
     const WINDOW_UPDATE: u8 = 8;
-    let config = "[[site.route]]\npath = \"/box/*\"\nmailbox = \"box\"\n\
-                  [[mailbox]]\nname = \"box\"\nheartbeat = \"1h\"\n";
-    let rig = Rig::with_files(config, &[("large", &large())]);
+    let rig = Rig::with_files(BOXES, &[("large", &large())]);
     rig.run(async {
         let mut client = rig.client(16 * 1024);
         let begin = [
@@ -766,14 +813,7 @@ fn a_receiver_that_has_to_end_waits_for_its_client_as_long_as_others() {
         client.send(begin.concat()).await;
         until(|| rig.worker.timers.len() == 3).await;
         settle().await;
-        let name = Name::new("box", b"a").expect("a name");
-        let (reply, answer) = oneshot::channel();
-        let command = Command::Remove {
-            name: name.clone(),
-            reply,
-        };
-        rig.worker.mailboxes.send_to_owner_of(&name, command);
-        assert!(matches!(answer.await, Ok(Ok(true))));
+        remove_box(&rig).await;
         rig.pass_seconds(100).await;
         until(|| rig.worker.timers.len() <= 1).await;
         client.break_off().await;
