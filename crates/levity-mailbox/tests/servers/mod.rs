@@ -1,5 +1,9 @@
 //! Servers that tests start on loopback ports, with a folder of their own, and stop.
 
+mod ports;
+
+pub use ports::free;
+
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 #[cfg(feature = "nats")]
@@ -43,7 +47,7 @@ impl Server {
         let mut failures = Vec::new();
         // Another process may have taken the port meanwhile.
         for _ in 0..5 {
-            let port = free_port();
+            let port = free("127.0.0.1").port();
             let mut server = Self {
                 program,
                 arguments: arguments(port),
@@ -192,11 +196,4 @@ fn join(one: TcpStream, other: TcpStream) {
             let _ = to.shutdown(Shutdown::Both);
         });
     }
-}
-
-/// A port that nothing listens on.
-#[must_use]
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }

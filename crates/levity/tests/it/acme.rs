@@ -18,9 +18,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConnection, StreamOwned};
 
+use crate::servers::free;
 use crate::support::certificates::{Authority, Key};
 use crate::support::scripted::Scripted;
-use crate::support::{App, EXTERNAL, Launch, Server, Tree, free, wait_until, wait_within};
+use crate::support::{App, EXTERNAL, Launch, Server, Tree, wait_until, wait_within};
 
 /// How long certificates may take on a busy machine. An authority that is slow on purpose is waited for.
 const ISSUED_MAX: Duration = Duration::from_secs(60);

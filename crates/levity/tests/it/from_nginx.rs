@@ -9,9 +9,10 @@ use std::path::Path;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 
+use crate::servers::free;
 use crate::support::certificates::{Authority, Key};
 use crate::support::scripted::{Conn, Scripted};
-use crate::support::{Answer, App, Client, Launch, Tree, free, head, tls, wait_until};
+use crate::support::{Answer, App, Client, Launch, Tree, head, tls, wait_until};
 
 /// Nobody listens there.
 const DOWN: &str = "127.0.0.1:1";

@@ -1,6 +1,9 @@
 //! The promise itself, on a disk that is slow, on one that does not answer and on one that fails: what is in
 //! memory is served as if there were no disk. A suite of its own, because its tests run one at a time.
 
+#[path = "../../../levity-mailbox/tests/servers/mod.rs"]
+#[allow(dead_code, reason = "the suites of stores use more of it")]
+mod servers;
 #[path = "../it/support/mod.rs"]
 #[allow(
     dead_code,

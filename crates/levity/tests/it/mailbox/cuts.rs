@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use super::servers;
 use super::stores::LASTING;
 use super::{KEY, SOON};
+use crate::servers;
 use crate::support::{Launch, Server, Tree, wait_until};
 
 const PUBLISHERS: usize = 4;

@@ -9,9 +9,6 @@ mod in_band;
 mod publishing;
 mod receiving;
 mod resume;
-#[path = "../../../../levity-mailbox/tests/servers/mod.rs"]
-#[allow(dead_code, reason = "the suites of stores use more of it")]
-mod servers;
 mod stores;
 mod websocket;
 

@@ -2,7 +2,8 @@
 
 use rustix::process::Signal;
 
-use super::{Events, json, post, publisher, servers, text, wait_for_receivers};
+use super::{Events, json, post, publisher, text, wait_for_receivers};
+use crate::servers;
 use crate::support::{Launch, Server, Tree, wait_until};
 
 /// A server with the set `m`, whose messages are kept as `store` says.
@@ -128,7 +129,7 @@ fn a_server_without_the_feature_says_how_to_build_it_in() {
 
 #[test]
 fn a_server_without_its_redis_server_says_so() {
-    let port = servers::free_port();
+    let port = servers::free("127.0.0.1").port();
     let server = start(
         &format!("store = \"redis\"\nurl = \"redis://127.0.0.1:{port}\""),
         "",

@@ -22,7 +22,7 @@ mod wait;
 pub mod websocket;
 mod wire;
 
-pub use app::{App, EXTERNAL, free, sources};
+pub use app::{App, EXTERNAL, sources};
 pub use behind::{in_front_of, responding_while_it_reads, started_in_front_of};
 pub use capture::Capture;
 pub use client::{Answer, Client, Cut, head};

@@ -16,7 +16,7 @@ use super::capture::Capture;
 use super::launch::NOBODY;
 use super::socket::Socket;
 use super::{Client, Tree, is_root};
-pub use program::{EXTERNAL, free};
+pub use program::EXTERNAL;
 use program::{Listens, Program};
 
 /// Tomcat may take its time to start while all other tests run.

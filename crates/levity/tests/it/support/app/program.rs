@@ -3,17 +3,12 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::net::{SocketAddr, TcpListener};
-use std::ops::Range;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::sources;
-
-/// Below `net.ipv4.ip_local_port_range`, as Linux sets it.
-const PORTS: Range<u16> = 10_000..32_768;
+use crate::servers::free;
 
 /// A command line, run in a folder of its own.
 pub struct Program {
@@ -257,23 +252,6 @@ AddOutputFilterByType DEFLATE text/html text/plain
         utf8(&file),
     ];
     Program::new(&words, Listens::At(address)).words(&["-DFOREGROUND"])
-}
-
-/// An address of loopback that nothing uses now, for programs that cannot choose a port themselves. The kernel gives its
-/// port to nobody: an outgoing connection or a listener at port 0 of another test gets one above [`PORTS`].
-pub fn free(host: &str) -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Two runs of the tests at a time begin at different ports.
-    let first = process::id() as u16;
-    let ports = PORTS.end - PORTS.start;
-    for _ in PORTS {
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = PORTS.start + first.wrapping_add(next) % ports;
-        if let Ok(free) = TcpListener::bind((host, port)) {
-            return free.local_addr().expect("an address");
-        }
-    }
-    panic!("all ports of {host} from {} on are in use", PORTS.start);
 }
 
 pub fn nginx(own: &Path, servers: &str) -> Program {
