@@ -202,12 +202,18 @@ fn start_nbdkit(
     slowness: Slowness,
     cpu: Option<usize>,
 ) -> Result<Daemon> {
-    // A socket file of an interrupted run would be mistaken for one that is ready.
-    let _ = fs::remove_file(socket);
+    // Its socket is there before it accepts connections; this file is not.
+    let ready = dir.join("nbdkit.pid");
+    // Those of an interrupted run would be mistaken for new ones.
+    for file in [socket, &ready] {
+        let _ = fs::remove_file(file);
+    }
     let mut nbdkit = tool(cpu, "nbdkit");
     nbdkit
         .args(["--foreground", "--readonly", "--unix"])
-        .arg(socket);
+        .arg(socket)
+        .arg("--pidfile")
+        .arg(&ready);
     match slowness {
         Slowness::Delay { read_ms, spindles } => {
             nbdkit.arg("--filter=delay");
@@ -225,7 +231,9 @@ fn start_nbdkit(
             nbdkit.arg(format!("heads={spindles}"));
         }
     }
-    Daemon::start(journal, nbdkit, &dir.join("nbdkit.log"), || socket.exists())
+    Daemon::start(journal, nbdkit, &dir.join("nbdkit.log"), || {
+        fs::metadata(&ready).is_ok_and(|file| file.len() > 0)
+    })
 }
 
 fn start_nbdfuse(
