@@ -17,7 +17,7 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// Number of messages that a box keeps for receivers that are away. Older ones give way, and a receiver that has missed
     /// some is told so.
     key("messages", Kind::Count("1", "10000"), Some("64"));
-    /// Size of these messages together; the older ones give way.
+    /// Size of these messages together, 160 bytes for each beside what it says; the older ones give way.
     key("bytes", Kind::Size("1B", "1GiB"), Some("256KiB"));
     /// How long a message is kept, unless its publisher says that (`Mailbox-TTL`). Without the key it is kept as long as
     /// there is room.
