@@ -419,10 +419,11 @@ fn frames_after_the_end_here_are_dropped() {
     connection.out().clear();
     let part = frame(DATA, 0, 1, &[b'a'; 16384]);
     let trailers = frame(HEADERS, WHOLE, 1, &block(&[("x", "y")]));
-    let frames = [part.repeat(32), trailers, get(3)].concat();
+    let used = CONNECTION_WINDOW_BYTES / 2;
+    let parts = part.repeat(used as usize / 16384);
+    let frames = [parts, trailers, get(3)].concat();
     let outcome = feed(&mut connection, &frames, 1000);
     outcome.assert_events(&["reset 1", &format!("request 3 whole {GET_HEAD}")]);
-    let used = CONNECTION_WINDOW_BYTES / 2;
     assert_eq!(
         outcome.sent,
         sent(&frame(WINDOW_UPDATE, 0, 0, &used.to_be_bytes()))
@@ -443,6 +444,61 @@ fn a_body_that_nobody_reads_is_bounded() {
     // The window is used up.
     let outcome = feed(&mut connection, &frame(DATA, 0, 1, b"a"), 100);
     outcome.assert_reset(1, ErrorCode::FlowControl);
+}
+
+/// Together they have more than half of the window, and what is read never is half of it.
+#[test]
+fn bodies_that_nobody_reads_do_not_hold_up_another() {
+    let mut connection = open();
+    let streams: Vec<_> = (0..32).map(|n| post(2 * n + 1)).collect();
+    feed(&mut connection, &streams.concat(), 1000);
+    let part = |stream| frame(DATA, 0, stream, &[b'a'; 16384]);
+    let parts = STREAM_WINDOW_BYTES as usize / 16384;
+    let stalled = CONNECTION_WINDOW_BYTES / STREAM_WINDOW_BYTES - 1;
+    for n in 0..stalled {
+        let body = part(2 * n + 3).repeat(parts);
+        assert_eq!(feed(&mut connection, &body, 16393).failure, None);
+    }
+    let mut window = STREAM_WINDOW_BYTES;
+    for _ in 0..100 {
+        assert!(window >= 16384, "it stands still");
+        assert_eq!(feed(&mut connection, &part(1), 16393).failure, None);
+        connection.consumed(1, 16384);
+        let updates = sent(connection.out());
+        connection.out().clear();
+        let of_all = updates.iter().filter(|frame| frame.stream == 0);
+        window += of_all.map(support::Sent::number).sum::<u32>();
+        window -= 16384;
+    }
+}
+
+/// What was read before they came is not yet told.
+#[test]
+fn bodies_that_nobody_reads_use_up_no_window_that_is_owed() {
+    let mut connection = open();
+    let streams: Vec<_> = (0..32).map(|n| post(2 * n + 1)).collect();
+    feed(&mut connection, &streams.concat(), 1000);
+    let part = |stream| frame(DATA, 0, stream, &[b'a'; 16384]);
+    let (read, parts) = (100, CONNECTION_WINDOW_BYTES / 16384);
+    for _ in 0..read {
+        assert_eq!(feed(&mut connection, &part(1), 16393).failure, None);
+        connection.consumed(1, 16384);
+    }
+    for n in 0..parts - read {
+        let stream = 2 * (n / 15) + 3;
+        assert_eq!(feed(&mut connection, &part(stream), 16393).failure, None);
+    }
+    let updates = sent(connection.out());
+    connection.out().clear();
+    let of_all = updates.iter().filter(|frame| frame.stream == 0);
+    assert_eq!(of_all.map(support::Sent::number).sum::<u32>(), read * 16384);
+    // The window is used up, and nothing is owed.
+    for n in parts - read..parts {
+        let stream = 2 * (n / 15) + 3;
+        assert_eq!(feed(&mut connection, &part(stream), 16393).failure, None);
+    }
+    connection.consumed(1, 0);
+    assert_eq!(sent(connection.out()), []);
 }
 
 #[test]
@@ -467,7 +523,7 @@ fn a_body_that_is_read_goes_on() {
     );
     // A byte more than all windows together ends the connection.
     let all = CONNECTION_WINDOW_BYTES as usize / 16384;
-    let streams: Vec<_> = (1..6).map(|n| post(2 * n + 1)).collect();
+    let streams: Vec<_> = (1..20).map(|n| post(2 * n + 1)).collect();
     feed(&mut connection, &streams.concat(), 1000);
     let mut last = None;
     for n in 0..all + 5 {
@@ -681,17 +737,38 @@ fn small_messages_are_no_flood() {
 /// The window is so small that each byte gets a frame.
 #[test]
 fn a_window_that_is_opened_byte_by_byte_is_a_flood() {
+    // The owner may know the window, and cut the content itself.
+    for content in [&b"content"[..], b"c"] {
+        let mut connection = open();
+        let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+        feed(&mut connection, &[settings, get(1)].concat(), 100);
+        connection.send_fields(1, &fields(), false);
+        let is_stopped = (0..20_000).any(|_| {
+            let update = frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes());
+            let outcome = feed(&mut connection, &update, 1000);
+            connection.send_data(1, content, false);
+            outcome.failure.is_some()
+        });
+        assert!(is_stopped);
+    }
+}
+
+/// Each of many streams may have something to send after such a frame.
+#[test]
+fn windows_of_all_streams_that_are_opened_again_and_again_are_a_flood() {
     let mut connection = open();
-    let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
-    feed(&mut connection, &[settings, get(1)].concat(), 100);
-    connection.send_fields(1, &fields(), false);
-    let is_stopped = (0..20_000).any(|_| {
-        let update = frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes());
-        let outcome = feed(&mut connection, &update, 1000);
-        connection.send_data(1, b"content", false);
-        outcome.failure.is_some()
-    });
-    assert!(is_stopped);
+    let streams: Vec<_> = (0..100).map(|n| get(2 * n + 1)).collect();
+    feed(&mut connection, &streams.concat(), 1000);
+    let settings = |n: u32| {
+        let window = (70_000 + n).to_be_bytes();
+        frame(SETTINGS, 0, 0, &[&[0, 4], &window[..]].concat())
+    };
+    for n in 0..99 {
+        assert_eq!(feed(&mut connection, &settings(n), 100).failure, None);
+        connection.out().clear();
+    }
+    let outcome = feed(&mut connection, &settings(99), 100);
+    outcome.assert_failed(ErrorCode::EnhanceYourCalm);
 }
 
 /// A client that cancels event streams, or sends a PING now and then, goes on for as long as it likes.

@@ -11,8 +11,8 @@ pub const STREAMS_MAX: usize = 128;
 /// The window of a stream: the maximum of bytes of its request body that wait here.
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// The window of a connection. Larger, so that a stream that nobody reads does not block the others.
-pub const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// The window of a connection. Larger, so that streams that nobody reads do not block the others.
+pub const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 
 /// The initial size of all windows in bytes (RFC 9113, 6.9.2).
 pub(super) const USUAL_WINDOW_BYTES: u32 = 65_535;

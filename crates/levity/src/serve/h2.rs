@@ -177,12 +177,13 @@ where
         while *requests < REQUESTS_PER_POLL_MAX {
             Step::Parse.enter();
             let event = self.conn.next(&mut input);
-            // These have a header section, which takes time. Other events take none.
+            // These have a header section, or wake all streams that wait. Other events take no time.
             if let Ok(Some(
                 Event::Request { .. }
                 | Event::Malformed { .. }
                 | Event::Trailers { .. }
-                | Event::Reset { .. },
+                | Event::Reset { .. }
+                | Event::Window { stream: None },
             )) = event
             {
                 *requests += 1;

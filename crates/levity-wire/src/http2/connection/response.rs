@@ -64,7 +64,8 @@ impl Connection {
         ends: bool,
         mut write: impl FnMut([u8; HEADER_BYTES], &'d [u8]),
     ) -> usize {
-        let bytes = data.len().min(self.window(stream));
+        let window = self.window(stream);
+        let bytes = data.len().min(window);
         if !self.is_sendable(stream) || (bytes == 0 && !(ends && data.is_empty())) {
             return 0;
         }
@@ -81,7 +82,8 @@ impl Connection {
                 stream,
             };
             write(header.write(), part);
-            if !is_cut || part.len() >= budget::CONTENT_BYTES_MIN {
+            // What uses up the window may have been cut before, by who knew the window.
+            if bytes < window || part.len() >= budget::CONTENT_BYTES_MIN {
                 self.budget.earn(budget::CONTENT);
             }
             rest = more;

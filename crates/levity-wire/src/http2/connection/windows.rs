@@ -3,7 +3,7 @@
 use super::{Connection, Event, Outcome};
 use crate::http2::budget;
 use crate::http2::frame::{self, FrameHeader, kind};
-use crate::http2::settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES};
+use crate::http2::settings::STREAM_WINDOW_BYTES;
 use crate::http2::streams::StreamId;
 use crate::http2::{ErrorCode, Failure, WINDOW_BYTES_MAX};
 
@@ -25,11 +25,7 @@ impl Connection {
     pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
         let bytes = bytes as u32;
         self.consumed += bytes;
-        if self.consumed >= CONNECTION_WINDOW_BYTES / 2 {
-            let consumed = std::mem::take(&mut self.consumed);
-            self.receive_window += consumed;
-            frame::write_number(&mut self.out, kind::WINDOW_UPDATE, 0, consumed);
-        }
+        self.open_receive_window();
         let open = self.streams.get_mut(stream);
         let Some(body) = open.and_then(|open| open.body.as_mut()) else {
             return;
@@ -39,6 +35,16 @@ impl Connection {
             let consumed = std::mem::take(&mut body.consumed);
             body.receive_window += consumed;
             frame::write_number(&mut self.out, kind::WINDOW_UPDATE, stream, consumed);
+        }
+    }
+
+    /// Opens the window of the connection again when as much was consumed as is left of it. Unread bytes of some streams may leave
+    /// less than half.
+    fn open_receive_window(&mut self) {
+        if self.consumed > 0 && self.consumed >= self.receive_window {
+            let consumed = std::mem::take(&mut self.consumed);
+            self.receive_window += consumed;
+            frame::write_number(&mut self.out, kind::WINDOW_UPDATE, 0, consumed);
         }
     }
 
@@ -53,8 +59,13 @@ impl Connection {
     /// Changes the windows of all streams after new settings of the client, which may make them negative (RFC 9113, 6.9.2).
     ///
     /// # Errors
-    /// When a window exceeds the maximum.
+    /// When a window exceeds the maximum, or the client opens windows of many streams again and again: each may have something to
+    /// send.
     pub(super) fn change_send_windows(&mut self, change: i64) -> Result<(), Failure> {
+        if change > 0 {
+            let streams = self.streams.len() as u32;
+            self.budget.spend(streams * budget::FRAME)?;
+        }
         for open in self.streams.iter_mut() {
             open.send_window += change;
             if open.send_window > WINDOW_BYTES_MAX {
@@ -76,6 +87,8 @@ impl Connection {
     ) -> Result<Option<ErrorCode>, Failure> {
         let room = self.receive_window.checked_sub(bytes);
         self.receive_window = room.ok_or(Failure::flow("more bytes than the window"))?;
+        // What others have not read may have used it up.
+        self.open_receive_window();
         Ok(self.take_stream_window(stream, bytes))
     }
 

@@ -7,6 +7,10 @@ use levity_wire::http1::{Framing, Reject, Trailers};
 use crate::http::request::RequestError;
 use crate::http::request_body::BODY_TOO_LARGE;
 
+/// The maximum of bytes that are taken at a time: whoever takes them may have to wait for an application, and the client may send
+/// as many more.
+pub const TAKEN_BYTES_MAX: usize = 64 * 1024;
+
 /// A body. It holds the bytes that have arrived and that nobody has read: at most the window of the stream.
 pub struct Incoming {
     /// Bytes that nobody has read.
@@ -117,9 +121,10 @@ impl Incoming {
         trailers.cloned().unwrap_or_default()
     }
 
-    /// Moves what has arrived to `out`; pending if nothing has. Returns the number of bytes, and an error if the body is too long.
+    /// Moves what has arrived to `out`, [`TAKEN_BYTES_MAX`] at most; pending if nothing has. Returns the number of bytes, and an
+    /// error if the body is too long.
     pub fn poll_body(&mut self, out: &mut Vec<u8>) -> Poll<(usize, Result<(), RequestError>)> {
-        let bytes = self.unread.len();
+        let bytes = self.unread.len().min(TAKEN_BYTES_MAX);
         if bytes == 0 {
             return match (self.has_ended, self.is_cut_off) {
                 (true, _) => Poll::Ready((0, Ok(()))),
@@ -127,11 +132,12 @@ impl Incoming {
                 (false, false) => Poll::Pending,
             };
         }
+        let rest = self.unread.split_off(bytes);
+        let mut taken = std::mem::replace(&mut self.unread, rest);
         match out.is_empty() {
-            true => std::mem::swap(out, &mut self.unread),
-            false => out.append(&mut self.unread),
+            true => *out = taken,
+            false => out.append(&mut taken),
         }
-        self.unread = Vec::new();
         self.count(bytes);
         let taken = match self.bytes > self.bytes_max {
             true => Err(BODY_TOO_LARGE.into()),
@@ -159,5 +165,30 @@ impl Incoming {
         self.bytes += bytes as u64;
         let remaining = self.remaining;
         self.remaining = remaining.map(|remaining| remaining.saturating_sub(bytes as u64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_body_is_taken_in_pieces() {
+        let all: Vec<u8> = (0..TAKEN_BYTES_MAX + 1).map(|at| at as u8).collect();
+        for (bytes, pieces) in [
+            (TAKEN_BYTES_MAX, vec![TAKEN_BYTES_MAX]),
+            (TAKEN_BYTES_MAX + 1, vec![TAKEN_BYTES_MAX, 1]),
+        ] {
+            let mut body = Incoming::new(Framing::Chunked, false);
+            body.arrived(&all[..bytes], true);
+            let mut out = Vec::new();
+            for piece in pieces {
+                assert!(!body.is_complete());
+                let polled = body.poll_body(&mut out);
+                assert!(matches!(polled, Poll::Ready((taken, Ok(()))) if taken == piece));
+            }
+            assert!(body.is_complete());
+            assert_eq!(out, all[..bytes]);
+        }
     }
 }

@@ -497,6 +497,7 @@ impl<S: ResponseSink> Sender<'_, S> {
             let mut scratch = worker.outbound.borrow_mut();
             scratch.clear();
             let inline = file.file.inline();
+            let len = len.min(sink.window());
             match inline.map(|inline| inline.read_cached(&mut scratch, len, file.offset)) {
                 Some(Ok((read, now))) if read > 0 && file.version.judge(&now) == Verdict::Same => {}
                 // The engine determines the cause.

@@ -80,9 +80,9 @@ pub trait ResponseSink: ClientStream {
     /// Whether bytes are on their way that no call has reported yet: the next one begins with them.
     fn is_writing(&self) -> bool;
 
-    /// Whether the client gives no room for the body at present. It may give none before it has the header.
-    fn is_window_closed(&self) -> bool {
-        false
+    /// The maximum of bytes of the body that the client takes at present. It may take none before it has the header.
+    fn window(&self) -> usize {
+        usize::MAX
     }
 
     /// The turn that the response uses up; `None` if [`poll_write_ready`](Self::poll_write_ready) waits for the next one.
@@ -696,7 +696,7 @@ fn poll_before_body<S: ResponseSink>(
     context: &mut Context<'_>,
     header: &mut Option<S::Header>,
 ) -> Poll<Result<Option<Progress>, SendError>> {
-    if header.is_some() && sink.is_window_closed() {
+    if header.is_some() && sink.window() == 0 {
         let sent = sink.poll_send(context, header, &[], false);
         return sent.map_ok(Some).map_err(disconnected);
     }

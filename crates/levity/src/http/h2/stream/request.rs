@@ -11,6 +11,7 @@ use levity_net::{Peer, Timer, Turn};
 use levity_wire::http1::{Reject, Trailers};
 
 use super::super::head;
+use super::super::incoming::TAKEN_BYTES_MAX;
 use super::Stream;
 use crate::failed_lookups::FailedLookups;
 use crate::http::fields::Fields;
@@ -95,10 +96,13 @@ impl ClientStream for Stream {
     }
 
     fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
-        let polled = self.with_body(|body| match body.has_ended() {
-            true => body.poll_body(out),
-            false => Poll::Pending,
-        });
+        let polled =
+            self.with_body(
+                |body| match body.has_ended() && body.unread() <= TAKEN_BYTES_MAX {
+                    true => body.poll_body(out),
+                    false => Poll::Pending,
+                },
+            );
         let Poll::Ready((bytes, taken)) = polled else {
             return Ok(());
         };

@@ -157,13 +157,13 @@ impl ResponseSink for Stream {
         None
     }
 
-    fn is_window_closed(&self) -> bool {
-        self.conn.with_wire(|wire| wire.window(self.id)) == 0
+    fn window(&self) -> usize {
+        self.conn.with_wire(|wire| wire.window(self.id))
     }
 
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.extended(self.poll_room(context), true))?;
-        if self.is_window_closed() {
+        if self.window() == 0 {
             self.conn.wait_for_window(self.id, context);
             return self.extended(Poll::Pending, true);
         }
