@@ -87,6 +87,8 @@ pub struct Owner<S> {
     /// Everything else that the store was asked for.
     asked: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
     figures: Arc<OwnerFigures>,
+    /// Nothing more is asked.
+    is_ending: bool,
 }
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -144,6 +146,7 @@ impl<S: Store> Owner<S> {
             appends: Appends::default(),
             asked: FuturesUnordered::new(),
             figures,
+            is_ending: false,
         }
     }
 
@@ -182,6 +185,7 @@ impl<S: Store> Owner<S> {
                 let listing = self.store.list(&set, after.as_ref(), count_max);
                 self.ask(async move { Answer::Listed(listing.await, reply) });
             }
+            Command::End => self.is_ending = true,
         }
     }
 
@@ -453,21 +457,20 @@ impl<S: Store> Owner<S> {
     }
 }
 
-/// Runs an owner until all senders of `commands` are gone and everything that was asked has ended.
+/// Runs an owner until [`Command::End`], or until all senders of `commands` are gone, and everything that was asked has ended.
 pub async fn run<S: Store>(mut owner: Owner<S>, mut commands: mpsc::UnboundedReceiver<Command>) {
     let mut ticks = time::interval(SWEEP_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut has_ended = false;
     poll_fn(|context| {
         let now = SystemTime::now();
         if poll_tick(&mut ticks, context) {
             owner.sweep(now);
         }
         let mut received = 0;
-        while !has_ended && received < COMMANDS_MAX {
+        while !owner.is_ending && received < COMMANDS_MAX {
             match commands.poll_recv(context) {
                 Poll::Ready(Some(command)) => owner.command(command, now),
-                Poll::Ready(None) => has_ended = true,
+                Poll::Ready(None) => owner.is_ending = true,
                 Poll::Pending => break,
             }
             received += 1;
@@ -476,7 +479,7 @@ pub async fn run<S: Store>(mut owner: Owner<S>, mut commands: mpsc::UnboundedRec
             context.waker().wake_by_ref();
         }
         owner.poll(context, now);
-        match has_ended && !owner.is_busy() {
+        match owner.is_ending && !owner.is_busy() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }

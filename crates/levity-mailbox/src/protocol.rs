@@ -75,6 +75,8 @@ pub enum Command {
         /// Where the result goes.
         reply: oneshot::Sender<Result<Vec<(Summary, usize)>, StoreError>>,
     },
+    /// End, once everything that was asked before has been done.
+    End,
 }
 
 /// What is known of a box.

@@ -35,12 +35,15 @@ pub struct Started {
 
 /// The thread that owns all boxes of a store which may have to wait: `mailbox-store`.
 pub struct StoreThread {
+    owner: mpsc::UnboundedSender<Command>,
     ended: blocking::Receiver<()>,
 }
 
 impl StoreThread {
-    /// Waits until what was asked of the store has been done, at most `timeout`. The event loops have ended.
+    /// Waits until what was asked of the store has been done, at most `timeout`. Event loops that have not ended get no more of it.
     pub fn end(self, timeout: Duration) {
+        // An error means that it has ended.
+        let _ = self.owner.send(Command::End);
         // An error means that it has ended, or hangs on its disk or server.
         let _ = self.ended.recv_timeout(timeout);
     }
@@ -152,7 +155,7 @@ fn on_thread<S: Store>(
     make: impl FnOnce() -> io::Result<S> + Send + 'static,
 ) -> io::Result<Started> {
     let mut queues = Queues::new(1, workers);
-    let commands = queues.commands.remove(0);
+    let (owner, commands) = (queues.owners[0].clone(), queues.commands.remove(0));
     let figures = Arc::<OwnerFigures>::default();
     let (made, result) = blocking::channel();
     let (end, ended) = blocking::channel();
@@ -191,6 +194,6 @@ fn on_thread<S: Store>(
         loops: loops.collect(),
         store,
         figures: vec![figures],
-        thread: Some(StoreThread { ended }),
+        thread: Some(StoreThread { owner, ended }),
     })
 }
