@@ -70,8 +70,8 @@ limits! {
     /// Size of a file up to which its digest is made, for `digest` and for `etag = "content"`; larger files have none. A
     /// client can make the server read each file once, two at a time.
     digest_bytes: usize = count(Size, "4GiB", "0B".."1TiB"),
-    /// Open client connections of the process. `"auto"` is what `RLIMIT_NOFILE` leaves after the files that the
-    /// server itself keeps open.
+    /// Open client connections of the process. When there are as many, those that wait for a request give way to new ones, the
+    /// oldest first. `"auto"` is what `RLIMIT_NOFILE` leaves after the files that the server itself keeps open.
     connections: Option<usize> = optional_count(Count, "auto", "1".."10000000"),
     /// Disk lookups per second that one connection may cause for names that do not exist; its further requests are
     /// delayed to this rate. Names that the kernel remembers as absent do not count.

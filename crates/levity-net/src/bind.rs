@@ -14,7 +14,7 @@ use socket2::{Domain, SockAddr, Type};
 use crate::listener::ListeningSocket;
 
 /// Connections that wait in the kernel until they are accepted; limited by `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
+pub const BACKLOG: u16 = 4096;
 
 /// Unsent bytes that the kernel buffers for one connection (`TCP_NOTSENT_LOWAT`). Without the limit a client
 /// that reads slowly but steadily holds megabytes, and its socket is writable so seldom that it looks stalled.
@@ -157,7 +157,7 @@ fn socket(address: SocketAddr, share: bool) -> io::Result<std::net::TcpListener>
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.bind(&SockAddr::from(address))?;
-    socket.listen(BACKLOG)?;
+    socket.listen(BACKLOG.into())?;
     Ok(socket.into())
 }
 

@@ -22,11 +22,11 @@ mod waker_cell;
 mod wakes;
 
 pub use async_transport::AsyncTransport;
-pub use bind::{Bound, bind};
+pub use bind::{BACKLOG, Bound, bind};
 pub use connect::connect;
 pub use listener::{Listener, ListeningSocket};
 pub use peer::{Peer, PeerTls};
-pub use timer::{OldestIdle, SWEEP_INTERVAL, Timer, Timers};
+pub use timer::{Idle, OldestIdle, SWEEP_INTERVAL, Timer, Timers};
 pub use transport::{Socket, Transport};
 pub use turn::{TURN_BYTES_MAX, Turn};
 pub use waker_cell::WakerCell;

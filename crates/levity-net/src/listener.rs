@@ -1,7 +1,11 @@
 //! Listening sockets of one event loop.
 
+use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd as _;
+use std::task::{Context, Poll, ready};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::peer::Peer;
@@ -42,17 +46,36 @@ impl Listener {
     /// # Errors
     /// Those of `accept4`.
     pub async fn accept(&self) -> io::Result<(Transport, Peer)> {
-        match self {
+        poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    /// Takes a connection. If there is none, the task is woken when there may be one.
+    ///
+    /// # Errors
+    /// Those of `accept4`.
+    pub fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<(Transport, Peer)>> {
+        Poll::Ready(Ok(match self {
             Self::Tcp(listener) => {
-                let (tcp, peer) = listener.accept().await?;
-                Ok((Transport::Tcp(tcp), Peer::new(Some(peer))))
+                let (tcp, peer) = ready!(listener.poll_accept(context))?;
+                (Transport::Tcp(tcp), Peer::new(Some(peer)))
             }
             Self::Unix(listener) => {
-                let (unix, _) = listener.accept().await?;
+                let (unix, _) = ready!(listener.poll_accept(context))?;
                 let credentials = unix.peer_cred();
                 let uid = credentials.ok().map(|process| process.uid());
-                Ok((Transport::Unix(unix), Peer::new(None).with_uid(uid)))
+                (Transport::Unix(unix), Peer::new(None).with_uid(uid))
             }
-        }
+        }))
+    }
+
+    /// Whether a connection waits to be accepted. Asks the kernel.
+    #[must_use]
+    pub fn has_backlog(&self) -> bool {
+        let socket = match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        };
+        let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 }

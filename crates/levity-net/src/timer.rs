@@ -40,7 +40,10 @@ enum State {
     /// The connection waits for a request, and can be closed without loss.
     Idle {
         since: Instant,
-        deadline: Instant,
+        /// Until the deadline. A second instant would need 16 bytes more.
+        time_ms: u32,
+        /// There was no request yet. It may be on its way, and its client would not repeat it.
+        is_new: bool,
     },
     Expired,
 }
@@ -51,9 +54,22 @@ impl Timer {
         self.state.set(State::Set { deadline });
     }
 
-    /// Like [`Timer::set`], for a connection that waits for a request since `since`.
-    pub fn set_idle(&self, since: Instant, deadline: Instant) {
-        self.state.set(State::Idle { since, deadline });
+    /// Like [`Timer::set`] in `time` from `since` on, for a connection that waits for its first request since then.
+    pub fn set_new(&self, since: Instant, time: Duration) {
+        self.wait(since, milliseconds(time), true);
+    }
+
+    /// The same for a connection that waits for another request.
+    pub fn set_idle(&self, since: Instant, time: Duration) {
+        self.wait(since, milliseconds(time), false);
+    }
+
+    fn wait(&self, since: Instant, time_ms: u32, is_new: bool) {
+        self.state.set(State::Idle {
+            since,
+            time_ms,
+            is_new,
+        });
     }
 
     /// Whether there is a deadline, or it has expired.
@@ -77,14 +93,18 @@ impl Timer {
 
     fn deadline(&self) -> Option<Instant> {
         match self.state.get() {
-            State::Set { deadline } | State::Idle { deadline, .. } => Some(deadline),
+            State::Set { deadline } => Some(deadline),
+            State::Idle { since, time_ms, .. } => {
+                Some(since + Duration::from_millis(time_ms.into()))
+            }
             State::Unset | State::Expired => None,
         }
     }
 
-    fn idle_since(&self) -> Option<Instant> {
+    /// Since when the connection waits for a request, unless it has had none yet and came after `new_since`.
+    fn idle_since(&self, new_since: Instant) -> Option<Instant> {
         match self.state.get() {
-            State::Idle { since, .. } => Some(since),
+            State::Idle { since, is_new, .. } if !is_new || since <= new_since => Some(since),
             _ => None,
         }
     }
@@ -93,6 +113,11 @@ impl Timer {
         self.state.set(State::Expired);
         self.waker.wake_by_ref();
     }
+}
+
+/// 49 days at most.
+fn milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// All timers of an event loop.
@@ -146,11 +171,17 @@ impl Timers {
         (end < timers.capacity()).then_some(end)
     }
 
-    /// Expires the timers of connections that wait for a request.
-    pub fn expire_idle(&self) {
+    /// Expires the timers of connections that wait for a request. New ones get `time` in all.
+    pub fn expire_idle(&self, time: Duration) {
         for (_, timer) in self.timers.borrow().iter() {
-            if timer.idle_since().is_some() {
-                timer.expire();
+            match timer.state.get() {
+                State::Idle {
+                    since,
+                    time_ms,
+                    is_new: true,
+                } => timer.wait(since, time_ms.min(milliseconds(time)), true),
+                State::Idle { .. } => timer.expire(),
+                State::Unset | State::Set { .. } | State::Expired => {}
             }
         }
     }
@@ -161,39 +192,49 @@ impl Timers {
         let timers = self.timers.borrow();
         let end = first + SWEEP_TURN;
         for number in first..end {
-            if let Some(since) = timers.get(number).and_then(|timer| timer.idle_since()) {
+            let timer = timers.get(number);
+            if let Some(since) = timer.and_then(|timer| timer.idle_since(oldest.new_since)) {
                 oldest.add(since, number);
             }
         }
         (end < timers.capacity()).then_some(end)
     }
 
-    /// Expires the timers of the connections in `oldest` that still wait. Returns how many they are.
-    pub fn expire_oldest(&self, oldest: &OldestIdle) -> usize {
+    /// Expires the timer of the first connection in `oldest` that still waits, and removes those up to it. Returns whether there
+    /// was one.
+    pub fn expire_oldest(&self, oldest: &mut Vec<Idle>) -> bool {
         let timers = self.timers.borrow();
-        let waits = |(since, number): &&(Instant, usize)| {
-            let timer = timers.get(*number);
-            timer.is_some_and(|timer| timer.idle_since() == Some(*since))
-        };
-        let waiting = oldest.found.iter().filter(waits);
-        waiting.map(|(_, number)| timers[*number].expire()).count()
+        while let Some((since, number)) = oldest.pop() {
+            if let Some(timer) = timers.get(number)
+                && timer.idle_since(since) == Some(since)
+            {
+                timer.expire();
+                return true;
+            }
+        }
+        false
     }
 }
+
+/// A connection that waits for a request: since when, and its number.
+pub type Idle = (Instant, usize);
 
 /// The connections that wait for a request for the longest time, up to a number.
 #[derive(Debug)]
 pub struct OldestIdle {
     count_max: usize,
+    new_since: Instant,
     /// The one that waits for the shortest time is on top.
-    found: BinaryHeap<(Instant, usize)>,
+    found: BinaryHeap<Idle>,
 }
 
 impl OldestIdle {
-    /// None so far, and `count_max` at most.
+    /// None so far, and `count_max` at most. Connections without a request count only if they are older than `new_since`.
     #[must_use]
-    pub fn new(count_max: usize) -> Self {
+    pub fn new(count_max: usize, new_since: Instant) -> Self {
         Self {
             count_max,
+            new_since,
             found: BinaryHeap::with_capacity(count_max + 1),
         }
     }
@@ -204,10 +245,19 @@ impl OldestIdle {
             self.found.pop();
         }
     }
+
+    /// All of them; the last one waits for the longest time.
+    #[must_use]
+    pub fn into_list(self) -> Vec<Idle> {
+        let mut list = self.found.into_sorted_vec();
+        list.reverse();
+        list
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::array::from_fn;
     use std::sync::Arc;
     use std::task::Waker;
 
@@ -250,16 +300,24 @@ mod tests {
 
     #[test]
     fn only_idle_connections_are_let_go_early() {
-        let timers = Timers::default();
-        let (busy, idle) = (Rc::new(Timer::default()), Rc::new(Timer::default()));
-        timers.insert(busy.clone());
-        timers.insert(idle.clone());
-        let deadline = Instant::now() + Duration::from_secs(10);
-        busy.set(deadline);
-        idle.set_idle(Instant::now(), deadline);
-        timers.expire_idle();
-        assert!(!expired(&busy));
-        assert!(expired(&idle));
+        let (timers, now) = (Timers::default(), Instant::now());
+        let all: [_; 4] = from_fn(|_| Rc::new(Timer::default()));
+        for timer in &all {
+            timers.insert(timer.clone());
+        }
+        let [busy, idle, new, ending] = &all;
+        let second = |count| now + Duration::from_secs(count);
+        busy.set(second(10));
+        idle.set_idle(now, Duration::from_secs(10));
+        new.set_new(now, Duration::from_secs(10));
+        ending.set_new(now, Duration::from_secs(1));
+        timers.expire_idle(Duration::from_secs(2));
+        let have_expired = || all.each_ref().map(|timer| expired(timer));
+        assert_eq!(have_expired(), [false, true, false, false]);
+        timers.sweep(second(1), 0);
+        assert_eq!(have_expired(), [false, true, false, true]);
+        timers.sweep(second(2), 0);
+        assert_eq!(have_expired(), [false, true, true, true]);
     }
 
     #[test]
@@ -282,37 +340,48 @@ mod tests {
     fn those_that_wait_longest_are_given_up() {
         let (timers, start) = (Timers::default(), Instant::now());
         let at = |second| start + Duration::from_secs(second);
+        let hour = Duration::from_secs(3600);
         let all: Vec<_> = (0..2 * SWEEP_TURN as u64)
             .map(|number| {
                 let timer = Rc::new(Timer::default());
                 timers.insert(timer.clone());
-                // The last ones are the oldest; every third is busy.
+                // The last ones are the oldest; of three, one is busy, and one has had no request.
                 match number % 3 {
                     0 => timer.set(at(9000)),
-                    _ => timer.set_idle(at(5000 - number), at(9000)),
+                    1 => timer.set_new(at(5000 - number), hour),
+                    _ => timer.set_idle(at(5000 - number), hour),
                 }
                 timer
             })
             .collect();
-        let mut oldest = OldestIdle::new(4);
-        let mut next = Some(0);
-        while let Some(first) = next {
-            next = timers.find_idle(first, &mut oldest);
-        }
         let last = all.len() - 1;
-        // One of them gets a request meanwhile.
-        let busy = all
-            .iter()
-            .rposition(|timer| timer.idle_since().is_some())
-            .expect("one");
-        all[busy].set(at(9000));
-        assert_eq!(timers.expire_oldest(&oldest), 3);
-        let given_up: Vec<_> = (0..=last).filter(|&number| expired(&all[number])).collect();
-        assert_eq!(given_up.len(), 3);
-        assert!(
-            given_up
-                .iter()
-                .all(|&number| number + 7 > last && number % 3 > 0)
+        let oldest = |new_since| {
+            let mut oldest = OldestIdle::new(4, new_since);
+            let mut next = Some(0);
+            while let Some(first) = next {
+                next = timers.find_idle(first, &mut oldest);
+            }
+            oldest.into_list()
+        };
+        let numbers = |list: &[Idle]| {
+            list.iter()
+                .map(|(_, number)| last - number)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (last % 3, numbers(&oldest(at(5000)))),
+            (1, vec![5, 3, 2, 0])
         );
+        let mut used = oldest(start);
+        assert_eq!(numbers(&used), [11, 8, 5, 2]);
+        // The first one gets a request meanwhile.
+        all[last - 2].set(at(9000));
+        assert!(timers.expire_oldest(&mut used));
+        assert_eq!(numbers(&used), [11, 8]);
+        let given_up: Vec<_> = (0..=last).filter(|&number| expired(&all[number])).collect();
+        assert_eq!(given_up, [last - 5]);
+        timers.remove(last - 8);
+        timers.remove(last - 11);
+        assert!(!timers.expire_oldest(&mut used));
     }
 }

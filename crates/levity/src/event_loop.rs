@@ -138,8 +138,10 @@ async fn live(parts: Parts) {
                 let _ = reply.send(snapshot);
             }
             Message::Drain => {
+                // Before it accepts what waits: idle connections may have all slots.
+                worker.begin_drain().await;
                 listeners.close_all().await;
-                worker.drain().await;
+                worker.drained().await;
                 // Requests at other event loops may need mailboxes and streams that this one owns.
                 drop(channels.own_drain);
                 channels.all_drains.closed().await;

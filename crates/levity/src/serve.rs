@@ -22,7 +22,7 @@ use crate::http::response::Response;
 use crate::http::send;
 use crate::tls;
 use crate::tls::handshake::Failed;
-use crate::worker::Worker;
+use crate::worker::{FIRST_REQUEST_TIME, Worker};
 
 /// The cost of a request, in bytes, in addition to those of its response, when connections take turns: a client
 /// that pipelines small requests yields after about thirty of them.
@@ -149,13 +149,14 @@ async fn handshake(conn: Rc<Conn>) -> Result<Rc<Conn>, End> {
     }
 }
 
-/// Sets the time-out for the first byte of a new connection: `limits.header_timeout`. On a draining worker it
-/// expires at once, so only bytes that have arrived already count.
+/// Sets the time-out for the first byte of a new connection: `limits.header_timeout`, but less on a draining worker.
 fn set_first_timeout(conn: &Conn, now: Instant) {
     let header_timeout = conn.worker.service().config.limits.header_timeout;
-    let draining = conn.worker.is_draining();
-    conn.timer()
-        .set_idle(now, if draining { now } else { now + header_timeout });
+    let time = match conn.worker.is_draining() {
+        true => header_timeout.min(FIRST_REQUEST_TIME),
+        false => header_timeout,
+    };
+    conn.timer().set_new(now, time);
 }
 
 /// Sets the time-out for the next request, or ends the connection; returns how it ended.
@@ -171,7 +172,7 @@ async fn after_exchange(conn: &Conn, exchanged: Exchanged) -> Option<End> {
     conn.response_ended(ended);
     if end == End::Complete && !close && !conn.worker.is_draining() {
         let idle_timeout = conn.worker.service().config.limits.idle_timeout;
-        conn.timer().set_idle(ended, ended + idle_timeout);
+        conn.timer().set_idle(ended, idle_timeout);
         return None;
     }
     // The client may still be sending. A close would reset the connection and discard the unread response.

@@ -12,7 +12,7 @@ use levity_disk::memory::SpareMemory;
 use levity_disk::{Disk, PageSender, SendThread, Watcher};
 use levity_mailbox::Copies;
 use levity_mailbox::stream::Client;
-use levity_net::{OldestIdle, SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
+use levity_net::{Idle, OldestIdle, SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
 use levity_telemetry::access_log::{Log, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::popular::Popular;
@@ -37,8 +37,11 @@ use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
 use crate::variant_store::candidates::Candidates;
 
-/// The maximum of idle connections that give way to new ones at a time.
-const GIVEN_UP_MAX: usize = 32;
+/// How long a new connection of a draining worker waits for a request, which may be on its way.
+pub const FIRST_REQUEST_TIME: Duration = Duration::from_secs(1);
+
+/// The maximum of idle connections that are found at a time, to give way to new ones.
+pub const OLDEST_IDLE_MAX: usize = 32;
 
 /// The size of a read from a client in bytes: the largest request header.
 const INBOUND_BYTES: usize = 16 * 1024;
@@ -264,6 +267,8 @@ pub struct Worker {
     pub handshake_reports: tls::Reports,
     /// One permit per connection.
     pub slots: Arc<Semaphore>,
+    /// Connections that give way to new ones if they still wait for a request; the last one first.
+    oldest_idle: RefCell<Vec<Idle>>,
     /// Notified when a connection or a background task ends.
     pub work_ended: Notify,
 }
@@ -358,6 +363,7 @@ impl Worker {
             explanation: parts.explanation,
             handshake_reports: tls::Reports::default(),
             slots: Arc::new(Semaphore::new(parts.connections_max)),
+            oldest_idle: RefCell::default(),
             work_ended: Notify::new(),
         }
     }
@@ -458,38 +464,58 @@ impl Worker {
         self.draining.get()
     }
 
-    /// Closes idle connections, and waits for the others and for [background tasks](Worker::spawn_background).
-    pub async fn drain(&self) {
+    /// Closes idle connections. The others end after the current response.
+    pub async fn begin_drain(&self) {
         self.draining.set(true);
-        self.timers.expire_idle();
+        self.timers.expire_idle(FIRST_REQUEST_TIME);
         // Receivers choose when to leave.
         let mut next = Some(0);
         while let Some(first) = next {
             next = self.timers.wake(first);
             task::yield_now().await;
         }
+    }
+
+    /// Waits for the end of all connections, and of [background tasks](Worker::spawn_background).
+    pub async fn drained(&self) {
         while !self.timers.is_empty() || self.background_tasks.get() > 0 {
             self.work_ended.notified().await;
         }
     }
 
-    /// Closes the connections that wait for a request for the longest time, [`GIVEN_UP_MAX`] at most, so that others can be
-    /// accepted. Returns how many they are. Looks at all connections, in turns.
-    pub async fn give_up_idle(&self) -> usize {
-        let mut oldest = OldestIdle::new(GIVEN_UP_MAX);
+    /// Closes the connections that wait for a request for the longest time, `count_max` or [`OLDEST_IDLE_MAX`] at most, so that
+    /// others can be accepted. Returns whether there was one. May look at all connections, in turns.
+    pub async fn give_up_idle(&self, count_max: usize) -> bool {
+        if self.oldest_idle.borrow().len() < count_max {
+            self.find_idle().await;
+        }
+        let mut given_up = 0;
+        while given_up < count_max
+            && self
+                .timers
+                .expire_oldest(&mut self.oldest_idle.borrow_mut())
+        {
+            given_up += 1;
+        }
+        self.stats.idle_given_up.add(given_up as u64);
+        // Their tasks close them.
+        task::yield_now().await;
+        given_up > 0
+    }
+
+    async fn find_idle(&self) {
+        let now = Instant::now();
+        let new_since = now.checked_sub(FIRST_REQUEST_TIME).unwrap_or(now);
+        let mut oldest = OldestIdle::new(OLDEST_IDLE_MAX, new_since);
         let mut next = Some(0);
         while let Some(first) = next {
             next = self.timers.find_idle(first, &mut oldest);
             task::yield_now().await;
         }
-        let given_up = self.timers.expire_oldest(&oldest);
-        self.stats.idle_given_up.add(given_up as u64);
-        // Their tasks close them.
-        task::yield_now().await;
-        given_up
+        *self.oldest_idle.borrow_mut() = oldest.into_list();
     }
 
-    /// Runs a task that outlives its connection, and for which [`drain`](Worker::drain) waits.
+    /// Runs a task that outlives its connection, and for which [`drained`](Worker::drained) waits.
     pub fn spawn_background(self: &Rc<Self>, future: impl Future<Output = ()> + 'static) {
         self.background_tasks.update(|tasks| tasks + 1);
         let running = BackgroundTask(self.clone());

@@ -144,7 +144,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// Names that `ask` allows. If it grows without end, somebody invents names: `ask` has to refuse them.
     Gauge("levity_tls_on_demand_certificates", "certificates", Computed(&[], on_demand_certificates));
-    /// Idle connections that were closed for new ones, because descriptors or memory were exhausted.
+    /// Idle connections that were closed for new ones, because `limits.connections`, descriptors or memory were exhausted.
     ///
     /// Raise the descriptor limit (LimitNOFILE=), or lower `limits.idle_timeout`. Clients open new connections instead.
     Counter("levity_idle_given_up_total", "connections", Total(|worker| &worker.idle_given_up));

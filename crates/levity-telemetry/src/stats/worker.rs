@@ -127,7 +127,7 @@ pub struct WorkerStats {
     ends: [Counter; End::COUNT],
     /// Times that it stopped accepting for a while, because descriptors or memory were exhausted.
     pub accept_pauses: Counter,
-    /// Idle connections that it closed for others, because descriptors or memory were exhausted.
+    /// Idle connections that it closed for others, because `limits.connections`, descriptors or memory were exhausted.
     pub idle_given_up: Counter,
     /// Bytes that sockets took, headers included.
     pub sent_bytes: Counter,

@@ -410,10 +410,40 @@ fn an_idle_server_ends_at_once() {
     );
 }
 
+/// Its request may be on its way.
 #[test]
-fn a_second_signal_ends_the_server_at_once() {
+fn a_new_connection_has_a_second_for_its_request() {
     let tree = tree();
     let mut server = server(&tree);
+    let (mut used, mut new, mut silent) = (server.client(), server.client(), server.client());
+    used.get("/a").assert_status(200);
+    server.signal(Signal::TERM);
+    used.assert_closed();
+    new.get("/a").assert_status(200);
+    silent.assert_closed();
+    assert!(server.wait().success());
+}
+
+#[test]
+fn a_second_signal_ends_the_server_at_once() {
+    ends_by_a_second_signal("");
+}
+
+/// Event loops that have not ended could ask the thread of the store for more.
+#[test]
+fn a_second_signal_ends_the_server_and_its_store_at_once() {
+    let kept = Tree::new();
+    let folder = kept.folder("journal");
+    kept.chmod("journal", 0o777);
+    ends_by_a_second_signal(&format!(
+        "[mailbox_store]\nstore = \"journal\"\nfolder = \"{}\"\n[[mailbox]]\nname = \"m\"\n",
+        folder.display()
+    ));
+}
+
+fn ends_by_a_second_signal(tables: &str) {
+    let tree = tree();
+    let mut server = Launch::run(&config(&tree, "0", tables)).start();
     let mut stuck = long_transfer(&server);
     server.signal(Signal::INT);
     wait_until("new connections are refused", || refuses(&server));

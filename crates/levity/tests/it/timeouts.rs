@@ -166,8 +166,10 @@ fn a_reader_that_is_slow() {
 fn one_connection_too_many_waits() {
     let (_tree, server) = server("connections = 2");
     let (mut first, mut second) = (server.client(), server.client());
-    first.get("/a").assert_status(200);
-    second.get("/a").assert_status(200);
+    for client in [&mut first, &mut second] {
+        client.get("/a").assert_status(200);
+        client.send("GET /a HT");
+    }
     let mut third = server.client();
     third.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
     third.read_timeout(Duration::from_millis(300));
@@ -175,10 +177,27 @@ fn one_connection_too_many_waits() {
         third.try_receive().map(|answer| answer.status),
         Err(Cut::Silent)
     );
-    second.get("/a").assert_status(200);
+    second.send("TP/1.1\r\nHost: x\r\n\r\n");
+    second.receive().assert_status(200);
     drop(first);
     third.read_timeout(WAIT_MAX);
     third.receive().assert_status(200);
+}
+
+#[test]
+fn idle_connections_give_way_to_one_too_many() {
+    let (_tree, server) = server("connections = 3");
+    let [mut busy, mut idle, mut last] = [(); 3].map(|()| server.client());
+    for client in [&mut busy, &mut idle, &mut last] {
+        client.get("/a").assert_status(200);
+    }
+    busy.send("GET /a HT");
+    let mut new = server.client();
+    new.get("/a").assert_status(200);
+    idle.assert_closed();
+    last.get("/a").assert_status(200);
+    busy.send("TP/1.1\r\nHost: x\r\n\r\n");
+    busy.receive().assert_status(200);
 }
 
 /// A place that is free is free for the clients of every listener.
@@ -190,7 +209,7 @@ fn a_place_belongs_to_no_listener() {
     let server = Launch::site(tree.path(), tables, "").workers(1).start();
     let addresses = server.addresses();
     for round in 0..10 {
-        for &address in &addresses {
+        for &address in [&addresses[0], &addresses[0], &addresses[1], &addresses[1]] {
             let mut client = Client::new(address);
             client.send("GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
             let answer = client.try_receive().map(|answer| answer.status);
@@ -218,7 +237,12 @@ fn out_of_descriptors() {
     let server = with_few_descriptors(&tree);
     let mut first = server.client();
     first.get("/a").assert_status(200);
-    let mut crowd: Vec<_> = (0..80).map(|_| server.client()).collect();
+    let one = |_| {
+        let mut client = server.client();
+        client.get("/a").assert_status(200);
+        client
+    };
+    let mut crowd: Vec<_> = (0..80).map(one).collect();
     assert_eq!(server.get("/a").text(), "AAA");
     assert_eq!(crowd.last_mut().expect("a client").get("/a").text(), "AAA");
     first.assert_closed();

@@ -283,7 +283,7 @@ fn a_drain_waits_for_receipts() {
         client.rest().await;
         client.close().await;
         let worker = apps.rig.worker.clone();
-        let draining = tokio::task::spawn_local(async move { worker.drain().await });
+        let draining = tokio::task::spawn_local(async move { worker.drained().await });
         settle().await;
         assert!(!draining.is_finished());
         accept_receipt(&apps.app, "POST /sent HTTP/1.1\r\n").await;

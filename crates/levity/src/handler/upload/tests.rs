@@ -90,7 +90,7 @@ fn uploads_start_one_count_and_no_more() {
             let created = rig.ask(put(name)).await;
             assert!(created.starts_with("HTTP/1.1 201 "), "{created}");
         }
-        rig.worker.drain().await;
+        rig.worker.drained().await;
         assert!(!has_recent_count());
         drop(counting);
     });

@@ -830,7 +830,10 @@ fn a_draining_worker_completes_its_streams() {
         let mut body = get(&client, "/large").await.into_body();
         assert_eq!(get(&idle, "/absent").await.status(), 404);
         let worker = rig.worker.clone();
-        let drained = task::spawn_local(async move { worker.drain().await });
+        let drained = task::spawn_local(async move {
+            worker.begin_drain().await;
+            worker.drained().await;
+        });
         idle.served().await;
         assert_eq!(whole(&mut body).await, large().as_bytes());
         rig.pass(Duration::ZERO);

@@ -29,7 +29,7 @@ impl Conn {
             return self.timer().set(now + SHUTDOWN_TIME);
         }
         let idle_timeout = self.worker().service().config.limits.idle_timeout;
-        self.timer().set_idle(now, now + idle_timeout);
+        self.timer().set_idle(now, idle_timeout);
     }
 
     /// Ends the connection after the idle time-out, or when the worker drains: in two steps, so that requests that are on their way are
