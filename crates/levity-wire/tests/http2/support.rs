@@ -1,6 +1,6 @@
 //! A client that writes frames by hand.
 
-use levity_wire::http2::{Connection, ErrorCode, Event, Failure, PREFACE};
+use levity_wire::http2::{Connection, ErrorCode, Event, Failure, FieldBlock, PREFACE};
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
@@ -251,4 +251,13 @@ pub fn receive(frames: &[Vec<u8>]) -> Outcome {
     let [whole, cut] = [bytes.len(), 1].map(|part| feed(&mut open(), &bytes, part.max(1)));
     assert_eq!(whole, cut);
     whole
+}
+
+/// The header section of a response.
+pub fn fields() -> Vec<u8> {
+    let mut block = FieldBlock::default();
+    block.status(200);
+    block.field(b"Server", b"levity");
+    block.field(b"X-A", b"b");
+    block.into_buffer()
 }
