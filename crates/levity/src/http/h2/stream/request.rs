@@ -96,13 +96,10 @@ impl ClientStream for Stream {
     }
 
     fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
-        let polled =
-            self.with_body(
-                |body| match body.has_ended() && body.unread() <= TAKEN_BYTES_MAX {
-                    true => body.poll_body(out),
-                    false => Poll::Pending,
-                },
-            );
+        let polled = self.with_body(|body| match body.unread() {
+            ..=TAKEN_BYTES_MAX if body.has_ended() => body.poll_body(out),
+            _ => Poll::Pending,
+        });
         let Poll::Ready((bytes, taken)) = polled else {
             return Ok(());
         };
