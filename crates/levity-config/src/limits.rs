@@ -60,6 +60,11 @@ limits! {
     /// Part of a request body that is kept in memory where `buffer_requests` is on; the rest goes to a file in
     /// `disk.spool`.
     body_memory: usize = count(Size, "64KiB", "0B".."1GiB"),
+    /// Memory of all request bodies that are in memory, of any version of HTTP. Above half, one client has at most its share: this
+    /// divided by the number of clients that send bodies. Whoever wants more waits for up to 6 s, then gets 503.
+    bodies_memory: usize = count(Size, "256MiB", "1MiB".."1TiB"),
+    /// Bytes of all request bodies in files of `disk.spool`, shared in the same way.
+    spool_bytes: usize = count(Size, "8GiB", "1MiB".."1PiB"),
     /// Memory of all encoders that are in the middle of a response. One takes 320 KiB (zstd:1 and 2), 416 KiB (gzip),
     /// 1.2 MiB (zstd:3, the default), 2.6 MiB (br:2 to 4), 2.75 MiB (zstd:4 to 19, br:9) or 12 MiB (br:10 and 11); the
     /// other levels of br take 0.6 to 2 MiB. Responses beyond the bound are compressed less, then sent without compression.

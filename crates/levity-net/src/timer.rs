@@ -37,6 +37,11 @@ enum State {
     Set {
         deadline: Instant,
     },
+    /// The client is to take or to send bytes.
+    ClientAwaited {
+        since: Instant,
+        time_ms: u32,
+    },
     /// The connection waits for a request, and can be closed without loss.
     Idle {
         since: Instant,
@@ -52,6 +57,12 @@ impl Timer {
     /// Sets the deadline; the timer has not expired.
     pub fn set(&self, deadline: Instant) {
         self.state.set(State::Set { deadline });
+    }
+
+    /// Like [`Timer::set`] in `time` from `since` on, for a client that is to take or to send bytes.
+    pub fn set_for_client(&self, since: Instant, time: Duration) {
+        let time_ms = milliseconds(time);
+        self.state.set(State::ClientAwaited { since, time_ms });
     }
 
     /// Like [`Timer::set`] in `time` from `since` on, for a connection that waits for its first request since then.
@@ -94,7 +105,7 @@ impl Timer {
     fn deadline(&self) -> Option<Instant> {
         match self.state.get() {
             State::Set { deadline } => Some(deadline),
-            State::Idle { since, time_ms, .. } => {
+            State::ClientAwaited { since, time_ms } | State::Idle { since, time_ms, .. } => {
                 Some(since + Duration::from_millis(time_ms.into()))
             }
             State::Unset | State::Expired => None,
@@ -135,6 +146,22 @@ impl Timers {
     /// Removes a timer.
     pub fn remove(&self, number: usize) {
         self.timers.borrow_mut().remove(number);
+    }
+
+    /// Since when the client behind that timer is to take or to send bytes; `None` while nothing is expected of it.
+    pub fn client_awaited_since(&self, number: usize) -> Option<Instant> {
+        let timers = self.timers.borrow();
+        match timers.get(number)?.state.get() {
+            State::ClientAwaited { since, .. } => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Expires that timer before its deadline.
+    pub fn expire(&self, number: usize) {
+        if let Some(timer) = self.timers.borrow().get(number) {
+            timer.expire();
+        }
     }
 
     /// The number of open connections: each has a timer.
@@ -181,7 +208,7 @@ impl Timers {
                     is_new: true,
                 } => timer.wait(since, time_ms.min(milliseconds(time)), true),
                 State::Idle { .. } => timer.expire(),
-                State::Unset | State::Set { .. } | State::Expired => {}
+                _ => {}
             }
         }
     }

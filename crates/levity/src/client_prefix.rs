@@ -1,6 +1,7 @@
 //! Clients that count as one.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The bits of addresses by which clients are told apart by default. A client has a network of 64 bits at least, with all
 /// addresses in it.
@@ -38,6 +39,18 @@ impl ClientPrefix {
     }
 }
 
+impl fmt::Display for ClientPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(bits) = self.0 else {
+            return f.write_str("clients without an address");
+        };
+        match Ipv6Addr::from_bits(bits).to_canonical() {
+            IpAddr::V4(ip) => ip.fmt(f),
+            IpAddr::V6(ip) => write!(f, "{ip}/{IPV6_BITS}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +66,12 @@ mod tests {
         assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:0:0:1"));
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
         assert_ne!(client("::"), ClientPrefix::new(None));
+    }
+
+    #[test]
+    fn prefixes_in_the_log() {
+        assert_eq!(client("::ffff:192.0.2.1").to_string(), "192.0.2.1");
+        assert_eq!(client("2001:db8::1").to_string(), "2001:db8::/64");
     }
 
     #[test]

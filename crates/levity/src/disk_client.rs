@@ -16,8 +16,11 @@ use tokio::sync::oneshot;
 use tokio::{task, time};
 
 use crate::failed_lookups::FailedLookups;
+use crate::http::client::Client;
 use crate::root::{self, LiveRoot};
 use crate::route::{Files, Service};
+use crate::shares::claim::Requester;
+use crate::shares::{Held, Portion, Resource};
 use crate::worker::Worker;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::{Ahead, WorkerStats};
@@ -94,6 +97,8 @@ pub struct DiskClient<'a> {
     failed_lookups: &'a Cell<FailedLookups>,
     /// The limit of such lookups: `limits.absent_trips`.
     failed_lookups_per_second: u32,
+    /// Who asks; `None` for work of the server's own.
+    requester: Option<Requester<'a>>,
     /// The trace of the request.
     pub trace: &'a mut Trace,
 }
@@ -118,7 +123,45 @@ impl<'a> DiskClient<'a> {
             chunk_bytes: None,
             failed_lookups,
             failed_lookups_per_second: config.limits.absent_trips as u32,
+            requester: None,
             trace,
+        }
+    }
+
+    /// The same for a request of `client` on the connection of that number, whose share bounds what it holds.
+    #[must_use]
+    pub fn asked_by(self, client: &'a Client, connection: u64) -> Self {
+        let requester = Requester {
+            client,
+            connection,
+            stream: self.connection,
+        };
+        Self {
+            requester: Some(requester),
+            ..self
+        }
+    }
+
+    /// Who asks; `None` for work of the server's own.
+    pub fn requester(&self) -> Option<Requester<'a>> {
+        self.requester
+    }
+
+    /// Whether a file may be opened without [being admitted](Self::open).
+    pub fn may_open_inline(&self) -> bool {
+        self.worker.stakes.shares().is_plenty(Resource::Files)
+    }
+
+    /// Waits until the client may have one more file open. Nothing is taken while there are plenty.
+    async fn admit(&self) -> io::Result<Option<Held>> {
+        let stakes = &self.worker.stakes;
+        match self.requester {
+            Some(requester) if !stakes.shares().is_plenty(Resource::Files) => {
+                let claims = requester.claims(stakes);
+                let taken = claims.take(Resource::Files, 1, Portion::Whole).await;
+                taken.map(Some).map_err(|_| Errno::CANCELED.into())
+            }
+            _ => Ok(None),
         }
     }
 
@@ -172,7 +215,7 @@ impl<'a> DiskClient<'a> {
     }
 
     /// Opens `path` below `root`, with `variants`, and reads `first`, in one trip. Delayed when too many
-    /// lookups on this connection have found nothing.
+    /// lookups on this connection have found nothing, and while the client has its share of open files.
     pub async fn open(
         &mut self,
         root: &Arc<Root>,
@@ -189,6 +232,8 @@ impl<'a> DiskClient<'a> {
             self.worker.stats.absence_waits.add(1);
             time::sleep(wait).await;
         }
+        // Boxed: rarely a client has to be admitted. Whoever sends the file counts it for as long as that takes.
+        let _admitted = Box::pin(self.admit()).await?;
         let op = Op::Open(Open {
             root: root.clone(),
             path,

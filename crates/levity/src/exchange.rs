@@ -89,6 +89,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
     request.identify(id_header.filter(|_| client.by_trusted));
     let (number, lookups) = (sink.number(), sink.failed_lookups());
     let disk = DiskClient::new(worker, &service, number, lookups, &mut trace);
+    let disk = disk.asked_by(&client, sink.connection());
     let body = RequestBody::new(stream.clone(), &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, mut response) = answer(&mut handling, request).await;

@@ -40,6 +40,7 @@ pub mod script_search;
 pub mod scripts;
 pub mod serve;
 pub mod server;
+mod shares;
 pub mod status;
 mod tls;
 pub mod upload_store;

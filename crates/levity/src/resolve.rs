@@ -402,7 +402,11 @@ impl Search<'_> {
         disk: &mut DiskClient<'_>,
     ) -> io::Result<Opened> {
         let path = CString::new(path).map_err(|_| io::Error::from(Errno::NOENT))?;
-        match self.open_cached(&path, &variants) {
+        let opened = match disk.may_open_inline() {
+            true => self.open_cached(&path, &variants),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        match opened {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 disk.open(&self.root, path, variants, first, self.lookup())
                     .await

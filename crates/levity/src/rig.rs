@@ -45,6 +45,7 @@ use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::streams::StreamParts;
 use crate::route::{Service, ServiceParts};
 use crate::serve::{Begins, serve};
+use crate::shares::{Bounds, Shares};
 use crate::tls::acme::AcmeThread;
 use crate::variant_store::store::VariantStore;
 use crate::worker::{Worker, WorkerParts, ZeroCopy};
@@ -94,9 +95,14 @@ impl Rig {
             pool.expect("a thread"),
             config.limits.compression_memory,
         ));
+        let shares = Shares::new(&Bounds {
+            files: 2 * CONNECTIONS_MAX,
+            ..Bounds::of_limits(&config.limits)
+        });
         let service_parts = ServiceParts {
             disk: disk.clone(),
             compute: compute.clone(),
+            shares: shares.clone(),
             guesses: Guesses::new(1),
             rate_limits: Arc::default(),
             mailboxes: SharedMailboxes::new(1, config.limits.mailbox_memory),
@@ -116,6 +122,7 @@ impl Rig {
             service: Arc::new(service),
             disk,
             compute,
+            shares,
             cache: Arc::new(SharedCache::new(1 << 20, 16, 1)),
             watcher: None,
             zero_copy: ZeroCopy::none(),

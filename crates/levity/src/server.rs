@@ -44,6 +44,7 @@ use crate::mailboxes;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::start::StoreThread;
 use crate::route::{Service, ServiceParts};
+use crate::shares::{self, Bounds, Shares};
 use crate::status::{self, CurrentTls, Status, Upstreams};
 use crate::tls;
 use crate::tls::acme::AcmeThread;
@@ -237,6 +238,8 @@ struct Descriptors {
     pipes_max: usize,
     /// The maximum of second descriptors of sockets.
     transfers_max: usize,
+    /// The maximum of files that requests hold beside those of the cache.
+    held_max: usize,
     connections_max: usize,
 }
 
@@ -273,13 +276,17 @@ impl Descriptors {
         let transfers = TRANSFERS_MAX.min(files / 64);
         let others = cached + direct + kept + 2 * pipes + transfers + OWN_DESCRIPTORS;
         let connections = files.saturating_sub(others) / 2;
+        let connections = configured.map_or(connections.max(16), |configured| configured as u64);
+        let rest = files.saturating_sub(others);
         Self {
             cached_max: cached as usize,
             direct_max: direct as usize,
             kept_max: kept as usize,
             pipes_max: pipes as usize,
             transfers_max: transfers as usize,
-            connections_max: configured.unwrap_or(connections.max(16) as usize),
+            // An operator may allow more connections than there are descriptors; nobody expects all of them at once.
+            held_max: rest.saturating_sub(connections).max(rest / 4).max(16) as usize,
+            connections_max: connections as usize,
         }
     }
 }
@@ -356,6 +363,13 @@ fn shared_mailboxes(config: &Config, workers: usize) -> Arc<SharedMailboxes> {
     SharedMailboxes::new(owners, config.limits.mailbox_memory)
 }
 
+fn bounds(limits: &levity_config::Limits, descriptors: &Descriptors) -> Bounds {
+    Bounds {
+        files: descriptors.held_max,
+        ..Bounds::of_limits(limits)
+    }
+}
+
 fn start_compute(limits: &levity_config::Limits) -> io::Result<Arc<Compute>> {
     let pool = Pool::start(levity_compute::Settings {
         threads: cores(),
@@ -384,7 +398,9 @@ impl Shared {
     pub fn start(config: &Config, has_clients: bool) -> io::Result<Self> {
         let workers = config.server.workers.unwrap_or_else(cores);
         let descriptors = Descriptors::share(config.limits.connections);
+        let shares = Shares::new(&bounds(&config.limits, &descriptors));
         let parts = ServiceParts {
+            shares,
             disk: start_disk(&config.disk, &descriptors)?,
             compute: start_compute(&config.limits)?,
             // The other threads are left to bodies.
@@ -428,6 +444,7 @@ impl Shared {
             service: self.service.clone(),
             disk: self.parts.disk.clone(),
             compute: self.parts.compute.clone(),
+            shares: self.parts.shares.clone(),
             cache: self.cache.clone(),
             watcher: self.watcher.clone(),
             zero_copy: ZeroCopy::start(share(self.descriptors.transfers_max))?,
@@ -673,6 +690,11 @@ impl Server {
         self.disk.set_open_age_max(config.disk.entry_ttl);
         let mailbox_bytes_max = config.limits.mailbox_memory;
         self.parts.mailboxes.budget.set_max(mailbox_bytes_max);
+        let held_max = self.parts.shares.max(shares::Resource::Files);
+        self.parts.shares.set_bounds(&Bounds {
+            files: held_max,
+            ..Bounds::of_limits(&config.limits)
+        });
         let coder_bytes_max = config.limits.compression_memory;
         self.parts.compute.set_coder_bytes_max(coder_bytes_max);
         let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
@@ -792,6 +814,7 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>, tls: &Arc<CurrentTls>) -
     let ServiceParts {
         disk,
         compute,
+        shares,
         variants,
         rate_limits,
         ..
@@ -812,6 +835,7 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>, tls: &Arc<CurrentTls>) -
         compute: Some(Box::new(move || compute.figures())),
         variants: variants.map(|store| Box::new(move || variant_figures(&store)) as _),
         limits: Some(Box::new(move || rate_limits.figures())),
+        shares: Some(Box::new(move || shares.figures())),
         mailboxes: None,
         certificates: Some(Box::new(certificates)),
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),

@@ -32,6 +32,8 @@ use crate::http::request::Request;
 use crate::limit::Limit;
 use crate::pipes::Pipes;
 use crate::route::{Location, Service};
+use crate::shares::Shares;
+use crate::shares::stakes::Stakes;
 use crate::tls;
 use crate::upstream::failure_reports::FailureReports;
 use crate::upstream::pool::Pools;
@@ -72,6 +74,8 @@ pub struct WorkerParts {
     pub disk: Arc<Disk>,
     /// What computes off the loop, shared with the other workers.
     pub compute: Arc<Compute>,
+    /// What clients share, of all workers.
+    pub shares: Arc<Shares>,
     /// The shared cache.
     pub cache: Arc<SharedCache>,
     /// The source of change notifications for files, if any.
@@ -207,6 +211,8 @@ pub struct Worker {
     pub disk: Arc<Disk>,
     /// What computes off the loop.
     pub compute: Arc<Compute>,
+    /// What its exchanges hold of what clients share.
+    pub stakes: Rc<Stakes>,
     /// Where the disk completes the jobs of requests.
     pub completions: Completions,
     /// The file cache.
@@ -328,6 +334,7 @@ impl Worker {
         Self {
             disk: parts.disk,
             compute: parts.compute,
+            stakes: Stakes::new(parts.shares),
             completions,
             cache: Cache::new(parts.cache),
             watcher: parts.watcher,
@@ -543,6 +550,7 @@ impl Worker {
                     task::yield_now().await;
                 }
             }
+            self.stakes.sweep(&self.timers, Instant::now());
             let service = self.service();
             let ttl = service.config.disk.entry_ttl;
             self.cache.expire(Instant::now(), ttl);

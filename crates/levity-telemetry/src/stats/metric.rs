@@ -12,6 +12,7 @@ use super::compute::ComputeFigures;
 use super::disk::{DiskFigures, device_number};
 use super::limits::LimitFigures;
 use super::mailboxes::MailboxFigures;
+use super::shares::ShareFigure;
 use super::site::SiteFigures;
 use super::text::{Kind, Samples};
 use super::upstream::{BackendFigures, BackendState, UpstreamFigures, UpstreamState};
@@ -176,6 +177,7 @@ pub(super) struct Scrape<'a> {
     pub(super) compute: Option<ComputeFigures>,
     pub(super) variants: Option<VariantFigures>,
     pub(super) limits: Option<LimitFigures>,
+    pub(super) shares: Vec<ShareFigure>,
     pub(super) mailboxes: Option<MailboxFigures>,
     pub(super) certificates: Option<CertificateFigures>,
     pub(super) watch: Option<WatchStats>,
@@ -213,6 +215,13 @@ impl Scrape<'_> {
     pub(super) fn each_class(&self, mut give: impl FnMut(&levity_compute::Stats, &[(&str, &str)])) {
         for (label, class) in self.compute.iter().flat_map(ComputeFigures::classes) {
             give(class, &[("class", label)]);
+        }
+    }
+
+    /// The samples of each resource that clients share, with its label.
+    pub(super) fn by_resource(&self, samples: &mut Samples, of: impl Fn(&ShareFigure) -> u64) {
+        for figure in &self.shares {
+            samples.value(&[("resource", figure.resource)], of(figure));
         }
     }
 

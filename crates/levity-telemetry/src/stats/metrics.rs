@@ -102,6 +102,40 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// Limits let more pass than they should. Raise `limits.rate_limit_bytes`, or shorten the time in which `after` comes back.
     Counter("levity_limit_evictions_total", "keys", Computed(&[], limit_evictions));
+    /// What requests hold of each resource that all clients share, by resource: files (open ones, in number), and in bytes
+    /// listings (with archives), encoders, decoders, bodies (of requests, in memory) and spool (of requests, in files).
+    ///
+    /// Above half of levity_share_max each client may hold at most its share: levity_share_max / levity_share_holders. When it
+    /// stays there, clients take content slowly, or hold it on purpose; the log names those that reach their share.
+    Gauge("levity_share_used", "units", Computed(&["resource"], |scrape, samples| {
+        scrape.by_resource(samples, |figure| figure.used);
+    }));
+    /// The maximum of levity_share_used.
+    ///
+    /// `files` follows from the limit of open files (LimitNOFILE=); `encoders` and `decoders` are `limits.compression_memory`.
+    Gauge("levity_share_max", "units", Computed(&["resource"], |scrape, samples| {
+        scrape.by_resource(samples, |figure| figure.max);
+    }));
+    /// Clients that hold some of a resource: IPv4 addresses, IPv6 networks of 64 bits, and connections of trusted proxies, of
+    /// Unix sockets and of this machine.
+    ///
+    /// One that holds much is no danger to the others; see levity_share_refused_total.
+    Gauge("levity_share_holders", "clients", Computed(&["resource"], |scrape, samples| {
+        scrape.by_resource(samples, |figure| figure.holders);
+    }));
+    /// Requests that did not get what they needed of a resource, although they waited for it where they can. They got 503, or
+    /// a response without compression.
+    ///
+    /// A few clients at their share: see the log. Many: raise the bound (levity_share_max).
+    Counter("levity_share_refused_total", "requests", Computed(&["resource"], |scrape, samples| {
+        scrape.by_resource(samples, |figure| figure.refused);
+    }));
+    /// Requests that were ended because others waited for what they held, and their clients had moved no byte for 5 s.
+    ///
+    /// Somebody holds as much as possible without taking it, or very many clients are slow: raise the bound.
+    Counter("levity_share_reclaimed_total", "requests", Computed(&["resource"], |scrape, samples| {
+        scrape.by_resource(samples, |figure| figure.reclaimed);
+    }));
     /// Client connections now, by state.
     ///
     /// When it grows and levity_requests_total does not, clients hold idle or slow connections: lower

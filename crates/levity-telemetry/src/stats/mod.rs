@@ -10,6 +10,7 @@ mod mailboxes;
 mod metric;
 mod metrics;
 mod register;
+mod shares;
 pub mod site;
 mod text;
 pub mod upstream;
@@ -29,6 +30,7 @@ pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
 pub use limits::{LimitFigure, LimitFigures, LimitTableFigures};
 pub use mailboxes::MailboxFigures;
+pub use shares::ShareFigure;
 pub use variants::VariantFigures;
 pub use worker::{Ahead, GateKind, HandshakeResult, Http2Failure, UploadResult, WorkerStats};
 
@@ -56,6 +58,8 @@ pub struct Sources {
     pub variants: Option<Box<dyn Fn() -> VariantFigures + Send + Sync>>,
     /// Reads the values of rate limits; without it there are no metrics of them. Must not block.
     pub limits: Option<Box<dyn Fn() -> LimitFigures + Send + Sync>>,
+    /// Reads what clients hold of what they share; without it there are no metrics of it. Must not block.
+    pub shares: Option<Box<dyn Fn() -> Vec<ShareFigure> + Send + Sync>>,
     /// Reads the values of mailboxes; without it there are no metrics of them. Must not block.
     pub mailboxes: Option<Box<dyn Fn() -> MailboxFigures + Send + Sync>>,
     /// Reads the values of certificates; without it there are no metrics of them. `None` without TLS. Must not block.
@@ -120,6 +124,12 @@ impl Stats {
         self.sources.limits.as_ref().map(|limits| limits())
     }
 
+    /// What clients hold of what they share; empty without a source. Does not block.
+    pub fn shares(&self) -> Vec<ShareFigure> {
+        let shares = self.sources.shares.as_ref();
+        shares.map(|shares| shares()).unwrap_or_default()
+    }
+
     /// The values of mailboxes; `None` without a source of them. Does not block.
     pub fn mailboxes(&self) -> Option<MailboxFigures> {
         self.sources.mailboxes.as_ref().map(|mailboxes| mailboxes())
@@ -143,6 +153,7 @@ impl Stats {
             compute: self.compute(),
             variants: self.variants(),
             limits: self.limits(),
+            shares: self.shares(),
             mailboxes: self.mailboxes(),
             certificates: self.certificates(),
             watch: self.sources.watch.as_ref().map(|watch| watch()),
@@ -397,6 +408,16 @@ mod tests {
                 bytes_max: 8_000,
             })),
             limits: Some(Box::new(limits)),
+            shares: Some(Box::new(|| {
+                vec![ShareFigure {
+                    resource: "files",
+                    used: 7,
+                    max: 1_000,
+                    holders: 2,
+                    refused: 4,
+                    reclaimed: 3,
+                }]
+            })),
             mailboxes: Some(Box::new(mailboxes)),
             certificates: Some(Box::new(|| Some(certificates()))),
             watch: Some(Box::new(watch)),

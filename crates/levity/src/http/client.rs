@@ -42,6 +42,11 @@ impl Client {
         self.ip.map(|ip| SocketAddr::new(ip, port))
     }
 
+    /// Whether it is the peer of the connection itself.
+    pub fn is_peer(&self) -> bool {
+        self.ip == self.peer
+    }
+
     /// The client of `request` on a connection with `peer`. Forwarding headers count as far as each of them was
     /// added by a proxy in `trusted`.
     pub fn new(peer: &Peer, request: &Request, trusted: &TrustedProxies) -> Self {

@@ -44,6 +44,11 @@ pub trait ClientStream {
     /// A number that no other open stream of the process has.
     fn number(&self) -> u64;
 
+    /// The number of the connection, which all of its streams have in common.
+    fn connection(&self) -> u64 {
+        self.number()
+    }
+
     /// The deadline of the current wait of the exchange.
     fn timer(&self) -> &Timer;
 
@@ -342,7 +347,8 @@ impl RequestBody {
     /// # Errors
     /// When the client is too slow or disconnects, or the body is malformed or too large.
     pub async fn receive(&self, out: &mut Vec<u8>) -> Result<(), RequestError> {
-        self.timer().set(Instant::now() + self.body_timeout);
+        self.timer()
+            .set_for_client(Instant::now(), self.body_timeout);
         poll_fn(|context| match self.poll_receive(context, out) {
             Poll::Pending if self.timer().poll_expired(context) => {
                 Poll::Ready(Err(RequestError::Timeout))

@@ -24,6 +24,7 @@ use crate::http::request::Request;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::rate_limit::registry::Registry;
 use crate::root::LiveRoot;
+use crate::shares::Shares;
 use crate::tls::acme::AcmeThread;
 use crate::tls::sites::TlsSites;
 use crate::tls::staple::Staples;
@@ -66,6 +67,8 @@ pub struct ServiceParts {
     pub disk: Arc<Disk>,
     /// What computes off the loop.
     pub compute: Arc<Compute>,
+    /// What clients share.
+    pub shares: Arc<Shares>,
     /// The bounds on guessing passwords.
     pub guesses: Arc<Guesses>,
     /// The limits of sites and routes.

@@ -226,6 +226,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         read_ahead: Option<ReadAhead>,
         disk: &mut DiskClient<'_>,
     ) -> Result<Read, SendError> {
+        self.held_file.count(self.sink.worker());
         let read_ahead = read_ahead.filter(|read_ahead| read_ahead.offset == file.offset);
         if let Some(read_ahead) = read_ahead
             && let Some(read) = disk
@@ -489,7 +490,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let len = self.grant(len).await?;
         self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);
-        let progress = with_send_timeout(sink, |context| {
+        let progress = with_send_timeout(sink, &self.held_file, |context| {
             let header_alone = ready!(poll_before_body(sink, context, header))?;
             if header_alone.is_some() {
                 return Poll::Ready(Ok(header_alone));

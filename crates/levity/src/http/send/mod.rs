@@ -6,6 +6,7 @@
 mod file;
 mod filtered;
 mod from_thread;
+mod held_file;
 mod multipart;
 pub mod parked;
 mod stream;
@@ -28,6 +29,7 @@ use levity_telemetry::trace::{Trace, UpstreamTrace};
 use levity_wire::http1::{Method, Trailers};
 
 use self::file::Pace;
+use self::held_file::HeldFile;
 use self::throttle::Throttle;
 use super::error::{error, from_io};
 use super::fields::Fields;
@@ -282,6 +284,7 @@ pub async fn send<S: ResponseSink>(
     let mut sender = Sender::new(sink, response, &body, is_open_ended);
     sender.has_body = !head_only;
     sender.throttle = Throttle::new(charges);
+    sender.held_file = HeldFile::of(&body, disk.requester());
     sender.update_server_timing(disk.trace);
     let outcome = match filters.is_empty() || head_only {
         true => sender.send_body(&mut body, head_only, disk).await,
@@ -399,6 +402,7 @@ struct Sender<'s, S: ResponseSink> {
     /// When the latest byte was sent.
     last_byte: Option<Instant>,
     pace: Pace,
+    held_file: HeldFile<'s>,
     throttle: Throttle<'s>,
 }
 
@@ -425,6 +429,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             first_byte: None,
             last_byte: None,
             pace: Pace::new(),
+            held_file: HeldFile::default(),
             throttle: Throttle::default(),
         }
     }
@@ -547,6 +552,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Body::File(file) => Box::pin(self.send_file(file, disk)).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await? {
+                    self.held_file.replace(&part.file);
                     Box::pin(self.send_file(&mut part, disk)).await?;
                     // The next file has other pages: whatever it becomes, these were of the announced version.
                     self.sent_pages = false;
@@ -632,7 +638,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         loop {
             let (sink, header) = (self.sink, &mut self.header);
             let had_header = header.is_some();
-            let progress = with_send_timeout(sink, |context| {
+            let progress = with_send_timeout(sink, &self.held_file, |context| {
                 sink.poll_end(context, header, trailers)
                     .map_err(disconnected)
             })
@@ -659,7 +665,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
         let slice = &bytes[..granted];
         self.encode_header();
         let (sink, header) = (self.sink, &mut self.header);
-        let progress = with_send_timeout(sink, |context| {
+        let progress = with_send_timeout(sink, &self.held_file, |context| {
             let sent = sink.poll_send(context, header, slice, false);
             sent.map_err(disconnected)
         })
@@ -670,7 +676,7 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
 
     async fn wait_writable(&mut self) -> Result<(), SendError> {
         let sink = self.sink;
-        with_send_timeout(sink, |context| {
+        with_send_timeout(sink, &self.held_file, |context| {
             sink.poll_write_ready(context).map_err(disconnected)
         })
         .await
@@ -704,9 +710,11 @@ fn poll_before_body<S: ResponseSink>(
     ready.map_ok(|()| None).map_err(disconnected)
 }
 
-/// Polls `attempt` until it is ready, at most for `limits.send_timeout`. The clock is read only if there is a wait.
+/// Polls `attempt` until it is ready, at most for `limits.send_timeout`. Only if there is a wait, the clock is read, and the file
+/// counts to the client.
 async fn with_send_timeout<S: ResponseSink, T>(
     sink: &S,
+    held_file: &HeldFile<'_>,
     mut attempt: impl FnMut(&mut Context<'_>) -> Poll<Result<T, SendError>>,
 ) -> Result<T, SendError> {
     let mut waiting = false;
@@ -716,8 +724,9 @@ async fn with_send_timeout<S: ResponseSink, T>(
         }
         if !waiting {
             waiting = true;
+            held_file.count(sink.worker());
             let send_timeout = sink.worker().service().config.limits.send_timeout;
-            sink.timer().set(Instant::now() + send_timeout);
+            sink.timer().set_for_client(Instant::now(), send_timeout);
         }
         if sink.timer().poll_expired(context) {
             return Poll::Ready(Err(SendError::Timeout));

@@ -79,7 +79,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         self.encode_header();
         let bytes_max = self.throttle.allowance();
         let (sink, header) = (self.sink, &mut self.header);
-        let progress = with_send_timeout(sink, |context| {
+        let progress = with_send_timeout(sink, &self.held_file, |context| {
             let header_alone = ready!(poll_before_body(sink, context, header))?;
             if header_alone.is_some() {
                 return Poll::Ready(Ok(header_alone));

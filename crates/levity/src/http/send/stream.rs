@@ -142,7 +142,7 @@ impl<S: ResponseSink> Sender<'_, S> {
                 Ok(moved) => self.count_sent(moved, moved).await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let sink = self.sink;
-                    with_send_timeout(sink, |context| {
+                    with_send_timeout(sink, &self.held_file, |context| {
                         stream.poll_upload(context).map_err(SendError::Source)?;
                         sink.poll_write_ready(context).map_err(disconnected)
                     })
@@ -186,7 +186,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let mut sent = 0;
         loop {
             let (sink, header) = (self.sink, &mut self.header);
-            let progress = with_send_timeout(sink, |context| {
+            let progress = with_send_timeout(sink, &self.held_file, |context| {
                 if let Some(stream) = stream {
                     stream.poll_upload(context).map_err(SendError::Source)?;
                 }

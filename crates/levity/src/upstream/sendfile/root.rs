@@ -67,6 +67,7 @@ impl Beneath {
         }
         let path = self.c_path()?;
         let lookup = match name {
+            Name::Keep if !disk.may_open_inline() => Lookup::Fresh,
             Name::Keep => match self.root.open_cached(&path) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Lookup::Fresh,
                 file => return file.map(Opened::unread),

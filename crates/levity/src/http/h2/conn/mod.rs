@@ -90,6 +90,11 @@ impl Conn {
         &self.arriving.worker
     }
 
+    /// A number that no other one of the process has.
+    pub fn number(&self) -> u64 {
+        self.arriving.registration.number_in_process()
+    }
+
     /// The other end of the connection.
     pub fn peer(&self) -> &Peer {
         &self.arriving.peer

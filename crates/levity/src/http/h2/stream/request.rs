@@ -44,6 +44,10 @@ impl ClientStream for Stream {
         self.registration.number_in_process()
     }
 
+    fn connection(&self) -> u64 {
+        self.conn.number()
+    }
+
     fn timer(&self) -> &Timer {
         &self.timer
     }

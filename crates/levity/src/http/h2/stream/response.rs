@@ -43,7 +43,7 @@ impl Stream {
             let is_progress = self.seen_written.replace(written) != written;
             if is_progress && self.timer.is_set() && !(needs_window && self.has_closed_window()) {
                 let send_timeout = self.conn.worker().service().config.limits.send_timeout;
-                self.timer.set(Instant::now() + send_timeout);
+                self.timer.set_for_client(Instant::now(), send_timeout);
             }
         }
         polled

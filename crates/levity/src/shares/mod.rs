@@ -1,0 +1,260 @@
+//! Shares of what is finite and common to all clients: who holds how much of each resource.
+//!
+//! Up to half of a resource is free for anybody. Above half a client may hold at most its *share*: the whole, divided by the
+//! number of clients that hold any of it. Whoever is refused may wait ([`claim`]); while somebody waits for a resource that is
+//! used up, the client that holds most of it loses what it has left untouched for the longest time ([`stakes`]).
+//!
+//! Counting is atomic and takes no lock, because threads that compute give back what bodies hold. A lock is taken only
+//! by event loops, and only to find the account of a client that a loop does not know yet.
+
+mod account;
+pub mod claim;
+mod holder;
+pub mod stakes;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use levity_telemetry::stats::ShareFigure;
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
+use self::account::Accounts;
+pub use self::account::Held;
+
+/// What clients share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Resource {
+    /// Open files that requests hold, each with a descriptor.
+    Files,
+    /// Memory of listings and archives, in bytes.
+    Listings,
+    /// Memory of encoders, in bytes.
+    Encoders,
+    /// Memory of decoders, in bytes.
+    Decoders,
+    /// Memory of request bodies, in bytes.
+    Bodies,
+    /// Bytes of request bodies in files.
+    Spool,
+}
+
+impl Resource {
+    /// The name in the log and in metrics.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// How much of a resource may be used when something is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, VariantArray)]
+pub enum Portion {
+    /// All.
+    Whole,
+    /// Three quarters, for what is large, so that it leaves some for what is small.
+    Most,
+    /// A half, for what is kept for hours: otherwise idle streams would leave nothing for other responses.
+    Half,
+}
+
+impl Portion {
+    fn of(self, max: usize) -> usize {
+        match self {
+            Self::Whole => max,
+            Self::Most => max / 4 * 3,
+            Self::Half => max / 2,
+        }
+    }
+}
+
+/// Why nothing was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// All of the portion is used.
+    UsedUp,
+    /// More than half is used, and the client would hold more than its share.
+    OverShare,
+}
+
+/// One resource.
+#[derive(Debug)]
+struct Pool {
+    max: AtomicUsize,
+    /// What one request may take at least, however many clients there are.
+    least: usize,
+    used: AtomicUsize,
+    /// Clients that hold any.
+    holders: AtomicUsize,
+    /// What those who wait want, by portion.
+    wanted: [AtomicUsize; Portion::COUNT],
+    refused: AtomicU64,
+    reclaimed: AtomicU64,
+}
+
+/// All resources of the process. Nothing here blocks.
+#[derive(Debug)]
+pub struct Shares {
+    pools: [Pool; Resource::COUNT],
+    accounts: Accounts,
+}
+
+/// The bounds of all resources: files in number, the others in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Of [`Resource::Files`].
+    pub files: usize,
+    /// Of [`Resource::Encoders`], and of [`Resource::Decoders`].
+    pub coders: usize,
+    /// Of [`Resource::Bodies`].
+    pub bodies: usize,
+    /// Of [`Resource::Spool`].
+    pub spool: usize,
+}
+
+/// The memory of all listings and archives in bytes, so that they take at most 64 MiB: it counts what is asked of the
+/// allocator, not what that loses, nor the stacks of up to 72 disk threads.
+const LISTINGS_BYTES_MAX: usize = 40 * 1024 * 1024;
+
+impl Bounds {
+    /// Those of a configuration. Files depend on the limit of the process, so there are none.
+    pub fn of_limits(limits: &levity_config::Limits) -> Self {
+        Self {
+            files: 0,
+            coders: limits.compression_memory,
+            bodies: limits.bodies_memory,
+            spool: limits.spool_bytes,
+        }
+    }
+
+    fn of(&self, resource: Resource) -> usize {
+        match resource {
+            Resource::Files => self.files,
+            Resource::Listings => LISTINGS_BYTES_MAX,
+            Resource::Encoders | Resource::Decoders => self.coders,
+            Resource::Bodies => self.bodies,
+            Resource::Spool => self.spool,
+        }
+    }
+}
+
+/// What one request takes of a resource at least: an encoder and a decoder with the largest windows, one archive, a body in
+/// memory, the start of a spooled one.
+fn least(resource: Resource) -> usize {
+    match resource {
+        Resource::Files => 1,
+        Resource::Listings => 256 * 1024,
+        Resource::Encoders | Resource::Decoders => 16 * 1024 * 1024,
+        Resource::Bodies => 64 * 1024,
+        Resource::Spool => 1024 * 1024,
+    }
+}
+
+impl Shares {
+    /// Resources of which nothing is used.
+    pub fn new(bounds: &Bounds) -> Arc<Self> {
+        Arc::new(Self {
+            pools: std::array::from_fn(|at| Pool::new(Resource::VARIANTS[at], bounds)),
+            accounts: Accounts::default(),
+        })
+    }
+
+    /// Replaces the bounds. What has been taken beyond them stays.
+    pub fn set_bounds(&self, bounds: &Bounds) {
+        for (pool, &resource) in self.pools.iter().zip(Resource::VARIANTS) {
+            pool.max.store(bounds.of(resource), Ordering::Relaxed);
+        }
+    }
+
+    /// How much there is of `resource`.
+    pub fn max(&self, resource: Resource) -> usize {
+        self.pool(resource).max.load(Ordering::Relaxed)
+    }
+
+    /// How much of it is used.
+    pub fn used(&self, resource: Resource) -> usize {
+        self.pool(resource).used.load(Ordering::Relaxed)
+    }
+
+    /// Whether anybody may take one more without being asked who it is.
+    pub fn is_plenty(&self, resource: Resource) -> bool {
+        self.pool(resource).is_plenty()
+    }
+
+    /// The counters of all resources.
+    pub fn figures(&self) -> Vec<ShareFigure> {
+        let pools = self.pools.iter().zip(Resource::VARIANTS);
+        let figure = |(pool, resource): (&Pool, &Resource)| pool.figure(resource.name());
+        pools.map(figure).collect()
+    }
+
+    fn pool(&self, resource: Resource) -> &Pool {
+        &self.pools[resource as usize]
+    }
+}
+
+impl Pool {
+    fn new(resource: Resource, bounds: &Bounds) -> Self {
+        Self {
+            max: AtomicUsize::new(bounds.of(resource)),
+            least: least(resource),
+            used: AtomicUsize::new(0),
+            holders: AtomicUsize::new(0),
+            wanted: Default::default(),
+            refused: AtomicU64::new(0),
+            reclaimed: AtomicU64::new(0),
+        }
+    }
+
+    fn is_plenty(&self) -> bool {
+        self.used.load(Ordering::Relaxed) < self.max.load(Ordering::Relaxed) / 2
+    }
+
+    /// What each client may hold above half.
+    fn share(&self) -> usize {
+        let holders = self.holders.load(Ordering::Relaxed).max(1);
+        (self.max.load(Ordering::Relaxed) / holders).max(self.least)
+    }
+
+    /// What those who wait lack.
+    fn lacking(&self) -> usize {
+        let max = self.max.load(Ordering::Relaxed);
+        let used = self.used.load(Ordering::Relaxed);
+        let lacking = |&portion: &Portion| {
+            let wanted = self.wanted[portion as usize].load(Ordering::Relaxed);
+            // The free part of a portion may be less than nothing: others have used what it leaves to them.
+            (wanted > 0).then(|| (used + wanted).saturating_sub(portion.of(max)))
+        };
+        Portion::VARIANTS
+            .iter()
+            .filter_map(lacking)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Adds `amount` to what is used, unless that would be more than `used_max`.
+    ///
+    /// # Errors
+    /// When it would. Otherwise returns what is used then.
+    fn add(&self, amount: usize, used_max: usize) -> Result<usize, Shortage> {
+        let more = |used: usize| used.checked_add(amount).filter(|&used| used <= used_max);
+        let used = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        used.map(|before| before + amount)
+            .map_err(|_| Shortage::UsedUp)
+    }
+
+    fn figure(&self, resource: &'static str) -> ShareFigure {
+        ShareFigure {
+            resource,
+            used: self.used.load(Ordering::Relaxed) as u64,
+            max: self.max.load(Ordering::Relaxed) as u64,
+            holders: self.holders.load(Ordering::Relaxed) as u64,
+            refused: self.refused.load(Ordering::Relaxed),
+            reclaimed: self.reclaimed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
