@@ -147,22 +147,19 @@ impl<'a> DiskClient<'a> {
         self.requester
     }
 
-    /// Whether a file may be opened without [being admitted](Self::open).
+    /// Whether a file may be opened inline, without [counting it](Self::open).
     pub fn may_open_inline(&self) -> bool {
         self.worker.stakes.shares().is_plenty(Resource::Files)
     }
 
-    /// Waits until the client may have one more file open. Nothing is taken while there are plenty.
+    /// Waits until the client may have one more file open. The result counts for a file on its way: many may be at the same time.
     async fn admit(&self) -> io::Result<Option<Held>> {
-        let stakes = &self.worker.stakes;
-        match self.requester {
-            Some(requester) if !stakes.shares().is_plenty(Resource::Files) => {
-                let claims = requester.claims(stakes);
-                let taken = claims.take(Resource::Files, 1, Portion::Whole).await;
-                taken.map(Some).map_err(|_| Errno::CANCELED.into())
-            }
-            _ => Ok(None),
-        }
+        let Some(requester) = self.requester else {
+            return Ok(None);
+        };
+        let claims = requester.claims(&self.worker.stakes);
+        let taken = claims.take(Resource::Files, 1, Portion::Whole).await;
+        taken.map(Some).map_err(|_| Errno::CANCELED.into())
     }
 
     /// The name of the engine in use.
@@ -232,8 +229,8 @@ impl<'a> DiskClient<'a> {
             self.worker.stats.absence_waits.add(1);
             time::sleep(wait).await;
         }
-        // Boxed: rarely a client has to be admitted. Whoever sends the file counts it for as long as that takes.
-        let _admitted = Box::pin(self.admit()).await?;
+        // Whoever sends the file counts it for as long as that takes.
+        let _admitted = self.admit().await?;
         let op = Op::Open(Open {
             root: root.clone(),
             path,
@@ -260,7 +257,7 @@ impl<'a> DiskClient<'a> {
         self.failed_lookups.set(failed_lookups);
     }
 
-    /// Reads a range of a file.
+    /// Reads a range of a file, which counts to the client meanwhile.
     pub async fn read(
         &mut self,
         file: &Arc<OpenFile>,
@@ -268,6 +265,10 @@ impl<'a> DiskClient<'a> {
         len: usize,
         class: Class,
     ) -> io::Result<Read> {
+        // It may have been opened inline, and many may wait for their content.
+        let requester = self.requester;
+        let stakes = &self.worker.stakes;
+        let _held = requester.map(|requester| requester.claims(stakes).hold_file(file));
         let file = file.clone();
         let completion = self.run(Op::Read { file, offset, len }, class).await?;
         read_result(completion, self.trace.last_read().chunk)

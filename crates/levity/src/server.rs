@@ -248,8 +248,8 @@ struct Descriptors {
 /// event loop for 20 ms.
 fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
     let files = descriptors.cached_max + descriptors.direct_max + descriptors.kept_max;
-    let pairs = descriptors.connections_max + descriptors.pipes_max;
-    let needed = 2 * pairs + files + descriptors.transfers_max;
+    let files = files + descriptors.held_max + descriptors.transfers_max;
+    let needed = descriptors.connections_max + 2 * descriptors.pipes_max + files;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let last = (needed as u64 + OWN_DESCRIPTORS)
         .min(limit)
@@ -260,8 +260,7 @@ fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
 }
 
 impl Descriptors {
-    /// Raises the soft limit to the hard one and divides the descriptors. A connection counts twice, because
-    /// the file that it is sent may be open too.
+    /// Raises the soft limit to the hard one and divides the descriptors: as many files may be held as there are connections.
     fn share(configured: Option<usize>) -> Self {
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;

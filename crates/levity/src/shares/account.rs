@@ -144,8 +144,8 @@ impl Account {
 pub struct Held {
     shares: Arc<Shares>,
     account: Arc<Account>,
-    /// What the exchange holds of the resource, with this.
-    of_stake: Amounts,
+    /// What the exchange holds, with this; `None` for what several of them hold.
+    of_stake: Option<Amounts>,
     resource: Resource,
     portion: Portion,
     amount: usize,
@@ -156,7 +156,7 @@ impl Held {
     pub(super) fn nothing(
         shares: Arc<Shares>,
         account: Arc<Account>,
-        of_stake: Amounts,
+        of_stake: Option<Amounts>,
         resource: Resource,
         portion: Portion,
     ) -> Self {
@@ -196,7 +196,9 @@ impl Held {
 
     fn grown(&mut self, more: usize) {
         self.amount += more;
-        self.of_stake[self.resource as usize].fetch_add(more, Ordering::Relaxed);
+        if let Some(amounts) = &self.of_stake {
+            amounts[self.resource as usize].fetch_add(more, Ordering::Relaxed);
+        }
     }
 
     /// Gives back what is beyond `amount`.
@@ -204,7 +206,9 @@ impl Held {
         let rest = self.amount.saturating_sub(amount);
         if rest > 0 {
             self.amount -= rest;
-            self.of_stake[self.resource as usize].fetch_sub(rest, Ordering::Relaxed);
+            if let Some(amounts) = &self.of_stake {
+                amounts[self.resource as usize].fetch_sub(rest, Ordering::Relaxed);
+            }
             self.account.subtract(&self.shares, self.resource, rest);
         }
     }

@@ -114,7 +114,8 @@ impl Stakes {
         portion: Portion,
     ) -> Held {
         let (account, amounts) = self.of(holder, stream);
-        Held::nothing(self.shares.clone(), account, amounts, resource, portion)
+        let shares = self.shares.clone();
+        Held::nothing(shares, account, Some(amounts), resource, portion)
     }
 
     /// Counts `file`, which is open, for that exchange. Files of one client count once, and even beyond the bound.
@@ -127,8 +128,8 @@ impl Stakes {
         let key = (Arc::as_ptr(&account), Arc::as_ptr(file));
         let known = self.files.borrow().get(&key).and_then(Weak::upgrade);
         let unit = known.unwrap_or_else(|| {
-            let (shares, own) = (self.shares.clone(), Amounts::default());
-            let mut held = Held::nothing(shares, account, own, Resource::Files, Portion::Whole);
+            let (shares, portion) = (self.shares.clone(), Portion::Whole);
+            let mut held = Held::nothing(shares, account, None, Resource::Files, portion);
             held.grow(1);
             let unit = Rc::new(FileUnit {
                 stakes: self.clone(),

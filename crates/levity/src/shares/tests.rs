@@ -1,9 +1,15 @@
+use std::rc::Rc;
+use std::task::{Context, Waker};
 use std::thread;
+use std::time::{Duration, Instant};
+
+use levity_disk::{Root, Symlinks};
+use levity_net::{Timer, Timers};
 
 use super::holder::Holder;
+use super::stakes::{STALLED_AFTER, Stakes};
 use super::*;
 use crate::client_prefix::ClientPrefix;
-use crate::shares::stakes::Amounts;
 
 const FILES: usize = 100;
 
@@ -22,13 +28,7 @@ fn holder(number: u8) -> Holder {
 
 fn nothing(shares: &Arc<Shares>, number: u8, resource: Resource, portion: Portion) -> Held {
     let account = shares.accounts.get(holder(number));
-    Held::nothing(
-        shares.clone(),
-        account,
-        Amounts::default(),
-        resource,
-        portion,
-    )
+    Held::nothing(shares.clone(), account, None, resource, portion)
 }
 
 fn files(shares: &Arc<Shares>, number: u8) -> Held {
@@ -135,4 +135,112 @@ fn accounts_without_a_user_are_forgotten() {
     (1..5000).for_each(|at| drop(number(at)));
     assert!(Arc::ptr_eq(&kept, &number(0)));
     assert!(shares.accounts.len() < 2100, "{}", shares.accounts.len());
+}
+
+/// Exchanges on one event loop: each with a timer, and one file.
+struct Loop {
+    stakes: Rc<Stakes>,
+    timers: Timers,
+    all: Vec<(Rc<Timer>, Held)>,
+}
+
+impl Loop {
+    fn new(shares: &Arc<Shares>) -> Self {
+        Self {
+            stakes: Stakes::new(shares.clone()),
+            timers: Timers::default(),
+            all: Vec::new(),
+        }
+    }
+
+    /// An exchange whose client is to move bytes since `since`.
+    fn add(&mut self, client: u8, since: Instant) {
+        let timer = Rc::new(Timer::default());
+        timer.set_for_client(since, Duration::from_secs(60));
+        let number = self.timers.insert(timer.clone());
+        let exchange = (holder(client), number as u64);
+        let mut held = self
+            .stakes
+            .nothing(exchange, Resource::Files, Portion::Whole);
+        held.grow(1);
+        self.all.push((timer, held));
+    }
+
+    /// The numbers of those that are ended by a sweep at `now`.
+    fn ended(&self, now: Instant) -> Vec<usize> {
+        self.stakes.sweep(&self.timers, now);
+        let mut context = Context::from_waker(Waker::noop());
+        let all = self.all.iter().enumerate();
+        let ended = all.filter(|(_, (timer, _))| timer.poll_expired(&mut context));
+        ended.map(|(number, _)| number).collect()
+    }
+}
+
+fn want(shares: &Shares, files: usize) {
+    let pool = shares.pool(Resource::Files);
+    pool.wanted[Portion::Whole as usize].store(files, Ordering::Relaxed);
+}
+
+#[test]
+fn what_has_stalled_is_reclaimed_from_whoever_holds_most() {
+    let (shares, start) = (shares(), Instant::now());
+    let mut event_loop = Loop::new(&shares);
+    let seconds = Duration::from_secs;
+    // The first client holds one, the second all the others; the oldest of these comes in the middle.
+    event_loop.add(1, start);
+    for number in 1..FILES as u64 {
+        event_loop.add(2, start + seconds(if number == 50 { 1 } else { 2 }));
+    }
+    let stalled = start + seconds(1) + STALLED_AFTER;
+    assert!(
+        event_loop.ended(stalled + seconds(9)).is_empty(),
+        "nobody waits"
+    );
+    want(&shares, 1);
+    let early = stalled - Duration::from_nanos(1);
+    assert!(event_loop.ended(early).is_empty());
+    assert_eq!(event_loop.ended(stalled), [50]);
+    assert_eq!(shares.figures()[0].reclaimed, 1);
+    // Its file is given back, which is enough.
+    event_loop.all[50].1.shrink_to(0);
+    assert_eq!(event_loop.ended(stalled), [50]);
+    want(&shares, 3);
+    assert_eq!(event_loop.ended(stalled + seconds(1)).len(), 3);
+    assert!(
+        !event_loop.ended(stalled).contains(&0),
+        "it holds less than its share"
+    );
+}
+
+#[test]
+fn whoever_moves_bytes_loses_nothing() {
+    let (shares, start) = (shares(), Instant::now());
+    let mut event_loop = Loop::new(&shares);
+    (0..FILES).for_each(|_| event_loop.add(1, start));
+    want(&shares, 1);
+    let now = start + 10 * STALLED_AFTER;
+    for (timer, _) in &event_loop.all {
+        timer.set_for_client(now, Duration::from_secs(60));
+    }
+    event_loop.all[7].0.clear();
+    event_loop.all[8].0.set(now + Duration::from_secs(60));
+    assert!(event_loop.ended(now).is_empty());
+}
+
+#[test]
+fn a_file_counts_once_for_each_client() {
+    let shares = shares();
+    let stakes = Stakes::new(shares.clone());
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("file"), "content").expect("write");
+    let root = Root::open(folder.path(), Symlinks::Beneath).expect("a root");
+    let file = root.open_cached(c"file").expect("a file in memory");
+    let hold = |client, stream| stakes.hold_file((holder(client), stream), &file);
+    let holds = [hold(1, 0), hold(1, 1), hold(2, 2)];
+    assert_eq!(shares.used(Resource::Files), 2);
+    let [first, second, third] = holds;
+    drop((first, third));
+    assert_eq!(shares.used(Resource::Files), 1);
+    drop(second);
+    assert_eq!(shares.used(Resource::Files), 0);
 }

@@ -63,6 +63,7 @@ mod root;
 mod scgi;
 mod scripted;
 mod sendfile;
+mod shares;
 mod signals;
 mod site_logs;
 mod spool;

@@ -53,6 +53,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let Some(_permit) = worker.zero_copy.transfers.try_take() else {
             return Ok(false);
         };
+        self.held_file.count(&worker);
         self.send_header_with_more().await?;
         self.wait_writable().await?;
         let clone = |socket: BorrowedFd<'_>| socket.try_clone_to_owned();

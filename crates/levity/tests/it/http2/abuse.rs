@@ -1,41 +1,24 @@
 //! Clients that do what they must not.
 
 use crate::file_server::FileServer;
+use crate::support::frames::{self, HEADERS, RST_STREAM, WHOLE, frame};
 use crate::support::{Client, assert_same, wait_until};
-
-/// Types of frames (RFC 9113, 6).
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-
-/// Flags of HEADERS: the stream and the header section end.
-const WHOLE: u8 = 5;
 
 /// Error codes (RFC 9113, 7).
 const PROTOCOL_ERROR: u32 = 0x1;
 const CANCEL: u32 = 0x8;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    frame.extend_from_slice(&[kind, flags]);
-    frame.extend_from_slice(&stream.to_be_bytes());
-    frame.extend_from_slice(payload);
-    frame
-}
-
 /// A connection whose preface and settings were sent.
 fn open(fixture: &FileServer) -> Client {
     let mut client = fixture.server.client();
-    let settings = frame(SETTINGS, 0, 0, &[]);
-    client.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat());
+    client.send(frames::preface(65_535));
     client
 }
 
-/// A request for `/small`, by indices of the static table, which is reset at once.
+/// A request for `/small` that is reset at once.
 fn reset_request(stream: u32) -> Vec<u8> {
-    let fields = b"\x82\x86\x04\x06/small\x41\x09localhost";
-    let request = frame(HEADERS, WHOLE, stream, fields);
+    let request = frames::get(stream, "/small");
     let reset = frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
     [request, reset].concat()
 }

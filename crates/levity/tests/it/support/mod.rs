@@ -10,6 +10,7 @@ mod codings;
 mod content;
 pub mod direct;
 mod engine;
+pub mod frames;
 mod launch;
 mod metrics;
 pub mod multipart;
