@@ -24,6 +24,8 @@ const ACCOUNTS_SWEPT_MIN: usize = 1024;
 pub(super) struct Account {
     holder: Holder,
     held: [AtomicUsize; Resource::COUNT],
+    /// What holds some of each resource, or waits for it.
+    users: [AtomicUsize; Resource::COUNT],
     /// When the next line about it may be logged, in seconds.
     next_line_s: AtomicU64,
 }
@@ -76,6 +78,7 @@ impl Account {
         Self {
             holder,
             held: Default::default(),
+            users: Default::default(),
             next_line_s: AtomicU64::new(0),
         }
     }
@@ -84,23 +87,38 @@ impl Account {
         self.held[resource as usize].load(Ordering::Relaxed)
     }
 
-    /// Adds `amount`, whatever there is.
-    fn add(&self, shares: &Shares, resource: Resource, amount: usize) -> usize {
-        let before = self.held[resource as usize].fetch_add(amount, Ordering::Relaxed);
-        if before == 0 && amount > 0 {
+    /// Something begins to hold some of `resource`, or to wait for it.
+    pub(super) fn enter(&self, shares: &Shares, resource: Resource) {
+        if self.users[resource as usize].fetch_add(1, Ordering::Relaxed) == 0 {
             let holders = &shares.pool(resource).holders;
             holders.fetch_add(1, Ordering::Relaxed);
         }
-        before + amount
     }
 
-    fn subtract(&self, shares: &Shares, resource: Resource, amount: usize) {
-        let before = self.held[resource as usize].fetch_sub(amount, Ordering::Relaxed);
-        let pool = shares.pool(resource);
-        if before == amount && amount > 0 {
-            pool.holders.fetch_sub(1, Ordering::Relaxed);
+    /// It has ended.
+    pub(super) fn leave(&self, shares: &Shares, resource: Resource) {
+        if self.users[resource as usize].fetch_sub(1, Ordering::Relaxed) == 1 {
+            let holders = &shares.pool(resource).holders;
+            holders.fetch_sub(1, Ordering::Relaxed);
         }
-        pool.used.fetch_sub(amount, Ordering::Relaxed);
+    }
+
+    /// What it may hold of `resource` above half.
+    fn share(&self, shares: &Shares, resource: Resource) -> usize {
+        let is_counted = self.users[resource as usize].load(Ordering::Relaxed) > 0;
+        let pool = shares.pool(resource);
+        pool.share(usize::from(!is_counted)).max(pool.least)
+    }
+
+    /// Whether `more` of `resource` would be within its share.
+    pub(super) fn is_within_share(&self, shares: &Shares, resource: Resource, more: usize) -> bool {
+        self.held(resource) + more <= self.share(shares, resource)
+    }
+
+    fn give_back(&self, shares: &Shares, resource: Resource, amount: usize) {
+        self.held[resource as usize].fetch_sub(amount, Ordering::Relaxed);
+        let used = &shares.pool(resource).used;
+        used.fetch_sub(amount, Ordering::Relaxed);
     }
 
     /// Takes `amount` of a portion of `resource`.
@@ -114,9 +132,9 @@ impl Account {
         let pool = shares.pool(resource);
         let max = pool.max.load(Ordering::Relaxed);
         let used = pool.add(amount, portion.of(max))?;
-        let held = self.add(shares, resource, amount);
-        if used > max / 2 && held > pool.share() {
-            self.subtract(shares, resource, amount);
+        let held = self.held[resource as usize].fetch_add(amount, Ordering::Relaxed) + amount;
+        if used > max / 2 && held > self.share(shares, resource) {
+            self.give_back(shares, resource, amount);
             self.log_share(resource);
             return Err(Shortage::OverShare);
         }
@@ -190,11 +208,14 @@ impl Held {
     pub fn grow(&mut self, more: usize) {
         let pool = self.shares.pool(self.resource);
         pool.used.fetch_add(more, Ordering::Relaxed);
-        self.account.add(&self.shares, self.resource, more);
+        self.account.held[self.resource as usize].fetch_add(more, Ordering::Relaxed);
         self.grown(more);
     }
 
     fn grown(&mut self, more: usize) {
+        if self.amount == 0 && more > 0 {
+            self.account.enter(&self.shares, self.resource);
+        }
         self.amount += more;
         if let Some(amounts) = &self.of_stake {
             amounts[self.resource as usize].fetch_add(more, Ordering::Relaxed);
@@ -209,8 +230,15 @@ impl Held {
             if let Some(amounts) = &self.of_stake {
                 amounts[self.resource as usize].fetch_sub(rest, Ordering::Relaxed);
             }
-            self.account.subtract(&self.shares, self.resource, rest);
+            self.account.give_back(&self.shares, self.resource, rest);
+            if self.amount == 0 {
+                self.account.leave(&self.shares, self.resource);
+            }
         }
+    }
+
+    pub(super) fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     pub(super) fn shares(&self) -> &Arc<Shares> {

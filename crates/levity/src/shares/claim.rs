@@ -8,7 +8,7 @@ use std::time::Duration;
 use levity_disk::OpenFile;
 use tokio::time::{self, Instant};
 
-use super::account::Held;
+use super::account::{Account, Held};
 use super::holder::Holder;
 use super::stakes::{FileHold, STALLED_AFTER, Stakes};
 use super::{Portion, Resource, Shares, Shortage};
@@ -124,9 +124,11 @@ fn count_refused(shares: &Shares, resource: Resource) {
     refused.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Somebody waits for an amount of a resource.
+/// Somebody waits for an amount of a resource. Meanwhile its client counts as one that holds some, so that the share of others is
+/// smaller. What is beyond its own share is taken from nobody.
 struct Wanted {
     shares: Arc<Shares>,
+    account: Arc<Account>,
     resource: Resource,
     portion: Portion,
     amount: usize,
@@ -134,11 +136,16 @@ struct Wanted {
 
 impl Wanted {
     fn new(held: &Held, amount: usize) -> Self {
+        let (shares, resource) = (held.shares().clone(), held.resource());
+        let account = held.account().clone();
+        account.enter(&shares, resource);
+        let is_within = account.is_within_share(&shares, resource, amount);
         let it = Self {
-            shares: held.shares().clone(),
-            resource: held.resource(),
+            shares,
+            account,
+            resource,
             portion: held.portion(),
-            amount,
+            amount: if is_within { amount } else { 0 },
         };
         it.counter().fetch_add(amount, Ordering::Relaxed);
         it
@@ -152,5 +159,6 @@ impl Wanted {
 impl Drop for Wanted {
     fn drop(&mut self) {
         self.counter().fetch_sub(self.amount, Ordering::Relaxed);
+        self.account.leave(&self.shares, self.resource);
     }
 }

@@ -83,9 +83,9 @@ struct Pool {
     /// What one request may take at least, however many clients there are.
     least: usize,
     used: AtomicUsize,
-    /// Clients that hold any.
+    /// Clients that hold any, or wait for it.
     holders: AtomicUsize,
-    /// What those who wait want, by portion.
+    /// What those who wait want, by portion, as far as it is within their shares.
     wanted: [AtomicUsize; Portion::COUNT],
     refused: AtomicU64,
     reclaimed: AtomicU64,
@@ -209,10 +209,10 @@ impl Pool {
         self.used.load(Ordering::Relaxed) < self.max.load(Ordering::Relaxed) / 2
     }
 
-    /// What each client may hold above half.
-    fn share(&self) -> usize {
-        let holders = self.holders.load(Ordering::Relaxed).max(1);
-        (self.max.load(Ordering::Relaxed) / holders).max(self.least)
+    /// The part of each client, with so many new ones.
+    fn share(&self, new: usize) -> usize {
+        let holders = self.holders.load(Ordering::Relaxed) + new;
+        self.max.load(Ordering::Relaxed) / holders.max(1)
     }
 
     /// What those who wait lack.

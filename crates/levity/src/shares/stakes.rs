@@ -148,8 +148,8 @@ impl Stakes {
     }
 
     /// Forgets exchanges that hold nothing any more. While somebody waits for a resource that is used up, ends as many waits of
-    /// clients as are needed: of what has stalled, first that of the client that holds most, and of one client the oldest. Then
-    /// lets all who wait try again.
+    /// clients as are needed: of what has stalled, first that of the client that holds most, and of one client the oldest. Each
+    /// client keeps its share. Then lets all who wait try again.
     pub fn sweep(&self, timers: &Timers, now: Instant) {
         let mut by_stream = self.by_stream.borrow_mut();
         by_stream.retain(|_, stake| stake.amounts.strong_count() > 0);
@@ -172,24 +172,31 @@ impl Stakes {
         now: Instant,
     ) {
         let pool = self.shares.pool(resource);
-        let share = pool.share();
+        let share = pool.share(0);
         let stalled = by_stream.iter().filter_map(|(&stream, stake)| {
             let amount = stake.amounts.upgrade()?[resource as usize].load(Ordering::Relaxed);
             let held = stake.account.held(resource);
             let since = timers.client_awaited_since(number(stream))?;
             let is_stalled = now.saturating_duration_since(since) >= STALLED_AFTER;
-            (amount > 0 && held >= share && is_stalled).then_some((held, since, stream, amount))
+            (amount > 0 && held > share && is_stalled).then_some((held, since, stream, amount))
         });
         let mut stalled: Vec<_> = stalled.collect();
         stalled.sort_unstable_by_key(|&(held, since, ..)| (Reverse(held), since));
         let mut reclaimed = 0;
-        for (.., stream, amount) in stalled {
+        // What accounts hold still, by their addresses.
+        let mut left = HashMap::new();
+        for (held, _, stream, amount) in stalled {
+            let account = Arc::as_ptr(&by_stream[&stream].account);
+            let left = left.entry(account).or_insert(held);
             if reclaimed >= lacking {
                 break;
             }
-            timers.expire(number(stream));
-            reclaimed += amount;
-            pool.reclaimed.fetch_add(1, Ordering::Relaxed);
+            if *left > share {
+                timers.expire(number(stream));
+                *left = left.saturating_sub(amount);
+                reclaimed += amount;
+                pool.reclaimed.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 }
