@@ -8,27 +8,56 @@ use serde_json::json;
 use super::{EXIT_CONFIG, Streams};
 use crate::tls::folder;
 
-/// Reports the errors of `file`; the exit status says whether there are any.
-pub(super) fn check(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
-    let result = levity_config::load(file);
-    let status = if result.is_ok() { 0 } else { EXIT_CONFIG };
-    match result {
-        Ok(config) if json => {
+/// How a file is checked, and how the result is written.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// Print JSON: `ok`, `problems` and `notes`; `ok` is true if the exit status is 0
+    #[arg(long)]
+    json: bool,
+    /// Exit with 78 also if there is any note
+    ///
+    /// A note is about what a server starts with although it may not be meant. Without this option notes are printed, and the
+    /// exit status is 0.
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Reports the errors of `file`; the exit status says whether there are any, with `strict` also whether there are notes.
+pub(super) fn check(file: &Path, options: &Options, streams: &mut Streams<'_>) -> u8 {
+    let config = match levity_config::load(file) {
+        Ok(config) => config,
+        Err(errors) => {
+            match options.json {
+                true => streams.out(&format!("{}\n", errors.to_json())),
+                false => streams.err(&errors.render(streams.colour)),
+            }
+            return EXIT_CONFIG;
+        }
+    };
+    let notes = notes(config);
+    let is_ok = notes.is_empty() || !options.strict;
+    match options.json {
+        true => {
             let file = file.to_string_lossy();
-            let notes = notes(config);
-            let answer = json!({ "file": file, "ok": true, "problems": [], "notes": notes });
+            let answer = json!({ "file": file, "ok": is_ok, "problems": [], "notes": notes });
             streams.out(&format!("{answer}\n"));
         }
-        Ok(config) => {
-            for note in notes(config) {
-                streams.err(&format!("note: {}: {note}\n", file.display()));
-            }
-            streams.out(&format!("{}: ok\n", file.display()));
-        }
-        Err(errors) if json => streams.out(&format!("{}\n", errors.to_json())),
-        Err(errors) => streams.err(&errors.render(streams.colour)),
+        false => print(file, &notes, is_ok, streams),
     }
-    status
+    if is_ok { 0 } else { EXIT_CONFIG }
+}
+
+fn print(file: &Path, notes: &[String], is_ok: bool, streams: &mut Streams<'_>) {
+    let file = file.display();
+    for note in notes {
+        streams.err(&format!("note: {file}: {note}\n"));
+    }
+    match is_ok {
+        true => streams.out(&format!("{file}: ok\n")),
+        false => streams.err(&format!(
+            "error: {file}: has notes, and --strict allows none\n"
+        )),
+    }
 }
 
 /// Remarks that are not errors: those about the file, and those about this machine.
@@ -56,6 +85,32 @@ mod tests {
             answer,
             json!({ "file": file, "ok": true, "problems": [], "notes": [] })
         );
+    }
+
+    #[test]
+    fn strict_allows_no_note() {
+        let folder = Folder::new();
+        let noted = folder.write(
+            "noted.toml",
+            "[[site]]\nroot = \".\"\n[[site.route]]\npath = \"/a/\"\nroot = \".\"\n",
+        );
+        let ran = levity(&["check", &noted]);
+        ran.exits(0);
+        assert!(ran.err.starts_with("note: "), "{}", ran.err);
+        let strict = levity(&["check", "--strict", &noted]);
+        strict.exits(EXIT_CONFIG);
+        let end = format!("error: {noted}: has notes, and --strict allows none\n");
+        assert_eq!((strict.out, strict.err), (String::new(), ran.err + &end));
+        for (arguments, status) in [(&["--json"][..], 0), (&["--json", "--strict"], EXIT_CONFIG)] {
+            let json = levity(&[&["check", &noted], arguments].concat());
+            json.exits(status);
+            let answer: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+            assert_eq!(answer["ok"], json!(status == 0));
+            assert_eq!(answer["notes"].as_array().unwrap().len(), 1);
+            assert_eq!(answer["problems"], json!([]));
+        }
+        let clean = folder.write("clean.toml", "[[site]]\nroot = \".\"\n");
+        levity(&["check", "--strict", &clean]).exits(0);
     }
 
     #[test]

@@ -75,9 +75,8 @@ enum Command {
     Check {
         #[command(flatten)]
         file: ConfigFile,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        options: check::Options,
     },
     /// List the certificates of a configuration: names, source, end, and what has failed
     ///
@@ -179,8 +178,8 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
     match arguments.command {
         Some(Command::Serve(options)) => serve::serve(options, streams),
         Some(Command::Run { file, flags }) => serve::run(file.into_path(), &flags, streams),
-        Some(Command::Check { file, json }) => {
-            Step::Exit(check::check(&file.into_path(), json, streams))
+        Some(Command::Check { file, options }) => {
+            Step::Exit(check::check(&file.into_path(), &options, streams))
         }
         Some(Command::Certs { file, json, retry }) => {
             let file = file.into_path();
