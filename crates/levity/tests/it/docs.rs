@@ -47,6 +47,7 @@ fn pages() -> Vec<PathBuf> {
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
+        "SECURITY.md",
     ];
     let mut pages: Vec<_> = names.map(|name| workspace().join(name)).into();
     pages.extend(files(&workspace().join("docs"), "md"));
