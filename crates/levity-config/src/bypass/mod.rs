@@ -17,13 +17,13 @@ use application::applications;
 use files::{alias, mappings, served_secret};
 use folders::Folders;
 use mounts::{mounts, other_way};
-use names::{beneath_name, name_without_slash};
-use table::{Tables, is_guarded};
+use names::{beneath_name, beneath_star, name_without_slash};
+use table::{Tables, is_guarded, refuses};
 
 /// Notes each route and site with gates beside which there is a way to an upstream or to its files. May block.
 pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
     let mut locations = sites.iter().flat_map(Site::locations);
-    if !locations.any(|location| is_guarded(&location.gates)) {
+    if !locations.any(|location| is_guarded(&location.gates) || refuses(location)) {
         return;
     }
     let may_look_up = reader.base.is_some();
@@ -44,6 +44,11 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
         }
     }
     for (number, tables) in sites.iter().enumerate() {
+        for closed in &tables.all {
+            if let Some(note) = beneath_star(closed, tables) {
+                reader.note_at(closed.line, note);
+            }
+        }
         for guarded in tables.all.iter().filter(|table| table.guards()) {
             let name = name_without_slash(guarded, tables);
             let beneath = beneath_name(guarded, tables);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::table::{Table, Tables};
+use crate::answer::SAMPLE;
 use crate::pattern::Pattern;
 
 /// The note about the path `/X` beside a guarded `/X/*`, if it gets to an upstream without the gates: applications often
@@ -40,4 +41,84 @@ pub(super) fn beneath_name(guarded: &Table<'_>, tables: &Tables<'_>) -> Option<S
         "`{name}` is that path alone, and paths beneath it do not have its gates: {} serves `{folder}`; guard `{folder}` too",
         open.shown()
     ))
+}
+
+/// The note about paths beneath those of a pattern such as `/X*`, which is guarded or refused, if they are served to all: in other
+/// servers a prefix goes on behind a slash.
+pub(super) fn beneath_star(closed: &Table<'_>, tables: &Tables<'_>) -> Option<String> {
+    let Some(Pattern::Glob(glob)) = &closed.path else {
+        return None;
+    };
+    let start = glob.as_str().strip_suffix('*')?;
+    // `**` goes on, and behind a slash one star does, too.
+    if start.ends_with(['*', '/']) || !(closed.guards() || closed.refuses()) {
+        return None;
+    }
+    let folder = sample(start);
+    let path = Pattern::Exact(format!("{folder}/{SAMPLE}"));
+    let is_open = |table: &Table<'_>| {
+        table.serves()
+            && match closed.refuses() {
+                true => table.lets_all_by(),
+                false => table.lets_by(closed),
+            }
+    };
+    let open = tables.first_asked(&path, is_open)?;
+    Some(format!(
+        "`{start}*` ends where a segment ends, and paths beneath it are not closed: {} serves `{folder}/*`; write `{start}**`",
+        open.shown()
+    ))
+}
+
+/// A path that a pattern with stars and braces matches: with nothing for a star, and the first word of braces.
+fn sample(glob: &str) -> String {
+    let mut sample = String::new();
+    let mut rest = glob;
+    while let Some(at) = rest.find(['*', '{']) {
+        let (before, after) = rest.split_at(at);
+        sample.push_str(before);
+        let words = after
+            .strip_prefix('{')
+            .and_then(|words| words.split_once('}'));
+        match words {
+            Some((words, after)) => {
+                sample.push_str(words.split(',').next().unwrap_or_default());
+                rest = after;
+            }
+            // A segment is not empty.
+            None => {
+                let is_segment = before.is_empty() || before.ends_with('/');
+                sample.push_str(if is_segment { SAMPLE } else { "" });
+                rest = after.trim_start_matches('*');
+            }
+        }
+    }
+    sample + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_match_their_patterns() {
+        for text in [
+            "/a",
+            "/a*",
+            "/*/a",
+            "/**/a*",
+            "/{b,c}/d*",
+            "/a{b,c}*d",
+            "/a**",
+            "*.png",
+        ] {
+            let pattern = Pattern::parse(text).expect(text);
+            let glob = match &pattern {
+                Pattern::Glob(glob) => glob.as_str(),
+                _ => text,
+            };
+            let path = sample(glob);
+            assert!(pattern.matches(path.as_bytes()), "{text}: {path}");
+        }
+    }
 }

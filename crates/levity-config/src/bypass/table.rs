@@ -9,7 +9,7 @@ use super::application::Application;
 use super::folders::Folders;
 use crate::gates::Gates;
 use crate::matcher::{Matcher, When};
-use crate::model::{Location, Site};
+use crate::model::{Answer, Location, Site};
 use crate::name_pattern::hides;
 use crate::pattern::Pattern;
 use crate::pattern_index::PatternIndex;
@@ -17,6 +17,15 @@ use crate::tries::Try;
 
 pub(super) fn is_guarded(gates: &Gates) -> bool {
     gates.adds_to(&Gates::default())
+}
+
+/// See [`Table::refuses`].
+pub(super) fn refuses(location: &Location) -> bool {
+    let says_so = |answer: &Answer| match answer {
+        Answer::Fixed(fixed) => matches!(fixed.status, 401 | 403 | 404),
+        Answer::Redirect(_) | Answer::Reroute(_) | Answer::Mailbox(_) => false,
+    };
+    location.internal || location.answer.as_ref().is_some_and(says_so)
 }
 
 /// A route, or what a site has besides its routes.
@@ -41,6 +50,18 @@ impl Table<'_> {
         };
         let mut when = self.matchers.iter().map(|matcher| &matcher.when);
         !self.location.internal && is_guarded(&self.location.gates) && when.all(reads)
+    }
+
+    /// Whether clients get nothing here: it is for applications alone, or answers that they may not, or that there is nothing.
+    pub(super) fn refuses(&self) -> bool {
+        refuses(self.location)
+    }
+
+    /// Whether all clients get here without a gate.
+    pub(super) fn lets_all_by(&self) -> bool {
+        let mut when = self.matchers.iter().map(|matcher| &matcher.when);
+        let has_condition = |when: &When| !when.clients.is_empty() || !when.listen.is_empty();
+        !self.refuses() && !when.any(has_condition) && !is_guarded(&self.location.gates)
     }
 
     /// Whether the paths of its requests include those of `pattern`, before other routes take theirs.

@@ -428,6 +428,54 @@ fn a_guarded_folder_whose_name_gets_to_an_upstream_is_noted() {
     }
 }
 
+/// `location /admin {}` of nginx goes on behind a slash, `/admin*` does not.
+#[test]
+fn open_paths_beneath_a_star_are_noted() {
+    let notes = |keys: &str| {
+        let text = format!("[[site]]\nroot = \"/srv\"\n[[site.route]]\n{keys}");
+        let notes = parse(&text).expect(keys).notes;
+        let is_meant = |note: &String| note.contains("ends where a segment ends");
+        notes.into_iter().filter(is_meant).collect::<Vec<_>>()
+    };
+    for closed in [
+        "basic_auth = { users = \"users\" }",
+        "deny = [\"all\"]",
+        "allow = [\"10.0.0.0/8\"]",
+        "internal = true",
+        "respond = { status = 403 }",
+    ] {
+        assert_eq!(
+            notes(&format!("path = \"/admin*\"\n{closed}\n")),
+            [
+                "line 4: `/admin*` ends where a segment ends, and paths beneath it are not closed: the site on line 1 serves \
+             `/admin/*`; write `/admin**`"
+            ],
+            "{closed}"
+        );
+        for path in ["/*/admin*", "/{admin,x}*", "/admin/a*"] {
+            let found = notes(&format!("path = \"{path}\"\n{closed}\n"));
+            assert_eq!(found.len(), 1, "{path} {closed}");
+        }
+        for path in ["/admin**", "/admin/*", "/admin*.php", "/*/admin/*", "*.php"] {
+            let found = notes(&format!("path = \"{path}\"\n{closed}\n"));
+            assert_eq!(found, [""; 0], "{path} {closed}");
+        }
+        for beside in ["/admin/*", "/admin**", "/*"] {
+            let keys = format!(
+                "path = \"/admin*\"\n{closed}\n[[site.route]]\npath = \"{beside}\"\n{closed}\n"
+            );
+            assert_eq!(notes(&keys), [""; 0], "{beside} {closed}");
+        }
+    }
+    assert_eq!(
+        notes("path = \"/admin*\"\nrespond = { body = \"x\" }\n"),
+        [""; 0]
+    );
+    // Nothing is served there.
+    let text = "[[site]]\nroot = \"/srv\"\ntry = [404]\n[[site.route]]\npath = \"/a*\"\ndeny = [\"all\"]\n";
+    assert!(parse(text).is_ok_and(|config| !config.notes.iter().any(|note| note.contains("/a*"))));
+}
+
 /// `location /team {}` of nginx is a prefix.
 #[test]
 fn open_paths_beneath_a_guarded_name_are_noted() {
