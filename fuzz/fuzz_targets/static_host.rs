@@ -2,12 +2,12 @@
 #![no_main]
 
 use levity_config::Location;
-use levity_config::static_host::{Rule, redirect};
+use levity_config::static_host::redirect;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let (line, path) = text.split_once('\n').unwrap_or((text, "/"));
-    let Ok(Rule::Route(route)) = redirect(line, &Location::default()) else {
+    let Ok(Some(route)) = redirect(line, &Location::default()) else {
         return;
     };
     let pattern = &route.matcher().path;

@@ -3,8 +3,9 @@
 use crate::headers;
 use crate::mailbox::read::Mailboxes;
 use crate::matcher::{Matcher, When};
-use crate::model::{Answer, Fixed, Location, Redirect, Route, Site};
+use crate::model::{Answer, Fixed, Location, Redirect, Site};
 use crate::pattern::Pattern;
+use crate::pattern_index::PatternIndex;
 use crate::section::{Section, Text};
 use crate::template::{Part, Template};
 
@@ -161,13 +162,15 @@ pub(crate) fn finds_loop(site: &Site, start: Option<usize>) -> bool {
         Some(number) => sample(&site.routes[number].matcher().path),
         None => Some(format!("/{SAMPLE}")),
     };
-    path.is_some_and(|path| leads_back(site, start, path, site.routes.len() + 2))
+    let index = site.route_index();
+    path.is_some_and(|path| leads_back(site, &index, start, path, site.routes.len() + 2))
 }
 
 /// Whether a request for `path`, which gets to the route `start`, or to the site for `None`, is led there again within so many
-/// steps. May block, to look for files that go before an answer.
+/// steps. `index` is that of its routes. May block, to look for files that go before an answer.
 pub(crate) fn leads_back(
     site: &Site,
+    index: &PatternIndex,
     start: Option<usize>,
     mut path: String,
     steps_max: usize,
@@ -191,8 +194,8 @@ pub(crate) fn leads_back(
         };
         path = next;
         let matches = |matcher: &Matcher| matcher.path.matches(path.as_bytes());
-        let of_path = |route: &Route| route.matchers.iter().all(matches);
-        at = site.routes.iter().position(of_path);
+        let of_path = |number: usize| site.routes[number].matchers.iter().all(matches);
+        at = index.first_matching(path.as_bytes(), of_path);
         if at == start {
             return true;
         }
@@ -208,8 +211,8 @@ fn has_file(location: &Location, path: &str) -> bool {
 /// A path that the pattern matches.
 fn sample(pattern: &Pattern) -> Option<String> {
     match pattern {
-        Pattern::Exact(path) => Some(path.clone()),
+        Pattern::Exact(path) | Pattern::Page(path) => Some(path.clone()),
         Pattern::Prefix(prefix) => Some(format!("{prefix}{SAMPLE}")),
-        Pattern::Glob(_) | Pattern::Named(_) | Pattern::Regex(_) => None,
+        Pattern::Glob(_) | Pattern::Named { .. } | Pattern::Regex(_) => None,
     }
 }

@@ -137,11 +137,7 @@ fn check_name(name: &Text<'_>, reserved: &[&str], seen: &mut HashSet<String>) {
     let lower = name.text.to_ascii_lowercase();
     let reason = if !is_token(name.text) {
         "is not a header name"
-    } else if OF_CONNECTIONS
-        .iter()
-        .chain(reserved)
-        .any(|name| *name == lower)
-    {
+    } else if is_one_of(&lower, OF_CONNECTIONS) || is_one_of(&lower, reserved) {
         "is set by the server itself"
     } else if !seen.insert(lower) {
         "is given twice"
@@ -149,6 +145,15 @@ fn check_name(name: &Text<'_>, reserved: &[&str], seen: &mut HashSet<String>) {
         return;
     };
     name.refuse(format!("`{}` {reason}", name.text));
+}
+
+/// Whether only the server itself may write the header of that name in a response.
+pub(crate) fn is_reserved_in_responses(name: &str) -> bool {
+    is_one_of(name, OF_CONNECTIONS) || is_one_of(name, RESERVED_IN_RESPONSES)
+}
+
+fn is_one_of(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 fn check_value(name: &Text<'_>, value: &Text<'_>) {

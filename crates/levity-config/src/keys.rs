@@ -146,8 +146,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         key("root", PATH, None);
         /// Whether `_redirects` and `_headers` in `root` are read, as Netlify and Cloudflare Pages have them, and not
         /// served. Routes go before these redirects, and files before those without `!`. A change needs a reload. Lines
-        /// with conditions about the client or placeholders in the host, and those that stand for a proxy, are left out
-        /// with a note.
+        /// that cannot be used are left out with a note.
         key("static_host_files", Kind::Boolean, Some("false"));
     }, gates::KEYS, upstream::PROXYING, mailbox::LOCATION, location_options::KEYS));
     /// Answers all requests of the site above with another URL; those of a route with `root`, `proxy`, `try` or an answer

@@ -92,6 +92,7 @@ pub use network::{AddressSet, Network, TrustedProxies};
 pub use origins::Origins;
 pub use own_names::OwnNames;
 pub use pattern::Pattern;
+pub use pattern_index::PatternIndex;
 pub use problem::{Errors, Problem};
 pub use rate_limit::{Limited, Per, RATE_LIMITS_MAX, RateLimit};
 pub use reference::reference;

@@ -21,9 +21,10 @@ use crate::matcher::Matcher;
 use crate::network::TrustedProxies;
 use crate::own_names::OwnNames;
 use crate::pattern::Pattern;
+use crate::pattern_index::PatternIndex;
 use crate::rate_limit::RateLimit;
 use crate::resume::Resume;
-use crate::template::Template;
+use crate::template::{Part, Template};
 use crate::tls::{SiteTls, Tls};
 use crate::tries::Try;
 use crate::upload::Upload;
@@ -345,15 +346,32 @@ impl Site {
         self.hosts.first().map_or("default", String::as_str)
     }
 
-    /// The weight of the expressions that may have to be compared with a request to find its route, and the headers of its
-    /// path. One with stars, or with names of a static host, has the weight 1.
+    /// Its routes by the text with which their paths start.
+    #[must_use]
+    pub fn route_index(&self) -> PatternIndex {
+        let mut index = PatternIndex::default();
+        for (number, route) in self.routes.iter().enumerate() {
+            index.push(route.matcher().path.start(), number);
+        }
+        index
+    }
+
+    /// The maximum weight of the expressions that a request may be compared with to find its route, and the headers of its
+    /// path: of those whose paths start as its own. One with stars, or with names of a static host, has the weight 1.
     #[must_use]
     pub fn expressions(&self) -> usize {
-        let matchers = self.routes.iter().flat_map(|route| &route.matchers);
-        let of_routes: usize = matchers.map(Matcher::expressions).sum();
-        let headers = self.location.path_headers.iter();
+        let of_route = |number: usize| {
+            let matchers = self.routes[number].matchers.iter();
+            matchers.map(Matcher::expressions).sum()
+        };
+        let headers = &self.location.path_headers;
+        let mut of_headers = PatternIndex::default();
+        for (number, of) in headers.iter().enumerate() {
+            of_headers.push(of.path.start(), number);
+        }
         let weight = |of: &PathHeaders| of.path.weight() + usize::from(of.host.is_some());
-        of_routes + headers.map(weight).sum::<usize>()
+        self.route_index().heaviest(of_route)
+            + of_headers.heaviest(|number| weight(&headers[number]))
     }
 
     /// What answers at its routes and elsewhere.
@@ -403,8 +421,8 @@ pub struct PathHeaders {
     pub host: Option<Expression>,
     /// The paths.
     pub path: Pattern,
-    /// Names and values to write; headers of the same name are replaced.
-    pub set: Vec<(String, String)>,
+    /// Names and values to write, of texts and groups of the path; headers of the same name are replaced.
+    pub set: Vec<(String, Vec<Part>)>,
     /// Names to leave out.
     pub remove: Vec<String>,
 }

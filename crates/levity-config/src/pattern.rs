@@ -17,8 +17,15 @@ pub enum Pattern {
     Prefix(String),
     /// Paths that match a pattern with stars or braces.
     Glob(Expression),
-    /// Paths with a name in place of a segment, as a static host has them: an expression that has one way to match.
-    Named(Expression),
+    /// This path, which does not end with a slash, and the one with a slash behind it: a page, as static hosts compare them.
+    Page(String),
+    /// Paths with names or stars, as static hosts have them.
+    Named {
+        /// The text with which every such path begins.
+        start: String,
+        /// What they match.
+        expression: Expression,
+    },
     /// Paths in which a regular expression matches.
     Regex(Expression),
 }
@@ -32,8 +39,8 @@ impl Pattern {
     /// compared.
     pub(crate) fn weight(&self) -> usize {
         match self {
-            Self::Exact(_) | Self::Prefix(_) => 0,
-            Self::Glob(_) | Self::Named(_) => 1,
+            Self::Exact(_) | Self::Page(_) | Self::Prefix(_) => 0,
+            Self::Glob(_) | Self::Named { .. } => 1,
             Self::Regex(_) => REGEX_WEIGHT,
         }
     }
@@ -76,9 +83,11 @@ impl Pattern {
     pub fn matches(&self, path: &[u8]) -> bool {
         match self {
             Pattern::Exact(exact) => path == exact.as_bytes(),
+            Pattern::Page(page) => path.strip_suffix(b"/").unwrap_or(path) == page.as_bytes(),
             Pattern::Prefix(prefix) => path.starts_with(prefix.as_bytes()),
-            Pattern::Glob(expression) | Pattern::Named(expression) | Pattern::Regex(expression) => {
-                expression.matches(path)
+            Pattern::Glob(expression) | Pattern::Regex(expression) => expression.matches(path),
+            Pattern::Named { start, expression } => {
+                path.starts_with(start.as_bytes()) && expression.matches(path)
             }
         }
     }
@@ -88,7 +97,10 @@ impl Pattern {
     pub fn covers(&self, other: &Pattern) -> bool {
         match (self, other) {
             (_, Pattern::Exact(path)) => self.matches(path.as_bytes()),
-            (Pattern::Prefix(prefix), Pattern::Named(_) | Pattern::Regex(_)) => prefix == "/",
+            (_, Pattern::Page(path)) => {
+                self.matches(path.as_bytes()) && self.matches(format!("{path}/").as_bytes())
+            }
+            (Pattern::Prefix(prefix), Pattern::Regex(_)) => prefix == "/",
             (Pattern::Prefix(prefix), other) => other.start().starts_with(prefix.as_str()),
             (ours, theirs) => ours == theirs,
         }
@@ -104,12 +116,13 @@ impl Pattern {
     #[must_use]
     pub fn start(&self) -> &str {
         match self {
-            Pattern::Exact(text) | Pattern::Prefix(text) => text,
+            Pattern::Exact(text) | Pattern::Page(text) | Pattern::Prefix(text) => text,
+            Pattern::Named { start, .. } => start,
             Pattern::Glob(glob) => {
                 let text = glob.as_str();
                 &text[..text.find(['*', '{']).unwrap_or(text.len())]
             }
-            Pattern::Named(_) | Pattern::Regex(_) => "",
+            Pattern::Regex(_) => "",
         }
     }
 
@@ -117,10 +130,10 @@ impl Pattern {
     #[must_use]
     pub fn captures(&self, path: &[u8]) -> Vec<Range<usize>> {
         match self {
-            Pattern::Exact(_) | Pattern::Prefix(_) => Vec::new(),
-            Pattern::Glob(expression) | Pattern::Named(expression) | Pattern::Regex(expression) => {
-                expression.captures(path)
-            }
+            Pattern::Exact(_) | Pattern::Page(_) | Pattern::Prefix(_) => Vec::new(),
+            Pattern::Glob(expression)
+            | Pattern::Named { expression, .. }
+            | Pattern::Regex(expression) => expression.captures(path),
         }
     }
 
@@ -128,10 +141,10 @@ impl Pattern {
     #[must_use]
     pub fn groups(&self) -> usize {
         match self {
-            Pattern::Exact(_) | Pattern::Prefix(_) => 0,
-            Pattern::Glob(expression) | Pattern::Named(expression) | Pattern::Regex(expression) => {
-                expression.groups()
-            }
+            Pattern::Exact(_) | Pattern::Page(_) | Pattern::Prefix(_) => 0,
+            Pattern::Glob(expression)
+            | Pattern::Named { expression, .. }
+            | Pattern::Regex(expression) => expression.groups(),
         }
     }
 }
@@ -143,7 +156,7 @@ fn refusal(plain: &str) -> Option<String> {
         "a route is chosen by the path alone, without query or fragment"
     } else if has_percent_code(plain) {
         "write the character itself instead of its %-code: the path is decoded before it is compared"
-    } else if plain.contains("//") || plain.split('/').any(|s| matches!(s, "." | "..")) {
+    } else if !is_normal(plain) {
         "no request has this path: `//`, `.` and `..` are resolved before it is compared"
     } else if plain.contains(|c: char| c.is_control()) {
         "a path has no control characters"
@@ -151,6 +164,11 @@ fn refusal(plain: &str) -> Option<String> {
         return None;
     };
     Some(reason.to_owned())
+}
+
+/// Whether a path of a request can be `path`: `//`, `.` and `..` are resolved before it is compared.
+pub(crate) fn is_normal(path: &str) -> bool {
+    !path.contains("//") && !path.split('/').any(|name| matches!(name, "." | ".."))
 }
 
 fn has_percent_code(text: &str) -> bool {
@@ -162,11 +180,11 @@ fn has_percent_code(text: &str) -> bool {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Pattern::Exact(path) => f.write_str(path),
+            Pattern::Exact(path) | Pattern::Page(path) => f.write_str(path),
             Pattern::Prefix(path) => write!(f, "{path}*"),
-            Pattern::Glob(expression) | Pattern::Named(expression) | Pattern::Regex(expression) => {
-                f.write_str(expression.as_str())
-            }
+            Pattern::Glob(expression)
+            | Pattern::Named { expression, .. }
+            | Pattern::Regex(expression) => f.write_str(expression.as_str()),
         }
     }
 }
@@ -189,6 +207,15 @@ mod tests {
         assert!(pattern("/*").matches(b"/") && pattern("/*").matches(b"/x"));
         assert!(pattern("/").matches(b"/") && !pattern("/").matches(b"/x"));
         assert!(pattern("/\u{e9}").matches("/\u{e9}".as_bytes()));
+    }
+
+    #[test]
+    fn pages() {
+        let page = Pattern::Page("/a".to_owned());
+        assert!(page.matches(b"/a") && page.matches(b"/a/"));
+        assert!(!page.matches(b"/a//") && !page.matches(b"/ab") && !page.matches(b"/"));
+        assert!(pattern("/*").covers(&page) && page.covers(&pattern("/a")));
+        assert!(!pattern("/a").covers(&page) && !pattern("/a/*").covers(&page));
     }
 
     #[test]

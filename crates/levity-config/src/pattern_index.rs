@@ -7,9 +7,9 @@ use std::ops::Bound;
 use crate::pattern::Pattern;
 
 /// The numbers of patterns, such as those of routes. Finds one without a look at all of them: files have thousands of routes,
-/// each of which is compared with the others.
+/// each of which is compared with the others, and requests with all.
 #[derive(Default)]
-pub(crate) struct PatternIndex {
+pub struct PatternIndex {
     /// The numbers ascend.
     by_start: BTreeMap<Box<[u8]>, Vec<usize>>,
 }
@@ -17,9 +17,27 @@ pub(crate) struct PatternIndex {
 impl PatternIndex {
     /// Adds a pattern with this [start](Pattern::start); the empty one is that of patterns for any path. The number is higher
     /// than those before.
-    pub(crate) fn push(&mut self, start: &str, number: usize) {
+    pub fn push(&mut self, start: &str, number: usize) {
         let numbers = self.by_start.entry(start.as_bytes().into());
         numbers.or_default().push(number);
+    }
+
+    /// The lowest number for which `is_it` holds, of those whose patterns may match `path`. It is asked about some that do not, too.
+    pub fn first_matching(&self, path: &[u8], is_it: impl Fn(usize) -> bool) -> Option<usize> {
+        lowest(self.at_starts_of(path), is_it)
+    }
+
+    /// The maximum of the sum of `weight` for the patterns that [`first_matching`](Self::first_matching) may ask about, over
+    /// all paths.
+    pub fn heaviest(&self, weight: impl Fn(usize) -> usize) -> usize {
+        let of_list =
+            |numbers: &[usize]| numbers.iter().map(|&number| weight(number)).sum::<usize>();
+        // Each path has the longest start of which it begins with, and all starts of that one.
+        let sums = self
+            .by_start
+            .keys()
+            .map(|start| self.at_starts_of(start).map(of_list).sum());
+        sums.max().unwrap_or_default()
     }
 
     /// The lowest number for which `is_it` holds, of those whose patterns may [cover](Pattern::covers) `pattern`. It is asked about
@@ -29,7 +47,7 @@ impl PatternIndex {
         pattern: &Pattern,
         is_it: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        lowest(self.at_starts_of(known_start(pattern)), is_it)
+        lowest(self.at_starts_of(known_start(pattern).as_bytes()), is_it)
     }
 
     /// The lowest number for which `is_it` holds, of those whose patterns may match a path that `pattern` matches. It is asked
@@ -39,13 +57,12 @@ impl PatternIndex {
         pattern: &Pattern,
         is_it: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        let start = known_start(pattern);
+        let start = known_start(pattern).as_bytes();
         lowest(self.at_starts_of(start).chain(self.beneath(start)), is_it)
     }
 
     /// The numbers at each start of `text`, from the longest on.
-    fn at_starts_of<'i>(&'i self, text: &'i str) -> impl Iterator<Item = &'i [usize]> {
-        let text = text.as_bytes();
+    fn at_starts_of<'i>(&'i self, text: &'i [u8]) -> impl Iterator<Item = &'i [usize]> {
         // Longer starts are not in the index, or were returned.
         let mut end = Some(text.len());
         iter::from_fn(move || {
@@ -64,11 +81,11 @@ impl PatternIndex {
     }
 
     /// The numbers at each text that starts with `start`.
-    fn beneath<'i>(&'i self, start: &'i str) -> impl Iterator<Item = &'i [usize]> {
-        let from = (Bound::Included(start.as_bytes()), Bound::Unbounded);
+    fn beneath<'i>(&'i self, start: &'i [u8]) -> impl Iterator<Item = &'i [usize]> {
+        let from = (Bound::Included(start), Bound::Unbounded);
         let starts = self.by_start.range::<[u8], _>(from);
         starts
-            .take_while(|(text, _)| text.starts_with(start.as_bytes()))
+            .take_while(|(text, _)| text.starts_with(start))
             .map(|(_, numbers)| numbers.as_slice())
     }
 }
@@ -121,8 +138,12 @@ mod tests {
     fn patterns() -> Vec<Pattern> {
         let plain = TEXTS.map(|text| Pattern::parse(text).expect(text));
         let regex = Pattern::regex("^/a").expect("a pattern");
-        let named = Pattern::Named(Expression::regex("/b$").expect("a pattern"));
-        plain.into_iter().chain([regex, named]).collect()
+        let named = Pattern::Named {
+            start: "/a/".to_owned(),
+            expression: Expression::regex("/b$").expect("a pattern"),
+        };
+        let page = Pattern::Page("/a".to_owned());
+        plain.into_iter().chain([regex, named, page]).collect()
     }
 
     fn index(patterns: &[Pattern]) -> PatternIndex {
@@ -144,6 +165,31 @@ mod tests {
                 check(&rest, &index, pattern);
             }
         }
+    }
+
+    #[test]
+    fn finds_each_pattern_that_matches() {
+        in_each_order(|all, index, pattern| {
+            for path in [pattern.to_string(), format!("{pattern}/b")] {
+                let matches = |number: usize| all[number].matches(path.as_bytes());
+                let expected = (0..all.len()).find(|&number| matches(number));
+                let found = index.first_matching(path.as_bytes(), matches);
+                assert_eq!(found, expected, "{path} {all:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn only_patterns_with_a_start_in_common_add_up() {
+        let texts = ["/a*x", "/a/b*", "/b*", "/b/*", "/c*", "/c*y", "/cd*"];
+        let patterns = texts.map(|text| Pattern::parse(text).expect(text));
+        let heaviest =
+            |patterns: &[Pattern]| index(patterns).heaviest(|number| patterns[number].weight());
+        assert_eq!(heaviest(&patterns[..4]), 2);
+        assert_eq!(heaviest(&patterns), 3);
+        assert_eq!(heaviest(&[]), 0);
+        let regex = Pattern::regex("^/z").expect("a pattern");
+        assert_eq!(heaviest(&[regex, patterns[0].clone()]), 17);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::ops::Range;
 use crate::host::host_or_report;
 use crate::location::{self, Above, Own, References};
 use crate::model::{Headers, Location, Site};
-use crate::name_pattern::NamePattern;
 use crate::proxying::Reach;
 use crate::reader::Reader;
 use crate::section::Section;
@@ -58,13 +57,10 @@ fn site(
     if !reach.has_proxy && !names_answer && !section.has_misspelt("proxy") {
         section.require("root");
     }
-    let mut of_host = Vec::new();
-    if static_host::is_on(section, &location) {
-        location.path_headers = static_host::headers(section, &location).into();
-        let names = static_host::NAMES.map(NamePattern::new);
-        location.options.hide.extend(names);
-        of_host = static_host::redirects(section, &location);
-    }
+    let of_host = match static_host::is_on(section, &location) {
+        true => static_host::read(section, &mut location),
+        false => static_host::HostRules::default(),
+    };
     let above = Above {
         location: &location,
         matchers: &[],

@@ -35,6 +35,10 @@ const PLACEHOLDERS: &[(&str, Part)] = &[
     ("query", Part::Query),
 ];
 
+const HOST_HELP: &str = "begin with a scheme, or with one `/` and a name: `//NAME` would be a host";
+
+const START_HELP: &str = "begin with `/`, `{path}`, `https://`, `http://` or `{scheme}://`";
+
 impl Template {
     /// Reads text with placeholders in braces.
     ///
@@ -49,29 +53,25 @@ impl Template {
             return Err(help);
         }
         let parts = parts(text)?;
-        let has_host = match parts.first() {
-            Some(Part::Path) => false,
-            Some(Part::Text(start)) if start.starts_with('/') => {
-                let is_host = start.starts_with("//");
-                let may_become_host =
-                    start == "/" && parts.get(1).is_some_and(|part| *part != Part::Rest);
-                if is_host || may_become_host {
-                    return Err(
-                        "begin with a scheme, or with one `/` and a name: `//NAME` would be a host"
-                            .to_owned(),
-                    );
-                }
-                false
-            }
-            Some(Part::Scheme | Part::Text(_)) => true,
-            _ => {
-                return Err(
-                    "begin with `/`, `{path}`, `https://`, `http://` or `{scheme}://`".to_owned(),
-                );
-            }
-        };
-        if has_host {
-            check_host(&parts)?;
+        let is_root = matches!(parts.first(), Some(Part::Text(start)) if start == "/");
+        if is_root && parts.get(1).is_some_and(|part| *part != Part::Rest) {
+            return Err(HOST_HELP.to_owned());
+        }
+        Self::of(parts)
+    }
+
+    /// A template of these parts. None of the texts has characters that a URL has not.
+    ///
+    /// # Errors
+    ///
+    /// A phrase that says what to write.
+    pub(crate) fn of(parts: Vec<Part>) -> Result<Self, String> {
+        match parts.first() {
+            Some(Part::Text(start)) if start.starts_with("//") => return Err(HOST_HELP.to_owned()),
+            Some(Part::Text(start)) if start.starts_with('/') => {}
+            Some(Part::Path) => {}
+            Some(Part::Scheme | Part::Text(_)) => check_host(&parts)?,
+            _ => return Err(START_HELP.to_owned()),
         }
         Ok(Self(parts))
     }
@@ -189,8 +189,7 @@ fn placeholder(name: &str) -> Result<Part, String> {
 
 /// Checks a URL that begins with a scheme: its host is text and `{host}`, up to a slash, `{path}`, a query or the end.
 fn check_host(parts: &[Part]) -> Result<(), String> {
-    let begin =
-        || Err("begin with `/`, `{path}`, `https://`, `http://` or `{scheme}://`".to_owned());
+    let begin = || Err(START_HELP.to_owned());
     let mut parts = parts.iter();
     let first = parts.next();
     let after_scheme = match first {

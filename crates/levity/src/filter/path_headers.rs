@@ -1,9 +1,11 @@
 //! Headers of responses to some paths, as the `_headers` of a static host list them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use levity_config::PathHeaders;
+use levity_config::{Part, PathHeaders};
 use levity_wire::http1::is_one_of;
+use levity_wire::path;
 
 use crate::http::fields::CONTENT_HEADERS;
 use crate::http::filter::{Filter, FilteredHead};
@@ -28,7 +30,7 @@ impl Filter for HeadersOfPaths {
             let has_content = head.status != 304;
             let applies = |name: &str| has_content || !is_one_of(name.as_bytes(), CONTENT_HEADERS);
             for (name, value) in rule.set.iter().filter(|(name, _)| applies(name)) {
-                head.fields.set(name, value.as_bytes());
+                head.fields.set(name, &text(value, rule, request));
             }
         }
     }
@@ -36,5 +38,27 @@ impl Filter for HeadersOfPaths {
 
 fn is_about(rule: &PathHeaders, request: &Request) -> bool {
     let mut hosts = rule.host.iter();
-    hosts.all(|host| host.matches(request.host())) && rule.path.matches(&request.path)
+    // The path first: most rules are ruled out by how it starts.
+    rule.path.matches(&request.path) && hosts.all(|host| host.matches(request.host()))
+}
+
+/// The value of a header. Parts of the path are encoded, so that none ends the line.
+fn text<'v>(value: &'v [Part], rule: &PathHeaders, request: &Request) -> Cow<'v, [u8]> {
+    if let [Part::Text(text)] = value {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let groups = rule.path.captures(&request.path);
+    let mut bytes = Vec::new();
+    for part in value {
+        match part {
+            Part::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+            Part::Group(number) => {
+                let group = groups.get(number - 1).cloned().unwrap_or_default();
+                path::encode(&request.path[group], &mut bytes);
+            }
+            // They are of targets.
+            Part::Scheme | Part::Host | Part::Path | Part::Rest | Part::Query => {}
+        }
+    }
+    Cow::Owned(bytes)
 }

@@ -109,9 +109,11 @@ fn compile(
     let rest = location(&site.location, &[], &parts, resources)?;
     let mut of_routes = routes.iter().map(|route| &route.location);
     let has_gates = of_routes.any(Location::has_gates) || rest.has_gates();
+    let has_many = routes.len() > super::COMPARED_ROUTES_MAX;
     Ok(Site {
         has_gates,
         routes,
+        index: has_many.then(|| site.route_index()),
         rest,
     })
 }

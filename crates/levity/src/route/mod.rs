@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use levity_config::{Config, Etag, Matcher};
+use levity_config::{Config, Etag, Matcher, PatternIndex};
 use levity_disk::{Disk, EngineId, Root};
 use levity_telemetry::diagnostics;
 use levity_tls::TicketKeys;
@@ -48,10 +48,15 @@ pub use self::matching::{OwnedInput, RouteInput};
 /// byte takes 1 to 2 ns; of a regular expression it may take some 40 ns, so these count for more.
 const MATCHED_BYTES_MAX: usize = 512 * 1024;
 
+/// The maximum of routes of a site that are looked at one by one.
+const COMPARED_ROUTES_MAX: usize = 32;
+
 struct Site {
     /// Whether one of its locations has gates.
     has_gates: bool,
     routes: Vec<Route>,
+    /// Finds a route, where there are more than [`COMPARED_ROUTES_MAX`].
+    index: Option<PatternIndex>,
     rest: Location,
 }
 
@@ -248,9 +253,8 @@ impl Service {
     /// The first location that matches `input` if it is for `path`; `None` when no site matches `host`.
     pub fn route(&self, host: &[u8], path: &[u8], input: RouteInput<'_>) -> Option<&Location> {
         let site = &self.sites[self.site_of(host)?];
-        let mut routes = site.routes.iter();
-        let route = routes.find(|route| input.matches(&route.matchers, path));
-        Some(route.map_or(&site.rest, |route| &route.location))
+        let route = site.first_route(path, |route| input.matches(&route.matchers, path));
+        Some(route.map_or(&site.rest, |route| &site.routes[route].location))
     }
 
     /// As [`route`](Self::route), as if there were no internal routes: what it finds gives a request for one of these the headers and
@@ -262,13 +266,11 @@ impl Service {
         input: RouteInput<'_>,
     ) -> Option<(Option<usize>, &Location)> {
         let site = &self.sites[self.site_of(host)?];
-        let mut routes = site.routes.iter().enumerate();
-        let route = routes
-            .find(|(_, route)| !route.location.internal && input.matches(&route.matchers, path));
-        Some(match route {
-            Some((number, route)) => (Some(number), &route.location),
-            None => (None, &site.rest),
-        })
+        let route = site.first_route(path, |route| {
+            !route.location.internal && input.matches(&route.matchers, path)
+        });
+        let location = route.map_or(&site.rest, |route| &site.routes[route].location);
+        Some((route, location))
     }
 
     /// Checks that the routes can be compared with the target of `request` without holding up the loop.
@@ -383,6 +385,20 @@ fn is_beneath(host: &str, suffix: &str) -> bool {
 }
 
 impl Site {
+    /// The number of the first route whose paths may be `path` and for which `is_it` holds.
+    fn first_route(&self, path: &[u8], is_it: impl Fn(&Route) -> bool) -> Option<usize> {
+        if let Some(index) = &self.index {
+            return index.first_matching(path, |number| is_it(&self.routes[number]));
+        }
+        let may_be = |route: &Route| {
+            let mut matchers = route.matchers.iter().rev();
+            let start = matchers.next().map_or("", |matcher| matcher.path.start());
+            path.starts_with(start.as_bytes())
+        };
+        let mut routes = self.routes.iter();
+        routes.position(|route| may_be(route) && is_it(route))
+    }
+
     fn locations(&self) -> impl Iterator<Item = &Location> {
         self.routes
             .iter()

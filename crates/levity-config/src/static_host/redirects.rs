@@ -1,0 +1,277 @@
+//! `_redirects`: redirects, rewrites and pages of errors.
+
+use super::Count;
+use super::file::Notes;
+use super::source::Source;
+use super::target;
+use crate::error_pages::Statuses;
+use crate::expression::Expression;
+use crate::matcher::{Matcher, When};
+use crate::model::{Answer, Location, Redirect, Route};
+use crate::template::Template;
+use crate::tries::Try;
+
+/// A rule of the file.
+#[derive(Debug)]
+pub(super) struct HostRedirect {
+    /// Its line, counted from 1.
+    pub(super) line: usize,
+    pub(super) text: String,
+    pub(super) source: Source,
+    pub(super) route: Route,
+}
+
+/// The rules of the file, for a location as `site`.
+pub(super) fn rules(lines: &[String], site: &Location, notes: &mut Notes<'_>) -> Vec<HostRedirect> {
+    let mut rules = Vec::new();
+    let mut count = Count::default();
+    for (line, text) in (1..).zip(lines) {
+        let Some((source, route)) = rule(text, site, &mut count).unwrap_or_else(|reason| {
+            notes.left_out(line, &reason, text);
+            None
+        }) else {
+            continue;
+        };
+        rules.push(HostRedirect {
+            line,
+            text: text.clone(),
+            source,
+            route,
+        });
+    }
+    rules
+}
+
+/// Reads a line of the file for a location of `site`; `None` if it is blank or a comment.
+///
+/// # Errors
+///
+/// A phrase that says why the line is left out.
+pub fn redirect(line: &str, site: &Location) -> Result<Option<Route>, String> {
+    let rule = rule(line, site, &mut Count::default())?;
+    Ok(rule.map(|(_, route)| route))
+}
+
+/// What a line says: `FROM [NAME=VALUE...] TO [STATUS[!]] [CONDITION...] [# COMMENT]`.
+fn rule(line: &str, site: &Location, count: &mut Count) -> Result<Option<(Source, Route)>, String> {
+    let words = line.split_whitespace();
+    let mut words = words.take_while(|word| !word.starts_with('#'));
+    let Some(from) = words.next() else {
+        return Ok(None);
+    };
+    let source = Source::parse(from)?;
+    let words: Vec<_> = words.collect();
+    let (query, to, status) = rest(&words)?;
+    let (status, is_forced) = match status.strip_suffix('!') {
+        Some(status) => (status, true),
+        None => (status, false),
+    };
+    let status: u16 = status
+        .parse()
+        .map_err(|_| format!("`{status}` is not a status"))?;
+    let names = source.names();
+    if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
+        return Err("it has a placeholder twice".to_owned());
+    }
+    let location = Location {
+        files_first: !is_forced,
+        ..location(status, to, &names, site)?
+    };
+    let when = When {
+        query: query_of(query)?,
+        ..source.when()
+    };
+    let path = source.pattern()?;
+    count.add(path.weight())?;
+    let route = Route {
+        matchers: vec![Matcher { path, when }],
+        line: None,
+        location,
+    };
+    Ok(Some((source, route)))
+}
+
+/// The conditions of the query, the target and the status among the words behind the path.
+fn rest<'w>(words: &'w [&'w str]) -> Result<(&'w [&'w str], &'w str, &'w str), String> {
+    let is_target = |word: &&str| word.starts_with('/') || word.contains("://");
+    let at = words.iter().position(is_target);
+    let at = at.ok_or("it has no target, which begins with `/` or a scheme")?;
+    let (query, rest) = words.split_at(at);
+    if rest[1..].iter().any(|word| word.contains('=')) {
+        return Err("it has a condition about the client".to_owned());
+    }
+    match rest {
+        [to] => Ok((query, to, "301")),
+        [to, status] => Ok((query, to, status)),
+        _ => Err("more than a status follows its target".to_owned()),
+    }
+}
+
+/// What a rule of `status` gives.
+fn location(status: u16, to: &str, names: &[&str], site: &Location) -> Result<Location, String> {
+    let answer = match status {
+        301 | 302 | 303 | 307 | 308 => Answer::Redirect(Redirect {
+            to: target::template(to, names)?,
+            status,
+        }),
+        200 => Answer::Reroute(path_template(to, names)?),
+        404 | 410 => return error_page(status, to, site),
+        _ => {
+            return Err(format!(
+                "{status} is not the status of a redirect, 200, 404 or 410"
+            ));
+        }
+    };
+    Ok(Location {
+        answer: Some(answer),
+        ..site.clone()
+    })
+}
+
+/// A target on this server.
+fn path_template(to: &str, names: &[&str]) -> Result<Template, String> {
+    match to.starts_with('/') {
+        true => target::template(to, names),
+        false => Err("it stands for a proxy; an `[[upstream]]` is one".to_owned()),
+    }
+}
+
+fn error_page(status: u16, to: &str, site: &Location) -> Result<Location, String> {
+    if to.contains([':', '*']) {
+        return Err("the page of an error has a placeholder, or is elsewhere".to_owned());
+    }
+    let mut location = site.clone();
+    location.error_pages_root = location.root.clone();
+    location.options.error_pages = vec![(Statuses::One(status), to.to_owned())];
+    let mut tries = site.searches();
+    tries.push(Try::Status(status));
+    location.proxying.tries = Some(tries);
+    Ok(location)
+}
+
+/// The conditions of `NAME=VALUE` words. One that takes its value from the request, as `id=:id` does, is left out.
+fn query_of(words: &[&str]) -> Result<Vec<(String, Expression)>, String> {
+    let mut query = Vec::new();
+    for word in words {
+        let (name, value) = word
+            .split_once('=')
+            .ok_or(format!("`{word}` is not NAME=VALUE"))?;
+        if value.starts_with(':') {
+            return Err("it uses a value of the query".to_owned());
+        }
+        query.push((name.to_owned(), Expression::text(value)?));
+    }
+    Ok(query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::Part;
+
+    /// The path of a request, and where a rule leads it; `None` if the rule does not match.
+    fn leads(line: &str, path: &str) -> Option<String> {
+        let route = redirect(line, &Location::default())
+            .expect(line)
+            .expect(line);
+        let pattern = &route.matchers[0].path;
+        if !pattern.matches(path.as_bytes()) {
+            return None;
+        }
+        let to = match route.location.answer.as_ref().expect("an answer") {
+            Answer::Redirect(redirect) => &redirect.to,
+            Answer::Reroute(to) => to,
+            Answer::Fixed(_) | Answer::Mailbox(_) => panic!("a target"),
+        };
+        let groups = pattern.captures(path.as_bytes());
+        let parts = to.0.iter().map(|part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Group(number) => path[groups[number - 1].clone()].to_owned(),
+            other => panic!("{other:?}"),
+        });
+        Some(parts.collect())
+    }
+
+    #[test]
+    fn rules_lead() {
+        for (line, path, expected) in [
+            ("/a /b", "/a", Some("/b")),
+            ("/a /b", "/a/", Some("/b")),
+            ("/a/ /b", "/a", Some("/b")),
+            ("/a /b", "/ab", None),
+            ("/blog/* /news/:splat 302", "/blog/x/y", Some("/news/x/y")),
+            ("/blog/* /news/:splat", "/blog", Some("/news/")),
+            ("/* /index.html 200", "/any/thing", Some("/index.html")),
+            (
+                "/* https://b.example/:splat 301!",
+                "/x/y",
+                Some("https://b.example/x/y"),
+            ),
+            ("/* https://b.example", "/x", Some("https://b.example")),
+            ("/* /:splat/ 301", "/x", Some("/x/")),
+            (
+                "/news/:y/:slug /n?y=:y&s=:slug",
+                "/news/7/x",
+                Some("/n?y=7&s=x"),
+            ),
+            ("/news/:y/:slug /n/:slug/:y", "/news/7/x/z", None),
+            (
+                "/docs/preset-* /docs/p-:splat",
+                "/docs/preset-a/b",
+                Some("/docs/p-a/b"),
+            ),
+            ("/*.txt /:splat.md", "/x/y.txt", Some("/x/y.md")),
+            ("/:a/index.html /:a/", "/x/index.html", Some("/x/")),
+            ("a /b", "/a", Some("/b")),
+            ("https://old.example/a /b # why", "/a", Some("/b")),
+            (
+                "https://old.example\thttps://b.example\t#why",
+                "/",
+                Some("https://b.example"),
+            ),
+            (
+                "/:a/:b/:c/:d/:e/:f/:g/:h/:i/:j /:j",
+                "/1/2/3/4/5/6/7/8/9/10",
+                Some("/10"),
+            ),
+        ] {
+            assert_eq!(leads(line, path).as_deref(), expected, "{line} {path}");
+        }
+    }
+
+    #[test]
+    fn rules_that_are_left_out() {
+        let site = Location::default();
+        for (line, reason) in [
+            ("/a /b 302 Country=de", "a condition about the client"),
+            ("/a /b Country=de", "a condition about the client"),
+            ("/a /b 301 something else", "more than a status"),
+            ("/api/* https://api.example/:splat 200", "a proxy"),
+            ("/a id=:id /b/:id", "a value of the query"),
+            ("https://:version.example/* /b", "a placeholder"),
+            ("https://*.example/* /b", "a placeholder"),
+            ("ftp://a.example/* /b", "that scheme"),
+            ("/a/* /:splat 404", "the page of an error"),
+            ("/a https://b.example/404 404", "the page of an error"),
+            ("/a", "it has no target"),
+            ("/a 404", "it has no target"),
+            ("/a b", "it has no target"),
+            ("/a /b 3x", "`3x` is not a status"),
+            ("/a /b 418", "418 is not the status"),
+            ("/a /b 429", "429 is not the status"),
+            ("/a/*/b/* /c", "a placeholder twice"),
+            ("/:a/:a /c", "a placeholder twice"),
+            ("/a x /b", "not NAME=VALUE"),
+            ("/a //b.example", "would be a host"),
+            ("https:///a /b", "a host is missing"),
+            // A part of a path never begins a target.
+            ("/:a :a/x", "it has no target"),
+        ] {
+            let found = redirect(line, &site).expect_err(line);
+            assert!(found.contains(reason), "{line}: {found}");
+        }
+        for line in ["", "  # a comment", "#/a /b"] {
+            assert_eq!(redirect(line, &site), Ok(None));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Where a rule leads, and values of headers: text in which `:name` stands for a part of the path.
+
+use super::source::{name_at, split_url};
+use crate::template::{Part, Template};
+
+/// Characters that URLs have only escaped.
+const ESCAPED: &str = "\"<>\\^`{|}";
+
+/// A target, whose names of `names` are groups.
+///
+/// # Errors
+///
+/// A phrase that says what is wrong.
+pub(super) fn template(to: &str, names: &[&str]) -> Result<Template, String> {
+    if split_url(to).is_some_and(|(_, host, _)| !host.is_ascii()) {
+        return Err(
+            "the host of its target is not ASCII, such as `xn--caf-dma.example`".to_owned(),
+        );
+    }
+    let parts = parts(to, names).into_iter().map(|part| match part {
+        Part::Text(text) => Part::Text(escaped(&text)),
+        part => part,
+    });
+    Template::of(parts.collect())
+}
+
+/// Text with a group for each of `names`. Other names stay as they are.
+pub(super) fn parts(text: &str, names: &[&str]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut before = 0;
+    for (at, _) in text.match_indices(':') {
+        let name = name_at(&text[at..]);
+        let Some(group) = names.iter().position(|known| *known == name) else {
+            continue;
+        };
+        if before < at {
+            parts.push(Part::Text(text[before..at].to_owned()));
+        }
+        parts.push(Part::Group(group + 1));
+        before = at + 1 + name.len();
+    }
+    if before < text.len() || parts.is_empty() {
+        parts.push(Part::Text(text[before..].to_owned()));
+    }
+    parts
+}
+
+/// The text of a URL, with escapes for what it cannot have.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in text.chars() {
+        if character.is_ascii_graphic() && !ESCAPED.contains(character) {
+            escaped.push(character);
+            continue;
+        }
+        for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        let text = |text: &str| Part::Text(text.to_owned());
+        for (to, parts) in [
+            ("/b", vec![text("/b")]),
+            ("/:a", vec![text("/"), Part::Group(1)]),
+            ("/:a/", vec![text("/"), Part::Group(1), text("/")]),
+            ("/:ab/:b_/:splat", vec![text("/:ab/:b_/"), Part::Group(2)]),
+            (
+                "/n?s=:splat&a=:a",
+                vec![text("/n?s="), Part::Group(2), text("&a="), Part::Group(1)],
+            ),
+            ("/caf\u{e9}#\u{e9}", vec![text("/caf%C3%A9#%C3%A9")]),
+            ("/{a}\\%20$1", vec![text("/%7Ba%7D%5C%20$1")]),
+            ("https://a.example", vec![text("https://a.example")]),
+            (
+                "http://a.example:80/:a",
+                vec![text("http://a.example:80/"), Part::Group(1)],
+            ),
+        ] {
+            assert_eq!(template(to, &["a", "splat"]), Ok(Template(parts)), "{to}");
+        }
+        for to in [
+            "//b.example",
+            "https://a.example:splat",
+            "https://:a.example/",
+            "https://caf\u{e9}.example/",
+            "https:///a",
+            "ftp://a.example/",
+        ] {
+            assert!(template(to, &["a", "splat"]).is_err(), "{to}");
+        }
+    }
+}
