@@ -1,5 +1,7 @@
 //! `docs/from-nginx.md`: each pair of configurations is run, and both servers get the requests beneath it.
 
+mod tables;
+
 use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
