@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask ci                          run the checks that must pass before a change is merged
-cargo xtask test [--full] [FILTER]      run all tests; --full includes slow ones
+cargo xtask test [--full] [FILTER]      run all tests, failed ones twice; --full includes slow ones
 cargo xtask bench SCENARIO [OPTIONS]    run a benchmark as root; -h lists the scenarios and options
 cargo xtask fuzz [TARGET [SECONDS]]     fuzz one target, or list them
 cargo xtask docs                        write the generated parts of docs/

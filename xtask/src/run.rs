@@ -61,7 +61,8 @@ pub fn metadata() -> Result<serde_json::Value> {
     serde_json::from_slice(&json).map_err(|error| format!("cargo metadata: {error}"))
 }
 
-fn command_line(command: &Command) -> String {
+/// The command as one would type it, without the folder of the program.
+pub fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program())
         .file_name()
         .unwrap_or_default();

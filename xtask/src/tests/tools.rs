@@ -1,17 +1,9 @@
-//! `cargo xtask test`: runs the tests of the workspace, after installing the tools that they need.
+//! What the tests need, and Debian has.
 
-use std::env;
-use std::num::NonZero;
-use std::thread;
-
-use crate::go;
-use crate::node;
-use crate::python;
-use crate::run::{self, Result, cargo};
-use crate::tools::{self, Tool};
+use crate::tools::Tool;
 
 /// Programs that tests start, and the libraries of those.
-const TOOLS: &[Tool] = &[
+pub const QUICK: &[Tool] = &[
     Tool {
         program: "curl",
         package: "curl",
@@ -203,7 +195,7 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// Additional tools of the slow tests.
-const TOOLS_FULL: &[Tool] = &[
+pub const FULL: &[Tool] = &[
     Tool {
         program: "nats-server",
         package: "nats-server",
@@ -249,41 +241,3 @@ const TOOLS_FULL: &[Tool] = &[
         package: "tomcat10-common",
     },
 ];
-
-/// What the default build lacks. The quick tests are of the server as users build it.
-pub const FEATURES_FULL: &str = "levity/nats";
-
-/// The variable with which the test runner is told how many tests run at the same time.
-const THREADS: &str = "RUST_TEST_THREADS";
-
-/// Runs the tests: `[--full] [FILTER]`. The summary of the test runner is the last output.
-pub fn run(words: &[&str]) -> Result<()> {
-    let (full, filter) = match words {
-        [] => (false, None),
-        ["--full"] => (true, None),
-        ["--full", filter] | [filter, "--full"] => (true, Some(filter)),
-        [filter] if !filter.starts_with('-') => (false, Some(filter)),
-        _ => return Err("usage: cargo xtask test [--full] [FILTER]".into()),
-    };
-    tools::install(TOOLS)?;
-    if full {
-        tools::install(TOOLS_FULL)?;
-    }
-    python::install()?;
-    go::install()?;
-    node::install()?;
-    let mut tests = cargo(&["test", "--workspace"]);
-    if full {
-        tests.args(["--features", FEATURES_FULL]);
-    }
-    if env::var_os(THREADS).is_none() {
-        // One more than there are processors: most tests wait for some of their time.
-        let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        tests.env(THREADS, (processors + 1).to_string());
-    }
-    tests.args(filter);
-    if full {
-        tests.args(["--", "--include-ignored"]);
-    }
-    run::run(&mut tests)
-}

@@ -1,0 +1,55 @@
+//! `cargo xtask test`: runs the tests of the workspace, after installing the tools that they need.
+
+mod libtest;
+mod runner;
+mod suite;
+mod tools;
+
+use std::env;
+use std::num::NonZero;
+use std::thread;
+
+use crate::run::Result;
+use crate::tools::install;
+use crate::{go, node, python};
+use runner::Runner;
+
+/// What the default build lacks. The quick tests are of the server as users build it.
+pub const FEATURES_FULL: &str = "levity/nats";
+
+/// The variable with which the test runner is told how many tests run at the same time.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Runs the tests: `[--full] [FILTER]`. The last line of the output is `N passed, M failed`.
+pub fn run(words: &[&str]) -> Result<()> {
+    let (full, filter) = match words {
+        [] => (false, None),
+        ["--full"] => (true, None),
+        ["--full", filter] | [filter, "--full"] => (true, Some(*filter)),
+        [filter] if !filter.starts_with('-') => (false, Some(*filter)),
+        _ => return Err("usage: cargo xtask test [--full] [FILTER]".into()),
+    };
+    install(tools::QUICK)?;
+    if full {
+        install(tools::FULL)?;
+    }
+    python::install()?;
+    go::install()?;
+    node::install()?;
+    let features = full.then_some(FEATURES_FULL);
+    let runner = Runner {
+        filter,
+        options: if full { &["--include-ignored"] } else { &[] },
+        threads: threads(),
+    };
+    runner.run(&suite::build(features)?)
+}
+
+/// How many tests run at the same time: one more than there are processors, because most tests wait for some of their
+/// time.
+fn threads() -> String {
+    env::var(THREADS).unwrap_or_else(|_| {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        (processors + 1).to_string()
+    })
+}
