@@ -5,6 +5,11 @@
 //! many jobs are in flight, the loop collects completions for a millisecond, as network drivers do with
 //! interrupts. Connections and timers wake it as ever.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use levity_disk::{Completion, Reply};
@@ -29,10 +34,17 @@ const PAUSES_APART: Duration = Duration::from_millis(100);
 const DELIVERED_MAX: usize = 4;
 
 /// Where the jobs of a loop are completed.
-pub struct Completions(UnboundedSender<Answered>);
+pub struct Completions {
+    sender: UnboundedSender<Answered>,
+    arrived: Arrived,
+}
 
 /// Takes the completions to the requests that wait for them.
-pub struct Delivery(UnboundedReceiver<Answered>);
+pub struct Delivery(Arrived);
+
+/// The completions that have arrived at the loop.
+#[derive(Clone)]
+struct Arrived(Rc<RefCell<UnboundedReceiver<Answered>>>);
 
 /// A completion, and where a request waits for it.
 struct Answered {
@@ -50,7 +62,9 @@ impl Completions {
     /// The two ends for a loop.
     pub fn new() -> (Self, Delivery) {
         let (sender, receiver) = unbounded_channel();
-        (Self(sender), Delivery(receiver))
+        let arrived = Arrived(Rc::new(RefCell::new(receiver)));
+        let delivery = Delivery(arrived.clone());
+        (Self { sender, arrived }, delivery)
     }
 
     /// The reply for a job, and where its completion arrives once [`Delivery::run`] has seen it.
@@ -58,9 +72,50 @@ impl Completions {
         let (requester, receiver) = oneshot::channel();
         let reply = QueuedReply {
             requester,
-            completions: self.0.clone(),
+            completions: self.sender.clone(),
         };
         (Box::new(reply), receiver)
+    }
+
+    /// Waits for `future`, which waits for completions, at most for `time`. What has arrived by then counts, delivered or
+    /// not: a loop that is behind with its work must not blame the disk for it.
+    pub async fn within<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        if let Ok(output) = time::timeout(time, future.as_mut()).await {
+            return Some(output);
+        }
+        while let Some(answered) = self.arrived.try_next() {
+            answered.deliver();
+        }
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+}
+
+impl Arrived {
+    /// `None` once all senders are gone.
+    async fn next(&self) -> Option<Answered> {
+        poll_fn(|context| self.0.borrow_mut().poll_recv(context)).await
+    }
+
+    /// `None` if there is none now.
+    fn try_next(&self) -> Option<Answered> {
+        self.0.borrow_mut().try_recv().ok()
+    }
+
+    /// The number of jobs in flight: all senders but one belong to jobs.
+    fn in_flight(&self) -> usize {
+        self.0.borrow().sender_strong_count().saturating_sub(1)
+    }
+}
+
+impl Answered {
+    fn deliver(self) {
+        // An error means that the client has gone; the bytes return to their pool.
+        let _ = self.requester.send(self.completion);
     }
 }
 
@@ -81,27 +136,20 @@ impl Reply for QueuedReply {
 
 impl Delivery {
     /// Delivers until [`Completions`] is dropped and the last job has ended.
-    pub async fn run(mut self) {
+    pub async fn run(self) {
         let mut pace = Pace::new(Instant::now());
-        while let Some(first) = self.0.recv().await {
+        while let Some(first) = self.0.next().await {
             let mut next = Some(first);
             let mut delivered = 0;
-            while let Some(Answered {
-                requester,
-                completion,
-            }) = next
-            {
-                // An error means that the client has gone; the bytes return to their pool.
-                let _ = requester.send(completion);
+            while let Some(answered) = next {
+                answered.deliver();
                 delivered += 1;
                 if delivered % DELIVERED_MAX == 0 {
                     task::yield_now().await;
                 }
-                next = self.0.try_recv().ok();
+                next = self.0.try_next();
             }
-            // All senders but one belong to jobs.
-            let in_flight = self.0.sender_strong_count().saturating_sub(1);
-            if pace.pauses(Instant::now(), delivered, in_flight) {
+            if pace.pauses(Instant::now(), delivered, self.0.in_flight()) {
                 time::sleep(PAUSE).await;
             }
         }
@@ -209,6 +257,22 @@ mod tests {
         assert!(!period(2 * PAUSE, 39));
         assert!(!period(PAUSES_APART / 2, 1000));
         assert!(period(PAUSES_APART / 2, 1000));
+    }
+
+    /// The loop is so busy that it does not come to deliver.
+    #[tokio::test(start_paused = true)]
+    async fn what_has_arrived_in_time_is_not_late() {
+        let (completions, _delivery) = Completions::new();
+        let (replies, receivers): (Vec<_>, Vec<_>) = (0..24).map(|_| completions.reply()).unzip();
+        let (unanswered, late) = completions.reply();
+        replies.into_iter().for_each(|reply| reply.send(canceled()));
+        let limit = Duration::from_secs(1);
+        for receiver in receivers {
+            let completion = completions.within(limit, receiver).await;
+            assert!(completion.is_some_and(|completion| completion.is_ok()));
+        }
+        assert!(completions.within(limit, late).await.is_none());
+        assert!(!unanswered.is_awaited());
     }
 
     /// Also those that arrive while the loop pauses.

@@ -293,9 +293,10 @@ impl<'a> DiskClient<'a> {
             return Ok(None);
         };
         let since = Instant::now();
-        let completion = time::timeout(self.timeout, receiver).await;
+        let completions = &self.worker.completions;
+        let completion = completions.within(self.timeout, receiver).await;
         self.trace.disk_waited(self.engine(), since.elapsed());
-        let completion = completion.map_err(|_| timed_out())?;
+        let completion = completion.ok_or_else(timed_out)?;
         match completion.map_err(|_| io::Error::from(Errno::CANCELED))? {
             refused if refused.result.as_ref().is_err_and(is_full) => {
                 read_ahead.stats.read_ahead(Ahead::Refused);
@@ -352,9 +353,11 @@ impl<'a> DiskClient<'a> {
     /// Runs a job within the time-out, and adds the trip to the trace.
     async fn run(&mut self, op: Op, class: Class) -> io::Result<Completion> {
         let requested = Instant::now();
-        let result = time::timeout(self.timeout, self.submit_and_wait(op, class)).await;
+        let completions = &self.worker.completions;
+        let waiting = self.submit_and_wait(op, class);
+        let result = completions.within(self.timeout, waiting).await;
         self.trace.disk_waited(self.engine(), requested.elapsed());
-        let (submitted, completion) = result.unwrap_or_else(|_| Err(timed_out()))?;
+        let (submitted, completion) = result.ok_or_else(timed_out)??;
         self.trace_trip(requested, submitted, requested, &completion);
         Ok(completion)
     }
@@ -516,8 +519,10 @@ impl DetachedDisk {
             });
             receiver
         };
-        let completed = time::timeout(self.timeout, submit_until_accepted(submit, true)).await;
-        completed.map_err(|_| timed_out())??.1.result
+        let completions = &self.worker.completions;
+        let waiting = submit_until_accepted(submit, true);
+        let completed = completions.within(self.timeout, waiting).await;
+        completed.ok_or_else(timed_out)??.1.result
     }
 }
 
