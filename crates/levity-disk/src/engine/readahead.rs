@@ -10,6 +10,10 @@
 //! - `mmap` and `madvise(POPULATE_READ)`: 13 and 47, but it takes a lock that a page fault on a loop waits for,
 //!   and does not report the errno of a failed read
 //!
+//! The kernel is told of the whole range before (`fadvise(WILLNEED)`). Otherwise each splice would wait for a read of
+//! its own: a mebibyte would take eight times as long as the disk does, and on a busy machine the thread would wait for
+//! a processor after each.
+//!
 //! Limitation: nothing holds the pages until they are sent. If the kernel evicts one in between, the `sendfile`
 //! on the loop waits for the disk. Callers count that, see
 //! [`usage::slept_during`](crate::thread::usage::slept_during).
@@ -19,9 +23,11 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
+use rustix::fs::Advice;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
@@ -31,7 +37,7 @@ use super::pool::{Pool, Queue};
 use super::ticket::{Ticket, WorkItem};
 use crate::files::OpenFile;
 use crate::job::COPIED_BYTES;
-use crate::thread::lock;
+use crate::thread::{lock, usage};
 
 /// Bytes per system call, and the size of a pipe. Only root may exceed `/proc/sys/fs/pipe-max-size`, by default
 /// 1 MiB.
@@ -127,9 +133,18 @@ impl Drain {
     /// Reads up to `len` bytes from `offset` into the page cache. Returns how many the file has.
     fn fetch(&self, pipe: Pipe, file: &OpenFile, offset: u64, len: usize) -> io::Result<usize> {
         let mut fetched = 0;
+        // The kernel starts no more at once than the device likes in one request. If the thread had to wait, there may be
+        // more to start.
+        let mut may_start = true;
         while fetched < len {
-            let at = offset.saturating_add(fetched as u64);
-            match self.step(&pipe, file, at, (len - fetched).min(STEP_BYTES))? {
+            let (at, left) = (offset.saturating_add(fetched as u64), len - fetched);
+            if may_start && left > STEP_BYTES {
+                start_reads(file, at, left);
+            }
+            let step = || self.step(&pipe, file, at, left.min(STEP_BYTES));
+            let (count, slept) = usage::slept_during(step);
+            may_start = slept;
+            match count? {
                 0 => break,
                 count => fetched += count,
             }
@@ -152,6 +167,17 @@ impl Drain {
         }
         Ok(filled)
     }
+}
+
+/// Starts to read a range into the page cache.
+fn start_reads(file: &OpenFile, offset: u64, len: usize) {
+    // Only a hint: what it does not start, the splices do.
+    let _ = rustix::fs::fadvise(
+        file.as_fd(),
+        offset,
+        NonZero::new(len as u64),
+        Advice::WillNeed,
+    );
 }
 
 impl Pipe {

@@ -57,6 +57,9 @@ const STALL_MAX_SECONDS: f64 = 0.005;
 /// In bytes: more than the first chunk of a file, and less than a mebibyte.
 const SMALL_BYTES: usize = 900_000;
 
+/// To find a file on the disk: its folder, and what the file system knows of it.
+const METADATA_READS_MAX: u64 = 4;
+
 fn fill(tree: &Tree) {
     for number in 1..=3 {
         tree.file(format!("small/{number}"), content(number, SMALL_BYTES));
@@ -187,15 +190,19 @@ per_engine_that_waits_elsewhere! {
         assert!(is_right, "{stalls} stalls, {leaks} waits: {}", server.stderr());
     }
 
-    /// A file of less than a mebibyte is one trip; of one that is not wanted whole less is read.
+    /// A file of less than a mebibyte is one trip, and the disk is asked for all of it at once; of one that is not wanted
+    /// whole less is read.
     fn all_of_a_small_file_comes_with_its_open(engine) {
         let Some(disk) = SlowDisk::with(fill) else { return };
         // A check of the root would be a trip, too.
         let server = server_with(&disk, engine, "[disk]\nentry_ttl = \"1h\"\n");
         let trips = || metrics(&server).sum("levity_disk_service_seconds_count");
-        let before = trips();
+        let (before, reads) = (trips(), disk.reads());
         assert_same(&server.get("/small/1").body, &content(1, SMALL_BYTES));
         assert_eq!(trips() - before, 1.0);
+        let (reads, max) = (disk.reads() - reads, disk.request_bytes_max());
+        let reads_max = (SMALL_BYTES as u64).div_ceil(max) + METADATA_READS_MAX;
+        assert!(reads <= reads_max, "{reads} reads, of up to {max} bytes each");
         for (number, field) in [(2, ("Range", "bytes=0-9")), (3, ("If-None-Match", "*"))] {
             let before = disk.read_bytes();
             let answer = server.get_with(&format!("/small/{number}"), &[field]);

@@ -53,14 +53,28 @@ impl SlowDisk {
 
     /// What has been read from it since it was mounted, as the kernel counts it (block/stat.rst).
     pub fn read_bytes(&self) -> u64 {
+        512 * self.figure("stat", 2)
+    }
+
+    /// The requests in which that was read.
+    pub fn reads(&self) -> u64 {
+        self.figure("stat", 0)
+    }
+
+    /// What the kernel reads in one request, at most.
+    pub fn request_bytes_max(&self) -> u64 {
+        1024 * self.figure("queue/max_sectors_kb", 0)
+    }
+
+    /// A number in a file that the kernel has about the block device.
+    fn figure(&self, file: &str, index: usize) -> u64 {
         let device = std::fs::metadata(self.path()).expect("the mount").dev();
-        let stat = format!("/sys/dev/block/{}:{}/stat", major(device), minor(device));
-        let text = std::fs::read_to_string(stat).expect("the figures of a block device");
-        let sectors = text
-            .split_whitespace()
-            .nth(2)
-            .and_then(|field| field.parse::<u64>().ok());
-        512 * sectors.expect("sectors read")
+        let file = format!("/sys/dev/block/{}:{}/{file}", major(device), minor(device));
+        let text = std::fs::read_to_string(file).expect("the figures of a block device");
+        let field = text.split_whitespace().nth(index);
+        field
+            .and_then(|field| field.parse().ok())
+            .expect("a number")
     }
 
     /// Until the value is dropped, every read of what is not in memory fails with EIO.
