@@ -73,6 +73,12 @@ fn fill(tree: &Tree) {
 
 /// A server with one loop on a disk of which nothing but the file `hot` is in memory.
 fn server(disk: &SlowDisk, engine: &str) -> Server {
+    server_with(disk, engine, "")
+}
+
+/// The same, where the disk will be frozen: who waits for it is told so soon. Not for tests of a disk that is only slow:
+/// on a busy machine its threads may wait for a processor for longer than this.
+fn server_that_gives_up(disk: &SlowDisk, engine: &str) -> Server {
     server_with(disk, engine, "[limits]\nio_timeout = \"1s\"\n")
 }
 
@@ -231,7 +237,7 @@ per_engine_that_waits_elsewhere! {
     /// when it answers again so does the server.
     fn a_frozen_disk(engine) {
         let Some(disk) = SlowDisk::with(fill) else { return };
-        let server = server(&disk, engine);
+        let server = server_that_gives_up(&disk, engine);
         let frozen = disk.freeze();
         let mut waiting: Vec<_> = (1..=20).map(|number| ask_cold(&server, number)).collect();
         let over = AtomicBool::new(false);
@@ -303,7 +309,7 @@ per_engine_that_waits_elsewhere! {
     /// A transfer that the disk holds up in the middle is not completed by other means.
     fn frozen_under_a_transfer(engine) {
         let Some(disk) = SlowDisk::with(fill) else { return };
-        let server = server(&disk, engine);
+        let server = server_that_gives_up(&disk, engine);
         let mut client = Client::narrow(server.address());
         client.send("GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
         client.receive_head().expect("a head").assert_status(200);
@@ -358,7 +364,7 @@ fn a_frozen_disk_does_not_keep_it_from_ending() {
     let Some(disk) = SlowDisk::with(fill) else {
         return;
     };
-    let mut server = server(&disk, "auto");
+    let mut server = server_that_gives_up(&disk, "auto");
     server.client().head("/cold/7").assert_status(200);
     let frozen = disk.freeze();
     server.get("/cold/7").assert_status(503);
@@ -373,7 +379,7 @@ fn a_reload_on_a_frozen_disk_does_not_deafen_it() {
     let Some(disk) = SlowDisk::with(fill) else {
         return;
     };
-    let mut server = server(&disk, "auto");
+    let mut server = server_that_gives_up(&disk, "auto");
     drop_caches();
     let frozen = disk.freeze();
     server.signal(Signal::HUP);
@@ -398,7 +404,7 @@ fn what_is_hot_is_not_forgotten() {
     let Some(disk) = SlowDisk::with(fill) else {
         return;
     };
-    let server = server(&disk, "auto");
+    let server = server_that_gives_up(&disk, "auto");
     drop_caches();
     let frozen = disk.freeze();
     let over = AtomicBool::new(false);
