@@ -133,8 +133,12 @@ fn x_forwarded_proto(request: &Request, origin: &Origin) -> Option<&'static str>
         .and_then(scheme)
 }
 
+/// The scheme that a proxy names. Some name that of a WebSocket while a connection is upgraded: it says the same about TLS.
 fn scheme(name: &[u8]) -> Option<&'static str> {
-    let known = ["http", "https"];
-    let is = |known: &&str| name.trim_ascii().eq_ignore_ascii_case(known.as_bytes());
-    known.into_iter().find(is)
+    let name = name.trim_ascii().to_ascii_lowercase();
+    match &name[..] {
+        b"http" | b"ws" => Some("http"),
+        b"https" | b"wss" => Some("https"),
+        _ => None,
+    }
 }

@@ -179,7 +179,14 @@ fn schemes_that_are_believed() {
             "https",
         ),
         (&[("Forwarded", "for=unknown;proto=https")], "https"),
-        (&[("Forwarded", "for=192.0.2.1;proto=wss")], "http"),
+        (&[("Forwarded", "for=192.0.2.1;proto=ftp")], "http"),
+        // Traefik names the scheme of a WebSocket.
+        (&[("X-Forwarded-Proto", "wss")], "https"),
+        (&[("X-Forwarded-Proto", "ws")], "http"),
+        (&[("X-Forwarded-Proto", "ws, Wss ")], "https"),
+        (&[("Forwarded", "for=192.0.2.1;proto=\"WSS\"")], "https"),
+        // A proxy that does not know this header passes it on as the client wrote it.
+        (&[("X-Forwarded-Ssl", "on")], "http"),
     ] {
         let (request, _) = told(TRUSTING, "", fields);
         assert_eq!(
