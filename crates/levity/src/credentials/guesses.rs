@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::NameKey;
+use super::generations::Generations;
 use super::password::Memory;
+use super::{Guess, NameKey};
 use crate::client_prefix::ClientPrefix;
 
 /// Wrong passwords of a client that cost it no time.
@@ -19,6 +20,9 @@ const FREE_FAILURES: u32 = 5;
 /// How long a client waits after the first failure beyond those. Each further one doubles it, up to the maximum.
 const DELAY_MIN: Duration = Duration::from_secs(1);
 const DELAY_MAX: Duration = Duration::from_secs(64);
+
+/// How long a wrong password is not verified again: a program that repeats it costs one hash in this time, and is charged once.
+pub const WRONG_TTL: Duration = Duration::from_secs(5);
 
 /// The failures of a client are forgotten after this time without another one.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
@@ -36,6 +40,12 @@ const WAITING_PER_NAME_PART: usize = 4;
 /// Clients whose failures are remembered, in each of two generations of the table. About 4 MiB in all, reserved at the start:
 /// a table that grows is copied, which takes longer than a loop may compute.
 const CLIENTS_MAX: usize = 32 * 1024;
+
+/// Right passwords of clients that are remembered, in each of two generations. About 6 MiB in all.
+const EARNED_MAX: usize = 16 * 1024;
+
+/// How long a right password of a client is remembered after its last use. An address may belong to somebody else one day.
+const EARNED_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// What a hash costs before the first one was measured.
 const COST_INITIAL: Duration = Duration::from_millis(25);
@@ -62,11 +72,20 @@ pub enum Refusal {
     Busy,
 }
 
-/// A password that is verified, or waits for it. Counted until it is dropped.
+/// What a client may do that gives a password.
+pub enum Admission {
+    /// Come in: it gave this very password before, and it was right.
+    Earned,
+    /// Have the password checked.
+    Check(Check),
+}
+
+/// A password of a client that is checked. Counted until it is dropped.
 pub struct Check {
     guesses: Arc<Guesses>,
-    client: ClientPrefix,
-    name: NameKey,
+    guess: Guess,
+    /// The name under which a hash is computed or waits for it.
+    place: Option<NameKey>,
 }
 
 struct Clients {
@@ -75,12 +94,16 @@ struct Clients {
     old: HashMap<ClientPrefix, Client>,
     /// Passwords that are verified or wait, by the name that was given.
     checks_by_name: HashMap<NameKey, usize>,
+    /// Whatever else a client does, these let it in.
+    earned: Generations<Guess>,
 }
 
 #[derive(Default, Clone, Copy)]
 struct Client {
     failures: u32,
     last_failure: Option<Instant>,
+    /// A part of the digest of the last wrong password.
+    last_wrong: u64,
     checks: u32,
 }
 
@@ -92,6 +115,17 @@ impl Client {
         let left = (self.last_failure? + delay).saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
+
+    /// Counts a wrong password. A program that repeats one guesses nothing.
+    fn fail(&mut self, wrong: u64, now: Instant) {
+        let is_recent = |last| now.saturating_duration_since(last) < WRONG_TTL;
+        if wrong == self.last_wrong && self.last_failure.is_some_and(is_recent) {
+            return;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.last_failure = Some(now);
+        self.last_wrong = wrong;
+    }
 }
 
 impl Clients {
@@ -100,6 +134,7 @@ impl Clients {
             young: HashMap::with_capacity(CLIENTS_MAX),
             old: HashMap::with_capacity(CLIENTS_MAX),
             checks_by_name: HashMap::new(),
+            earned: Generations::new(EARNED_MAX),
         }
     }
 
@@ -111,6 +146,16 @@ impl Clients {
         let before = self.old.remove(&client);
         let entry = self.young.entry(client);
         entry.or_insert_with(|| before.unwrap_or_default())
+    }
+
+    /// Nothing is computed for `name` any more.
+    fn leave_place(&mut self, name: NameKey) {
+        if let Entry::Occupied(mut of_name) = self.checks_by_name.entry(name) {
+            *of_name.get_mut() -= 1;
+            if *of_name.get() == 0 {
+                of_name.remove();
+            }
+        }
     }
 }
 
@@ -128,19 +173,26 @@ impl Guesses {
         })
     }
 
-    /// Counts a password of a client that is to be verified. `name` is that which it gave.
+    /// Admits a password that a client gives together with the name of `name`.
+    ///
+    /// What others have found out about the password may be looked up with a [`Check`] only. Whoever is refused must not learn
+    /// from it whether the password is right.
     ///
     /// # Errors
     /// When the client has to wait, or the server is busy.
     pub fn begin(
         self: &Arc<Self>,
-        client: ClientPrefix,
+        guess: Guess,
         name: NameKey,
         now: Instant,
-    ) -> Result<Check, Refusal> {
+    ) -> Result<Admission, Refusal> {
         let mut clients = self.lock();
+        if clients.earned.has(&guess, now) {
+            clients.earned.insert(guess, now + EARNED_TTL);
+            return Ok(Admission::Earned);
+        }
         let of_name = clients.checks_by_name.get(&name).copied().unwrap_or(0);
-        let known = clients.of(client);
+        let known = clients.of(guess.client);
         if known
             .last_failure
             .is_some_and(|last| now.saturating_duration_since(last) > FORGET_AFTER)
@@ -163,11 +215,28 @@ impl Guesses {
         counted.map_err(|_| Refusal::Busy)?;
         known.checks += 1;
         clients.checks_by_name.insert(name, of_name + 1);
-        Ok(Check {
+        Ok(Admission::Check(Check {
             guesses: self.clone(),
-            client,
-            name,
-        })
+            guess,
+            place: Some(name),
+        }))
+    }
+
+    /// Waits until a hash may be computed.
+    pub async fn permit(&self) -> SemaphorePermit<'_> {
+        let permit = self.permits.acquire().await;
+        permit.expect("nobody closes the semaphore")
+    }
+
+    /// The estimated processor time of a hash.
+    pub fn cost(&self) -> Duration {
+        Duration::from_micros(self.cost_us.load(Ordering::Relaxed))
+    }
+
+    /// A hash has taken `ran`.
+    pub fn measured(&self, ran: Duration) {
+        let micros = u64::try_from(ran.as_micros()).unwrap_or(u64::MAX);
+        self.cost_us.store(micros, Ordering::Relaxed);
     }
 
     /// Runs `compute` with the memory of an earlier hash, if others have waited since. For the threads that compute hashes, as
@@ -191,51 +260,41 @@ impl Guesses {
 }
 
 impl Check {
-    /// Waits until a hash may be computed.
-    pub async fn permit(&self) -> SemaphorePermit<'_> {
-        let permit = self.guesses.permits.acquire().await;
-        permit.expect("nobody closes the semaphore")
-    }
-
-    /// Counts the verdict, which took `ran`.
-    pub fn finish(self, is_right: bool, ran: Duration, now: Instant) {
-        let micros = u64::try_from(ran.as_micros()).unwrap_or(u64::MAX);
-        self.guesses.cost_us.store(micros, Ordering::Relaxed);
-        if !is_right {
-            let mut clients = self.guesses.lock();
-            let known = clients.of(self.client);
-            known.failures = known.failures.saturating_add(1);
-            known.last_failure = Some(now);
+    /// Counts the verdict. A client that was right may come in with this password from now on.
+    pub fn finish(self, is_right: bool, now: Instant) {
+        let mut clients = self.guesses.lock();
+        match is_right {
+            true => clients.earned.insert(self.guess, now + EARNED_TTL),
+            false => clients
+                .of(self.guess.client)
+                .fail(self.guess.short_digest(), now),
         }
     }
 
-    /// The estimated processor time of a hash.
-    pub fn cost(&self) -> Duration {
-        Duration::from_micros(self.guesses.cost_us.load(Ordering::Relaxed))
-    }
-
-    /// The bounds that it is counted by.
-    pub fn guesses(&self) -> Arc<Guesses> {
-        self.guesses.clone()
+    /// The same check without a place in the queue: it waits for a hash that is computed already.
+    #[must_use]
+    pub fn without_place(mut self) -> Self {
+        if let Some(name) = self.place.take() {
+            self.guesses.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.guesses.lock().leave_place(name);
+        }
+        self
     }
 
     /// The client.
     pub fn client(&self) -> ClientPrefix {
-        self.client
+        self.guess.client
     }
 }
 
 impl Drop for Check {
     fn drop(&mut self) {
-        self.guesses.waiting.fetch_sub(1, Ordering::Relaxed);
         let mut clients = self.guesses.lock();
-        let known = clients.of(self.client);
+        let known = clients.of(self.guess.client);
         known.checks = known.checks.saturating_sub(1);
-        if let Entry::Occupied(mut of_name) = clients.checks_by_name.entry(self.name) {
-            *of_name.get_mut() -= 1;
-            if *of_name.get() == 0 {
-                of_name.remove();
-            }
+        if let Some(name) = self.place {
+            self.guesses.waiting.fetch_sub(1, Ordering::Relaxed);
+            clients.leave_place(name);
         }
     }
 }
@@ -252,20 +311,39 @@ mod tests {
         ClientPrefix::new(Some(ip.parse().expect("an address")))
     }
 
-    /// Begins and ends a check; returns the refusal, if any.
+    fn known(by: ClientPrefix, number: u64) -> Guess {
+        let mut digest = [0; 32];
+        digest[..8].copy_from_slice(&number.to_ne_bytes());
+        Guess { client: by, digest }
+    }
+
+    /// A password that nobody has given.
+    fn new(by: ClientPrefix) -> Guess {
+        static LAST: AtomicU64 = AtomicU64::new(1000);
+        known(by, LAST.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn begin(
+        guesses: &Arc<Guesses>,
+        guess: Guess,
+        name: NameKey,
+        now: Instant,
+    ) -> Result<Check, Refusal> {
+        match guesses.begin(guess, name, now)? {
+            Admission::Check(check) => Ok(check),
+            Admission::Earned => panic!("the client was right before"),
+        }
+    }
+
+    /// Begins and ends a check of a new password; returns the refusal, if any.
     fn guess(
         guesses: &Arc<Guesses>,
         by: ClientPrefix,
         is_right: bool,
         now: Instant,
     ) -> Option<Refusal> {
-        match guesses.begin(by, ANN, now) {
-            Ok(check) => {
-                check.finish(is_right, Duration::from_millis(7), now);
-                None
-            }
-            Err(refusal) => Some(refusal),
-        }
+        let begun = begin(guesses, new(by), ANN, now);
+        begun.map(|check| check.finish(is_right, now)).err()
     }
 
     #[test]
@@ -290,8 +368,64 @@ mod tests {
         for _ in 0..=FREE_FAILURES {
             assert_eq!(guess(&guesses, attacker, false, now), None);
         }
-        let check = guesses.begin(other, ANN, now).expect("nothing waits");
-        assert_eq!(check.cost(), Duration::from_millis(7));
+        guesses.measured(Duration::from_millis(7));
+        assert_eq!(guesses.cost(), Duration::from_millis(7));
+    }
+
+    /// Neighbours of an attacker stay in, with what they themselves have given and with nothing else.
+    #[test]
+    fn a_client_that_waits_gets_in_with_what_it_was_right_with() {
+        let guesses = Guesses::new(1);
+        let (by, other, now) = (client("192.0.2.1"), client("192.0.2.2"), Instant::now());
+        for (by, password) in [(by, 1), (other, 2)] {
+            let check = begin(&guesses, known(by, password), ANN, now);
+            check.expect("nothing waits").finish(true, now);
+        }
+        for _ in 0..=FREE_FAILURES {
+            assert_eq!(guess(&guesses, by, false, now), None);
+        }
+        let is_earned = |by, password, now| {
+            matches!(
+                guesses.begin(known(by, password), ANN, now),
+                Ok(Admission::Earned)
+            )
+        };
+        assert!(is_earned(by, 1, now) && is_earned(other, 2, now));
+        assert!(!is_earned(by, 2, now) && !is_earned(other, 1, now));
+        // Each use counts.
+        let day = EARNED_TTL - Duration::from_secs(1);
+        assert!(is_earned(by, 1, now + day) && is_earned(by, 1, now + 2 * day));
+        assert!(!is_earned(other, 2, now + 2 * day));
+    }
+
+    #[test]
+    fn a_program_that_repeats_a_wrong_password_is_charged_once_in_a_time() {
+        let guesses = Guesses::new(1);
+        let (by, mut now) = (client("192.0.2.1"), Instant::now());
+        for failures in 1..=FREE_FAILURES {
+            for _ in 0..20 {
+                let check = begin(&guesses, known(by, 1), ANN, now);
+                check.expect("it may try").finish(false, now);
+            }
+            assert_eq!(guesses.lock().of(by).failures, failures);
+            now += WRONG_TTL;
+        }
+    }
+
+    /// Whoever waits for the hash of another takes no place from those that need one.
+    #[test]
+    fn a_check_without_place_counts_for_its_client() {
+        let guesses = Guesses::new(1);
+        let (by, now) = (client("192.0.2.1"), Instant::now());
+        let begin = || begin(&guesses, new(by), ANN, now);
+        let begun: Vec<_> = (0..CHECKS_PER_CLIENT_MAX)
+            .map(|_| begin().expect("there is room").without_place())
+            .collect();
+        assert_eq!(guesses.waiting.load(Ordering::Relaxed), 0);
+        assert!(guesses.lock().checks_by_name.is_empty());
+        assert_eq!(begin().err(), Some(Refusal::TooMany(DELAY_MIN)));
+        drop(begun);
+        assert!(begin().is_ok());
     }
 
     /// Otherwise whoever knows one password could guess others without end.
@@ -316,7 +450,7 @@ mod tests {
         for number in 0..WAITING_PER_PERMIT_MAX / CHECKS_PER_CLIENT_MAX as usize {
             let by = client(&format!("192.0.2.{number}"));
             for _ in 0..CHECKS_PER_CLIENT_MAX {
-                begun.extend(guesses.begin(by, NameKey(10 + number as u64), now).ok());
+                begun.extend(begin(&guesses, new(by), NameKey(10 + number as u64), now).ok());
             }
             let refused = guess(&guesses, by, true, now);
             assert_eq!(refused, Some(Refusal::TooMany(DELAY_MIN)));
@@ -344,7 +478,8 @@ mod tests {
         let guesses = Guesses::new(1);
         let now = Instant::now();
         let begin = |number: usize, name| {
-            let begun = guesses.begin(client(&format!("192.0.2.{number}")), name, now);
+            let by = new(client(&format!("192.0.2.{number}")));
+            let begun = begin(&guesses, by, name, now);
             begun
                 .map_err(|refusal| assert_eq!(refusal, Refusal::Busy))
                 .ok()
@@ -366,8 +501,8 @@ mod tests {
         let guesses = Guesses::new(1);
         let (by, now) = (client("192.0.2.1"), Instant::now());
         let kept = || guesses.memory.lock().expect("memory").len();
-        let first = guesses.begin(by, ANN, now).ok();
-        let second = guesses.begin(by, ANN, now).ok();
+        let first = begin(&guesses, new(by), ANN, now).ok();
+        let second = begin(&guesses, new(by), ANN, now).ok();
         guesses.with_memory(|_| ());
         assert_eq!(kept(), 1);
         drop(first);

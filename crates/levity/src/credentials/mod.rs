@@ -1,5 +1,6 @@
 //! Names and passwords: who they belong to, what is known about them, and how often a client may guess.
 
+mod generations;
 pub mod guesses;
 pub mod password;
 pub mod verdicts;
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use self::password::Memory;
+use crate::client_prefix::ClientPrefix;
 
 /// A keyed hash of a name and a password.
 pub type Digest = [u8; 32];
@@ -21,6 +23,29 @@ pub type Digest = [u8; 32];
 /// A keyed hash of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NameKey(u64);
+
+/// A name and a password that a client gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Guess {
+    /// The client.
+    pub client: ClientPrefix,
+    /// What stands for name and password.
+    pub digest: Digest,
+}
+
+impl Guess {
+    /// A part of the digest by which two guesses of a client are told apart.
+    fn short_digest(&self) -> u64 {
+        short(&self.digest)
+    }
+}
+
+/// The first bytes of a digest.
+fn short(digest: &Digest) -> u64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    u64::from_ne_bytes(first)
+}
 
 /// What the gates of a location have found out about the sender of a request.
 #[derive(Debug, Default, Clone)]
@@ -105,10 +130,7 @@ impl Users {
         let mut hash = Sha256::new();
         hash.update(self.key);
         hash.update(given.user.as_bytes());
-        let hash: Digest = hash.finalize().into();
-        let mut key = [0; 8];
-        key.copy_from_slice(&hash[..8]);
-        NameKey(u64::from_ne_bytes(key))
+        NameKey(short(&hash.finalize().into()))
     }
 
     /// Whether the password is that of the user. Takes milliseconds to seconds of the processor, and the memory of the hash.

@@ -1,64 +1,67 @@
 //! What a worker knows about passwords that it has seen: verdicts, and passwords that are being verified.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::mem;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::Digest;
+use super::generations::Generations;
+use super::guesses::{Check, WRONG_TTL};
+use super::{Digest, Guess};
+use crate::client_prefix::ClientPrefix;
 
 /// How long a right password is not verified again.
 const RIGHT_TTL: Duration = Duration::from_secs(300);
 
-/// How long a wrong password is not verified again: a program that repeats it costs one hash in this time.
-const WRONG_TTL: Duration = Duration::from_secs(5);
-
-/// Verdicts in each of two generations, of right passwords and of wrong ones each. About 1 MiB in all.
+/// Verdicts in each of two generations: of right passwords, of wrong ones, and of right ones by client. About 2 MiB in all.
 const VERDICTS_MAX: usize = 4096;
 
 /// The verdicts of one worker.
-#[derive(Default)]
 pub struct Verdicts {
+    /// Right passwords that a client itself has given. The bounds on guessing are not asked about them.
+    earned: Generations<Guess>,
     /// Apart, so that guesses do not drive them out.
-    right: Generations,
-    wrong: Generations,
+    right: Generations<Digest>,
+    wrong: Generations<Digest>,
     pending: HashMap<Digest, Rc<Pending>>,
 }
 
 /// A password that is being verified.
 #[derive(Default)]
 pub struct Pending {
+    /// Those of all clients that wait. They belong to nobody's request: a client that leaves is charged for its guess.
+    checks: RefCell<HashMap<ClientPrefix, Check>>,
     is_right: Cell<Option<bool>>,
     ended: Cell<bool>,
     changed: Notify,
 }
 
-#[derive(Default)]
-struct Generations {
-    young: HashMap<Digest, Instant>,
-    old: HashMap<Digest, Instant>,
-}
-
-impl Generations {
-    /// Whether the digest is known, and will be for some time.
-    fn has(&self, digest: &Digest, now: Instant) -> bool {
-        let until = self.young.get(digest).or_else(|| self.old.get(digest));
-        until.is_some_and(|until| now < *until)
-    }
-
-    fn insert(&mut self, digest: Digest, until: Instant) {
-        if self.young.len() >= VERDICTS_MAX {
-            self.old = mem::take(&mut self.young);
+impl Default for Verdicts {
+    fn default() -> Self {
+        Self {
+            earned: Generations::new(VERDICTS_MAX),
+            right: Generations::new(VERDICTS_MAX),
+            wrong: Generations::new(VERDICTS_MAX),
+            pending: HashMap::new(),
         }
-        self.young.insert(digest, until);
     }
 }
 
 impl Verdicts {
-    /// Whether the password is right; `None` if that is not known.
+    /// Whether the client itself has given this password here, and it was right.
+    pub fn is_earned(&self, guess: &Guess, now: Instant) -> bool {
+        self.earned.has(guess, now)
+    }
+
+    /// The client may come in with this password, which is right.
+    pub fn earn(&mut self, guess: Guess, now: Instant) {
+        self.earned.insert(guess, now + RIGHT_TTL);
+    }
+
+    /// Whether the password is right; `None` if that is not known. Any client may have given it, so only one whose guess is
+    /// counted may learn it.
     pub fn get(&self, digest: &Digest, now: Instant) -> Option<bool> {
         match (self.right.has(digest, now), self.wrong.has(digest, now)) {
             (true, _) => Some(true),
@@ -73,8 +76,9 @@ impl Verdicts {
     }
 
     /// A verification begins. It must [end](Self::end).
-    pub fn begin(&mut self, digest: Digest) -> Rc<Pending> {
+    pub fn begin(&mut self, digest: Digest, check: Check) -> Rc<Pending> {
         let pending = Rc::new(Pending::default());
+        pending.add(check);
         self.pending.insert(digest, pending.clone());
         pending
     }
@@ -87,14 +91,38 @@ impl Verdicts {
             None => {}
         }
         if let Some(pending) = self.pending.remove(&digest) {
-            pending.is_right.set(is_right);
-            pending.ended.set(true);
-            pending.changed.notify_waiters();
+            pending.end(is_right, now);
         }
     }
 }
 
 impl Pending {
+    /// Whether the client waits for this verdict.
+    pub fn has(&self, client: ClientPrefix) -> bool {
+        self.checks.borrow().contains_key(&client)
+    }
+
+    /// Another client waits for the verdict.
+    pub fn join(&self, check: Check) {
+        self.add(check.without_place());
+    }
+
+    fn add(&self, check: Check) {
+        self.checks.borrow_mut().insert(check.client(), check);
+    }
+
+    fn end(&self, is_right: Option<bool>, now: Instant) {
+        let checks = self.checks.take();
+        if let Some(is_right) = is_right {
+            checks
+                .into_values()
+                .for_each(|check| check.finish(is_right, now));
+        }
+        self.is_right.set(is_right);
+        self.ended.set(true);
+        self.changed.notify_waiters();
+    }
+
     /// Waits for the end. Returns the verdict, `None` if the verification failed.
     pub async fn verdict(&self) -> Option<bool> {
         while !self.ended.get() {
@@ -106,6 +134,10 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::NameKey;
+    use super::super::guesses::{Admission, Guesses};
     use super::*;
 
     fn digest(number: usize) -> Digest {
@@ -139,20 +171,39 @@ mod tests {
             verdicts.end(digest(number), Some(false), now);
         }
         assert_eq!(verdicts.get(&digest(0), now), Some(true));
-        assert!(verdicts.wrong.young.len() + verdicts.wrong.old.len() <= 2 * VERDICTS_MAX);
+    }
+
+    fn check(guesses: &Arc<Guesses>, guess: Guess, now: Instant) -> Check {
+        match guesses.begin(guess, NameKey(1), now) {
+            Ok(Admission::Check(check)) => check,
+            _ => panic!("refused, or earned"),
+        }
     }
 
     #[tokio::test]
-    async fn all_who_wait_get_the_verdict() {
+    async fn all_who_wait_get_the_verdict_and_are_charged_for_it() {
         let (mut verdicts, now) = (Verdicts::default(), Instant::now());
-        for outcome in [Some(true), Some(false), None] {
-            verdicts.begin(digest(1));
+        let guesses = Guesses::new(1);
+        let by = |ip: &str| Guess {
+            client: ClientPrefix::new(Some(ip.parse().expect("an address"))),
+            digest: digest(1),
+        };
+        let (one, other) = (by("192.0.2.1"), by("192.0.2.2"));
+        for outcome in [Some(false), None, Some(true)] {
+            verdicts.begin(digest(1), check(&guesses, one, now));
             let pending = verdicts.pending(&digest(1)).expect("it is pending");
+            assert!(pending.has(one.client) && !pending.has(other.client));
+            pending.join(check(&guesses, other, now));
+            assert!(pending.has(other.client));
             let (first, second) = (pending.verdict(), pending.verdict());
             let end = async { verdicts.end(digest(1), outcome, now) };
             let (first, second, ()) = tokio::join!(first, second, end);
             assert_eq!((first, second), (outcome, outcome));
             assert!(verdicts.pending(&digest(1)).is_none());
+        }
+        for guess in [one, other] {
+            let admission = guesses.begin(guess, NameKey(1), now);
+            assert!(matches!(admission, Ok(Admission::Earned)));
         }
     }
 }

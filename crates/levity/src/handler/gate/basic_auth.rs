@@ -2,18 +2,23 @@
 //!
 //! A hash takes long by intention. So the pool of threads computes it, few at a time, and the worker remembers the verdict
 //! under a keyed hash of name and password. Several requests with the same password wait for one verdict.
+//!
+//! What others have found out saves a hash and never a guess: a client that has to wait is told nothing, and a wrong password is
+//! charged to it wherever the verdict comes from. Otherwise it could guess without end the password of a user who is logged in.
+//! What a client itself was right with lets it in, also while its neighbours behind the same address guess.
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use levity_compute::Class;
 use levity_wire::basic_auth::{self, Credentials};
 
 use super::super::{Handling, Outcome};
 use crate::client_prefix::ClientPrefix;
-use crate::credentials::Digest;
-use crate::credentials::guesses::{Check, Refusal};
+use crate::credentials::Guess;
+use crate::credentials::guesses::{Admission, Check, Guesses, Refusal};
+use crate::credentials::verdicts::Pending;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -51,28 +56,75 @@ impl<'a> Handling<'a> {
     /// # Errors
     /// The response to a client that has to wait.
     async fn verdict(&self, gate: &Arc<BasicAuth>, given: &Credentials) -> Result<bool, Response> {
-        let (worker, now) = (self.worker, Instant::now());
-        let digest = gate.users.digest(given);
-        if let Some(known) = worker.verdicts.borrow().get(&digest, now) {
-            return Ok(known);
+        let (verdicts, now) = (&self.worker.verdicts, Instant::now());
+        let guess = Guess {
+            client: ClientPrefix::new(self.client.ip),
+            digest: gate.users.digest(given),
+        };
+        if verdicts.borrow().is_earned(&guess, now) {
+            return Ok(true);
         }
-        let pending = worker.verdicts.borrow().pending(&digest);
-        let pending = match pending {
+        let is_right = self.judge(gate, given, guess, now).await?;
+        if is_right {
+            verdicts.borrow_mut().earn(guess, now);
+        }
+        Ok(is_right)
+    }
+
+    /// Whether a guess of the client is right.
+    ///
+    /// # Errors
+    /// The response to a client that has to wait.
+    async fn judge(
+        &self,
+        gate: &Arc<BasicAuth>,
+        given: &Credentials,
+        guess: Guess,
+        now: Instant,
+    ) -> Result<bool, Response> {
+        let verdicts = &self.worker.verdicts;
+        let pending = verdicts.borrow().pending(&guess.digest);
+        let own = pending.filter(|pending| pending.has(guess.client));
+        let pending = match own {
             Some(pending) => pending,
             None => {
-                let client = ClientPrefix::new(self.client.ip);
-                let guesses = &self.service.guesses;
-                let name = gate.users.name_key(given);
-                let check = guesses.begin(client, name, now).map_err(refusal)?;
-                let pending = worker.verdicts.borrow_mut().begin(digest);
-                let verify = verify(worker.clone(), gate.clone(), given.clone(), digest, check);
-                // Not a part of the request: a client that leaves at once would not be charged for its guess.
-                worker.spawn_background(verify);
-                pending
+                let (guesses, name) = (&self.service.guesses, gate.users.name_key(given));
+                let check = match guesses.begin(guess, name, now).map_err(refusal)? {
+                    Admission::Earned => return Ok(true),
+                    Admission::Check(check) => check,
+                };
+                let known = verdicts.borrow().get(&guess.digest, now);
+                if let Some(is_right) = known {
+                    check.finish(is_right, now);
+                    return Ok(is_right);
+                }
+                self.pend(gate, given, guess, check)
             }
         };
         let failed = || error(500, "");
         pending.verdict().await.ok_or_else(failed)
+    }
+
+    /// Joins the verification of the password, or begins it.
+    fn pend(
+        &self,
+        gate: &Arc<BasicAuth>,
+        given: &Credentials,
+        guess: Guess,
+        check: Check,
+    ) -> Rc<Pending> {
+        let worker = self.worker;
+        let begun = worker.verdicts.borrow().pending(&guess.digest);
+        if let Some(pending) = begun {
+            pending.join(check);
+            return pending;
+        }
+        let pending = worker.verdicts.borrow_mut().begin(guess.digest, check);
+        let guesses = self.service.guesses.clone();
+        let verify = verify(worker.clone(), gate.clone(), given.clone(), guess, guesses);
+        // Not a part of the request: a client that leaves at once would not be charged for its guess.
+        worker.spawn_background(verify);
+        pending
     }
 }
 
@@ -81,27 +133,24 @@ async fn verify(
     worker: Rc<Worker>,
     gate: Arc<BasicAuth>,
     given: Credentials,
-    digest: Digest,
-    check: Check,
+    guess: Guess,
+    guesses: Arc<Guesses>,
 ) {
-    let permit = check.permit().await;
-    let (stream, cost) = (check.client().stream(), check.cost());
-    let guesses = check.guesses();
-    let verify = move || guesses.with_memory(|memory| gate.users.verify(&given, memory));
+    let permit = guesses.permit().await;
+    let (stream, cost) = (guess.client.stream(), guesses.cost());
+    let memory = guesses.clone();
+    let verify = move || memory.with_memory(|memory| gate.users.verify(&given, memory));
     let computed = worker
         .compute
         .run(Class::Response, stream, cost, verify)
         .await;
     drop(permit);
-    let now = Instant::now();
-    let (is_right, ran) = match computed {
-        Ok(computed) => (Some(computed.value), computed.ran),
-        Err(_) => (None, Duration::ZERO),
-    };
-    worker.verdicts.borrow_mut().end(digest, is_right, now);
-    if let Some(is_right) = is_right {
-        check.finish(is_right, ran, now);
-    }
+    let is_right = computed.ok().map(|computed| {
+        guesses.measured(computed.ran);
+        computed.value
+    });
+    let mut verdicts = worker.verdicts.borrow_mut();
+    verdicts.end(guess.digest, is_right, Instant::now());
 }
 
 /// Name and password of the request; `None` without, or with more than one Authorization header.

@@ -271,9 +271,55 @@ fn who_guesses_has_to_wait() {
     // Neighbours in the network of the client wait too, with a password that is not known yet.
     let right_too = ask(&mut client, "/", "bob", "pass:wörd", neighbour);
     right_too.assert_status(429);
-    // One that is known still opens the door.
-    assert_eq!(right(&mut client, attacker), 200);
+    // Also one that others have been right with: a guess that they answer is a guess without limit.
     assert_eq!(ask(&mut client, "/", "bob", "pass:wörd", other).status, 200);
+    for _ in 0..3 {
+        let refused = ask(&mut client, "/", "bob", "pass:wörd", attacker);
+        refused.assert_status(429);
+    }
+    // One that they themselves have given still opens the door, on every connection.
+    assert_eq!(right(&mut client, attacker), 200);
+    for _ in 0..8 {
+        assert_eq!(right(&mut server.client(), neighbour), 200);
+    }
+}
+
+/// What another client waits for tells a client nothing that has to wait itself.
+#[test]
+fn who_has_to_wait_joins_nobody() {
+    let tree = Tree::new();
+    tree.file("users", format!("{}{}", USERS, slow_user()));
+    let server = started(&tree, "respond = {}\nbasic_auth = { users = \"{users}\" }");
+    let (attacker, other) = ("2001:db8::1", "192.0.2.7");
+    let mut client = server.client();
+    for number in 0..6 {
+        let guess = format!("guess {number}");
+        ask(&mut client, "/", "bob", &guess, attacker).assert_status(401);
+    }
+    thread::scope(|scope| {
+        let slow = scope.spawn(|| ask(&mut server.client(), "/", "slow", "x", other).status);
+        while !slow.is_finished() {
+            let refused = ask(&mut server.client(), "/", "slow", "x", attacker);
+            refused.assert_status(429);
+        }
+        assert_eq!(slow.join().expect("a status"), 401);
+    });
+}
+
+/// Otherwise the verdicts about the guesses of one client would be guesses without limit for all its accomplices.
+#[test]
+fn a_wrong_password_is_charged_also_if_another_client_gave_it_first() {
+    let tree = tree();
+    let server = started(&tree, "respond = {}\nbasic_auth = { users = \"{users}\" }");
+    let mut client = server.client();
+    let statuses = (0..7).map(|number| {
+        let guess = format!("guess {number}");
+        let first = format!("192.0.2.{number}");
+        ask(&mut client, "/", "bob", &guess, &first).assert_status(401);
+        ask(&mut client, "/", "bob", &guess, "2001:db8::1").status
+    });
+    let statuses: Vec<_> = statuses.collect();
+    assert_eq!(statuses, [401, 401, 401, 401, 401, 401, 429]);
 }
 
 /// Many clients guess at once. Those beyond the queue are refused without a hash, and whoever is known gets in.
