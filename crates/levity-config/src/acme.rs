@@ -154,7 +154,7 @@ pub(crate) const AUTHORITY: &[Key] = documented! {
     /// Identifier of an account that was made at the authority's site, where it wants one (external account binding).
     key("account", Kind::Text("an identifier"), None);
     /// File with the key of `account`, in base64url.
-    key("account_key", Kind::Text("a path"), None);
+    key("account_key", Kind::Text("a path"), None).secret();
 };
 
 /// `[acme.dns]`
@@ -167,7 +167,7 @@ pub(crate) const DNS: &[Key] = documented! {
     /// Zone that is updated. Without it the server is asked which one has the record.
     key("zone", Kind::Text("a name"), None);
     /// File with the key that signs updates (TSIG), as `tsig-keygen` and `keymgr -t` write it.
-    key("key", Kind::Text("a path"), None);
+    key("key", Kind::Text("a path"), None).secret();
 };
 
 /// Reads `[acme]` of a file with listeners at `ports`.

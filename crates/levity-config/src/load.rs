@@ -12,7 +12,7 @@ use crate::mailbox::store;
 use crate::model::{Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem, Source};
-use crate::reader::Reader;
+use crate::reader::{Reader, SecretFile};
 use crate::section::Section;
 use crate::upstream::read::Upstreams;
 use crate::{
@@ -67,8 +67,7 @@ fn load_file(path: &Path, reads_certificates: bool) -> Result<Config, Errors> {
     let text = text(path).map_err(unread)?;
     let file =
         std::path::absolute(path).map_err(|error| unread(format!("no such path: {error}")))?;
-    let base = file.parent().unwrap_or(Path::new("/"));
-    read(&text, Some(base), reads_certificates).map_err(errors)
+    read(&text, Some(&file), reads_certificates).map_err(errors)
 }
 
 fn text(path: &Path) -> Result<String, String> {
@@ -86,10 +85,17 @@ fn text(path: &Path) -> Result<String, String> {
     })
 }
 
-fn read(text: &str, base: Option<&Path>, reads_certificates: bool) -> Result<Config, Vec<Problem>> {
+fn read(text: &str, file: Option<&Path>, reads_certificates: bool) -> Result<Config, Vec<Problem>> {
     let (document, errors) = DeTable::parse_recoverable(text);
+    let base = file.map(|file| file.parent().unwrap_or(Path::new("/")));
     let mut reader = Reader::new(text, base, SCHEMA);
     reader.reads_certificates = reads_certificates;
+    // It has secrets too, such as those of `signed_url` and of backends.
+    let own = file.map(|file| SecretFile {
+        line: None,
+        path: file.to_owned(),
+    });
+    reader.secrets.get_mut().extend(own);
     reader.syntax(document.get_ref(), errors);
     let root = Section::root(&reader, document.get_ref());
     let upstreams = Upstreams::read(&root);
@@ -124,6 +130,7 @@ fn read(text: &str, base: Option<&Path>, reads_certificates: bool) -> Result<Con
         mailboxes: mailboxes.into_list(),
         ..config
     };
+    config.secrets = reader.take_secrets();
     config.notes = reader.take_notes();
     let problems = reader.into_problems();
     if problems.is_empty() {
@@ -160,6 +167,7 @@ fn config(root: &Section<'_>) -> Config {
         upstreams: Vec::new(),
         mailbox_store: store::read(&root.child("mailbox_store")),
         mailboxes: Vec::new(),
+        secrets: Vec::new(),
         notes: Vec::new(),
     }
 }

@@ -60,6 +60,8 @@ pub struct Config {
     pub mailbox_store: MailboxStore,
     /// Sets of mailboxes, in the order of the file.
     pub mailboxes: Vec<Mailbox>,
+    /// Files, and folders with everything in them, that are sent to nobody, whatever path leads to them.
+    pub secrets: Vec<PathBuf>,
     /// Remarks for the operator that are not errors, such as a key under another server's name.
     pub notes: Vec<String>,
 }

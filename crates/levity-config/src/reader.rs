@@ -25,14 +25,14 @@ pub(crate) struct Reader<'t> {
     problems: RefCell<Vec<Problem>>,
     /// Remarks that are not errors, each with its line.
     notes: RefCell<Vec<(usize, String)>>,
-    /// In the order in which they are read.
+    /// What is sent to nobody, in the order in which it is read.
     pub(crate) secrets: RefCell<Vec<SecretFile>>,
 }
 
-/// A file that no client should get.
+/// A file, or a folder with everything in it, that no client may get.
 pub(crate) struct SecretFile {
-    /// The line of its key.
-    pub(crate) line: usize,
+    /// The line of its key; `None` for the configuration itself.
+    pub(crate) line: Option<usize>,
     pub(crate) path: PathBuf,
 }
 
@@ -74,6 +74,13 @@ impl<'t> Reader<'t> {
         notes.sort_by_key(|(line, _)| *line);
         let shown = |(line, message)| format!("line {line}: {message}");
         notes.into_iter().map(shown).collect()
+    }
+
+    /// The paths of what is sent to nobody, each once.
+    pub(crate) fn take_secrets(&self) -> Vec<PathBuf> {
+        let secrets = self.secrets.take().into_iter();
+        let paths: BTreeSet<_> = secrets.map(|secret| secret.path).collect();
+        paths.into_iter().collect()
     }
 
     pub(crate) fn note(&self, span: &Range<usize>, message: String) {

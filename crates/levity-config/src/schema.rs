@@ -31,6 +31,8 @@ pub(crate) struct Key {
     /// The value when the key is absent, unquoted; `None` without a default. A key whose default is `auto` also
     /// takes `"auto"`.
     pub(crate) default: Option<&'static str>,
+    /// Whether its values are paths of what no client may get: these files, or everything in these folders, are sent to nobody.
+    pub(crate) is_secret: bool,
     /// Its documentation, one paragraph.
     pub(crate) doc: &'static str,
     /// The meaning of each word, for the reference.
@@ -128,6 +130,7 @@ pub(crate) const fn key(name: &'static str, kind: Kind, default: Option<&'static
         also: &[],
         kind,
         default,
+        is_secret: false,
         doc: "",
         meanings: None,
     }
@@ -264,6 +267,13 @@ impl Key {
 
     pub(crate) const fn also(self, also: &'static [(&'static str, &'static str)]) -> Self {
         Self { also, ..self }
+    }
+
+    pub(crate) const fn secret(self) -> Self {
+        Self {
+            is_secret: true,
+            ..self
+        }
     }
 
     pub(crate) const fn with_meanings(self, meanings: fn() -> String) -> Self {

@@ -568,14 +568,12 @@ impl<'r> Section<'r> {
         }
     }
 
-    /// As [`Self::file_text`], of a file that no client should get.
-    pub(crate) fn secret_text(&self, name: &str, bytes_max: u64) -> Option<(PathBuf, String)> {
-        let (path, text) = self.file_text(name, bytes_max)?;
+    /// Has the file at `path`, a value of `name`, sent to nobody. Values of secret keys need no call.
+    pub(crate) fn withhold(&self, name: &str, path: &Path) {
         self.reader.secrets.borrow_mut().push(SecretFile {
-            line: self.reader.line(&self.span_of(name)),
-            path: path.clone(),
+            line: Some(self.reader.line(&self.span_of(name))),
+            path: path.to_owned(),
         });
-        Some((path, text))
     }
 
     /// Reports that the folder of `path`, the value of `name`, does not exist. Checks only when the file was
@@ -589,15 +587,20 @@ impl<'r> Section<'r> {
         }
     }
 
+    /// The path of a text of `name`. That of a secret key is sent to nobody.
     pub(crate) fn joined(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
         if given.text.is_empty() || given.text.contains('\0') {
             given.refuse(format!("`{name}`: not a path"));
             return None;
         }
-        Some(match self.reader.base {
+        let path = match self.reader.base {
             Some(base) => base.join(given.text),
             None => PathBuf::from(given.text),
-        })
+        };
+        if self.table.key(name).is_secret {
+            self.withhold(name, &path);
+        }
+        Some(path)
     }
 
     /// Strings of an array; `None` when the key is absent or wrong.

@@ -8,6 +8,7 @@ mod mailboxes;
 mod matching;
 mod proxying;
 mod rate_limits;
+mod secrets;
 mod sites;
 mod syntax;
 mod uploads;

@@ -103,12 +103,13 @@ pub(crate) const KEYS: &[Key] = documented! {
     /// Folder for what has to outlive a restart: in `acme` accounts, keys and certificates of `[acme]`, in `ocsp` what responders have
     /// said of certificates, and `local-ca.pem` and `local-ca.key` of the authority of this machine. Folders are made with mode 0700
     /// and keys with 0600, so that only the user of the server can read them. `$STATE_DIRECTORY/tls` if that is set, as by systemd, or
-    /// else `/var/lib/levity/tls` for root and `~/.local/state/levity/tls` for others.
-    key("folder", Kind::Text("a path"), None);
+    /// else `/var/lib/levity/tls` for root and `~/.local/state/levity/tls` for others; without a home there is none. Nothing in it is
+    /// sent to clients.
+    key("folder", Kind::Text("a path"), None).secret();
     /// Files with secret bytes, such as `openssl rand -out FILE 80` writes, for servers whose clients are to resume sessions at
     /// any of them. The first one makes tickets, all read them. Without files each process makes keys, and new ones every
     /// 6 hours.
-    key("ticket_keys", Kind::Names, Some("[]"));
+    key("ticket_keys", Kind::Names, Some("[]")).secret();
 };
 
 /// `[site.tls]`
@@ -122,7 +123,7 @@ pub(crate) const SITE_KEYS: &[Key] = documented! {
     /// change.
     key("certificates", Kind::Names, None).also(&[("ssl_certificate", ""), ("certificate", "")]);
     /// Files with the keys of `certificates`, in the same order. Without them each key is in the file of its certificate.
-    key("keys", Kind::Names, None).also(&[("ssl_certificate_key", ""), ("key", "")]);
+    key("keys", Kind::Names, None).secret().also(&[("ssl_certificate_key", ""), ("key", "")]);
     /// File with the certificates of the authorities that sign those of clients. Such clients are named in the log, and in
     /// `Client-Cert` (RFC 9440) to upstreams. Their sessions are not resumed.
     key("client_authorities", Kind::Text("a path"), None).also(&[("ssl_client_certificate", "")]);
@@ -259,6 +260,12 @@ fn files(section: &Section<'_>) -> Vec<CertificateFiles> {
     }
     if section.is_empty_array("certificates") {
         section.report("certificates", "there is none", None);
+    }
+    // The keys are in these files.
+    if !section.has("keys") {
+        for certificate in &certificates {
+            section.withhold("certificates", certificate);
+        }
     }
     let keys = keys.iter().map(Some).chain(std::iter::repeat(None));
     let pairs = certificates.iter().zip(keys);

@@ -32,8 +32,8 @@ pub use disk::Disk;
 pub use engine::StartError;
 pub use files::{
     DirectoryReader, Entry, EntryStat, FileSystem, Inline, Kind, Listing, Meta, MountPoint,
-    OpenFile, Root, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats, Watcher, accept_variant,
-    check_writable, left_root, set_direct_files_max, unclosed,
+    OpenFile, Root, Secrets, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats, Watcher,
+    accept_variant, check_writable, left_root, set_direct_files_max, unclosed,
 };
 pub use job::{
     Change, Class, Completion, Direct, Done, EngineId, First, Job, Lookup, NewFile, Op, Open,

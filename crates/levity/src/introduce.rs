@@ -12,6 +12,7 @@ use levity_disk::{Disk, Root};
 
 use crate::cli::Plan;
 use crate::route::Service;
+use crate::tls::folder;
 use crate::upstream;
 use levity_config::address::Address;
 use levity_config::{Location, Site};
@@ -60,7 +61,9 @@ impl Introduction<'_> {
             admin.map(|url| format!("status and metrics on {url}")),
             "addresses",
         );
-        let notes = self.service.config.notes.iter();
+        let config = &self.service.config;
+        let notes = config.notes.iter().cloned();
+        let notes = notes.chain(folder::served(config));
         log_some(notes.map(|note| format!("configuration: {note}")), "notes");
         let authority = self.service.tls.as_ref();
         if let Some(path) = authority.and_then(|tls| tls.local_authority()) {

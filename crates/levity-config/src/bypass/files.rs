@@ -1,33 +1,54 @@
 //! Other paths that lead to guarded files, and paths of files with secrets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use super::folders::Folders;
 use super::table::{Table, Tables};
+use crate::model::Site;
 use crate::pattern::Pattern;
 use crate::pattern_index::PatternIndex;
+use crate::reader::SecretFile;
 use crate::root::resolved;
 
-/// The note about a file with secrets that clients can get.
-pub(super) fn served_secret(
-    file: &Path,
-    sites: &[Tables<'_>],
+/// Those of `secrets` that lie beneath a root, each with its paths: by its name in the root, where it may be a link, and by that of
+/// its folder, since roots are known without links.
+pub(super) fn beneath_roots<'s, 'a>(
+    secrets: &'s [SecretFile],
+    sites: &'a [Site],
+    folders: &mut Folders<'a>,
+) -> Vec<(&'s SecretFile, [PathBuf; 2])> {
+    let locations = sites.iter().flat_map(Site::locations);
+    let roots = locations.filter_map(|location| location.root.as_deref());
+    let roots: HashSet<_> = roots.map(|root| folders.get(root)).collect();
+    let named = |secret: &'s SecretFile| {
+        let folder = resolved(secret.path.parent()?, folders.may_look_up);
+        let names = [
+            folder.join(secret.path.file_name()?),
+            resolved(&secret.path, false),
+        ];
+        let mut above = names.iter().flat_map(|name| name.ancestors());
+        above
+            .any(|folder| roots.contains(folder))
+            .then_some((secret, names))
+    };
+    secrets.iter().filter_map(named).collect()
+}
+
+/// The table that serves the folder of a secret with these names, and the path of the secret there.
+pub(super) fn served_secret<'s, 'a>(
+    names: &[PathBuf],
+    sites: &'s [Tables<'a>],
     mappings: &Mappings<'_>,
-    may_look_up: bool,
-) -> Option<String> {
-    // By its name in the root, where it may be a link, and by that of its folder, since roots are known without links.
-    let folder = resolved(file.parent()?, may_look_up);
-    for name in [folder.join(file.file_name()?), resolved(file, false)] {
+) -> Option<(&'s Table<'a>, String)> {
+    for name in names {
         for root in name.ancestors() {
             let beneath = name.strip_prefix(root).ok()?;
             for mapping in mappings.get(root).into_iter().flatten() {
-                let path = Pattern::Exact(mapping.path_of(beneath)?);
-                if let Some(open) = mapping.serving(sites, &path, beneath, Table::sends_files) {
-                    return Some(format!(
-                        "{} lies beneath a `root`: {} serves it at `{path}`; move it to a folder that is not served",
-                        file.display(),
-                        open.shown()
-                    ));
+                let path = mapping.path_of(beneath)?;
+                let pattern = Pattern::Exact(path.clone());
+                if let Some(open) = mapping.serving(sites, &pattern, beneath, Table::sends_files) {
+                    return Some((open, path));
                 }
             }
         }

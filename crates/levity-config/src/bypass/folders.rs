@@ -9,7 +9,7 @@ use crate::root::resolved;
 /// Folders by their paths in the configuration.
 pub(super) struct Folders<'a> {
     /// As for [`resolved`].
-    may_look_up: bool,
+    pub(super) may_look_up: bool,
     known: HashMap<&'a Path, Arc<Path>>,
 }
 

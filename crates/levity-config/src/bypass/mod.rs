@@ -1,4 +1,5 @@
-//! Notes about ways around gates: requests that get, without a gate, what a route or site guards.
+//! Notes about ways around gates: requests that get, without a gate, what a route or site guards. And about secrets in folders that
+//! are served.
 
 use std::collections::HashSet;
 
@@ -14,20 +15,24 @@ mod names;
 mod table;
 
 use application::applications;
-use files::{alias, mappings, served_secret};
+use files::{alias, beneath_roots, mappings, served_secret};
 use folders::Folders;
 use mounts::{mounts, other_way};
 use names::{beneath_name, beneath_star, name_without_slash};
 use table::{Tables, is_guarded, refuses};
 
-/// Notes each route and site with gates beside which there is a way to an upstream or to its files. May block.
+/// Notes each route and site with gates beside which there is a way to an upstream or to its files, and each secret beneath a root.
+/// May block.
 pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
-    let mut locations = sites.iter().flat_map(Site::locations);
-    if !locations.any(|location| is_guarded(&location.gates) || refuses(location)) {
-        return;
-    }
     let may_look_up = reader.base.is_some();
     let mut folders = Folders::new(may_look_up);
+    let secrets = reader.secrets.borrow();
+    let secrets = beneath_roots(&secrets, sites, &mut folders);
+    let mut locations = sites.iter().flat_map(Site::locations);
+    let is_closed = |location: &Location| is_guarded(&location.gates) || refuses(location);
+    if secrets.is_empty() && !locations.any(is_closed) {
+        return;
+    }
     let applications = applications(upstreams);
     let sites: Vec<Tables<'_>> = sites
         .iter()
@@ -36,11 +41,15 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
     let mappings = mappings(&sites);
     let mounts = mounts(&sites);
     let mut seen = HashSet::new();
-    for secret in reader.secrets.borrow().iter() {
-        let note = || served_secret(&secret.path, &sites, &mappings, may_look_up);
+    for (secret, names) in secrets {
+        let place = || served_secret(&names, &sites, &mappings);
         let is_new = seen.insert(&secret.path);
-        if let Some(note) = is_new.then(note).flatten() {
-            reader.note_at(secret.line, note);
+        if let Some((table, path)) = is_new.then(place).flatten() {
+            let (secret_path, open) = (secret.path.display(), table.shown());
+            let note = format!(
+                "{secret_path} lies beneath a `root`, at `{path}` of {open}: nobody gets it, but move it to a folder that is not served"
+            );
+            reader.note_at(secret.line.unwrap_or(table.line), note);
         }
     }
     for (number, tables) in sites.iter().enumerate() {

@@ -36,7 +36,7 @@ pub(crate) const KEYS: &[Key] = documented! {
     /// `oct` for HS256. It is read at start and at each reload. This or `secret_file` is required.
     key("keys", Kind::Text("a path"), None);
     /// A file with a secret for HS256 in its first line, at least 32 bytes.
-    key("secret_file", Kind::Text("a path"), None);
+    key("secret_file", Kind::Text("a path"), None).secret();
     /// Who has to have made the tokens: their `iss`.
     key("issuer", Kind::Text("a text"), None);
     /// Recipients, one of which has to be in the `aud` of a token. Without the key a token must have no `aud`: it is meant
@@ -82,7 +82,7 @@ fn keys(section: &Section<'_>) -> Option<Vec<VerificationKey>> {
         true => ("keys", section.file_text("keys", KEYS_BYTES_MAX)),
         false => (
             "secret_file",
-            section.secret_text("secret_file", KEYS_BYTES_MAX),
+            section.file_text("secret_file", KEYS_BYTES_MAX),
         ),
     };
     let (file, text) = found?;
@@ -94,7 +94,13 @@ fn keys(section: &Section<'_>) -> Option<Vec<VerificationKey>> {
         false => secret(&text),
     };
     let report = |reason| section.report(name, format_args!("{}: {reason}", file.display()), None);
-    found.map_err(report).ok()
+    let found = found.map_err(report).ok()?;
+    // A set of public keys may be for clients, too.
+    let is_secret = |key: &VerificationKey| matches!(key.material, Material::Secret(_));
+    if is_set && found.iter().any(is_secret) {
+        section.withhold(name, &file);
+    }
+    Some(found)
 }
 
 fn secret(text: &str) -> Result<Vec<VerificationKey>, String> {

@@ -36,7 +36,7 @@ pub(crate) const KEYS: &[Key] = documented! {
 pub(crate) const BASIC_AUTH: &[Key] = documented! {
     /// The file of the users, one `USER:HASH` per line, as `levity passwd USER` and `htpasswd -B` print them: hashes of
     /// Argon2, bcrypt, and SHA-crypt (`$5$`, `$6$`). It is read at start and at each reload. Required.
-    key("users", Kind::Text("a path"), None);
+    key("users", Kind::Text("a path"), None).secret();
     /// What browsers show when they ask for the password. Browsers send a password that was given for a realm to all of it.
     key("realm", Kind::Text("a text"), Some("Restricted"));
     /// Names of users in the file who are let in; without the key all of them are.
@@ -136,7 +136,7 @@ fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
     }
     let pass_authorization = section.boolean("pass_authorization") == Some(true);
     let user_header = headers::name_for_requests(section, "user_header");
-    let (file, text) = section.secret_text("users", USERS_BYTES_MAX)?;
+    let (file, text) = section.file_text("users", USERS_BYTES_MAX)?;
     let report = |error| section.report("users", format_args!("{}, {error}", file.display()), None);
     let users = htpasswd::parse(&text).map_err(report).ok()?;
     for given in names.iter().flatten() {

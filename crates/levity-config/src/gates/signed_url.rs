@@ -72,7 +72,7 @@ const PLACEHOLDERS: &[(&str, SignedPart)] = &[
 pub(crate) const KEYS: &[Key] = documented! {
     /// A file with the secret in its first line, at least 16 bytes, such as `openssl rand -hex 32` prints. This or `secret`
     /// is required.
-    key("secret_file", Kind::Text("a path"), None);
+    key("secret_file", Kind::Text("a path"), None).secret();
     /// The secret itself.
     key("secret", Kind::Text("a text"), None);
     /// The parameter of the query with the signature, in URL-safe Base64. Without `md5` it is the last one.
@@ -124,7 +124,7 @@ fn secret(section: &Section<'_>, is_for_hmac: bool) -> Option<Secret> {
                 section.require("secret_file");
             }
             (
-                section.secret_text("secret_file", SECRET_BYTES_MAX)?.1,
+                section.file_text("secret_file", SECRET_BYTES_MAX)?.1,
                 "secret_file",
             )
         }

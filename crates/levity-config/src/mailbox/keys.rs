@@ -47,10 +47,10 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// A file with a key of at least 32 bytes in its first line, such as `openssl rand -hex 32` prints. Whoever sends it as a
     /// bearer token may publish and remove boxes. Without the key, only processes may that connect over a Unix socket as the
     /// user of the server or as root, and tokens with `claim`.
-    key("publish_key_file", Kind::Text("a path"), None);
+    key("publish_key_file", Kind::Text("a path"), None).secret();
     /// A file with the key, at least 32 bytes in its first line, by which applications that speak GRIP know that a request comes
     /// from this server: requests to them then have a `Grip-Sig`, a token with HS256.
-    key("grip_key_file", Kind::Text("a path"), None);
+    key("grip_key_file", Kind::Text("a path"), None).secret();
     /// Origins of pages that may open a WebSocket, or publish with a token in a cookie, written as in `cors`. Without the key
     /// only pages of the host to which the request goes may. Clients that are not browsers need none.
     key("origins", Kind::Names, None);

@@ -151,7 +151,7 @@ fn mailbox(section: &Section<'_>, names: &mut Named) -> Mailbox {
 
 /// The first line of a file.
 fn secret(section: &Section<'_>, key: &str) -> Option<Secret> {
-    let (_, text) = section.secret_text(key, KEY_BYTES_MAX)?;
+    let (_, text) = section.file_text(key, KEY_BYTES_MAX)?;
     let line = text.lines().next().unwrap_or_default();
     // It is empty as well when the configuration was not loaded from the disk.
     if line.len() < SECRET_BYTES_MIN && section.reads_files() {

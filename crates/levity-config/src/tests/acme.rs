@@ -309,7 +309,9 @@ fn a_hook_that_cannot_be_started_is_reported() {
             "{}[acme.dns]\nhook = [\"{program}\"]\n",
             site("\"*.example.org\"")
         );
-        let text = text.replace("/srv", folder.path().to_str().expect("UTF-8"));
+        let root = folder.path().join("www");
+        std::fs::create_dir_all(&root).expect("a folder");
+        let text = text.replace("/srv", root.to_str().expect("UTF-8"));
         std::fs::write(&file, text).expect("written");
         crate::load(&file)
     };

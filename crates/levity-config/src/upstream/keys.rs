@@ -103,7 +103,7 @@ pub(crate) const TLS: &[Key] = documented! {
     /// File with a certificate and its chain that Levity shows to backends, as PEM.
     key("certificate", Kind::Text("a path"), None).also(&[("proxy_ssl_certificate", ""), ("grpc_ssl_certificate", "")]);
     /// File with the key of `certificate`. Without it the key is in the file of the certificate.
-    key("key", Kind::Text("a path"), None).also(&[("proxy_ssl_certificate_key", ""), ("grpc_ssl_certificate_key", "")]);
+    key("key", Kind::Text("a path"), None).secret().also(&[("proxy_ssl_certificate_key", ""), ("grpc_ssl_certificate_key", "")]);
 };
 
 /// `[upstream.check]`

@@ -216,6 +216,9 @@ fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<Upst
         .text("name")
         .and_then(|given| host_or_report(&given));
     let certificate = section.path("certificate");
+    if let Some(both) = certificate.as_deref().filter(|_| !section.has("key")) {
+        section.withhold("certificate", both);
+    }
     let key = section.path("key").or(certificate.clone());
     let tls = UpstreamTls {
         authorities: section.path("authorities"),

@@ -4,6 +4,8 @@
 //!
 //! A name may be a mount point, and a link may lead into a mount. Such a mount is not accessed: it may not
 //! answer, and the time would be charged to the device of the directory.
+//!
+//! Secrets are not listed.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -259,7 +261,9 @@ fn entry<'a>(
         Err(Errno::XDEV) => (Kind::Directory, None),
         Err(_) => return None,
     };
-    Some(Entry {
+    let secrets = &location.resolver.secrets;
+    let is_shown = meta.is_none_or(|meta| !secrets.has(&meta));
+    is_shown.then(|| Entry {
         name: name.to_bytes(),
         kind,
         is_link,

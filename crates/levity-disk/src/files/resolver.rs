@@ -4,6 +4,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{OFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -11,6 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 use super::closer::DeferredFd;
 use super::crossing::{self, HANDLE, KnownDevices, OtherDevice};
 use super::meta::Meta;
+use super::secrets::Secrets;
 use crate::syscall;
 
 /// `openat2` fails with EAGAIN when a rename raced with a `..` in the path: attempts before giving up.
@@ -36,6 +38,8 @@ pub(super) struct Resolver {
     /// The only name that exists.
     pub(super) single: Option<CString>,
     pub(super) symlinks: Symlinks,
+    /// Files that are absent.
+    pub(super) secrets: Arc<Secrets>,
 }
 
 impl Resolver {

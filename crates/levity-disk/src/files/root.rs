@@ -23,6 +23,7 @@ use super::mounts::Beneath;
 use super::open_file::{Location, NonblockingCalls, OpenFile};
 use super::probe::{self, FileSystem};
 use super::resolver::{NO_LINKS, Resolver, Symlinks};
+use super::secrets::Secrets;
 use crate::syscall;
 
 /// A directory whose files may be opened, or a single file.
@@ -54,6 +55,18 @@ impl Root {
     /// The errors of `open`; `InvalidInput` for anything but a directory or a regular file; `Unsupported`
     /// where `openat2` is missing (Linux before 5.6, or a seccomp filter that hides it).
     pub fn open(path: &Path, symlinks: Symlinks) -> io::Result<Arc<Root>> {
+        Root::open_without(Arc::default(), path, symlinks)
+    }
+
+    /// As [`Root::open`], for files that are sent to clients: opens and listings do not find `secrets`. Blocks.
+    ///
+    /// # Errors
+    /// The errors of [`Root::open`].
+    pub fn open_without(
+        secrets: Arc<Secrets>,
+        path: &Path,
+        symlinks: Symlinks,
+    ) -> io::Result<Arc<Root>> {
         let resolved = fs::canonicalize(path)?;
         let (folder, single) = split(&resolved)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -87,6 +100,7 @@ impl Root {
                 device,
                 single,
                 symlinks,
+                secrets,
             }),
             identity,
             file_system,
@@ -125,7 +139,8 @@ impl Root {
         if resolved == self.path && identity(&rustix::fs::stat(folder)?) == self.identity {
             return Ok(None);
         }
-        Root::open(&self.named, self.resolver.symlinks).map(Some)
+        let secrets = self.resolver.secrets.clone();
+        Root::open_without(secrets, &self.named, self.resolver.symlinks).map(Some)
     }
 
     /// The name of the file if the root is a single file; `None` for a directory.
@@ -181,8 +196,8 @@ impl Root {
     ///
     /// # Errors
     /// `WouldBlock` if an engine must open it: an inode or directory block is not in memory, the path leaves
-    /// the root or crosses a mount (whose file system was not probed), the file system is remote, or the
-    /// kernel is older than 5.12. Any other error is final; for example, the kernel remembers absent names
+    /// the root or crosses a mount (whose file system was not probed), the file system is remote, the file may have become a
+    /// secret, or the kernel is older than 5.12. Any other error is final; for example, the kernel remembers absent names
     /// (not on tmpfs).
     pub fn open_cached(&self, path: &CStr) -> io::Result<Arc<OpenFile>> {
         if !self.cached {
@@ -201,6 +216,10 @@ impl Root {
             // Closing a device may block in its driver.
             closer::close(meta.device, opened.fd);
             return Ok(self.cached_handle(name, resolve)?);
+        }
+        if let Some(refused) = self.refuse_cached(&meta) {
+            closer::close(meta.device, opened.fd);
+            return Err(refused);
         }
         let file = self.file(opened, meta, name);
         file.disable_kernel_readahead();
@@ -236,6 +255,7 @@ impl Root {
             drop(opened);
             return self.open_handle(name);
         }
+        self.refuse_secret(&meta)?;
         Ok(self.file(opened, meta, name))
     }
 
@@ -253,7 +273,25 @@ impl Root {
         let open = |resolve| self.open_as_owner(name, resolve);
         let opened = self.resolver.within(name, known, NO_LINKS, open)??;
         let meta = Meta::from(rustix::fs::fstat(&opened.fd)?);
+        self.refuse_secret(&meta)?;
         Ok(self.file(opened, meta, name))
+    }
+
+    /// The error of an open that found a secret: that of one that found nothing. Blocks.
+    fn refuse_secret(&self, meta: &Meta) -> Result<(), Errno> {
+        match self.resolver.secrets.has(meta) {
+            true => Err(Errno::NOENT),
+            false => Ok(()),
+        }
+    }
+
+    /// The same without blocking: an engine has to find out what is not known.
+    fn refuse_cached(&self, meta: &Meta) -> Option<io::Error> {
+        match self.resolver.secrets.is_known(meta) {
+            None => Some(io::ErrorKind::WouldBlock.into()),
+            Some(true) => Some(Errno::NOENT.into()),
+            Some(false) => None,
+        }
     }
 
     /// Opens a pipe, a socket or a device with `O_PATH`: the descriptor gives its metadata, and holding it

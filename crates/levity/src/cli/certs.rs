@@ -41,7 +41,10 @@ pub(super) fn certs(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
             return EXIT_CONFIG;
         }
     };
-    let reports = offline::reports(&config);
+    let reports = match offline::reports(&config) {
+        Ok(reports) => reports,
+        Err(reason) => return refused(reason, streams),
+    };
     let now = SystemTime::now();
     match json {
         true => streams.out(&format!("{}\n", as_json(file, &reports, now))),
@@ -66,7 +69,10 @@ pub(super) fn retry(file: &Path, names: &[String], streams: &mut Streams<'_>) ->
         }
     };
     let names = match names.is_empty() {
-        true => failed(&config),
+        true => match failed(&config) {
+            Ok(names) => names,
+            Err(reason) => return refused(reason, streams),
+        },
         false => names.iter().map(|name| name.to_ascii_lowercase()).collect(),
     };
     if names.is_empty() {
@@ -88,8 +94,8 @@ pub(super) fn retry(file: &Path, names: &[String], streams: &mut Streams<'_>) ->
 }
 
 /// The names whose certificates by ACME have failed.
-fn failed(config: &Config) -> Vec<String> {
-    let reports = offline::reports(config);
+fn failed(config: &Config) -> Result<Vec<String>, &'static str> {
+    let reports = offline::reports(config)?;
     let by_acme = |report: &&CertificateReport| {
         matches!(report.origin, Origin::Acme | Origin::OnDemand) && report.error.is_some()
     };
@@ -97,14 +103,19 @@ fn failed(config: &Config) -> Vec<String> {
     let mut names: Vec<_> = failed.flat_map(|report| report.names.clone()).collect();
     names.sort();
     names.dedup();
-    names
+    Ok(names)
+}
+
+fn refused(reason: &str, streams: &mut Streams<'_>) -> u8 {
+    streams.err(&format!("error: {reason}\n"));
+    EXIT_FAILURE
 }
 
 fn retry_one(config: &Config, name: &str) -> Result<&'static str, String> {
     if !offline::is_by_acme(name, config) {
         return Err("no site gets a certificate for it by ACME".to_owned());
     }
-    let stored = offline::stored(config);
+    let stored = offline::stored(config)?;
     let report = stored.report(name);
     stored.retry(name)?;
     let now = SystemTime::now();

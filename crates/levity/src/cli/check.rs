@@ -62,8 +62,8 @@ fn print(file: &Path, notes: &[String], is_ok: bool, streams: &mut Streams<'_>) 
 
 /// Remarks that are not errors: those about the file, and those about this machine.
 fn notes(config: Config) -> Vec<String> {
-    let unwritable = folder::unwritable(&config);
-    config.notes.into_iter().chain(unwritable).collect()
+    let of_machine: Vec<_> = folder::notes(&config).collect();
+    config.notes.into_iter().chain(of_machine).collect()
 }
 
 #[cfg(test)]
@@ -73,8 +73,9 @@ mod tests {
 
     #[test]
     fn check_says_ok() {
-        let folder = Folder::new();
-        let file = folder.write("levity.toml", "[[site]]\nroot = \".\"\n");
+        let (folder, root) = (Folder::new(), Folder::new());
+        let site = format!("[[site]]\nroot = \"{}\"\n", root.path());
+        let file = folder.write("levity.toml", &site);
         let ran = levity(&["check", "-c", &file]);
         ran.exits(0);
         assert_eq!((ran.out, ran.err), (format!("{file}: ok\n"), String::new()));
@@ -85,6 +86,17 @@ mod tests {
             answer,
             json!({ "file": file, "ok": true, "problems": [], "notes": [] })
         );
+    }
+
+    /// It may have secrets.
+    #[test]
+    fn a_configuration_that_lies_beneath_a_root_is_noted() {
+        let folder = Folder::new();
+        let file = folder.write("levity.toml", "[[site]]\nroot = \".\"\n");
+        let ran = levity(&["check", "-c", &file]);
+        ran.exits(0);
+        let note = format!("line 1: {file} lies beneath a `root`, at `/levity.toml`");
+        assert!(ran.err.contains(&note), "{}", ran.err);
     }
 
     #[test]
@@ -142,9 +154,10 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_written_is_noted() {
         let folder = Folder::new();
-        let elsewhere = Folder::new();
+        let (elsewhere, root) = (Folder::new(), Folder::new());
         let state = elsewhere.write("state", "a file") + "/tls";
-        let site = "[[site]]\nhosts = [\"a.test\"]\nroot = \".\"\n";
+        let root = root.path();
+        let site = format!("[[site]]\nhosts = [\"a.test\"]\nroot = \"{root}\"\n");
         let text = format!("[tls]\nfolder = \"{state}\"\n{site}");
         let file = folder.write("levity.toml", &format!("{text}tls = \"internal\"\n"));
         let ran = levity(&["check", "-c", &file]);

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use levity_config::{Config, Etag, Matcher, PatternIndex};
-use levity_disk::{Disk, EngineId, Root};
+use levity_disk::{Disk, EngineId, Root, Secrets};
 use levity_telemetry::diagnostics;
 use levity_tls::TicketKeys;
 use levity_wire::{Reject, http1, path};
@@ -26,6 +26,7 @@ use crate::rate_limit::registry::Registry;
 use crate::root::LiveRoot;
 use crate::shares::Shares;
 use crate::tls::acme::AcmeThread;
+use crate::tls::folder;
 use crate::tls::sites::TlsSites;
 use crate::tls::staple::Staples;
 use crate::upload_store::store::UploadStore;
@@ -155,7 +156,7 @@ impl Service {
         let acme = parts.acme.start(&config)?;
         let preloads = stores::preloads(&config, parts.kept_files_max, old);
         let digests = stores::digests(&config, old);
-        let mut roots = Roots::default();
+        let mut roots = Roots::without(Secrets::new(folder::secrets(&config)));
         let uploads = stores::uploads(&config, &mut roots, old);
         let kept = Stores {
             preloads: preloads.as_ref(),

@@ -1,28 +1,96 @@
 //! The folder of what has to outlive a restart.
 
 use std::env;
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use levity_config::tls::Certificates;
 use levity_config::{Config, Site};
 use rustix::fs::{Access, access};
 
+/// Why a folder has to be named.
+const NO_FOLDER: &str = "there is no folder for certificates and their keys: this user has no home; set `STATE_DIRECTORY` or `HOME` to an \
+                         absolute path, or `folder` of `[tls]`";
+
 /// The folder of the state of TLS with `config`.
-pub fn state_folder(config: &Config) -> PathBuf {
-    config.tls.folder.clone().unwrap_or_else(usual_folder)
+///
+/// # Errors
+/// What to set where there is none. A folder of the place where the server is started could be one that it serves.
+pub fn state_folder(config: &Config) -> Result<PathBuf, &'static str> {
+    let is_root = rustix::process::geteuid().is_root();
+    let variable = |name: &str| env::var_os(name).map(PathBuf::from);
+    let folder = config.tls.folder.clone();
+    folder
+        .or_else(|| usual_folder(is_root, variable, env::home_dir()))
+        .ok_or(NO_FOLDER)
 }
 
-/// Why this user cannot write to the folder of the state, if the certificates of a site are there and it cannot. Makes nothing. Blocks.
-pub fn unwritable(config: &Config) -> Option<String> {
+/// What is sent to nobody: what the file names as secret, the file itself, and the folder of the state, whether or not this
+/// configuration uses it.
+pub fn secrets(config: &Config) -> impl Iterator<Item = PathBuf> {
+    let named = config.secrets.iter().cloned();
+    named.chain(state_folder(config).ok())
+}
+
+/// Remarks about the folder of the state on this machine. Makes nothing. Blocks.
+pub fn notes(config: &Config) -> impl Iterator<Item = String> {
+    unwritable(config).into_iter().chain(served(config))
+}
+
+/// That clients could get the folder of the state by its name, if it is the usual one and keys are to be there. Blocks.
+pub fn served(config: &Config) -> Option<String> {
+    // The reader of the file has compared one that is named there.
+    if config.tls.folder.is_some() || !has_state(config) {
+        return None;
+    }
+    let folder = state_folder(config).ok()?;
+    let resolved = resolved(&folder)?;
+    let locations = config.sites.iter().flat_map(Site::locations);
+    let mut roots = locations.filter_map(|location| location.root.as_deref());
+    let shows = |root: &Path| {
+        let root = fs::canonicalize(root).ok()?;
+        let beneath = resolved.strip_prefix(root).ok()?;
+        // Such names are not served anyway.
+        let is_hidden = beneath
+            .iter()
+            .any(|name| name.as_encoded_bytes().starts_with(b"."));
+        (!is_hidden).then_some(())
+    };
+    let root = roots.find(|root| shows(root).is_some())?;
+    Some(format!(
+        "{}, which is for certificates and their keys, lies beneath {}, which is served: nobody gets it, but use another folder",
+        folder.display(),
+        root.display()
+    ))
+}
+
+/// A path without links, of which the last parts may be missing. Blocks.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let mut above = path.ancestors();
+    let there = above.find_map(|path| Some((path, fs::canonicalize(path).ok()?)));
+    let (there, resolved) = there?;
+    Some(resolved.join(path.strip_prefix(there).ok()?))
+}
+
+/// Whether certificates of a site are kept in the folder of the state.
+fn has_state(config: &Config) -> bool {
     let has_state = |site: &Site| {
         let tls = site.tls.as_ref();
         tls.is_some_and(|tls| !matches!(tls.certificates, Certificates::Files(_)))
     };
-    if !config.sites.iter().any(has_state) {
+    config.sites.iter().any(has_state)
+}
+
+/// Why this user cannot write to the folder of the state, if the certificates of a site are there and it cannot. Makes nothing. Blocks.
+fn unwritable(config: &Config) -> Option<String> {
+    if !has_state(config) {
         return None;
     }
-    let folder = state_folder(config);
+    let folder = match state_folder(config) {
+        Ok(folder) => folder,
+        Err(reason) => return Some(reason.to_owned()),
+    };
     // What is missing is made.
     let there = folder.ancestors().find(|path| path.exists())?;
     let reason = match access(there, Access::WRITE_OK | Access::EXEC_OK) {
@@ -36,21 +104,78 @@ pub fn unwritable(config: &Config) -> Option<String> {
     ))
 }
 
-fn usual_folder() -> PathBuf {
-    let of_user = || {
-        let state = env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-        let home = || env::home_dir().map(|home| home.join(".local/state"));
-        state.filter(|path| path.is_absolute()).or_else(home)
+/// The folder of the state of a user; `None` without any place for it. `variable` is the environment.
+fn usual_folder(
+    is_root: bool,
+    variable: impl Fn(&str) -> Option<PathBuf>,
+    home: Option<PathBuf>,
+) -> Option<PathBuf> {
+    let is_absolute = |path: &PathBuf| path.is_absolute();
+    // Of several, separated by colons, the first one (systemd.exec(5)).
+    let first = |given: PathBuf| {
+        let given = given.to_string_lossy();
+        given.split(':').next().map(PathBuf::from)
     };
-    let given = env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty());
-    let is_root = rustix::process::geteuid().is_root();
-    match (given, is_root) {
-        // Of several, separated by colons, the first one (systemd.exec(5)).
-        (Some(given), _) => {
-            let given = given.to_string_lossy().into_owned();
-            PathBuf::from(given.split(':').next().unwrap_or_default()).join("tls")
+    let of_service = variable("STATE_DIRECTORY").and_then(first);
+    if let Some(given) = of_service.filter(is_absolute) {
+        return Some(given.join("tls"));
+    }
+    if is_root {
+        return Some(PathBuf::from("/var/lib/levity/tls"));
+    }
+    let of_home = || Some(home.filter(is_absolute)?.join(".local/state"));
+    let state = variable("XDG_STATE_HOME").filter(is_absolute);
+    Some(state.or_else(of_home)?.join("levity/tls"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_folder_is_never_that_of_the_start() {
+        let folder = |is_root, service: &str, state: &str, home: &str| {
+            let given = |text: &str| Some(PathBuf::from(text)).filter(|_| !text.is_empty());
+            let variable = |name: &str| match name {
+                "STATE_DIRECTORY" => given(service),
+                _ => given(state),
+            };
+            let folder = usual_folder(is_root, variable, given(home));
+            folder.map(|folder| folder.display().to_string())
+        };
+        for (is_root, service, state, home, expected) in [
+            (false, "/s:/t", "/x", "/h", "/s/tls"),
+            (true, "/s", "", "", "/s/tls"),
+            (true, "s", "/x", "/h", "/var/lib/levity/tls"),
+            (false, "s", "/x", "/h", "/x/levity/tls"),
+            (false, "", "x", "/h", "/h/.local/state/levity/tls"),
+            (false, "", "", "/", "/.local/state/levity/tls"),
+        ] {
+            let found = folder(is_root, service, state, home);
+            assert_eq!(found.as_deref(), Some(expected));
         }
-        (None, false) => of_user().unwrap_or_default().join("levity/tls"),
-        (None, true) => PathBuf::from("/var/lib/levity/tls"),
+        assert_eq!(folder(false, "s", "x", "h"), None);
+        assert_eq!(folder(false, "", "", ""), None);
+    }
+
+    #[test]
+    fn a_folder_beneath_a_root_is_noted_unless_its_name_hides_it() {
+        let home = tempfile::tempdir().expect("a folder");
+        let config = |root: &Path| {
+            let root = root.display();
+            let site = format!("[[site]]\nroot = \"{root}\"\ntls = \"internal\"\n");
+            let listen = "[[listen]]\naddress = \"127.0.0.1:443\"\n";
+            levity_config::parse(&format!("{listen}{site}")).expect("a configuration")
+        };
+        let Ok(usual) = state_folder(&config(home.path())) else {
+            return;
+        };
+        let there = usual.ancestors().find(|path| path.exists());
+        let there = there.expect("/");
+        let mut beneath = usual.strip_prefix(there).expect("a path").iter();
+        let is_hidden = beneath.any(|name| name.as_encoded_bytes().starts_with(b"."));
+        let noted = served(&config(there));
+        assert_eq!(noted.is_some(), !is_hidden, "{noted:?}");
+        assert_eq!(served(&config(home.path())), None);
     }
 }

@@ -14,17 +14,23 @@ use super::source::LOCAL_NAME;
 
 /// What files say of each certificate of `config`; for those of this machine, what the file of its authority says. Makes nothing.
 /// Blocks.
-pub fn reports(config: &Config) -> Vec<CertificateReport> {
-    let folder = state_folder(config);
+///
+/// # Errors
+/// When there is no folder for their state.
+pub fn reports(config: &Config) -> Result<Vec<CertificateReport>, &'static str> {
+    let folder = state_folder(config)?;
     let stored = Stored::new(&folder);
     let sites = config.sites.iter();
     let known = sites.flat_map(|site| of_site(site, config, &stored, &folder));
-    known.chain(on_demand(config, &stored)).collect()
+    Ok(known.chain(on_demand(config, &stored)).collect())
 }
 
 /// The state of certificates by ACME. Does not block.
-pub fn stored(config: &Config) -> Stored {
-    Stored::new(&state_folder(config))
+///
+/// # Errors
+/// As those of [`reports`].
+pub fn stored(config: &Config) -> Result<Stored, &'static str> {
+    Ok(Stored::new(&state_folder(config)?))
 }
 
 /// Whether a site of `config` has the certificate for `name` got by ACME, in advance or when a client asks for it.
@@ -37,10 +43,10 @@ pub fn is_by_acme(name: &str, config: &Config) -> bool {
     })
 }
 
-/// What files say of the certificate that a client gets that asks for `name`, in lower case; `None` if no site has TLS. If there is none
+/// What files say of the certificate that a client gets that asks for `name`, in lower case; `None` if no site has TLS, or there is no folder for its state. If there is none
 /// for the name, it is another one of the site. Makes nothing. Blocks.
 pub fn report_for(name: &str, config: &Config) -> Option<CertificateReport> {
-    let folder = state_folder(config);
+    let folder = state_folder(config).ok()?;
     let stored = Stored::new(&folder);
     let site = site_for(name, config)?;
     let reports = of_site(site, config, &stored, &folder).into_iter();

@@ -72,7 +72,7 @@ impl TlsSites {
         }
         let sites = config.sites.iter();
         let sources: Vec<_> = sites.filter_map(|site| Source::of(site, config)).collect();
-        let folder = state_folder(config);
+        let folder = state_folder(config).map_err(io::Error::other)?;
         let tickets = Tickets {
             files: config.tls.ticket_keys.clone(),
             own: tickets.clone(),

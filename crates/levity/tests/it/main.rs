@@ -62,6 +62,7 @@ mod rewrite;
 mod root;
 mod scgi;
 mod scripted;
+mod secrets;
 mod sendfile;
 mod shares;
 mod signals;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use levity_config::Symlinks;
-use levity_disk::Root;
+use levity_disk::{Root, Secrets};
 
 use crate::root::LiveRoot;
 
@@ -17,9 +17,19 @@ pub struct Roots {
     /// By path and symlink policy.
     open: HashMap<(PathBuf, bool), Arc<LiveRoot>>,
     resolved: HashMap<PathBuf, Option<Arc<Path>>>,
+    /// What is in none of them.
+    secrets: Arc<Secrets>,
 }
 
 impl Roots {
+    /// None yet. `secrets` will be in none of them.
+    pub fn without(secrets: Arc<Secrets>) -> Self {
+        Self {
+            secrets,
+            ..Self::default()
+        }
+    }
+
     /// Opens the root at `path` unless it is open. Blocks.
     ///
     /// # Errors
@@ -33,7 +43,7 @@ impl Roots {
             Symlinks::Beneath => levity_disk::Symlinks::Beneath,
             Symlinks::Follow => levity_disk::Symlinks::Follow,
         };
-        let root = Root::open(path, policy).map_err(|error| {
+        let root = Root::open_without(self.secrets.clone(), path, policy).map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })?;
         let root = LiveRoot::new(root);
