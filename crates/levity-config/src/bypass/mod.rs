@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::model::Site;
+use crate::model::{Location, Site};
 use crate::reader::Reader;
 use crate::upstream::read::Upstreams;
 

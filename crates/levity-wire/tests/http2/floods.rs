@@ -1,6 +1,6 @@
 //! What costs a client the connection, and what does not.
 
-use levity_wire::http2::ErrorCode;
+use levity_wire::http2::{Connection, ErrorCode, Failure};
 
 use crate::support::*;
 
@@ -171,6 +171,206 @@ fn floods_end_the_connection() {
         let outcome = feed(&mut connection, &frames, 64 * 1024);
         let code = outcome.failure.map(|failure| failure.code);
         assert_eq!(code, Some(ErrorCode::EnhanceYourCalm), "{name}");
+    }
+}
+
+/// A stream, or none, and what has become of it.
+const STREAMS: [(&str, u32, fn(&mut Connection)); 8] = [
+    ("the connection", 0, |_| ()),
+    ("idle", 9, |_| ()),
+    ("open", 1, |connection| {
+        feed(connection, &post(1), 100);
+    }),
+    ("answered before its body has ended", 1, |connection| {
+        feed(connection, &post(1), 100);
+        connection.send_fields(1, &fields(), true);
+    }),
+    ("not answered", 1, |connection| {
+        feed(connection, &get(1), 100);
+    }),
+    ("ended", 1, |connection| {
+        feed(connection, &get(1), 100);
+        connection.send_fields(1, &fields(), true);
+    }),
+    ("reset by the client", 1, |connection| {
+        feed(connection, &get(1), 100);
+        feed(connection, &frame(RST_STREAM, 0, 1, &[0; 4]), 100);
+    }),
+    ("reset here", 1, |connection| {
+        feed(connection, &post(1), 100);
+        connection.send_reset(1, ErrorCode::NoError);
+    }),
+];
+
+/// The number of frames of no use that a connection bears, if no time passes.
+const FRAMES_MAX: usize = 10_000;
+
+/// Whatever its type, its stream and its content: new types, too, have to earn what they cost.
+#[test]
+fn any_frame_without_use_is_a_flood() {
+    let padding = [&[255][..], &[0; 255]].concat();
+    let payloads: [&[u8]; 6] = [b"", b"\0", &[0, 0, 16, 0], &[0; 5], &[0; 8], &padding];
+    let kinds = (0..=CONTINUATION).chain([PRIORITY_UPDATE, 99]);
+    let frames = kinds.flat_map(|kind| {
+        let flags = [0, PADDED, ACK];
+        let pairs = flags.map(|flags| payloads.map(|payload| (flags, payload)));
+        pairs
+            .into_iter()
+            .flatten()
+            .map(move |(flags, payload)| (kind, flags, payload))
+    });
+    let mut ended_calmly = 0;
+    for (kind, flags, payload) in frames {
+        let content = match (flags, payload) {
+            (PADDED, [padding, rest @ ..]) => rest.len().saturating_sub(usize::from(*padding)),
+            (PADDED, []) => 0,
+            _ => payload.len(),
+        };
+        for (state, stream, arrange) in STREAMS {
+            let has_body = state == "open" || state.starts_with("answered");
+            if kind == DATA && content > 0 && has_body {
+                continue;
+            }
+            let mut connection = open();
+            arrange(&mut connection);
+            let frame = frame(kind, flags, stream, payload);
+            let failure = flood(&mut connection, &frame, FRAMES_MAX + 1);
+            let failure = failure.unwrap_or_else(|| {
+                panic!("type {kind}, flags {flags}, {payload:?}, on a stream that is {state}")
+            });
+            ended_calmly += usize::from(failure.code == ErrorCode::EnhanceYourCalm);
+        }
+    }
+    assert!(ended_calmly > 100, "{ended_calmly}");
+}
+
+/// Sends a frame again and again.
+fn flood(connection: &mut Connection, frame: &[u8], count: usize) -> Option<Failure> {
+    (0..count).find_map(|_| {
+        let mut input = frame;
+        let failure = loop {
+            match connection.next(&mut input) {
+                Ok(None) => break None,
+                Ok(Some(_)) => {}
+                Err(failure) => break Some(failure),
+            }
+        };
+        connection.out().clear();
+        failure
+    })
+}
+
+/// A section may have 64 of these, and each request has one.
+#[test]
+fn sections_in_many_frames_are_a_flood() {
+    let mut connection = open();
+    let is_stopped = (0..1000).any(|n| {
+        let stream = 2 * n + 1;
+        let frames = [
+            frame(HEADERS, END_STREAM, stream, b""),
+            frame(CONTINUATION, 0, stream, b"").repeat(60),
+            frame(CONTINUATION, END_HEADERS, stream, &block(&GET)),
+        ];
+        let outcome = feed(&mut connection, &frames.concat(), 10_000);
+        connection.send_fields(stream, &fields(), true);
+        connection.out().clear();
+        outcome.failure.is_some()
+    });
+    assert!(is_stopped);
+}
+
+/// A window has room for half a million updates like those of usual clients.
+#[test]
+fn windows_that_are_opened_without_content_are_a_flood() {
+    let update = frame(WINDOW_UPDATE, 0, 1, &4096_u32.to_be_bytes());
+    let mut connection = open();
+    feed(&mut connection, &get(1), 100);
+    assert_eq!(flood(&mut connection, &update, FRAMES_MAX), None);
+    let failure = flood(&mut connection, &update, 1).map(|failure| failure.code);
+    assert_eq!(failure, Some(ErrorCode::EnhanceYourCalm));
+}
+
+/// Go updates both windows of each stream for each 4 KiB that it reads, which may be long after all were sent.
+#[test]
+fn windows_that_are_opened_late_are_no_flood() {
+    const STREAMS: u32 = 100;
+    const BYTES: usize = 1 << 20;
+    let mut connection = open();
+    let window = [&[0, 4][..], &(4_u32 << 20).to_be_bytes()].concat();
+    let frames = [
+        frame(SETTINGS, 0, 0, &window),
+        frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes()),
+    ];
+    assert_eq!(feed(&mut connection, &frames.concat(), 100).failure, None);
+    let content = vec![b'a'; BYTES];
+    for stream in (0..STREAMS).map(|n| 2 * n + 1) {
+        feed(&mut connection, &get(stream), 100);
+        connection.send_fields(stream, &fields(), false);
+        assert_eq!(connection.send_data(stream, &content, true), BYTES);
+        connection.out().clear();
+    }
+    assert_eq!(connection.streams(), 0);
+    let update = |stream| frame(WINDOW_UPDATE, 0, stream, &4096_u32.to_be_bytes());
+    for stream in (0..STREAMS).map(|n| 2 * n + 1) {
+        let updates = [update(0), update(stream)].concat();
+        let failure = flood(&mut connection, &updates, BYTES / 4096);
+        assert_eq!(failure, None, "stream {stream}");
+    }
+    let failure = flood(&mut connection, &update(1), 3 * FRAMES_MAX);
+    assert!(failure.is_some(), "they have an end");
+}
+
+/// Keys that are typed, and messages of gRPC.
+#[test]
+fn bodies_in_small_frames_are_no_flood() {
+    for payload in [&b"a"[..], b"\x02a\0\0"] {
+        let flags = if payload.len() > 1 { PADDED } else { 0 };
+        let mut connection = open();
+        feed(&mut connection, &post(1), 100);
+        for _ in 0..3 * FRAMES_MAX {
+            let data = frame(DATA, flags, 1, payload);
+            assert_eq!(flood(&mut connection, &data, 1), None);
+            connection.consumed(1, 1);
+        }
+    }
+}
+
+/// Whatever the order, and whatever comes in between.
+#[test]
+fn mixed_frames_of_no_use_are_a_flood() {
+    let useless = [
+        frame(PING, 0, 0, &[0; 8]),
+        frame(SETTINGS, 0, 0, &[]),
+        frame(SETTINGS, ACK, 0, &[]),
+        frame(PRIORITY, 0, 9, &[0; 5]),
+        frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 9]),
+        frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 1, b'u', b'=', b'1']),
+        frame(WINDOW_UPDATE, 0, 0, &[0, 0, 16, 0]),
+        frame(WINDOW_UPDATE, 0, 1, &[0, 0, 16, 0]),
+        frame(WINDOW_UPDATE, 0, 3, &[0, 0, 16, 0]),
+        frame(WINDOW_UPDATE, 0, 5, &[0, 0, 16, 0]),
+        frame(RST_STREAM, 0, 5, &[0; 4]),
+        frame(DATA, PADDED, 1, &[3, 0, 0, 0]),
+        frame(DATA, 0, 1, b""),
+        frame(DATA, 0, 3, b"a"),
+        frame(GOAWAY, 0, 0, &[0; 8]),
+        frame(99, 0, 1, b"a"),
+    ];
+    for seed in 1..=10_u64 {
+        let mut connection = open();
+        feed(&mut connection, &[post(1), post(3), get(5)].concat(), 100);
+        connection.send_reset(3, ErrorCode::NoError);
+        connection.send_fields(5, &fields(), true);
+        // A generator of random numbers (xorshift).
+        let mut random = seed;
+        let accepted = (0..=FRAMES_MAX).take_while(|_| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let frame = &useless[random as usize % useless.len()];
+            flood(&mut connection, frame, 1).is_none()
+        });
+        assert_eq!(accepted.count(), FRAMES_MAX, "{seed}");
     }
 }
 

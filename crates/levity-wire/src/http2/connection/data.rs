@@ -1,7 +1,6 @@
 //! DATA frames of a client (RFC 9113, 6.1): the bodies of requests.
 
 use super::{Connection, Event, Outcome};
-use crate::http2::budget;
 use crate::http2::frame::{self, FrameHeader, flag};
 use crate::http2::streams::StreamId;
 use crate::http2::{ErrorCode, Failure};
@@ -56,18 +55,17 @@ impl Connection {
             }
             _ => None,
         };
-        match error {
-            None if header.bytes >= budget::CONTENT_BYTES_MIN => self.budget.earn(budget::CONTENT),
-            None if header.bytes > 0 => {}
-            _ => self.budget.spend(budget::FRAME)?,
-        }
+        let is_padded = header.has(flag::PADDED);
         self.data = Some(DataFrame {
             stream: header.stream,
             left: header.bytes,
-            padding: (!header.has(flag::PADDED)).then_some(0),
+            padding: (!is_padded).then_some(0),
             ends: header.has(flag::END_STREAM),
             is_ignored: error.is_some(),
         });
+        if !is_padded && error.is_none() {
+            self.budget.received(header.bytes);
+        }
         Ok(event)
     }
 
@@ -110,6 +108,9 @@ impl Connection {
             return Err(frame::TOO_MUCH_PADDING);
         }
         data.padding = Some(padding);
+        if !data.is_ignored {
+            self.budget.received(data.left - padding);
+        }
         let stream = data.stream;
         self.consumed(stream, 1 + padding);
         Ok(Some(padding))

@@ -133,7 +133,7 @@ impl Connection {
         if self.streams.len() >= STREAMS_MAX {
             return self.stream_error(stream, ErrorCode::RefusedStream);
         }
-        self.budget.earn(budget::REQUEST);
+        self.budget.earn(budget::FRAME + budget::REQUEST);
         self.streams.add(
             stream,
             Stream {

@@ -30,19 +30,22 @@ impl Connection {
                 return Ok(None);
             };
             let whole = HEADER_BYTES + header.bytes;
-            let event = if header.kind == kind::DATA && self.block.is_none() {
+            let assembled;
+            let payload = if header.kind == kind::DATA {
+                // Its content is passed on as it arrives.
                 self.skip_header(input);
-                self.begin_data(header)?
+                &[]
             } else if self.partial.is_empty() && input.len() >= whole {
                 let (frame, rest) = input.split_at(whole);
                 *input = rest;
-                self.receive_frame(header, &frame[HEADER_BYTES..])?
+                &frame[HEADER_BYTES..]
             } else if self.fill(whole, input) {
-                let frame = std::mem::take(&mut self.partial);
-                self.receive_frame(header, &frame[HEADER_BYTES..])?
+                assembled = std::mem::take(&mut self.partial);
+                &assembled[HEADER_BYTES..]
             } else {
                 return Ok(None);
             };
+            let event = self.receive_frame(header, payload)?;
             if event.is_some() {
                 return Ok(event);
             }
@@ -104,16 +107,16 @@ impl Connection {
         }
     }
 
-    /// Passes a frame on, except for DATA.
+    /// Passes a frame on; one of DATA without its payload. Each costs, whatever it is and whatever stream it is on: those of use
+    /// earn it back where their use is seen.
     fn receive_frame(&mut self, header: FrameHeader, payload: &[u8]) -> Outcome<'static> {
+        self.budget.spend(budget::FRAME)?;
         match header.kind {
-            kind::HEADERS => return self.receive_headers(header, payload),
-            kind::CONTINUATION => return self.receive_continuation(header, payload),
-            kind::PUSH_PROMISE => return Err(Failure::protocol("a promise of a client")),
-            kind::WINDOW_UPDATE => return self.receive_window_update(header, payload),
-            _ => self.budget.spend(budget::FRAME)?,
-        }
-        match header.kind {
+            kind::DATA => self.begin_data(header),
+            kind::HEADERS => self.receive_headers(header, payload),
+            kind::CONTINUATION => self.receive_continuation(header, payload),
+            kind::PUSH_PROMISE => Err(Failure::protocol("a promise of a client")),
+            kind::WINDOW_UPDATE => self.receive_window_update(header, payload),
             kind::PRIORITY => self.receive_priority(header, payload),
             kind::RST_STREAM => self.receive_reset(header, payload),
             kind::SETTINGS => self.receive_settings(header, payload),

@@ -1,7 +1,6 @@
 //! Responses: HEADERS and DATA frames for a client.
 
 use super::Connection;
-use crate::http2::budget;
 use crate::http2::frame::{self, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
 use crate::http2::hpack::NO_TABLE;
 use crate::http2::streams::StreamId;
@@ -83,9 +82,7 @@ impl Connection {
             };
             write(header.write(), part);
             // What uses up the window may have been cut before, by who knew the window.
-            if bytes < window || part.len() >= budget::CONTENT_BYTES_MIN {
-                self.budget.earn(budget::CONTENT);
-            }
+            self.budget.sent(part.len(), bytes == window);
             rest = more;
             if rest.is_empty() {
                 break;

@@ -111,9 +111,7 @@ impl Connection {
         payload: &[u8],
     ) -> Outcome<'static> {
         let more = i64::from(frame::number(frame::fixed(payload)?));
-        if more < budget::WINDOW_BYTES_MIN {
-            self.budget.spend(budget::FRAME)?;
-        }
+        self.budget.updated();
         if header.stream == 0 {
             return self.open_connection(more);
         }
