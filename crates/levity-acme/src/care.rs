@@ -242,7 +242,7 @@ impl<'n> Known<'n> {
     ) -> Result<Certificate, Failure> {
         let refused =
             |reason: String| Failure::new(format!("the certificate that was issued: {reason}"));
-        let usable = Certificate::of_pem(pem).and_then(|certificate| match () {
+        let usable = Certificate::of_pem(pem.as_bytes()).and_then(|certificate| match () {
             () if !certificate.is_for(self.name) => Err("it is for another name".to_owned()),
             () if certificate.not_after <= SystemTime::now() => {
                 Err(format!("it has ended already; {CLOCK}"))
@@ -393,7 +393,7 @@ fn read_certificate(run: &Run, name: &str) -> Result<Option<Certificate>, String
     let Some(bytes) = files::read_if_there(&path)? else {
         return Ok(None);
     };
-    let read = Certificate::of_pem(&String::from_utf8_lossy(&bytes));
+    let read = Certificate::of_pem(&bytes);
     Ok(read
         .inspect_err(|reason| {
             let path = path.display();

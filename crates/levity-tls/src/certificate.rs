@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore, SignatureAlgorithm};
@@ -13,8 +12,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
 use x509_parser::public_key::PublicKey;
 
-/// The marker of a key that is encrypted with a password.
-const ENCRYPTED: &[u8] = b"ENCRYPTED PRIVATE KEY";
+use crate::pem;
 
 /// The minimum of bits of a key for RSA, less than which rustls does not sign with.
 const RSA_BITS_MIN: usize = 2048;
@@ -40,20 +38,9 @@ impl Certificate {
     /// In words, with the path.
     pub fn read(chain: &Path, key: &Path) -> Result<Self, String> {
         let in_chain = |reason: String| format!("{}: {reason}", chain.display());
-        let certificates = certificates(&crate::files::read(chain)?).map_err(in_chain)?;
-        let of_key = crate::files::read(key)?;
-        let der = PrivateKeyDer::from_pem_slice(&of_key).map_err(|_| {
-            let encrypted = of_key
-                .windows(ENCRYPTED.len())
-                .any(|part| part == ENCRYPTED);
-            let name = key.display();
-            match encrypted {
-                true => format!(
-                    "{name}: the key is encrypted; `openssl pkey` writes it without a password"
-                ),
-                false => format!("{name}: there is no private key in the form of PEM"),
-            }
-        })?;
+        let certificates = pem::certificates(&crate::files::read(chain)?).map_err(in_chain)?;
+        let der = pem::key(&crate::files::read(key)?);
+        let der = der.map_err(|reason| format!("{}: {reason}", key.display()))?;
         let leaf = Leaf::parse(&certificates[0]).map_err(in_chain)?;
         // One that is signed by itself may be an authority too, as `openssl req -x509` makes it.
         if leaf.is_authority && certificates.len() > 1 {
@@ -81,10 +68,9 @@ impl Certificate {
     ///
     /// # Errors
     /// In words.
-    pub fn of_pem(pem: &str) -> Result<Self, String> {
-        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes());
-        let key = key.map_err(|error| format!("no key: {error}"))?;
-        Self::of_der(certificates(pem.as_bytes())?, key)
+    pub fn of_pem(text: &[u8]) -> Result<Self, String> {
+        let key = pem::key(text)?;
+        Self::of_der(pem::certificates(text)?, key)
     }
 
     /// Its DER, without the chain.
@@ -153,7 +139,7 @@ impl Validity {
     /// In words, with the path.
     pub fn read(path: &Path) -> Result<Self, String> {
         let in_file = |reason: String| format!("{}: {reason}", path.display());
-        let certificates = certificates(&crate::files::read(path)?).map_err(in_file)?;
+        let certificates = pem::certificates(&crate::files::read(path)?).map_err(in_file)?;
         let leaf = Leaf::parse(&certificates[0]).map_err(in_file)?;
         Ok(Self {
             issuer: leaf.issuer,
@@ -240,15 +226,6 @@ pub(crate) fn time(seconds: i64) -> SystemTime {
     }
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let found = found.map_err(|error| format!("not valid PEM: {error}"))?;
-    match found.is_empty() {
-        true => Err("there is no certificate in the form of PEM".to_owned()),
-        false => Ok(found),
-    }
-}
-
 /// The certificates of authorities in a PEM file. Blocks.
 ///
 /// # Errors
@@ -256,7 +233,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let in_file = |reason: String| format!("{}: {reason}", path.display());
     let mut store = RootCertStore::empty();
-    for certificate in certificates(&crate::files::read(path)?).map_err(in_file)? {
+    for certificate in pem::authorities(&crate::files::read(path)?).map_err(in_file)? {
         let added = store.add(certificate);
         added.map_err(|error| in_file(format!("not the certificate of an authority: {error}")))?;
     }

@@ -8,6 +8,7 @@ mod client;
 pub mod files;
 mod local_ca;
 pub mod ocsp;
+mod pem;
 mod server;
 mod sessions;
 mod tickets;

@@ -12,7 +12,7 @@ use rcgen::{
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::certificate::Certificate;
-use crate::files;
+use crate::{files, pem};
 
 /// The file with the certificate of the authority, in its folder.
 const CERTIFICATE: &str = "local-ca.pem";
@@ -55,14 +55,11 @@ impl LocalCa {
         if !certificate.exists() {
             make(&certificate, &key).map_err(failed)?;
         }
-        Certificate::read(&certificate, &key)?;
-        let text = |path: &Path| {
-            let bytes = files::read(path)?;
-            String::from_utf8(bytes).map_err(|_| format!("{} is not PEM", path.display()))
-        };
-        let pair = KeyPair::from_pem(&text(&key)?);
-        let pair = pair.map_err(|error| format!("{}: {error}", key.display()))?;
-        let issuer = Issuer::from_ca_cert_pem(&text(&certificate)?, pair);
+        let read = Certificate::read(&certificate, &key)?;
+        let of_key = |reason: String| format!("{}: {reason}", key.display());
+        let der = pem::key(&files::read(&key)?).map_err(of_key)?;
+        let pair = KeyPair::try_from(&der).map_err(|error| of_key(error.to_string()))?;
+        let issuer = Issuer::from_ca_cert_der(read.der(), pair);
         let issuer = issuer.map_err(|error| format!("{}: {error}", certificate.display()))?;
         Ok(Self {
             issuer,
