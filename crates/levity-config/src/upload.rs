@@ -54,9 +54,10 @@ pub(crate) const KEYS: &[Key] = documented! {
     /// Size of one file; a larger one gets 413, before its content is sent if the client waits for that
     /// (`Expect: 100-continue`). `limits.body_bytes` does not count here.
     key("max_file_bytes", Kind::Size("0B", "1024TiB"), Some("100MiB"));
-    /// Size of all files beneath the root, those of others and those that are being received included; a file that would
-    /// exceed it gets 507. All files are counted before the first one is received, and again every 10 minutes. Without the
-    /// key only the disk is the limit.
+    /// Size of all files beneath the root, those of others and those that are being received included, and 1 KiB for each
+    /// file and each folder; one that would exceed it gets 507. A file that replaces another one needs room only for what it
+    /// is larger; until it does, such files may take up to `max_file_bytes` more in all. All files are counted before the
+    /// first one is received, and again every 10 minutes. Without the key only the disk is the limit.
     key("quota_bytes", Kind::Size("0B", "1024TiB"), None);
     /// Whether a file that exists may be replaced; otherwise `PUT` of its name gets 409.
     key("overwrite", Kind::Boolean, Some("true"));

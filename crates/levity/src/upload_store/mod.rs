@@ -5,4 +5,5 @@ pub mod changes;
 pub mod name_locks;
 pub mod parts;
 pub mod related;
+pub mod room;
 pub mod store;

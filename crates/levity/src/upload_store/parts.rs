@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use levity_disk::OpenFile;
 
+use super::room::Taken;
+
 /// Which rest continues a part. What one user has sent is continued by nobody else.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -24,16 +26,22 @@ pub struct Key {
 pub struct Part {
     /// Without a name.
     pub file: Arc<OpenFile>,
-    /// The bytes that have arrived; also those that it has reserved.
+    /// The bytes that have arrived.
     pub bytes: u64,
 }
 
+/// A part that is kept, and the room that it takes.
+pub(super) struct Kept {
+    pub(super) part: Part,
+    pub(super) taken: Taken,
+}
+
 /// What is known of a key.
-#[derive(Debug)]
 enum Slot {
     /// A request receives it.
     InUse,
-    Kept(Part, Instant),
+    /// Until then.
+    Kept(Kept, Instant),
 }
 
 /// The parts beneath a root.
@@ -51,22 +59,24 @@ pub enum Unusable {
 
 impl Parts {
     /// Marks `key` as in use, unless it is. Returns whether it was not, and the part that this replaces.
-    pub(super) fn begin(&mut self, key: &Key) -> (bool, Option<Part>) {
+    pub(super) fn begin(&mut self, key: &Key) -> (bool, Option<Kept>) {
         match self.0.insert(key.clone(), Slot::InUse) {
             Some(Slot::InUse) => (false, None),
-            Some(Slot::Kept(part, _)) => (true, Some(part)),
+            Some(Slot::Kept(kept, _)) => (true, Some(kept)),
             None => (true, None),
         }
     }
 
     /// Takes the part of `key` to continue it at `offset`.
-    pub(super) fn resume(&mut self, key: &Key, offset: u64) -> Result<Part, Unusable> {
+    pub(super) fn resume(&mut self, key: &Key, offset: u64) -> Result<Kept, Unusable> {
         match self.0.get_mut(key) {
             None => Err(Unusable::Has(0)),
             Some(Slot::InUse) => Err(Unusable::InUse),
-            Some(Slot::Kept(part, _)) if part.bytes != offset => Err(Unusable::Has(part.bytes)),
+            Some(Slot::Kept(kept, _)) if kept.part.bytes != offset => {
+                Err(Unusable::Has(kept.part.bytes))
+            }
             Some(slot) => match std::mem::replace(slot, Slot::InUse) {
-                Slot::Kept(part, _) => Ok(part),
+                Slot::Kept(kept, _) => Ok(kept),
                 Slot::InUse => Err(Unusable::InUse),
             },
         }
@@ -76,7 +86,7 @@ impl Parts {
     pub(super) fn bytes(&self, key: &Key) -> Option<u64> {
         match self.0.get(key) {
             None => Some(0),
-            Some(Slot::Kept(part, _)) => Some(part.bytes),
+            Some(Slot::Kept(kept, _)) => Some(kept.part.bytes),
             Some(Slot::InUse) => None,
         }
     }
@@ -86,15 +96,15 @@ impl Parts {
         self.0.remove(key);
     }
 
-    /// Keeps `part`, whose key was in use, until `expiry`. Returns the parts that give way, so that there are at most
+    /// Keeps a part, whose key was in use, until `expiry`. Returns the parts that give way, so that there are at most
     /// `parts_max`.
     pub(super) fn keep(
         &mut self,
         key: &Key,
-        part: Part,
+        kept: Kept,
         expiry: Instant,
         parts_max: usize,
-    ) -> Vec<Part> {
+    ) -> Vec<Kept> {
         let mut displaced = Vec::new();
         while self.kept().count() >= parts_max {
             let first = self.kept().min_by_key(|(_, expiry)| *expiry);
@@ -103,12 +113,12 @@ impl Parts {
             };
             displaced.extend(self.remove(&first));
         }
-        self.0.insert(key.clone(), Slot::Kept(part, expiry));
+        self.0.insert(key.clone(), Slot::Kept(kept, expiry));
         displaced
     }
 
     /// Removes the parts that have expired at `now`.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<Part> {
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<Kept> {
         let expired = self.kept().filter(|(_, expiry)| *expiry <= now);
         let expired: Vec<_> = expired.map(|(key, _)| key.clone()).collect();
         expired.iter().filter_map(|key| self.remove(key)).collect()
@@ -126,9 +136,9 @@ impl Parts {
         })
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Part> {
+    fn remove(&mut self, key: &Key) -> Option<Kept> {
         match self.0.remove(key)? {
-            Slot::Kept(part, _) => Some(part),
+            Slot::Kept(kept, _) => Some(kept),
             Slot::InUse => None,
         }
     }

@@ -13,7 +13,8 @@ use tokio::sync::{Mutex as Turn, Semaphore};
 
 use super::changes::Changes;
 use super::name_locks::NameLocks;
-use super::parts::{Key, Part, Parts, Unusable};
+use super::parts::{Kept, Key, Part, Parts, Unusable};
+use super::room::{Full, NAME_BYTES, Quota, Room, Taken, of_file};
 
 /// The folder beneath the root for names that files have before they get theirs. It begins with
 /// [`TEMPORARY_PREFIX`](levity_disk::TEMPORARY_PREFIX), so no rule of a location shows it.
@@ -50,23 +51,16 @@ pub struct UploadStore {
 #[derive(Default)]
 struct State {
     parts: Parts,
-    /// Bytes of files that are being received, and of parts.
-    reserved: u64,
-    /// Bytes of all other files, as of the last count and what was done since.
-    used: u64,
+    room: Room,
     counted: Option<Instant>,
-    /// Bytes that were added since a count began, which it may have missed.
+    /// What was added since a count began, which it may have missed.
     added_since: u64,
 }
-
-/// There is not enough room within the quota.
-#[derive(Debug)]
-pub struct Full;
 
 /// Room for a file that is being received. Given back when it is dropped.
 pub struct Reservation {
     store: Arc<UploadStore>,
-    bytes: u64,
+    taken: Taken,
 }
 
 /// The use of a key by one request. Ends when it is dropped.
@@ -128,35 +122,41 @@ impl UploadStore {
         self.state().added_since = 0;
     }
 
-    /// All files that were found from [`count_begins`](Self::count_begins) to `now` have `bytes`.
+    /// All names that were found from [`count_begins`](Self::count_begins) to `now` count `bytes`.
     pub fn counted(&self, bytes: u64, now: Instant) {
         let mut state = self.state();
-        state.used = bytes + state.added_since;
+        state.room.used = bytes + state.added_since;
         state.counted = Some(now);
     }
 
-    /// Reserves `bytes` for a file, within `quota` if there is one.
-    ///
-    /// # Errors
-    /// There is less room.
-    pub fn reserve(self: &Arc<Self>, bytes: u64, quota: Option<u64>) -> Result<Reservation, Full> {
-        let mut reservation = self.reserved(0);
-        reservation.grow(bytes, quota)?;
-        Ok(reservation)
+    /// No room yet, for a file that is to get the name `path`. What has the name is to be looked at afterwards.
+    pub fn begin_room(self: &Arc<Self>, path: &[u8]) -> Reservation {
+        let taken = self.state().room.begin(path);
+        self.reserved(taken)
     }
 
-    /// The reservation of `bytes` that are reserved already.
-    fn reserved(self: &Arc<Self>, bytes: u64) -> Reservation {
+    fn reserved(self: &Arc<Self>, taken: Taken) -> Reservation {
         Reservation {
             store: self.clone(),
-            bytes,
+            taken,
         }
     }
 
-    /// A file of `bytes` was removed.
-    pub fn removed(&self, bytes: u64) {
+    /// A folder was made.
+    pub fn folder_made(&self, path: &[u8]) {
         let mut state = self.state();
-        state.used = state.used.saturating_sub(bytes);
+        state.room.changed(path, 0, NAME_BYTES);
+        state.added_since += NAME_BYTES;
+    }
+
+    /// The folder `path` was removed, which was empty.
+    pub fn folder_removed(&self, path: &[u8]) {
+        self.state().room.changed(path, NAME_BYTES, 0);
+    }
+
+    /// The file `path` of `bytes` was removed.
+    pub fn file_removed(&self, path: &[u8], bytes: u64) {
+        self.state().room.changed(path, of_file(bytes), 0);
     }
 
     /// Begins to receive the file of `key`; a part that is kept of it is dropped. `None` if another request receives it, too:
@@ -179,10 +179,9 @@ impl UploadStore {
         offset: u64,
     ) -> Result<(Claim, Part, Reservation), Unusable> {
         let mut state = self.state();
-        let part = state.parts.resume(&key, offset)?;
+        let Kept { part, taken } = state.parts.resume(&key, offset)?;
         drop(state);
-        let reservation = self.reserved(part.bytes);
-        Ok((self.claim(key), part, reservation))
+        Ok((self.claim(key), part, self.reserved(taken)))
     }
 
     fn claim(self: &Arc<Self>, key: Key) -> Claim {
@@ -198,10 +197,11 @@ impl UploadStore {
         self.state().parts.bytes(key)
     }
 
-    /// Releases what `parts` have reserved, and notes when the next one expires.
-    fn give_back(&self, state: &mut State, parts: &[Part]) {
-        let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
-        state.reserved = state.reserved.saturating_sub(bytes);
+    /// Gives back the room of `parts`, and notes when the next one expires.
+    fn give_back(&self, state: &mut State, parts: &[Kept]) {
+        for kept in parts {
+            state.room.end(&kept.taken);
+        }
         let next = state.parts.next_expiry().map_or(u64::MAX, |at| self.ms(at));
         self.next_expiry_ms.store(next, Ordering::Relaxed);
     }
@@ -216,38 +216,39 @@ impl UploadStore {
 }
 
 impl Reservation {
-    /// Reserves `bytes` more, within `quota` if there is one.
-    ///
-    /// # Errors
-    /// There is less room; what was reserved before stays so.
-    pub fn grow(&mut self, bytes: u64, quota: Option<u64>) -> Result<(), Full> {
-        let mut state = self.store.state();
-        let after = (state.used + state.reserved).saturating_add(bytes);
-        if quota.is_some_and(|quota| after > quota) {
-            return Err(Full);
-        }
-        state.reserved = state.reserved.saturating_add(bytes);
-        self.bytes += bytes;
-        Ok(())
+    /// What has the name, a file of `bytes` or nothing, is to be replaced.
+    pub fn replaces(&self, bytes: Option<u64>) {
+        let counts = bytes.map_or(0, of_file);
+        self.store.state().room.found(&self.taken, counts);
     }
 
-    /// The file of `bytes` has got its name; one of `replaced` bytes has lost it.
-    pub fn used(self, bytes: u64, replaced: u64) {
+    /// Takes `bytes` more, within `quota` if there is one.
+    ///
+    /// # Errors
+    /// There is less room; what was taken before stays so.
+    pub fn take(&mut self, bytes: u64, quota: Option<Quota>) -> Result<(), Full> {
         let mut state = self.store.state();
-        state.used = (state.used + bytes).saturating_sub(replaced);
-        state.added_since += bytes;
+        state.room.take(&mut self.taken, bytes, quota)
+    }
+
+    /// The file of `bytes` has got the name `path`; one of `replaced` bytes has lost it.
+    pub fn used(mut self, path: &[u8], bytes: u64, replaced: Option<u64>) {
+        let (before, now) = (replaced.map_or(0, of_file), of_file(bytes));
+        let taken = std::mem::take(&mut self.taken);
+        let mut state = self.store.state();
+        state.room.named(path, &taken, before, now);
+        state.added_since += now;
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut state = self.store.state();
-        state.reserved = state.reserved.saturating_sub(self.bytes);
+        self.store.state().room.end(&self.taken);
     }
 }
 
 impl Claim {
-    /// Keeps `part` for `time`, and with it what it has of `reservation`. The oldest parts give way if there are more than
+    /// Keeps `part` for `time`, and with it the room that it needs of `reservation`. The oldest parts give way if there are more than
     /// `parts_max`.
     pub fn keep(
         mut self,
@@ -257,10 +258,12 @@ impl Claim {
         parts_max: usize,
     ) {
         self.is_kept = true;
-        reservation.bytes = reservation.bytes.saturating_sub(part.bytes);
-        let mut state = self.store.state();
+        let mut taken = std::mem::take(&mut reservation.taken);
         let expiry = Instant::now() + time;
-        let displaced = state.parts.keep(&self.key, part, expiry, parts_max);
+        let mut state = self.store.state();
+        state.room.shrink(&mut taken, of_file(part.bytes));
+        let kept = Kept { part, taken };
+        let displaced = state.parts.keep(&self.key, kept, expiry, parts_max);
         self.store.give_back(&mut state, &displaced);
         drop(state);
     }
@@ -324,6 +327,23 @@ mod tests {
         }
     }
 
+    fn quota(bytes: u64) -> Option<Quota> {
+        Some(Quota {
+            bytes,
+            lent_bytes_max: 0,
+        })
+    }
+
+    fn reserve(
+        store: &Arc<UploadStore>,
+        bytes: u64,
+        quota: Option<Quota>,
+    ) -> Result<Reservation, Full> {
+        let mut reservation = store.begin_room(b"a");
+        reservation.take(bytes, quota)?;
+        Ok(reservation)
+    }
+
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
@@ -334,32 +354,39 @@ mod tests {
     #[test]
     fn the_quota_counts_files_parts_and_what_is_received() {
         let (_root, store) = store();
-        let quota = Some(100);
+        let quota = quota(10_000);
         store.count_begins();
-        store.counted(40, Instant::now());
-        let mut first = store.reserve(30, quota).expect("room");
-        let second = store.reserve(30, quota).expect("room to the edge");
-        assert!(store.reserve(1, quota).is_err());
-        assert!(first.grow(1, quota).is_err());
+        store.counted(4000, Instant::now());
+        let mut first = reserve(&store, 3000, quota).expect("room");
+        let second = reserve(&store, 3000, quota).expect("room to the edge");
+        assert!(reserve(&store, 1, quota).is_err());
+        assert!(first.take(1, quota).is_err());
         assert!(
-            store.reserve(1, None).is_ok(),
+            reserve(&store, 1, None).is_ok(),
             "another location has no quota"
         );
         drop(second);
-        first.used(30, 20);
-        assert!(store.reserve(51, quota).is_err());
-        drop(store.reserve(50, quota).expect("40 + 30 - 20 are used"));
-        store.removed(50);
-        let whole = store.reserve(100, quota).expect("nothing is left");
+        first.used(b"a", 3000 - NAME_BYTES, Some(2000 - NAME_BYTES));
+        assert!(reserve(&store, 5001, quota).is_err());
+        let most = reserve(&store, 5000, quota);
+        drop(most.expect("4000 + 3000 - 2000 are used"));
+        store.file_removed(b"a", 3000 - NAME_BYTES);
+        store.folder_removed(b"folder");
+        store.folder_made(b"folder");
+        store.file_removed(b"b", 2000 - NAME_BYTES);
+        let whole = reserve(&store, 10_000, quota).expect("nothing is left");
         let claim = store.begin(key("a")).expect("nobody has it");
-        claim.keep(part(60), whole, HOUR, 9);
-        assert!(store.reserve(41, quota).is_err(), "the part has 60");
-        drop(store.reserve(40, quota).expect("its rest was given back"));
+        claim.keep(part(6000 - NAME_BYTES), whole, HOUR, 9);
+        assert!(reserve(&store, 4001, quota).is_err(), "the part has 6000");
+        drop(reserve(&store, 4000, quota).expect("its rest was given back"));
         // Files that get their names during a count may be missed by it.
         store.count_begins();
-        store.reserve(10, quota).expect("room").used(10, 0);
+        let added = reserve(&store, 2000, quota).expect("room");
+        added.used(b"c", 0, None);
+        store.folder_made(b"new");
         store.counted(0, Instant::now());
-        assert!(store.reserve(31, quota).is_err());
+        assert!(reserve(&store, 4001 - 2 * NAME_BYTES, quota).is_err());
+        assert!(reserve(&store, 4000 - 2 * NAME_BYTES, quota).is_ok());
     }
 
     #[test]
@@ -370,7 +397,7 @@ mod tests {
         assert_eq!(store.part_bytes(&key("a")), None);
         let in_use = store.resume(key("a"), 0).map(drop);
         assert_eq!(in_use, Err(Unusable::InUse));
-        claim.keep(part(7), store.reserve(9, None).expect("room"), HOUR, 9);
+        claim.keep(part(7), reserve(&store, 9, None).expect("room"), HOUR, 9);
         assert_eq!(store.part_bytes(&key("a")), Some(7));
         let wrong = store.resume(key("a"), 6).map(drop);
         assert_eq!(wrong, Err(Unusable::Has(7)));
@@ -395,12 +422,14 @@ mod tests {
         let (_root, store) = store();
         for (number, path) in ["a", "b", "c"].into_iter().enumerate() {
             let claim = store.begin(key(path)).expect("nobody has it");
-            let reservation = store.reserve(10, None).expect("room");
+            let reservation = reserve(&store, of_file(10), None).expect("room");
             let time = HOUR * (number as u32 + 1);
             claim.keep(part(10), reservation, time, 2);
         }
         assert_eq!(store.part_bytes(&key("a")), Some(0), "the oldest");
-        assert_eq!(store.state().reserved, 20);
+        let quota = quota(3 * of_file(10));
+        assert!(reserve(&store, of_file(11), quota).is_err());
+        assert!(reserve(&store, of_file(10), quota).is_ok());
         let start = Instant::now();
         store.sweep(start + HOUR);
         assert_eq!(store.part_bytes(&key("b")), Some(10));
@@ -408,7 +437,7 @@ mod tests {
         assert_eq!(store.part_bytes(&key("b")), Some(0));
         assert_eq!(store.part_bytes(&key("c")), Some(10));
         store.sweep(start + 4 * HOUR);
-        assert_eq!(store.state().reserved, 0);
+        assert!(reserve(&store, 3 * of_file(10), quota).is_ok());
     }
 
     #[test]

@@ -6,20 +6,24 @@ use std::time::Instant;
 
 use levity_disk::{DirectoryReader, Kind, Listing, Lookup, Root};
 use rustix::io::Errno;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::time::{Instant as Deadline, timeout_at};
 
 use super::name::{FOLDERS_MAX, SharedName, c_path};
 use crate::disk_client::DetachedDisk;
+use crate::http::error::error;
+use crate::http::response::Response;
+use crate::upload_store::room::{NAME_BYTES, of_file};
 use crate::upload_store::store::FOLDER;
 
-/// Makes sure that the files are counted, if there is a quota. Waits for the first count only; later ones are made while
-/// the last one is used.
+/// Makes sure that the files are counted, if there is a quota. Waits for the first count only, for `limits.io_timeout` at most; later
+/// ones are made while the last one is used. A count may take minutes, so each is made by a task of its own.
 ///
 /// # Errors
-/// Those of the disk.
-pub async fn ensure_counted(name: &SharedName) -> io::Result<()> {
+/// The response if there is no count yet.
+pub async fn ensure_counted(name: &SharedName) -> Result<(), Response> {
     let store = &name.upload.store;
-    if name.upload.settings.quota_bytes.is_none() {
+    if name.quota().is_none() {
         return Ok(());
     }
     match store.has_recent_count(Instant::now()) {
@@ -27,27 +31,51 @@ pub async fn ensure_counted(name: &SharedName) -> io::Result<()> {
         Some(false) => {
             // Before a task is started: on a slow disk there would be one of each upload that comes during a count.
             if let Ok(turn) = store.counting.clone().try_lock_owned() {
-                let again = name.clone();
-                let worker = name.disk.worker();
-                worker.spawn_background(async move {
-                    // Without it the last count stays, and the next upload tries again.
-                    let _ = count(&again, turn).await;
-                });
+                // Without it the last count stays, and the next upload tries again.
+                drop(start(name, turn));
             }
             Ok(())
         }
-        None => count(name, store.counting.clone().lock_owned().await).await,
+        None => first_count(name).await,
     }
 }
 
-/// Counts the files in its `turn`, unless somebody else has done it meanwhile.
-async fn count(name: &SharedName, _turn: OwnedMutexGuard<()>) -> io::Result<()> {
-    let store = &name.upload.store;
-    if store.has_recent_count(Instant::now()) == Some(true) {
-        return Ok(());
+async fn first_count(name: &SharedName) -> Result<(), Response> {
+    let (store, worker) = (&name.upload.store, name.disk.worker());
+    let deadline = Deadline::now() + worker.service().config.limits.io_timeout;
+    let turn = timeout_at(deadline, store.counting.clone().lock_owned()).await;
+    let counted = match turn {
+        // Somebody else has done it meanwhile.
+        Ok(_) if store.has_recent_count(Instant::now()).is_some() => return Ok(()),
+        Ok(turn) => timeout_at(deadline, start(name, turn)).await,
+        Err(late) => Err(late),
+    };
+    match counted {
+        Ok(Ok(Ok(()))) => Ok(()),
+        Ok(Ok(Err(reason))) => Err(name.refusal(&reason)),
+        _ => Err(error(503, "the files are being counted for the quota")),
     }
+}
+
+/// Counts the files in its `turn`. A server that ends waits for that only as long as somebody else does.
+fn start(name: &SharedName, turn: OwnedMutexGuard<()>) -> oneshot::Receiver<io::Result<()>> {
+    let (sender, receiver) = oneshot::channel();
+    let name = name.clone();
+    let worker = name.disk.worker().clone();
+    worker.clone().spawn_background(async move {
+        let is_over = || worker.is_draining() && sender.is_closed();
+        let counted = count(&name, is_over).await;
+        drop(turn);
+        // An error means that nobody waits for it.
+        let _ = sender.send(counted);
+    });
+    receiver
+}
+
+async fn count(name: &SharedName, is_over: impl Fn() -> bool) -> io::Result<()> {
+    let store = &name.upload.store;
     store.count_begins();
-    let bytes = bytes_beneath(&name.disk, &name.root).await?;
+    let bytes = counted_beneath(&name.disk, &name.root, is_over).await?;
     store.counted(bytes, Instant::now());
     Ok(())
 }
@@ -61,9 +89,13 @@ struct Level {
     next: usize,
 }
 
-/// The bytes of all regular files beneath `root`. Not those of other file systems, of what links lead to, of folders that
-/// cannot be read, and of folders that are too deep to be written to.
-async fn bytes_beneath(disk: &DetachedDisk, root: &Arc<Root>) -> io::Result<u64> {
+/// What all names beneath `root` count. Not those in other file systems, in what links lead to, in folders that cannot be read, and in
+/// folders that are too deep to be written to.
+async fn counted_beneath(
+    disk: &DetachedDisk,
+    root: &Arc<Root>,
+    is_over: impl Fn() -> bool,
+) -> io::Result<u64> {
     let mut bytes = 0;
     // Each has a descriptor.
     let mut levels: Vec<Level> = enter(disk, root, Vec::new()).await?.into_iter().collect();
@@ -74,6 +106,9 @@ async fn bytes_beneath(disk: &DetachedDisk, root: &Arc<Root>) -> io::Result<u64>
             return Ok(bytes);
         };
         if level.next == level.piece.len() {
+            if is_over() {
+                return Err(Errno::INTR.into());
+            }
             if level.piece.is_last {
                 levels.pop();
                 continue;
@@ -84,18 +119,17 @@ async fn bytes_beneath(disk: &DetachedDisk, root: &Arc<Root>) -> io::Result<u64>
         }
         let entry = level.piece.entry(level.next);
         level.next += 1;
-        let Some(stat) = entry.stat.filter(|_| !entry.is_link) else {
+        if depth == 1 && entry.name == FOLDER.as_bytes() {
             continue;
+        }
+        let stat = entry.stat.filter(|_| !entry.is_link);
+        bytes += match (entry.kind, stat) {
+            (Kind::Regular, Some(stat)) => of_file(stat.size),
+            _ => NAME_BYTES,
         };
-        match entry.kind {
-            Kind::Regular => bytes += stat.size,
-            Kind::Directory
-                if depth <= FOLDERS_MAX && (depth > 1 || entry.name != FOLDER.as_bytes()) =>
-            {
-                let path = [&level.path, entry.name, b"/"].concat();
-                levels.extend(enter(disk, root, path).await?);
-            }
-            Kind::Directory | Kind::Other => {}
+        if entry.kind == Kind::Directory && stat.is_some() && depth <= FOLDERS_MAX {
+            let path = [&level.path, entry.name, b"/"].concat();
+            levels.extend(enter(disk, root, path).await?);
         }
     }
 }

@@ -98,7 +98,8 @@ impl<'a> Handling<'a> {
             }
             UploadMethod::Mkcol => {
                 name.check_new_folder().await?;
-                let make = async move { name.make_folder().await };
+                let room = name.room_for_folder().await?;
+                let make = async move { name.make_folder(room).await };
                 Ok(self.in_background(upload, make).await)
             }
         }

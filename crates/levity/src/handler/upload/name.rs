@@ -17,6 +17,7 @@ use crate::http::error::{self, error};
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::route::Upload;
+use crate::upload_store::room::{Quota, of_file};
 use crate::upload_store::store::FOLDER;
 
 /// The maximum length of a name in bytes (`NAME_MAX`).
@@ -119,6 +120,16 @@ impl Name {
             root: root.map_err(|error| error::from_io(&error))?,
             path,
             request: request.clone(),
+        })
+    }
+
+    /// The bound on all files beneath the root, if there is one.
+    pub fn quota(&self) -> Option<Quota> {
+        let settings = &self.upload.settings;
+        let lent_bytes_max = of_file(settings.max_file_bytes);
+        settings.quota_bytes.map(|bytes| Quota {
+            bytes,
+            lent_bytes_max,
         })
     }
 
@@ -226,6 +237,7 @@ impl Name {
         };
         self.patient.change(make).await?;
         self.mark_folder(path);
+        self.upload.store.folder_made(path);
         Ok(())
     }
 

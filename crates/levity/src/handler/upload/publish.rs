@@ -131,8 +131,9 @@ impl Name {
         old: Option<Arc<OpenFile>>,
         has_made_folders: bool,
     ) -> Result<Response, Response> {
-        let replaced = old.as_ref().map_or(0, |old| old.meta().size);
-        complete.reservation.used(complete.bytes, replaced);
+        let replaced = old.as_ref().map(|old| old.meta().size);
+        let path = &self.path.bytes;
+        complete.reservation.used(path, complete.bytes, replaced);
         let durable = self.sync_names(has_made_folders, old.is_some()).await;
         durable.map_err(|error| self.refusal(&error))?;
         let mut response = empty(if old.is_some() { 204 } else { 201 });

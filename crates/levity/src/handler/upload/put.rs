@@ -21,7 +21,8 @@ use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
 use crate::http::response::Response;
 use crate::upload_store::parts::{Key, Part, Unusable};
-use crate::upload_store::store::{Claim, FOLDER, Full, Reservation};
+use crate::upload_store::room::{Full, NAME_BYTES, of_file};
+use crate::upload_store::store::{Claim, FOLDER, Reservation};
 
 /// The minimum of bytes that are written at once, except for the last. An upload takes at most about twice as much memory.
 const WRITE_BYTES_MIN: usize = 64 * 1024;
@@ -56,6 +57,14 @@ impl Content {
             Self::Part { total, .. } | Self::Question { total } => Some(total),
         }
     }
+}
+
+/// What has the name of a file that is to be received.
+struct Place {
+    /// The size of the file that has it; `None` if nothing has.
+    bytes: Option<u64>,
+    /// The folders that have to be made for it.
+    missing_folders: usize,
 }
 
 /// A file that is being received.
@@ -102,8 +111,10 @@ impl Handling<'_> {
                 None => Err(in_use()),
             };
         }
-        name.check_place().await?;
-        let mut incoming = self.accept(&name, &content, key).await?;
+        let room = name.upload.store.begin_room(&name.path.bytes);
+        let place = name.check_place().await?;
+        room.replaces(place.bytes);
+        let mut incoming = self.accept(&name, &content, key, place, room).await?;
         self.disk.trace.enter(Step::Parse);
         self.body.send_continue().await;
         let received = self.receive(&name, &content, &mut incoming).await;
@@ -175,21 +186,24 @@ impl Handling<'_> {
         })
     }
 
-    /// Takes room and a file for `content`.
+    /// Takes room and a file for `content`, which is to get `place`.
     async fn accept(
         &self,
         name: &SharedName,
         content: &Content,
         key: Option<Key>,
+        place: Place,
+        mut room: Reservation,
     ) -> Result<Incoming, Response> {
-        let counted = ensure_counted(name).await;
-        counted.map_err(|error| name.refusal(&error))?;
+        ensure_counted(name).await?;
         let length = match *content {
             Content::Part { first, last, .. } => last - first + 1,
             _ => content.total().unwrap_or(0),
         };
         name.check_space(length).await?;
-        let (store, quota) = (&name.upload.store, name.upload.settings.quota_bytes);
+        let (store, quota) = (&name.upload.store, name.quota());
+        // They count once they are made, and are not kept with a part.
+        let folders = place.missing_folders as u64 * NAME_BYTES;
         let claim = match (content, key) {
             (
                 &Content::Part {
@@ -203,7 +217,7 @@ impl Handling<'_> {
                     reservation,
                     claim: Some(claim),
                 };
-                if let Err(Full) = incoming.reservation.grow(length, quota) {
+                if let Err(Full) = incoming.reservation.take(length + folders, quota) {
                     incoming.keep(name);
                     return Err(no_room());
                 }
@@ -215,12 +229,13 @@ impl Handling<'_> {
             }
             (_, key) => key.and_then(|key| store.begin(key)),
         };
-        let reservation = store.reserve(length, quota).map_err(|Full| no_room())?;
+        let taken = room.take(of_file(length).saturating_add(folders), quota);
+        taken.map_err(|Full| no_room())?;
         let file = name.create().await;
         let file = file.map_err(|error| name.refusal(&error))?;
         Ok(Incoming {
             part: Part { file, bytes: 0 },
-            reservation,
+            reservation: room,
             claim,
         })
     }
@@ -248,8 +263,8 @@ impl Handling<'_> {
             }
             if count > 0 {
                 if !is_reserved {
-                    let grown = incoming.reservation.grow(count, settings.quota_bytes);
-                    grown.map_err(|Full| Failure::Full)?;
+                    let taken = incoming.reservation.take(count, name.quota());
+                    taken.map_err(|Full| Failure::Full)?;
                 }
                 let written = name.write(&mut incoming.part, bytes).await;
                 written.map_err(Failure::Disk)?;
@@ -302,33 +317,37 @@ impl Handling<'_> {
 
 impl Name {
     /// Checks whether a file could get the name now, before its content is received.
-    async fn check_place(&self) -> Result<(), Response> {
+    async fn check_place(&self) -> Result<Place, Response> {
         let current = self.current(&self.disk).await;
         let current = current.map_err(|error| self.refusal(&error))?;
         self.check(current.as_ref()).await?;
         self.check_overwrite(current.as_ref())?;
+        let bytes = current.as_ref().map(|file| file.meta().size);
         let around = match current {
-            Some(file) => Ok(file),
+            Some(file) => Ok((file, 0)),
             None => self.folder_around().await,
         };
         match around {
-            Ok(around) if around.meta().device != self.root.device() => {
+            Ok((around, _)) if around.meta().device != self.root.device() => {
                 Err(self.refusal(&Errno::XDEV.into()))
             }
-            Ok(_) => Ok(()),
+            Ok((_, missing_folders)) => Ok(Place {
+                bytes,
+                missing_folders,
+            }),
             Err(error) => Err(self.refusal(&error)),
         }
     }
 
-    /// The folder around the name; if folders are made, the innermost one that exists.
-    pub(super) async fn folder_around(&self) -> io::Result<Arc<OpenFile>> {
+    /// The folder around the name; if folders are made, the innermost one that exists, and how many are missing within.
+    pub(super) async fn folder_around(&self) -> io::Result<(Arc<OpenFile>, usize)> {
         let folders = self.path.folders().chain([&b"."[..]]);
         let mut missing = Errno::NOENT.into();
-        for folder in folders {
+        for (depth, folder) in folders.enumerate() {
             let path = c_path(folder)?;
             match self.disk.open(&self.root, path, None, Lookup::Fresh).await {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => missing = error,
-                opened => return Ok(opened?.file),
+                opened => return Ok((opened?.file, depth)),
             }
             if !self.upload.settings.create_folders {
                 break;
@@ -422,6 +441,6 @@ pub(super) fn too_large() -> Response {
     error(413, "the file is larger than `max_file_bytes` allows")
 }
 
-fn no_room() -> Response {
+pub(super) fn no_room() -> Response {
     error(507, "the quota is used up")
 }

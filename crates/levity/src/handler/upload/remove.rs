@@ -1,16 +1,21 @@
 //! Removes files and folders, and makes folders.
 
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use levity_disk::{Change, OpenFile};
 use rustix::io::Errno;
 
+use super::count::ensure_counted;
 use super::name::{Name, c_path};
+use super::put::no_room;
 use super::{allow, empty};
 use crate::disk_client::DetachedDisk;
 use crate::http::error::error;
 use crate::http::response::Response;
+use crate::upload_store::room::{Full, NAME_BYTES};
+use crate::upload_store::store::Reservation;
 
 impl Name {
     /// Looks whether the name can be removed, within the time-outs of the request: a disk that does not answer gets no
@@ -30,7 +35,7 @@ impl Name {
     /// 409 if the name is on another file system: its files do not count for the quota.
     async fn check_file_system(&self) -> Result<(), Response> {
         match self.folder_around().await {
-            Ok(folder) if folder.meta().device == self.root.device() => Ok(()),
+            Ok((folder, _)) if folder.meta().device == self.root.device() => Ok(()),
             Ok(_) => Err(self.refusal(&Errno::XDEV.into())),
             Err(error) => Err(self.refusal(&error)),
         }
@@ -94,7 +99,8 @@ impl Name {
         };
         self.patient.change(unlink).await?;
         self.upload.store.changes.mark(&self.path.bytes);
-        self.upload.store.removed(meta.size);
+        let path = &self.path.bytes;
+        self.upload.store.file_removed(path, meta.size);
         Ok(())
     }
 
@@ -105,6 +111,7 @@ impl Name {
         };
         self.patient.change(remove).await?;
         self.mark_folder(&self.path.bytes);
+        self.upload.store.folder_removed(&self.path.bytes);
         Ok(())
     }
 
@@ -123,11 +130,23 @@ impl Name {
         }
     }
 
-    /// Makes a folder with the name (RFC 4918, 9.3).
+    /// Room for a folder with the name.
+    ///
+    /// # Errors
+    /// The response if there is none.
+    pub async fn room_for_folder(self: &Rc<Self>) -> Result<Reservation, Response> {
+        ensure_counted(self).await?;
+        let mut room = self.upload.store.begin_room(&self.path.bytes);
+        let taken = room.take(NAME_BYTES, self.quota());
+        taken.map_err(|Full| no_room())?;
+        Ok(room)
+    }
+
+    /// Makes a folder with the name (RFC 4918, 9.3), for which there is `_room`.
     ///
     /// # Errors
     /// The response if that is refused or fails.
-    pub async fn make_folder(&self) -> Result<Response, Response> {
+    pub async fn make_folder(&self, _room: Reservation) -> Result<Response, Response> {
         let _turn = self.upload.store.names.lock(&self.path.bytes).await;
         match self.make(&self.path.bytes).await {
             Ok(()) => {}

@@ -97,6 +97,25 @@ fn uploads_start_one_count_and_no_more() {
     rig.assert_idle();
 }
 
+/// The first count may take long. Requests that wait for it are answered in time, and it goes on.
+#[test]
+fn the_first_count_keeps_nobody_waiting_for_long() {
+    let keys = "upload = { quota_bytes = \"1MiB\" }\n[limits]\nio_timeout = \"500ms\"\n";
+    let rig = Rig::with_files(keys, &[("before", "1")]);
+    let store = store(&rig);
+    rig.run(async {
+        let counting = store.counting.lock().await;
+        let late = rig.ask(put("late")).await;
+        assert!(late.starts_with("HTTP/1.1 503 "), "{late}");
+        assert!(late.contains("being counted"), "{late}");
+        assert!(late.contains("Retry-After: "), "{late}");
+        drop(counting);
+        let created = rig.ask(put("first")).await;
+        assert!(created.starts_with("HTTP/1.1 201 "), "{created}");
+    });
+    rig.assert_idle();
+}
+
 /// A change that does not end keeps its place. Without a place a change does not begin, and its client is told so.
 #[test]
 fn so_many_names_are_changed_at_a_time_and_no_more() {

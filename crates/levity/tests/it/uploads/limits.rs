@@ -81,35 +81,113 @@ per_engine! {
     fn the_quota_is_one_of_all_files(engine) {
         let root = writable();
         root.file("folder/before", content(1, 40_000));
-        let keys = format!("{ALL}, quota_bytes = \"100000B\", resume = \"0s\"");
+        // Two names are there.
+        let quota = 100_000 + 3 * NAME_BYTES;
+        let keys = format!("{ALL}, quota_bytes = \"{quota}B\", resume = \"0s\"");
         let server = taking(root.path(), &keys).engine(engine).start();
         let body = content(2, 60_001);
         put_new(&server, "/more", &body).assert_status(507);
         put_chunked(&server, "/more", &body).assert_status(507);
         assert_eq!(asked(&server, "/more", 60_001), 507);
         put_new(&server, "/exact", &body[..60_000]).assert_status(201);
-        put_new(&server, "/one", b"1").assert_status(507);
-        put_new(&server, "/none", b"").assert_status(201);
-        // Both versions of a file need room until one replaces the other.
-        put_new(&server, "/exact", b"1").assert_status(507);
+        put_new(&server, "/none", b"").assert_status(507);
+        // A file makes way for one that replaces it, and not for another one.
+        put_new(&server, "/exact", &body).assert_status(507);
+        put_new(&server, "/exact", &body[..60_000]).assert_status(204);
+        put_chunked(&server, "/exact", &body[..60_000]).assert_status(204);
         server.client().request("DELETE", "/exact", &[]).assert_status(204);
         put_chunked(&server, "/chunked", &body[..60_000]).assert_status(201);
         server.client().request("DELETE", "/chunked", &[]).assert_status(204);
         put_new(&server, "/small", &body[..20_000]).assert_status(201);
         put_new(&server, "/small", &body[..10_000]).assert_status(204);
-        put_new(&server, "/rest", &body[..50_000]).assert_status(201);
-        put_new(&server, "/one", b"1").assert_status(507);
-        assert_eq!(names(root.path()), ["folder", "none", "rest", "small"]);
+        put_new(&server, "/rest", &body[..50_000 - NAME_BYTES]).assert_status(201);
+        put_new(&server, "/one", b"").assert_status(507);
+        assert_eq!(names(root.path()), ["folder", "rest", "small"]);
         assert_nothing_is_left(&server, root.path());
         assert!(uploads(&server, "full") >= 6.0);
     }
+
+    fn names_count_for_the_quota(engine) {
+        let root = writable();
+        let keys = format!("{ALL}, create_folders = true, quota_bytes = \"{}B\"", 6 * NAME_BYTES);
+        let server = taking(root.path(), &keys).engine(engine).start();
+        let status = |method: &str, path: &str| server.client().request(method, path, &[]).status;
+        put_new(&server, "/a/b/c/d/e/f", b"").assert_status(201);
+        put_new(&server, "/more", b"").assert_status(507);
+        put_new(&server, "/a/b/c/d/e/f", b"").assert_status(204);
+        assert_eq!(status("MKCOL", "/folder"), 507);
+        assert_eq!(status("DELETE", "/a/b/c/d/e/f"), 204);
+        assert_eq!(status("DELETE", "/a/b/c/d/e"), 204);
+        assert_eq!(status("MKCOL", "/folder"), 201);
+        put_new(&server, "/new/more", b"").assert_status(507);
+        put_new(&server, "/more", b"").assert_status(201);
+        assert_eq!(status("MKCOL", "/another"), 507);
+        assert_nothing_is_left(&server, root.path());
+        // As they are counted on the disk.
+        drop(server);
+        let server = taking(root.path(), &keys).engine(engine).start();
+        put_new(&server, "/last", b"").assert_status(507);
+        put_new(&server, "/more", b"").assert_status(204);
+    }
+}
+
+/// A file that makes way does so once, and there is never more on the disk than the largest file besides the quota.
+#[test]
+fn a_full_quota_lets_files_be_replaced() {
+    const BYTES: usize = 50_000;
+    let root = writable();
+    root.file("a", content(1, BYTES));
+    root.file("b", content(2, BYTES));
+    let quota = 2 * (BYTES + NAME_BYTES);
+    let keys = format!("quota_bytes = \"{quota}B\", max_file_bytes = \"{BYTES}B\"");
+    let server = taking(root.path(), &keys).start();
+    let begin = |path: &str| {
+        let mut client = server.client();
+        let length = BYTES.to_string();
+        client.send(head(
+            "PUT",
+            path,
+            &[("Content-Length", &length), ("Expect", "100-continue")],
+        ));
+        (client.receive().status, client)
+    };
+    let (status, mut first) = begin("/a");
+    assert_eq!(status, 100);
+    // What makes way for it is neither there for others, nor for a second one of its name.
+    assert_eq!(asked(&server, "/b", 1), 507);
+    assert_eq!(asked(&server, "/a", 1), 507);
+    assert_eq!(asked(&server, "/c", 0), 507);
+    first.send(content(3, BYTES));
+    first.receive().assert_status(204);
+    // A part keeps what makes way for it, so that the rest of the file can follow.
+    let (status, mut second) = begin("/a");
+    assert_eq!(status, 100);
+    second.send(content(4, BYTES / 2));
+    wait_until("it has begun", || open_unnamed(&server, root.path()) == 1);
+    drop(second);
+    let rest = format!("bytes {}-{}/{BYTES}", BYTES / 2, BYTES - 1);
+    wait_until("the rest is taken", || {
+        let sent = put(
+            &mut server.client(),
+            "/a",
+            &[("Content-Range", &rest)],
+            &content(4, BYTES)[BYTES / 2..],
+        );
+        sent.status == 204
+    });
+    assert!(fs::read(root.at("a")).expect("a file") == content(4, BYTES));
+    put_new(&server, "/b", b"1").assert_status(204);
+    put_new(&server, "/c", &content(5, BYTES - 1 - NAME_BYTES)).assert_status(201);
+    put_new(&server, "/d", b"").assert_status(507);
+    assert_nothing_is_left(&server, root.path());
 }
 
 /// What is being received, and what waits for its rest, counts too.
 #[test]
 fn the_quota_counts_files_in_transit() {
     let root = writable();
-    let server = taking(root.path(), "quota_bytes = \"100000B\"").start();
+    let quota = 100_000 + 2 * NAME_BYTES;
+    let server = taking(root.path(), &format!("quota_bytes = \"{quota}B\"")).start();
     let mut client = server.client();
     client.send(head("PUT", "/a", &[("Content-Length", "60000")]));
     client.send(content(1, 10_000));

@@ -38,6 +38,9 @@ fn with(root: &Path, tables: &str, keys: &str) -> Launch {
     )
 }
 
+/// What each name counts for a quota besides content.
+const NAME_BYTES: usize = 1024;
+
 /// Made by `htpasswd -bnBC 4`: `secret`.
 const USERS: &str = "ann:$2y$04$MoKKoQ5swkLbx1YRjQwMNeNLTLCQd61MP9T68vDeM5qpKwzjfEKsa\n";
 

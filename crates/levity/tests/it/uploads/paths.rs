@@ -132,7 +132,9 @@ fn another_file_system_beneath_the_root_is_refused_before_the_body() {
 fn folders_have_a_maximum_depth() {
     const FOLDERS_MAX: usize = 64;
     let root = writable();
-    let keys = format!("{ALL}, create_folders = true, quota_bytes = \"10000B\"");
+    // The folders, one that is too deep, and two files.
+    let quota = 10_000 + (FOLDERS_MAX + 3) * NAME_BYTES;
+    let keys = format!("{ALL}, create_folders = true, quota_bytes = \"{quota}B\"");
     let server = taking(root.path(), &keys).start();
     let deepest = "/d".repeat(FOLDERS_MAX);
     let deeper = format!("{deepest}/d");
@@ -157,7 +159,7 @@ fn folders_have_a_maximum_depth() {
 #[test]
 fn a_folder_with_the_longest_path_does_not_keep_a_quota_from_being_counted() {
     let root = writable();
-    let keys = format!("{ALL}, quota_bytes = \"10000B\"");
+    let keys = format!("{ALL}, quota_bytes = \"1MiB\"");
     let names = vec!["n".repeat(255); 16];
     let mut path = String::new();
     let server = taking(root.path(), &keys).start();
