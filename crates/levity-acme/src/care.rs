@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use levity_tls::{Certificate, files};
+use tokio::sync::Semaphore;
 
 use crate::clock::{at, in_words, seconds, some_of};
 use crate::failure::{Cause, Failure};
@@ -37,7 +38,7 @@ const CLOCK: &str = "is the clock of this machine right?";
 /// Cares for `name` without an end.
 pub async fn care(run: &Run, name: &str) {
     loop {
-        let next = step(run, &mut Known::read(run, name)).await;
+        let next = step(run, &mut Known::read(run, name), run.attempts.of(true)).await;
         sleep_until(run, name, next).await;
     }
 }
@@ -48,15 +49,15 @@ pub async fn sleep_until(run: &Run, name: &str, time: SystemTime) {
     run.sleep(name, left.min(SLEEP_MAX)).await;
 }
 
-/// Does what is due for a name. Returns when something may be due again.
-pub async fn step(run: &Run, known: &mut Known<'_>) -> SystemTime {
+/// Does what is due for a name, an attempt with a permit of `attempts`. Returns when something may be due again.
+pub async fn step(run: &Run, known: &mut Known<'_>, attempts: &Semaphore) -> SystemTime {
     let name = known.name;
     let is_wanted = run.folder.wants_retry(name);
     let is_due = known.unread.is_none() && SystemTime::now() >= known.next(run);
     if !is_wanted && !is_due {
         return known.report(run);
     }
-    let _permit = run.attempts.acquire().await;
+    let _permit = attempts.acquire().await;
     match run.folder.lock(name) {
         Ok(Some(_lock)) => {
             // Another server may have been quicker.
@@ -468,7 +469,7 @@ mod tests {
             // As unreadable as a file on a disk with errors.
             fs::create_dir(&file).expect("made");
             for _ in 0..2 {
-                let next = step(&run, &mut Known::read(&run, name)).await;
+                let next = step(&run, &mut Known::read(&run, name), run.attempts.of(true)).await;
                 assert!(next >= now + UNREAD_PAUSE);
             }
             let reason = run.reports.all()[0].error.clone().expect("a reason");
@@ -476,7 +477,7 @@ mod tests {
             assert_eq!(LINES.get(), 1, "{}", file.display());
             fs::remove_dir(&file).expect("nothing was written");
         }
-        step(&run, &mut Known::read(&run, name)).await;
+        step(&run, &mut Known::read(&run, name), run.attempts.of(true)).await;
         assert!(run.folder.state(name).exists());
     }
 }

@@ -125,6 +125,11 @@ impl Folder {
         state_in(&self.path, name)
     }
 
+    /// Whether there is a certificate for `name`, or was about to be one.
+    pub fn is_known(&self, name: &str) -> bool {
+        self.certificate(name).exists() || self.state(name).exists()
+    }
+
     /// The file with the account at the authority with this directory.
     #[must_use]
     pub fn account(&self, directory: &str) -> PathBuf {

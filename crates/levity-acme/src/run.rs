@@ -20,7 +20,7 @@ use crate::folder::Folder;
 use crate::reports::Reports;
 use crate::settings::{Authority, DnsSettings, Settings};
 
-/// The maximum of attempts at a time. More would only have authorities refuse some.
+/// The maximum of attempts at a time, in each queue. More would only have authorities refuse some.
 const ATTEMPTS_MAX: usize = 16;
 
 /// How long resolvers may keep records, in seconds: they are needed for a moment.
@@ -31,6 +31,30 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often.
 const LOCK_TRIES: u32 = 300;
+
+/// Permits for work of one kind: anybody can make up names, and work for those that are known does not wait behind them.
+pub struct Queues {
+    known: Semaphore,
+    unknown: Semaphore,
+}
+
+impl Queues {
+    /// So many permits for each.
+    pub fn new(permits: usize) -> Self {
+        Self {
+            known: Semaphore::new(permits),
+            unknown: Semaphore::new(permits),
+        }
+    }
+
+    /// Those for names that the operator has written down, or that were allowed once; or for all others.
+    pub fn of(&self, is_known: bool) -> &Semaphore {
+        match is_known {
+            true => &self.known,
+            false => &self.unknown,
+        }
+    }
+}
 
 /// What all attempts have in common.
 pub struct Run {
@@ -45,7 +69,7 @@ pub struct Run {
     /// Who sleeps until something is due for a name.
     sleepers: RefCell<HashMap<String, Rc<Notify>>>,
     /// A permit for each attempt.
-    pub attempts: Semaphore,
+    pub attempts: Queues,
 }
 
 impl Run {
@@ -68,7 +92,7 @@ impl Run {
             log,
             authorities: RefCell::default(),
             sleepers: RefCell::default(),
-            attempts: Semaphore::new(ATTEMPTS_MAX),
+            attempts: Queues::new(ATTEMPTS_MAX),
         })
     }
 

@@ -21,7 +21,7 @@ use crate::reports::{Report, Reports};
 use crate::run::Run;
 use crate::settings::Settings;
 
-/// The maximum of clients that wait for the thread to hear of them.
+/// The maximum of clients of which the thread has still to hear; others wait until they can be told to it.
 const WANTED_MAX: usize = 1024;
 
 /// How long to wait for a folder that cannot be used.
@@ -98,7 +98,8 @@ impl Acme {
     pub async fn get(&self, name: &str) -> bool {
         let (reply, replied) = oneshot::channel();
         let name = name.to_ascii_lowercase();
-        match self.wanted.try_send(Wanted { name, reply }) {
+        // Waits for its turn, since the name may be one that has a certificate.
+        match self.wanted.send(Wanted { name, reply }).await {
             Ok(()) => replied.await.unwrap_or(false),
             Err(_) => false,
         }
