@@ -202,6 +202,11 @@ impl<'r> Section<'r> {
             .report(&self.span_of(name), format!("`{name}`: {message}"), help);
     }
 
+    /// Notes something about the value of `name` that is not an error.
+    pub(crate) fn note(&self, name: &str, message: impl Into<String>) {
+        self.reader.note(&self.span_of(name), message.into());
+    }
+
     fn report_kind(
         &self,
         value: &Spanned<DeValue<'_>>,

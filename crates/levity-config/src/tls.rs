@@ -1,9 +1,9 @@
 //! `[tls]` and `[site.tls]`: certificates, and what handshakes with clients ask for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use levity_tls::Certificate;
+use levity_tls::{Authority, Certificate};
 use strum::{EnumString, VariantNames};
 
 use crate::acme::{self, Acme};
@@ -19,6 +19,9 @@ const HELP: &str = "write \"acme\" for certificates that browsers trust, \"inter
 
 /// The port of `https` (RFC 9110, 4.2.2).
 pub(crate) const PORT: u16 = 443;
+
+/// What comes of files that cannot be used.
+const REFUSED: &str = "the handshakes of the site are refused until it can be used";
 
 /// How long before its end a certificate is noted.
 const NOTED_BEFORE_END: Duration = Duration::from_secs(14 * 24 * 60 * 60);
@@ -148,7 +151,8 @@ pub(crate) fn read(section: &Section<'_>) -> Tls {
     if section.reads_files()
         && let Err(reason) = levity_tls::TicketKeys::read(&tickets)
     {
-        section.report("ticket_keys", reason, None);
+        let note = format!("{reason}; each process has keys of its own until they can be used");
+        section.note("ticket_keys", note);
     }
     Tls {
         folder: section.path("folder"),
@@ -282,10 +286,11 @@ fn client_auth(section: &Section<'_>) -> Option<ClientAuth> {
     }
     let mode = section.word_or_default("client_certificates");
     let authorities = section.path("client_authorities")?;
-    if section.reads_files()
-        && let Err(reason) = levity_tls::authorities(&authorities)
-    {
-        section.report("client_authorities", reason, None);
+    if section.reads_files() {
+        match levity_tls::authorities(&authorities) {
+            Ok(found) => note_dates(section, "client_authorities", &authorities, &found),
+            Err(reason) => section.note("client_authorities", format!("{reason}; {REFUSED}")),
+        }
     }
     Some(ClientAuth { authorities, mode })
 }
@@ -300,7 +305,38 @@ fn early_data(section: &Section<'_>) -> bool {
     is_wanted
 }
 
-/// Reports certificates that cannot be used, and notes those that clients will not accept.
+/// Notes authorities of which no certificate is accepted now, or soon.
+pub(crate) fn note_dates(section: &Section<'_>, key: &str, file: &Path, found: &[Authority]) {
+    let now = SystemTime::now();
+    for one in found {
+        let dates = dates(
+            now,
+            one.not_before,
+            one.not_after,
+            "its certificates are refused",
+        );
+        for said in dates {
+            let (name, file) = (&one.name, file.display());
+            section.note(key, format!("the authority `{name}` in {file} {said}"));
+        }
+    }
+}
+
+/// What is said of a certificate that is not valid now or ends soon. `refused` says what comes of that.
+fn dates(now: SystemTime, start: SystemTime, end: SystemTime, refused: &str) -> Vec<String> {
+    let end = match end {
+        end if end <= now => Some(format!("has expired {} ago; {refused}", between(end, now))),
+        end if end < now + NOTED_BEFORE_END => Some(format!("expires in {}", between(now, end))),
+        _ => None,
+    };
+    let start = (now < start).then(|| {
+        let ahead = between(now, start);
+        format!("is valid in {ahead} only; {refused} until then")
+    });
+    end.into_iter().chain(start).collect()
+}
+
+/// Notes certificates that cannot be used, and those that clients will not accept.
 fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
     if !section.reader.reads_certificates {
         return;
@@ -311,27 +347,15 @@ fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
         let certificate = match Certificate::read(&one.certificate, &one.key) {
             Ok(certificate) => certificate,
             Err(reason) => {
-                section.report("certificates", reason, None);
+                section.note("certificates", format!("{reason}; {REFUSED}"));
                 continue;
             }
         };
-        let note = |text: String| {
-            let span = section.span_of("certificates");
-            section.reader.note(&span, format!("{name} {text}"));
-        };
-        if certificate.not_after <= now {
-            let ago = between(certificate.not_after, now);
-            note(format!("has expired {ago} ago; clients refuse it"));
-        } else if certificate.not_after < now + NOTED_BEFORE_END {
-            let left = between(now, certificate.not_after);
-            note(format!("expires in {left}"));
-        }
-        if now < certificate.not_before {
-            let ahead = between(now, certificate.not_before);
-            note(format!(
-                "is valid in {ahead} only; clients refuse it until then"
-            ));
-        }
+        let note = |text: String| section.note("certificates", format!("{name} {text}"));
+        let (start, end) = (certificate.not_before, certificate.not_after);
+        dates(now, start, end, "clients refuse it")
+            .into_iter()
+            .for_each(note);
         for host in hosts.iter().filter(|host| !certificate.is_for(host)) {
             let names = certificate.names.join(", ");
             note(format!(

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use rustls::{InconsistentKeys, RootCertStore, SignatureAlgorithm};
+use rustls::{InconsistentKeys, SignatureAlgorithm};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
 use x509_parser::public_key::PublicKey;
@@ -209,7 +209,7 @@ fn name(general: &GeneralName<'_>) -> Option<String> {
 }
 
 /// The organisation and the common name, or all of it if it has neither.
-fn short(name: &X509Name<'_>) -> String {
+pub(crate) fn short(name: &X509Name<'_>) -> String {
     let organisation = name.iter_organization().chain(name.iter_common_name());
     let parts: Vec<_> = organisation.filter_map(|part| part.as_str().ok()).collect();
     match parts.is_empty() {
@@ -224,20 +224,6 @@ pub(crate) fn time(seconds: i64) -> SystemTime {
         true => SystemTime::UNIX_EPOCH - since,
         false => SystemTime::UNIX_EPOCH + since,
     }
-}
-
-/// The certificates of authorities in a PEM file. Blocks.
-///
-/// # Errors
-/// In words, with the path.
-pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
-    let in_file = |reason: String| format!("{}: {reason}", path.display());
-    let mut store = RootCertStore::empty();
-    for certificate in pem::authorities(&crate::files::read(path)?).map_err(in_file)? {
-        let added = store.add(certificate);
-        added.map_err(|error| in_file(format!("not the certificate of an authority: {error}")))?;
-    }
-    Ok(store)
 }
 
 /// Who a client says it is, by a certificate that was verified.

@@ -9,7 +9,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::certificate::{Certificate, authorities};
+use crate::authority;
+use crate::certificate::Certificate;
 
 /// Whose certificates are trusted.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +31,7 @@ pub fn client_config(trust: Trust<'_>, own: Option<&Certificate>) -> Result<Clie
     let provider = crate::provider();
     let roots = match trust {
         Trust::System => system()?,
-        Trust::Authorities(path) => authorities(path)?,
+        Trust::Authorities(path) => authority::store(&authority::authorities(path)?),
         Trust::Anybody => RootCertStore::empty(),
     };
     let builder = ClientConfig::builder_with_provider(provider.clone())

@@ -2,6 +2,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
+mod authority;
 mod certificate;
 pub mod challenge;
 mod client;
@@ -18,7 +19,8 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub use certificate::{Certificate, Identity, Validity, authorities, bare, is_for};
+pub use authority::{Authority, authorities};
+pub use certificate::{Certificate, Identity, Validity, bare, is_for};
 pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::pki_types::{CertificateDer, ServerName};

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
 use rustls::pki_types::CertificateDer;
-use rustls::server::{
-    ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
-};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{CipherSuite, RootCertStore, ServerConfig};
+use rustls::{CipherSuite, ServerConfig};
 
+use crate::authority::{Authority, ClientVerifier};
 use crate::certificate::Certificate;
 use crate::sessions::Sessions;
 use crate::tickets::TicketKeys;
@@ -53,11 +52,19 @@ pub struct SitePolicy<'s> {
     pub early_data: bool,
 }
 
+impl SitePolicy<'_> {
+    /// Whether nobody is let in, since nobody could prove who it is.
+    fn is_closed(&self) -> bool {
+        let auth = self.client_auth.as_ref();
+        auth.is_some_and(|auth| auth.authorities.is_empty())
+    }
+}
+
 /// Clients prove who they are by certificates.
 #[derive(Debug, Clone)]
 pub struct ClientAuth {
-    /// Who signs them.
-    pub authorities: RootCertStore,
+    /// Who signs them. While it is not known who does, there is none, and all handshakes are refused.
+    pub authorities: Vec<Authority>,
     /// Whether those without one are refused.
     pub is_required: bool,
 }
@@ -75,9 +82,9 @@ impl ClientAuth {
         };
         add(&[u8::from(self.is_required)]);
         hosts.iter().for_each(|host| add(host.as_bytes()));
-        for root in &self.authorities.roots {
-            add(&root.subject);
-            add(&root.subject_public_key_info);
+        for Authority { anchor, .. } in &self.authorities {
+            add(&anchor.subject);
+            add(&anchor.subject_public_key_info);
         }
         let id = context.finish();
         ClientAuthId(id.as_ref().try_into().expect("its length"))
@@ -118,7 +125,10 @@ struct Keys {
 impl Keys {
     /// Those that are quick to sign with come first.
     fn new(site: &SitePolicy<'_>) -> Self {
-        let mut certificates = site.certificates.clone();
+        let mut certificates = match site.is_closed() {
+            true => Vec::new(),
+            false => site.certificates.clone(),
+        };
         certificates.sort_by_key(|one| Certificate::is_slow(&one.key));
         Self {
             certificates,
@@ -126,7 +136,7 @@ impl Keys {
                 true => site.hosts.to_vec(),
                 false => Vec::new(),
             },
-            on_demand: site.on_demand.clone(),
+            on_demand: site.on_demand.clone().filter(|_| !site.is_closed()),
         }
     }
 
@@ -260,22 +270,17 @@ impl Policy {
         tickets: &Arc<TicketKeys>,
         sessions: &Arc<Sessions>,
     ) -> Result<Self, String> {
-        let provider = crate::provider();
         let keys = Arc::new(Keys::new(site));
-        let builder = ServerConfig::builder_with_provider(provider.clone())
+        let builder = ServerConfig::builder_with_provider(crate::provider())
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(|error| error.to_string())?;
         let builder = match &site.client_auth {
             None => builder.with_no_client_auth(),
+            // It has no certificate, either.
+            Some(_) if site.is_closed() => builder.with_no_client_auth(),
             Some(auth) => {
-                let authorities = Arc::new(auth.authorities.clone());
-                let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider);
-                let verifier = match auth.is_required {
-                    true => verifier,
-                    false => verifier.allow_unauthenticated(),
-                };
-                builder
-                    .with_client_cert_verifier(verifier.build().map_err(|error| error.to_string())?)
+                let verifier = ClientVerifier::new(&auth.authorities, auth.is_required)?;
+                builder.with_client_cert_verifier(Arc::new(verifier))
             }
         };
         let mut config = builder.with_cert_resolver(keys.clone());

@@ -186,7 +186,10 @@ impl Service {
             default_site: None,
             log: logs::log_number(&logs, &config.log),
             tls: match parts.has_clients {
-                true => TlsSites::new(&config, &parts.ticket_keys, &parts.staples, acme)?,
+                true => {
+                    let old = old.and_then(|old| old.tls.as_deref());
+                    TlsSites::new(&config, &parts.ticket_keys, &parts.staples, acme, old)?
+                }
                 false => None,
             },
             keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),

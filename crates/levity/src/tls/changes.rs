@@ -14,7 +14,7 @@ pub struct Changes {
     /// Sites whose files are again those that are used.
     pub restored: Vec<String>,
     /// Sites whose files are not used, by the reason.
-    failed: BTreeMap<(Part, String), Vec<String>>,
+    failed: BTreeMap<((Part, Otherwise), String), Vec<String>>,
 }
 
 /// Files of a site that are used or not used together.
@@ -35,26 +35,49 @@ impl Part {
     }
 }
 
+/// What is used in place of files that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Otherwise {
+    /// What was there before.
+    Before,
+    /// Nothing, since nothing was there before.
+    Nothing,
+}
+
 impl Changes {
     /// This part of the files of `site` is not used.
-    pub fn fails(&mut self, site: &str, part: Part, reason: &str) {
+    pub fn fails(&mut self, site: &str, part: (Part, Otherwise), reason: &str) {
         let sites = self.failed.entry((part, reason.to_owned())).or_default();
         sites.push(site.to_owned());
     }
 
     /// Logs all.
     pub fn log(&self) {
-        for line in self.lines() {
-            diagnostics::log(format_args!("{line}"));
-        }
+        log(self.lines());
+    }
+
+    /// Logs what is not used.
+    pub fn log_failed(&self) {
+        log(self.failed().collect());
+    }
+
+    fn failed(&self) -> impl Iterator<Item = String> {
+        let failed = self.failed.iter();
+        failed.map(|(((part, otherwise), reason), sites)| {
+            let (part, sites) = (part.label(), sites.join(", "));
+            match otherwise {
+                Otherwise::Before => {
+                    format!("changed {part} of {sites} are not used: {reason}; those from before stay")
+                }
+                Otherwise::Nothing => format!(
+                    "{part} of {sites} cannot be used: {reason}; handshakes are refused until they can"
+                ),
+            }
+        })
     }
 
     fn lines(&self) -> Vec<String> {
-        let failed = self.failed.iter().map(|((part, reason), sites)| {
-            let (part, sites) = (part.label(), sites.join(", "));
-            format!("changed {part} of {sites} are not used: {reason}; those from before stay")
-        });
-        let mut lines: Vec<_> = failed.collect();
+        let mut lines: Vec<_> = self.failed().collect();
         if !self.restored.is_empty() {
             let sites = self.restored.join(", ");
             lines.push(format!("the files of {sites} are those from before again"));
@@ -71,6 +94,12 @@ impl Changes {
     }
 }
 
+fn log(lines: Vec<String>) {
+    for line in lines {
+        diagnostics::log(format_args!("{line}"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,9 +109,11 @@ mod tests {
         let mut changes = Changes::default();
         assert!(changes.lines().is_empty());
         for site in ["a.test", "b.test"] {
-            changes.fails(site, Part::Certificates, "/a.pem cannot be read");
+            let part = (Part::Certificates, Otherwise::Before);
+            changes.fails(site, part, "/a.pem cannot be read");
         }
-        changes.fails("a.test", Part::Clients, "/ca.pem cannot be read");
+        let part = (Part::Clients, Otherwise::Nothing);
+        changes.fails("a.test", part, "/ca.pem cannot be read");
         changes.restored.push("c.test".to_owned());
         changes.is_given_anew = true;
         changes.issued = ["d.test", "e.test"].map(str::to_owned).to_vec();
@@ -90,7 +121,7 @@ mod tests {
             changes.lines(),
             [
                 "changed certificates of a.test, b.test are not used: /a.pem cannot be read; those from before stay",
-                "changed authorities of clients of a.test are not used: /ca.pem cannot be read; those from before stay",
+                "authorities of clients of a.test cannot be used: /ca.pem cannot be read; handshakes are refused until they can",
                 "the files of c.test are those from before again",
                 "certificates were read again",
                 "certificates for d.test, e.test are in use",

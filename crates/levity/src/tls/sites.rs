@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -34,6 +34,7 @@ pub struct TlsSites {
 }
 
 /// What was read last.
+#[derive(Clone)]
 struct Seen {
     /// In the order of the sources.
     sites: Vec<SeenSite>,
@@ -48,7 +49,9 @@ struct Tickets {
 }
 
 /// What was read there last.
+#[derive(Clone)]
 struct SeenTickets {
+    /// Empty until they could be read.
     files: Vec<Option<Stamp>>,
     keys: Arc<TicketKeys>,
     /// Why the files are not used as they are now, if they are not.
@@ -57,15 +60,17 @@ struct SeenTickets {
 
 impl TlsSites {
     /// The certificates of the sites in `config`; `None` if no listener uses TLS. `tickets` are the keys without files,
-    /// and `staples` is what is known of revocations. Blocks.
+    /// and `staples` is what is known of revocations. What cannot be used is logged. At a start, the handshakes of its sites are
+    /// refused until it can. At a reload, after `old`, sites that are as before keep what they had. Blocks.
     ///
     /// # Errors
-    /// When a file cannot be used; the error names it.
+    /// At a reload, when a file cannot be used of a site that is not as before; the error names it.
     pub fn new(
         config: &Config,
         tickets: &Arc<TicketKeys>,
         staples: &Arc<Staples>,
         acme: Option<Arc<Acme>>,
+        old: Option<&Self>,
     ) -> io::Result<Option<Arc<Self>>> {
         if !config.listen.iter().any(|listen| listen.tls) {
             return Ok(None);
@@ -77,7 +82,7 @@ impl TlsSites {
             files: config.tls.ticket_keys.clone(),
             own: tickets.clone(),
         };
-        let seen = read(&sources, &tickets, &folder).map_err(io::Error::other)?;
+        let seen = read(&sources, &tickets, &folder, old).map_err(io::Error::other)?;
         let on_demand = acme.as_ref().map(|acme| &acme.on_demand);
         let server = server(&sources, &seen, on_demand).map_err(io::Error::other)?;
         let server = staples.apply(Arc::new(server), &folder, SystemTime::now());
@@ -123,8 +128,12 @@ impl TlsSites {
         self.staples.apply(server, &self.folder, SystemTime::now())
     }
 
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn read_changes(&self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen();
         let (reading, mut changes) = (Reading::new(&self.folder), Changes::default());
         let mut is_changed = self.tickets.refresh(&mut seen.tickets, &mut changes);
         for (source, seen) in self.sources.iter().zip(&mut seen.sites) {
@@ -167,12 +176,37 @@ impl TlsSites {
     }
 }
 
-fn read(sources: &[Source], tickets: &Tickets, folder: &Path) -> Result<Seen, String> {
-    let reading = Reading::new(folder);
-    let sites = sources.iter().map(|source| source.read(&reading));
+fn read(
+    sources: &[Source],
+    tickets: &Tickets,
+    folder: &Path,
+    old: Option<&TlsSites>,
+) -> Result<Seen, String> {
+    let before = old.map(|old| (old, old.seen().clone()));
+    let (reading, mut changes) = (Reading::new(folder), Changes::default());
+    let mut sites = Vec::with_capacity(sources.len());
+    for source in sources {
+        let before = before.as_ref().and_then(|(old, seen)| {
+            let mut known = old.sources.iter().zip(&seen.sites);
+            let (_, seen) = known.find(|(of, _)| of.is_same(source))?;
+            Some(seen.clone())
+        });
+        let is_new = old.is_some() && before.is_none();
+        sites.push(source.read(before, &reading, &mut changes));
+        if let Some(reason) = source.failure().filter(|_| is_new) {
+            return Err(reason.to_string());
+        }
+    }
+    let before = before.filter(|(old, _)| old.tickets.files == tickets.files);
+    let mut keys = match before {
+        Some((_, seen)) => seen.tickets,
+        None => tickets.unread(),
+    };
+    tickets.refresh(&mut keys, &mut changes);
+    changes.log_failed();
     Ok(Seen {
-        sites: sites.collect::<Result<_, _>>()?,
-        tickets: tickets.read()?,
+        sites,
+        tickets: keys,
     })
 }
 
@@ -192,13 +226,19 @@ impl Tickets {
         self.files.iter().map(|path| Stamp::of(path)).collect()
     }
 
+    /// Those of this process, until the files are read.
+    fn unread(&self) -> SeenTickets {
+        SeenTickets {
+            files: Vec::new(),
+            keys: self.own.clone(),
+            failure: None,
+        }
+    }
+
     fn read(&self) -> Result<SeenTickets, String> {
         Ok(SeenTickets {
             files: self.stamps(),
-            keys: match self.files.is_empty() {
-                true => self.own.clone(),
-                false => Arc::new(TicketKeys::read(&self.files)?),
-            },
+            keys: Arc::new(TicketKeys::read(&self.files)?),
             failure: None,
         })
     }
@@ -217,8 +257,12 @@ impl Tickets {
             }
             Err(reason) => {
                 if seen.failure.as_ref() != Some(&reason) {
+                    let otherwise = match seen.files.is_empty() {
+                        true => "this process has keys of its own until they can be used",
+                        false => "those from before stay",
+                    };
                     diagnostics::log(format_args!(
-                        "changed keys of session tickets are not used: {reason}; those from before stay"
+                        "keys of session tickets are not used as they are in their files: {reason}; {otherwise}"
                     ));
                     seen.failure = Some(reason);
                 }
@@ -277,7 +321,7 @@ mod tests {
             );
             let config = levity_config::parse(&text).expect("a configuration");
             let tickets = Arc::new(TicketKeys::random());
-            let sites = TlsSites::new(&config, &tickets, &Arc::default(), None);
+            let sites = TlsSites::new(&config, &tickets, &Arc::default(), None, None);
             let sites = sites.expect("certificates").expect("TLS");
             Self { folder, sites }
         }
@@ -347,6 +391,7 @@ mod tests {
             &config,
             &Arc::new(TicketKeys::random()),
             &Arc::default(),
+            None,
             None,
         );
         let sites = sites.expect("certificates").expect("TLS");

@@ -16,7 +16,7 @@ use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, SitePolicy};
 
 use super::acme::{acme_names, bare_names};
 use super::certificates::{CertificateReport, Origin};
-use super::changes::{Changes, Part};
+use super::changes::{Changes, Otherwise, Part};
 
 /// When certificates of this machine are replaced: half of their life.
 const INTERNAL_AGE_MAX: Duration = Duration::from_secs(45 * 24 * 60 * 60);
@@ -80,6 +80,7 @@ pub struct Source {
 }
 
 /// What was read for a site last.
+#[derive(Clone)]
 pub struct SeenSite {
     /// The versions of the operator's files with certificates and keys.
     given: Vec<Option<Stamp>>,
@@ -87,16 +88,29 @@ pub struct SeenSite {
     issued: Vec<Option<Stamp>>,
     at: SystemTime,
     certificates: Vec<Certificate>,
-    clients: SeenClients,
+    /// `None` until they could be read.
+    clients: Option<SeenClients>,
 }
 
 /// What was read of the authorities of clients last.
+#[derive(Clone)]
 struct SeenClients {
     file: Option<Stamp>,
     auth: Option<ClientAuth>,
 }
 
 impl SeenSite {
+    /// Nothing was read: all is read at the next look.
+    fn nothing() -> Self {
+        Self {
+            given: Vec::new(),
+            issued: Vec::new(),
+            at: SystemTime::UNIX_EPOCH,
+            certificates: Vec::new(),
+            clients: None,
+        }
+    }
+
     /// The names of its certificates that are not among `before`.
     fn new_names<'c>(&'c self, before: &[Certificate]) -> impl Iterator<Item = &'c String> {
         let known: Vec<_> = before.iter().map(Certificate::der).collect();
@@ -123,20 +137,27 @@ impl Source {
         self.tls.certificates == Certificates::Internal
     }
 
-    /// Reads everything. Blocks.
-    ///
-    /// # Errors
-    /// In words, when a file of the operator cannot be used.
-    pub fn read(&self, reading: &Reading<'_>) -> Result<SeenSite, String> {
-        // Looked at first: what changes while it is read is read again.
-        let (given, issued) = (self.given(), self.issued(reading.folder));
-        Ok(SeenSite {
-            given,
-            issued,
-            at: reading.now,
-            certificates: self.certificates(&[], reading)?,
-            clients: self.clients()?,
-        })
+    /// Whether `other` has the same files for the same hosts.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.hosts, &self.acme, &self.tls) == (&other.hosts, &other.acme, &other.tls)
+    }
+
+    /// Why its files are not used as they are now, if they are not. Does not block.
+    pub fn failure(&self) -> Option<Arc<String>> {
+        self.failure.load_full()
+    }
+
+    /// Reads everything, or what has changed since `before`, which the same files had. What cannot be used is told to `changes`; of
+    /// it, `before` stays in use. Without that, handshakes are refused until a [`refresh`](Self::refresh) can use it. Blocks.
+    pub fn read(
+        &self,
+        before: Option<SeenSite>,
+        reading: &Reading<'_>,
+        changes: &mut Changes,
+    ) -> SeenSite {
+        let mut seen = before.unwrap_or_else(SeenSite::nothing);
+        self.refresh(&mut seen, reading, changes);
+        seen
     }
 
     /// Reads again what has changed, and tells `changes` what has come of it. What cannot be used leaves what was `seen` of it before in
@@ -151,9 +172,16 @@ impl Source {
         let certificates = self.refresh_certificates(seen, reading, changes);
         let clients = self.refresh_clients(seen, changes);
         let is_changed = certificates == Ok(true) || clients == Ok(true);
+        let part = |part, is_had| match is_had {
+            true => (part, Otherwise::Before),
+            false => (part, Otherwise::Nothing),
+        };
         let failures = [
-            (Part::Certificates, certificates.err()),
-            (Part::Clients, clients.err()),
+            (
+                part(Part::Certificates, !seen.certificates.is_empty()),
+                certificates.err(),
+            ),
+            (part(Part::Clients, seen.clients.is_some()), clients.err()),
         ];
         let failures = failures
             .into_iter()
@@ -163,7 +191,12 @@ impl Source {
     }
 
     /// Keeps why files are not used, and tells `changes` what is new of it.
-    fn note(&self, failures: &[(Part, String)], is_changed: bool, changes: &mut Changes) {
+    fn note(
+        &self,
+        failures: &[((Part, Otherwise), String)],
+        is_changed: bool,
+        changes: &mut Changes,
+    ) {
         let reasons: Vec<_> = failures.iter().map(|(_, reason)| &**reason).collect();
         let failure = (!reasons.is_empty()).then(|| Arc::new(reasons.join("; ")));
         let before = self.failure.swap(failure);
@@ -208,10 +241,12 @@ impl Source {
 
     /// Whether there are other authorities of clients.
     fn refresh_clients(&self, seen: &mut SeenSite, changes: &mut Changes) -> Result<bool, String> {
-        if self.authorities() == seen.clients.file {
+        let file = self.authorities();
+        let is_read = seen.clients.as_ref().is_some_and(|seen| seen.file == file);
+        if is_read {
             return Ok(false);
         }
-        seen.clients = self.clients()?;
+        seen.clients = Some(self.clients(file)?);
         changes.is_given_anew = true;
         Ok(true)
     }
@@ -262,9 +297,8 @@ impl Source {
         }
     }
 
-    fn clients(&self) -> Result<SeenClients, String> {
-        // Looked at first, likewise.
-        let file = self.authorities();
+    /// Reads the authorities, whose file was looked at first.
+    fn clients(&self, file: Option<Stamp>) -> Result<SeenClients, String> {
         let auth = self.tls.client_auth.as_ref().map(|auth| {
             Ok::<_, String>(ClientAuth {
                 authorities: levity_tls::authorities(&auth.authorities)?,
@@ -281,12 +315,17 @@ impl Source {
     pub fn policy(&self, seen: &SeenSite, on_demand: Option<&Arc<NamedKeys>>) -> SitePolicy<'_> {
         let is_acme = self.tls.certificates == Certificates::Acme;
         let is_known = self.acme.len() == self.hosts.len() && !self.hosts.is_empty();
+        let clients = seen.clients.as_ref();
+        let is_unknown = || ClientAuth {
+            authorities: Vec::new(),
+            is_required: true,
+        };
         SitePolicy {
             hosts: &self.hosts,
             certificates: seen.certificates.clone(),
             one_for_each: is_acme,
             on_demand: on_demand.filter(|_| is_acme && !is_known).cloned(),
-            client_auth: seen.clients.auth.clone(),
+            client_auth: clients.map_or_else(|| Some(is_unknown()), |seen| seen.auth.clone()),
             early_data: self.tls.early_data,
         }
     }
@@ -299,7 +338,13 @@ impl Source {
             error: failure.cloned(),
             ..CertificateReport::of(one, origin)
         };
+        let missing = |origin| CertificateReport {
+            error: failure.cloned(),
+            ..CertificateReport::missing(bare_names(&self.hosts), origin)
+        };
         match &self.tls.certificates {
+            Certificates::Files(_) if served.is_empty() => vec![missing(Origin::Files)],
+            Certificates::Internal if served.is_empty() => vec![missing(Origin::Internal)],
             Certificates::Files(_) => served.iter().map(|one| of(one, Origin::Files)).collect(),
             Certificates::Internal => {
                 let reports = served.iter().map(|one| CertificateReport {

@@ -76,6 +76,7 @@ mod timing;
 mod tls;
 mod tls_broken;
 mod tls_clients;
+mod tls_missing;
 mod tls_pem;
 mod tls_reload;
 mod tls_staple;

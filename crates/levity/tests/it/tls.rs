@@ -51,7 +51,13 @@ fn https(host: &str, address: SocketAddr, path: &str) -> String {
 
 /// What curl gets at `path` of `host`, with further arguments.
 #[track_caller]
-fn get(server: &Server, authority: &Authority, host: &str, path: &str, more: &[&str]) -> Vec<u8> {
+pub fn get(
+    server: &Server,
+    authority: &Authority,
+    host: &str,
+    path: &str,
+    more: &[&str],
+) -> Vec<u8> {
     let address = server.address();
     let mut arguments = at(host, address, authority);
     arguments.extend(more.iter().map(|&one| one.to_owned()));
@@ -62,7 +68,7 @@ fn get(server: &Server, authority: &Authority, host: &str, path: &str, more: &[&
 
 /// The exit status of curl that is to fail.
 #[track_caller]
-fn fails(server: &Server, authority: &Authority, host: &str, more: &[&str]) -> i32 {
+pub fn fails(server: &Server, authority: &Authority, host: &str, more: &[&str]) -> i32 {
     let address = server.address();
     let mut arguments = at(host, address, authority);
     arguments.extend(["--silent", "--noproxy", "*"].map(str::to_owned));

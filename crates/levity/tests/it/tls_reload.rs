@@ -224,7 +224,7 @@ fn stays_in_use(break_files: impl Fn(&Authority), reason: &str) {
     );
     assert_eq!(certificate(&server, &authorities), before);
     server.signal(Signal::HUP);
-    let line = server.says("configuration not reloaded");
+    server.says("configuration reloaded");
     assert!(server.stderr().matches(reason).count() > 1, "{line}");
     assert_eq!(certificate(&server, &authorities), before);
     install(&authority, &authority);

@@ -30,8 +30,18 @@ pub enum Key {
 
 impl Authority {
     pub fn new(name: &str) -> Self {
-        let key = KeyPair::generate().expect("a key");
+        Self::with(name, CertificateParams::default())
+    }
+
+    /// One whose own certificate ends then.
+    pub fn until(name: &str, end: SystemTime) -> Self {
         let mut params = CertificateParams::default();
+        (params.not_before, params.not_after) = ((end - DAY).into(), end.into());
+        Self::with(name, params)
+    }
+
+    fn with(name: &str, mut params: CertificateParams) -> Self {
+        let key = KeyPair::generate().expect("a key");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).expect("a certificate");

@@ -1,0 +1,107 @@
+//! Sites whose certificates, or whose authorities of clients, cannot be used when the server starts.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use rustix::process::Signal;
+
+use crate::support::certificates::{Authority, Key};
+use crate::support::{Launch, Server, Tree};
+use crate::tls::{LISTEN, fails, get, site};
+
+/// Two sites of `tree`, `b.test` before `a.test`, with certificates of `authority`, and these keys of `b.test`.
+fn launch(tree: &Tree, authority: &Authority, keys: &str) -> Launch {
+    for name in ["a", "b"] {
+        authority.certify(name, &[&format!("{name}.test")], Key::Ecdsa);
+    }
+    tree.file("index.html", "content");
+    let b = site("\"b.test\"", tree, &(authority.table(&["b"]) + keys));
+    let a = site("\"a.test\"", tree, &authority.table(&["a"]));
+    Launch::run(&format!("{LISTEN}{b}{a}"))
+}
+
+/// Expects that `levity check` finds no error, and notes `part`.
+#[track_caller]
+fn notes(server: &Server, part: &str) {
+    let check = Launch::levity(["check", "-c"]).arguments([server.config()]);
+    let ran = check.ran();
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains(part), "{}", ran.stderr);
+}
+
+#[test]
+fn a_missing_certificate_stops_no_other_site() {
+    let (tree, authority) = (Tree::new(), Authority::new("authority"));
+    let launch = launch(&tree, &authority, "");
+    let (file, aside) = (authority.file("b.pem"), authority.file("aside"));
+    fs::rename(&file, &aside).expect("renamed");
+    let server = launch.start();
+    server.says("certificates of b.test cannot be used: ");
+    notes(&server, "b.pem cannot be read: No such file");
+    let served = || get(&server, &authority, "a.test", "/", &[]);
+    let refused = || fails(&server, &authority, "b.test", &[]) != 0;
+    assert_eq!(served(), b"content");
+    assert!(refused());
+    server.says("there is no certificate for b.test yet");
+    // What was wrong before keeps no change out.
+    server.reload(&["[log]"], &["[log]\ntiming = \"step\""]);
+    assert_eq!(served(), b"content");
+    assert!(refused());
+    fs::rename(&aside, &file).expect("renamed");
+    server.says("certificates were read again");
+    assert_eq!(get(&server, &authority, "b.test", "/", &[]), b"content");
+}
+
+#[test]
+fn a_reload_has_no_site_lose_its_certificate() {
+    let (tree, authority) = (Tree::new(), Authority::new("authority"));
+    let server = launch(&tree, &authority, "").start();
+    let config = fs::read_to_string(server.config()).expect("read");
+    fs::write(server.config(), config.replace("/b.pem", "/none.pem")).expect("written");
+    server.signal(Signal::HUP);
+    let line = server.says("configuration not reloaded");
+    assert!(line.contains("none.pem cannot be read"), "{line}");
+    assert_eq!(get(&server, &authority, "b.test", "/", &[]), b"content");
+}
+
+#[test]
+fn nobody_comes_while_nobody_could_prove_who_it_is() {
+    let (tree, authority) = (Tree::new(), Authority::new("authority"));
+    let file = authority.file("clients.pem");
+    let keys = format!("client_authorities = \"{file}\"\n");
+    let server = launch(&tree, &authority, &keys).start();
+    authority.certify("ann", &["ann.test"], Key::Ecdsa);
+    let (pem, key) = (authority.file("ann.pem"), authority.file("ann.key"));
+    let ann = ["--cert", &pem, "--key", &key];
+    server.says("authorities of clients of b.test cannot be used: ");
+    notes(&server, "clients.pem cannot be read: No such file");
+    for more in [&[][..], &ann] {
+        assert_ne!(fails(&server, &authority, "b.test", more), 0);
+    }
+    // Nor by way of another site.
+    let host = format!("Host: b.test:{}", server.address().port());
+    let status = ["--header", &host, "--write-out", "%{http_code}"];
+    let got = get(&server, &authority, "a.test", "/", &status);
+    assert!(got.ends_with(b"421"), "{}", String::from_utf8_lossy(&got));
+    fs::copy(authority.file("ca.pem"), file).expect("copied");
+    server.says("certificates were read again");
+    assert_eq!(get(&server, &authority, "b.test", "/", &ann), b"content");
+    assert_ne!(fails(&server, &authority, "b.test", &[]), 0);
+}
+
+#[test]
+fn an_expired_authority_lets_nobody_in() {
+    let (tree, authority) = (Tree::new(), Authority::new("authority"));
+    let hour = Duration::from_secs(60 * 60);
+    let expired = Authority::until("expired", SystemTime::now() - hour);
+    expired.certify("ann", &["ann.test"], Key::Ecdsa);
+    let keys = format!("client_authorities = \"{}\"\n", expired.file("ca.pem"));
+    let server = launch(&tree, &authority, &keys).start();
+    notes(&server, "the authority `expired` in ");
+    let line = server.says("has expired 1 hour ago; its certificates are refused");
+    assert!(line.contains("the authority `expired`"), "{line}");
+    let (pem, key) = (expired.file("ann.pem"), expired.file("ann.key"));
+    let ann = ["--cert", &pem, "--key", &key];
+    assert_ne!(fails(&server, &authority, "b.test", &ann), 0);
+    server.says("failed: the certificate of the peer is not valid: its authority has expired");
+}
