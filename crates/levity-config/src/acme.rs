@@ -6,8 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use levity_disk::patiently;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
+use crate::on_disk::{self, found};
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::{Section, Text};
 use crate::suggest::listed;
@@ -266,7 +268,7 @@ fn authority(section: &Section<'_>) -> Option<Authority> {
     section.require("directory");
     let roots = section.path("roots");
     if let (true, Some(path)) = (section.reads_files(), &roots)
-        && let Err(reason) = levity_tls::authorities(path)
+        && let Err(reason) = on_disk::in_words(path, levity_tls::authorities)
     {
         section.report("roots", reason, None);
     }
@@ -381,7 +383,8 @@ fn check_hook(section: &Section<'_>, hook: &[Text<'_>]) {
 
 /// Whether a file can be started, or why not.
 fn is_program(path: &Path) -> Result<(), String> {
-    let meta = fs::metadata(path).map_err(|error| format!("cannot be started: {error}"))?;
+    let meta = found(patiently(path, |path| fs::metadata(path)));
+    let meta = meta.map_err(|error| format!("cannot be started: {error}"))?;
     match meta.is_file() && meta.permissions().mode() & 0o111 != 0 {
         true => Ok(()),
         false => Err("is not executable".to_owned()),

@@ -4,6 +4,7 @@ use crate::headers;
 use crate::mailbox::read::Mailboxes;
 use crate::matcher::{Matcher, When};
 use crate::model::{Answer, Fixed, Location, Redirect, Site};
+use crate::on_disk;
 use crate::pattern::Pattern;
 use crate::pattern_index::PatternIndex;
 use crate::section::{Section, Text};
@@ -205,7 +206,7 @@ pub(crate) fn leads_back(
 
 fn has_file(location: &Location, path: &str) -> bool {
     let root = location.root.as_ref();
-    root.is_some_and(|root| root.join(path.trim_start_matches('/')).exists())
+    root.is_some_and(|root| on_disk::exists(&root.join(path.trim_start_matches('/'))))
 }
 
 /// A path that the pattern matches.

@@ -1,8 +1,8 @@
 //! From a TOML file to a [`Config`].
 
-use std::io::Read as _;
 use std::path::Path;
 
+use levity_disk::read_patiently;
 use toml::de::DeTable;
 
 use crate::keys::SCHEMA;
@@ -65,16 +65,36 @@ fn load_file(path: &Path, reads_certificates: bool) -> Result<Config, Errors> {
     };
     let unread = |message: String| errors(vec![Problem::without_position(message)]);
     let text = text(path).map_err(unread)?;
+    parse_file(path, &text, reads_certificates)
+}
+
+/// As [`load`], for a text that the file had before.
+///
+/// # Errors
+///
+/// All problems, in the order of the text.
+pub fn load_again(path: &Path, text: &str) -> Result<Config, Errors> {
+    parse_file(path, text, true)
+}
+
+fn parse_file(path: &Path, text: &str, reads_certificates: bool) -> Result<Config, Errors> {
+    let errors = |problems| Errors {
+        file: path.to_owned(),
+        problems,
+    };
+    let unread = |message: String| errors(vec![Problem::without_position(message)]);
     let file =
         std::path::absolute(path).map_err(|error| unread(format!("no such path: {error}")))?;
-    read(&text, Some(&file), reads_certificates).map_err(errors)
+    let config = read(text, Some(&file), reads_certificates).map_err(errors)?;
+    Ok(Config {
+        text: text.into(),
+        ..config
+    })
 }
 
 fn text(path: &Path) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|error| format!("cannot read the file: {error}"))?;
+    let bytes = read_patiently(path, FILE_BYTES_MAX + 1);
+    let bytes = bytes.map_err(|error| format!("cannot read the file: {error}"))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("the file has more than {FILE_BYTES_MAX} bytes"));
     }
@@ -106,6 +126,7 @@ fn read(text: &str, file: Option<&Path>, reads_certificates: bool) -> Result<Con
         .map(|one| one.address.clone())
         .collect();
     let mailboxes = Mailboxes::read(&root, &config.mailbox_store, &config.limits);
+    reader.report_unread();
     let uploads = upload::Roots::default();
     let references = References {
         upstreams: &upstreams,
@@ -169,6 +190,7 @@ fn config(root: &Section<'_>) -> Config {
         mailboxes: Vec::new(),
         secrets: Vec::new(),
         notes: Vec::new(),
+        text: "".into(),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use levity_disk::patiently;
+
 use crate::acme::Acme;
 use crate::address::Address;
 use crate::disk::location_disk;
@@ -117,7 +119,8 @@ pub(crate) fn read(
     };
     let used = handlers.used(&proxying);
     let root = own_root.or(parent.root);
-    let location = Location {
+    let mut location = Location {
+        unread: parent.unread,
         strip_prefix: strip_prefix(section, path).or(parent.strip_prefix),
         log: references.logs.of_location(section, parent.log.as_ref()),
         answer: handlers.answer(own_answer, parent.answer),
@@ -150,6 +153,7 @@ pub(crate) fn read(
         options,
         root,
     };
+    location.unread.extend(section.reader.take_unread());
     check(section, &location, has_routes, references);
     check_proxying(section, reach, path.is_some(), has_routes);
     check_errors(section, reach, has_routes);
@@ -310,7 +314,7 @@ fn note_missing_pages(section: &Section<'_>, location: &Location) {
     }
     for (_, path) in &location.options.error_pages {
         let file = root.join(path.trim_start_matches('/'));
-        if matches!(file.try_exists(), Ok(false)) {
+        if matches!(patiently(&file, Path::try_exists), Ok(Ok(false))) {
             let note = format!("{} does not exist", file.display());
             let span = section.span_of("error_pages");
             section.reader.note(&span, note);

@@ -64,6 +64,8 @@ pub struct Config {
     pub secrets: Vec<PathBuf>,
     /// Remarks for the operator that are not errors, such as a key under another server's name.
     pub notes: Vec<String>,
+    /// The text of the file; empty without one.
+    pub text: Arc<str>,
 }
 
 /// `[server]`: the process.
@@ -274,6 +276,8 @@ pub struct Location {
     /// Starts with a slash and does not end with one; whole segments at the start of the route's path. A path
     /// of which nothing is left is `/`.
     pub strip_prefix: Option<String>,
+    /// Files without which nobody can be let in, and that do not respond.
+    pub unread: Vec<PathBuf>,
     /// Keys with defaults.
     pub options: LocationOptions,
     /// Its access log; `None` stands for that of the server.

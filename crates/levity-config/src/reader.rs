@@ -27,6 +27,8 @@ pub(crate) struct Reader<'t> {
     notes: RefCell<Vec<(usize, String)>>,
     /// What is sent to nobody, in the order in which it is read.
     pub(crate) secrets: RefCell<Vec<SecretFile>>,
+    /// Files that do not respond, and that no table has taken yet, each with the place of its name.
+    unread: RefCell<Vec<(Range<usize>, PathBuf)>>,
 }
 
 /// A file, or a folder with everything in it, that no client may get.
@@ -47,6 +49,7 @@ impl<'t> Reader<'t> {
             problems: RefCell::default(),
             notes: RefCell::default(),
             secrets: RefCell::default(),
+            unread: RefCell::default(),
         }
     }
 
@@ -90,6 +93,32 @@ impl<'t> Reader<'t> {
     /// Notes something about the table on a line, counted from 1.
     pub(crate) fn note_at(&self, line: usize, message: String) {
         self.notes.borrow_mut().push((line, message));
+    }
+
+    /// Notes that a file, the value of `name`, does not respond.
+    pub(crate) fn leave_unread(&self, span: &Range<usize>, name: &str, path: &Path) {
+        let shown = path.display();
+        let note = format!(
+            "`{name}`: {shown} does not respond; requests that need it get 503 until it does"
+        );
+        self.note(span, note);
+        self.unread
+            .borrow_mut()
+            .push((span.clone(), path.to_owned()));
+    }
+
+    /// What does not respond of the files that were named since the last call. Whoever takes them has to do without.
+    pub(crate) fn take_unread(&self) -> Vec<PathBuf> {
+        let unread = self.unread.take().into_iter();
+        unread.map(|(_, path)| path).collect()
+    }
+
+    /// Reports the files that do not respond and that nobody can do without.
+    pub(crate) fn report_unread(&self) {
+        for (span, path) in self.unread.take() {
+            let message = format!("{} does not respond", path.display());
+            self.report(&span, message, None);
+        }
     }
 
     /// The problems in the order of the file.

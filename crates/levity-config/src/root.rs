@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use levity_disk::patiently;
+
+use crate::on_disk::found;
 use crate::section::Section;
 
 /// A folder of the server itself.
@@ -50,7 +53,7 @@ fn shared(root: &Path, key: &str, folder: &Path) -> Option<String> {
 
 /// The path of a folder without links, if it may be looked up on the disk and is there; otherwise as by [`normal`]. May block.
 pub(crate) fn resolved(path: &Path, may_look_up: bool) -> PathBuf {
-    let resolved = may_look_up.then(|| fs::canonicalize(path).ok());
+    let resolved = may_look_up.then(|| found(patiently(path, |path| fs::canonicalize(path))).ok());
     resolved.flatten().unwrap_or_else(|| normal(path))
 }
 

@@ -1,7 +1,6 @@
 //! Typed access to the tables of a file. Every problem is collected in the [`Reader`].
 
 use std::fmt::Display;
-use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use crate::on_disk::{Unusable, is_directory, text_of};
 use crate::reader::{Reader, SecretFile};
 use crate::schema::{Key, Kind, Schema, Table};
 use crate::suggest::{listed, nearest};
@@ -540,13 +540,25 @@ impl<'r> Section<'r> {
 
     fn existing(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
         let path = self.joined(name, given)?;
-        if self.reader.base.is_some()
-            && let Err(reason) = is_directory(&path)
-        {
-            let message = format!("`{name}`: {} {reason}", path.display());
-            let of_home = given.text == "~" || given.text.starts_with("~/");
-            let help = of_home.then(|| "`~` is not expanded: write the path in full".to_owned());
-            self.reader.report(&given.span, message, help);
+        if self.reader.base.is_none() {
+            return Some(path);
+        }
+        let shown = path.display();
+        match is_directory(&path) {
+            Ok(()) => {}
+            Err(Unusable::Silent) => {
+                let note = format!(
+                    "`{name}`: {shown} does not respond; requests for it get 503 until it does"
+                );
+                self.reader.note(&given.span, note);
+            }
+            Err(Unusable::Wrong(reason)) => {
+                let message = format!("`{name}`: {shown} {reason}");
+                let of_home = given.text == "~" || given.text.starts_with("~/");
+                let help =
+                    of_home.then(|| "`~` is not expanded: write the path in full".to_owned());
+                self.reader.report(&given.span, message, help);
+            }
         }
         Some(path)
     }
@@ -556,17 +568,26 @@ impl<'r> Section<'r> {
         self.reader.base.is_some()
     }
 
-    /// The text of a file, empty when the configuration was not loaded from the disk. `None` when the key is absent or wrong,
-    /// and when the file cannot be read or is longer than `bytes_max`, which is reported. Blocks.
-    pub(crate) fn file_text(&self, name: &str, bytes_max: u64) -> Option<(PathBuf, String)> {
+    /// The text of a file; none when the configuration was not loaded from the disk, or the file does not respond, which is noted: it
+    /// is [unread](Reader::unread). `None` when the key is absent or wrong, and when the file cannot be read or is longer than
+    /// `bytes_max`, which is reported. Blocks.
+    pub(crate) fn file_text(
+        &self,
+        name: &str,
+        bytes_max: u64,
+    ) -> Option<(PathBuf, Option<String>)> {
         let given = self.text(name)?;
         let path = self.joined(name, &given)?;
         if self.reader.base.is_none() {
-            return Some((path, String::new()));
+            return Some((path, None));
         }
         match text_of(&path, bytes_max) {
-            Ok(text) => Some((path, text)),
-            Err(reason) => {
+            Ok(text) => Some((path, Some(text))),
+            Err(Unusable::Silent) => {
+                self.reader.leave_unread(&given.span, name, &path);
+                Some((path, None))
+            }
+            Err(Unusable::Wrong(reason)) => {
                 given.refuse(format!("`{name}`: {} {reason}", path.display()));
                 None
             }
@@ -585,10 +606,14 @@ impl<'r> Section<'r> {
     /// loaded from the disk. May block.
     pub(crate) fn must_have_folder(&self, name: &str, path: &Path) {
         let folder = path.parent().filter(|_| self.reader.base.is_some());
-        if let Some(folder) = folder
-            && let Err(reason) = is_directory(folder)
-        {
-            self.report(name, format_args!("{} {reason}", folder.display()), None);
+        match folder.map(|folder| (folder.display(), is_directory(folder))) {
+            Some((folder, Err(Unusable::Silent))) => {
+                self.note(name, format!("{folder} does not respond"));
+            }
+            Some((folder, Err(Unusable::Wrong(reason)))) => {
+                self.report(name, format_args!("{folder} {reason}"), None);
+            }
+            Some((_, Ok(()))) | None => {}
         }
     }
 
@@ -737,29 +762,6 @@ fn one_of(words: &[&str]) -> String {
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// The text of a file.
-fn text_of(path: &Path, bytes_max: u64) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path);
-    let read = file.and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes));
-    read.map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(format!("has more than {bytes_max} bytes"));
-    }
-    String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
-}
-
-fn is_directory(path: &Path) -> Result<(), String> {
-    match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Ok(()),
-        Ok(_) => Err("is not a folder".to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err("does not exist".to_owned())
-        }
-        Err(error) => Err(format!("cannot be accessed: {error}")),
-    }
 }
 
 /// The message for a file that has a table beneath `table` only, such as one that begins with `[[site.route]]`.

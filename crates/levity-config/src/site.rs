@@ -57,7 +57,8 @@ fn site(
     if !reach.has_proxy && !names_answer && !section.has_misspelt("proxy") {
         section.require("root");
     }
-    let of_host = match static_host::is_on(section, &location) {
+    let is_host = static_host::is_on(section, &location) && responds(section, &mut location);
+    let of_host = match is_host {
         true => static_host::read(section, &mut location),
         false => static_host::HostRules::default(),
     };
@@ -82,6 +83,16 @@ fn site(
     // Those of the configuration go before.
     static_host::add(section, of_host, &mut site);
     site
+}
+
+/// Whether the `root` responds. Without its files nobody is let in, because they say more than what is served.
+fn responds(section: &Section<'_>, location: &mut Location) -> bool {
+    let root = location.root.as_ref().filter(|_| section.reads_files());
+    let silent = root.filter(|root| levity_disk::responds(root).is_err());
+    let silent = silent.cloned();
+    let responds = silent.is_none();
+    location.unread.extend(silent);
+    responds
 }
 
 /// Reports redirects that lead to themselves.

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use levity_tls::{Authority, Certificate};
+use levity_tls::{Authority, Certificate, TicketKeys};
 use strum::{EnumString, VariantNames};
 
 use crate::acme::{self, Acme};
 use crate::address::Address;
+use crate::on_disk;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 
@@ -149,7 +150,7 @@ pub(crate) const SITE_KEYS: &[Key] = documented! {
 pub(crate) fn read(section: &Section<'_>) -> Tls {
     let tickets = paths(section, "ticket_keys");
     if section.reads_files()
-        && let Err(reason) = levity_tls::TicketKeys::read(&tickets)
+        && let Err(reason) = read_ticket_keys(&tickets)
     {
         let note = format!("{reason}; each process has keys of its own until they can be used");
         section.note("ticket_keys", note);
@@ -287,7 +288,7 @@ fn client_auth(section: &Section<'_>) -> Option<ClientAuth> {
     let mode = section.word_or_default("client_certificates");
     let authorities = section.path("client_authorities")?;
     if section.reads_files() {
-        match levity_tls::authorities(&authorities) {
+        match on_disk::in_words(&authorities, levity_tls::authorities) {
             Ok(found) => note_dates(section, "client_authorities", &authorities, &found),
             Err(reason) => section.note("client_authorities", format!("{reason}; {REFUSED}")),
         }
@@ -303,6 +304,37 @@ fn early_data(section: &Section<'_>) -> bool {
         section.report("early_data", message.to_owned(), None);
     }
     is_wanted
+}
+
+/// Reads a certificate and its key. Blocks, for seconds at most.
+///
+/// # Errors
+/// In words, with the path, also when a file does not respond.
+pub fn read_certificate(files: &CertificateFiles) -> Result<Certificate, String> {
+    let key = files.key.clone();
+    responds(&key)?;
+    on_disk::in_words(&files.certificate, move |chain| {
+        Certificate::read(chain, &key)
+    })
+}
+
+fn responds(path: &Path) -> Result<(), String> {
+    levity_disk::responds(path).map_err(|error| format!("{} {error}", path.display()))
+}
+
+/// Reads keys of session tickets. Blocks, for seconds at most.
+///
+/// # Errors
+/// As [`read_certificate`].
+pub fn read_ticket_keys(files: &[PathBuf]) -> Result<TicketKeys, String> {
+    let Some((first, others)) = files.split_first() else {
+        return TicketKeys::read(files);
+    };
+    for other in others {
+        responds(other)?;
+    }
+    let all = files.to_vec();
+    on_disk::in_words(first, move |_| TicketKeys::read(&all))
 }
 
 /// Notes authorities of which no certificate is accepted now, or soon.
@@ -344,7 +376,7 @@ fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
     let now = SystemTime::now();
     for one in files {
         let name = one.certificate.display();
-        let certificate = match Certificate::read(&one.certificate, &one.key) {
+        let certificate = match read_certificate(one) {
             Ok(certificate) => certificate,
             Err(reason) => {
                 section.note("certificates", format!("{reason}; {REFUSED}"));

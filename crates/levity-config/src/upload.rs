@@ -1,12 +1,14 @@
 //! `upload`: requests that write files beneath the root of a site or route.
 
 use std::cell::RefCell;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use levity_disk::check_writable;
+use levity_disk::{check_writable, patiently};
 use strum::{EnumString, VariantNames};
 
+use crate::on_disk::found;
 use crate::root::resolved;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
@@ -157,8 +159,12 @@ pub(crate) fn check(section: &Section<'_>, place: &Place<'_>, roots: &Roots) {
         return section.report(TABLE, "all requests go to the upstream", Some(help));
     }
     if section.reads_files()
-        && root.is_dir()
-        && let Err(error) = check_writable(root)
+        && let Err(error) = found(patiently(root, |root| match root.is_dir() {
+            true => check_writable(root),
+            false => Ok(()),
+        }))
+        // A root that does not respond is noted.
+        && error.kind() != io::ErrorKind::TimedOut
     {
         let message = format!("{} cannot be written to: {error}", root.display());
         return section.report(TABLE, message, None);

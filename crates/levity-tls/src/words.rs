@@ -97,6 +97,7 @@ fn of_certificate(error: &CertificateError) -> String {
         Certificate::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "it is that of an authority, which is none of a server"
         }
+        Certificate::Other(other) => return other.to_string(),
         other => return other.to_string(),
     };
     text.to_owned()

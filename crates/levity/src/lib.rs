@@ -13,6 +13,7 @@ pub mod codings;
 mod completions;
 pub mod compute;
 pub mod credentials;
+mod descriptors;
 pub mod digest_store;
 pub mod disk_client;
 pub mod entry;
@@ -30,6 +31,7 @@ mod log_writers;
 pub mod mailboxes;
 pub mod pipes;
 mod rate_limit;
+mod reload;
 pub mod resolve;
 pub mod respond;
 #[cfg(test)]

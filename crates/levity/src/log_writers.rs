@@ -16,21 +16,23 @@ pub struct LogWriters {
     unwritten: Arc<AtomicU64>,
 }
 
-impl LogWriters {
-    /// Where lines count that writers lose.
-    pub fn unwritten(&self) -> &Arc<AtomicU64> {
-        &self.unwritten
-    }
+/// Opens files that have no writer.
+pub struct LogOpener {
+    /// Those that have one.
+    open: Vec<Target>,
+    unwritten: Arc<AtomicU64>,
+}
 
-    /// Opens the files of `logs` that have no writer. Changes nothing yet. May block.
+impl LogOpener {
+    /// Opens the files of `logs` that have no writer. Blocks, for seconds at most.
     ///
     /// # Errors
     /// When one of them cannot be opened; the error names it.
     pub fn open(&self, logs: &[levity_config::Log]) -> io::Result<Vec<(Target, Writer)>> {
         let mut opened: Vec<(Target, Writer)> = Vec::new();
         for target in logs.iter().filter_map(|log| Target::of(&log.access)) {
-            let mut known = self.writers.iter().chain(&opened);
-            if known.any(|(known, _)| *known == target) {
+            let mut known = self.open.iter().chain(opened.iter().map(|(of, _)| of));
+            if known.any(|known| *known == target) {
                 continue;
             }
             let writer = Writer::start(target.clone(), self.unwritten.clone());
@@ -42,8 +44,23 @@ impl LogWriters {
         }
         Ok(opened)
     }
+}
 
-    /// Adds what [`open`](Self::open) has opened for `logs`, and drops the writers of all other files. Each ends by itself
+impl LogWriters {
+    /// Where lines count that writers lose.
+    pub fn unwritten(&self) -> &Arc<AtomicU64> {
+        &self.unwritten
+    }
+
+    /// What opens further files, also on another thread.
+    pub fn opener(&self) -> LogOpener {
+        LogOpener {
+            open: self.writers.iter().map(|(of, _)| of.clone()).collect(),
+            unwritten: self.unwritten.clone(),
+        }
+    }
+
+    /// Adds what [`LogOpener::open`] has opened for `logs`, and drops the writers of all other files. Each ends by itself
     /// once no worker uses it.
     pub fn replace(&mut self, logs: &[levity_config::Log], opened: Vec<(Target, Writer)>) {
         self.writers.extend(opened);

@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use levity_compute::Pool;
 use levity_config::address::Address;
-use levity_config::{Config, Errors, OwnNames};
-use levity_disk::{Disk, Root, Watcher};
+use levity_config::{Config, OwnNames};
+use levity_disk::{Disk, Root, Watcher, late_returns, patiently};
 use levity_net::{Bound, Listener, ListeningSocket};
 use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
@@ -26,7 +26,6 @@ use levity_telemetry::stats::{
     DiskFigures, MailboxFigures, Sources, Stats, VariantFigures, WorkerStats,
 };
 use levity_tls::TicketKeys;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinHandle};
@@ -37,12 +36,14 @@ use crate::cache::SharedCache;
 use crate::cli::Plan;
 use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
+use crate::descriptors::{Descriptors, widen_descriptor_table};
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, log_some};
 use crate::log_writers::LogWriters;
 use crate::mailboxes;
 use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::start::StoreThread;
+use crate::reload::{Made, Present, Refused, bind};
 use crate::route::{Service, ServiceParts};
 use crate::shares::{self, Bounds, Shares};
 use crate::status::{self, CurrentTls, Status, Upstreams};
@@ -53,30 +54,6 @@ use crate::upstream;
 use crate::upstream::check::{self, Checks};
 use crate::variant_store::store::VariantStore;
 use crate::worker::{WorkerParts, ZeroCopy};
-
-/// The maximum of files that the cache keeps open; reduced by the limit of the process.
-const CACHED_DESCRIPTORS_MAX: u64 = 4096;
-
-/// The maximum of files that are read past the page cache at a time; reduced by the limit of the process.
-const DIRECT_DESCRIPTORS_MAX: u64 = 1024;
-
-/// The maximum of files that handlers keep open between requests; reduced by the limit of the process.
-const KEPT_DESCRIPTORS_MAX: u64 = 1024;
-
-/// The maximum of pipes for bodies, of all workers together; reduced by the limit of the process. They have half of the
-/// pages that the kernel grants the pipes of a user by default (`/proc/sys/fs/pipe-user-pages-soft`).
-const PIPES_MAX: u64 = 128;
-
-/// The maximum of descriptors that `"auto"` uses. The kernel's table has 8 bytes per descriptor, and some
-/// containers allow 10^9.
-const DESCRIPTORS_MAX: u64 = 1 << 20;
-
-/// Descriptors reserved for everything that is neither a connection nor a served file.
-const OWN_DESCRIPTORS: u64 = 256;
-
-/// The maximum of large files that are sent without a copy at a time, over all workers; reduced by the limit of the
-/// process.
-const TRANSFERS_MAX: u64 = 256;
 
 /// The maximum of jobs of one class that wait for a thread that computes. A connection has one at a time.
 const COMPUTE_QUEUE_MAX: usize = 4096;
@@ -113,15 +90,26 @@ fn serve(plan: Plan) -> io::Result<()> {
         .build()?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::new()?;
-        let mut server = Server::start(plan)?;
+        let Some(mut server) = start(plan, &mut signals).await? else {
+            return Ok(());
+        };
         server.introduce();
         let outcome = server.live(&mut signals).await;
         server.end(&mut signals).await;
         outcome
     });
-    // Does not wait for a reload that hangs on a frozen disk.
+    // Does not wait for a start or a reload that hangs on a frozen disk.
     runtime.shutdown_background();
     outcome
+}
+
+/// Starts the server beside the control thread, which handles signals meanwhile. `None` when one of them ends it.
+async fn start(plan: Plan, signals: &mut Signals) -> io::Result<Option<Server>> {
+    let started = task::spawn_blocking(move || Server::start(plan));
+    tokio::select! {
+        started = started => started.map_err(io::Error::other)?.map(Some),
+        () = signals.stop() => Ok(None),
+    }
 }
 
 /// Keeps the heap of each thread from growing by huge pages, for which the allocator asks: 72 disk threads took 2 MiB each
@@ -173,33 +161,61 @@ impl Signals {
 /// from handling signals.
 #[derive(Default)]
 struct Reloading {
-    made: Option<JoinHandle<Result<Service, Refused>>>,
+    made: Option<JoinHandle<Result<Made, Refused>>>,
     /// Another reload was requested meanwhile: the file may have been read before it changed.
     again: bool,
+    /// [`late_returns`] when the last one began; at first, when the process did.
+    late_returns: u64,
 }
 
-/// Why a reload failed.
-enum Refused {
-    File(Errors),
-    Service(io::Error),
+/// What a reload reads.
+#[derive(Clone, Copy)]
+enum Text {
+    /// The file.
+    New,
+    /// The text that the file had: something that did not respond then may do so now.
+    Same,
 }
 
 impl Reloading {
-    fn begin(&mut self, server: &Server) {
+    fn begin(&mut self, server: &Server, text: Text) {
         if self.made.is_some() {
             self.again = true;
             return;
         }
         let (plan, parts) = (server.plan.clone(), server.parts.clone());
         let old = server.service.clone();
+        let configured = server
+            .listening
+            .iter()
+            .map(|bound| bound.configured.clone());
+        let present = Present {
+            workers: server.workers.len(),
+            listening: configured.collect(),
+            logs: server.logs.opener(),
+        };
+        self.late_returns = late_returns();
         self.made = Some(task::spawn_blocking(move || {
-            let config = plan.reload().map_err(Refused::File)?;
-            Service::new(config, &parts, Some(&old)).map_err(Refused::Service)
+            let config = match text {
+                Text::New => plan.reload(),
+                Text::Same => plan.again(&old.config.text),
+            };
+            let config = config.map_err(Refused::File)?;
+            let service = Service::new(config, &parts, Some(&old)).map_err(Refused::Service)?;
+            Made::new(service, &old, &present).map_err(Refused::Service)
         }));
     }
 
+    /// Begins another one if something responds again without which the configuration is not complete.
+    fn begin_if_late(&mut self, server: &Server) {
+        let is_late = self.late_returns != late_returns();
+        if is_late && self.made.is_none() && server.service.is_incomplete() {
+            self.begin(server, Text::Same);
+        }
+    }
+
     /// Waits for the new configuration; pending forever when no reload is in progress. Cancel safe.
-    async fn made(&mut self) -> Result<Service, Refused> {
+    async fn made(&mut self) -> Result<Made, Refused> {
         let Some(made) = &mut self.made else {
             return future::pending().await;
         };
@@ -223,69 +239,6 @@ impl Looking {
         let sites = server.service.tls.clone().filter(|_| !is_busy);
         if let Some(sites) = sites {
             self.0 = Some(task::spawn_blocking(move || sites.refresh()));
-        }
-    }
-}
-
-/// Limits derived from the limit of open files.
-struct Descriptors {
-    cached_max: usize,
-    /// The maximum of second descriptors of files that are read past the page cache.
-    direct_max: usize,
-    /// The maximum of files that handlers keep open between requests.
-    kept_max: usize,
-    /// The maximum of pipes for bodies, each with two descriptors.
-    pipes_max: usize,
-    /// The maximum of second descriptors of sockets.
-    transfers_max: usize,
-    /// The maximum of files that requests hold beside those of the cache.
-    held_max: usize,
-    connections_max: usize,
-}
-
-/// Grows the process' table of descriptors in advance. When a process with threads grows it, the kernel waits
-/// for a grace period (`synchronize_rcu` in `expand_files`), which was seen to block an accept or open on an
-/// event loop for 20 ms.
-fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
-    let files = descriptors.cached_max + descriptors.direct_max + descriptors.kept_max;
-    let files = files + descriptors.held_max + descriptors.transfers_max;
-    let needed = descriptors.connections_max + 2 * descriptors.pipes_max + files;
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let last = (needed as u64 + OWN_DESCRIPTORS)
-        .min(limit)
-        .saturating_sub(1);
-    let last = i32::try_from(last).unwrap_or(i32::MAX);
-    rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), last)?;
-    Ok(())
-}
-
-impl Descriptors {
-    /// Raises the soft limit to the hard one and divides the descriptors: as many files may be held as there are connections.
-    fn share(configured: Option<usize>) -> Self {
-        let mut limit = getrlimit(Resource::Nofile);
-        limit.current = limit.maximum;
-        // Some sandboxes refuse this; then the soft limit is used.
-        let _ = setrlimit(Resource::Nofile, limit);
-        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let files = files.min(DESCRIPTORS_MAX);
-        let cached = CACHED_DESCRIPTORS_MAX.min(files / 4);
-        let direct = DIRECT_DESCRIPTORS_MAX.min(files / 16);
-        let kept = KEPT_DESCRIPTORS_MAX.min(files / 32);
-        let pipes = PIPES_MAX.min(files / 64);
-        let transfers = TRANSFERS_MAX.min(files / 64);
-        let others = cached + direct + kept + 2 * pipes + transfers + OWN_DESCRIPTORS;
-        let connections = files.saturating_sub(others) / 2;
-        let connections = configured.map_or(connections.max(16), |configured| configured as u64);
-        let rest = files.saturating_sub(others);
-        Self {
-            cached_max: cached as usize,
-            direct_max: direct as usize,
-            kept_max: kept as usize,
-            pipes_max: pipes as usize,
-            transfers_max: transfers as usize,
-            // An operator may allow more connections than there are descriptors; nobody expects all of them at once.
-            held_max: rest.saturating_sub(connections).max(rest / 4).max(16) as usize,
-            connections_max: connections as usize,
         }
     }
 }
@@ -331,7 +284,7 @@ fn start_watchdog(worker_stats: &[Arc<WorkerStats>]) -> io::Result<Watchdog> {
 fn bind_all(config: &Config, workers: usize) -> io::Result<Vec<Bound>> {
     let listen = config.listen.iter();
     listen
-        .map(|listen| levity_net::bind(&listen.address, workers))
+        .map(|listen| bind(&listen.address, workers))
         .collect()
 }
 
@@ -348,7 +301,18 @@ fn open_variants(settings: &levity_config::Disk) -> io::Result<Option<Arc<Varian
     let Some(folder) = &settings.variants else {
         return Ok(None);
     };
-    let store = VariantStore::open(folder, settings.variants_bytes as u64);
+    let bytes_max = settings.variants_bytes as u64;
+    let store = patiently(folder, move |folder| VariantStore::open(folder, bytes_max));
+    let store = match store {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            let folder = folder.display();
+            diagnostics::log(format_args!(
+                "disk.variants {folder} {error}; no variants are kept until a restart"
+            ));
+            return Ok(None);
+        }
+        store => store?,
+    };
     store.map(|store| Some(Arc::new(store))).map_err(|error| {
         let name = folder.display();
         io::Error::new(error.kind(), format!("disk.variants {name}: {error}"))
@@ -415,7 +379,7 @@ impl Shared {
         };
         let service = Service::new(config.clone(), &parts, None)?;
         let mut logs = LogWriters::default();
-        let opened = logs.open(&service.logs)?;
+        let opened = logs.opener().open(&service.logs)?;
         logs.replace(&service.logs, opened);
         Ok(Self {
             service: Arc::new(service),
@@ -577,10 +541,11 @@ impl Server {
                 now = ticks.tick() => self.parts.rate_limits.log_rest(now.into_std()),
                 event = signals.next() => match event {
                     Event::Stop => return Ok(()),
-                    Event::Reload => reloading.begin(self),
+                    Event::Reload => reloading.begin(self, Text::New),
                     Event::Reopen => self.logs.reopen(),
                 },
                 _ = looks.tick() => {
+                    reloading.begin_if_late(self);
                     looking.begin(self);
                     if self.service.tls.is_some() {
                         fetches.begin(&self.parts.staples, SystemTime::now());
@@ -590,7 +555,7 @@ impl Server {
                 made = reloading.made() => {
                     self.reload(made);
                     if mem::take(&mut reloading.again) {
-                        reloading.begin(self);
+                        reloading.begin(self, Text::New);
                     }
                 }
                 ended = self.ended.recv() => {
@@ -652,9 +617,9 @@ impl Server {
     }
 
     /// Installs the new configuration, or logs why it failed; then the old one stays.
-    fn reload(&mut self, made: Result<Service, Refused>) {
+    fn reload(&mut self, made: Result<Made, Refused>) {
         let reloaded = match made {
-            Ok(service) => self.swap(service),
+            Ok(made) => self.swap(made),
             Err(Refused::Service(error)) => Err(error),
             Err(Refused::File(errors)) => {
                 for line in errors.render(false).lines() {
@@ -671,15 +636,13 @@ impl Server {
         }
     }
 
-    fn swap(&mut self, service: Service) -> io::Result<()> {
+    fn swap(&mut self, made: Made) -> io::Result<()> {
+        let Made {
+            service,
+            mut bound,
+            logs,
+        } = made;
         let (config, old) = (&service.config, &self.service.config);
-        check_restart(config, old)?;
-        let addresses = config.listen.iter().map(|listen| &listen.address);
-        let mut bound = addresses
-            .filter(|address| !self.listens_on(address))
-            .map(|address| levity_net::bind(address, self.workers.len()))
-            .collect::<io::Result<Vec<_>>>()?;
-        let opened = self.logs.open(&service.logs)?;
         let listens = |config: &Config| config.admin.as_ref().map(|admin| admin.listen.clone());
         let admin = (listens(config) != listens(old))
             .then(|| start_admin(config.admin.as_ref(), &self.status))
@@ -699,7 +662,7 @@ impl Server {
         let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
         let service = Arc::new(service);
-        self.logs.replace(&service.logs, opened);
+        self.logs.replace(&service.logs, logs);
         self.send_all(|| Message::Reload {
             service: service.clone(),
             logs: self.logs.logs(&service.logs),
@@ -725,12 +688,6 @@ impl Server {
         Ok(())
     }
 
-    fn listens_on(&self, address: &Address) -> bool {
-        self.listening
-            .iter()
-            .any(|bound| bound.configured == *address)
-    }
-
     fn replace_admin(&mut self, admin: Option<Admin>) {
         if let Some(old) = mem::replace(&mut self.admin, admin) {
             old.serving.abort();
@@ -748,42 +705,6 @@ fn take_sockets(bound: &mut [Bound]) -> Vec<(Address, ListeningSocket)> {
         .iter_mut()
         .filter_map(|bound| Some((bound.configured.clone(), bound.sockets.pop()?)))
         .collect()
-}
-
-/// Refuses changes that need a restart.
-fn check_restart(config: &Config, old: &Config) -> io::Result<()> {
-    let changed = [
-        (
-            config.server.workers != old.server.workers,
-            "server.workers changed",
-        ),
-        (
-            config.limits.connections != old.limits.connections,
-            "limits.connections changed",
-        ),
-        (
-            config.mailbox_store != old.mailbox_store,
-            "[mailbox_store] changed",
-        ),
-        (
-            !same_disk(&config.disk, &old.disk),
-            "a key of [disk] other than entry_ttl, chunk, direct and spool changed",
-        ),
-    ];
-    match changed.iter().find(|(is_changed, _)| *is_changed) {
-        Some((_, what)) => Err(io::Error::other(format!("{what}, which needs a restart"))),
-        None => Ok(()),
-    }
-}
-
-/// Whether two configurations differ only in values that may change with a reload.
-fn same_disk(new: &levity_config::Disk, old: &levity_config::Disk) -> bool {
-    let mut new = new.clone();
-    new.entry_ttl = old.entry_ttl;
-    new.chunk_bytes = old.chunk_bytes;
-    new.direct = old.direct;
-    new.spool.clone_from(&old.spool);
-    new == *old
 }
 
 /// Devices and paths of the roots, for the names of devices in `/status`.
@@ -871,7 +792,7 @@ fn start_admin(
     let Some(configured) = configured else {
         return Ok(None);
     };
-    let mut bound = levity_net::bind(&configured.listen, 1)?;
+    let mut bound = bind(&configured.listen, 1)?;
     let listener = Listener::new(bound.sockets.remove(0))?;
     let (names, wanted) = watch::channel(configured.names.clone());
     Ok(Some(Admin {

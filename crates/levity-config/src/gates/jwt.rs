@@ -86,9 +86,9 @@ fn keys(section: &Section<'_>) -> Option<Vec<VerificationKey>> {
         ),
     };
     let (file, text) = found?;
-    if !section.reads_files() {
+    let Some(text) = text else {
         return Some(Vec::new());
-    }
+    };
     let found = match is_set {
         true => jwt::keys(&text),
         false => secret(&text),

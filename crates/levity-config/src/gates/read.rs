@@ -138,10 +138,10 @@ fn basic_auth(section: &Section<'_>) -> Option<BasicAuth> {
     let user_header = headers::name_for_requests(section, "user_header");
     let (file, text) = section.file_text("users", USERS_BYTES_MAX)?;
     let report = |error| section.report("users", format_args!("{}, {error}", file.display()), None);
-    let users = htpasswd::parse(&text).map_err(report).ok()?;
+    let users = htpasswd::parse(text.as_deref().unwrap_or_default());
+    let users = users.map_err(report).ok()?;
     for given in names.iter().flatten() {
-        // A configuration that was not loaded from the disk has no users.
-        if !text.is_empty() && !users.iter().any(|entry| entry.user == given.text) {
+        if text.is_some() && !users.iter().any(|entry| entry.user == given.text) {
             given.refuse(format!("`{}` is not in {}", given.text, file.display()));
         }
     }

@@ -123,16 +123,16 @@ fn secret(section: &Section<'_>, is_for_hmac: bool) -> Option<Secret> {
             if !section.has("secret") {
                 section.require("secret_file");
             }
-            (
-                section.file_text("secret_file", SECRET_BYTES_MAX)?.1,
-                "secret_file",
-            )
+            let (_, text) = section.file_text("secret_file", SECRET_BYTES_MAX)?;
+            let Some(text) = text else {
+                return Some(Secret(Vec::new()));
+            };
+            (text, "secret_file")
         }
     };
     let line = text.lines().next().unwrap_or_default();
     let bytes_min = if is_for_hmac { SECRET_BYTES_MIN } else { 1 };
-    // A file is empty as well when the configuration was not loaded from the disk.
-    if line.len() < bytes_min && (key == "secret" || section.reads_files()) {
+    if line.len() < bytes_min {
         let message = format!("a secret has at least {bytes_min} bytes");
         section.report(
             key,

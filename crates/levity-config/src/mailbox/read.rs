@@ -152,9 +152,11 @@ fn mailbox(section: &Section<'_>, names: &mut Named) -> Mailbox {
 /// The first line of a file.
 fn secret(section: &Section<'_>, key: &str) -> Option<Secret> {
     let (_, text) = section.file_text(key, KEY_BYTES_MAX)?;
+    let Some(text) = text else {
+        return Some(Secret(Vec::new()));
+    };
     let line = text.lines().next().unwrap_or_default();
-    // It is empty as well when the configuration was not loaded from the disk.
-    if line.len() < SECRET_BYTES_MIN && section.reads_files() {
+    if line.len() < SECRET_BYTES_MIN {
         let message = format!("a key has at least {SECRET_BYTES_MIN} bytes");
         let help = "`openssl rand -hex 32` makes one".to_owned();
         section.report(key, message, Some(help));

@@ -8,6 +8,7 @@ use super::{
 use crate::headers::is_request_target;
 use crate::host::host_or_report;
 use crate::named::{NameForm, Named};
+use crate::on_disk;
 use crate::reader::Reader;
 use crate::section::{Section, Text};
 use crate::tls::CertificateFiles;
@@ -233,13 +234,13 @@ fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<Upst
     }
     if section.reads_files()
         && let Some(path) = &tls.authorities
-        && let Err(reason) = levity_tls::authorities(path)
+        && let Err(reason) = on_disk::in_words(path, levity_tls::authorities)
     {
         section.report("authorities", reason, None);
     }
     if section.reads_files()
         && let Some(files) = &tls.certificate
-        && let Err(reason) = levity_tls::Certificate::read(&files.certificate, &files.key)
+        && let Err(reason) = crate::tls::read_certificate(files)
     {
         section.report("certificate", reason, None);
     }

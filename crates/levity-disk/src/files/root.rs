@@ -113,6 +113,11 @@ impl Root {
         &self.named
     }
 
+    /// How symbolic links are followed.
+    pub fn symlinks(&self) -> Symlinks {
+        self.resolver.symlinks
+    }
+
     /// The resolved path of the root: absolute, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path

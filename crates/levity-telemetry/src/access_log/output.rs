@@ -6,15 +6,24 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::{OFlags, fcntl_setfl};
+
 use crate::write_all::write_all;
 
 /// Opens a log file for appending, creating it readable by its owner and group. May block.
+///
+/// # Errors
+/// ENXIO for a pipe that nobody reads: to wait for a reader would keep the thread from ending.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    File::options()
+    let file = File::options()
         .append(true)
         .create(true)
         .mode(0o640)
-        .open(path)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    // From here on a slow reader is waited for.
+    fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file)
 }
 
 /// Standard output without the standard library's lock and line buffer.

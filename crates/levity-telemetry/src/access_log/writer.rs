@@ -12,6 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use levity_config::AccessLog;
+use levity_disk::patiently;
+use rustix::io::Errno;
 
 use super::line::{Format, Formatter};
 use super::output::{self, Output, line_count};
@@ -139,8 +141,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the target and starts the thread. May block; to be called from the control thread, before any
-    /// thread is guarded. Lines that cannot be written are added to `unwritten`.
+    /// Opens the target and starts the thread. May block, for seconds; to be called before any thread is guarded. Lines that cannot be
+    /// written are added to `unwritten`. A file that does not respond, or a pipe that nobody reads, is opened by the thread once that
+    /// is possible.
     ///
     /// # Errors
     /// When the target cannot be opened or no thread can be started.
@@ -148,8 +151,24 @@ impl Writer {
         let (queue, blocks) = channel::bounded(BLOCKS_MAX);
         let (running, ended) = sync_channel(0);
         let requests = Arc::<Requests>::default();
+        let opened = match &target {
+            Target::Stdout => target.open(),
+            Target::File(path) => {
+                let target = target.clone();
+                patiently(path, move |_| target.open()).and_then(|opened| opened)
+            }
+        };
+        let output = match opened {
+            Err(error) if is_to_come(&error) => {
+                diagnostics::log(format_args!(
+                    "access log {target}: {error}; lines are lost until it can be opened"
+                ));
+                None
+            }
+            opened => Some(opened?),
+        };
         let mut writing = Writing {
-            output: target.open()?,
+            output,
             target,
             requests: requests.clone(),
             unwritten: unwritten.clone(),
@@ -214,10 +233,16 @@ pub fn shutdown(writers: impl IntoIterator<Item = Writer>, wait_max: Duration) -
     have_ended
 }
 
+/// Whether a file may be opened later without a change of the configuration: one that does not respond, or a pipe that nobody reads.
+fn is_to_come(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut || Errno::from_io_error(error) == Some(Errno::NXIO)
+}
+
 /// The state of the writing thread.
 struct Writing {
     target: Target,
-    output: Output,
+    /// `None` until it could be opened.
+    output: Option<Output>,
     requests: Arc<Requests>,
     unwritten: Arc<AtomicU64>,
     /// The last write failed, and that was reported.
@@ -247,10 +272,21 @@ impl Writing {
     }
 
     fn write(&mut self, block: &[u8]) {
-        match self.output.append(block) {
+        let appended = match self.output() {
+            Ok(output) => output.append(block),
+            Err(error) => Err((line_count(block), error)),
+        };
+        match appended {
             Ok(()) => self.failing &= block.is_empty(),
             Err((lines, error)) => self.failed(lines, &error),
         }
+    }
+
+    fn output(&mut self) -> io::Result<&mut Output> {
+        Ok(match &mut self.output {
+            Some(output) => output,
+            none => none.insert(self.target.open()?),
+        })
     }
 
     fn failed(&mut self, lines: u64, error: &io::Error) {
@@ -264,7 +300,7 @@ impl Writing {
 
     fn reopen(&mut self) {
         match self.target.open() {
-            Ok(output) => self.output = output,
+            Ok(output) => self.output = Some(output),
             Err(error) => diagnostics::log(format_args!(
                 "access log: {} cannot be reopened, the old file stays: {error}",
                 self.target

@@ -77,6 +77,8 @@ enum Command {
         file: ConfigFile,
         #[command(flatten)]
         options: check::Options,
+        #[command(flatten)]
+        patience: serve::Patience,
     },
     /// List the certificates of a configuration: names, source, end, and what has failed
     ///
@@ -178,7 +180,12 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
     match arguments.command {
         Some(Command::Serve(options)) => serve::serve(options, streams),
         Some(Command::Run { file, flags }) => serve::run(file.into_path(), &flags, streams),
-        Some(Command::Check { file, options }) => {
+        Some(Command::Check {
+            file,
+            options,
+            patience,
+        }) => {
+            patience.apply();
             Step::Exit(check::check(&file.into_path(), &options, streams))
         }
         Some(Command::Certs { file, json, retry }) => {

@@ -23,6 +23,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The configuration of `text`, which its file had, with the overrides; without a file the same one again. May block.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it now.
+    pub fn again(&self, text: &str) -> Result<Config, Errors> {
+        match &self.source {
+            Some(file) => Ok(self.overrides.apply(levity_config::load_again(file, text)?)),
+            None => Ok(self.config.clone()),
+        }
+    }
+
     /// The configuration in its file at present, with the overrides; without a file the same one again. May block.
     ///
     /// # Errors

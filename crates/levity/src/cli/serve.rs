@@ -12,6 +12,7 @@ use levity_config::address::{self, Address, AddressError, PORT_USUAL};
 use levity_config::tls::SiteTls;
 use levity_config::{Config, Location, LocationOptions, OwnNames, Site, Symlinks, Try};
 use levity_disk::engine::NAMES;
+use levity_disk::patiently;
 
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
@@ -52,6 +53,25 @@ pub(super) struct Flags {
     verbose: bool,
     #[arg(long, hide = true)]
     guard: bool,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+/// For tests, in which mounts do not respond.
+#[derive(Args)]
+pub(super) struct Patience {
+    /// How long a call on files is waited for
+    #[arg(long, hide = true, value_name = "MS")]
+    patience: Option<u64>,
+}
+
+impl Patience {
+    /// Has calls waited for as long as it says.
+    pub(super) fn apply(&self) {
+        if let Some(millis) = self.patience {
+            levity_disk::set_patience(Duration::from_millis(millis));
+        }
+    }
 }
 
 fn engine_help() -> String {
@@ -140,6 +160,7 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
         port,
         flags,
     } = options;
+    flags.patience.apply();
     let listen = match flags.listen(port) {
         Ok(listen) => listen,
         Err(reason) => return misused(&reason, streams),
@@ -215,6 +236,7 @@ pub(super) fn run(file: PathBuf, flags: &Flags, streams: &mut Streams<'_>) -> St
         Ok(listen) => listen,
         Err(reason) => return misused(&reason, streams),
     };
+    flags.patience.apply();
     match levity_config::load(&file) {
         Ok(config) => Step::Serve(Box::new(flags.plan(config, Some(file), listen))),
         Err(errors) => {
@@ -231,7 +253,8 @@ fn misused(reason: &str, streams: &mut Streams<'_>) -> Step {
 
 fn site(what: &Path) -> Result<Site, String> {
     let path = std::path::absolute(what).map_err(|error| error.to_string())?;
-    let meta = std::fs::metadata(&path).map_err(|error| error.to_string())?;
+    let meta = patiently(&path, |path| std::fs::metadata(path)).and_then(|meta| meta);
+    let meta = meta.map_err(|error| error.to_string())?;
     let (root, only) = if meta.is_dir() {
         (path, None)
     } else if meta.is_file() {

@@ -314,6 +314,7 @@ impl<'a> Handling<'a> {
     /// Asks a gate.
     async fn gate(&mut self, request: &Request, gate: &'a Gate) -> Outcome<'a> {
         let (kind, outcome) = match gate {
+            Gate::Closed => return Outcome::Response(error(503, "")),
             Gate::Access(gate) => (GateKind::Access, self.access(gate)),
             Gate::SignedUrl(gate) => (GateKind::SignedUrl, self.signed_url(request, gate)),
             Gate::Jwt(gate) => (GateKind::Jwt, self.jwt(request, gate)),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use levity_config::{MailboxStore, StoreKind};
-use levity_disk::Disk;
+use levity_disk::{Disk, responds};
 use levity_mailbox::journal::{JournalStore, Options};
 #[cfg(feature = "nats")]
 use levity_mailbox::nats::NatsStore;
@@ -86,6 +86,8 @@ pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Res
         }
         StoreKind::Journal => {
             let folder = of.folder.clone().unwrap_or_default();
+            responds(&folder)
+                .map_err(|error| unusable(format!("{}: {error}", folder.display())))?;
             let disk = parts.disk.clone();
             let make = move || open_journal(&folder, disk, budget);
             on_thread(workers, store, make)

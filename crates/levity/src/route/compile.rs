@@ -13,6 +13,7 @@ mod scripts;
 pub mod stores;
 mod uploads;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use levity_wire::http1;
 use self::resources::{Resources, SiteParts};
 use self::roots::Roots;
 use self::stores::Stores;
-use super::location::{Handler, Location};
+use super::location::{Gate, Handler, Location};
 use super::{Route, ServiceParts, Site};
 use crate::filter::compress::Compress;
 use crate::mailboxes::set::MailboxSet;
@@ -69,6 +70,7 @@ pub(super) fn sites(
         tls_sites: 0,
         roots,
         users: Vec::new(),
+        silent: BTreeSet::new(),
     };
     let sites = config.sites.iter().enumerate();
     let sites: io::Result<_> = sites
@@ -118,8 +120,41 @@ fn compile(
     })
 }
 
-/// Compiles a location; `matchers` are those of its route and of those around it, none for that of the site.
+/// Compiles a location; `matchers` are those of its route and of those around it, none for that of the site. One of which a file or
+/// folder does not respond is closed.
 fn location(
+    of: &levity_config::Location,
+    matchers: &[Matcher],
+    site: &SiteParts,
+    resources: &mut Resources<'_>,
+) -> io::Result<Location> {
+    let of = match of.unread.is_empty() {
+        true => match open_location(of, matchers, site, resources) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                resources.is_silent(&error);
+                closed(of)
+            }
+            opened => return opened,
+        },
+        false => closed(of),
+    };
+    let mut location = open_location(&of, matchers, site, resources)?;
+    location.handlers.push(Handler::Gate(Gate::Closed));
+    Ok(location)
+}
+
+/// The location without all that needs files.
+fn closed(of: &levity_config::Location) -> levity_config::Location {
+    levity_config::Location {
+        options: of.options.clone(),
+        log: of.log.clone(),
+        headers: of.headers.clone(),
+        internal: of.internal,
+        ..levity_config::Location::default()
+    }
+}
+
+fn open_location(
     of: &levity_config::Location,
     matchers: &[Matcher],
     site: &SiteParts,

@@ -77,6 +77,12 @@ impl Location {
         handlers.any(|handler| matches!(handler, Handler::Gate(_)))
     }
 
+    /// Whether files that it needs do not respond.
+    pub fn is_closed(&self) -> bool {
+        let mut handlers = self.handlers.iter();
+        handlers.any(|handler| matches!(handler, Handler::Gate(Gate::Closed)))
+    }
+
     /// Whether gates decide about each path by itself, so that whoever may have a folder need not have what is in it.
     pub fn has_gates_of_paths(&self) -> bool {
         let mut handlers = self.handlers.iter();
@@ -183,6 +189,8 @@ pub enum Handler {
 
 /// Decides whether a request reaches the handlers behind it.
 pub enum Gate {
+    /// Lets nobody in: files that the location needs do not respond.
+    Closed,
     /// By the address of the client.
     Access(Access),
     /// By a signature in the URL.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use levity_acme::Acme;
 use levity_config::{Config, Etag, Matcher, PatternIndex};
 use levity_disk::{Disk, EngineId, Root, Secrets};
 use levity_telemetry::diagnostics;
@@ -103,6 +104,8 @@ pub struct Service {
     pub tls: Option<Arc<TlsSites>>,
     /// The folder for request bodies that exceed the memory limit.
     pub spool: Option<SpoolFolder>,
+    /// That folder did not respond.
+    has_silent_spool: bool,
     /// An engine that reads into memory, also where that of a location leaves bytes in the page cache.
     pub memory_engine: Option<EngineId>,
     /// The bounds on guessing passwords.
@@ -156,7 +159,9 @@ impl Service {
         let acme = parts.acme.start(&config)?;
         let preloads = stores::preloads(&config, parts.kept_files_max, old);
         let digests = stores::digests(&config, old);
-        let mut roots = Roots::without(Secrets::new(folder::secrets(&config)));
+        check_unread(&config, old)?;
+        let before = old.map_or(&[][..], |old| &old.live_roots);
+        let mut roots = Roots::after(before, Secrets::new(folder::secrets(&config)));
         let uploads = stores::uploads(&config, &mut roots, old);
         let kept = Stores {
             preloads: preloads.as_ref(),
@@ -170,9 +175,11 @@ impl Service {
         let logs = logs::logs(&config);
         let times_each_step = logs.iter().any(levity_config::Log::logs_steps)
             || (sites.iter().flat_map(Site::locations)).any(|location| location.server_timing);
+        let spool = stores::spool(&config, disk)?;
         let mut service = Self {
             wire_limits: compile::wire_limits(&config.limits),
-            spool: stores::spool(&config, disk)?,
+            has_silent_spool: spool.is_silent(),
+            spool: spool.opened(),
             memory_engine: disk.engine_for("threads").map_err(io::Error::other)?,
             guesses: parts.guesses.clone(),
             upstreams,
@@ -185,13 +192,7 @@ impl Service {
             by_suffix: Vec::new(),
             default_site: None,
             log: logs::log_number(&logs, &config.log),
-            tls: match parts.has_clients {
-                true => {
-                    let old = old.and_then(|old| old.tls.as_deref());
-                    TlsSites::new(&config, &parts.ticket_keys, &parts.staples, acme, old)?
-                }
-                false => None,
-            },
+            tls: tls_sites(&config, parts, acme, old)?,
             keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),
             logs,
             expressions_max,
@@ -212,6 +213,12 @@ impl Service {
             }
         }
         Ok(service)
+    }
+
+    /// Whether something that the configuration names did not respond when this was made. Made again, it may be complete.
+    pub fn is_incomplete(&self) -> bool {
+        self.has_silent_spool
+            || (self.sites.iter().flat_map(Site::locations)).any(Location::is_closed)
     }
 
     /// Removes what uploads have left in their roots before a crash. Blocks.
@@ -378,6 +385,35 @@ impl Service {
         };
         exact().or_else(suffix).or(self.default_site)
     }
+}
+
+/// Refuses, at a reload, a file without which nobody can be let in, and that does not respond. While the configuration of before has
+/// such files too, there is nothing to keep.
+fn check_unread(config: &Config, old: Option<&Service>) -> io::Result<()> {
+    let is_kept = old.is_some_and(|old| !old.is_incomplete());
+    let locations = config.sites.iter().flat_map(levity_config::Site::locations);
+    let mut unread = locations.flat_map(|location| &location.unread);
+    match unread.next().filter(|_| is_kept) {
+        Some(path) => Err(io::Error::other(format!(
+            "{} does not respond",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The certificates of sites, if clients are to come.
+fn tls_sites(
+    config: &Config,
+    parts: &ServiceParts,
+    acme: Option<Arc<Acme>>,
+    old: Option<&Service>,
+) -> io::Result<Option<Arc<TlsSites>>> {
+    if !parts.has_clients {
+        return Ok(None);
+    }
+    let old = old.and_then(|old| old.tls.as_deref());
+    TlsSites::new(config, &parts.ticket_keys, &parts.staples, acme, old)
 }
 
 /// Whether `host` is a name below `suffix`. Other characters that a host may contain are excluded:

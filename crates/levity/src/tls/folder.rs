@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use levity_config::tls::Certificates;
 use levity_config::{Config, Site};
+use levity_disk::patiently;
 use rustix::fs::{Access, access};
 
 /// Why a folder has to be named.
@@ -92,12 +93,15 @@ fn unwritable(config: &Config) -> Option<String> {
         Err(reason) => return Some(reason.to_owned()),
     };
     // What is missing is made.
-    let there = folder.ancestors().find(|path| path.exists())?;
-    let reason = match access(there, Access::WRITE_OK | Access::EXEC_OK) {
-        _ if !there.is_dir() => format!("{} is not a folder", there.display()),
-        Ok(()) => return None,
-        Err(error) => format!("{}: {}", there.display(), io::Error::from(error)),
-    };
+    let reason = patiently(&folder, |folder| {
+        let there = folder.ancestors().find(|path| path.exists())?;
+        match access(there, Access::WRITE_OK | Access::EXEC_OK) {
+            _ if !there.is_dir() => Some(format!("{} is not a folder", there.display())),
+            Ok(()) => None,
+            Err(error) => Some(format!("{}: {}", there.display(), io::Error::from(error))),
+        }
+    });
+    let reason = reason.unwrap_or_else(|error| Some(format!("it {error}")))?;
     Some(format!(
         "this user cannot write to {}, which is for certificates and their keys: {reason}; a server of another user may",
         folder.display()

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use levity_acme::Acme;
 use levity_config::Config;
+use levity_config::tls::read_ticket_keys;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::CertificateFigures;
 use levity_tls::{LocalCa, NamedKeys, Server, TicketKeys};
@@ -238,7 +239,7 @@ impl Tickets {
     fn read(&self) -> Result<SeenTickets, String> {
         Ok(SeenTickets {
             files: self.stamps(),
-            keys: Arc::new(TicketKeys::read(&self.files)?),
+            keys: Arc::new(read_ticket_keys(&self.files)?),
             failure: None,
         })
     }

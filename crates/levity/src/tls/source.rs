@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwapOption;
 use levity_acme::Report;
 use levity_acme::folder::certificate_path;
-use levity_config::tls::{Certificates, ClientAuthMode, SiteTls};
+use levity_config::tls::{Certificates, ClientAuthMode, SiteTls, read_certificate};
 use levity_config::{Config, Site};
+use levity_disk::patiently;
 use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, SitePolicy};
 
 use super::acme::{acme_names, bare_names};
@@ -35,7 +36,7 @@ pub struct Stamp {
 impl Stamp {
     /// That of a file; `None` if it cannot be found. Blocks.
     pub fn of(path: &Path) -> Option<Self> {
-        let meta = fs::metadata(path).ok()?;
+        let meta = patiently(path, |path| fs::metadata(path)).ok()?.ok()?;
         Some(Self {
             inode: meta.ino(),
             size: meta.size(),
@@ -63,7 +64,9 @@ impl<'f> Reading<'f> {
 
     /// The authority of this machine.
     fn authority(&self) -> Result<&LocalCa, String> {
-        let opened = self.authority.get_or_init(|| LocalCa::open(self.folder));
+        let opened = self
+            .authority
+            .get_or_init(|| in_time(self.folder, LocalCa::open));
         opened.as_ref().map_err(String::clone)
     }
 }
@@ -280,8 +283,7 @@ impl Source {
     ) -> Result<Vec<Certificate>, String> {
         match &self.tls.certificates {
             Certificates::Files(pairs) => {
-                let read = pairs.iter();
-                let read = read.map(|pair| Certificate::read(&pair.certificate, &pair.key));
+                let read = pairs.iter().map(read_certificate);
                 read.collect()
             }
             Certificates::Internal => {
@@ -301,7 +303,7 @@ impl Source {
     fn clients(&self, file: Option<Stamp>) -> Result<SeenClients, String> {
         let auth = self.tls.client_auth.as_ref().map(|auth| {
             Ok::<_, String>(ClientAuth {
-                authorities: levity_tls::authorities(&auth.authorities)?,
+                authorities: in_time(&auth.authorities, levity_tls::authorities)?,
                 is_required: auth.mode == ClientAuthMode::Required,
             })
         });
@@ -384,11 +386,20 @@ impl Source {
 /// gets certificates says so, and gets another one.
 fn by_name(name: &str, before: &[Certificate], folder: &Path) -> Option<Certificate> {
     let path: PathBuf = certificate_path(folder, name);
-    if !path.exists() {
-        return None;
-    }
-    let before = || before.iter().find(|one| is_of_name(one, name)).cloned();
-    Certificate::read(&path, &path).ok().or_else(before)
+    let read = in_time(&path, |path| match path.exists() {
+        true => Certificate::read(path, path).map(Some),
+        false => Ok(None),
+    });
+    let before = |_| before.iter().find(|one| is_of_name(one, name)).cloned();
+    read.unwrap_or_else(before)
+}
+
+/// What `call` on a path gives; a path that does not respond is an error in words. Blocks, for seconds at most.
+fn in_time<T: Send + 'static>(
+    path: &Path,
+    call: impl FnOnce(&Path) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    patiently(path, call).unwrap_or_else(|error| Err(format!("{} {error}", path.display())))
 }
 
 fn is_of_name(certificate: &Certificate, name: &str) -> bool {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use levity_disk::patiently;
 use levity_telemetry::diagnostics;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat, unlinkat};
 use rustix::io::Errno;
@@ -90,9 +91,10 @@ impl UploadStore {
         &self.root
     }
 
-    /// Removes the names that a crash has left. Blocks.
+    /// Removes the names that a crash has left. Blocks, for seconds at most.
     pub fn remove_stale(&self) {
-        if let Err(error) = remove_stale(&self.root.join(FOLDER)) {
+        let removed = patiently(&self.root.join(FOLDER), remove_stale);
+        if let Err(error) = removed.and_then(|removed| removed) {
             let root = self.root.display();
             diagnostics::log(format_args!(
                 "cannot remove what uploads to {root} have left: {error}"

@@ -6,9 +6,10 @@ use std::io;
 use std::sync::Arc;
 
 use levity_config::upstream::{Protocol, UpstreamTls};
+use levity_disk::responds;
 use levity_net::Transport;
 use levity_net::tls::{Handshake, HandshakeError, ProcessJob};
-use levity_tls::{ALPN_HTTP2, Cause, Certificate, ClientConfig, ServerName, Trust, client_config};
+use levity_tls::{ALPN_HTTP2, Cause, ClientConfig, ServerName, Trust, client_config};
 
 use super::backend::Backend;
 
@@ -33,8 +34,13 @@ impl BackendTls {
             (None, true) => Trust::System,
         };
         let files = settings.certificate.as_ref();
-        let own = files.map(|files| Certificate::read(&files.certificate, &files.key));
+        let own = files.map(levity_config::tls::read_certificate);
         let own = own.transpose().map_err(io::Error::other)?;
+        if let Trust::Authorities(path) = trust {
+            responds(path).map_err(|error| {
+                io::Error::new(error.kind(), format!("{} {error}", path.display()))
+            })?;
+        }
         let mut config = client_config(trust, own.as_ref()).map_err(io::Error::other)?;
         let is_http2 = protocol == Protocol::H2;
         if is_http2 {

@@ -1,6 +1,7 @@
 //! Access logs and metrics of single sites and routes.
 
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
@@ -583,4 +584,31 @@ fn the_recipe() {
         ("127.0.0.1", "GET /a HTTP/1.1", "200")
     );
     assert!(fields[8].parse::<f64>().is_ok(), "{fields:?}");
+}
+
+/// To open a pipe that nobody reads would wait for a reader, whatever signal comes.
+#[test]
+fn a_log_to_a_pipe_that_nobody_reads_keeps_no_server_from_starting() {
+    let tree = tree();
+    let launch = Launch::run(&format!(
+        "[log]\naccess = \"{{own}}/pipe\"\n{ADMIN}{}",
+        site(&tree, "well", "")
+    ));
+    let path = launch.own().join("pipe");
+    drop(unread_pipe(&path));
+    let mut server = launch.workers(1).start();
+    server.says("lines are lost until it can be opened");
+    let mut client = server.client();
+    client.get_for("well", "/a").assert_status(200);
+    let reader = open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+    let mut reader = File::from(reader.expect("a pipe"));
+    let mut text = Vec::new();
+    wait_until("a line is written", || {
+        client.get_for("well", "/a").assert_status(200);
+        // There is nobody who writes, or nothing yet.
+        let _ = reader.read_to_end(&mut text);
+        text.ends_with(b"\n")
+    });
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
 }

@@ -17,6 +17,7 @@ mod applications;
 mod failing;
 mod mounts;
 mod rig;
+mod starts;
 mod uploads;
 
 use std::fs;

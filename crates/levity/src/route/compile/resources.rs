@@ -1,5 +1,6 @@
 //! What the locations share while they are compiled.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use levity_acme::challenges::Challenges;
 use levity_config::tls::SiteTls;
 use levity_config::{LocationDisk, LocationOptions};
 use levity_disk::{Disk, ReadOptions};
+use levity_telemetry::diagnostics;
 
 use super::roots::Roots;
 use super::stores::Stores;
@@ -50,6 +52,8 @@ pub struct Resources<'a> {
     pub roots: Roots,
     /// Locations with the same settings share their users, and so what is known about passwords.
     pub users: Vec<(levity_config::BasicAuth, Arc<BasicAuth>)>,
+    /// What has been logged of paths that do not respond.
+    pub silent: BTreeSet<String>,
 }
 
 impl Resources<'_> {
@@ -60,6 +64,15 @@ impl Resources<'_> {
             chunk_bytes: own.chunk_bytes.or(self.whole.chunk_bytes),
             direct: own.direct.or(Some(self.whole.direct)),
             ..own
+        }
+    }
+
+    /// Logs, once for each path, that it does not respond.
+    pub fn is_silent(&mut self, error: &io::Error) {
+        let text = error.to_string();
+        if !self.silent.contains(&text) {
+            diagnostics::log(format_args!("{text}; what needs it gets 503 until it does"));
+            self.silent.insert(text);
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use levity_config::Symlinks;
-use levity_disk::{Root, Secrets};
+use levity_disk::{Root, Secrets, patiently};
 
 use crate::root::LiveRoot;
 
@@ -17,23 +17,26 @@ pub struct Roots {
     /// By path and symlink policy.
     open: HashMap<(PathBuf, bool), Arc<LiveRoot>>,
     resolved: HashMap<PathBuf, Option<Arc<Path>>>,
+    /// Those of the configuration before: at a reload, one that does not respond stays as it was.
+    before: Vec<Arc<LiveRoot>>,
     /// What is in none of them.
     secrets: Arc<Secrets>,
 }
 
 impl Roots {
-    /// None yet. `secrets` will be in none of them.
-    pub fn without(secrets: Arc<Secrets>) -> Self {
+    /// None yet, after the roots `before` a reload. `secrets` will be in none of them.
+    pub fn after(before: &[Arc<LiveRoot>], secrets: Arc<Secrets>) -> Self {
         Self {
+            before: before.to_vec(),
             secrets,
             ..Self::default()
         }
     }
 
-    /// Opens the root at `path` unless it is open. Blocks.
+    /// Opens the root at `path` unless it is open. Blocks, for seconds at most.
     ///
     /// # Errors
-    /// When it cannot be opened; the error names it.
+    /// When it cannot be opened; the error names it. `TimedOut` when it does not respond.
     pub fn open(&mut self, path: &Path, symlinks: Symlinks) -> io::Result<Arc<LiveRoot>> {
         let follow = symlinks == Symlinks::Follow;
         if let Some(root) = self.open.get(&(path.to_owned(), follow)) {
@@ -43,7 +46,16 @@ impl Roots {
             Symlinks::Beneath => levity_disk::Symlinks::Beneath,
             Symlinks::Follow => levity_disk::Symlinks::Follow,
         };
-        let root = Root::open_without(self.secrets.clone(), path, policy).map_err(|error| {
+        let secrets = self.secrets.clone();
+        let open = move |path: &Path| Root::open_without(secrets, path, policy);
+        let opened = patiently(path, open);
+        let root = match opened.and_then(|opened| opened) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                self.kept(path, policy).ok_or(error)
+            }
+            opened => opened,
+        };
+        let root = root.map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })?;
         let root = LiveRoot::new(root);
@@ -51,12 +63,18 @@ impl Roots {
         Ok(root)
     }
 
+    fn kept(&self, path: &Path, symlinks: levity_disk::Symlinks) -> Option<Arc<Root>> {
+        let mut before = self.before.iter().map(|live| live.last());
+        before.find(|root| root.named() == path && root.symlinks() == symlinks)
+    }
+
     /// `path` without links; `None` if it cannot be resolved, which is an error when the root is opened. Blocks.
     pub fn resolved(&mut self, path: &Path) -> Option<Arc<Path>> {
         if let Some(known) = self.resolved.get(path) {
             return known.clone();
         }
-        let resolved = fs::canonicalize(path).ok().map(Arc::from);
+        let resolved = patiently(path, |path| fs::canonicalize(path));
+        let resolved = resolved.and_then(|resolved| resolved).ok().map(Arc::from);
         self.resolved.insert(path.to_owned(), resolved.clone());
         resolved
     }

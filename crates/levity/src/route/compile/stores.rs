@@ -4,7 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use levity_config::{Config, Etag};
-use levity_disk::{Disk, ReadOptions, Spool};
+use levity_disk::{Disk, ReadOptions, Spool, patiently};
+use levity_telemetry::diagnostics;
 
 use super::roots::Roots;
 use crate::digest_store::store::DigestStore;
@@ -23,18 +24,51 @@ pub struct Stores<'a> {
     pub uploads: &'a [Arc<UploadStore>],
 }
 
+/// The spool folder, or why there is none.
+pub enum OpenedSpool {
+    /// It is open.
+    Open(SpoolFolder),
+    /// Nothing needs it.
+    Unneeded,
+    /// It does not respond. What does not fit into memory is refused.
+    Silent,
+}
+
+impl OpenedSpool {
+    /// Whether it does not respond.
+    pub fn is_silent(&self) -> bool {
+        matches!(self, Self::Silent)
+    }
+
+    /// The folder.
+    pub fn opened(self) -> Option<SpoolFolder> {
+        match self {
+            Self::Open(folder) => Some(folder),
+            Self::Unneeded | Self::Silent => None,
+        }
+    }
+}
+
 /// Opens the spool folder if an upstream needs it. Upstreams that need the length of a body in advance can
 /// use it too, but do without it if it cannot be opened.
-pub fn spool(config: &Config, disk: &Disk) -> io::Result<Option<SpoolFolder>> {
+pub fn spool(config: &Config, disk: &Disk) -> io::Result<OpenedSpool> {
     let upstreams = &config.upstreams;
     let is_needed = upstreams.iter().any(|upstream| upstream.buffer_requests);
     let is_useful = upstreams.iter().any(|upstream| upstream.protocol.is_cgi());
     if !is_needed && !is_useful {
-        return Ok(None);
+        return Ok(OpenedSpool::Unneeded);
     }
     let path = &config.disk.spool;
-    let spool = match Spool::open(path) {
-        Err(_) if !is_needed => return Ok(None),
+    let opened = patiently(path, Spool::open).and_then(|opened| opened);
+    let spool = match opened {
+        Err(_) if !is_needed => return Ok(OpenedSpool::Unneeded),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            let path = path.display();
+            diagnostics::log(format_args!(
+                "disk.spool {path} {error}; what does not fit into memory gets 503 until it does"
+            ));
+            return Ok(OpenedSpool::Silent);
+        }
         opened => opened.map_err(|error| {
             io::Error::new(
                 error.kind(),
@@ -47,7 +81,7 @@ pub fn spool(config: &Config, disk: &Disk) -> io::Result<Option<SpoolFolder>> {
         engine,
         ..ReadOptions::default()
     };
-    Ok(Some(SpoolFolder {
+    Ok(OpenedSpool::Open(SpoolFolder {
         spool,
         read_options,
     }))

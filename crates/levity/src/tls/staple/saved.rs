@@ -5,10 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use levity_disk::read_patiently;
 use levity_tls::files;
 
 /// The folder within that of all state.
 const FOLDER: &str = "ocsp";
+
+/// The maximum of bytes that are read of a file. A response has some kilobytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The mode of the files. They hold no secrets.
 const MODE: u32 = 0o644;
@@ -24,7 +28,7 @@ pub(super) fn path(folder: &Path, id: &[u8]) -> PathBuf {
 
 /// The content of a file, if there is one. Blocks.
 pub(super) fn read(file: &Path) -> Option<Vec<u8>> {
-    fs::read(file).ok()
+    read_patiently(file, FILE_BYTES_MAX).ok()
 }
 
 /// Writes a file, whole or not at all, and removes old ones beside it. Blocks.

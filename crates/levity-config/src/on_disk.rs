@@ -1,0 +1,62 @@
+//! Files and folders that a configuration names. Each call ends in time, also on a mount that does not answer.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use levity_disk::{patiently, read_patiently};
+
+/// Why a path cannot be used.
+pub(crate) enum Unusable {
+    /// It does not respond.
+    Silent,
+    /// For this reason.
+    Wrong(String),
+}
+
+/// The text of a file. Blocks.
+pub(crate) fn text_of(path: &Path, bytes_max: u64) -> Result<String, Unusable> {
+    let bytes = read_patiently(path, bytes_max + 1);
+    let bytes = bytes.map_err(|error| named(error, "cannot be read"))?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(Unusable::Wrong(format!("has more than {bytes_max} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| Unusable::Wrong("is not UTF-8".to_owned()))
+}
+
+/// Whether it is a folder, or why not. Blocks.
+pub(crate) fn is_directory(path: &Path) -> Result<(), Unusable> {
+    match found(patiently(path, |path| fs::metadata(path))) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err(Unusable::Wrong("is not a folder".to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Unusable::Wrong("does not exist".to_owned()))
+        }
+        Err(error) => Err(named(error, "cannot be accessed")),
+    }
+}
+
+/// What `call` on a path gives that is one of levity-tls; a path that does not respond is an error in words. Blocks.
+pub(crate) fn in_words<T: Send + 'static>(
+    path: &Path,
+    call: impl FnOnce(&Path) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    patiently(path, call).unwrap_or_else(|error| Err(format!("{} {error}", path.display())))
+}
+
+/// Whether there is something at the path. False if it does not respond. Blocks.
+pub(crate) fn exists(path: &Path) -> bool {
+    patiently(path, Path::exists).unwrap_or(false)
+}
+
+/// Both errors are of the same kind.
+pub(crate) fn found<T>(result: io::Result<io::Result<T>>) -> io::Result<T> {
+    result.and_then(|result| result)
+}
+
+fn named(error: io::Error, what: &str) -> Unusable {
+    match error.kind() {
+        io::ErrorKind::TimedOut => Unusable::Silent,
+        _ => Unusable::Wrong(format!("{what}: {error}")),
+    }
+}
