@@ -35,7 +35,9 @@ pub use listing::{DirectoryReader, Entry, EntryStat, Listing};
 pub use meta::{Kind, Meta};
 pub use mounts::MountPoint;
 pub use open_file::OpenFile;
-pub use patience::{late_returns, patiently, read_patiently, responds, set_patience};
+pub use patience::{
+    late_returns, patiently, patiently_for_each, read_patiently, responds, set_patience,
+};
 pub use probe::FileSystem;
 pub use resolver::{Symlinks, left_root};
 pub use root::Root;

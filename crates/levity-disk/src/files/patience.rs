@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{self, Path};
+use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -78,20 +78,39 @@ pub fn patiently<T: Send + 'static>(
     path: &Path,
     call: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> io::Result<T> {
-    let path = path::absolute(path)?;
-    let number = begin();
-    let reached = Arc::new(AtomicU64::new(UNKNOWN));
-    let (result, received) = mpsc::sync_channel(1);
-    let at = reached.clone();
-    run(Box::new(move || {
-        let got = approach(&path, &at).map(|()| call(&path));
-        hand_over(number, got, &result);
-    }))?;
-    match received.recv_timeout(Duration::from_millis(WAIT_MS.load(Ordering::Relaxed))) {
-        Ok(got) => got,
-        Err(RecvTimeoutError::Timeout) => leave(number, &reached, received),
-        Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the call has panicked")),
+    let mut call = Some(call);
+    let mut calls = Calls::begin(vec![path.to_owned()], move |path| {
+        let call = call.take().expect("there is one path");
+        call(path)
+    })?;
+    calls.next().unwrap_or_else(|| Err(no_response()))
+}
+
+/// What `call` on each of `paths` gives, in their order. Cheaper than [`patiently`] for each. Blocks, for ten seconds at most for each
+/// device that does not respond.
+pub fn patiently_for_each<T: Send + 'static>(
+    paths: &[PathBuf],
+    call: fn(&Path) -> T,
+) -> Vec<io::Result<T>> {
+    let mut results = Vec::with_capacity(paths.len());
+    while results.len() < paths.len() {
+        let rest = paths[results.len()..].to_vec();
+        let mut calls = match Calls::begin(rest, call) {
+            Ok(calls) => calls,
+            Err(error) => {
+                results.push(Err(error));
+                continue;
+            }
+        };
+        while results.len() < paths.len() {
+            let Some(result) = calls.next() else {
+                results.push(Err(no_response()));
+                break;
+            };
+            results.push(result);
+        }
     }
+    results
 }
 
 /// Whether `path` responds: a file is opened and read from, as far as it is there. Blocks, for ten seconds at most.
@@ -101,7 +120,12 @@ pub fn patiently<T: Send + 'static>(
 pub fn responds(path: &Path) -> io::Result<()> {
     patiently(path, |path| {
         // Whoever needs the file finds out what is wrong with it. A pipe is not read from, because it would have lost what was read.
-        if let Ok(file) = open(path)
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = File::options()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path);
+        if let Ok(file) = opened
             && file.metadata().is_ok_and(|meta| meta.is_file())
         {
             let _ = (&file).take(1).read(&mut [0]);
@@ -109,35 +133,87 @@ pub fn responds(path: &Path) -> io::Result<()> {
     })
 }
 
-/// The content of a file, up to `bytes_max`. Blocks, for ten seconds at most.
+/// The content of a file, up to `bytes_max`; that of a pipe once it is written. Blocks, for ten seconds at most.
 ///
 /// # Errors
 /// As [`patiently`], and when the file cannot be read.
 pub fn read_patiently(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let read = move |path: &Path| {
-        let file = open(path)?;
-        // Whoever writes to a pipe may be about to.
-        rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
         let mut bytes = Vec::new();
-        file.take(bytes_max).read_to_end(&mut bytes)?;
+        File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
     patiently(path, read)?
 }
 
-/// Opens a file. The open of a pipe would wait for somebody who writes to it.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    File::options()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
+/// Calls on several paths, one after the other, in the helper of this thread.
+struct Calls<T> {
+    number: u64,
+    /// The device that was reached last.
+    reached: Arc<AtomicU64>,
+    /// `None` once they are left behind.
+    results: Option<Receiver<io::Result<T>>>,
 }
 
-fn begin() -> u64 {
-    let mut left = lock(&LEFT);
-    left.begun += 1;
-    left.begun
+impl<T: Send + 'static> Calls<T> {
+    fn begin(
+        paths: Vec<PathBuf>,
+        mut call: impl FnMut(&Path) -> T + Send + 'static,
+    ) -> io::Result<Self> {
+        let number = {
+            let mut left = lock(&LEFT);
+            left.begun += 1;
+            left.begun
+        };
+        let reached = Arc::new(AtomicU64::new(UNKNOWN));
+        let (given, results) = mpsc::channel();
+        let at = reached.clone();
+        run(Box::new(move || {
+            for path in paths {
+                let path = path::absolute(path);
+                let got = path.and_then(|path| approach(&path, &at).map(|()| call(&path)));
+                if !hand_over(number, got, &given) {
+                    break;
+                }
+            }
+        }))?;
+        Ok(Self {
+            number,
+            reached,
+            results: Some(results),
+        })
+    }
+
+    /// The next result. `None` when it does not come in time: then all that are left are left behind.
+    fn next(&mut self) -> Option<io::Result<T>> {
+        let results = self.results.as_ref()?;
+        let wait = Duration::from_millis(WAIT_MS.load(Ordering::Relaxed));
+        match results.recv_timeout(wait) {
+            Ok(got) => Some(got),
+            Err(RecvTimeoutError::Disconnected) => {
+                Some(Err(io::Error::other("a call on a file has panicked")))
+            }
+            Err(RecvTimeoutError::Timeout) => self.leave(),
+        }
+    }
+
+    /// Leaves the calls behind, unless there is a result by now.
+    fn leave(&mut self) -> Option<io::Result<T>> {
+        let mut left = lock(&LEFT);
+        if let Some(Ok(got)) = self.results.as_ref().map(Receiver::try_recv) {
+            return Some(got);
+        }
+        let device = self.reached.load(Ordering::Relaxed);
+        left.calls.push(LeftCall {
+            number: self.number,
+            device: Some(device).filter(|device| *device != UNKNOWN),
+        });
+        // From now on, a result is late.
+        self.results = None;
+        drop(left);
+        HELPER.set(None);
+        None
+    }
 }
 
 /// Has the helper of this thread run `job`.
@@ -163,6 +239,7 @@ fn start() -> io::Result<Sender<Job>> {
 
 /// Goes along `path`, from device to device. Each is in `reached` before it is accessed.
 fn approach(path: &Path, reached: &AtomicU64) -> io::Result<()> {
+    reached.store(UNKNOWN, Ordering::Relaxed);
     let mut previous = Vec::new();
     let charged = Table::now().device(b"/").unwrap_or(UNKNOWN);
     loop {
@@ -190,30 +267,16 @@ fn no_response() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "does not respond")
 }
 
-fn hand_over<T>(number: u64, got: io::Result<T>, result: &SyncSender<io::Result<T>>) {
+/// Gives a result to whoever waits for it. False if that is nobody.
+fn hand_over<T>(number: u64, got: io::Result<T>, given: &Sender<io::Result<T>>) -> bool {
     let mut left = lock(&LEFT);
-    if result.try_send(got).is_err() {
+    let is_awaited = given.send(got).is_ok();
+    if !is_awaited {
+        let before = left.calls.len();
         left.calls.retain(|call| call.number != number);
-        left.returned += 1;
+        left.returned += (before - left.calls.len()) as u64;
     }
-}
-
-/// Leaves a call behind, unless it has just returned.
-fn leave<T>(number: u64, reached: &AtomicU64, received: Receiver<io::Result<T>>) -> io::Result<T> {
-    let mut left = lock(&LEFT);
-    if let Ok(got) = received.try_recv() {
-        return got;
-    }
-    let device = reached.load(Ordering::Relaxed);
-    left.calls.push(LeftCall {
-        number,
-        device: Some(device).filter(|device| *device != UNKNOWN),
-    });
-    // From now on, the call counts as late.
-    drop(received);
-    drop(left);
-    HELPER.set(None);
-    Err(no_response())
+    is_awaited
 }
 
 #[cfg(test)]
@@ -223,7 +286,9 @@ mod tests {
 
     /// A call that returns once `end` is dropped.
     fn wait_for(end: Receiver<()>) -> impl FnOnce(&Path) + Send + 'static {
-        move |_| drop(end.recv())
+        move |_| {
+            let _ = end.recv();
+        }
     }
 
     #[test]
@@ -246,9 +311,10 @@ mod tests {
         let device = Meta::from(rustix::fs::stat("/proc").expect("a folder")).device;
         assert!(is_silent(device));
         drop(end);
-        while late_returns() == returned {
+        while is_silent(device) {
             thread::yield_now();
         }
+        assert!(late_returns() > returned);
         assert_eq!(called("/proc/stat"), Ok(()));
         assert!(responds("/proc/version".as_ref()).is_ok());
     }
@@ -263,5 +329,22 @@ mod tests {
             io::ErrorKind::TimedOut
         );
         assert!(patiently("/".as_ref(), |_| ()).is_ok());
+    }
+
+    /// Blocks for as long as the test of a silent device needs, where that is asked for.
+    fn slow_if_named(path: &Path) -> bool {
+        if path.ends_with("slow") {
+            thread::sleep(Duration::from_millis(200));
+        }
+        true
+    }
+
+    #[test]
+    fn one_path_holds_up_no_other() {
+        set_patience(Duration::from_millis(50));
+        let paths = ["/a", "/slow", "/b", "/c"].map(PathBuf::from);
+        let results = patiently_for_each(&paths, slow_if_named);
+        let responds: Vec<_> = results.iter().map(Result::is_ok).collect();
+        assert_eq!(responds, [true, false, true, true]);
     }
 }

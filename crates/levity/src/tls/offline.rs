@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use levity_acme::{Report, Stored};
-use levity_config::tls::{CertificateFiles, Certificates};
+use levity_config::tls::{CertificateFiles, Certificates, read_certificate};
 use levity_config::{Config, Site};
-use levity_tls::{Certificate, LocalCa, Validity};
+use levity_tls::{LocalCa, Validity};
 
 use super::acme::{acme_names, bare_names, has_acme};
 use super::certificates::{CertificateReport, Origin};
@@ -100,7 +100,7 @@ fn of_site(site: &Site, config: &Config, stored: &Stored, folder: &Path) -> Vec<
 }
 
 fn of_pair(pair: &CertificateFiles, site: &Site) -> CertificateReport {
-    match Certificate::read(&pair.certificate, &pair.key) {
+    match read_certificate(pair) {
         Ok(certificate) => CertificateReport::of(&certificate, Origin::Files),
         Err(reason) => CertificateReport {
             error: Some(reason),

@@ -135,8 +135,11 @@ impl TlsSites {
 
     fn read_changes(&self) {
         let mut seen = self.seen();
-        let (reading, mut changes) = (Reading::new(&self.folder), Changes::default());
-        let mut is_changed = self.tickets.refresh(&mut seen.tickets, &mut changes);
+        let reading = Reading::new(&self.folder, &self.sources, &self.tickets.files);
+        let mut changes = Changes::default();
+        let mut is_changed = self
+            .tickets
+            .refresh(&mut seen.tickets, &reading, &mut changes);
         for (source, seen) in self.sources.iter().zip(&mut seen.sites) {
             is_changed |= source.refresh(seen, &reading, &mut changes);
         }
@@ -184,7 +187,8 @@ fn read(
     old: Option<&TlsSites>,
 ) -> Result<Seen, String> {
     let before = old.map(|old| (old, old.seen().clone()));
-    let (reading, mut changes) = (Reading::new(folder), Changes::default());
+    let reading = Reading::new(folder, sources, &tickets.files);
+    let mut changes = Changes::default();
     let mut sites = Vec::with_capacity(sources.len());
     for source in sources {
         let before = before.as_ref().and_then(|(old, seen)| {
@@ -203,7 +207,7 @@ fn read(
         Some((_, seen)) => seen.tickets,
         None => tickets.unread(),
     };
-    tickets.refresh(&mut keys, &mut changes);
+    tickets.refresh(&mut keys, &reading, &mut changes);
     changes.log_failed();
     Ok(Seen {
         sites,
@@ -223,8 +227,8 @@ fn server(
 }
 
 impl Tickets {
-    fn stamps(&self) -> Vec<Option<Stamp>> {
-        self.files.iter().map(|path| Stamp::of(path)).collect()
+    fn stamps(&self, reading: &Reading<'_>) -> Vec<Option<Stamp>> {
+        self.files.iter().map(|path| reading.stamp(path)).collect()
     }
 
     /// Those of this process, until the files are read.
@@ -236,21 +240,26 @@ impl Tickets {
         }
     }
 
-    fn read(&self) -> Result<SeenTickets, String> {
+    fn read(&self, reading: &Reading<'_>) -> Result<SeenTickets, String> {
         Ok(SeenTickets {
-            files: self.stamps(),
+            files: self.stamps(reading),
             keys: Arc::new(read_ticket_keys(&self.files)?),
             failure: None,
         })
     }
 
     /// Reads the files again if they have changed. Returns whether there are other keys. What cannot be used is logged.
-    fn refresh(&self, seen: &mut SeenTickets, changes: &mut Changes) -> bool {
-        if self.stamps() == seen.files {
+    fn refresh(
+        &self,
+        seen: &mut SeenTickets,
+        reading: &Reading<'_>,
+        changes: &mut Changes,
+    ) -> bool {
+        if self.stamps(reading) == seen.files {
             seen.failure = None;
             return false;
         }
-        match self.read() {
+        match self.read(reading) {
             Ok(read) => {
                 *seen = read;
                 changes.is_given_anew = true;

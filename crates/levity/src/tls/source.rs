@@ -1,6 +1,7 @@
 //! Where the certificates of a site come from, and what was read there.
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use levity_acme::Report;
 use levity_acme::folder::certificate_path;
 use levity_config::tls::{Certificates, ClientAuthMode, SiteTls, read_certificate};
 use levity_config::{Config, Site};
-use levity_disk::patiently;
+use levity_disk::{patiently, patiently_for_each};
 use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, SitePolicy};
 
 use super::acme::{acme_names, bare_names};
@@ -35,8 +36,8 @@ pub struct Stamp {
 
 impl Stamp {
     /// That of a file; `None` if it cannot be found. Blocks.
-    pub fn of(path: &Path) -> Option<Self> {
-        let meta = patiently(path, |path| fs::metadata(path)).ok()?.ok()?;
+    fn of(path: &Path) -> Option<Self> {
+        let meta = fs::metadata(path).ok()?;
         Some(Self {
             inode: meta.ino(),
             size: meta.size(),
@@ -49,17 +50,32 @@ impl Stamp {
 pub struct Reading<'f> {
     folder: &'f Path,
     now: SystemTime,
+    /// The versions of all files, looked at before any of them is read: what changes meanwhile is read again.
+    stamps: HashMap<PathBuf, Stamp>,
     authority: OnceCell<Result<LocalCa, String>>,
 }
 
 impl<'f> Reading<'f> {
-    /// With this folder of the state.
-    pub fn new(folder: &'f Path) -> Self {
+    /// With this folder of the state, for the files of `sources` and `others`. Blocks.
+    pub fn new(folder: &'f Path, sources: &[Source], others: &[PathBuf]) -> Self {
+        let of_sources = sources.iter().flat_map(|source| source.files(folder));
+        let files: Vec<_> = of_sources.chain(others.iter().cloned()).collect();
+        let stamps = patiently_for_each(&files, Stamp::of);
+        let stamps = stamps.into_iter().map(|stamp| stamp.ok().flatten());
+        let stamps = files.into_iter().zip(stamps);
         Self {
             folder,
             now: SystemTime::now(),
+            stamps: stamps
+                .filter_map(|(file, stamp)| Some((file, stamp?)))
+                .collect(),
             authority: OnceCell::new(),
         }
+    }
+
+    /// The version of a file; `None` if it cannot be found, or does not respond.
+    pub fn stamp(&self, path: &Path) -> Option<Stamp> {
+        self.stamps.get(path).cloned()
     }
 
     /// The authority of this machine.
@@ -173,7 +189,7 @@ impl Source {
         changes: &mut Changes,
     ) -> bool {
         let certificates = self.refresh_certificates(seen, reading, changes);
-        let clients = self.refresh_clients(seen, changes);
+        let clients = self.refresh_clients(seen, reading, changes);
         let is_changed = certificates == Ok(true) || clients == Ok(true);
         let part = |part, is_had| match is_had {
             true => (part, Otherwise::Before),
@@ -223,8 +239,7 @@ impl Source {
         reading: &Reading<'_>,
         changes: &mut Changes,
     ) -> Result<bool, String> {
-        // Looked at first: what changes while it is read is read again.
-        let (given, issued) = (self.given(), self.issued(reading.folder));
+        let (given, issued) = (self.given(reading), self.issued(reading));
         let is_old = self.is_internal() && seen.at + INTERNAL_AGE_MAX <= reading.now;
         let is_given_anew = is_old || given != seen.given;
         if !is_given_anew && issued == seen.issued {
@@ -243,8 +258,13 @@ impl Source {
     }
 
     /// Whether there are other authorities of clients.
-    fn refresh_clients(&self, seen: &mut SeenSite, changes: &mut Changes) -> Result<bool, String> {
-        let file = self.authorities();
+    fn refresh_clients(
+        &self,
+        seen: &mut SeenSite,
+        reading: &Reading<'_>,
+        changes: &mut Changes,
+    ) -> Result<bool, String> {
+        let file = self.authorities().and_then(|path| reading.stamp(path));
         let is_read = seen.clients.as_ref().is_some_and(|seen| seen.file == file);
         if is_read {
             return Ok(false);
@@ -254,26 +274,40 @@ impl Source {
         Ok(true)
     }
 
-    /// The versions of the operator's files with certificates and keys.
-    fn given(&self) -> Vec<Option<Stamp>> {
+    /// All files that are looked at.
+    fn files(&self, folder: &Path) -> impl Iterator<Item = PathBuf> {
+        let given = self.given_files().into_iter().chain(self.authorities());
+        let given: Vec<_> = given.map(Path::to_owned).collect();
+        let names = self.acme.iter().map(|name| certificate_path(folder, name));
+        given.into_iter().chain(names.collect::<Vec<_>>())
+    }
+
+    /// The operator's files with certificates and keys.
+    fn given_files(&self) -> Vec<&Path> {
         let pairs: &[_] = match &self.tls.certificates {
             Certificates::Files(pairs) => pairs,
             Certificates::Internal | Certificates::Acme => &[],
         };
         let files = pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]);
-        files.map(|path| Stamp::of(path)).collect()
+        files.map(PathBuf::as_path).collect()
     }
 
-    /// The version of the file with the authorities of clients.
-    fn authorities(&self) -> Option<Stamp> {
-        Stamp::of(&self.tls.client_auth.as_ref()?.authorities)
+    /// Their versions.
+    fn given(&self, reading: &Reading<'_>) -> Vec<Option<Stamp>> {
+        let files = self.given_files().into_iter();
+        files.map(|path| reading.stamp(path)).collect()
+    }
+
+    /// The file with the authorities of clients.
+    fn authorities(&self) -> Option<&Path> {
+        Some(&self.tls.client_auth.as_ref()?.authorities)
     }
 
     /// The versions of certificates by ACME.
-    fn issued(&self, folder: &Path) -> Vec<Option<Stamp>> {
+    fn issued(&self, reading: &Reading<'_>) -> Vec<Option<Stamp>> {
         let names = self.acme.iter();
-        let files = names.map(|name| certificate_path(folder, name));
-        files.map(|path| Stamp::of(&path)).collect()
+        let files = names.map(|name| certificate_path(reading.folder, name));
+        files.map(|path| reading.stamp(&path)).collect()
     }
 
     fn certificates(
