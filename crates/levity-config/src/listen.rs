@@ -96,7 +96,7 @@ fn address(section: &Section<'_>, name: &str) -> Option<Address> {
     let address = Address::parse_beneath(given.text, section.reader.base);
     let address = address.map_err(refuse).ok()?;
     if let Address::Unix(path) = &address {
-        section.must_have_folder(name, path);
+        section.must_have_folder(name, path, true);
     }
     Some(address)
 }

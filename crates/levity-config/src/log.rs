@@ -159,7 +159,7 @@ fn access(section: &Section<'_>, above: &AccessLog) -> AccessLog {
             let Some(file) = section.path("access") else {
                 return AccessLog::Off;
             };
-            section.must_have_folder("access", &file);
+            section.must_have_folder("access", &file, false);
             AccessLog::File(file)
         }
         word => {

@@ -548,7 +548,7 @@ impl<'r> Section<'r> {
             Ok(()) => {}
             Err(Unusable::Silent) => {
                 let note = format!(
-                    "`{name}`: {shown} does not respond; requests for it get 503 until it does"
+                    "`{name}`: {shown} does not respond; what needs it gets 503 until it does"
                 );
                 self.reader.note(&given.span, note);
             }
@@ -602,13 +602,16 @@ impl<'r> Section<'r> {
         });
     }
 
-    /// Reports that the folder of `path`, the value of `name`, does not exist. Checks only when the file was
-    /// loaded from the disk. May block.
-    pub(crate) fn must_have_folder(&self, name: &str, path: &Path) {
+    /// Reports that the folder of `path`, the value of `name`, does not exist, and if the server does not start without it, that it does
+    /// not respond. Checks only when the file was loaded from the disk. May block.
+    pub(crate) fn must_have_folder(&self, name: &str, path: &Path, is_needed: bool) {
         let folder = path.parent().filter(|_| self.reader.base.is_some());
         match folder.map(|folder| (folder.display(), is_directory(folder))) {
-            Some((folder, Err(Unusable::Silent))) => {
+            Some((folder, Err(Unusable::Silent))) if !is_needed => {
                 self.note(name, format!("{folder} does not respond"));
+            }
+            Some((folder, Err(Unusable::Silent))) => {
+                self.report(name, format_args!("{folder} does not respond"), None);
             }
             Some((folder, Err(Unusable::Wrong(reason)))) => {
                 self.report(name, format_args!("{folder} {reason}"), None);

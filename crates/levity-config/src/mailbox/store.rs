@@ -68,6 +68,12 @@ pub(crate) fn read(section: &Section<'_>) -> MailboxStore {
         false => given.unwrap_or_else(|| section.default_word("store")),
     };
     let folder = section.folder("folder");
+    if let Some(folder) = folder.as_ref().filter(|_| section.reads_files())
+        && levity_disk::responds(folder).is_err()
+    {
+        let message = "the server does not start until the folder responds";
+        section.report("folder", message, None);
+    }
     let url = section.text("url");
     if !is_wrong {
         check_keys(section, kind);
