@@ -19,7 +19,7 @@ pub use error::{ErrorCode, Failure};
 pub use frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use hpack::FieldBlock;
 pub use priority::Priority;
-pub use settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX};
+pub use settings::{CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX, USUAL_WINDOW_BYTES};
 pub use streams::StreamId;
 
 /// The first bytes of a client that has prior knowledge, or has chosen HTTP/2 in its handshake (RFC 9113, 3.4).

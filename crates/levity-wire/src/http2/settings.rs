@@ -11,11 +11,11 @@ pub const STREAMS_MAX: usize = 128;
 /// The window of a stream: the maximum of bytes of its request body that wait here.
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// The window of a connection. Larger, so that streams that nobody reads do not block the others.
+/// The maximum window of a connection. Larger, so that streams that nobody reads do not block the others.
 pub const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 
 /// The initial size of all windows in bytes (RFC 9113, 6.9.2).
-pub(super) const USUAL_WINDOW_BYTES: u32 = 65_535;
+pub const USUAL_WINDOW_BYTES: u32 = 65_535;
 
 /// The maximum of bytes in a frame that a client may allow (RFC 9113, 6.5.2).
 const FRAME_SIZES: Range<usize> = PAYLOAD_BYTES_MAX..1 << 24;
@@ -97,6 +97,4 @@ pub(super) fn write(out: &mut Vec<u8>, head_bytes_max: usize) {
         payload.extend_from_slice(&value.to_be_bytes());
     }
     frame::write(out, kind::SETTINGS, 0, 0, &payload);
-    let more = CONNECTION_WINDOW_BYTES - USUAL_WINDOW_BYTES;
-    frame::write_number(out, kind::WINDOW_UPDATE, 0, more);
 }

@@ -1,6 +1,8 @@
 //! A client that writes frames by hand.
 
-use levity_wire::http2::{Connection, ErrorCode, Event, Failure, FieldBlock, PREFACE};
+use levity_wire::http2::{
+    CONNECTION_WINDOW_BYTES, Connection, ErrorCode, Event, Failure, FieldBlock, PREFACE,
+};
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
@@ -115,9 +117,10 @@ pub fn sent(mut out: &[u8]) -> Vec<Sent> {
     frames
 }
 
-/// A connection after its preface. What it has said so far is dropped.
+/// A connection after its preface, with the largest window. What it has said so far is dropped.
 pub fn open() -> Connection {
     let mut connection = Connection::new(HEAD_BYTES_MAX, 7);
+    connection.set_receive_window(CONNECTION_WINDOW_BYTES);
     let start = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
     assert_eq!(connection.next(&mut &start[..]), Ok(None));
     connection.out().clear();

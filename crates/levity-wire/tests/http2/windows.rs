@@ -1,6 +1,9 @@
 //! Flow control in both directions (RFC 9113, 5.2).
 
-use levity_wire::http2::{CONNECTION_WINDOW_BYTES, Connection, ErrorCode, STREAM_WINDOW_BYTES};
+use levity_wire::http2::{
+    CONNECTION_WINDOW_BYTES, Connection, ErrorCode, PREFACE, STREAM_WINDOW_BYTES,
+    USUAL_WINDOW_BYTES,
+};
 
 use crate::support::*;
 
@@ -118,6 +121,80 @@ fn a_body_that_is_read_goes_on() {
         last.map(|failure| failure.code),
         Some(ErrorCode::FlowControl)
     );
+}
+
+/// The bytes that may still arrive on stream 1, which has room for them, before the connection ends.
+fn room(connection: &mut Connection) -> u32 {
+    for arrived in 0.. {
+        let outcome = feed(connection, &frame(DATA, 0, 1, b"a"), 10);
+        if outcome.failure.is_some() {
+            return arrived;
+        }
+    }
+    unreachable!("it has no end")
+}
+
+#[test]
+fn a_connection_begins_with_the_usual_window() {
+    let mut connection = Connection::new(HEAD_BYTES_MAX, 7);
+    let start = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &post(1)].concat();
+    let outcome = feed(&mut connection, &start, 1000);
+    assert_eq!(opened(&outcome.sent, 0), 0);
+    assert_eq!(room(&mut connection), USUAL_WINDOW_BYTES);
+}
+
+#[test]
+fn a_window_grows_by_what_is_missing() {
+    let mut connection = with_uploads(1);
+    connection.set_receive_window(CONNECTION_WINDOW_BYTES + 10);
+    connection.set_receive_window(CONNECTION_WINDOW_BYTES + 10);
+    assert_eq!(opened(&sent(connection.out()), 0), 10);
+}
+
+/// What the client may send cannot be taken back, so that it is withheld later.
+#[test]
+fn a_window_that_became_smaller_is_not_opened_again() {
+    let mut connection = with_uploads(32);
+    connection.set_receive_window(USUAL_WINDOW_BYTES);
+    let parts = CONNECTION_WINDOW_BYTES / PART_BYTES;
+    let usual_parts = USUAL_WINDOW_BYTES.div_ceil(PART_BYTES);
+    for n in 0..parts - usual_parts {
+        receive_part(&mut connection, 2 * (n / 15) + 1);
+        connection.consumed(2 * (n / 15) + 1, PART_BYTES as usize);
+    }
+    assert_eq!(opened(&sent(connection.out()), 0), 0);
+    // From here on it is as large as it is to be.
+    connection.out().clear();
+    for _ in 0..20 {
+        receive_part(&mut connection, 63);
+        connection.consumed(63, PART_BYTES as usize);
+    }
+    let opened = opened(&sent(connection.out()), 0);
+    let owed = 20 * PART_BYTES - opened;
+    assert!(owed <= USUAL_WINDOW_BYTES / 2 + PART_BYTES, "{owed}");
+    assert_eq!(room(&mut connection), USUAL_WINDOW_BYTES - owed);
+}
+
+#[test]
+fn a_connection_is_overfull_by_what_its_window_had_before() {
+    let mut connection = with_uploads(1);
+    connection.set_receive_window(USUAL_WINDOW_BYTES);
+    let bytes = vec![b'a'; PART_BYTES as usize];
+    let mut left = USUAL_WINDOW_BYTES as usize;
+    while left > 0 {
+        let part = &bytes[..left.min(bytes.len())];
+        feed(&mut connection, &frame(DATA, 0, 1, part), 16393);
+        left -= part.len();
+    }
+    assert!(!connection.is_overfull());
+    feed(&mut connection, &frame(DATA, 0, 1, b"a"), 10);
+    assert!(connection.is_overfull());
+    connection.consumed(1, 1);
+    assert!(!connection.is_overfull());
+    // Nor is it while it is granted as much again.
+    feed(&mut connection, &frame(DATA, 0, 1, b"a"), 10);
+    connection.set_receive_window(USUAL_WINDOW_BYTES + 1);
+    assert!(!connection.is_overfull());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use levity_wire::http1::{Limits, RequestHead, parse_request};
-use levity_wire::http2::{Connection, ErrorCode, Event};
+use levity_wire::http2::{CONNECTION_WINDOW_BYTES, Connection, ErrorCode, Event};
 
 use crate::support::{HEAD_BYTES_MAX, sent};
 use crate::verdict::{Request, Verdict, comparable};
@@ -19,8 +19,10 @@ pub struct Ours {
 
 impl Ours {
     pub fn new() -> Self {
+        let mut connection = Connection::new(HEAD_BYTES_MAX, 0);
+        connection.set_receive_window(CONNECTION_WINDOW_BYTES);
         Self {
-            connection: Connection::new(HEAD_BYTES_MAX, 0),
+            connection,
             bodies: BTreeMap::new(),
             verdict: Verdict::default(),
         }

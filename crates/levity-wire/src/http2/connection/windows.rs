@@ -21,6 +21,24 @@ impl Connection {
         open.is_some_and(|open| open.send_window > 0)
     }
 
+    /// Sets the bytes that may wait here in all: those that have arrived and were not consumed, and those that the client may send.
+    /// When that is less than before, it counts for what is consumed from now on: what the client may send cannot be taken back.
+    pub fn set_receive_window(&mut self, bytes: u32) {
+        self.window = bytes;
+        let more = bytes.saturating_sub(self.granted);
+        if more > 0 {
+            self.granted += more;
+            self.receive_window += more;
+            frame::write_number(&mut self.out, kind::WINDOW_UPDATE, 0, more);
+        }
+        self.open_receive_window();
+    }
+
+    /// Whether more bytes have arrived and were not consumed than may wait here, because the window was larger before.
+    pub fn is_overfull(&self) -> bool {
+        self.granted > self.window + self.receive_window + self.consumed
+    }
+
     /// The owner has consumed `bytes` of the body of `stream`: the client may send as many more.
     pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
         let bytes = bytes as u32;
@@ -41,6 +59,9 @@ impl Connection {
     /// Opens the window of the connection again when as much was consumed as is left of it. Unread bytes of some streams may leave
     /// less than half.
     fn open_receive_window(&mut self) {
+        let withheld = self.granted.saturating_sub(self.window).min(self.consumed);
+        self.consumed -= withheld;
+        self.granted -= withheld;
         if self.consumed > 0 && self.consumed >= self.receive_window {
             let consumed = std::mem::take(&mut self.consumed);
             self.receive_window += consumed;
