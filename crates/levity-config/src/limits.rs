@@ -60,8 +60,9 @@ limits! {
     /// Part of a request body that is kept in memory where `buffer_requests` is on; the rest goes to a file in
     /// `disk.spool`.
     body_memory: usize = count(Size, "64KiB", "0B".."1GiB"),
-    /// Memory of all request bodies that are in memory, of any version of HTTP. Above half, one client has at most its share: this
-    /// divided by the number of clients that send bodies. Whoever wants more waits for up to 6 s, then gets 503.
+    /// Memory of all request bodies that are in memory, and of what clients may send of them over HTTP/2 beyond 64 KiB for each
+    /// connection. Above half, one client has at most its share: this divided by the number of clients that send bodies. Whoever
+    /// wants more waits for up to 6 s, then gets 503. While others wait, an upload that has stalled for 5 s is ended.
     bodies_memory: usize = count(Size, "256MiB", "1MiB".."1TiB"),
     /// Bytes of all request bodies in files of `disk.spool`, shared in the same way.
     spool_bytes: usize = count(Size, "8GiB", "1MiB".."1PiB"),

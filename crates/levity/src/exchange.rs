@@ -31,6 +31,7 @@ use crate::rate_limit::limit::RateLimit;
 use crate::respond;
 use crate::root::LiveRoot;
 use crate::route::{Location, Service};
+use crate::shares::claim::Requester;
 use crate::worker::{LocalService, Worker};
 
 const NOT_OWN_NAME: &str =
@@ -90,7 +91,13 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let (number, lookups) = (sink.number(), sink.failed_lookups());
     let disk = DiskClient::new(worker, &service, number, lookups, &mut trace);
     let disk = disk.asked_by(&client, sink.connection());
-    let body = RequestBody::new(stream.clone(), &config.limits);
+    let requester = Requester {
+        client: &client,
+        connection: sink.connection(),
+        stream: number,
+    };
+    let claims = requester.claims(&worker.stakes);
+    let body = RequestBody::new(stream.clone(), &config.limits, claims);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, mut response) = answer(&mut handling, request).await;
     explain_answer(worker, location, &response);

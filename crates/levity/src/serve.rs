@@ -186,7 +186,7 @@ async fn after_exchange(conn: &Conn, exchanged: Exchanged) -> Option<End> {
 async fn end_without_request(conn: &Conn, cause: RequestError) -> End {
     match cause {
         RequestError::Finished => End::Complete,
-        RequestError::Gone => End::ClientAbort,
+        RequestError::Gone | RequestError::Shortage => End::ClientAbort,
         RequestError::Timeout => {
             refuse(conn, error(408, "the request took too long")).await;
             End::Timeout

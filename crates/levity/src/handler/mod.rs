@@ -32,7 +32,7 @@ use crate::explanation::Explanation;
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
-use crate::http::request_body::{RequestBody, ends_upload};
+use crate::http::request_body::{NO_ROOM, RequestBody, ends_upload};
 use crate::http::response::Response;
 use crate::http::send::Sent;
 use crate::rate_limit::charges::Charges;
@@ -421,6 +421,7 @@ fn refused_body(reject: Reject) -> Response {
 fn without_body(error: RequestError) -> Response {
     let mut response = match error {
         RequestError::Refused(reject) => self::error(reject.status, reject.reason),
+        RequestError::Shortage => self::error(503, NO_ROOM),
         RequestError::Timeout => self::error(408, "the request's body took too long"),
         RequestError::Gone | RequestError::Finished => {
             self::error(400, "the request's body ended early")

@@ -13,9 +13,11 @@ use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
 use super::fields::Fields;
+use super::gathered::Gathered;
 use super::request::RequestError;
 use super::request_body::ClientStream;
 use crate::failed_lookups::FailedLookups;
+use crate::shares::claim::Claims;
 
 /// A client that never leaves, and whose whole body is here.
 pub struct Detached {
@@ -25,13 +27,13 @@ pub struct Detached {
     timer: Rc<Timer>,
     turn: Turn,
     failed_lookups: Cell<FailedLookups>,
-    body: RefCell<Vec<u8>>,
+    body: RefCell<Gathered>,
     body_bytes: u64,
 }
 
 impl Detached {
     /// In place of `client`, with the body that it has sent. `timer` is one that the event loop sweeps.
-    pub fn new(client: &dyn ClientStream, body: Vec<u8>, timer: Rc<Timer>) -> Self {
+    pub fn new(client: &dyn ClientStream, body: Gathered, timer: Rc<Timer>) -> Self {
         Self {
             peer: client.peer().clone(),
             number: client.number(),
@@ -99,12 +101,13 @@ impl ClientStream for Detached {
     }
 
     fn poll_body(&self, _: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<(), RequestError>> {
-        out.append(&mut self.body.borrow_mut());
+        let (mut body, _held) = self.body.take().into_parts();
+        out.append(&mut body);
         Poll::Ready(Ok(()))
     }
 
-    fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
-        out.append(&mut self.body.borrow_mut());
+    fn take_buffered(&self, _: &Claims, out: &mut Gathered) -> Result<(), Reject> {
+        *out = self.body.take();
         Ok(())
     }
 

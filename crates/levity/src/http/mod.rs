@@ -9,6 +9,7 @@ pub mod error;
 pub mod fields;
 pub mod file_version;
 pub mod filter;
+pub mod gathered;
 pub mod h1;
 pub mod h2;
 pub mod held;

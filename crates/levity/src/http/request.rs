@@ -352,6 +352,8 @@ pub enum RequestError {
     Gone,
     /// The client exceeded a time-out within a request.
     Timeout,
+    /// The client has its share of what request bodies may take, and there was no more in time.
+    Shortage,
     /// The client sent something malformed or too large; an error response is due.
     Refused(Reject),
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use levity_config::Limits;
@@ -16,8 +16,10 @@ use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
 use super::fields::Fields;
+use super::gathered::Gathered;
 use super::request::RequestError;
 use crate::failed_lookups::FailedLookups;
+use crate::shares::claim::Claims;
 
 /// The refusal of a body that is longer than its limit.
 pub const BODY_TOO_LARGE: Reject = Reject {
@@ -29,6 +31,13 @@ pub const BODY_TOO_LARGE: Reject = Reject {
 pub fn ends_upload(status: u16) -> bool {
     status >= 300
 }
+
+/// The refusal of a body for which there was no room in time.
+pub const NO_ROOM: &str = "too many request bodies are being received";
+
+/// The maximum of bytes of a body that are taken at a time: whoever takes them may have to wait for an application, and the client
+/// may send as many more.
+pub const PART_BYTES_MAX: usize = 64 * 1024;
 
 /// The client's end of an exchange, in any version of HTTP. A method borrows the connection only for the call.
 pub trait ClientStream {
@@ -79,18 +88,24 @@ pub trait ClientStream {
     /// The trailers of the body; empty until it is complete.
     fn trailers(&self) -> Trailers;
 
-    /// Reads bytes of the body and appends them to `out`. Ready after at least one byte, or when the body is complete.
+    /// What the stream keeps of the body counts as `claims` from now on, beyond what every connection may keep.
+    fn count_body(&self, claims: &Claims) {
+        let _ = claims;
+    }
+
+    /// Reads bytes of the body and appends them to `out`, [`PART_BYTES_MAX`] at most. Ready after at least one byte, or when the
+    /// body is complete.
     fn poll_body(
         &self,
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Poll<Result<(), RequestError>>;
 
-    /// Appends the body to `out` if all of it was received together with the header. Does not read.
+    /// Appends the body to `out` if all of it was received together with the header, and there is room for it. Does not read.
     ///
     /// # Errors
     /// 413 when the body exceeds its limit.
-    fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject>;
+    fn take_buffered(&self, claims: &Claims, out: &mut Gathered) -> Result<(), Reject>;
 
     /// Checks whether the client is still connected, and registers the task to be woken when that may have changed. A
     /// half-closed client counts as connected; see [`input_ended`](ClientStream::input_ended).
@@ -140,6 +155,7 @@ const DROPPED_READS_MAX: usize = 2;
 #[derive(Clone)]
 pub struct RequestBody {
     stream: Rc<dyn ClientStream>,
+    claims: Claims,
     /// The request was derived from the client's, and has no body.
     is_absent: bool,
     /// It is absent here, and read later.
@@ -149,10 +165,12 @@ pub struct RequestBody {
 }
 
 impl RequestBody {
-    /// The body of the request on `stream`.
-    pub fn new(stream: Rc<dyn ClientStream>, limits: &Limits) -> Self {
+    /// The body of the request on `stream`, which takes memory by `claims`.
+    pub fn new(stream: Rc<dyn ClientStream>, limits: &Limits, claims: Claims) -> Self {
+        stream.count_body(&claims);
         Self {
             stream,
+            claims,
             is_absent: false,
             is_withheld: false,
             body_timeout: limits.body_timeout,
@@ -225,6 +243,11 @@ impl RequestBody {
         &self.stream
     }
 
+    /// Takes for the exchange.
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
     /// The deadline of the current wait of the exchange.
     pub fn timer(&self) -> &Timer {
         self.stream.timer()
@@ -290,31 +313,35 @@ impl RequestBody {
         self.stream.turn().spend(bytes).await;
     }
 
-    /// Appends the body to `out` if all of it was received together with the header. Does not read.
+    /// Appends the body to `out` if all of it was received together with the header, and there is room for it. Does not read.
     ///
     /// # Errors
     /// 413 when the body exceeds its limit.
-    pub fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
-        match self.is_absent {
+    pub fn take_buffered(&self, out: &mut Gathered) -> Result<(), Reject> {
+        match self.is_complete() {
             true => Ok(()),
-            false => self.stream.take_buffered(out),
+            false => self.stream.take_buffered(&self.claims, out),
         }
     }
 
     /// Reads bytes of the body and appends them to `out`. Ready after at least one byte, or when the body is complete.
-    /// Sets no time-out.
+    /// While there is no room for them, nothing is read. Sets no time-out for the client.
     ///
     /// # Errors
-    /// When the client disconnects, or the body is malformed or too large.
+    /// When the client disconnects, the body is malformed or too large, or there was no room in time.
     pub fn poll_receive(
         &self,
         context: &mut Context<'_>,
-        out: &mut Vec<u8>,
+        out: &mut Gathered,
     ) -> Poll<Result<(), RequestError>> {
-        match self.is_absent {
-            true => Poll::Ready(Ok(())),
-            false => self.stream.poll_body(context, out),
-        }
+        let part_bytes = match self.remaining() {
+            Some(0) => return Poll::Ready(Ok(())),
+            Some(bytes) => bytes.min(PART_BYTES_MAX as u64) as usize,
+            None => PART_BYTES_MAX,
+        };
+        ready!(out.poll_room(&self.claims, part_bytes, context))
+            .map_err(|_| RequestError::Shortage)?;
+        out.add(|bytes| self.stream.poll_body(context, bytes))
     }
 
     /// Whether a half-closed client has waited too long for an application. The first call after the timer was cleared
@@ -342,32 +369,57 @@ impl RequestBody {
         self.inform(100, &Fields::default()).await;
     }
 
-    /// Waits for more of the body, at most `limits.body_timeout`, and appends it to `out`.
+    /// Waits for more of the body, at most `limits.body_timeout`, and appends it to `out`. Before that it waits until there is
+    /// room.
     ///
     /// # Errors
-    /// When the client is too slow or disconnects, or the body is malformed or too large.
-    pub async fn receive(&self, out: &mut Vec<u8>) -> Result<(), RequestError> {
-        self.timer()
-            .set_for_client(Instant::now(), self.body_timeout);
-        poll_fn(|context| match self.poll_receive(context, out) {
-            Poll::Pending if self.timer().poll_expired(context) => {
-                Poll::Ready(Err(RequestError::Timeout))
+    /// When the client is too slow or disconnects, the body is malformed or too large, or there was no room in time.
+    pub async fn receive(&self, out: &mut Gathered) -> Result<(), RequestError> {
+        self.timer().clear();
+        poll_fn(|context| {
+            let received = self.poll_receive(context, out);
+            match received.is_pending() {
+                true => self.poll_client(context, out.waits_for_room()),
+                false => received,
             }
-            received => received,
         })
         .await
+    }
+
+    /// Ready when the client is too slow. While the server does not read from it, it need not send.
+    fn poll_client(
+        &self,
+        context: &mut Context<'_>,
+        reads_nothing: bool,
+    ) -> Poll<Result<(), RequestError>> {
+        let timer = self.timer();
+        match reads_nothing {
+            true => timer.clear(),
+            false if !timer.is_set() => timer.set_for_client(Instant::now(), self.body_timeout),
+            false => {}
+        }
+        match timer.poll_expired(context) {
+            true => Poll::Ready(Err(RequestError::Timeout)),
+            false => Poll::Pending,
+        }
     }
 
     /// Reads the rest of the body and drops it.
     ///
     /// # Errors
-    /// As for [`RequestBody::receive`].
+    /// When the client is too slow or disconnects, or the body is malformed or too large.
     pub async fn discard(&self) -> Result<(), RequestError> {
-        let mut dropped = Vec::new();
         while !self.is_complete() {
-            self.receive(&mut dropped).await?;
-            self.give_way(dropped.len()).await;
-            dropped.clear();
+            self.timer().clear();
+            let dropped = poll_fn(|context| {
+                // It is in memory only during the poll, and so takes no share.
+                let mut dropped = Vec::new();
+                match self.stream.poll_body(context, &mut dropped) {
+                    Poll::Ready(received) => Poll::Ready(received.map(|()| dropped.len())),
+                    Poll::Pending => self.poll_client(context, false).map_ok(|()| 0),
+                }
+            });
+            self.give_way(dropped.await?).await;
         }
         self.timer().clear();
         Ok(())

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::backend::Backend;
 use super::tls;
 use crate::http::request::{Request, RequestError};
+use crate::http::request_body::NO_ROOM;
 use levity_telemetry::access_log::End;
 use levity_telemetry::trace::Side;
 
@@ -155,9 +156,16 @@ impl Failure {
         }
     }
 
-    /// The client disconnected, was too slow, or sent an invalid body.
+    /// The client disconnected, was too slow, sent an invalid body, or one for which there was no room.
     pub fn of_client(none: RequestError) -> Self {
         let (status, end, reason) = match none {
+            RequestError::Shortage => {
+                let failure = Self::of_backend(503, "proxy_internal_error", NO_ROOM);
+                return Self {
+                    side: Side::Own,
+                    ..failure
+                };
+            }
             RequestError::Refused(reject) => (reject.status, End::Error, reject.reason),
             RequestError::Timeout => (408, End::Timeout, "the request's body took too long"),
             RequestError::Gone | RequestError::Finished => (

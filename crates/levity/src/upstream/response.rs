@@ -248,6 +248,7 @@ impl UpstreamResponse {
             }
             if let Some(head) = self.head.take() {
                 self.extent = Extent::of(&head);
+                self.upload.answered();
                 return Poll::Ready(Ok(BeforeBody::Head(head)));
             }
             if !self.has_expired(moved, Self::header_timeout, context)? {
@@ -324,7 +325,10 @@ impl UpstreamResponse {
                 true => client.half_closed_timeout(),
                 false => timeout,
             };
-            client.timer().set(stall::poll_start() + timeout);
+            match self.waits_for_client() {
+                true => client.timer().set_for_client(stall::poll_start(), timeout),
+                false => client.timer().set(stall::poll_start() + timeout),
+            }
         }
         Ok(client.timer().poll_expired(context))
     }
@@ -377,7 +381,8 @@ impl UpstreamResponse {
         let backend_reads = self.lease.as_ref().is_some_and(Lease::has_room);
         // A body that has been received may still have to be read from its file.
         let is_incomplete = !self.upload_stopped && !self.upload.is_received();
-        backend_reads && is_incomplete && !self.has_unsent()
+        let reads = !self.upload.waits_for_room();
+        backend_reads && is_incomplete && reads && !self.has_unsent()
     }
 
     fn timeout_failure(&self) -> Failure {

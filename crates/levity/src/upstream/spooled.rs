@@ -12,14 +12,20 @@ use tokio::time;
 
 use crate::disk_client;
 use crate::route::SpoolFolder;
+use crate::shares::claim::Claims;
+use crate::shares::{Held, Portion, Resource};
 use crate::worker::Worker;
 
-/// The size of a read, in bytes.
-const READ_BYTES: usize = 128 * 1024;
+/// The maximum size of a read, in bytes.
+pub const READ_BYTES: usize = 128 * 1024;
 
 /// A request body in a file.
 pub struct Spooled {
     file: Arc<OpenFile>,
+    claims: Claims,
+    /// The bytes of the file.
+    held: Held,
+    _descriptor: Held,
     read_options: ReadOptions,
     bytes: u64,
 }
@@ -28,16 +34,26 @@ pub struct Spooled {
 pub struct Reading(Pin<Box<dyn Future<Output = io::Result<Vec<u8>>>>>);
 
 impl Spooled {
-    /// Creates an empty file.
+    /// Creates an empty file for the client of `claims`, which counts among its open files.
     ///
     /// # Errors
-    /// As `open`; `TimedOut` when the disk does not respond within `limits.io_timeout`.
-    pub async fn create(worker: &Worker, folder: &SpoolFolder) -> io::Result<Self> {
+    /// As `open`; `TimedOut` when the disk does not respond within `limits.io_timeout`; `QuotaExceeded` when the client has its share
+    /// of open files.
+    pub async fn create(
+        worker: &Worker,
+        folder: &SpoolFolder,
+        claims: &Claims,
+    ) -> io::Result<Self> {
+        let descriptor = claims.take(Resource::Files, 1, Portion::Whole).await;
+        let descriptor = descriptor.map_err(|_| io::ErrorKind::QuotaExceeded)?;
         let spool = folder.spool.clone();
         let create = Op::Change(Change::Create(NewFile::Spooled { spool }));
         match make(worker, create, Class::First, folder.read_options).await? {
             Done::Created(file) => Ok(Self {
                 file,
+                held: claims.nothing(Resource::Spool, Portion::Whole),
+                claims: claims.clone(),
+                _descriptor: descriptor,
                 read_options: folder.read_options,
                 bytes: 0,
             }),
@@ -50,12 +66,14 @@ impl Spooled {
         self.bytes
     }
 
-    /// Appends `bytes`.
+    /// Appends `bytes`, once the client may have as many more in files.
     ///
     /// # Errors
-    /// As `write`, such as ENOSPC; `TimedOut`.
+    /// As `write`, such as ENOSPC; `TimedOut`; `QuotaExceeded` when the client has its share of `limits.spool_bytes`.
     pub async fn append(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         let count = bytes.len() as u64;
+        let grown = self.claims.grow(&mut self.held, bytes.len()).await;
+        grown.map_err(|_| io::ErrorKind::QuotaExceeded)?;
         let write = Change::Write {
             file: self.file.clone(),
             offset: self.bytes,

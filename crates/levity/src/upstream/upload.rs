@@ -8,11 +8,13 @@ use std::task::{Context, Poll, ready};
 use levity_wire::http1::Trailers;
 
 use super::failure::Failure;
-use super::spooled::{Reading, Spooled};
+use super::spooled::{READ_BYTES, Reading, Spooled};
 use super::upstream_request::Length;
+use crate::http::gathered::Gathered;
 use crate::http::request::RequestError;
 use crate::http::request_body::RequestBody;
 use crate::route::Service;
+use crate::shares::{Portion, Resource};
 use crate::worker::Worker;
 
 /// The maximum size of a piece, in bytes.
@@ -27,7 +29,7 @@ const REPLAYED_BYTES_MAX: usize = PIECE_BYTES_MAX;
 /// A request body, and the position up to which it has been taken.
 pub struct Upload {
     /// The part in memory: everything that has arrived, or at least the part that is taken next.
-    buffer: Vec<u8>,
+    buffer: Gathered,
     /// The bytes of `buffer` that have been taken.
     taken: usize,
     /// The part that the client has not sent yet.
@@ -47,7 +49,7 @@ impl Upload {
     /// # Errors
     /// When that body is malformed.
     pub fn new(body: RequestBody) -> Result<Self, RequestError> {
-        let mut buffer = Vec::new();
+        let mut buffer = Gathered::default();
         body.take_buffered(&mut buffer)?;
         Ok(Self {
             buffer,
@@ -98,12 +100,27 @@ impl Upload {
     /// Starts again at its beginning; false when the beginning is no longer available.
     pub fn rewind(&mut self) -> bool {
         if self.spooled.is_some() {
-            self.buffer.clear();
+            self.buffer.set_part(Vec::new());
             self.read_bytes = 0;
             self.reading = None;
         }
         self.taken = 0;
         self.has_start || self.spooled.is_some()
+    }
+
+    /// A response has begun, so it is not sent again. What has been taken is dropped: the response may last for hours.
+    pub fn answered(&mut self) {
+        self.has_start = false;
+        if self.is_done() {
+            self.spooled = None;
+            self.buffer = Gathered::default();
+            self.taken = 0;
+        }
+    }
+
+    /// Whether it waits for room, and not for the client.
+    pub fn waits_for_room(&self) -> bool {
+        self.buffer.waits_for_room()
     }
 
     /// The trailers that followed it.
@@ -131,6 +148,13 @@ impl Upload {
             let received = self.buffer.len().saturating_sub(before);
             self.body.give_way(received).await;
         }
+        if self.spooled.is_some() {
+            // Taken before the request is sent: it could not be held up or refused later.
+            let claims = self.body.claims();
+            let room = claims.take(Resource::Bodies, READ_BYTES, Portion::Whole);
+            let room = room.await.map_err(|_| RequestError::Shortage);
+            self.buffer = Gathered::for_parts(room.map_err(Failure::of_client)?);
+        }
         Ok(())
     }
 
@@ -141,11 +165,11 @@ impl Upload {
         let spooled = match &mut self.spooled {
             Some(spooled) => spooled,
             none => {
-                let created = Spooled::create(worker, folder).await;
+                let created = Spooled::create(worker, folder, self.body.claims()).await;
                 none.insert(created.map_err(Failure::of_spool)?)
             }
         };
-        let bytes = mem::take(&mut self.buffer);
+        let (bytes, _held) = mem::take(&mut self.buffer).into_parts();
         let appended = spooled.append(worker, bytes).await;
         appended.map_err(Failure::of_spool)
     }
@@ -158,22 +182,25 @@ impl Upload {
         room: usize,
     ) -> Poll<Result<&[u8], Failure>> {
         if self.taken == self.buffer.len() && !self.is_done() {
-            let is_kept = self.has_start && self.buffer.len() <= REPLAYED_BYTES_MAX;
-            if !is_kept || self.spooled.is_some() {
-                self.has_start = false;
-                self.buffer.clear();
-                self.taken = 0;
-            }
             match self.spooled.is_some() {
                 true => ready!(self.poll_read(worker, context)).map_err(Failure::of_spool)?,
-                false => ready!(self.body.poll_receive(context, &mut self.buffer))
-                    .map_err(Failure::of_client)?,
+                false => ready!(self.poll_receive(context)).map_err(Failure::of_client)?,
             }
         }
         let rest = &self.buffer[self.taken..];
         let piece = &rest[..rest.len().min(room).min(PIECE_BYTES_MAX)];
         self.taken += piece.len();
         Poll::Ready(Ok(piece))
+    }
+
+    /// Receives the next part. Keeps those before it only if it is near the start.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
+        if !self.has_start || self.buffer.len() > REPLAYED_BYTES_MAX {
+            self.has_start = false;
+            self.buffer.clear();
+            self.taken = 0;
+        }
+        self.body.poll_receive(context, &mut self.buffer)
     }
 
     /// Reads the next part of the file into memory.
@@ -191,7 +218,8 @@ impl Upload {
         };
         let read = ready!(reading.poll(context));
         self.reading = None;
-        self.buffer = read?;
+        self.buffer.set_part(read?);
+        self.taken = 0;
         self.read_bytes += self.buffer.len() as u64;
         Poll::Ready(Ok(()))
     }

@@ -13,6 +13,7 @@ use super::super::{Handling, refused_body, without_body};
 use super::publish::{fill, listed, push_result, reserve};
 use super::{grip_item, refused_by_store};
 use crate::http::error::error;
+use crate::http::gathered::Gathered;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, Refusal};
@@ -97,13 +98,14 @@ impl Handling<'_> {
         self.body.limit(bytes_max).map_err(refused_body)?;
         let announced = self.body.remaining().unwrap_or(bytes_max) as usize;
         let mut reservation = reserve(set, announced)?;
-        let mut content = Vec::new();
+        let mut content = Gathered::default();
         self.body.send_continue().await;
         while !self.body.is_complete() {
             let received = self.body.receive(&mut content).await;
             received.map_err(without_body)?;
         }
         self.body.timer().clear();
+        let (mut content, _) = content.into_parts();
         content.shrink_to_fit();
         let _ = reservation.try_resize(content.len().min(announced));
         Ok((content, reservation))

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::super::{Handling, without_body};
 use super::{grip_item, json_text, reason_of};
 use crate::http::error::error;
+use crate::http::gathered::Gathered;
 use crate::http::request::{Request, RequestError};
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, Refusal};
@@ -91,7 +92,7 @@ impl Handling<'_> {
         self.body.limit(bytes_max).map_err(|_| too_long(set))?;
         let announced = self.body.remaining().unwrap_or(bytes_max) as usize;
         let reservation = reserve(set, announced)?;
-        let mut content = Vec::with_capacity(announced);
+        let mut content = Gathered::default();
         self.body.send_continue().await;
         while !self.body.is_complete() {
             let received = self.body.receive(&mut content).await;
@@ -101,6 +102,7 @@ impl Handling<'_> {
             })?;
         }
         self.body.timer().clear();
+        let (mut content, _) = content.into_parts();
         content.shrink_to_fit();
         Ok((content, reservation))
     }

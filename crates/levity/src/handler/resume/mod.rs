@@ -35,6 +35,7 @@ use super::{Handling, Outcome, without_body};
 use crate::http::detached::Detached;
 use crate::http::error::error;
 use crate::http::fields::{Fields, lines};
+use crate::http::gathered::Gathered;
 use crate::http::request::Request;
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
@@ -113,10 +114,11 @@ impl<'a> Handling<'a> {
         request: &Request,
         proxy: Arc<Proxy>,
         permit: Permit,
-        body: Vec<u8>,
+        body: Gathered,
     ) -> Result<Stream, getrandom::Error> {
         let token = id::token()?;
         let timer = SweptTimer::new(self.worker);
+        let claims = self.body.claims().clone();
         let client = Detached::new(&**self.body.stream(), body, timer.timer.clone());
         let to = EventBox {
             worker: self.worker.clone(),
@@ -125,7 +127,7 @@ impl<'a> Handling<'a> {
             token,
         };
         Ok(Stream {
-            body: RequestBody::new(Rc::new(client), &self.service.config.limits),
+            body: RequestBody::new(Rc::new(client), &self.service.config.limits, claims),
             service: self.service.clone(),
             client: *self.client,
             identity: self.identity.clone(),
@@ -186,8 +188,8 @@ impl<'a> Handling<'a> {
         .await
     }
 
-    async fn whole_body(&self, proxy: &Proxy) -> Result<Vec<u8>, Response> {
-        let mut body = Vec::new();
+    async fn whole_body(&self, proxy: &Proxy) -> Result<Gathered, Response> {
+        let mut body = Gathered::default();
         self.body
             .limit(proxy.body_bytes_max)
             .map_err(|reject| without_body(reject.into()))?;

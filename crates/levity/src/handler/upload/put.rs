@@ -18,8 +18,10 @@ use super::name::{FILE_MODE, Name, SharedName, c_path};
 use super::publish::Complete;
 use crate::handler::{Handling, without_body};
 use crate::http::error::error;
+use crate::http::gathered::Gathered;
 use crate::http::request::{Request, RequestError};
 use crate::http::response::Response;
+use crate::shares::{Held, Portion, Resource};
 use crate::upload_store::parts::{Key, Part, Unusable};
 use crate::upload_store::room::{Full, NAME_BYTES, of_file};
 use crate::upload_store::store::{Claim, FOLDER, Reservation};
@@ -73,6 +75,8 @@ struct Incoming {
     reservation: Reservation,
     /// The key under which it is kept if it remains incomplete.
     claim: Option<Claim>,
+    /// The file is open.
+    descriptor: Held,
 }
 
 impl Incoming {
@@ -132,8 +136,11 @@ impl Handling<'_> {
             bytes,
             reservation: incoming.reservation,
         };
-        let upload = name.upload.clone();
-        let publish = async move { name.publish(complete).await };
+        let (upload, descriptor) = (name.upload.clone(), incoming.descriptor);
+        let publish = async move {
+            let _descriptor = descriptor;
+            name.publish(complete).await
+        };
         Ok(self.in_background(&upload, publish).await)
     }
 
@@ -201,6 +208,12 @@ impl Handling<'_> {
             _ => content.total().unwrap_or(0),
         };
         name.check_space(length).await?;
+        let descriptor = self
+            .body
+            .claims()
+            .take(Resource::Files, 1, Portion::Whole)
+            .await;
+        let descriptor = descriptor.map_err(|_| error(503, "too many files are open"))?;
         let (store, quota) = (&name.upload.store, name.quota());
         // They count once they are made, and are not kept with a part.
         let folders = place.missing_folders as u64 * NAME_BYTES;
@@ -216,6 +229,7 @@ impl Handling<'_> {
                     part,
                     reservation,
                     claim: Some(claim),
+                    descriptor,
                 };
                 if let Err(Full) = incoming.reservation.take(length + folders, quota) {
                     incoming.keep(name);
@@ -237,6 +251,7 @@ impl Handling<'_> {
             part: Part { file, bytes: 0 },
             reservation: room,
             claim,
+            descriptor,
         })
     }
 
@@ -255,8 +270,9 @@ impl Handling<'_> {
         let is_reserved = content.total().is_some();
         let mut synced = incoming.part.bytes;
         loop {
-            let mut bytes = Vec::new();
+            let mut bytes = Gathered::default();
             let received = self.fill(&mut bytes).await;
+            let (bytes, _held) = bytes.into_parts();
             let count = bytes.len() as u64;
             if incoming.part.bytes + count > end {
                 return Err(Failure::TooLong);
@@ -285,7 +301,7 @@ impl Handling<'_> {
     }
 
     /// Receives the bytes of one write. After an error there may be some, too.
-    async fn fill(&self, bytes: &mut Vec<u8>) -> Result<(), RequestError> {
+    async fn fill(&self, bytes: &mut Gathered) -> Result<(), RequestError> {
         let mut received = Ok(());
         while bytes.len() < WRITE_BYTES_MIN && !self.body.is_complete() && received.is_ok() {
             received = self.body.receive(bytes).await;

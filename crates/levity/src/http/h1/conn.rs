@@ -22,9 +22,11 @@ use super::incoming::Incoming;
 use crate::failed_lookups::FailedLookups;
 use crate::http::arriving::{Arriving, Registration};
 use crate::http::fields::Fields;
+use crate::http::gathered::Gathered;
 use crate::http::request::{Arrival, RequestError};
 use crate::http::request_body::ClientStream;
 use crate::http::send::{self, Head, Progress, ResponseSink};
+use crate::shares::claim::Claims;
 use crate::worker::Worker;
 
 /// The maximum duration of a lingering close. An immediate close would reset the connection while the client still
@@ -372,12 +374,15 @@ impl ClientStream for Conn {
         Poll::Ready(Ok(()))
     }
 
-    fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
+    fn take_buffered(&self, claims: &Claims, out: &mut Gathered) -> Result<(), Reject> {
         let mut incoming = self.incoming.borrow_mut();
         let mut inbox = self.inbox.borrow_mut();
-        let is_buffered = |bytes| bytes > 0 && bytes <= inbox.len() as u64;
-        if incoming.remaining().is_some_and(is_buffered) {
-            let taken = incoming.take(&inbox, out)?;
+        let is_buffered = |bytes: &u64| *bytes <= inbox.len() as u64;
+        let Some(bytes) = incoming.remaining().filter(is_buffered) else {
+            return Ok(());
+        };
+        if out.try_room(claims, bytes as usize).is_ok() {
+            let taken = out.add(|out| incoming.take(&inbox, out))?;
             *inbox = inbox[taken..].to_vec();
         }
         Ok(())

@@ -1,15 +1,13 @@
 //! The body of a request that arrives in frames.
 
 use std::task::Poll;
+use std::time::Instant;
 
 use levity_wire::http1::{Framing, Reject, Trailers};
 
+use super::credit::{Arrival, Credit};
 use crate::http::request::RequestError;
-use crate::http::request_body::BODY_TOO_LARGE;
-
-/// The maximum of bytes that are taken at a time: whoever takes them may have to wait for an application, and the client may send
-/// as many more.
-pub const TAKEN_BYTES_MAX: usize = 64 * 1024;
+use crate::http::request_body::{BODY_TOO_LARGE, PART_BYTES_MAX};
 
 /// A body. It holds the bytes that have arrived and that nobody has read: at most the window of the stream.
 pub struct Incoming {
@@ -27,6 +25,8 @@ pub struct Incoming {
     bytes: u64,
     bytes_max: u64,
     trailers: Option<Box<Trailers>>,
+    /// `None` until the client is known, and once it can send no more.
+    pub credit: Option<Credit>,
 }
 
 impl Incoming {
@@ -45,13 +45,32 @@ impl Incoming {
             bytes: 0,
             bytes_max: u64::MAX,
             trailers: None,
+            credit: None,
         }
     }
 
-    /// Takes bytes of the client.
-    pub fn arrived(&mut self, bytes: &[u8], ends: bool) {
+    /// Takes bytes of the client at `now`. The credit may become larger by as much as there is `room`.
+    pub fn arrived(&mut self, bytes: &[u8], ends: bool, room: usize, now: Instant) {
         self.unread.extend_from_slice(bytes);
         self.has_ended |= ends;
+        let unread = self.unread.len();
+        let left = self.remaining.filter(|_| !self.is_tunnel);
+        let arrival = Arrival {
+            bytes: bytes.len(),
+            unread,
+            left: left.map(|left| left.saturating_sub(unread as u64)),
+        };
+        if let Some(credit) = self.credit.as_mut().filter(|_| !self.has_ended) {
+            credit.arrived(arrival, room, now);
+        }
+    }
+
+    /// The credit for this body, in bytes. It is given back when the whole body was read.
+    pub fn credit_bytes(&mut self) -> usize {
+        if self.is_complete() {
+            self.credit = None;
+        }
+        self.credit.as_ref().map_or(0, Credit::amount)
     }
 
     /// Takes the trailers, which end the body.
@@ -121,10 +140,10 @@ impl Incoming {
         trailers.cloned().unwrap_or_default()
     }
 
-    /// Moves what has arrived to `out`, [`TAKEN_BYTES_MAX`] at most; pending if nothing has. Returns the number of bytes, and an
+    /// Moves what has arrived to `out`, [`PART_BYTES_MAX`] at most; pending if nothing has. Returns the number of bytes, and an
     /// error if the body is too long.
     pub fn poll_body(&mut self, out: &mut Vec<u8>) -> Poll<(usize, Result<(), RequestError>)> {
-        let bytes = self.unread.len().min(TAKEN_BYTES_MAX);
+        let bytes = self.unread.len().min(PART_BYTES_MAX);
         if bytes == 0 {
             return match (self.has_ended, self.is_cut_off) {
                 (true, _) => Poll::Ready((0, Ok(()))),
@@ -174,13 +193,13 @@ mod tests {
 
     #[test]
     fn a_long_body_is_taken_in_pieces() {
-        let all: Vec<u8> = (0..TAKEN_BYTES_MAX + 1).map(|at| at as u8).collect();
+        let all: Vec<u8> = (0..PART_BYTES_MAX + 1).map(|at| at as u8).collect();
         for (bytes, pieces) in [
-            (TAKEN_BYTES_MAX, vec![TAKEN_BYTES_MAX]),
-            (TAKEN_BYTES_MAX + 1, vec![TAKEN_BYTES_MAX, 1]),
+            (PART_BYTES_MAX, vec![PART_BYTES_MAX]),
+            (PART_BYTES_MAX + 1, vec![PART_BYTES_MAX, 1]),
         ] {
             let mut body = Incoming::new(Framing::Chunked, false);
-            body.arrived(&all[..bytes], true);
+            body.arrived(&all[..bytes], true, 0, Instant::now());
             let mut out = Vec::new();
             for piece in pieces {
                 assert!(!body.is_complete());

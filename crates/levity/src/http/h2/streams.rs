@@ -140,6 +140,7 @@ impl Streams {
     /// Ends the exchange on `stream`, at `now`.
     pub fn end(&mut self, mut stream: Rc<Stream>, now: Instant) {
         self.open.retain(|other| other.id() != stream.id());
+        stream.give_back_credit();
         self.conn.stream_ended(stream.id(), stream.unread(), now);
         if let Some(only) = Rc::get_mut(&mut stream) {
             only.retire();

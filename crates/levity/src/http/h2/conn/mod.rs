@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use levity_net::{Peer, Timer, Transport, WakerCell};
 use levity_telemetry::stall;
-use levity_wire::http2::{self, Event, Failure, StreamId};
+use levity_wire::http2::{
+    self, CONNECTION_WINDOW_BYTES, Event, Failure, StreamId, USUAL_WINDOW_BYTES,
+};
 
 pub(super) use self::output::PIECE_BYTES_MAX;
 pub(super) use self::shutdown::LINGER_TIME_MAX;
@@ -21,6 +23,9 @@ use crate::failed_lookups::FailedLookups;
 use crate::http::arriving::Arriving;
 use crate::http::request::Arrival;
 use crate::worker::Worker;
+
+/// The maximum of bytes by which a window may be larger than usual.
+const CREDIT_BYTES_MAX: usize = (CONNECTION_WINDOW_BYTES - USUAL_WINDOW_BYTES) as usize;
 
 /// A connection. Its methods borrow the cells, and return no borrow.
 pub struct Conn {
@@ -33,6 +38,8 @@ pub struct Conn {
     task: WakerCell,
     /// It is being polled.
     is_polled: Cell<bool>,
+    /// The bytes by which the window is larger than usual.
+    credit: Cell<usize>,
     /// The bytes that were moved in this poll.
     moved: Cell<usize>,
     /// The bytes that were written in all.
@@ -71,6 +78,7 @@ impl Conn {
             failed_lookups: Cell::default(),
             task: WakerCell::default(),
             is_polled: Cell::new(false),
+            credit: Cell::new(0),
             moved: Cell::new(0),
             written: Cell::new(0),
             has_bodies: Cell::new(false),
@@ -98,6 +106,19 @@ impl Conn {
     /// The other end of the connection.
     pub fn peer(&self) -> &Peer {
         &self.arriving.peer
+    }
+
+    /// The bytes of credit that streams may still take.
+    pub(super) fn credit_left(&self) -> usize {
+        CREDIT_BYTES_MAX - self.credit.get()
+    }
+
+    /// The credit of a stream, which was `before`, is now `after`.
+    pub(super) fn change_credit(&self, before: usize, after: usize) {
+        let credit = self.credit.get() - before + after;
+        self.credit.set(credit);
+        let window = USUAL_WINDOW_BYTES + credit as u32;
+        self.with_wire(|wire| wire.set_receive_window(window));
     }
 
     /// Why the handshake has failed, if it was still in progress when the first request was read.

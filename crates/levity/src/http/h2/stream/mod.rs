@@ -9,10 +9,12 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use levity_net::{Timer, Turn, WakerCell};
+use levity_telemetry::stall;
 use levity_wire::http1::{Framing, Trailers};
 use levity_wire::http2::StreamId;
 
 use super::conn::Conn;
+use super::credit::Credit;
 use super::incoming::Incoming;
 use crate::http::arriving::Registration;
 
@@ -97,7 +99,8 @@ impl Stream {
 
     /// Takes bytes of the body.
     pub(super) fn arrived(&self, bytes: &[u8], ends: bool) {
-        self.with_body(|body| body.arrived(bytes, ends));
+        let room = self.conn.credit_left();
+        self.with_credit(|body| body.arrived(bytes, ends, room, stall::poll_start()));
         self.reader.wake();
     }
 
@@ -118,6 +121,23 @@ impl Stream {
     /// The number of bytes of the body that have arrived and that nobody has read.
     pub(super) fn unread(&self) -> usize {
         self.with_body(|body| body.unread())
+    }
+
+    /// The stream has ended: the client can send nothing more.
+    pub(super) fn give_back_credit(&self) {
+        self.with_credit(|body| body.credit = None);
+    }
+
+    /// Calls `action`, which may change the credit of the body.
+    fn with_credit<R>(&self, action: impl FnOnce(&mut Incoming) -> R) -> R {
+        let ((before, done), after) = self.with_body(|body| {
+            let before = body.credit.as_ref().map_or(0, Credit::amount);
+            ((before, action(body)), body.credit_bytes())
+        });
+        if before != after {
+            self.conn.change_credit(before, after);
+        }
+        done
     }
 
     fn with_body<R>(&self, action: impl FnOnce(&mut Incoming) -> R) -> R {

@@ -8,20 +8,24 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use levity_net::{Peer, Timer, Turn};
+use levity_telemetry::stall;
 use levity_wire::http1::{Reject, Trailers};
 
+use super::super::credit::Credit;
 use super::super::head;
-use super::super::incoming::TAKEN_BYTES_MAX;
 use super::Stream;
 use crate::failed_lookups::FailedLookups;
 use crate::http::fields::Fields;
+use crate::http::gathered::Gathered;
 use crate::http::request::RequestError;
-use crate::http::request_body::ClientStream;
+use crate::http::request_body::{ClientStream, PART_BYTES_MAX};
+use crate::shares::claim::Claims;
 
 impl Stream {
-    /// Lets the client send as many bytes more.
+    /// Lets the client send as many bytes more, except for those of its credit once it needs none any more.
     fn consumed(&self, bytes: usize) {
         if bytes > 0 {
+            self.with_credit(|_| ());
             self.conn.with_wire(|wire| wire.consumed(self.id, bytes));
         }
     }
@@ -84,6 +88,12 @@ impl ClientStream for Stream {
         self.with_body(|body| body.trailers())
     }
 
+    fn count_body(&self, claims: &Claims) {
+        if let Some(body) = self.incoming.borrow_mut().as_deref_mut() {
+            body.credit = Some(Credit::new(claims.clone(), stall::poll_start()));
+        }
+    }
+
     fn poll_body(
         &self,
         context: &mut Context<'_>,
@@ -99,9 +109,13 @@ impl ClientStream for Stream {
         Poll::Ready(taken)
     }
 
-    fn take_buffered(&self, out: &mut Vec<u8>) -> Result<(), Reject> {
+    fn take_buffered(&self, claims: &Claims, out: &mut Gathered) -> Result<(), Reject> {
         let polled = self.with_body(|body| match body.unread() {
-            ..=TAKEN_BYTES_MAX if body.has_ended() => body.poll_body(out),
+            bytes @ ..=PART_BYTES_MAX
+                if body.has_ended() && out.try_room(claims, bytes).is_ok() =>
+            {
+                out.add(|out| body.poll_body(out))
+            }
             _ => Poll::Pending,
         });
         let Poll::Ready((bytes, taken)) = polled else {

@@ -1,0 +1,216 @@
+//! How much more a client may send of all request bodies of a connection because of one of them.
+//!
+//! Every connection has the usual window. What is beyond it is memory that the client may use up, and so counts to its share.
+
+use std::time::{Duration, Instant};
+
+use levity_wire::http2::STREAM_WINDOW_BYTES;
+
+use crate::shares::claim::Claims;
+use crate::shares::{Held, Portion, Resource};
+
+/// The bytes within [`PERIOD`], or unread, from which on a body gets credit. Below, the usual window is no obstacle: a stream of small
+/// messages would otherwise hold credit for hours.
+const BYTES_MIN: usize = 32 * 1024;
+
+/// The time in which bytes are counted.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The credit of a body.
+pub struct Credit {
+    claims: Claims,
+    held: Option<Held>,
+    /// When the present period began.
+    since: Instant,
+    /// What has arrived in it.
+    bytes: usize,
+}
+
+/// What has arrived of a body.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// The bytes that have arrived now.
+    pub bytes: usize,
+    /// The bytes that nobody has read, with these.
+    pub unread: usize,
+    /// The bytes that are to come; `None` when that is unknown.
+    pub left: Option<u64>,
+}
+
+impl Credit {
+    /// None yet, for a body whose memory counts as `claims`.
+    pub fn new(claims: Claims, now: Instant) -> Self {
+        Self {
+            claims,
+            held: None,
+            since: now,
+            bytes: 0,
+        }
+    }
+
+    /// In bytes.
+    pub fn amount(&self) -> usize {
+        self.held.as_ref().map_or(0, Held::amount)
+    }
+
+    /// Takes credit for a body that arrives fast or that nobody reads, as far as the connection has `room` and the client may have as
+    /// much; and gives it back when the body has become slow.
+    pub fn arrived(&mut self, arrival: Arrival, room: usize, now: Instant) {
+        if now.saturating_duration_since(self.since) >= PERIOD {
+            if self.bytes < BYTES_MIN && arrival.unread == arrival.bytes {
+                self.held = None;
+            }
+            (self.since, self.bytes) = (now, 0);
+        }
+        self.bytes += arrival.bytes;
+        if self.held.is_some() || self.bytes.max(arrival.unread) < BYTES_MIN {
+            return;
+        }
+        let left = arrival.left.map_or(usize::MAX, |left| left as usize);
+        let wanted = (STREAM_WINDOW_BYTES as usize).min(left).min(room);
+        if wanted > 0 {
+            // Half: bodies can do without it, but not without the memory in which they are gathered.
+            let mut held = self.claims.nothing(Resource::Bodies, Portion::Half);
+            self.held = held.try_grow(wanted).is_ok().then_some(held);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::http::client::Client;
+    use crate::shares::claim::Requester;
+    use crate::shares::stakes::Stakes;
+    use crate::shares::{Bounds, Shares};
+
+    const BODIES: usize = 1 << 20;
+    const WINDOW: usize = STREAM_WINDOW_BYTES as usize;
+
+    fn shares() -> Arc<Shares> {
+        Shares::new(&Bounds {
+            files: 1,
+            coders: 1,
+            bodies: BODIES,
+            spool: 1,
+        })
+    }
+
+    fn credit(shares: &Arc<Shares>, connection: u64, now: Instant) -> Credit {
+        let client = Client {
+            ip: None,
+            port: None,
+            peer: None,
+            scheme: "http",
+            by_trusted: false,
+        };
+        let requester = Requester {
+            client: &client,
+            connection,
+            stream: connection,
+        };
+        Credit::new(requester.claims(&Stakes::new(shares.clone())), now)
+    }
+
+    fn read_at_once(bytes: usize) -> Arrival {
+        Arrival {
+            bytes,
+            unread: bytes,
+            left: None,
+        }
+    }
+
+    #[test]
+    fn a_fast_body_gets_a_window() {
+        let (shares, now) = (shares(), Instant::now());
+        let mut credit = credit(&shares, 1, now);
+        credit.arrived(read_at_once(BYTES_MIN - 1), usize::MAX, now);
+        assert_eq!(credit.amount(), 0);
+        credit.arrived(read_at_once(1), usize::MAX, now);
+        assert_eq!(
+            (credit.amount(), shares.used(Resource::Bodies)),
+            (WINDOW, WINDOW)
+        );
+        // It does not grow further.
+        credit.arrived(read_at_once(BYTES_MIN), usize::MAX, now);
+        assert_eq!(credit.amount(), WINDOW);
+        drop(credit);
+        assert_eq!(shares.used(Resource::Bodies), 0);
+    }
+
+    #[test]
+    fn a_body_gets_no_more_than_is_to_come_or_than_the_connection_has() {
+        let (shares, now) = (shares(), Instant::now());
+        for (left, room, amount) in [
+            (Some(10), usize::MAX, 10),
+            (Some(0), usize::MAX, 0),
+            (None, 5, 5),
+            (None, 0, 0),
+            (Some(u64::MAX), WINDOW + 1, WINDOW),
+        ] {
+            let mut credit = credit(&shares, 1, now);
+            let arrival = Arrival {
+                left,
+                ..read_at_once(BYTES_MIN)
+            };
+            credit.arrived(arrival, room, now);
+            assert_eq!(credit.amount(), amount, "{left:?} {room}");
+        }
+    }
+
+    /// The other half is for what is gathered of bodies.
+    #[test]
+    fn windows_take_half_at_most() {
+        let (shares, now) = (shares(), Instant::now());
+        let fast = |connection| {
+            let mut credit = credit(&shares, connection, now);
+            credit.arrived(read_at_once(BYTES_MIN), usize::MAX, now);
+            credit
+        };
+        let mut all: Vec<_> = (0..3).map(fast).collect();
+        let amounts: Vec<_> = all.iter().map(Credit::amount).collect();
+        assert_eq!(amounts, [WINDOW, WINDOW, 0]);
+        // It tries again.
+        all.remove(0);
+        all[1].arrived(read_at_once(1), usize::MAX, now);
+        assert_eq!(all[1].amount(), WINDOW);
+    }
+
+    #[test]
+    fn a_body_that_has_become_slow_gives_back() {
+        let (shares, start) = (shares(), Instant::now());
+        let mut credit = credit(&shares, 1, start);
+        credit.arrived(read_at_once(BYTES_MIN), usize::MAX, start);
+        // The period that ends was fast.
+        credit.arrived(read_at_once(1), usize::MAX, start + PERIOD);
+        assert_eq!(credit.amount(), WINDOW);
+        // Nobody reads it: what may come may have to stay.
+        let unread = Arrival {
+            bytes: 1,
+            unread: 2,
+            left: None,
+        };
+        credit.arrived(unread, usize::MAX, start + 2 * PERIOD);
+        assert_eq!(credit.amount(), WINDOW);
+        credit.arrived(read_at_once(1), usize::MAX, start + 3 * PERIOD);
+        assert_eq!(credit.amount(), 0);
+    }
+
+    #[test]
+    fn a_slow_body_that_nobody_reads_gets_a_window() {
+        let (shares, start) = (shares(), Instant::now());
+        let mut credit = credit(&shares, 1, start);
+        for unread in [BYTES_MIN - 1, BYTES_MIN] {
+            let arrival = Arrival {
+                bytes: 1,
+                unread,
+                left: None,
+            };
+            assert_eq!(credit.amount(), 0);
+            credit.arrived(arrival, usize::MAX, start + 5 * PERIOD);
+        }
+        assert_eq!(credit.amount(), WINDOW);
+    }
+}
