@@ -1,5 +1,6 @@
 //! What clients share: one that holds much of it leaves some to the others.
 
+mod bodies;
 mod files;
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};

@@ -1,0 +1,310 @@
+//! Memory and files of request bodies.
+
+use std::cell::Cell;
+use std::fs::{self, Permissions};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use http::Request;
+use tokio::net::TcpStream;
+use tokio::runtime;
+use tokio::task::{self, LocalSet};
+use tokio::time;
+
+use super::{FIRST_BYTE_MAX, LISTEN, STALLED_AFTER, client_of};
+use crate::clients::run;
+use crate::support::frames::{self, HEADERS, frame};
+use crate::support::scripted::{Conn, Scripted};
+use crate::support::{
+    Client, Launch, Server, Tree, content, head, in_front_of, sha256, wait_until,
+};
+
+/// `limits.bodies_memory` and `limits.spool_bytes`.
+const BYTES_MAX: usize = 1 << 20;
+
+/// The window of each connection that is not granted on request (RFC 9113, 6.9.2).
+const USUAL_WINDOW_BYTES: usize = 65_535;
+
+const DATA: u8 = 0;
+const END_HEADERS: u8 = 4;
+
+/// Responds with the hash of the body.
+fn hash(conn: &mut Conn) {
+    while let Some(request) = conn.read_request() {
+        conn.answer("200 OK", sha256(&request.body));
+    }
+}
+
+/// A server of clients that the PROXY header names, which buffers bodies before a backend gets them.
+fn buffering(backend: &Scripted, limits: &str) -> Server {
+    let to = backend.address();
+    Launch::run(&format!(
+        "{LISTEN}[[upstream]]\nname = \"app\"\nto = [\"{to}\"]\nbuffer_requests = true\n\
+         [[site]]\nproxy = \"app\"\nbody_bytes = \"64MiB\"\n[disk]\nspool = \"{{own}}\"\n\
+         [limits]\nbodies_memory = \"1MiB\"\nspool_bytes = \"1MiB\"\n{limits}\n"
+    ))
+    .start()
+}
+
+const IN_MEMORY: &str = "body_memory = \"64MiB\"";
+const IN_FILES: &str = "body_memory = \"0B\"";
+
+fn share(server: &Server, what: &str, resource: &str) -> f64 {
+    let metrics = server.metrics(&server.own("admin"));
+    metrics.sum(&format!("levity_share_{what}{{resource=\"{resource}\"}}"))
+}
+
+/// The beginning of a request of which `bytes` follow, and then nothing more.
+fn stall(mut client: Client, bytes: usize) -> Client {
+    client.send(head("POST", "/", &[("Content-Length", "10000000")]));
+    client.send(content(7, bytes));
+    client
+}
+
+/// The same over HTTP/2.
+fn stall_h2(mut client: Client, bytes: usize) -> Client {
+    let mut sent = frames::preface(USUAL_WINDOW_BYTES as u32);
+    sent.extend(frame(
+        HEADERS,
+        END_HEADERS,
+        1,
+        b"\x83\x86\x84\x41\x09localhost",
+    ));
+    for part in content(7, bytes).chunks(16 * 1024) {
+        sent.extend(frame(DATA, 0, 1, part));
+    }
+    client.send(sent);
+    client
+}
+
+/// Uploads in full, and expects the hash.
+#[track_caller]
+fn upload(client: &mut Client, bytes: usize) {
+    let body = content(9, bytes);
+    let length = body.len().to_string();
+    client.send(head("POST", "/", &[("Content-Length", &length)]));
+    client.send(&body);
+    let answer = client.receive();
+    answer.assert_status(200);
+    assert_eq!(answer.text(), sha256(&body));
+}
+
+/// Clients of `prefixes` stall with all of `resource`; another one still gets what it needs.
+#[track_caller]
+fn others_upload(
+    limits: &str,
+    resource: &str,
+    (prefixes, connections_each): (u16, usize),
+    stall: fn(Client, usize) -> Client,
+    bytes_each: usize,
+) {
+    let backend = Scripted::unix(hash);
+    let server = buffering(&backend, limits);
+    let connections = (0..prefixes).flat_map(|prefix| vec![prefix; connections_each]);
+    let stalled: Vec<_> = connections
+        .map(|prefix| stall(client_of(&server, prefix), bytes_each))
+        .collect();
+    let all = (stalled.len() * bytes_each) as f64;
+    let used = || share(&server, "used", resource);
+    wait_until("all is held", || used() >= all);
+    let since = Instant::now();
+    assert_eq!(share(&server, "max", resource), BYTES_MAX as f64);
+    assert!(used() <= BYTES_MAX as f64, "{}", used());
+    thread::sleep((since + STALLED_AFTER).saturating_duration_since(Instant::now()));
+    let start = Instant::now();
+    upload(&mut client_of(&server, u16::MAX), 200_000);
+    let time = start.elapsed();
+    assert!(time < FIRST_BYTE_MAX, "{time:?}");
+    assert!(share(&server, "reclaimed_total", resource) > 0.0);
+    assert_eq!(share(&server, "refused_total", resource), 0.0);
+}
+
+#[test]
+fn others_upload_while_one_client_holds_all_memory() {
+    others_upload(IN_MEMORY, "bodies", (1, 16), stall, BYTES_MAX / 16);
+}
+
+#[test]
+fn others_upload_while_sixteen_clients_hold_all_memory() {
+    others_upload(IN_MEMORY, "bodies", (16, 1), stall, BYTES_MAX / 16);
+}
+
+#[test]
+fn others_upload_while_240_clients_hold_all_memory() {
+    others_upload(IN_MEMORY, "bodies", (240, 1), stall, BYTES_MAX / 256);
+}
+
+#[test]
+fn others_upload_while_clients_over_http2_hold_all_memory() {
+    others_upload(IN_MEMORY, "bodies", (8, 2), stall_h2, 60 << 10);
+}
+
+#[test]
+fn others_upload_while_one_client_holds_all_files() {
+    others_upload(IN_FILES, "spool", (1, 16), stall, BYTES_MAX / 16);
+}
+
+#[test]
+fn others_upload_while_sixteen_clients_hold_all_files() {
+    others_upload(IN_FILES, "spool", (16, 1), stall, BYTES_MAX / 16);
+}
+
+/// Nothing of it has stalled, so that nothing is taken from it: it is told to come again.
+#[track_caller]
+fn more_than_there_is_is_refused(limits: &str, resource: &str) {
+    let backend = Scripted::unix(hash);
+    let server = buffering(&backend, limits);
+    let mut client = client_of(&server, 1);
+    client.send(head("POST", "/", &[("Content-Length", "2000000")]));
+    let _ = client.try_send(content(7, 2_000_000));
+    let answer = client.receive();
+    answer.assert_status(503);
+    assert_eq!(answer.header("retry-after"), Some("5"));
+    assert_eq!(backend.requests().len(), 0, "no part of it was passed on");
+    assert_eq!(share(&server, "refused_total", resource), 1.0);
+    wait_until("all is given back", || {
+        share(&server, "used", resource) == 0.0
+    });
+    upload(&mut client_of(&server, 1), 200_000);
+}
+
+#[test]
+fn a_body_that_exceeds_the_memory_is_refused() {
+    more_than_there_is_is_refused(IN_MEMORY, "bodies");
+}
+
+#[test]
+fn a_body_that_exceeds_the_files_is_refused() {
+    more_than_there_is_is_refused(IN_FILES, "spool");
+}
+
+/// A server in front of a backend to which it passes bodies on as they come.
+fn passing_on(backend: &Scripted, root: &Tree, upstream: &str) -> Server {
+    let site = "body_bytes = \"64MiB\"\n[admin]\nlisten = \"unix:{own}/admin\"\n\
+                [limits]\nbodies_memory = \"1MiB\"";
+    in_front_of(&[backend.address()], "http", upstream, root, site).start()
+}
+
+#[test]
+fn a_large_upload_over_http2_goes_through() {
+    let (backend, root) = (Scripted::unix(hash), Tree::new());
+    let server = passing_on(&backend, &root, "");
+    let body = content(7, 20_000_000);
+    root.file("body", &body);
+    let url = format!("http://{}/", server.address());
+    let arguments = [
+        "-sS",
+        "--http2-prior-knowledge",
+        "--data-binary",
+        "@body",
+        &url,
+    ];
+    let output = run(Duration::from_secs(30), "curl", &arguments, root.path());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), sha256(&body));
+    wait_until("all is given back", || {
+        share(&server, "used", "bodies") == 0.0
+    });
+}
+
+/// A connection over HTTP/2.
+async fn connect(address: SocketAddr) -> SendRequest<Bytes> {
+    let stream = TcpStream::connect(address).await.expect("connect");
+    let (requests, connection) = Builder::new()
+        .handshake::<_, Bytes>(stream)
+        .await
+        .expect("a handshake");
+    task::spawn_local(async move {
+        // It ends when the test drops what it has of it.
+        let _ = connection.await;
+    });
+    requests
+}
+
+/// Uploads as much as it is allowed to, and adds that to `sent`.
+async fn flood(mut requests: SendRequest<Bytes>, sent: Rc<Cell<usize>>) {
+    let request = Request::post("http://localhost/").body(());
+    let request = request.expect("a request");
+    let (_response, mut body) = requests.send_request(request, false).expect("a stream");
+    loop {
+        body.reserve_capacity(16 * 1024);
+        match poll_fn(|context| body.poll_capacity(context)).await {
+            Some(Ok(bytes)) => {
+                let data = Bytes::from(vec![0; bytes]);
+                body.send_data(data, false).expect("it is open");
+                sent.set(sent.get() + bytes);
+            }
+            _ => return,
+        }
+    }
+}
+
+/// All requests but one wait for the backend, so that nobody reads their bodies.
+#[test]
+fn bodies_over_http2_that_nobody_reads_are_bounded_together() {
+    const CONNECTIONS: usize = 16;
+    let (backend, root) = (
+        Scripted::unix(|conn| {
+            conn.read_head();
+            conn.stall();
+        }),
+        Tree::new(),
+    );
+    let server = passing_on(&backend, &root, "connections = 1\nqueue_timeout = \"60s\"");
+    let mut first = server.client();
+    first.send(head("GET", "/", &[]));
+    wait_until("the only connection is in use", || {
+        backend.connections() == 1
+    });
+    let sent = Rc::new(Cell::new(0));
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let local = LocalSet::new();
+    let fill = async {
+        for _ in 0..CONNECTIONS {
+            let requests = connect(server.address()).await;
+            for _ in 0..4 {
+                task::spawn_local(flood(requests.clone(), sent.clone()));
+            }
+        }
+        let mut before = None;
+        while before != Some(sent.get()) {
+            before = Some(sent.get());
+            time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    runtime.block_on(local.run_until(fill));
+    let (granted, used) = (sent.get(), share(&server, "used", "bodies"));
+    let usual = CONNECTIONS * USUAL_WINDOW_BYTES;
+    assert!(granted > usual, "no more than usual");
+    assert!(used > 0.0 && used <= BYTES_MAX as f64, "{used}");
+    assert!(granted as f64 <= usual as f64 + used, "{granted}");
+    drop((local, runtime));
+    wait_until("all is given back", || {
+        share(&server, "used", "bodies") == 0.0
+    });
+}
+
+/// Their bytes are bounded by quotas, but not their descriptors.
+#[test]
+fn files_that_are_being_uploaded_count() {
+    let tree = Tree::new();
+    let open_to_all = Permissions::from_mode(0o777);
+    fs::set_permissions(tree.path(), open_to_all).expect("chmod");
+    let admin = "[admin]\nlisten = \"unix:{own}/admin\"\n";
+    let server = Launch::site(tree.path(), admin, "upload = { methods = [\"PUT\"] }").start();
+    let mut client = server.client();
+    client.send(head("PUT", "/file", &[("Content-Length", "100000")]));
+    client.send(content(7, 50_000));
+    wait_until("its file is open", || {
+        share(&server, "used", "files") == 1.0
+    });
+    client.send(content(7, 50_000));
+    client.receive().assert_status(201);
+    wait_until("it is closed", || share(&server, "used", "files") == 0.0);
+}
