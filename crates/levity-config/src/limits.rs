@@ -71,7 +71,8 @@ limits! {
     /// other levels of br take 0.6 to 2 MiB. Responses beyond the bound are compressed less, then sent without compression.
     /// Those of unknown length may use half of it. Those of up to 64 KiB are compressed at once, and do not count.
     /// Decoders of responses whose text is replaced (`substitute`) may keep as much again, 16 MiB each at most; responses
-    /// beyond it fail. A reload applies at once.
+    /// beyond it wait for up to 6 s, then fail. Of both, one client has at most its share above half: this divided by the
+    /// number of clients that hold some. A reload applies at once.
     compression_memory: usize = count(Size, "64MiB", "0B".."1TiB"),
     /// Size of a file up to which its digest is made, for `digest` and for `etag = "content"`; larger files have none. A
     /// client can make the server read each file once, two at a time.

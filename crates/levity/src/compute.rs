@@ -1,6 +1,4 @@
-//! Computing off the event loop: the pool of threads, and the memory that computations may take.
-
-pub mod memory;
+//! Computing off the event loop: the pool of threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +8,7 @@ use levity_telemetry::stats::{Compressions, ComputeFigures};
 use tokio::sync::oneshot;
 use tokio::time;
 
-use self::memory::{Budget, Reserved, Share};
+use crate::shares::{Resource, Shares};
 
 /// The minimum interval at which a job for a full queue is submitted again, and the maximum.
 ///
@@ -32,10 +30,6 @@ pub struct Compute {
     pub pool: Pool,
     /// Responses that could be compressed, by outcome.
     pub compressions: Compressions,
-    /// Memory of decoders. They have as much as encoders, but of their own: a response that cannot be compressed is sent
-    /// as it is, one that cannot be decoded fails.
-    pub decoders: Arc<Budget>,
-    encoders: Arc<Budget>,
 }
 
 /// The result of a computation, and how long it took.
@@ -54,20 +48,12 @@ pub struct Computed<T> {
 pub struct Panicked;
 
 impl Compute {
-    /// Computations in `pool`, with at most `coder_bytes_max` of memory for all encoders, and for all decoders.
-    pub fn new(pool: Pool, coder_bytes_max: usize) -> Self {
+    /// Computations in `pool`.
+    pub fn new(pool: Pool) -> Self {
         Self {
             pool,
             compressions: Compressions::default(),
-            decoders: Budget::new(coder_bytes_max),
-            encoders: Budget::new(coder_bytes_max),
         }
-    }
-
-    /// Replaces the maximum of memory for encoders, and that for decoders. Those that exist keep theirs.
-    pub fn set_coder_bytes_max(&self, bytes_max: usize) {
-        self.encoders.set_bytes_max(bytes_max);
-        self.decoders.set_bytes_max(bytes_max);
     }
 
     /// Computes `work` in the threads of `class`, for the client `stream`. `cost` is the estimated processor time. Waits while the
@@ -109,24 +95,14 @@ impl Compute {
         let _ = self.pool.submit(Class::Response, job);
     }
 
-    /// Reserves memory for an encoder that is kept `for_time`, up to the maximum for all of them; `None` beyond.
-    pub fn reserve_encoder(&self, bytes: usize, for_time: Kept) -> Option<Reserved> {
-        let encoders = &self.encoders;
-        match for_time {
-            Kept::Job => (bytes <= encoders.bytes_max()).then(|| encoders.nothing(Share::Whole)),
-            Kept::Body => encoders.reserve(bytes, Share::Whole),
-            Kept::Stream => encoders.reserve(bytes, Share::Half),
-        }
-    }
-
-    /// The figures at this moment. Does not block.
-    pub fn figures(&self) -> ComputeFigures {
+    /// The figures at this moment, with those of the memory that `shares` has for it. Does not block.
+    pub fn figures(&self, shares: &Shares) -> ComputeFigures {
         ComputeFigures {
             response: self.pool.stats(Class::Response),
             idle: self.pool.stats(Class::Idle),
-            encoder_bytes: self.encoders.used(),
-            decoder_bytes: self.decoders.used(),
-            coder_bytes_max: self.encoders.bytes_max(),
+            encoder_bytes: shares.used(Resource::Encoders),
+            decoder_bytes: shares.used(Resource::Decoders),
+            coder_bytes_max: shares.max(Resource::Encoders),
             compressions: self.compressions.figures(),
         }
     }
@@ -136,18 +112,6 @@ impl Compute {
 fn retry_interval(queued: Duration) -> Duration {
     let [min, max] = RETRY_INTERVAL;
     (queued / RETRY_DIVISOR).clamp(min, max)
-}
-
-/// How long an encoder has its memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// For one job. As many encoders as threads exist at a time, so none of the memory is reserved.
-    Job,
-    /// Until the end of a body, which waits for the client and the source between jobs.
-    Body,
-    /// Perhaps for hours, as for an event stream. Such encoders get no more than half of the memory: otherwise idle
-    /// streams would keep all other responses from compression.
-    Stream,
 }
 
 /// A value to be dropped.
@@ -237,7 +201,7 @@ mod tests {
             threads: 1,
             queue_max: 1,
         };
-        let compute = Arc::new(Compute::new(Pool::start(settings).expect("threads"), 0));
+        let compute = Arc::new(Compute::new(Pool::start(settings).expect("threads")));
         let (report, dropped_by) = mpsc::channel();
         drop(DroppedInPool::new(Some(Reports(report)), &compute));
         let other = dropped_by.recv().expect("it is dropped");
@@ -260,7 +224,7 @@ mod tests {
             threads: 1,
             queue_max: 2,
         };
-        let compute = Compute::new(Pool::start(settings).expect("threads"), 0);
+        let compute = Compute::new(Pool::start(settings).expect("threads"));
         let ((start, started), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
         let (ran, runs) = mpsc::channel::<()>();
         let mut context = Context::from_waker(Waker::noop());
@@ -280,36 +244,5 @@ mod tests {
         while compute.pool.stats(Class::Response).canceled == 0 {
             thread::yield_now();
         }
-    }
-
-    #[test]
-    fn encoders_share_their_memory() {
-        let settings = Settings {
-            threads: 1,
-            queue_max: 1,
-        };
-        let pool = Pool::start(settings).expect("threads");
-        let compute = Arc::new(Compute::new(pool, 100));
-        let bytes = || {
-            let figures = compute.figures();
-            (figures.encoder_bytes, figures.coder_bytes_max)
-        };
-        let first = compute.reserve_encoder(60, Kept::Body).expect("memory");
-        assert!(compute.reserve_encoder(41, Kept::Body).is_none());
-        let second = compute.reserve_encoder(40, Kept::Body).expect("memory");
-        assert_eq!(bytes(), (100, 100));
-        // For a moment each thread has one, however many responses wait for it.
-        assert!(compute.reserve_encoder(100, Kept::Job).is_some());
-        assert!(compute.reserve_encoder(101, Kept::Job).is_none());
-        assert_eq!(bytes(), (100, 100));
-        compute.set_coder_bytes_max(50);
-        drop(second);
-        assert_eq!(bytes(), (60, 50));
-        assert!(compute.reserve_encoder(0, Kept::Body).is_none());
-        drop(first);
-        assert!(compute.reserve_encoder(50, Kept::Body).is_some());
-        assert!(compute.reserve_encoder(26, Kept::Stream).is_none());
-        assert!(compute.reserve_encoder(25, Kept::Stream).is_some());
-        assert_eq!(bytes(), (0, 50));
     }
 }

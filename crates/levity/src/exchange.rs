@@ -340,11 +340,11 @@ fn prepare<S: ResponseSink>(
 ) {
     handling.disk.trace.enter(Step::Filter);
     if let Some(location) = location {
-        let filters = &location.filters;
+        let (filters, claims) = (&location.filters, &handling.claims());
         match &handling.worker.explanation {
-            None => filter::apply(filters, request, response),
+            None => filter::apply(filters, request, response, claims),
             Some(explanation) => {
-                filter::apply_and_explain(filters, request, response, explanation);
+                filter::apply_and_explain(filters, request, response, claims, explanation);
             }
         }
     }

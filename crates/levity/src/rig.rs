@@ -91,10 +91,7 @@ impl Rig {
             threads: 1,
             queue_max: 16,
         });
-        let compute = Arc::new(Compute::new(
-            pool.expect("a thread"),
-            config.limits.compression_memory,
-        ));
+        let compute = Arc::new(Compute::new(pool.expect("a thread")));
         let shares = Shares::new(&Bounds {
             files: 2 * CONNECTIONS_MAX,
             ..Bounds::of_limits(&config.limits)

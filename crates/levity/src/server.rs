@@ -333,12 +333,12 @@ fn bounds(limits: &levity_config::Limits, descriptors: &Descriptors) -> Bounds {
     }
 }
 
-fn start_compute(limits: &levity_config::Limits) -> io::Result<Arc<Compute>> {
+fn start_compute() -> io::Result<Arc<Compute>> {
     let pool = Pool::start(levity_compute::Settings {
         threads: cores(),
         queue_max: COMPUTE_QUEUE_MAX,
     })?;
-    Ok(Arc::new(Compute::new(pool, limits.compression_memory)))
+    Ok(Arc::new(Compute::new(pool)))
 }
 
 /// What all workers have in common.
@@ -365,7 +365,7 @@ impl Shared {
         let parts = ServiceParts {
             shares,
             disk: start_disk(&config.disk, &descriptors)?,
-            compute: start_compute(&config.limits)?,
+            compute: start_compute()?,
             // The other threads are left to bodies.
             guesses: Guesses::new((cores() / 2).max(1)),
             rate_limits: Arc::default(),
@@ -657,8 +657,6 @@ impl Server {
             files: held_max,
             ..Bounds::of_limits(&config.limits)
         });
-        let coder_bytes_max = config.limits.compression_memory;
-        self.parts.compute.set_coder_bytes_max(coder_bytes_max);
         let gone = |bound: &mut Bound| !config.listens_on(&bound.configured);
         let close: Vec<_> = self.listening.extract_if(.., gone).collect();
         let service = Arc::new(service);
@@ -752,7 +750,10 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>, tls: &Arc<CurrentTls>) -
     };
     Sources {
         disk: Some(Box::new(move || DiskFigures::of(&disk))),
-        compute: Some(Box::new(move || compute.figures())),
+        compute: Some(Box::new({
+            let shares = shares.clone();
+            move || compute.figures(&shares)
+        })),
         variants: variants.map(|store| Box::new(move || variant_figures(&store)) as _),
         limits: Some(Box::new(move || rate_limits.figures())),
         shares: Some(Box::new(move || shares.figures())),

@@ -117,15 +117,15 @@ pub(super) const METRICS: &[Metric] = metrics! {
     Gauge("levity_share_max", "units", Computed(&["resource"], |scrape, samples| {
         scrape.by_resource(samples, |figure| figure.max);
     }));
-    /// Clients that hold some of a resource: IPv4 addresses, IPv6 networks of 64 bits, and connections of trusted proxies, of
+    /// Clients that hold some of a resource, or wait for it: IPv4 addresses, IPv6 networks of 64 bits, and connections of trusted proxies, of
     /// Unix sockets and of this machine.
     ///
     /// One that holds much is no danger to the others; see levity_share_refused_total.
     Gauge("levity_share_holders", "clients", Computed(&["resource"], |scrape, samples| {
         scrape.by_resource(samples, |figure| figure.holders);
     }));
-    /// Requests that did not get what they needed of a resource, although they waited for it where they can. They got 503, or
-    /// a response without compression.
+    /// Requests that did not get what they needed of a resource, although they waited for it where they can. They got 503, a
+    /// response without compression, or a listing that is not sorted.
     ///
     /// A few clients at their share: see the log. Many: raise the bound (levity_share_max).
     Counter("levity_share_refused_total", "requests", Computed(&["resource"], |scrape, samples| {

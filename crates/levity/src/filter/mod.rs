@@ -18,11 +18,17 @@ use crate::explanation::{Explanation, Topic};
 use crate::http::filter::{Filter, FilteredHead};
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
+use crate::shares::claim::Claims;
 
 /// Applies `filters` in order.
-pub fn apply(filters: &[Box<dyn Filter>], request: &Request, response: &mut Response) {
+pub fn apply(
+    filters: &[Box<dyn Filter>],
+    request: &Request,
+    response: &mut Response,
+    claims: &Claims,
+) {
     for filter in filters {
-        apply_one(&**filter, request, response);
+        apply_one(&**filter, request, response, claims);
     }
 }
 
@@ -31,12 +37,13 @@ pub fn apply_and_explain(
     filters: &[Box<dyn Filter>],
     request: &Request,
     response: &mut Response,
+    claims: &Claims,
     explanation: &Explanation,
 ) {
     for filter in filters {
         response.merge_base();
         let before = response.fields.clone();
-        apply_one(&**filter, request, response);
+        apply_one(&**filter, request, response, claims);
         for (sign, line) in before.changes(&response.fields) {
             let line = String::from_utf8_lossy(line);
             explanation.add(Topic::Header, format!("{sign} {line}  ({})", filter.key()));
@@ -44,11 +51,11 @@ pub fn apply_and_explain(
     }
 }
 
-fn apply_one(filter: &dyn Filter, request: &Request, response: &mut Response) {
+fn apply_one(filter: &dyn Filter, request: &Request, response: &mut Response, claims: &Claims) {
     response.merge_base();
     filter.header(request, head(response));
     if may_change_body(request, response)
-        && let Some(body) = filter.body(request, head(response))
+        && let Some(body) = filter.body(request, head(response), claims)
     {
         // An upstream's response to HEAD announces the length of the unchanged body.
         response.fields.remove("content-length");
@@ -95,7 +102,12 @@ mod tests {
 
         fn header(&self, _: &Request, _: FilteredHead<'_>) {}
 
-        fn body(&self, _: &Request, _: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
+        fn body(
+            &self,
+            _: &Request,
+            _: FilteredHead<'_>,
+            _: &Claims,
+        ) -> Option<Box<dyn BodyFilter>> {
             Some(Box::new(Nothing))
         }
     }
@@ -128,7 +140,12 @@ mod tests {
         let request = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
         let request = Request::parsed(request.as_bytes(), &Default::default());
         let request = request.expect("a request");
-        apply(&[Box::new(Greedy)], &request, &mut response);
+        apply(
+            &[Box::new(Greedy)],
+            &request,
+            &mut response,
+            &Claims::alone(0),
+        );
         !response.filters.is_empty()
     }
 

@@ -21,10 +21,11 @@ use memchr::memmem;
 
 use super::decode::{Decoder, window_bytes_max};
 use super::directives::{elements, forbids_transform};
-use crate::compute::memory::{Budget, Reserved, Share};
 use crate::http::fields::Fields;
 use crate::http::filter::{BodyFilter, Filter, FilterError, FilteredHead, JOB_BYTES};
 use crate::http::request::Request;
+use crate::shares::claim::Claims;
+use crate::shares::{Held, Portion, Resource};
 
 /// The maximum of bytes that one piece of a body may become. A small piece may decode to a large one, and a byte may be
 /// replaced by 16 KiB.
@@ -32,6 +33,9 @@ const PIECE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The maximum of coded bytes that one job decodes: they may become a thousand times as many.
 const CODED_JOB_BYTES: usize = 2048;
+
+/// One job waits for at most this part of the memory of decoders: where that is little, pages are short too.
+const JOB_DIVISOR: usize = 16;
 
 /// The processor time per byte of content in nanoseconds, estimated.
 const REPLACING_NS_PER_BYTE: u32 = 4;
@@ -59,27 +63,22 @@ pub struct Substitute {
     texts: Arc<Texts>,
     /// Media types to which it applies.
     types: Vec<MediaTypes>,
-    /// Memory of decoders.
-    decoders: Arc<Budget>,
 }
 
 impl Substitute {
     /// A filter that replaces the first text of each of `pairs`, of which none is empty, by the second. It applies to
-    /// `types`. Decoders have the memory of `decoders`.
-    pub fn new(pairs: &[(String, String)], types: &[MediaTypes], decoders: Arc<Budget>) -> Self {
+    /// `types`.
+    pub fn new(pairs: &[(String, String)], types: &[MediaTypes]) -> Self {
         Self {
             texts: Arc::new(Texts::new(pairs)),
             types: types.to_vec(),
-            decoders,
         }
     }
 
-    /// The filter of one body, which has `coding` and is decoded, with memory from `share` of that for decoders.
-    pub fn content(&self, coding: Option<Coding>, share: Share) -> Box<dyn BodyFilter> {
+    /// The filter of one body, which is decoded if it has a coding; the memory of that decoder is added to `memory`.
+    pub fn content(&self, coded: Option<(Coding, Held)>) -> Box<dyn BodyFilter> {
         Box::new(SubstituteBody {
-            coding,
-            decoder: None,
-            memory: Some(self.decoders.nothing(share)),
+            decoding: coded.map(|(coding, memory)| Decoding::new(coding, memory)),
             replacer: Replacer::new(self.texts.clone()),
         })
     }
@@ -107,7 +106,12 @@ impl Filter for Substitute {
         }
     }
 
-    fn body(&self, _: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
+    fn body(
+        &self,
+        _: &Request,
+        head: FilteredHead<'_>,
+        claims: &Claims,
+    ) -> Option<Box<dyn BodyFilter>> {
         let (fields, length) = (head.fields, head.length);
         let content_type = fields.value("content-type")?;
         let applies = self.types.iter().any(|types| types.include(content_type));
@@ -120,11 +124,10 @@ impl Filter for Substitute {
             fields.remove(name);
         }
         fields.edit("etag", |etag| Some(weakened(etag)));
-        let share = match length {
-            Some(_) => Share::Whole,
-            None => Share::Half,
-        };
-        Some(self.content(coding, share))
+        // One that is kept for hours, as for an event stream, gets of a half.
+        let portion = length.map_or(Portion::Half, |_| Portion::Whole);
+        let memory = || claims.nothing(Resource::Decoders, portion);
+        Some(self.content(coding.map(|coding| (coding, memory()))))
     }
 }
 
@@ -158,29 +161,68 @@ fn coding(fields: &Fields) -> Option<Option<Coding>> {
 /// Replaces text in one body.
 #[derive(Debug)]
 struct SubstituteBody {
-    coding: Option<Coding>,
+    /// `None` without a coding, and once the last byte is decoded, which the client may receive much later.
+    decoding: Option<Decoding>,
+    replacer: Replacer,
+}
+
+/// A body that is being decoded.
+#[derive(Debug)]
+struct Decoding {
+    coding: Coding,
     /// Made where it computes, by the first call.
     decoder: Option<Decoder>,
-    /// For what the decoder keeps; `None` once the last byte is decoded, which the client may receive much later.
-    memory: Option<Reserved>,
-    replacer: Replacer,
+    /// What the decoder keeps at most, in bytes.
+    kept: usize,
+    memory: Held,
+}
+
+impl Decoding {
+    fn new(coding: Coding, memory: Held) -> Self {
+        Self {
+            coding,
+            decoder: None,
+            kept: 0,
+            memory,
+        }
+    }
+
+    /// Decodes `input`, and passes the content to `sink`. Then it has no more memory than the decoder keeps.
+    fn push(
+        &mut self,
+        input: &[u8],
+        mut sink: impl FnMut(&[u8]) -> Result<(), FilterError>,
+    ) -> Result<(), FilterError> {
+        let (kept_max, kept, memory) = (
+            window_bytes_max(self.coding),
+            &mut self.kept,
+            &mut self.memory,
+        );
+        let decoder = self
+            .decoder
+            .get_or_insert_with(|| Decoder::new(self.coding));
+        decoder.push(input, |decoded| {
+            *kept = kept_max.min(*kept + decoded.len());
+            let lacking = kept.saturating_sub(memory.amount());
+            // Rarely: a job decodes to more than it may become, but most of it is replaced by less.
+            if lacking > 0 && memory.try_grow(lacking).is_err() {
+                return Err(FilterError(NO_MEMORY.to_owned()));
+            }
+            sink(decoded)
+        })?;
+        memory.shrink_to(*kept);
+        Ok(())
+    }
 }
 
 impl BodyFilter for SubstituteBody {
     fn push(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
         let out_max = out.len() + PIECE_BYTES_MAX;
-        let Some(coding) = self.coding else {
-            return self.replacer.push(input, out, out_max);
-        };
-        let decoder = self.decoder.get_or_insert_with(|| Decoder::new(coding));
-        let memory = self.memory.as_mut().expect("the body has not ended");
-        decoder.push(input, |decoded| {
-            let more = (window_bytes_max(coding) - memory.bytes()).min(decoded.len());
-            if more > 0 && !memory.try_grow(more) {
-                return Err(FilterError(NO_MEMORY.to_owned()));
-            }
-            self.replacer.push(decoded, out, out_max)
-        })
+        let replacer = &mut self.replacer;
+        match &mut self.decoding {
+            None => replacer.push(input, out, out_max),
+            Some(decoding) => decoding.push(input, |decoded| replacer.push(decoded, out, out_max)),
+        }
     }
 
     fn flush(&mut self, _: &mut Vec<u8>) -> Result<(), FilterError> {
@@ -189,21 +231,30 @@ impl BodyFilter for SubstituteBody {
 
     fn finish(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), FilterError> {
         self.push(input, out)?;
-        if let Some(decoder) = self.decoder.take() {
+        if let Some(decoder) = self.decoding.take().and_then(|decoding| decoding.decoder) {
             decoder.finish()?;
         }
-        self.memory = None;
         self.replacer.finish(out, out.len() + PIECE_BYTES_MAX)
     }
 
     /// Measured with pages; texts that match often cost ten times as much.
     fn ns_per_byte(&self) -> u32 {
-        let decoding = self.coding.map_or(0, |_| DECODING_NS_PER_BYTE);
+        let decoding = self.decoding.as_ref().map_or(0, |_| DECODING_NS_PER_BYTE);
         decoding + REPLACING_NS_PER_BYTE
     }
 
+    fn needs(&mut self) -> Option<(&mut Held, usize)> {
+        let decoding = self.decoding.as_mut()?;
+        let rest = window_bytes_max(decoding.coding) - decoding.kept;
+        let all = decoding.memory.max();
+        let needed = rest.min(PIECE_BYTES_MAX).min(all / JOB_DIVISOR);
+        Some((&mut decoding.memory, needed))
+    }
+
     fn job_bytes(&self) -> usize {
-        self.coding.map_or(JOB_BYTES, |_| CODED_JOB_BYTES)
+        self.decoding
+            .as_ref()
+            .map_or(JOB_BYTES, |_| CODED_JOB_BYTES)
     }
 }
 
@@ -345,11 +396,11 @@ struct Replacer {
     texts: Arc<Texts>,
     state: StateID,
     /// The last bytes, which may be part of a match. They are those that `state` stands for.
-    held: VecDeque<Held>,
+    held: VecDeque<HeldByte>,
 }
 
 /// A byte that is held back.
-struct Held {
+struct HeldByte {
     byte: u8,
     /// The longest text found so far that begins here.
     found: Option<PatternID>,
@@ -394,7 +445,7 @@ impl Replacer {
 
     /// Reads `byte`, and notes the texts that end with it.
     fn step(&mut self, byte: u8) {
-        self.held.push_back(Held { byte, found: None });
+        self.held.push_back(HeldByte { byte, found: None });
         let automaton = &self.texts.automaton;
         self.state = automaton.next_state(Anchored::No, self.state, byte);
         let mut found = self.texts.state(self.state).longest;

@@ -19,6 +19,7 @@ use crate::respond::listing::html::Readme;
 use crate::respond::listing::snapshot::{Failure, Key, Shared, Snapshot};
 use crate::respond::listing::{self, Entries, Form, Reading, Subject};
 use crate::route::{Files, Location};
+use crate::shares::{Portion, Resource};
 
 /// The maximum of bytes of a README that are shown. They are written in one turn.
 const README_BYTES_MAX: usize = 32 * 1024;
@@ -38,7 +39,7 @@ impl Handling<'_> {
         if !files.archives.is_empty()
             && let Some(form) = archive::asked(request.query())
         {
-            return self.archive(request, files, directory, form);
+            return self.archive(request, files, directory, form).await;
         }
         let subject = Subject {
             form: Form::of(request),
@@ -61,34 +62,35 @@ impl Handling<'_> {
             }
             let reader = DirectoryReader::new(directory.clone());
             let disk = self.disk.detached(self.worker);
-            let shared = Shared::find_or_make(&disk, key, recency, reader, None);
+            let claims = self.claims();
+            let shared = Shared::find_or_make(&disk, &claims, key, recency, reader, None);
             return self
                 .shared_listing(request, files, subject, directory, shared)
                 .await;
         }
-        let (reader, piece, reserved) = match self.begin(directory).await {
+        let (reader, piece, hold) = match self.begin(directory).await {
             Ok(reading) => reading,
             Err(failure) => return self.not_listed(request, files, &failure),
         };
         let disk = self.disk.detached(self.worker);
         if piece.is_last {
-            self.small_listing(request, files, subject, (reader, piece, reserved))
+            self.small_listing(request, files, subject, (reader, piece, hold))
                 .await
         } else if is_head {
             listing::header(subject)
         } else if subject.form.is_sorted() {
-            drop(reserved);
-            let directory = reader.directory().clone();
-            let shared = Shared::find_or_make(&disk, key, recency, reader, Some(piece));
+            drop(hold);
+            let (claims, directory) = (self.claims(), reader.directory().clone());
+            let shared = Shared::find_or_make(&disk, &claims, key, recency, reader, Some(piece));
             self.shared_listing(request, files, subject, directory, shared)
                 .await
         } else {
-            listing::of_reader(subject, disk, (reader, piece, reserved), key.entries_max)
+            listing::of_reader(subject, disk, (reader, piece, hold), key.entries_max)
         }
     }
 
     /// The archive of `directory` in `form`.
-    fn archive(
+    async fn archive(
         &mut self,
         request: &Request,
         files: &Files,
@@ -126,7 +128,8 @@ impl Handling<'_> {
             root,
             disk: self.disk.detached(self.worker),
         };
-        archive.response(directory).unwrap_or_else(listing::refused)
+        let response = archive.response(directory, self.claims()).await;
+        response.unwrap_or_else(|_| listing::refused())
     }
 
     /// What a snapshot of `directory` depends on.
@@ -142,10 +145,10 @@ impl Handling<'_> {
     /// Reads the first entries of `directory`.
     async fn begin(&mut self, directory: Arc<OpenFile>) -> Result<Reading, Failure> {
         // Before the read: each of any number of clients may wait for it.
-        let reserved = listing::reserve_reader().ok_or(Failure::NoMemory)?;
+        let hold = listing::admit_reader(&self.claims()).await?;
         let reader = DirectoryReader::new(directory);
         let piece = self.disk.next_entries(&reader).await?;
-        Ok((reader, piece, reserved))
+        Ok((reader, piece, hold))
     }
 
     fn not_listed(&self, request: &Request, files: &Files, failure: &Failure) -> Response {
@@ -161,12 +164,16 @@ impl Handling<'_> {
         request: &Request,
         files: &Files,
         mut subject: Subject,
-        (reader, piece, reserved): Reading,
+        (reader, piece, hold): Reading,
     ) -> Response {
-        let disk = self.disk.detached(self.worker);
+        let (claims, disk) = (self.claims(), self.disk.detached(self.worker));
         let entries_max = self.service.config.limits.listing_entries;
-        let entries = if subject.form.is_sorted() {
-            match Snapshot::of_one_piece(&disk, piece, entries_max).await {
+        let memory = subject.form.is_sorted().then(|| {
+            // Without a wait: whoever waits here has what other readers wait for.
+            claims.try_take(Resource::Listings, piece.bytes(), Portion::Whole)
+        });
+        let entries = if let Some(Ok(memory)) = memory {
+            match Snapshot::of_one_piece(&disk, piece, entries_max, memory).await {
                 Ok(snapshot) => {
                     subject.readme = self.readme(request, files, subject.form, &snapshot).await;
                     Entries::Sorted(Arc::new(snapshot))
@@ -176,7 +183,7 @@ impl Handling<'_> {
         } else {
             Entries::Piece(piece, entries_max)
         };
-        listing::of_one_piece(subject, disk, (reader, reserved), entries).await
+        listing::of_one_piece(subject, &claims, disk, (reader, hold), entries).await
     }
 
     /// The listing of a directory in order, or else as it is read.
@@ -191,7 +198,7 @@ impl Handling<'_> {
         let failure = match shared.snapshot().await {
             Ok(snapshot) => {
                 subject.readme = self.readme(request, files, subject.form, &snapshot).await;
-                return listing::of_snapshot(subject, snapshot, shared);
+                return listing::of_snapshot(subject, &self.claims(), snapshot, shared).await;
             }
             Err(failure) => failure,
         };

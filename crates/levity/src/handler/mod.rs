@@ -38,6 +38,7 @@ use crate::http::send::Sent;
 use crate::rate_limit::charges::Charges;
 use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Service};
 use crate::scripts::{PathKind, Script};
+use crate::shares::claim::{Claims, Requester};
 use crate::upstream::sendfile::Delegated;
 use crate::upstream::sendfile::completion::CompletionHook;
 use crate::upstream::sendfile::receipt::Subject;
@@ -164,6 +165,17 @@ impl<'a> Handling<'a> {
             client: Some(self.client),
             listener: self.body.peer().listener(),
         }
+    }
+
+    /// Takes for the request what clients share.
+    pub fn claims(&self) -> Claims {
+        let stream = self.body.stream();
+        let requester = Requester {
+            client: self.client,
+            connection: stream.connection(),
+            stream: stream.number(),
+        };
+        requester.claims(&self.worker.stakes)
     }
 
     /// The name of the user, if a gate has asked for it; else empty.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::fields::Fields;
 use super::request::Request;
+use crate::shares::Held;
+use crate::shares::claim::Claims;
 
 /// One change that a location makes to its responses.
 pub trait Filter: Send + Sync {
@@ -15,8 +17,14 @@ pub trait Filter: Send + Sync {
     fn header(&self, request: &Request, head: FilteredHead<'_>);
 
     /// Returns the filter for the body if the body is to change, and adapts the header to it. Not called for a response
-    /// without content, nor for a part of a representation (RFC 9110, 14.4).
-    fn body(&self, _: &Request, _: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
+    /// without content, nor for a part of a representation (RFC 9110, 14.4). By `claims` it takes what it shares with other
+    /// clients; it cannot wait for it here.
+    fn body(
+        &self,
+        _: &Request,
+        _: FilteredHead<'_>,
+        _claims: &Claims,
+    ) -> Option<Box<dyn BodyFilter>> {
         None
     }
 }
@@ -31,8 +39,13 @@ impl<F: Filter> Filter for Arc<F> {
         (**self).header(request, head);
     }
 
-    fn body(&self, request: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
-        (**self).body(request, head)
+    fn body(
+        &self,
+        request: &Request,
+        head: FilteredHead<'_>,
+        claims: &Claims,
+    ) -> Option<Box<dyn BodyFilter>> {
+        (**self).body(request, head, claims)
     }
 }
 
@@ -71,6 +84,12 @@ pub trait BodyFilter: fmt::Debug + Send {
 
     /// The processor time per byte of input in nanoseconds, estimated.
     fn ns_per_byte(&self) -> u32;
+
+    /// What the next job may need of what clients share: the part to which it is added before the job, after a wait if need be,
+    /// and how much. The job gives back what it does not need.
+    fn needs(&mut self) -> Option<(&mut Held, usize)> {
+        None
+    }
 
     /// The maximum of bytes that one job may filter, at most [`JOB_BYTES`]: less where a byte may become many.
     fn job_bytes(&self) -> usize {

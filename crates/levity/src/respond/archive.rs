@@ -14,12 +14,12 @@ use levity_wire::archive::zip::Zip;
 use levity_wire::archive::{Member, tar};
 
 use super::generated::{Generated, Output, PIECE_BYTES, Unreadable};
-use super::listing::snapshot::memory;
-use crate::compute::memory::{Reserved, Share};
 use crate::disk_client::DetachedDisk;
 use crate::http::file_version::{Verdict, Version};
 use crate::http::response::{Body, Response, StreamError};
 use crate::route::{Files, OwnedInput, Service};
+use crate::shares::claim::Claims;
+use crate::shares::{Held, Portion, Resource, Shortage};
 
 /// The size of a read, in bytes.
 const CHUNK_BYTES: usize = 128 * 1024;
@@ -27,6 +27,9 @@ const CHUNK_BYTES: usize = 128 * 1024;
 /// The memory for one archive in bytes: a chunk of a file, a piece of a directory, a piece of the body. Names of folders
 /// and the directory of a zip come in addition.
 const ARCHIVE_BYTES: usize = 256 * 1024;
+
+/// The descriptors for one archive: those of a folder, of the position in it, and of a file in it.
+const ARCHIVE_FILES: usize = 3;
 
 /// Files up to this size, in bytes, are read without a trip to the disk if they are in memory, and opened so.
 const INLINE_BYTES_MAX: u64 = 32 * 1024;
@@ -54,9 +57,23 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// The response with the archive of `directory`, opened; `None` while there is no memory for it.
-    pub fn response(self, directory: Arc<OpenFile>) -> Option<Response> {
-        let reserved = memory().reserve(ARCHIVE_BYTES, Share::Most)?;
+    /// The response with the archive of `directory`, opened. Waits until the client of `claims` may have another one.
+    ///
+    /// # Errors
+    /// When other clients have what that takes for too long.
+    pub async fn response(
+        self,
+        directory: Arc<OpenFile>,
+        claims: Claims,
+    ) -> Result<Response, Shortage> {
+        let files = claims.take(Resource::Files, ARCHIVE_FILES, Portion::Whole);
+        let files = files.await?;
+        let memory = claims.take(Resource::Listings, ARCHIVE_BYTES, Portion::Most);
+        let hold = Hold {
+            memory: memory.await?,
+            claims,
+            _files: files,
+        };
         let mut response = Response::new(200);
         let fields = &mut response.fields;
         fields.add(
@@ -69,12 +86,12 @@ impl Archive {
         fields.add("Content-Disposition", &self.disposition());
         // It has no validator.
         fields.add("Cache-Control", b"no-cache");
-        let body = Generated::new(|output| Writer::new(self, output, reserved).write(directory));
+        let body = Generated::new(|output| Writer::new(self, output, hold).write(directory));
         response.body = Body::Stream {
             stream: Box::new(body),
             length: None,
         };
-        Some(response)
+        Ok(response)
     }
 
     /// The folder in which all members are: that of the path.
@@ -193,6 +210,13 @@ impl Encoder {
     }
 }
 
+/// What the client of an archive holds until it has received it.
+struct Hold {
+    memory: Held,
+    _files: Held,
+    claims: Claims,
+}
+
 /// An archive that is being written.
 struct Writer {
     archive: Archive,
@@ -200,8 +224,8 @@ struct Writer {
     encoder: Encoder,
     /// The folders that have not been read, relative to the archive's own, with a slash at the end; that one is empty.
     folders: Vec<Vec<u8>>,
-    reserved: Reserved,
-    /// What of `reserved` is used for the names of folders.
+    hold: Hold,
+    /// What of its memory is used for the names of folders.
     folder_bytes: usize,
     /// Entries since the last turn.
     entries: usize,
@@ -211,7 +235,7 @@ struct Writer {
 type Failure = (io::Error, Vec<u8>);
 
 impl Writer {
-    fn new(archive: Archive, output: Output, reserved: Reserved) -> Self {
+    fn new(archive: Archive, output: Output, hold: Hold) -> Self {
         let encoder = match archive.form {
             ArchiveForm::Tar => Encoder::Tar { size: 0 },
             ArchiveForm::Zip => Encoder::Zip {
@@ -224,7 +248,7 @@ impl Writer {
             output,
             encoder,
             folders: Vec::new(),
-            reserved,
+            hold,
             folder_bytes: 0,
             entries: 0,
         }
@@ -270,7 +294,7 @@ impl Writer {
             for entry in piece.entries() {
                 self.entry(folder, &entry).await?;
             }
-            self.count_memory(folder)?;
+            self.count_memory(folder).await?;
             if piece.is_last {
                 return Ok(());
             }
@@ -434,11 +458,12 @@ impl Writer {
         (error, self.request_path(path))
     }
 
-    /// Reserves memory for what is kept; an error at the limit.
-    fn count_memory(&mut self, path: &[u8]) -> Result<(), Failure> {
+    /// Waits for the memory for what is kept; an error when others have it for too long.
+    async fn count_memory(&mut self, path: &[u8]) -> Result<(), Failure> {
         let used = ARCHIVE_BYTES + self.folder_bytes + self.encoder.memory();
-        let lacking = used.saturating_sub(self.reserved.bytes());
-        if lacking > 0 && !self.reserved.try_grow(lacking) {
+        let Hold { memory, claims, .. } = &mut self.hold;
+        let lacking = used.saturating_sub(memory.amount());
+        if claims.grow(memory, lacking).await.is_err() {
             let error = io::Error::other("there are too many names for the memory of listings");
             return Err(self.failed(error, path));
         }

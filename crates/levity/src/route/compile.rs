@@ -211,7 +211,7 @@ fn open_location(
         proxy,
         files,
         internal: of.internal,
-        filters: filters::filters(of, site.tls.as_ref(), compress, &resources.compute.decoders),
+        filters: filters::filters(of, site.tls.as_ref(), compress),
         compress: forms::compressed_codings(options),
         server_timing: options.server_timing,
         early_data: site.tls.as_ref().is_some_and(|tls| tls.early_data),

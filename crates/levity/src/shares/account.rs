@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,8 +25,8 @@ const ACCOUNTS_SWEPT_MIN: usize = 1024;
 pub(super) struct Account {
     holder: Holder,
     held: [AtomicUsize; Resource::COUNT],
-    /// What holds some of each resource, or waits for it.
-    users: [AtomicUsize; Resource::COUNT],
+    /// How many parts it holds or waits for.
+    parts: [AtomicUsize; Resource::COUNT],
     /// When the next line about it may be logged, in seconds.
     next_line_s: AtomicU64,
 }
@@ -78,7 +79,7 @@ impl Account {
         Self {
             holder,
             held: Default::default(),
-            users: Default::default(),
+            parts: Default::default(),
             next_line_s: AtomicU64::new(0),
         }
     }
@@ -87,38 +88,41 @@ impl Account {
         self.held[resource as usize].load(Ordering::Relaxed)
     }
 
-    /// Something begins to hold some of `resource`, or to wait for it.
-    pub(super) fn enter(&self, shares: &Shares, resource: Resource) {
-        if self.users[resource as usize].fetch_add(1, Ordering::Relaxed) == 0 {
+    fn add_part(&self, shares: &Shares, resource: Resource) {
+        let before = self.parts[resource as usize].fetch_add(1, Ordering::Relaxed);
+        if before == 0 {
             let holders = &shares.pool(resource).holders;
             holders.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// It has ended.
-    pub(super) fn leave(&self, shares: &Shares, resource: Resource) {
-        if self.users[resource as usize].fetch_sub(1, Ordering::Relaxed) == 1 {
+    fn remove_part(&self, shares: &Shares, resource: Resource) {
+        let before = self.parts[resource as usize].fetch_sub(1, Ordering::Relaxed);
+        if before == 1 {
             let holders = &shares.pool(resource).holders;
             holders.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// What it may hold of `resource` above half.
-    fn share(&self, shares: &Shares, resource: Resource) -> usize {
-        let is_counted = self.users[resource as usize].load(Ordering::Relaxed) > 0;
-        let pool = shares.pool(resource);
-        pool.share(usize::from(!is_counted)).max(pool.least)
+    /// Adds `amount`, whatever there is.
+    fn add(&self, resource: Resource, amount: usize) -> usize {
+        self.held[resource as usize].fetch_add(amount, Ordering::Relaxed) + amount
     }
 
-    /// Whether `more` of `resource` would be within its share.
-    pub(super) fn is_within_share(&self, shares: &Shares, resource: Resource, more: usize) -> bool {
-        self.held(resource) + more <= self.share(shares, resource)
-    }
-
-    fn give_back(&self, shares: &Shares, resource: Resource, amount: usize) {
+    fn subtract(&self, shares: &Shares, resource: Resource, amount: usize) {
         self.held[resource as usize].fetch_sub(amount, Ordering::Relaxed);
         let used = &shares.pool(resource).used;
         used.fetch_sub(amount, Ordering::Relaxed);
+    }
+
+    /// What it may hold above half, if it takes of `portion`. Whoever holds one part may have what a request needs at least,
+    /// however many clients there are.
+    fn share(&self, shares: &Shares, resource: Resource, portion: Portion) -> usize {
+        let pool = shares.pool(resource);
+        match self.parts[resource as usize].load(Ordering::Relaxed) {
+            0 | 1 => pool.share(portion).max(pool.least(portion)),
+            _ => pool.share(portion),
+        }
     }
 
     /// Takes `amount` of a portion of `resource`.
@@ -132,9 +136,9 @@ impl Account {
         let pool = shares.pool(resource);
         let max = pool.max.load(Ordering::Relaxed);
         let used = pool.add(amount, portion.of(max))?;
-        let held = self.held[resource as usize].fetch_add(amount, Ordering::Relaxed) + amount;
-        if used > max / 2 && held > self.share(shares, resource) {
-            self.give_back(shares, resource, amount);
+        let held = self.add(resource, amount);
+        if used > max / 2 && held > self.share(shares, resource, portion) {
+            self.subtract(shares, resource, amount);
             self.log_share(resource);
             return Err(Shortage::OverShare);
         }
@@ -152,7 +156,7 @@ impl Account {
         if may_log.is_ok() {
             let (holder, resource) = (self.holder, resource.name());
             diagnostics::log(format_args!(
-                "{holder} holds its share of {resource} (levity_share_used), so further requests of it wait or get 503"
+                "{holder} holds its share of {resource} (levity_share_used), so further requests of it wait, get 503 or are not compressed"
             ));
         }
     }
@@ -167,6 +171,10 @@ pub struct Held {
     resource: Resource,
     portion: Portion,
     amount: usize,
+    /// Somebody waits for more of it.
+    is_awaited: bool,
+    /// It is one of the parts of the account.
+    is_part: bool,
 }
 
 impl Held {
@@ -185,6 +193,8 @@ impl Held {
             resource,
             portion,
             amount: 0,
+            is_awaited: false,
+            is_part: false,
         }
     }
 
@@ -198,24 +208,30 @@ impl Held {
     /// # Errors
     /// Then it has as much as before.
     pub fn try_grow(&mut self, more: usize) -> Result<(), Shortage> {
-        self.account
-            .take(&self.shares, self.resource, more, self.portion)?;
-        self.grown(more);
-        Ok(())
+        if more == 0 {
+            return Ok(());
+        }
+        // Before: the share of the client depends on whether it is a holder.
+        self.make_part(true);
+        let account = &self.account;
+        let taken = account.take(&self.shares, self.resource, more, self.portion);
+        if taken.is_ok() {
+            self.grown(more);
+        }
+        self.update_part();
+        taken
     }
 
     /// Takes `more` even beyond the bound: for what the client has already.
     pub fn grow(&mut self, more: usize) {
         let pool = self.shares.pool(self.resource);
         pool.used.fetch_add(more, Ordering::Relaxed);
-        self.account.held[self.resource as usize].fetch_add(more, Ordering::Relaxed);
+        self.account.add(self.resource, more);
         self.grown(more);
+        self.update_part();
     }
 
     fn grown(&mut self, more: usize) {
-        if self.amount == 0 && more > 0 {
-            self.account.enter(&self.shares, self.resource);
-        }
         self.amount += more;
         if let Some(amounts) = &self.of_stake {
             amounts[self.resource as usize].fetch_add(more, Ordering::Relaxed);
@@ -230,27 +246,70 @@ impl Held {
             if let Some(amounts) = &self.of_stake {
                 amounts[self.resource as usize].fetch_sub(rest, Ordering::Relaxed);
             }
-            self.account.give_back(&self.shares, self.resource, rest);
-            if self.amount == 0 {
-                self.account.leave(&self.shares, self.resource);
-            }
+            self.account.subtract(&self.shares, self.resource, rest);
+            self.update_part();
         }
     }
 
-    pub(super) fn account(&self) -> &Arc<Account> {
-        &self.account
+    /// Whether there can be `more`, if nobody else has any.
+    pub(super) fn may_have(&self, more: usize) -> bool {
+        self.amount.saturating_add(more) <= self.max()
     }
 
-    pub(super) fn shares(&self) -> &Arc<Shares> {
-        &self.shares
+    /// Somebody waits for more of it, or does so no longer. Whoever waits is a holder already, or those who hold much and want more
+    /// would take all that becomes free.
+    pub(super) fn set_awaited(&mut self, is_awaited: bool) {
+        self.is_awaited = is_awaited;
+        self.update_part();
     }
 
-    pub(super) fn resource(&self) -> Resource {
-        self.resource
+    fn update_part(&mut self) {
+        self.make_part(self.amount > 0 || self.is_awaited);
     }
 
-    pub(super) fn portion(&self) -> Portion {
-        self.portion
+    fn make_part(&mut self, is_part: bool) {
+        match (mem::replace(&mut self.is_part, is_part), is_part) {
+            (false, true) => self.account.add_part(&self.shares, self.resource),
+            (true, false) => self.account.remove_part(&self.shares, self.resource),
+            _ => {}
+        }
+    }
+
+    /// What there is for its portion: more it can never have.
+    pub fn max(&self) -> usize {
+        self.portion.of(self.shares.max(self.resource))
+    }
+
+    /// Counts a request that did not get what it needed, although it waited.
+    pub(super) fn count_refused(&self) {
+        let refused = &self.shares.pool(self.resource).refused;
+        refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that did not get `amount` more, and does not wait: that is reclaimed for the next one.
+    pub fn count_missed(&self, amount: usize) {
+        self.count_refused();
+        if self.may_have(amount) {
+            self.note_missed(amount);
+        }
+    }
+
+    /// Has `amount` reclaimed once, for all who lack no more.
+    pub(super) fn note_missed(&self, amount: usize) {
+        let missed = &self.shares.pool(self.resource).missed;
+        missed[self.portion as usize].fetch_max(amount, Ordering::Relaxed);
+    }
+
+    /// Whether its client would have more than its share with `more`.
+    pub(super) fn is_over_share(&self, more: usize) -> bool {
+        let (account, resource) = (&self.account, self.resource);
+        let share = account.share(&self.shares, resource, self.portion);
+        account.held(resource).saturating_add(more) > share
+    }
+
+    /// What all who wait want of its portion.
+    pub(super) fn wanted(&self) -> &AtomicUsize {
+        &self.shares.pool(self.resource).wanted[self.portion as usize]
     }
 }
 
@@ -263,5 +322,6 @@ impl fmt::Debug for Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.shrink_to(0);
+        self.make_part(false);
     }
 }

@@ -2,16 +2,16 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use levity_disk::OpenFile;
 use tokio::time::{self, Instant};
 
-use super::account::{Account, Held};
+use super::account::Held;
 use super::holder::Holder;
 use super::stakes::{FileHold, STALLED_AFTER, Stakes};
-use super::{Portion, Resource, Shares, Shortage};
+use super::{Portion, Resource, Shortage};
 use crate::http::client::Client;
 
 /// How long an exchange waits for a resource: longer than it takes others to be stalled.
@@ -54,6 +54,16 @@ impl Claims {
         self.stakes.nothing(exchange, resource, portion)
     }
 
+    /// How much there is of `resource`.
+    pub fn max(&self, resource: Resource) -> usize {
+        self.stakes.shares().max(resource)
+    }
+
+    /// Nothing yet of what may outlive the exchange, and which its end need not give back: it counts to the client only.
+    pub fn nothing_lasting(&self, resource: Resource, portion: Portion) -> Held {
+        self.stakes.nothing_lasting(self.holder, resource, portion)
+    }
+
     /// Takes `amount` of `resource`, if there is as much. Does not wait.
     ///
     /// # Errors
@@ -66,7 +76,7 @@ impl Claims {
     ) -> Result<Held, Shortage> {
         let mut held = self.nothing(resource, portion);
         let taken = held.try_grow(amount);
-        taken.inspect_err(|_| count_refused(self.stakes.shares(), resource))?;
+        taken.inspect_err(|_| held.count_missed(amount))?;
         Ok(held)
     }
 
@@ -92,19 +102,24 @@ impl Claims {
     pub async fn grow(&self, held: &mut Held, more: usize) -> Result<(), Shortage> {
         match held.try_grow(more) {
             Ok(()) => Ok(()),
+            Err(shortage) if !held.may_have(more) => {
+                held.count_refused();
+                Err(shortage)
+            }
             // Boxed: few have to wait.
             Err(_) => Box::pin(self.wait_to_grow(held, more)).await,
         }
     }
 
     async fn wait_to_grow(&self, held: &mut Held, more: usize) -> Result<(), Shortage> {
-        let _wanted = Wanted::new(held, more);
+        let wanted = Wanted::new(held, more);
         let end = Instant::now() + WAIT_MAX;
         loop {
+            wanted.note();
             let swept = time::timeout_at(end, self.stakes.swept.notified()).await;
-            match held.try_grow(more) {
+            match wanted.held.try_grow(more) {
                 Err(shortage) if swept.is_err() => {
-                    count_refused(held.shares(), held.resource());
+                    wanted.held.count_refused();
                     return Err(shortage);
                 }
                 Err(_) => {}
@@ -119,46 +134,65 @@ impl Claims {
     }
 }
 
-fn count_refused(shares: &Shares, resource: Resource) {
-    let refused = &shares.pool(resource).refused;
-    refused.fetch_add(1, Ordering::Relaxed);
+#[cfg(test)]
+impl Claims {
+    /// Those of a client that is alone, where encoders and decoders have `coders` bytes each.
+    pub fn alone(coders: usize) -> Self {
+        let shares = super::Shares::new(&super::Bounds {
+            files: 0,
+            coders,
+            bodies: 0,
+            spool: 0,
+        });
+        Self {
+            stakes: Stakes::new(shares),
+            holder: Holder::Connection(0),
+            stream: 0,
+        }
+    }
+
+    /// How much of `resource` is used.
+    pub fn used(&self, resource: Resource) -> usize {
+        self.stakes.shares().used(resource)
+    }
 }
 
-/// Somebody waits for an amount of a resource. Meanwhile its client counts as one that holds some, so that the share of others is
-/// smaller. What is beyond its own share is taken from nobody.
-struct Wanted {
-    shares: Arc<Shares>,
-    account: Arc<Account>,
-    resource: Resource,
-    portion: Portion,
+/// Somebody waits for an amount of a resource.
+struct Wanted<'h> {
+    held: &'h mut Held,
     amount: usize,
+    /// It is added to what all want.
+    is_added: bool,
 }
 
-impl Wanted {
-    fn new(held: &Held, amount: usize) -> Self {
-        let (shares, resource) = (held.shares().clone(), held.resource());
-        let account = held.account().clone();
-        account.enter(&shares, resource);
-        let is_within = account.is_within_share(&shares, resource, amount);
-        let it = Self {
-            shares,
-            account,
-            resource,
-            portion: held.portion(),
-            amount: if is_within { amount } else { 0 },
-        };
-        it.counter().fetch_add(amount, Ordering::Relaxed);
-        it
+impl<'h> Wanted<'h> {
+    fn new(held: &'h mut Held, amount: usize) -> Self {
+        held.set_awaited(true);
+        let is_added = !held.is_over_share(amount);
+        if is_added {
+            held.wanted().fetch_add(amount, Ordering::Relaxed);
+        }
+        Self {
+            held,
+            amount,
+            is_added,
+        }
     }
 
-    fn counter(&self) -> &AtomicUsize {
-        &self.shares.pool(self.resource).wanted[self.portion as usize]
+    /// Has it reclaimed. For a client that has its share one part after the other: if all that has stalled made way for what waits
+    /// of the same client, nothing would have stalled when another one comes.
+    fn note(&self) {
+        if !self.is_added {
+            self.held.note_missed(self.amount);
+        }
     }
 }
 
-impl Drop for Wanted {
+impl Drop for Wanted<'_> {
     fn drop(&mut self) {
-        self.counter().fetch_sub(self.amount, Ordering::Relaxed);
-        self.account.leave(&self.shares, self.resource);
+        if self.is_added {
+            self.held.wanted().fetch_sub(self.amount, Ordering::Relaxed);
+        }
+        self.held.set_awaited(false);
     }
 }

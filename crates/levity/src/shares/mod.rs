@@ -1,8 +1,9 @@
 //! Shares of what is finite and common to all clients: who holds how much of each resource.
 //!
 //! Up to half of a resource is free for anybody. Above half a client may hold at most its *share*: the whole, divided by the
-//! number of clients that hold any of it. Whoever is refused may wait ([`claim`]); while somebody waits for a resource that is
-//! used up, the client that holds most of it loses what it has left untouched for the longest time ([`stakes`]).
+//! number of clients that hold any of it or wait for it. Whoever is refused may wait ([`claim`]); while somebody waits for a
+//! resource that is used up, the client that holds most of it loses what it has left untouched for the longest time
+//! ([`stakes`]).
 //!
 //! Counting is atomic and takes no lock, because threads that compute give back what bodies hold. A lock is taken only
 //! by event loops, and only to find the account of a client that a loop does not know yet.
@@ -87,6 +88,8 @@ struct Pool {
     holders: AtomicUsize,
     /// What those who wait want, by portion, as far as it is within their shares.
     wanted: [AtomicUsize; Portion::COUNT],
+    /// The most that one who did not wait has missed since something was reclaimed, by portion.
+    missed: [AtomicUsize; Portion::COUNT],
     refused: AtomicU64,
     reclaimed: AtomicU64,
 }
@@ -200,6 +203,7 @@ impl Pool {
             used: AtomicUsize::new(0),
             holders: AtomicUsize::new(0),
             wanted: Default::default(),
+            missed: Default::default(),
             refused: AtomicU64::new(0),
             reclaimed: AtomicU64::new(0),
         }
@@ -209,18 +213,26 @@ impl Pool {
         self.used.load(Ordering::Relaxed) < self.max.load(Ordering::Relaxed) / 2
     }
 
-    /// The part of each client, with so many new ones.
-    fn share(&self, new: usize) -> usize {
-        let holders = self.holders.load(Ordering::Relaxed) + new;
-        self.max.load(Ordering::Relaxed) / holders.max(1)
+    /// The part of each client, of `portion`.
+    fn share(&self, portion: Portion) -> usize {
+        let holders = self.holders.load(Ordering::Relaxed).max(1);
+        portion.of(self.max.load(Ordering::Relaxed)) / holders
     }
 
-    /// What those who wait lack.
+    /// What a request needs at least. Where little is configured, one does not get most of it.
+    fn least(&self, portion: Portion) -> usize {
+        let max = portion.of(self.max.load(Ordering::Relaxed));
+        self.least.min(max / 4).max(1)
+    }
+
+    /// What those lack who wait, and who have come in vain.
     fn lacking(&self) -> usize {
         let max = self.max.load(Ordering::Relaxed);
         let used = self.used.load(Ordering::Relaxed);
         let lacking = |&portion: &Portion| {
-            let wanted = self.wanted[portion as usize].load(Ordering::Relaxed);
+            let [wanted, missed] = [&self.wanted, &self.missed]
+                .map(|amounts| amounts[portion as usize].load(Ordering::Relaxed));
+            let wanted = wanted.max(missed);
             // The free part of a portion may be less than nothing: others have used what it leaves to them.
             (wanted > 0).then(|| (used + wanted).saturating_sub(portion.of(max)))
         };

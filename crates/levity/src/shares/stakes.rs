@@ -118,6 +118,17 @@ impl Stakes {
         Held::nothing(shares, account, Some(amounts), resource, portion)
     }
 
+    /// Nothing of `resource` yet, for no exchange.
+    pub(super) fn nothing_lasting(
+        &self,
+        holder: Holder,
+        resource: Resource,
+        portion: Portion,
+    ) -> Held {
+        let account = self.shares.accounts.get(holder);
+        Held::nothing(self.shares.clone(), account, None, resource, portion)
+    }
+
     /// Counts `file`, which is open, for that exchange. Files of one client count once, and even beyond the bound.
     pub(super) fn hold_file(
         self: &Rc<Self>,
@@ -172,13 +183,13 @@ impl Stakes {
         now: Instant,
     ) {
         let pool = self.shares.pool(resource);
-        let share = pool.share(0);
+        let share = pool.share(Portion::Whole);
         let stalled = by_stream.iter().filter_map(|(&stream, stake)| {
             let amount = stake.amounts.upgrade()?[resource as usize].load(Ordering::Relaxed);
             let held = stake.account.held(resource);
             let since = timers.client_awaited_since(number(stream))?;
             let is_stalled = now.saturating_duration_since(since) >= STALLED_AFTER;
-            (amount > 0 && held > share && is_stalled).then_some((held, since, stream, amount))
+            (amount > 0 && held >= share && is_stalled).then_some((held, since, stream, amount))
         });
         let mut stalled: Vec<_> = stalled.collect();
         stalled.sort_unstable_by_key(|&(held, since, ..)| (Reverse(held), since));
@@ -191,11 +202,16 @@ impl Stakes {
             if reclaimed >= lacking {
                 break;
             }
-            if *left > share {
+            if *left >= share {
                 timers.expire(number(stream));
                 *left = left.saturating_sub(amount);
                 reclaimed += amount;
                 pool.reclaimed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if reclaimed > 0 {
+            for missed in &pool.missed {
+                missed.store(0, Ordering::Relaxed);
             }
         }
     }

@@ -83,6 +83,22 @@ fn whoever_holds_nothing_gets_what_one_request_takes() {
 }
 
 #[test]
+fn whoever_waits_has_a_share() {
+    let shares = shares();
+    let (mut first, mut second) = (files(&shares, 1), files(&shares, 2));
+    first.try_grow(FILES).expect("it is alone");
+    assert_eq!(second.try_grow(1), Err(Shortage::UsedUp));
+    second.set_awaited(true);
+    first.shrink_to(FILES - 1);
+    assert_eq!(first.try_grow(1), Err(Shortage::OverShare));
+    assert_eq!(second.try_grow(1), Ok(()));
+    second.set_awaited(false);
+    assert_eq!(shares.figures()[0].holders, 2);
+    second.shrink_to(0);
+    assert_eq!(first.try_grow(1), Ok(()));
+}
+
+#[test]
 fn portions_leave_some_to_others() {
     let shares = shares();
     let most = shares.max(Resource::Listings) / 4 * 3;

@@ -13,12 +13,13 @@ use levity_wire::encoding::{Accepted, Coding};
 
 pub use self::encoder::{Encoder, Settings};
 use super::directives::{elements, forbids_transform};
-use crate::compute::memory::Reserved;
-use crate::compute::{Compute, Kept};
+use crate::compute::Compute;
 use crate::entry::{Entry, VARY};
 use crate::http::fields::Fields;
 use crate::http::filter::{BodyFilter, Filter, FilterError, FilteredHead, JOB_BYTES};
 use crate::http::request::Request;
+use crate::shares::claim::Claims;
+use crate::shares::{Held, Portion, Resource};
 
 /// While a new job would wait for longer than this in the pool, the lowest useful level is used. A client hardly notices
 /// a shorter wait.
@@ -92,7 +93,12 @@ impl Compress {
 
     /// The coding and level for a client, and the memory of the encoder; `None` if the client prefers none, or if the
     /// pool or the memory has no room.
-    fn choose(&self, request: &Request, length: Option<u64>) -> Option<(Settings, Reserved)> {
+    fn choose(
+        &self,
+        request: &Request,
+        length: Option<u64>,
+        claims: &Claims,
+    ) -> Option<(Settings, Option<Held>)> {
         let coding = self.coding(request)?;
         let own = self.codings.iter().find(|own| own.coding == coding)?;
         let level = own.level.unwrap_or(default_level(coding));
@@ -103,7 +109,7 @@ impl Compress {
             ample: false,
         };
         let fast_level = level.min(fast_level(coding));
-        let chosen = self.reserve(settings(level), settings(fast_level));
+        let chosen = self.reserve(settings(level), settings(fast_level), claims);
         let outcome = match &chosen {
             Ok((chosen, _)) if chosen.level == level => Compression::Usual,
             Ok(_) => Compression::Fast,
@@ -118,25 +124,39 @@ impl Compress {
         &self,
         usual: Settings,
         fast: Settings,
-    ) -> Result<(Settings, Reserved), Compression> {
-        let kept = match usual.length {
-            None => Kept::Stream,
-            Some(length) if length <= JOB_BYTES as u64 => Kept::Job,
-            Some(_) => Kept::Body,
-        };
-        let reserve = |settings: Settings| {
+        claims: &Claims,
+    ) -> Result<(Settings, Option<Held>), Compression> {
+        // One that is kept for hours, as for an event stream, gets of a half.
+        let portion = usual.length.map_or(Portion::Half, |_| Portion::Whole);
+        let is_one_job = usual
+            .length
+            .is_some_and(|length| length <= JOB_BYTES as u64);
+        // As many encoders for one job as threads exist at a time, so these take none of the memory.
+        let mut memory = (!is_one_job).then(|| claims.nothing(Resource::Encoders, portion));
+        let mut reserve = |settings: Settings| {
             let bytes = settings.memory_bytes();
-            let memory = self.compute.reserve_encoder(bytes, kept)?;
-            Some((settings, memory))
+            let is_there = match &mut memory {
+                Some(memory) => memory.try_grow(bytes).is_ok(),
+                None => bytes <= claims.max(Resource::Encoders),
+            };
+            is_there.then_some(settings)
         };
         let wait = self.compute.pool.wait_estimate(Class::Response);
         let job = Duration::from_nanos(u64::from(usual.ns_per_byte()) * JOB_BYTES as u64);
-        let reserved = match wait {
+        let chosen = match wait {
             wait if wait > WAIT_MAX.max(job * JOBS_MAX) => return Err(Compression::PoolBusy),
             wait if wait > FAST_WAIT.max(job * FAST_JOBS) => reserve(fast),
             _ => reserve(usual).or_else(|| reserve(fast)),
         };
-        reserved.ok_or(Compression::MemoryFull)
+        match chosen {
+            Some(settings) => Ok((settings, memory)),
+            None => {
+                if let Some(memory) = memory {
+                    memory.count_missed(fast.memory_bytes());
+                }
+                Err(Compression::MemoryFull)
+            }
+        }
     }
 }
 
@@ -171,11 +191,16 @@ impl Filter for Compress {
         }
     }
 
-    fn body(&self, request: &Request, head: FilteredHead<'_>) -> Option<Box<dyn BodyFilter>> {
+    fn body(
+        &self,
+        request: &Request,
+        head: FilteredHead<'_>,
+        claims: &Claims,
+    ) -> Option<Box<dyn BodyFilter>> {
         if !self.applies(&head) {
             return None;
         }
-        let (settings, memory) = self.choose(request, head.length)?;
+        let (settings, memory) = self.choose(request, head.length, claims)?;
         let fields = head.fields;
         let coding = settings.coding;
         fields.add("Content-Encoding", coding.name().as_bytes());
@@ -193,7 +218,7 @@ impl Filter for Compress {
         Some(Box::new(Compressing {
             settings,
             encoder: None,
-            memory: Some(memory),
+            memory,
         }))
     }
 }
@@ -238,8 +263,8 @@ struct Compressing {
     settings: Settings,
     /// Made where it computes, by the first call.
     encoder: Option<Encoder>,
-    /// `None` once the last byte is compressed, which the client may receive much later.
-    memory: Option<Reserved>,
+    /// `None` for one job, and once the last byte is compressed, which the client may receive much later.
+    memory: Option<Held>,
 }
 
 impl Compressing {

@@ -12,9 +12,7 @@ fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 fn body(pairs: &[(String, String)]) -> SubstituteBody {
     SubstituteBody {
-        coding: None,
-        decoder: None,
-        memory: None,
+        decoding: None,
         replacer: Replacer::new(Arc::new(Texts::new(pairs))),
     }
 }
@@ -245,10 +243,10 @@ fn coded_content_is_decoded_in_bounded_pieces() {
     encoder.write_all(&text).expect("memory");
     let coded = encoder.finish().expect("memory");
     let texts = Arc::new(Texts::new(&owned(&[("a", "b")])));
+    let claims = Claims::alone(1 << 20);
+    let memory = || claims.nothing(Resource::Decoders, Portion::Whole);
     let coded_body = || SubstituteBody {
-        coding: Some(Coding::Gzip),
-        decoder: None,
-        memory: Some(Budget::new(usize::MAX).nothing(Share::Whole)),
+        decoding: Some(Decoding::new(Coding::Gzip, memory())),
         replacer: Replacer::new(texts.clone()),
     };
     let mut out = Vec::new();
@@ -273,17 +271,19 @@ fn decoders_share_their_memory() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(&vec![b' '; 2 * WINDOW]).expect("memory");
     let coded = encoder.finish().expect("memory");
-    let decoders = Budget::new(2 * WINDOW);
-    let filter = Substitute::new(&owned(&[("a", "b")]), &[], decoders.clone());
-    let decode_with = |share| {
-        let mut body = filter.content(Some(Coding::Gzip), share);
+    let claims = Claims::alone(2 * WINDOW);
+    let used = || claims.used(Resource::Decoders);
+    let filter = Substitute::new(&owned(&[("a", "b")]), &[]);
+    let decode_with = |portion| {
+        let memory = claims.nothing(Resource::Decoders, portion);
+        let mut body = filter.content(Some((Coding::Gzip, memory)));
         let result = body.push(&coded, &mut Vec::new());
         result.map(|()| body)
     };
-    let decode = || decode_with(Share::Whole);
-    let stream = || decode_with(Share::Half);
+    let decode = || decode_with(Portion::Whole);
+    let stream = || decode_with(Portion::Half);
     let (first, second) = (decode().expect("memory"), decode().expect("memory"));
-    assert_eq!(decoders.used(), 2 * WINDOW);
+    assert_eq!(used(), 2 * WINDOW);
     let refused = decode().expect_err("no memory");
     assert!(
         refused.0.contains("limits.compression_memory"),
@@ -293,11 +293,45 @@ fn decoders_share_their_memory() {
     stream().expect_err("more than a half");
     let third = decode().expect("memory");
     drop((second, third));
-    assert_eq!(decoders.used(), 0);
+    assert_eq!(used(), 0);
     // A client may take long to receive what is decoded.
     let mut last = stream().expect("memory");
     last.finish(&[], &mut Vec::new()).expect("a complete body");
-    assert_eq!(decoders.used(), 0);
+    assert_eq!(used(), 0);
+}
+
+/// A job is given all that it may need, and leaves what the decoder keeps.
+#[test]
+fn what_a_job_does_not_need_is_given_back() {
+    const COPIES: usize = 1000;
+    for (coding, window) in [(Coding::Gzip, 32 << 10), (Coding::Brotli, 16 << 20)] {
+        let content = b"some text ".repeat(COPIES);
+        let coded = crate::filter::compress::Encoder::new(crate::filter::compress::Settings {
+            coding,
+            level: 1,
+            length: None,
+            ample: false,
+        });
+        let (mut coded, mut input) = (coded.expect("valid settings"), Vec::new());
+        coded.push(&content, &mut input).expect("no defect");
+        coded.flush(&mut input).expect("no defect");
+        for memory in [16 << 10, 64 << 20] {
+            let claims = Claims::alone(memory);
+            let held = claims.nothing(Resource::Decoders, Portion::Whole);
+            let filter = Substitute::new(&owned(&[("a", "b")]), &[]);
+            let mut body = filter.content(Some((coding, held)));
+            let needed = |body: &mut Box<dyn BodyFilter>| {
+                let (held, more) = body.needs().expect("memory");
+                held.try_grow(more).expect("there is as much");
+                more
+            };
+            let most = (2 << 20).min(memory / 16);
+            assert_eq!(needed(&mut body), most.min(window));
+            body.push(&input, &mut Vec::new()).expect("memory");
+            assert_eq!(claims.used(Resource::Decoders), content.len());
+            assert_eq!(needed(&mut body), most.min(window - content.len()));
+        }
+    }
 }
 
 /// The header of a response of `status` with `fields`, and whether its body is filtered.
@@ -306,7 +340,7 @@ fn filtered(types: &[&str], status: u16, request: &str, fields: &str) -> (bool, 
         .iter()
         .map(|types| types.parse().expect("media types"));
     let types: Vec<_> = types.collect();
-    let filter = Substitute::new(&owned(&[("a", "b")]), &types, Budget::new(0));
+    let filter = Substitute::new(&owned(&[("a", "b")]), &types);
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{request}\r\n");
     let request = Request::parsed(request.as_bytes(), &Default::default()).expect("a request");
     let mut kept = Fields::default();
@@ -318,7 +352,11 @@ fn filtered(types: &[&str], status: u16, request: &str, fields: &str) -> (bool, 
     filter.header(&request, head(status, &mut kept, &mut has_server));
     let is_filtered = status != 304
         && filter
-            .body(&request, head(status, &mut kept, &mut has_server))
+            .body(
+                &request,
+                head(status, &mut kept, &mut has_server),
+                &Claims::alone(0),
+            )
             .is_some();
     let lines = String::from_utf8(kept.as_bytes().to_vec()).expect("UTF-8");
     (is_filtered, lines.replace("\r\n", "\n"))

@@ -10,7 +10,7 @@ use levity_wire::websocket::{FrameHeader, Opcode};
 use tokio::task;
 
 use super::forms::Form;
-use crate::compute::Kept;
+use crate::shares::Resource;
 use crate::worker::Worker;
 
 /// Messages with less content in bytes are sent as they are: a job takes longer than what it would save.
@@ -38,7 +38,9 @@ pub fn making(
 ) -> Option<Rc<Making>> {
     let bytes = entry.message.draft.content.len();
     let compute = &worker.compute;
-    if bytes < CONTENT_BYTES_MIN || compute.reserve_encoder(ENCODER_BYTES, Kept::Job).is_none() {
+    // As many encoders as threads exist at a time, so none of the memory is taken.
+    let may_encode = ENCODER_BYTES <= worker.stakes.shares().max(Resource::Encoders);
+    if bytes < CONTENT_BYTES_MIN || !may_encode {
         return None;
     }
     entry.making(form.number(), |making| {

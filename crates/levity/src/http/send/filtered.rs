@@ -21,6 +21,7 @@ use crate::disk_client::DiskClient;
 use crate::entry::Content;
 use crate::http::filter::{BodyFilter, FilterError, JOB_BYTES};
 use crate::http::response::{Body, BodyStream, FileBody, Piece, PieceLimits};
+use crate::shares::claim::Claims;
 
 /// The processor time of a job without its bytes: that of passing it to another thread.
 const JOB_TIME: Duration = Duration::from_micros(10);
@@ -41,6 +42,8 @@ struct Filters {
     compute: Arc<Compute>,
     /// The maximum of bytes that one job filters.
     job_bytes: usize,
+    /// Takes what a job needs before it; `None` for work of the server's own.
+    claims: Option<Claims>,
     /// The input so far of a body that is short enough for one job: its filters then hold no memory while a backend or
     /// a client is slow. `None` for other bodies.
     gathered: Option<Vec<u8>>,
@@ -48,7 +51,12 @@ struct Filters {
 
 impl Filters {
     /// Filters for a body of `length` bytes, if that is known.
-    fn new(list: Vec<Box<dyn BodyFilter>>, length: Option<u64>, compute: &Arc<Compute>) -> Self {
+    fn new(
+        list: Vec<Box<dyn BodyFilter>>,
+        length: Option<u64>,
+        compute: &Arc<Compute>,
+        claims: Option<Claims>,
+    ) -> Self {
         let job_bytes = list.iter().map(|filter| filter.job_bytes()).min();
         let job_bytes = job_bytes.unwrap_or(JOB_BYTES);
         let is_one_job = length.is_some_and(|length| length <= job_bytes as u64);
@@ -57,6 +65,7 @@ impl Filters {
             gathered: is_one_job.then(Vec::new),
             list: DroppedInPool::new(Some(list), compute),
             compute: compute.clone(),
+            claims,
         }
     }
 
@@ -94,8 +103,10 @@ impl<S: ResponseSink> Sender<'_, S> {
         filters: Vec<Box<dyn BodyFilter>>,
         disk: &mut DiskClient<'_>,
     ) -> Result<(), SendError> {
-        let compute = &self.sink.worker().compute;
-        let filters = &mut Filters::new(filters, body.length(), compute);
+        let worker = self.sink.worker();
+        let requester = disk.requester();
+        let claims = requester.map(|requester| requester.claims(&worker.stakes));
+        let filters = &mut Filters::new(filters, body.length(), &worker.compute, claims);
         let mut trailers = Trailers::default();
         match body {
             Body::Text(text) => self.filter_bytes(filters, text, disk.trace).await?,
@@ -338,6 +349,47 @@ impl<S: ResponseSink> Sender<'_, S> {
         }
     }
 
+    /// Waits until there is what the next job needs at most. It runs in any case: mostly it needs less, and finds what is there.
+    async fn meet_needs(
+        &self,
+        filters: &mut Filters,
+        stream: &mut Option<&mut dyn BodyStream>,
+    ) -> Result<(), SendError> {
+        let Some(claims) = &filters.claims else {
+            return Ok(());
+        };
+        for filter in filters.list.value.iter_mut().flatten() {
+            if let Some((held, more)) = filter.needs() {
+                let _ = self.beside(stream, claims.grow(held, more)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for `work`, while the upload to `stream` continues. A client that leaves ends the wait.
+    async fn beside<T>(
+        &self,
+        stream: &mut Option<&mut dyn BodyStream>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, SendError> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Ok(done));
+            }
+            let uploaded = match stream {
+                Some(stream) => stream.poll_upload(context).map_err(SendError::Source),
+                None => Ok(()),
+            };
+            let watched = self.sink.watch(context).map_err(|_| SendError::Gone);
+            match uploaded.and(watched) {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        })
+        .await
+    }
+
     /// Runs `input` through all filters in the pool, and returns the output of the last one. A client that leaves
     /// cancels the job.
     async fn filter(
@@ -351,6 +403,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         let Some(input) = filters.gather(input, then) else {
             return Ok(Vec::new());
         };
+        self.meet_needs(filters, stream).await?;
         let compute = filters.compute.clone();
         let list = mem::replace(&mut filters.list, DroppedInPool::new(None, &compute));
         let each = list.value.iter().flatten();
@@ -364,27 +417,12 @@ impl<S: ResponseSink> Sender<'_, S> {
             input,
             then,
         };
-        let (sink, client) = (self.sink, self.sink.number());
-        let run = compute.run(Class::Response, client, cost, || job.run());
-        let mut run = pin!(run);
-        let computed = poll_fn(|context| {
-            if let Poll::Ready(computed) = run.as_mut().poll(context) {
-                return Poll::Ready(computed.map_err(|Panicked| panicked().into()));
-            }
-            let uploaded = match stream {
-                Some(stream) => stream.poll_upload(context).map_err(SendError::Source),
-                None => Ok(()),
-            };
-            let watched = sink.watch(context).map_err(|_| SendError::Gone);
-            match uploaded.and(watched) {
-                Ok(()) => Poll::Pending,
-                Err(error) => Poll::Ready(Err(error)),
-            }
-        });
-        let computed = computed.await?;
+        let run = compute.run(Class::Response, self.sink.number(), cost, || job.run());
+        let computed = self.beside(stream, run).await?;
+        let computed = computed.map_err(|Panicked| panicked())?;
         let Filtered { job, out } = computed.value;
         filters.list = job.filters;
-        sink.worker().return_piece(job.input);
+        self.sink.worker().return_piece(job.input);
         let out = out?;
         trace.filtered(computed.queued, computed.ran, bytes_in, out.len());
         self.update_server_timing(trace);

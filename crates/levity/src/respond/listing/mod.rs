@@ -19,14 +19,15 @@ use levity_disk::{DirectoryReader, Entry, Kind, Listing};
 use levity_wire::accept;
 
 use self::html::Readme;
-use self::snapshot::{Shared, Snapshot, cut, memory};
+use self::snapshot::{Shared, Snapshot, cut};
 use super::generated::{Gathered, Generated, Output, Unreadable};
-use crate::compute::memory::{Reserved, Share};
 use crate::disk_client::DetachedDisk;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::{Body, OwnedBytes, Response, StreamError};
 use crate::route::NameRules;
+use crate::shares::claim::Claims;
+use crate::shares::{Held, Portion, Resource, Shortage};
 
 /// A body of a small directory up to this size is sent with its length.
 const WHOLE_BYTES_MAX: usize = 64 * 1024;
@@ -39,6 +40,10 @@ const CLIENT_BYTES: usize = 24 * 1024;
 
 /// The memory for one client that reads the directory, in bytes: a piece of it too.
 const READER_BYTES: usize = 112 * 1024;
+
+/// The descriptors for one client that reads the directory: that of the directory, which may be common to several clients, and
+/// one with a position of its own.
+const READER_FILES: usize = 2;
 
 /// Entries are looked at in turns of at most this many, also if none is shown.
 const TURN_ENTRIES: usize = 256;
@@ -166,7 +171,7 @@ struct Writer {
     is_first: bool,
     /// Entries since the last turn.
     entries: usize,
-    _reserved: Reserved,
+    _hold: Hold,
 }
 
 impl Writer {
@@ -195,10 +200,10 @@ fn sorted(
     subject: Subject,
     snapshot: Arc<Snapshot>,
     shared: Option<Arc<Shared>>,
-    reserved: Reserved,
+    hold: Hold,
 ) -> Generated {
     Generated::new(move |output| async move {
-        let mut writer = writer(subject, output, reserved);
+        let mut writer = writer(subject, output, hold);
         writer.subject.begin(&mut writer.output.bytes, true);
         let mut cursor = snapshot.start();
         while let Some(entry) = snapshot.next(&mut cursor) {
@@ -216,11 +221,11 @@ fn sorted(
 fn unsorted(
     subject: Subject,
     disk: DetachedDisk,
-    (reader, mut piece, reserved): Reading,
+    (reader, mut piece, hold): Reading,
     entries_max: usize,
 ) -> Generated {
     Generated::new(move |output| async move {
-        let mut writer = writer(subject, output, reserved);
+        let mut writer = writer(subject, output, hold);
         writer.subject.begin(&mut writer.output.bytes, false);
         let mut names_left = entries_max;
         let is_cut = loop {
@@ -244,13 +249,13 @@ fn unsorted(
     })
 }
 
-fn writer(subject: Subject, output: Output, reserved: Reserved) -> Writer {
+fn writer(subject: Subject, output: Output, hold: Hold) -> Writer {
     Writer {
         subject,
         output,
         is_first: true,
         entries: 0,
-        _reserved: reserved,
+        _hold: hold,
     }
 }
 
@@ -258,9 +263,25 @@ fn unreadable(error: std::io::Error, subject: &Subject, disk: &DetachedDisk) -> 
     Unreadable::boxed(error, &subject.path, disk.worker())
 }
 
-/// Memory to read a directory; `None` while other listings have it.
-pub fn reserve_reader() -> Option<Reserved> {
-    memory().reserve(READER_BYTES, Share::Whole)
+/// What the client of a listing holds until it has received it.
+pub struct Hold {
+    _memory: Held,
+    /// For one that reads the directory.
+    _files: Option<Held>,
+}
+
+/// Waits until the client of `claims` may read a directory.
+///
+/// # Errors
+/// When other clients have what that takes for too long.
+pub async fn admit_reader(claims: &Claims) -> Result<Hold, Shortage> {
+    let files = claims.take(Resource::Files, READER_FILES, Portion::Whole);
+    let files = files.await?;
+    let memory = claims.take(Resource::Listings, READER_BYTES, Portion::Whole);
+    Ok(Hold {
+        _memory: memory.await?,
+        _files: Some(files),
+    })
 }
 
 /// The response when there is no memory for another listing.
@@ -268,13 +289,23 @@ pub fn refused() -> Response {
     error(503, "too many listings at once")
 }
 
-/// The response with the entries of `snapshot`; 503 when there is no memory for another client.
-pub fn of_snapshot(subject: Subject, snapshot: Arc<Snapshot>, shared: Arc<Shared>) -> Response {
-    let Some(client) = memory().reserve(CLIENT_BYTES, Share::Whole) else {
+/// The response with the entries of `snapshot`; 503 when there was no memory for another client for too long.
+pub async fn of_snapshot(
+    subject: Subject,
+    claims: &Claims,
+    snapshot: Arc<Snapshot>,
+    shared: Arc<Shared>,
+) -> Response {
+    let memory = claims.take(Resource::Listings, CLIENT_BYTES, Portion::Whole);
+    let Ok(memory) = memory.await else {
         return refused();
     };
+    let hold = Hold {
+        _memory: memory,
+        _files: None,
+    };
     streamed(subject, |subject| {
-        sorted(subject, snapshot, Some(shared), client)
+        sorted(subject, snapshot, Some(shared), hold)
     })
 }
 
@@ -290,8 +321,8 @@ pub fn of_reader(
     })
 }
 
-/// A directory, its first entries, and the memory to read it.
-pub type Reading = (Arc<DirectoryReader>, Listing, Reserved);
+/// A directory, its first entries, and what its reader holds.
+pub type Reading = (Arc<DirectoryReader>, Listing, Hold);
 
 /// The header of these responses, for HEAD.
 pub fn header(subject: Subject) -> Response {
@@ -315,22 +346,23 @@ fn stream(generated: Generated) -> Body {
 /// piece and the maximum of entries. 503 as in [`of_snapshot`].
 pub async fn of_one_piece(
     subject: Subject,
+    claims: &Claims,
     disk: DetachedDisk,
-    (reader, reserved): (Arc<DirectoryReader>, Reserved),
+    (reader, hold): (Arc<DirectoryReader>, Hold),
     entries: Entries,
 ) -> Response {
     let mut response = subject.response(Body::None);
     let generated = match entries {
-        Entries::Sorted(snapshot) => sorted(subject, snapshot, None, reserved),
+        Entries::Sorted(snapshot) => sorted(subject, snapshot, None, hold),
         Entries::Piece(piece, entries_max) => {
-            unsorted(subject, disk, (reader, piece, reserved), entries_max)
+            unsorted(subject, disk, (reader, piece, hold), entries_max)
         }
     };
     response.body = match generated.gather(WHOLE_BYTES_MAX).await {
         Ok(Gathered::Start(rest)) => stream(rest),
-        Ok(Gathered::Whole(text)) => match Page::new(text) {
-            Some(page) => Body::Page(Box::new(page)),
-            None => return refused(),
+        Ok(Gathered::Whole(text)) => match Page::new(text, claims).await {
+            Ok(page) => Body::Page(Box::new(page)),
+            Err(_) => return refused(),
         },
         Err(failure) => return failure.response(),
     };
@@ -349,19 +381,23 @@ pub enum Entries {
 #[derive(Debug)]
 struct Page {
     text: Vec<u8>,
-    _reserved: Option<Reserved>,
+    _memory: Option<Held>,
 }
 
 impl Page {
-    fn new(mut text: Vec<u8>) -> Option<Self> {
+    async fn new(mut text: Vec<u8>, claims: &Claims) -> Result<Self, Shortage> {
         text.shrink_to_fit();
-        let reserved = match text.len() {
+        let memory = match text.len() {
             0..=SMALL_BYTES => None,
-            bytes => Some(memory().reserve(bytes, Share::Whole)?),
+            bytes => Some(
+                claims
+                    .take(Resource::Listings, bytes, Portion::Whole)
+                    .await?,
+            ),
         };
-        Some(Self {
+        Ok(Self {
             text,
-            _reserved: reserved,
+            _memory: memory,
         })
     }
 }

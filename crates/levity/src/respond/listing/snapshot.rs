@@ -1,22 +1,20 @@
 //! All entries of a directory in memory, in order, which many clients may read at a time.
 
 use std::io;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use levity_compute::Class;
 use levity_disk::{DirectoryReader, Entry, Kind, Listing};
 use tokio::sync::watch;
 
+use super::READER_FILES;
 use super::order::{Merge, sorted};
 use crate::cache::Recency;
-use crate::compute::memory::{Budget, Reserved, Share};
 use crate::compute::{Compute, DroppedInPool, Panicked};
 use crate::disk_client::DetachedDisk;
-
-/// The maximum of memory for all listings of the process, in bytes, so that they take at most 64 MiB: it counts what is
-/// asked of the allocator, not what that loses, nor the stacks of up to 72 disk threads.
-const BYTES_MAX: usize = 40 * 1024 * 1024;
+use crate::shares::claim::Claims;
+use crate::shares::{Held, Portion, Resource, Shortage};
 
 /// So many entries are sorted on the event loop: it takes about 100 us.
 const SORTED_HERE_MAX: usize = 256;
@@ -29,14 +27,6 @@ const JOB_TIME: Duration = Duration::from_millis(2);
 
 /// The names of files that are shown below a listing, by preference; in any case.
 const READMES: [&[u8]; 3] = [b"readme.md", b"readme.txt", b"readme"];
-
-/// The memory of all listings.
-static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(BYTES_MAX));
-
-/// The memory of all listings. Those of long directories leave some for the others.
-pub fn memory() -> &'static Arc<Budget> {
-    &MEMORY
-}
 
 /// The entries of a directory.
 pub struct Snapshot {
@@ -51,8 +41,8 @@ struct Parts {
     runs: Vec<Listing>,
     /// The run that has the next entry; empty if there is one run.
     order: Vec<u16>,
-    /// Released after the memory.
-    _reserved: Reserved,
+    /// Given back after the memory.
+    _held: Held,
 }
 
 /// The place of a client in a [`Snapshot`].
@@ -65,10 +55,16 @@ pub struct Cursor {
 /// Why there is no [`Snapshot`].
 #[derive(Debug, Clone)]
 pub enum Failure {
-    /// Other listings have the memory.
+    /// Other listings have the memory, or other requests the descriptors.
     NoMemory,
     /// The directory could not be read.
     Unreadable(Arc<io::Error>),
+}
+
+impl From<Shortage> for Failure {
+    fn from(_: Shortage) -> Self {
+        Self::NoMemory
+    }
 }
 
 impl From<io::Error> for Failure {
@@ -110,7 +106,7 @@ impl Snapshot {
         self.parts.value.as_ref().expect("it is taken by the drop")
     }
 
-    /// A snapshot of a directory of one piece.
+    /// A snapshot of a directory of one piece, for which there is memory in `held`.
     ///
     /// # Errors
     /// As [`Failure`].
@@ -118,11 +114,8 @@ impl Snapshot {
         disk: &DetachedDisk,
         mut piece: Listing,
         entries_max: usize,
+        held: Held,
     ) -> Result<Self, Failure> {
-        let mut reserved = memory().nothing(Share::Whole);
-        if !reserved.try_grow(piece.bytes()) {
-            return Err(Failure::NoMemory);
-        }
         let is_cut = cut(&mut piece, entries_max);
         let readme = readme(&piece).map(|(_, name)| name);
         let run = match piece.len() <= SORTED_HERE_MAX {
@@ -133,31 +126,37 @@ impl Snapshot {
         Ok(Self::new(
             compute,
             (vec![run], Vec::new()),
-            reserved,
+            held,
             is_cut,
             readme,
         ))
     }
 
-    /// Reads a directory, or the rest of it after `piece`. Each piece is sorted while the next one is read.
+    /// Reads a directory, or the rest of it after `piece`. Each piece is sorted while the next one is read. It counts to the client
+    /// behind `claims`, but waits for nothing: there are listings that take less.
     async fn of_many(
         disk: &DetachedDisk,
+        claims: &Claims,
         reader: &Arc<DirectoryReader>,
         piece: Option<Listing>,
         entries_max: usize,
     ) -> Result<Self, Failure> {
+        // It lasts as long as any client reads it, and that of `claims` may leave before.
+        let mut files = claims.nothing_lasting(Resource::Files, Portion::Whole);
+        files.try_grow(READER_FILES)?;
+        // Long directories leave some for the others.
+        let mut held = claims.nothing_lasting(Resource::Listings, Portion::Most);
         let mut piece = match piece {
             Some(piece) => piece,
             None => disk.next_entries(reader).await?,
         };
-        let mut reserved = memory().nothing(Share::Most);
         let (mut runs, mut readmes) = (Vec::new(), Vec::new());
         let mut names_left = entries_max;
         let is_cut = loop {
             // Two bytes for its place in the order.
-            if !reserved.try_grow(piece.bytes() + 2 * piece.len()) {
-                return Err(Failure::NoMemory);
-            }
+            let more = piece.bytes() + 2 * piece.len();
+            held.try_grow(more)
+                .inspect_err(|_| held.count_missed(more))?;
             let (is_last, is_cut) = (piece.is_last, cut(&mut piece, names_left));
             names_left -= piece.len();
             readmes.extend(readme(&piece));
@@ -173,20 +172,20 @@ impl Snapshot {
         let merged = merged(disk, runs).await?;
         let readme = readmes.into_iter().min().map(|(_, name)| name);
         let compute = &disk.worker().compute;
-        Ok(Self::new(compute, merged, reserved, is_cut, readme))
+        Ok(Self::new(compute, merged, held, is_cut, readme))
     }
 
     fn new(
         compute: &Arc<Compute>,
         (runs, order): (Vec<Listing>, Vec<u16>),
-        reserved: Reserved,
+        held: Held,
         is_cut: bool,
         readme: Option<Vec<u8>>,
     ) -> Self {
         let parts = Parts {
             runs,
             order,
-            _reserved: reserved,
+            _held: held,
         };
         Self {
             parts: DroppedInPool::new(Some(parts), compute),
@@ -276,9 +275,11 @@ impl Shared {
     }
 
     /// The snapshot that [`find`](Self::find) finds, or a new one of the directory that `reader` reads, from which `piece`
-    /// was read already. It is made by a task of its own, because the client that asked first may leave before others.
+    /// was read already. It is made by a task of its own, because the client that asked first may leave before others; it
+    /// counts to that client.
     pub fn find_or_make(
         disk: &DetachedDisk,
+        claims: &Claims,
         key: Key,
         recency: Recency,
         reader: Arc<DirectoryReader>,
@@ -295,10 +296,10 @@ impl Shared {
         all.retain(|shared| shared.strong_count() > 0);
         all.push(Arc::downgrade(&shared));
         drop(all);
-        let disk = disk.clone();
+        let (disk, claims) = (disk.clone(), claims.clone());
         let worker = disk.worker().clone();
         worker.spawn_background(async move {
-            let making = Snapshot::of_many(&disk, &reader, piece, key.entries_max);
+            let making = Snapshot::of_many(&disk, &claims, &reader, piece, key.entries_max);
             let made = tokio::select! {
                 () = sender.closed() => return,
                 made = making => made,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use levity_config::LocationOptions;
 use levity_config::tls::SiteTls;
 
-use crate::compute::memory::Budget;
 use crate::filter::cache_control::CacheControl;
 use crate::filter::compress::Compress;
 use crate::filter::cors::CorsHeaders;
@@ -21,7 +20,6 @@ pub fn filters(
     of: &levity_config::Location,
     tls: Option<&SiteTls>,
     compress: Option<Arc<Compress>>,
-    decoders: &Arc<Budget>,
 ) -> Vec<Box<dyn Filter>> {
     let list = [
         tls.and_then(hsts),
@@ -32,7 +30,7 @@ pub fn filters(
             .security_headers
             .then(|| Box::new(SecurityHeaders) as _),
         of.cors.clone().map(|cors| Box::new(CorsHeaders(cors)) as _),
-        substitute(&of.options, decoders),
+        substitute(&of.options),
         compress.map(|compress| Box::new(compress) as _),
     ];
     list.into_iter().flatten().collect()
@@ -57,8 +55,8 @@ fn cache_control(options: &LocationOptions) -> Option<Box<dyn Filter>> {
     (!rules.is_empty()).then(|| Box::new(CacheControl(rules.clone())) as _)
 }
 
-fn substitute(options: &LocationOptions, decoders: &Arc<Budget>) -> Option<Box<dyn Filter>> {
+fn substitute(options: &LocationOptions) -> Option<Box<dyn Filter>> {
     let (pairs, types) = (&options.substitute, &options.substitute_types);
-    let filter = || Substitute::new(pairs, types, decoders.clone());
+    let filter = || Substitute::new(pairs, types);
     (!pairs.is_empty()).then(|| Box::new(filter()) as _)
 }

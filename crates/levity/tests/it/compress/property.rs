@@ -1,7 +1,6 @@
 //! A property of the filters of bodies: a body that is compressed, and one in which text is replaced, each cut and flushed
 //! anywhere. Both the fuzzer and the tests call it.
 
-use levity::compute::memory::{Budget, Share};
 use levity::filter::compress::{Encoder, Settings};
 use levity::filter::decode::Decoder;
 use levity::filter::substitute::Substitute;
@@ -100,7 +99,7 @@ fn replaced(mut rest: &[u8]) -> Vec<u8> {
 
 fn replaces(pieces: &[Piece]) {
     let pairs = PAIRS.map(|(found, put)| (found.to_owned(), put.to_owned()));
-    let mut body = Substitute::new(&pairs, &[], Budget::new(0)).content(None, Share::Whole);
+    let mut body = Substitute::new(&pairs, &[]).content(None);
     let (mut content, mut out) = (Vec::new(), Vec::new());
     for piece in pieces {
         body.push(&piece.bytes, &mut out).expect("a short piece");

@@ -1,7 +1,9 @@
 //! What clients share: one that holds much of it leaves some to the others.
 
 mod bodies;
+mod coders;
 mod files;
+mod listings;
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::thread;

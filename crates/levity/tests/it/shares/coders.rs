@@ -1,0 +1,102 @@
+//! Memory of decoders and encoders.
+
+use std::thread;
+use std::time::Instant;
+
+use super::{FIRST_BYTE_MAX, LISTEN, STALLED_AFTER, client_of};
+use crate::support::frames::{self, HEADERS, WHOLE, frame};
+use crate::support::{Answer, Client, Launch, Server, Tree, decoded, encoded, wait_until};
+
+const ACCEPT: (&str, &str) = ("Accept-Encoding", "gzip, deflate");
+
+/// A request for `/page.html` with that field, by indices of the static table.
+fn request(stream: u32) -> Vec<u8> {
+    let fields = b"\x82\x86\x04\x0a/page.html\x41\x09localhost\x90";
+    frame(HEADERS, WHOLE, stream, fields)
+}
+
+/// As many streams of each client ask for the page, and take nothing of it.
+fn stalled(server: &Server, prefixes: u16, streams_each: u32) -> Vec<Client> {
+    let stall = |prefix| {
+        let mut client = client_of(server, prefix);
+        let streams = (0..streams_each).flat_map(|stream| request(2 * stream + 1));
+        client.send([frames::preface(0), streams.collect()].concat());
+        client
+    };
+    (0..prefixes).map(stall).collect()
+}
+
+/// A page of which one piece fills the window of a decoder.
+fn page(word: &str) -> String {
+    let line = |number| format!("{number} {word} {}\n", "-".repeat(1000));
+    (0..1000).map(line).collect()
+}
+
+fn server(tree: &Tree, memory: &str, keys: &str) -> Server {
+    let limits = format!("[limits]\ncompression_memory = \"{memory}\"\n");
+    let site = format!("[[site]]\nroot = \"{}\"\n{keys}", tree.path().display());
+    Launch::run(&format!("{limits}{LISTEN}{site}")).start()
+}
+
+fn used(server: &Server, resource: &str) -> f64 {
+    let metrics = server.metrics(&server.own("admin"));
+    metrics.sum(&format!("levity_share_used{{resource=\"{resource}\"}}"))
+}
+
+fn get(server: &Server) -> Answer {
+    client_of(server, u16::MAX).get_with("/page.html", &[ACCEPT])
+}
+
+fn others_get_whole_pages(prefixes: u16, streams_each: u32) {
+    let tree = Tree::new();
+    tree.file("page.html", "not this one");
+    tree.file("page.html.gz", encoded("gzip", page("cat").as_bytes()));
+    let keys = "precompressed = [\"gzip\"]\nsubstitute = { cat = \"tiger\" }\n";
+    let server = server(&tree, "512KiB", keys);
+    let start = Instant::now();
+    let _stalled = stalled(&server, prefixes, streams_each);
+    wait_until("all is held", || used(&server, "decoders") > 480.0 * 1024.0);
+    thread::sleep((start + STALLED_AFTER).saturating_duration_since(Instant::now()));
+    let start = Instant::now();
+    let answer = get(&server);
+    assert!(start.elapsed() < FIRST_BYTE_MAX, "{:?}", start.elapsed());
+    answer.assert_status(200);
+    assert!(answer.text() == page("tiger"));
+}
+
+#[test]
+fn others_get_whole_pages_while_one_client_holds_most_decoders() {
+    others_get_whole_pages(1, 64);
+}
+
+#[test]
+fn others_get_whole_pages_while_sixteen_clients_hold_most_decoders() {
+    others_get_whole_pages(16, 4);
+}
+
+/// A response does not wait for an encoder, but the next one has it.
+#[test]
+fn others_get_compressed_pages_while_one_client_holds_all_encoders() {
+    let tree = Tree::new();
+    let content = crate::support::content(1, 300_000);
+    tree.file("page.html", &content);
+    let keys = "compress = true\ncompress_codings = [\"gzip\"]\n";
+    let server = server(&tree, "1664KiB", keys);
+    let start = Instant::now();
+    let _stalled = stalled(&server, 1, 16);
+    wait_until("all is held", || {
+        used(&server, "encoders") == 1664.0 * 1024.0
+    });
+    let answer = get(&server);
+    assert_eq!(
+        (answer.status, answer.header("content-encoding")),
+        (200, None)
+    );
+    thread::sleep((start + STALLED_AFTER).saturating_duration_since(Instant::now()));
+    wait_until("an encoder", || {
+        let answer = get(&server);
+        let is_compressed = answer.header("content-encoding") == Some("gzip");
+        assert!(!is_compressed || decoded("gzip", &answer.body) == content);
+        is_compressed
+    });
+}
