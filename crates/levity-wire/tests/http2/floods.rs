@@ -174,8 +174,10 @@ fn floods_end_the_connection() {
     }
 }
 
-/// A stream, or none, and what has become of it.
-const STREAMS: [(&str, u32, fn(&mut Connection)); 8] = [
+/// What has become of a stream, its number, and how that came to be.
+type State = (&'static str, u32, fn(&mut Connection));
+
+const STATES: [State; 8] = [
     ("the connection", 0, |_| ()),
     ("idle", 9, |_| ()),
     ("open", 1, |connection| {
@@ -226,7 +228,7 @@ fn any_frame_without_use_is_a_flood() {
             (PADDED, []) => 0,
             _ => payload.len(),
         };
-        for (state, stream, arrange) in STREAMS {
+        for (state, stream, arrange) in STATES {
             let has_body = state == "open" || state.starts_with("answered");
             if kind == DATA && content > 0 && has_body {
                 continue;

@@ -36,7 +36,7 @@ fn made() -> Tree {
             "x509 -req -in request -CA {by}.pem -CAkey {by}.key -CAcreateserial -extfile extensions -days 9 -out {name}.pem"
         ));
         let readable = Permissions::from_mode(0o644);
-        fs::set_permissions(folder.at(&format!("{name}.key")), readable).expect("chmod");
+        fs::set_permissions(folder.at(format!("{name}.key")), readable).expect("chmod");
     }
     openssl("x509 -in root.pem -trustout -setalias ours -out trusted.pem");
     folder

@@ -278,12 +278,12 @@ fn rules_that_are_made_up() {
         };
         Case {
             paths: (0..PATHS).map(path).collect(),
-            redirects: if number % 2 == 0 {
+            redirects: if number.is_multiple_of(2) {
                 format!("{from} {to} 301\n")
             } else {
                 String::new()
             },
-            headers: if number % 2 == 1 {
+            headers: if !number.is_multiple_of(2) {
                 format!("{from}\n  X-Found: {to}\n")
             } else {
                 String::new()
