@@ -5,12 +5,13 @@ use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 
 use levity_disk::left_root;
 use levity_disk::{Inline, Kind, OpenFile, Root, Symlinks};
 use tempfile::TempDir;
 
-fn tree() -> (TempDir, std::sync::Arc<Root>) {
+fn tree() -> (TempDir, Arc<Root>) {
     let tree = tempfile::tempdir().unwrap();
     fs::write(tree.path().join("file"), [7; 100_000]).unwrap();
     let root = Root::open(tree.path(), Symlinks::Beneath).unwrap();
@@ -33,6 +34,39 @@ fn a_file_just_written_opens_at_once() {
 
 fn inline(file: &OpenFile) -> Inline<'_> {
     file.inline().expect("it was opened without waiting")
+}
+
+#[test]
+fn a_file_that_is_held_is_opened_again_only_after_a_change() {
+    type Change = fn(&Path);
+    let changes: [Change; 4] = [
+        |path| {
+            fs::write(path.with_extension("new"), [7; 100_000]).unwrap();
+            fs::rename(path.with_extension("new"), path).unwrap();
+        },
+        |path| fs::write(path, "shorter").unwrap(),
+        // Another name may be the last one later, and then another entry.
+        |path| fs::hard_link(path, path.with_extension("link")).unwrap(),
+        |path| {
+            fs::rename(path, path.with_extension("moved")).unwrap();
+            symlink("file.moved", path).unwrap();
+        },
+    ];
+    for change in changes {
+        let (tree, root) = tree();
+        let path = fs::canonicalize(tree.path()).unwrap().join("file");
+        let held = root.open_cached(c"file").unwrap();
+        let again = root.open_cached_again(c"file", &held).unwrap();
+        assert!(Arc::ptr_eq(&again, &held));
+        assert_eq!(flags_of_open(&path).len(), 1, "the second one is closed");
+        change(&path);
+        let again = root.open_cached_again(c"file", &held).unwrap();
+        assert!(!Arc::ptr_eq(&again, &held));
+        assert_eq!(again.meta().size, fs::metadata(&path).unwrap().len());
+        fs::remove_file(&path).unwrap();
+        let gone = root.open_cached_again(c"file", &again).unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::NotFound);
+    }
 }
 
 /// How this process has `path` open, of the flags that cannot be set: those of each descriptor.

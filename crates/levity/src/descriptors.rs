@@ -13,6 +13,9 @@ const DIRECT_DESCRIPTORS_MAX: u64 = 1024;
 /// The maximum of files that handlers keep open between requests; reduced by the limit of the process.
 const KEPT_DESCRIPTORS_MAX: u64 = 1024;
 
+/// The maximum of files of one device that wait to be closed; reduced by the limit of the process.
+const UNCLOSED_DESCRIPTORS_MAX: u64 = 1024;
+
 /// The maximum of pipes for bodies, of all workers together; reduced by the limit of the process. They have half of the
 /// pages that the kernel grants the pipes of a user by default (`/proc/sys/fs/pipe-user-pages-soft`).
 const PIPES_MAX: u64 = 128;
@@ -36,6 +39,8 @@ pub struct Descriptors {
     pub direct_max: usize,
     /// The maximum of files that handlers keep open between requests.
     pub kept_max: usize,
+    /// The maximum of files of one device that wait to be closed.
+    pub unclosed_max: usize,
     /// The maximum of pipes for bodies, each with two descriptors.
     pub pipes_max: usize,
     /// The maximum of second descriptors of sockets.
@@ -54,7 +59,7 @@ pub struct Descriptors {
 /// When the kernel has no memory for it.
 pub fn widen_descriptor_table(descriptors: &Descriptors) -> io::Result<()> {
     let files = descriptors.cached_max + descriptors.direct_max + descriptors.kept_max;
-    let files = files + descriptors.held_max + descriptors.transfers_max;
+    let files = files + descriptors.held_max + descriptors.unclosed_max + descriptors.transfers_max;
     let needed = descriptors.connections_max + 2 * descriptors.pipes_max + files;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let last = (needed as u64 + OWN_DESCRIPTORS)
@@ -79,13 +84,15 @@ impl Descriptors {
         let kept = KEPT_DESCRIPTORS_MAX.min(files / 32);
         let pipes = PIPES_MAX.min(files / 64);
         let transfers = TRANSFERS_MAX.min(files / 64);
-        let others = cached + direct + kept + 2 * pipes + transfers + OWN_DESCRIPTORS;
+        let unclosed = UNCLOSED_DESCRIPTORS_MAX.min(files / 32);
+        let others = cached + direct + kept + unclosed + 2 * pipes + transfers + OWN_DESCRIPTORS;
         let rest = files.saturating_sub(others);
         let connections = configured.map_or((rest / 2).max(16), |configured| configured as u64);
         Self {
             cached_max: cached as usize,
             direct_max: direct as usize,
             kept_max: kept as usize,
+            unclosed_max: unclosed as usize,
             pipes_max: pipes as usize,
             transfers_max: transfers as usize,
             // An operator may allow more connections than there are descriptors; nobody expects all of them at once.

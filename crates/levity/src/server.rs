@@ -291,6 +291,7 @@ fn bind_all(config: &Config, workers: usize) -> io::Result<Vec<Bound>> {
 fn start_disk(settings: &levity_config::Disk, descriptors: &Descriptors) -> io::Result<Arc<Disk>> {
     widen_descriptor_table(descriptors)?;
     levity_disk::set_direct_files_max(descriptors.direct_max);
+    levity_disk::set_unclosed_max(descriptors.unclosed_max);
     let disk = Disk::start(settings.settings.clone()).map_err(io::Error::other)?;
     disk.on_outage(outage::report);
     disk.set_open_age_max(settings.entry_ttl);

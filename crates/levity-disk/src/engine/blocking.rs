@@ -94,12 +94,13 @@ fn perform_change(change: Change) -> io::Result<Done> {
 }
 
 fn create_file(new: &NewFile) -> io::Result<OpenFile> {
-    match new {
+    let created = match new {
         NewFile::Spooled { spool } => spool.create(),
         NewFile::Nameless { root, folder, mode } => create::nameless(root, folder, *mode),
         NewFile::Named { root, path, mode } => create::named(root, path, *mode),
         NewFile::Appended { root, path, mode } => create::appended(root, path, *mode),
-    }
+    };
+    created.inspect(OpenFile::wait_for_room)
 }
 
 /// An open in progress: the files are open, and nothing has been read yet.
@@ -217,10 +218,11 @@ impl Opening {
 
 /// Opens `path` as `open` says.
 fn look_up(open: &Open, path: &CStr, known: KnownDevices<'_>) -> io::Result<OpenFile> {
-    match open.lookup {
+    let opened = match open.lookup {
         Lookup::Shared | Lookup::Fresh => open.root.open_waiting(path, known),
         Lookup::NoSymlinks | Lookup::Consume => open.root.open_no_symlinks(path, known),
-    }
+    };
+    opened.inspect(OpenFile::wait_for_room)
 }
 
 /// The file at `path`, if it may be sent in place of `file`.

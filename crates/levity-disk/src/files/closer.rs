@@ -3,6 +3,10 @@
 //! The last close of a deleted file frees its blocks and may wait for the journal; on FUSE it waits for a
 //! reply. Event loops drop files, so a dropped file only hands over its descriptor, without a lock. A
 //! device that freezes blocks one thread; the others close the descriptors of other devices.
+//!
+//! What waits to be closed still counts towards the limit on open files, and event loops drop files faster than threads
+//! close them. So whoever opens a file waits for [room](wait_for_room). Each device has a bound of its own: files of
+//! others are opened while one is frozen.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,39 +20,53 @@ use std::time::Duration;
 use crossbeam_queue::SegQueue;
 
 use super::temporary::TemporaryName;
+use super::unclosed::Unclosed;
 use crate::thread::{DiskThread, Parker, lock};
 
-/// One device may freeze before closing stops.
-const THREADS: usize = 2;
+/// When as many devices are frozen, nothing is closed, and before long nothing is opened.
+const THREADS: usize = 4;
 
 /// How long a thread waits for more after it has closed files. On a busy server waking a thread costs more
 /// than most closes, so they are batched.
 const NAP: Duration = Duration::from_millis(1);
 
+/// Bound on the files of one device that wait to be closed, unless [`set_unclosed_max`] sets another one. Closing so
+/// many takes less than a millisecond.
+const UNCLOSED_MAX_DEFAULT: usize = 1024;
+
+static UNCLOSED_MAX: AtomicUsize = AtomicUsize::new(UNCLOSED_MAX_DEFAULT);
+
+/// Bounds the number of files of each device that wait to be closed in this process. While there are as many, event
+/// loops open no file of that device, and threads that open one wait.
+pub fn set_unclosed_max(files: usize) {
+    UNCLOSED_MAX.store(files.max(1), Ordering::Relaxed);
+}
+
 /// One queue and its threads for the whole process, because files do not know the disk that reads them.
 static QUEUE: Queue = Queue {
     arrived: SegQueue::new(),
-    unclosed: AtomicUsize::new(0),
+    unclosed: Unclosed::new(),
     users: AtomicUsize::new(0),
     started: Mutex::new(0),
     pending: Mutex::new(BTreeMap::new()),
-    all_closed: Condvar::new(),
+    closed: Condvar::new(),
     parkers: [const { Parker::new() }; THREADS],
     naps: AtomicBool::new(false),
 };
 
 struct Queue {
-    /// Descriptors that are not sorted by device yet. Bounded by the limit on open files.
+    /// Descriptors that are not sorted by device yet.
     arrived: SegQueue<(u64, Discarded)>,
-    /// Descriptors that are not closed yet.
-    unclosed: AtomicUsize,
+    /// Descriptors that are not closed yet. Who opens a file looks at their number: [`has_room`], [`wait_for_room`].
+    unclosed: Unclosed,
     /// Number of [`Closer`]s.
     users: AtomicUsize,
     /// Number of threads.
     started: Mutex<usize>,
-    /// Descriptors by device. Only the closing threads and [`Closer::drop`] take this lock.
+    /// Descriptors by device. Only the closing threads and those that wait for them take this lock.
     pending: Mutex<BTreeMap<u64, Pending>>,
-    all_closed: Condvar,
+    /// Some descriptors were closed.
+    closed: Condvar,
     parkers: [Parker; THREADS],
     /// A thread naps: it looks for descriptors without being woken, within [`NAP`].
     naps: AtomicBool,
@@ -88,6 +106,11 @@ impl DeferredFd {
     pub(super) fn new(fd: OwnedFd, device: u64) -> DeferredFd {
         let fd = ManuallyDrop::new(fd);
         DeferredFd { fd, device }
+    }
+
+    /// The device that was given.
+    pub(super) fn device(&self) -> u64 {
+        self.device
     }
 }
 
@@ -145,15 +168,24 @@ fn discard(device: u64, discarded: Discarded) {
     if QUEUE.users.load(Ordering::Relaxed) == 0 {
         return discarded.finish();
     }
-    QUEUE.unclosed.fetch_add(1, Ordering::SeqCst);
+    QUEUE.unclosed.add(device);
     QUEUE.arrived.push((device, discarded));
     QUEUE.wake_one();
 }
 
-/// The number of files that were dropped and not closed yet. They still count towards the limit on open
-/// files. Does not block.
-pub fn unclosed() -> usize {
-    QUEUE.unclosed.load(Ordering::Relaxed)
+/// Whether an event loop may open a file on `device`: not too many of them wait to be closed. Takes no lock.
+pub(crate) fn has_room(device: u64) -> bool {
+    QUEUE.unclosed.files(device) < UNCLOSED_MAX.load(Ordering::Relaxed)
+}
+
+/// Blocks until one more file on `device` may be open. Call it before the file is handed over, because only then its
+/// device is known: each thread has at most a few files that nobody has counted.
+///
+/// The closing threads wait for nobody, so this ends unless `device` is frozen, where the open could not end either.
+pub(crate) fn wait_for_room(device: u64) {
+    if !has_room(device) {
+        QUEUE.wait_while(|| !has_room(device));
+    }
 }
 
 /// While one exists, files are closed by the closing threads.
@@ -179,7 +211,7 @@ impl Drop for Closer {
     /// The drop of the last one waits until all descriptors are closed.
     fn drop(&mut self) {
         if QUEUE.users.fetch_sub(1, Ordering::SeqCst) == 1 {
-            QUEUE.wait_until_closed();
+            QUEUE.wait_while(|| QUEUE.unclosed.total() > 0);
         }
     }
 }
@@ -242,20 +274,21 @@ impl Queue {
     fn close(&self, device: u64, fds: Vec<Discarded>) {
         let count = fds.len();
         fds.into_iter().for_each(Discarded::finish);
+        self.unclosed.subtract(device, count);
         let mut pending = lock(&self.pending);
         if let Some(mine) = pending.get_mut(&device) {
             mine.busy = false;
         }
         pending.retain(|_, device| device.busy || !device.fds.is_empty());
-        if self.unclosed.fetch_sub(count, Ordering::SeqCst) == count {
-            self.all_closed.notify_all();
-        }
+        self.closed.notify_all();
     }
 
-    fn wait_until_closed(&self) {
-        let unclosed = |_: &mut BTreeMap<_, _>| self.unclosed.load(Ordering::SeqCst) > 0;
-        let pending = self.all_closed.wait_while(lock(&self.pending), unclosed);
-        drop(pending.unwrap_or_else(PoisonError::into_inner));
+    fn wait_while(&self, is_full: impl Fn() -> bool) {
+        let mut pending = lock(&self.pending);
+        while is_full() {
+            let woken = self.closed.wait(pending);
+            pending = woken.unwrap_or_else(PoisonError::into_inner);
+        }
     }
 }
 
@@ -269,6 +302,7 @@ fn waiting(pending: &mut BTreeMap<u64, Pending>) -> Option<(u64, &mut Pending)> 
 mod tests {
     use super::*;
     use crate::files::{Root, Symlinks};
+    use std::array;
     use std::fs::{self, DirEntry};
     use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
@@ -313,11 +347,41 @@ mod tests {
         // A close that lingers is reset by a peer that has not read.
         drop(peer);
         drop(closer);
+        wait_until("all are closed", || QUEUE.unclosed.total() == 0);
+    }
+
+    fn wait_until(event: &str, has_happened: impl Fn() -> bool) {
         let start = Instant::now();
-        while unclosed() > 0 {
-            assert!(start.elapsed() < Duration::from_secs(30));
+        while !has_happened() {
+            assert!(start.elapsed() < Duration::from_secs(30), "{event}");
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn openers_wait_for_room_on_their_device() {
+        const FILES_MAX: usize = 3;
+        let _turn = lock(&TURN);
+        let closer = Closer::start().unwrap();
+        set_unclosed_max(FILES_MAX);
+        let (fd, peer) = frozen();
+        close(20, fd);
+        for _ in 2..FILES_MAX {
+            close(20, UnixStream::pair().unwrap().0.into());
+        }
+        assert!(has_room(20));
+        close(20, UnixStream::pair().unwrap().0.into());
+        assert!(!has_room(20) && has_room(21));
+        wait_for_room(21);
+        let opener = thread::spawn(|| wait_for_room(20));
+        thread::yield_now();
+        assert!(!opener.is_finished(), "nothing could be closed");
+        drop(peer);
+        opener.join().unwrap();
+        assert!(has_room(20));
+        drop(closer);
+        wait_until("all are closed", || QUEUE.unclosed.total() == 0);
+        set_unclosed_max(UNCLOSED_MAX_DEFAULT);
     }
 
     fn is_open(path: &Path) -> bool {
@@ -334,19 +398,15 @@ mod tests {
         let path = folder.path().canonicalize().unwrap();
         let root = Root::open(&path, Symlinks::Beneath).unwrap();
         // Before that of the root in the order in which devices are served.
-        let peers = [1, 2].map(|device| {
+        let peers: [_; THREADS] = array::from_fn(|device| {
             let (fd, peer) = frozen();
-            close(device, fd);
+            close(device as u64, fd);
             peer
         });
         drop(root);
         assert!(is_open(&path), "no thread could close it");
         drop(peers);
-        let start = Instant::now();
-        while is_open(&path) {
-            assert!(start.elapsed() < Duration::from_secs(30));
-            thread::yield_now();
-        }
+        wait_until("a thread has closed it", || !is_open(&path));
         drop(closer);
     }
 

@@ -224,7 +224,8 @@ impl DirectoryReader {
             Some(position) => position,
             none => {
                 let fd = reopen(directory.as_fd())?;
-                none.insert(DeferredFd::new(fd, directory.meta.device))
+                directory.wait_for_room();
+                none.insert(directory.another(fd))
             }
         };
         listing.is_last = next_names(position.as_fd(), |name, file_type| {

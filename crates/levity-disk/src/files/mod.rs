@@ -21,12 +21,13 @@ mod root;
 mod secrets;
 mod spool;
 mod temporary;
+mod unclosed;
 pub(crate) mod unlink;
 mod variant;
 mod watch;
 pub(crate) mod write;
 
-pub use closer::unclosed;
+pub use closer::set_unclosed_max;
 pub(crate) use crossing::{KnownDevices, OtherDevice};
 pub use direct::set_direct_files_max;
 pub use folder::check_writable;

@@ -10,7 +10,7 @@ use rustix::fs::{Advice, OFlags};
 use rustix::io::Errno;
 
 use super::atime;
-use super::closer::{DeferredFd, DeferredName};
+use super::closer::{self, DeferredFd, DeferredName};
 use super::direct::DirectFile;
 use super::meta::Meta;
 use super::resolver::Resolver;
@@ -94,10 +94,10 @@ pub(super) struct Location {
 
 impl OpenFile {
     /// A file that was opened with `O_NONBLOCK`, and of which nothing else is known.
-    pub(super) fn new(fd: OwnedFd, meta: Meta, atime: atime::Policy) -> OpenFile {
+    pub(super) fn new(fd: DeferredFd, meta: Meta, atime: atime::Policy) -> OpenFile {
         OpenFile {
             meta,
-            fd: DeferredFd::new(fd, meta.device),
+            fd,
             location: None,
             nonblocking_calls: NonblockingCalls::None,
             no_symlinks: false,
@@ -123,7 +123,7 @@ impl OpenFile {
             has_nonblock_flag: AtomicBool::new(false),
             direct_refused: AtomicBool::new(true),
             writing: Some(Box::new(writing)),
-            ..OpenFile::new(fd, meta, atime)
+            ..OpenFile::new(DeferredFd::new(fd, meta.device), meta, atime)
         })
     }
 
@@ -209,12 +209,16 @@ impl OpenFile {
     }
 
     /// A descriptor for reading whole blocks past the page cache; opened by the first call. `None` if that
-    /// does not work. Not for event loops.
+    /// does not work, or while too many files wait to be closed. Not for event loops.
     pub(crate) fn direct_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.direct_refused.load(Ordering::Relaxed) {
             return None;
         }
-        let open = || DirectFile::open(self.as_fd(), self.meta.device);
+        // Not by waiting: a ring has one thread for all devices.
+        if self.direct.get().is_none() && !closer::has_room(self.fd.device()) {
+            return None;
+        }
+        let open = || DirectFile::open(self.as_fd(), self.fd.device());
         let direct = self.direct.get_or_init(open).as_ref();
         direct.map(DirectFile::as_fd)
     }
@@ -222,6 +226,16 @@ impl OpenFile {
     /// Records that a read past the page cache was refused: prevents further ones.
     pub(crate) fn direct_refused(&self) {
         self.direct_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Another descriptor of this file.
+    pub(super) fn another(&self, fd: OwnedFd) -> DeferredFd {
+        DeferredFd::new(fd, self.fd.device())
+    }
+
+    /// Blocks until one more file of its device may be open: see [`closer::wait_for_room`].
+    pub(crate) fn wait_for_room(&self) {
+        closer::wait_for_room(self.fd.device());
     }
 
     /// Not public, because a call on the descriptor may block: see [`OpenFile::inline`].

@@ -202,15 +202,15 @@ impl Root {
     /// # Errors
     /// `WouldBlock` if an engine must open it: an inode or directory block is not in memory, the path leaves
     /// the root or crosses a mount (whose file system was not probed), the file system is remote, the file may have become a
-    /// secret, or the kernel is older than 5.12. Any other error is final; for example, the kernel remembers absent names
+    /// secret, the kernel is older than 5.12, or too many files wait to be closed (see
+    /// [`set_unclosed_max`](crate::set_unclosed_max)). Any other error is final; for example, the kernel remembers absent names
     /// (not on tmpfs).
     pub fn open_cached(&self, path: &CStr) -> io::Result<Arc<OpenFile>> {
-        if !self.cached {
+        if !self.may_open_cached() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let name = self.resolver.name(path)?;
-        // The mount may be remote: an engine has to open it.
-        let resolve = self.resolver.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
+        let resolve = self.resolve_cached();
         let opened = match self.open_to_read(name, resolve) {
             Err(Errno::XDEV) => return Err(io::ErrorKind::WouldBlock.into()),
             Err(Errno::NXIO | Errno::NODEV) => return Ok(self.cached_handle(name, resolve)?),
@@ -229,6 +229,66 @@ impl Root {
         let file = self.file(opened, meta, name);
         file.disable_kernel_readahead();
         Ok(Arc::new(file))
+    }
+
+    /// As [`Root::open_cached`], but returns `held` if `path` still leads to it and it has the same version: then no
+    /// file is left to be closed. `held` was opened beneath this root, a while after its last change.
+    ///
+    /// # Errors
+    /// Those of [`Root::open_cached`].
+    pub fn open_cached_again(
+        &self,
+        path: &CStr,
+        held: &Arc<OpenFile>,
+    ) -> io::Result<Arc<OpenFile>> {
+        match self.still_leads_to(path, held) {
+            true => Ok(Arc::clone(held)),
+            false => self.open_cached(path),
+        }
+    }
+
+    /// Whether `path` leads to `held`, as far as the kernel knows without disk access.
+    ///
+    /// The descriptor is closed here, on an event loop, where others must not be. Closing a file may wait in three places,
+    /// and this close comes to none of them:
+    /// - `flush` and `release` of the file system (ext4 and XFS start writing back there what was truncated before):
+    ///   a descriptor with `O_PATH` has neither, nor any lock;
+    /// - the last reference to an inode without names, which frees its blocks: `held` has another one, even if the
+    ///   last name vanishes right now;
+    /// - the last reference to the entry of a name, which may be the last one to a removed directory: `held` has the same
+    ///   entry. An inode with one name has one, and had the same one when `held` was opened, since a new link or a
+    ///   removed one would have changed `ctime`. Renaming moves the entry.
+    fn still_leads_to(&self, path: &CStr, held: &OpenFile) -> bool {
+        let version = |meta: &Meta| meta.links == 1 && meta.same_version(&held.meta);
+        if !self.may_open_cached() || !version(&held.meta) {
+            return false;
+        }
+        let no_symlinks = match held.no_symlinks {
+            true => ResolveFlags::NO_SYMLINKS,
+            false => ResolveFlags::empty(),
+        };
+        let open = |name| {
+            self.resolver
+                .openat2(name, HANDLE, self.resolve_cached() | no_symlinks)
+        };
+        let Ok(fd) = self.resolver.name(path).and_then(open) else {
+            return false;
+        };
+        let meta = rustix::fs::fstat(&fd).map(Meta::from);
+        let is_same = meta.is_ok_and(|meta| version(&meta));
+        if !is_same {
+            closer::close(self.resolver.device, fd);
+        }
+        is_same
+    }
+
+    fn may_open_cached(&self) -> bool {
+        self.cached && closer::has_room(self.resolver.device)
+    }
+
+    /// How an event loop resolves a path. A mount may be remote: an engine has to open what lies there.
+    fn resolve_cached(&self) -> ResolveFlags {
+        self.resolver.resolve() | ResolveFlags::CACHED | ResolveFlags::NO_XDEV
     }
 
     /// Opens `path`. Blocks. Anything but a file or a directory is closed at once and returned as
@@ -321,12 +381,14 @@ impl Root {
             fd,
             atime: atime::Policy::Never,
             no_symlinks: false,
+            mount: None,
         };
         Ok(self.file(opened, meta, name))
     }
 
     fn file(&self, opened: OpenedFd, meta: Meta, name: &CStr) -> OpenFile {
-        let mut file = OpenFile::new(opened.fd, meta, opened.atime);
+        let fd = DeferredFd::new(opened.fd, opened.mount.unwrap_or(meta.device));
+        let mut file = OpenFile::new(fd, meta, opened.atime);
         file.location = (meta.kind == Kind::Directory).then(|| Location {
             resolver: Arc::clone(&self.resolver),
             path: name.to_owned(),
@@ -365,6 +427,9 @@ impl Root {
             fd,
             atime,
             no_symlinks: resolve.contains(ResolveFlags::NO_SYMLINKS),
+            mount: resolve
+                .contains(ResolveFlags::NO_XDEV)
+                .then_some(self.resolver.device),
         })
     }
 }
@@ -375,6 +440,9 @@ struct OpenedFd {
     atime: atime::Policy,
     /// No symbolic link was on the way.
     no_symlinks: bool,
+    /// The device of its mount, if that is the mount of the root. A file there may have another `st_dev`: on btrfs each
+    /// subvolume has its own.
+    mount: Option<u64>,
 }
 
 /// With `O_NONBLOCK`, because opening a named pipe without a writer would block.

@@ -20,6 +20,7 @@ mod chunks;
 mod cli;
 mod client;
 mod clients;
+mod closing;
 mod compress;
 mod conditional;
 mod config;

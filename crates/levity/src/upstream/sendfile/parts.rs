@@ -7,10 +7,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use levity_disk::{Meta, OpenFile};
-use tokio::time;
 
 use super::Found;
 use super::root::{Beneath, Name};
@@ -20,23 +18,6 @@ use crate::entry::{Content, Entry};
 use crate::http::fields::Fields;
 use crate::http::response::{FileBody, FileParts, NextPart, PartError};
 use crate::respond::file;
-
-/// The maximum of files that are being closed when the next file is opened for its check. Checks are faster
-/// than the threads that close files, and files being closed still use descriptors.
-const UNCLOSED_MAX: usize = 16;
-
-/// The interval between looks at their number.
-const CLOSE_INTERVAL: Duration = Duration::from_millis(1);
-
-/// The total time that the checks of one response wait for it: closing a file may wait for a device.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
-
-/// Waits until there is room for one more check, for a response whose checks began at `since`.
-pub(super) async fn room_to_look(since: Instant) {
-    while levity_disk::unclosed() >= UNCLOSED_MAX && since.elapsed() < CLOSE_PATIENCE {
-        time::sleep(CLOSE_INTERVAL).await;
-    }
-}
 
 /// The parts that remain to be sent.
 #[derive(Default)]
