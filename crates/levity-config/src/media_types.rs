@@ -23,12 +23,23 @@ impl MediaTypes {
 
     /// Whether the media type of a Content-Type header is one of these. Parameters are ignored, and so is case.
     pub fn include(&self, content_type: &[u8]) -> bool {
-        let essence = content_type.split(|&byte| byte == b';').next();
-        let essence = essence.unwrap_or_default().trim_ascii();
+        Self::any_include(std::slice::from_ref(self), content_type)
+    }
+
+    /// Whether one of `all` [includes](Self::include) `content_type`.
+    // It is taken apart once for all: a list is searched for each response.
+    pub fn any_include(all: &[Self], content_type: &[u8]) -> bool {
+        let end = content_type.iter().position(|&byte| byte == b';');
+        let essence = &content_type[..end.unwrap_or(content_type.len())];
+        let essence = essence.trim_ascii();
         let Some(slash) = essence.iter().position(|&byte| byte == b'/') else {
             return false;
         };
         let (kind, subtype) = (&essence[..slash], &essence[slash + 1..]);
+        all.iter().any(|types| types.include_parts(kind, subtype))
+    }
+
+    fn include_parts(&self, kind: &[u8], subtype: &[u8]) -> bool {
         let is_kind = self.kind == "*" || kind.eq_ignore_ascii_case(self.kind.as_bytes());
         is_kind && self.includes_subtype(subtype)
     }

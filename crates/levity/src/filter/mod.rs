@@ -52,6 +52,11 @@ pub fn apply_and_explain(
 }
 
 fn apply_one(filter: &dyn Filter, request: &Request, response: &mut Response, claims: &Claims) {
+    if let Some(base) = response.base.as_ref().filter(|_| response.status == 200)
+        && filter.passes(base.fields())
+    {
+        return;
+    }
     response.merge_base();
     filter.header(request, head(response));
     if may_change_body(request, response)

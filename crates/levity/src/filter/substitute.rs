@@ -114,7 +114,7 @@ impl Filter for Substitute {
     ) -> Option<Box<dyn BodyFilter>> {
         let (fields, length) = (head.fields, head.length);
         let content_type = fields.value("content-type")?;
-        let applies = self.types.iter().any(|types| types.include(content_type));
+        let applies = MediaTypes::any_include(&self.types, content_type);
         if !applies || forbids_transform(fields) {
             return None;
         }

@@ -27,6 +27,12 @@ pub trait Filter: Send + Sync {
     ) -> Option<Box<dyn BodyFilter>> {
         None
     }
+
+    /// Whether it would change nothing in a response of 200 whose header begins with `base`, that of a file. Such a header
+    /// need not be copied, and may be encoded already.
+    fn passes(&self, _base: &Fields) -> bool {
+        false
+    }
 }
 
 /// A filter that other parts of its location use too.
@@ -46,6 +52,10 @@ impl<F: Filter> Filter for Arc<F> {
         claims: &Claims,
     ) -> Option<Box<dyn BodyFilter>> {
         (**self).body(request, head, claims)
+    }
+
+    fn passes(&self, base: &Fields) -> bool {
+        (**self).passes(base)
     }
 }
 

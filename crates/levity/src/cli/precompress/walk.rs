@@ -97,7 +97,7 @@ impl<F: FnMut(Found)> Walk<'_, F> {
     /// Compressed files have media types of their own, so a variant gets no variants.
     fn includes(&self, name: &CStr) -> bool {
         let content_type = mime::of(name.to_bytes()).as_bytes();
-        self.types.iter().any(|types| types.include(content_type))
+        MediaTypes::any_include(self.types, content_type)
     }
 }
 

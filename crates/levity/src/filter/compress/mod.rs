@@ -60,11 +60,10 @@ impl Compress {
     fn applies(&self, head: &FilteredHead<'_>) -> bool {
         let fields = &head.fields;
         let has = |name: &&str| fields.value(name).is_some();
-        let content_type = fields.value("content-type").unwrap_or_default();
         // A part may be shorter.
         let is_long = head.length.is_none_or(|length| length >= self.bytes_min);
         (is_long || head.status == 206)
-            && self.types.iter().any(|types| types.include(content_type))
+            && self.includes_type(fields)
             && !has(&"content-encoding")
             && !DIGESTS.iter().any(has)
             && !forbids_transform(fields)
@@ -72,11 +71,10 @@ impl Compress {
 
     /// Whether the file of `entry` is compressed for clients that accept it.
     pub fn applies_to_file(&self, entry: &Entry) -> bool {
-        let content_type = || entry.fields.value("content-type").unwrap_or_default();
         entry.coding.is_none()
             && entry.strong
             && entry.meta.size >= self.bytes_min
-            && self.types.iter().any(|types| types.include(content_type()))
+            && self.includes_type(&entry.fields)
     }
 
     /// The coding that the client of `request` prefers, if any.
@@ -186,9 +184,13 @@ impl Filter for Compress {
         if head.status == 304 {
             self.restore_etag(request, head.fields);
         }
-        if hides_type(&head) || self.applies(&head) {
+        if hides_type(head.status, head.fields) || self.applies(&head) {
             add_vary(head.fields);
         }
+    }
+
+    fn passes(&self, base: &Fields) -> bool {
+        !hides_type(200, base) && !self.includes_type(base)
     }
 
     fn body(
@@ -224,6 +226,12 @@ impl Filter for Compress {
 }
 
 impl Compress {
+    /// Whether content of this type is compressed.
+    fn includes_type(&self, fields: &Fields) -> bool {
+        let content_type = fields.value("content-type").unwrap_or_default();
+        MediaTypes::any_include(&self.types, content_type)
+    }
+
     /// Gives a 304 the ETag that the client has, if that is the one in a coding that it accepts.
     fn restore_etag(&self, request: &Request, fields: &mut Fields) {
         let has_tags = request.header("if-none-match").is_some();
@@ -241,11 +249,11 @@ impl Compress {
 }
 
 /// Whether the header does not tell the media type of the content: that of a 304, and of several ranges.
-fn hides_type(head: &FilteredHead<'_>) -> bool {
+fn hides_type(status: u16, fields: &Fields) -> bool {
     const RANGES: &[u8] = b"multipart/byteranges";
-    let content_type = head.fields.value("content-type").unwrap_or_default();
+    let content_type = fields.value("content-type").unwrap_or_default();
     let start = content_type.get(..RANGES.len());
-    head.status == 304 || start.is_some_and(|start| start.eq_ignore_ascii_case(RANGES))
+    status == 304 || start.is_some_and(|start| start.eq_ignore_ascii_case(RANGES))
 }
 
 fn add_vary(fields: &mut Fields) {
