@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod async_transport;
 mod bind;
 mod connect;
@@ -21,6 +22,7 @@ mod waker_cell;
 #[cfg(test)]
 mod wakes;
 
+pub use arrivals::{arrivals, arrived, others_read};
 pub use async_transport::AsyncTransport;
 pub use bind::{BACKLOG, Bound, bind};
 pub use connect::connect;

@@ -15,6 +15,7 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::arrivals::arrived;
 #[cfg(any(test, feature = "test-support"))]
 use crate::memory::{self, MemoryStream};
 use crate::tls::{ByteStream, TlsStream};
@@ -50,14 +51,16 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         #[cfg(any(test, feature = "test-support"))]
         if let Self::Memory(memory) = self {
-            return memory.poll_read(context, buffer);
+            return counted(memory.poll_read(context, buffer));
         }
         if let Self::Tls(tls) = self {
             return tls.poll_read(context, buffer);
         }
-        self.poll_move(context, Interest::READABLE, buffer.len(), |socket| {
-            Ok(recv(socket, &mut *buffer, RecvFlags::empty())?.1)
-        })
+        counted(
+            self.poll_move(context, Interest::READABLE, buffer.len(), |socket| {
+                Ok(recv(socket, &mut *buffer, RecvFlags::empty())?.1)
+            }),
+        )
     }
 
     /// Reads into the spare capacity of `buffer`, of which there must be some; zero bytes mean that the peer sends no
@@ -69,15 +72,15 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         #[cfg(any(test, feature = "test-support"))]
         if let Self::Memory(memory) = self {
-            return memory.poll_append(context, buffer);
+            return counted(memory.poll_append(context, buffer));
         }
         if let Self::Tls(tls) = self {
             return tls.poll_append(context, buffer);
         }
         let room = buffer.capacity() - buffer.len();
-        self.poll_move(context, Interest::READABLE, room, |socket| {
+        counted(self.poll_move(context, Interest::READABLE, room, |socket| {
             Ok(recv(socket, spare_capacity(buffer), RecvFlags::empty())?.0)
-        })
+        }))
     }
 
     /// Waits for bytes and runs `call`, a system call that moves some of them from the socket; its `WouldBlock` must
@@ -87,9 +90,9 @@ impl Transport {
         context: &mut Context<'_>,
         mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        self.poll_call(context, Interest::READABLE, |socket| {
+        counted(self.poll_call(context, Interest::READABLE, |socket| {
             socket.try_take(&mut call)
-        })
+        }))
     }
 
     /// Waits for bytes and reads them into `buffer`; zero bytes mean that the peer sends no more.
@@ -120,13 +123,14 @@ impl Transport {
     /// # Errors
     /// `WouldBlock` when nothing has arrived.
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
+        let read = match self {
             Self::Tcp(tcp) => tcp.try_read(buffer),
             Self::Unix(unix) => unix.try_read(buffer),
-            Self::Tls(tls) => tls.try_read(buffer),
+            Self::Tls(tls) => return tls.try_read(buffer),
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory(memory) => memory.try_read(buffer),
-        }
+        };
+        read.inspect(|_| arrived())
     }
 
     /// Writes as many of `bytes` as there is room for. Costs less than a list of one slice: the kernel checks less
@@ -348,6 +352,15 @@ impl ByteStream for Transport {
     fn reset_on_close(&mut self) {
         Self::reset_on_close(self);
     }
+}
+
+/// Counts a read among the [`arrivals`](crate::arrivals). Of a read over TLS the one below counts: what was decrypted
+/// before has arrived before.
+fn counted<T>(read: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    if read.is_ready() {
+        arrived();
+    }
+    read
 }
 
 /// The socket of a [`Transport`]: system calls may move bytes to it from other descriptors.

@@ -3,7 +3,8 @@
 //! A path's [`EntryVariants`] holds the file and its precompressed variants. It is immutable, and so is each
 //! [`Entry`] in it; the time of its last check is stored beside it. Within `disk.entry_ttl` of the check it
 //! is served as it is. After that the files are opened again, and an entry is reused only if its file is
-//! still the same version.
+//! still the same version. Until something arrives on the worker, its own check is as recent as one for another request
+//! would be: it serves all requests that the worker has read before.
 //!
 //! With a watch (`disk.watch`) an entry is valid until something changes in its directory.
 //!
@@ -18,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use levity_disk::{OpenFile, Watch};
+use levity_net::arrivals;
 use levity_wire::encoding::Coding;
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync, unsync};
 
@@ -135,6 +137,29 @@ impl Recency {
     }
 }
 
+/// When files were checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Check {
+    /// The time of the request.
+    pub at: Instant,
+    /// The worker's [`arrivals`] before; `None` if another worker made the check.
+    pub arrivals: Option<u64>,
+}
+
+impl Check {
+    /// A check that begins now on this worker, for a request at `at`.
+    pub fn begin(at: Instant) -> Self {
+        let arrivals = Some(arrivals());
+        Self { at, arrivals }
+    }
+
+    /// Whether nothing has arrived since. Then the files were checked after all requests on this worker were sent:
+    /// who changed a file before sending one sees the change.
+    fn is_last(&self) -> bool {
+        self.arrivals == Some(arrivals())
+    }
+}
+
 /// The representation that a request needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Selection<'a> {
@@ -157,18 +182,18 @@ pub enum Missing {
 #[derive(Debug)]
 pub struct CacheSlot {
     variants: Arc<EntryVariants>,
-    checked: Instant,
+    check: Check,
     /// In the order of [`EntryVariants::entries`].
     refs: Vec<Rc<EntryRef>>,
 }
 
 impl CacheSlot {
-    /// The slot for `variants`, which were checked at `checked`.
-    pub fn new(variants: Arc<EntryVariants>, checked: Instant) -> Rc<Self> {
+    /// The slot for `variants`, of this check.
+    pub fn new(variants: Arc<EntryVariants>, check: Check) -> Rc<Self> {
         let refs = variants.entries().map(|entry| EntryRef::new(entry.clone()));
         Rc::new(Self {
             refs: refs.collect(),
-            checked,
+            check,
             variants,
         })
     }
@@ -403,7 +428,7 @@ impl Cache {
             self.last_expiry.set(now);
             self.readable_bytes.set(BODIES_READ_MAX);
             let mut own = self.own.borrow_mut();
-            own.retain(|_, slot| is_young(slot.checked));
+            own.retain(|_, slot| is_young(slot.check.at));
         }
         if self.shared.claim_expiry(now) {
             let shared = &self.shared;
@@ -430,18 +455,19 @@ impl Cache {
         selection: Selection<'_>,
         recency: Recency,
     ) -> Option<Rc<EntryRef>> {
-        let usable = |checked: Instant, variants: &EntryVariants| {
-            variants.is_fresh(recency.age(checked), recency.ttl)
-                && recency.is_after_change(checked)
+        let usable = |check: Check, variants: &EntryVariants| {
+            (variants.is_fresh(recency.age(check.at), recency.ttl) || check.is_last())
+                && recency.is_after_change(check.at)
                 && variants.chosen(selection.choices).suffices(selection.body)
         };
         if let Some(slot) = self.own.borrow().get(key)
-            && usable(slot.checked, &slot.variants)
+            && usable(slot.check, &slot.variants)
         {
             return Some(slot.chosen(selection.choices));
         }
-        let (variants, checked) = self.shared.entries_by_key.get(key)?;
-        let slot = usable(checked, &variants).then(|| self.keep_own(key, variants, checked))?;
+        let (variants, at) = self.shared.entries_by_key.get(key)?;
+        let check = Check { at, arrivals: None };
+        let slot = usable(check, &variants).then(|| self.keep_own(key, variants, check))?;
         Some(slot.chosen(selection.choices))
     }
 
@@ -481,16 +507,11 @@ impl Cache {
             .map(|(variants, _)| variants)
     }
 
-    /// Caches `variants`, which were checked at `checked`, for all workers.
-    pub fn keep(
-        &self,
-        key: &[u8],
-        variants: Arc<EntryVariants>,
-        checked: Instant,
-    ) -> Rc<CacheSlot> {
+    /// Caches `variants`, of this check, for all workers.
+    pub fn keep(&self, key: &[u8], variants: Arc<EntryVariants>, check: Check) -> Rc<CacheSlot> {
         let entries_by_key = &self.shared.entries_by_key;
-        entries_by_key.insert(key.into(), (variants.clone(), checked));
-        self.keep_own(key, variants, checked)
+        entries_by_key.insert(key.into(), (variants.clone(), check.at));
+        self.keep_own(key, variants, check)
     }
 
     /// A reference to an entry that is not cached.
@@ -532,7 +553,7 @@ impl Cache {
             variants: slot.variants.variants.iter().map(replaced).collect(),
             watched: slot.variants.watched.clone(),
         };
-        let slot = self.keep(key, Arc::new(variants), slot.checked);
+        let slot = self.keep(key, Arc::new(variants), slot.check);
         let mut refs = slot.refs.iter();
         refs.find(|new| Arc::ptr_eq(&new.entry, &with_body))
             .cloned()
@@ -544,13 +565,8 @@ impl Cache {
         self.shared.entries_by_key.remove(key);
     }
 
-    fn keep_own(
-        &self,
-        key: &[u8],
-        variants: Arc<EntryVariants>,
-        checked: Instant,
-    ) -> Rc<CacheSlot> {
-        let slot = CacheSlot::new(variants, checked);
+    fn keep_own(&self, key: &[u8], variants: Arc<EntryVariants>, check: Check) -> Rc<CacheSlot> {
+        let slot = CacheSlot::new(variants, check);
         self.own.borrow_mut().insert(key.into(), slot.clone());
         slot
     }
@@ -615,6 +631,11 @@ mod tests {
         Recency { now, ttl, changed }
     }
 
+    /// A check before the last arrival.
+    fn earlier(at: Instant) -> Check {
+        Check { at, arrivals: None }
+    }
+
     fn wait_until(event: &str, mut has_happened: impl FnMut() -> bool) {
         let start = Instant::now();
         while !has_happened() {
@@ -674,7 +695,7 @@ mod tests {
     #[test]
     fn an_entry_is_fresh_for_its_time_to_live() {
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", variants(&[]), now);
+        cache.keep(b"key", variants(&[]), earlier(now));
         let last = now + SECOND - Duration::from_nanos(1);
         assert!(cache.fresh(b"key", PLAIN, within(last, SECOND)).is_some());
         assert!(
@@ -686,10 +707,29 @@ mod tests {
     }
 
     #[test]
+    fn without_a_time_to_live_a_check_serves_what_has_arrived_before() {
+        let (cache, now) = (cache(), Instant::now());
+        let other = Cache::new(cache.shared.clone());
+        let is_fresh = |cache: &Cache| {
+            let none = within(now, Duration::ZERO);
+            cache.fresh(b"key", PLAIN, none).is_some()
+        };
+        cache.keep(b"key", variants(&[]), Check::begin(now));
+        assert!(is_fresh(&cache) && !is_fresh(&other));
+        levity_net::arrived();
+        assert!(!is_fresh(&cache));
+        // What arrives during a check may have been sent after the file was looked at.
+        let check = Check::begin(now);
+        levity_net::arrived();
+        cache.keep(b"key", variants(&[]), check);
+        assert!(!is_fresh(&cache));
+    }
+
+    #[test]
     fn the_best_existing_variant_is_chosen() {
         use Coding::{Brotli, Gzip, Zstd};
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", variants(&[Gzip, Brotli]), now);
+        cache.keep(b"key", variants(&[Gzip, Brotli]), earlier(now));
         for (choices, coding) in [
             (&[Zstd, Gzip, Brotli][..], Some(Gzip)),
             (&[Brotli, Gzip], Some(Brotli)),
@@ -732,7 +772,7 @@ mod tests {
     #[test]
     fn missing_names_evict_no_files() {
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", variants(&[]), now);
+        cache.keep(b"key", variants(&[]), earlier(now));
         for number in 0..100_000_u32 {
             cache.keep_missing(&number.to_le_bytes(), Missing::Name, now);
         }
@@ -744,7 +784,7 @@ mod tests {
     #[test]
     fn unused_entries_expire() {
         let (cache, now) = (cache(), Instant::now());
-        cache.keep(b"key", variants(&[]), now);
+        cache.keep(b"key", variants(&[]), earlier(now));
         cache.expire(now + ENTRY_AGE_MAX - SECOND, SECOND);
         assert!(cache.stale(b"key").is_some());
         cache.expire(now + 2 * ENTRY_AGE_MAX, 3 * ENTRY_AGE_MAX);
@@ -763,7 +803,7 @@ mod tests {
         let variants = variants(&Coding::ALL);
         for number in 0..1000_u32 {
             let key = number.to_le_bytes();
-            cache.keep(&key, variants.clone(), now);
+            cache.keep(&key, variants.clone(), earlier(now));
             cache.keep_missing(&key, Missing::Index(directory.clone()), now);
         }
         let entries_by_key = cache.own.borrow().len() + cache.shared.entries_by_key.len();

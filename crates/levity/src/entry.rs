@@ -61,6 +61,14 @@ pub enum Content {
     File(Arc<OpenFile>),
 }
 
+impl Content {
+    /// The file, which is open in either case.
+    pub fn file(&self) -> &Arc<OpenFile> {
+        let (Self::Memory(_, file) | Self::File(file)) = self;
+        file
+    }
+}
+
 /// The minimum size of a body, in bytes, that is sent by reference. A smaller one is copied into the send buffer, which
 /// costs less than two more system calls.
 pub const PAGES_BYTES_MIN: usize = 16 * 1024;
@@ -107,7 +115,7 @@ impl Deref for Bytes {
 impl Entry {
     /// The same entry with its content in memory.
     pub fn with_body(&self, bytes: Bytes) -> Self {
-        let (Content::File(file) | Content::Memory(_, file)) = &self.content;
+        let file = self.content.file();
         Self {
             meta: self.meta,
             etag: self.etag.clone(),

@@ -96,7 +96,7 @@ fn run(parts: Parts) -> io::Result<()> {
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .on_thread_unpark(Watch::turn_begins)
+        .on_thread_unpark(turn_begins)
         .build_local(LocalOptions::default())?;
     Watch::install(parts.worker.stats.polls.clone());
     let disk = &parts.worker.disk;
@@ -105,6 +105,11 @@ fn run(parts: Parts) -> io::Result<()> {
     }
     runtime.block_on(live(parts));
     Ok(())
+}
+
+fn turn_begins() {
+    Watch::turn_begins();
+    levity_net::arrived();
 }
 
 async fn live(parts: Parts) {

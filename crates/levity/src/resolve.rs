@@ -17,7 +17,9 @@ use levity_wire::http1::Method;
 use levity_wire::range::{self, Range};
 use rustix::io::Errno;
 
-use crate::cache::{CacheSlot, EntryRef, EntryVariants, Missing, Recency, Selection, Watched};
+use crate::cache::{
+    CacheSlot, Check, EntryRef, EntryVariants, Missing, Recency, Selection, Watched,
+};
 use crate::codings::Codings;
 use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
 use crate::entry::{self, BODY_BYTES_MAX, Bytes, Content, Entry, Form, Original};
@@ -69,6 +71,7 @@ pub async fn resolve(
         root: files.root.current()?,
         key: named.key,
         recency,
+        check: Check::begin(now),
         codings,
         original: None,
         watched: None,
@@ -105,6 +108,7 @@ pub async fn is_file(
                 root: files.root.current()?,
                 key,
                 recency,
+                check: Check::begin(now),
                 codings: Codings::default(),
                 original: None,
                 watched: None,
@@ -151,6 +155,7 @@ pub async fn variant(
         root: root.clone(),
         key,
         recency,
+        check: Check::begin(recency.now),
         codings: Codings::default(),
         original: Some(original),
         watched: None,
@@ -261,6 +266,8 @@ struct Search<'a> {
     root: Arc<Root>,
     key: &'a [u8],
     recency: Recency,
+    /// Began before any of the files was opened.
+    check: Check,
     codings: Codings,
     /// What the file is a variant of, in a store.
     original: Option<Original<'a>>,
@@ -426,11 +433,20 @@ impl Search<'_> {
     }
 
     fn open_cached(&self, path: &CStr, variants: &Variants) -> io::Result<Opened> {
-        let root = &self.root;
-        let file = root.open_cached(path)?;
+        let stale = self.worker.cache.stale(self.key);
+        let known = |coding: Option<Coding>| match (&stale, coding) {
+            (Some(stale), None) => Some(&stale.file),
+            (stale, coding) => stale.as_ref()?.entry(coding),
+        };
+        let open = |path: &CStr, coding| match known(coding).filter(|entry| entry.strong) {
+            Some(entry) => self.root.open_cached_again(path, entry.content.file()),
+            None => self.root.open_cached(path),
+        };
+        let file = open(path, None)?;
         let meta = file.meta();
-        let paths = variants.paths.iter().filter(|_| meta.kind == Kind::Regular);
-        let opened = paths.map(|path| accept_variant(root.open_cached(path), &meta));
+        let all = variants.paths.iter().zip(&self.codings.all);
+        let all = all.filter(|_| meta.kind == Kind::Regular);
+        let opened = all.map(|(path, &coding)| accept_variant(open(path, Some(coding)), &meta));
         Ok(Opened {
             variants: opened.collect::<io::Result<_>>()?,
             ..Opened::unread(file)
@@ -484,8 +500,8 @@ impl Search<'_> {
             },
         });
         let slot = match chosen.may_cache {
-            true => self.worker.cache.keep(self.key, variants, self.recency.now),
-            false => CacheSlot::new(variants, self.recency.now),
+            true => self.worker.cache.keep(self.key, variants, self.check),
+            false => CacheSlot::new(variants, self.check),
         };
         Ok(Found::File(
             slot.chosen(self.codings.choices()),

@@ -80,6 +80,9 @@ async fn requests(mut conn: Rc<Conn>, begins: Begins) {
             Err(error) => break end_without_request(&conn, error).await,
         };
         let arrival = conn.arrival();
+        if worker.checks_each_request() {
+            levity_net::others_read().await;
+        }
         // On the heap: the future of an exchange is far larger than that of an idle connection.
         let make = || exchange::exchange(&conn, &mut request, arrival);
         let mut exchanged = worker.exchange_memory.pin(make).await;

@@ -392,6 +392,12 @@ impl Worker {
         self.service.borrow().clone()
     }
 
+    /// Whether each request needs a check of its file that was made after it arrived: `disk.entry_ttl` is zero.
+    pub fn checks_each_request(&self) -> bool {
+        let service = self.service.borrow();
+        service.config.disk.entry_ttl.is_zero()
+    }
+
     /// A request to parse into, with the allocations of an earlier one.
     pub fn take_request(&self) -> Box<Request> {
         self.requests.borrow_mut().pop().unwrap_or_default()

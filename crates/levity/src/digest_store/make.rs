@@ -137,7 +137,7 @@ impl DigestStore {
             store: self.clone(),
             key,
         };
-        let (Content::File(file) | Content::Memory(_, file)) = &entry.content;
+        let file = entry.content.file();
         let (worker, file, meta) = (worker.clone(), file.clone(), entry.meta);
         task::spawn_local(async move {
             // A failure of the disk is reported where the file is sent. The next request tries again.

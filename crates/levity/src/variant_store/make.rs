@@ -20,7 +20,7 @@ use super::storage::Storage;
 use super::store::{MAKING_MAX, PAUSE, STORE_SHARE, VariantStore, lock};
 use crate::compute::DroppedInPool;
 use crate::disk_client::read_version;
-use crate::entry::{Content, Entry};
+use crate::entry::Entry;
 use crate::filter::compress::{Encoder, Settings};
 use crate::worker::Worker;
 
@@ -152,7 +152,7 @@ impl VariantStore {
         if matches!(wanted, Wanted::Dictionary(_)) && !self.may_copy(&original.meta) {
             return;
         }
-        let (Content::File(file) | Content::Memory(_, file)) = &original.content;
+        let file = original.content.file();
         let (worker, file, meta) = (worker.clone(), file.clone(), original.meta);
         task::spawn_local(async move {
             let store = &making.store;

@@ -19,7 +19,7 @@ use super::index::Index;
 use super::make::Wanted;
 use super::name::{Kind, Name, Resource, Stored};
 use super::store::VariantStore;
-use crate::cache::EntryVariants;
+use crate::cache::{Check, EntryVariants};
 use crate::disk_client::submit_when_free;
 use crate::entry::{self, Content, Entry, Form};
 use crate::http::request::Request;
@@ -179,7 +179,7 @@ fn a_variant_that_was_overwritten_is_not_sent() {
         );
         rig.worker
             .cache
-            .keep(&key, Arc::new(variants), Instant::now());
+            .keep(&key, Arc::new(variants), Check::begin(Instant::now()));
         let ask = async || {
             let mut client = rig.client(1 << 20);
             client.send(request).await;

@@ -3,14 +3,15 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 
 use crate::support::{
-    Answer, Client, Cut, Launch, Server, Tree, age, assert_same, content, per_engine, wait_until,
-    wait_within,
+    Answer, Client, Cut, Launch, Server, Tree, age, assert_same, content, per_engine, settle,
+    wait_until, wait_within,
 };
 
 /// Kept in memory, and read from the file.
@@ -71,6 +72,66 @@ fn at_once(engine: &str, change: impl Fn(&Tree, &str, usize) -> Vec<u8>) {
         answer.assert_status(200);
         assert_same(&answer.body, &new);
         assert_same(&client.get("/file").body, &new);
+    }
+}
+
+/// Changes the file, and gives its new content; `None` if it is gone.
+type Changing = fn(&Tree, u64) -> Option<Vec<u8>>;
+
+const CHANGES: [Changing; 5] = [
+    |tree, round| {
+        let new = content(round, 5_000);
+        rename_over(tree, "file", &new);
+        age(&tree.at("file"), Duration::from_secs(7200));
+        Some(new)
+    },
+    |tree, round| {
+        let new = content(round + 100, 5_000);
+        write_in_place(&tree.at("file"), &new);
+        age(&tree.at("file"), Duration::from_secs(7200));
+        Some(new)
+    },
+    |tree, round| {
+        truncate(&tree.at("file"), 2_000);
+        age(&tree.at("file"), Duration::from_secs(7200));
+        Some(content(round + 100, 5_000)[..2_000].to_vec())
+    },
+    |tree, _| {
+        fs::remove_file(tree.at("file")).expect("unlink");
+        None
+    },
+    |tree, round| {
+        let new = content(round + 200, 5_000);
+        tree.file("file", &new);
+        Some(new)
+    },
+];
+
+/// Asks for the file, four times at once, until the test is over.
+fn ask_until(is_over: &AtomicBool, server: &Server) {
+    let requests = "GET /file HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(4);
+    let mut client = server.client();
+    while !is_over.load(Ordering::Relaxed) {
+        client.send(&requests);
+        for _ in 0..4 {
+            match client.try_receive() {
+                Ok(answer) => assert!(matches!(answer.status, 200 | 404), "{}", answer.status),
+                // It was written to while it was sent.
+                Err(_) => {
+                    client = server.client();
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Ends the other clients, also when the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -135,6 +196,35 @@ per_engine! {
         server.get("/file").assert_status(404);
         tree.file("file", "again");
         assert_eq!(server.get("/file").text(), "again");
+    }
+
+    /// While others ask for the same file all the time, so that requests share checks.
+    fn among_other_requests(engine) {
+        const OTHERS: usize = 6;
+        const ROUNDS: u64 = 4;
+        let tree = Tree::new();
+        tree.filled("file", 5_000);
+        let server = Launch::serve(tree.path()).engine(engine).start();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..OTHERS {
+                scope.spawn(|| ask_until(&is_over, &server));
+            }
+            let _over = Over(&is_over);
+            let mut client = server.client();
+            for round in 0..ROUNDS {
+                for change in CHANGES {
+                    // Only then it is kept in memory.
+                    settle();
+                    let new = change(&tree, round);
+                    let answer = client.get("/file");
+                    match new {
+                        Some(new) => assert_same(&answer.body, &new),
+                        None => answer.assert_status(404),
+                    }
+                }
+            }
+        });
     }
 
     /// Within the time to live the old version may be served, but only as it was.
