@@ -18,7 +18,20 @@ pub fn root() -> PathBuf {
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     command.args(arguments).current_dir(root());
+    forget_package(&mut command);
     command
+}
+
+/// Removes what cargo tells this program about its own package from the environment of `command`. Build scripts read such
+/// variables: `ring`, and with it the server and its tests, would be built again after each change between
+/// `cargo xtask test` and `cargo test`.
+pub fn forget_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
 }
 
 /// Prints the command, runs it and requires success.
@@ -71,4 +84,18 @@ pub fn command_line(command: &Command) -> String {
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_cargo_knows_nothing_of_this_package() {
+        let cargo = cargo(&["test"]);
+        for name in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"] {
+            let removed = (name.as_ref(), None);
+            assert!(cargo.get_envs().any(|pair| pair == removed), "{name}");
+        }
+    }
 }

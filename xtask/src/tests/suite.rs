@@ -19,12 +19,11 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// The command that runs it with `arguments` of the test runner, as `cargo test` would.
+    /// The command that runs it with `arguments` of the test runner.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.before).args(arguments);
-        // Otherwise it would be the folder of the program that runs now.
-        command.env("CARGO_MANIFEST_DIR", &self.folder);
+        run::forget_package(&mut command);
         command.current_dir(&self.folder);
         command
     }
