@@ -39,6 +39,11 @@ pub async fn others_read() {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use tokio::task::LocalSet;
+
     use super::*;
     use crate::Transport;
 
@@ -56,13 +61,17 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_is_ready_runs_before() {
-        let order = std::cell::RefCell::new(Vec::new());
-        let task = async |name| {
-            order.borrow_mut().push(name);
-            others_read().await;
-            order.borrow_mut().push(name);
-        };
-        tokio::join!(task(1), task(2));
-        assert_eq!(order.into_inner(), [1, 2, 1, 2]);
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let tasks = LocalSet::new();
+        for name in [1, 2] {
+            let order = order.clone();
+            tasks.spawn_local(async move {
+                order.borrow_mut().push(name);
+                others_read().await;
+                order.borrow_mut().push(name);
+            });
+        }
+        tasks.await;
+        assert_eq!(order.take(), [1, 2, 1, 2]);
     }
 }

@@ -63,8 +63,8 @@ fn exit_codes() {
 
 #[test]
 fn check_of_a_good_file() {
-    let tree = Tree::new();
-    let file = tree.file("levity.toml", config(&tree));
+    let (tree, root) = (Tree::new(), Tree::new());
+    let file = tree.file("levity.toml", config(&root));
     let file = file.to_str().expect("a path in UTF-8");
     let ran = levity(&["check", "-c", file]);
     assert_eq!((ran.status, ran.stderr.as_str()), (0, ""));

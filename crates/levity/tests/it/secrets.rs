@@ -32,8 +32,8 @@ fn no_path_leads_to_a_secret() {
     let root = tree.path().display();
     let server = Launch::run(&format!(
         "[tls]\nticket_keys = [\"{root}/kept/tickets\"]\n{LISTEN}\
-         [[listen]]\naddress = \"127.0.0.1:0\"\ntls = true\n\
-         [[site]]\nroot = \"{root}/www\"\nsymlinks = \"follow\"\nlisting = true\nlisting_archive = true\n\
+         [[listen]]\naddress = \"unix:{{own}}/tls\"\ntls = true\n\
+         [[site]]\nroot = \"{root}/www\"\nsymlinks = \"follow\"\nlisting = true\nlisting_archive = [\"tar\"]\n\
          [site.tls]\ncertificates = [\"{root}/kept/a.pem\"]\nkeys = [\"{root}/kept/a.key\"]\nredirect = false\n\
          [[site.route]]\npath = \"/kept/*\"\nroot = \"{root}\"\n\
          [[site.route]]\npath = \"/own/*\"\nroot = \"{{own}}\"\nstrip_prefix = \"/own\"\n\
@@ -74,6 +74,8 @@ fn no_path_leads_to_a_secret() {
         }
     }
     // A reload names another one. The caches have it.
+    let key = fs::read(authority.file("a.key")).expect("a file");
+    tree.fresh("kept/a.key", key);
     tree.file("kept/other", USERS);
     client.get("/kept/other").assert_status(200);
     server.reload(&["kept/users"], &["kept/other"]);
