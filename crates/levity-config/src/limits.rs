@@ -65,7 +65,7 @@ limits! {
     /// wants more waits for up to 6 s, then gets 503. While others wait, an upload that has stalled for 5 s is ended.
     bodies_memory: usize = count(Size, "256MiB", "1MiB".."1TiB"),
     /// Bytes of all request bodies in files of `disk.spool`, shared in the same way.
-    spool_bytes: usize = count(Size, "8GiB", "1MiB".."1PiB"),
+    spool_bytes: usize = count(Size, "8GiB", "1MiB".."1024TiB"),
     /// Memory of all encoders that are in the middle of a response. One takes 320 KiB (zstd:1 and 2), 416 KiB (gzip),
     /// 1.2 MiB (zstd:3, the default), 2.6 MiB (br:2 to 4), 2.75 MiB (zstd:4 to 19, br:9) or 12 MiB (br:10 and 11); the
     /// other levels of br take 0.6 to 2 MiB. Responses beyond the bound are compressed less, then sent without compression.

@@ -96,7 +96,8 @@ pub async fn exchange<S: ResponseSink + 'static>(
         connection: sink.connection(),
         stream: number,
     };
-    let claims = requester.claims(&worker.stakes);
+    let has_body = sink.has_body();
+    let claims = has_body.then(|| Rc::new(requester.claims(&worker.stakes)));
     let body = RequestBody::new(stream.clone(), &config.limits, claims);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, mut response) = answer(&mut handling, request).await;

@@ -88,8 +88,13 @@ pub trait ClientStream {
     /// The trailers of the body; empty until it is complete.
     fn trailers(&self) -> Trailers;
 
+    /// Whether the request has a body, or the stream takes other bytes after it.
+    fn has_body(&self) -> bool {
+        self.body_remaining() != Some(0)
+    }
+
     /// What the stream keeps of the body counts as `claims` from now on, beyond what every connection may keep.
-    fn count_body(&self, claims: &Claims) {
+    fn count_body(&self, claims: &Rc<Claims>) {
         let _ = claims;
     }
 
@@ -155,7 +160,8 @@ const DROPPED_READS_MAX: usize = 2;
 #[derive(Clone)]
 pub struct RequestBody {
     stream: Rc<dyn ClientStream>,
-    claims: Claims,
+    /// `None` without a body.
+    claims: Option<Rc<Claims>>,
     /// The request was derived from the client's, and has no body.
     is_absent: bool,
     /// It is absent here, and read later.
@@ -165,9 +171,9 @@ pub struct RequestBody {
 }
 
 impl RequestBody {
-    /// The body of the request on `stream`, which takes memory by `claims`.
-    pub fn new(stream: Rc<dyn ClientStream>, limits: &Limits, claims: Claims) -> Self {
-        stream.count_body(&claims);
+    /// The body of the request on `stream`, which takes memory by `claims`; `None` without a body.
+    pub fn new(stream: Rc<dyn ClientStream>, limits: &Limits, claims: Option<Rc<Claims>>) -> Self {
+        claims.iter().for_each(|claims| stream.count_body(claims));
         Self {
             stream,
             claims,
@@ -243,9 +249,9 @@ impl RequestBody {
         &self.stream
     }
 
-    /// Takes for the exchange.
-    pub fn claims(&self) -> &Claims {
-        &self.claims
+    /// Takes for the exchange; `None` without a body.
+    pub fn claims(&self) -> Option<&Rc<Claims>> {
+        self.claims.as_ref()
     }
 
     /// The deadline of the current wait of the exchange.
@@ -318,9 +324,9 @@ impl RequestBody {
     /// # Errors
     /// 413 when the body exceeds its limit.
     pub fn take_buffered(&self, out: &mut Gathered) -> Result<(), Reject> {
-        match self.is_complete() {
-            true => Ok(()),
-            false => self.stream.take_buffered(&self.claims, out),
+        match &self.claims {
+            Some(claims) if !self.is_complete() => self.stream.take_buffered(claims, out),
+            _ => Ok(()),
         }
     }
 
@@ -339,8 +345,10 @@ impl RequestBody {
             Some(bytes) => bytes.min(PART_BYTES_MAX as u64) as usize,
             None => PART_BYTES_MAX,
         };
-        ready!(out.poll_room(&self.claims, part_bytes, context))
-            .map_err(|_| RequestError::Shortage)?;
+        if let Some(claims) = &self.claims {
+            let room = ready!(out.poll_room(claims, part_bytes, context));
+            room.map_err(|_| RequestError::Shortage)?;
+        }
         out.add(|bytes| self.stream.poll_body(context, bytes))
     }
 

@@ -17,12 +17,12 @@ use crate::shares::{Held, Portion, Resource};
 use crate::worker::Worker;
 
 /// The maximum size of a read, in bytes.
-pub const READ_BYTES: usize = 128 * 1024;
+const READ_BYTES: usize = 128 * 1024;
 
 /// A request body in a file.
 pub struct Spooled {
     file: Arc<OpenFile>,
-    claims: Claims,
+    claims: Rc<Claims>,
     /// The bytes of the file.
     held: Held,
     _descriptor: Held,
@@ -42,7 +42,7 @@ impl Spooled {
     pub async fn create(
         worker: &Worker,
         folder: &SpoolFolder,
-        claims: &Claims,
+        claims: &Rc<Claims>,
     ) -> io::Result<Self> {
         let descriptor = claims.take(Resource::Files, 1, Portion::Whole).await;
         let descriptor = descriptor.map_err(|_| io::ErrorKind::QuotaExceeded)?;
@@ -82,6 +82,17 @@ impl Spooled {
         make(worker, Op::Change(write), Class::Later, self.read_options).await?;
         self.bytes += count;
         Ok(())
+    }
+
+    /// Waits until the client may have the bytes of one read in memory.
+    ///
+    /// # Errors
+    /// `QuotaExceeded` when it has its share of `limits.bodies_memory`.
+    pub async fn take_room(&self) -> io::Result<Held> {
+        let claims = &self.claims;
+        let taken = claims.take(Resource::Bodies, READ_BYTES, Portion::Whole);
+        let taken = taken.await;
+        taken.map_err(|_| io::ErrorKind::QuotaExceeded.into())
     }
 
     /// Starts a read at `offset`. Does not wait.

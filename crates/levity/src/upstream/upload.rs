@@ -8,13 +8,12 @@ use std::task::{Context, Poll, ready};
 use levity_wire::http1::Trailers;
 
 use super::failure::Failure;
-use super::spooled::{READ_BYTES, Reading, Spooled};
+use super::spooled::{Reading, Spooled};
 use super::upstream_request::Length;
 use crate::http::gathered::Gathered;
 use crate::http::request::RequestError;
 use crate::http::request_body::RequestBody;
 use crate::route::Service;
-use crate::shares::{Portion, Resource};
 use crate::worker::Worker;
 
 /// The maximum size of a piece, in bytes.
@@ -148,12 +147,10 @@ impl Upload {
             let received = self.buffer.len().saturating_sub(before);
             self.body.give_way(received).await;
         }
-        if self.spooled.is_some() {
+        if let Some(spooled) = &self.spooled {
             // Taken before the request is sent: it could not be held up or refused later.
-            let claims = self.body.claims();
-            let room = claims.take(Resource::Bodies, READ_BYTES, Portion::Whole);
-            let room = room.await.map_err(|_| RequestError::Shortage);
-            self.buffer = Gathered::for_parts(room.map_err(Failure::of_client)?);
+            let room = spooled.take_room().await;
+            self.buffer = Gathered::for_parts(room.map_err(Failure::of_spool)?);
         }
         Ok(())
     }
@@ -165,7 +162,8 @@ impl Upload {
         let spooled = match &mut self.spooled {
             Some(spooled) => spooled,
             none => {
-                let created = Spooled::create(worker, folder, self.body.claims()).await;
+                let claims = self.body.claims().expect("it has a body");
+                let created = Spooled::create(worker, folder, claims).await;
                 none.insert(created.map_err(Failure::of_spool)?)
             }
         };

@@ -34,9 +34,14 @@ impl Connection {
         self.open_receive_window();
     }
 
-    /// Whether more bytes have arrived and were not consumed than may wait here, because the window was larger before.
+    /// The bytes that were not consumed, with the frame that is arriving.
+    pub fn unread(&self) -> u32 {
+        self.granted - self.receive_window - self.consumed
+    }
+
+    /// Whether more bytes were not consumed than may wait here, because the window was larger before.
     pub fn is_overfull(&self) -> bool {
-        self.granted > self.window + self.receive_window + self.consumed
+        self.unread() > self.window
     }
 
     /// The owner has consumed `bytes` of the body of `stream`: the client may send as many more.

@@ -118,7 +118,7 @@ impl<'a> Handling<'a> {
     ) -> Result<Stream, getrandom::Error> {
         let token = id::token()?;
         let timer = SweptTimer::new(self.worker);
-        let claims = self.body.claims().clone();
+        let claims = self.body.claims().cloned();
         let client = Detached::new(&**self.body.stream(), body, timer.timer.clone());
         let to = EventBox {
             worker: self.worker.clone(),

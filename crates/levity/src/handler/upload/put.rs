@@ -75,8 +75,8 @@ struct Incoming {
     reservation: Reservation,
     /// The key under which it is kept if it remains incomplete.
     claim: Option<Claim>,
-    /// The file is open.
-    descriptor: Held,
+    /// The file is open. `None` without a body: it is so only for a moment.
+    descriptor: Option<Held>,
 }
 
 impl Incoming {
@@ -208,12 +208,7 @@ impl Handling<'_> {
             _ => content.total().unwrap_or(0),
         };
         name.check_space(length).await?;
-        let descriptor = self
-            .body
-            .claims()
-            .take(Resource::Files, 1, Portion::Whole)
-            .await;
-        let descriptor = descriptor.map_err(|_| error(503, "too many files are open"))?;
+        let descriptor = self.descriptor().await?;
         let (store, quota) = (&name.upload.store, name.quota());
         // They count once they are made, and are not kept with a part.
         let folders = place.missing_folders as u64 * NAME_BYTES;
@@ -253,6 +248,17 @@ impl Handling<'_> {
             claim,
             descriptor,
         })
+    }
+
+    /// Waits until the client may have one more file open.
+    async fn descriptor(&self) -> Result<Option<Held>, Response> {
+        let Some(claims) = self.body.claims() else {
+            return Ok(None);
+        };
+        let taken = claims.take(Resource::Files, 1, Portion::Whole).await;
+        taken
+            .map(Some)
+            .map_err(|_| error(503, "too many files are open"))
     }
 
     /// Writes the body to the file.

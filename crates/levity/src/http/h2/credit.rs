@@ -2,6 +2,7 @@
 //!
 //! Every connection has the usual window. What is beyond it is memory that the client may use up, and so counts to its share.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use levity_wire::http2::STREAM_WINDOW_BYTES;
@@ -9,8 +10,8 @@ use levity_wire::http2::STREAM_WINDOW_BYTES;
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource};
 
-/// The bytes within [`PERIOD`], or unread, from which on a body gets credit. Below, the usual window is no obstacle: a stream of small
-/// messages would otherwise hold credit for hours.
+/// The bytes of a body within [`PERIOD`], or of all bodies that nobody has read, from which on a body gets credit. Below, the usual
+/// window is no obstacle: a stream of small messages would otherwise hold credit for hours.
 const BYTES_MIN: usize = 32 * 1024;
 
 /// The time in which bytes are counted.
@@ -18,7 +19,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// The credit of a body.
 pub struct Credit {
-    claims: Claims,
+    claims: Rc<Claims>,
     held: Option<Held>,
     /// When the present period began.
     since: Instant,
@@ -31,15 +32,17 @@ pub struct Credit {
 pub struct Arrival {
     /// The bytes that have arrived now.
     pub bytes: usize,
-    /// The bytes that nobody has read, with these.
+    /// The bytes of all bodies of the connection that nobody has read, with these.
     pub unread: usize,
-    /// The bytes that are to come; `None` when that is unknown.
-    pub left: Option<u64>,
+    /// The bytes of this body that are to come, at most.
+    pub to_come: usize,
+    /// The bytes of credit that the connection may still take.
+    pub room: usize,
 }
 
 impl Credit {
     /// None yet, for a body whose memory counts as `claims`.
-    pub fn new(claims: Claims, now: Instant) -> Self {
+    pub fn new(claims: Rc<Claims>, now: Instant) -> Self {
         Self {
             claims,
             held: None,
@@ -53,11 +56,11 @@ impl Credit {
         self.held.as_ref().map_or(0, Held::amount)
     }
 
-    /// Takes credit for a body that arrives fast or that nobody reads, as far as the connection has `room` and the client may have as
-    /// much; and gives it back when the body has become slow.
-    pub fn arrived(&mut self, arrival: Arrival, room: usize, now: Instant) {
+    /// Takes credit for a body that arrives fast or when bodies are not read, as far as the client may have as much; and gives it back
+    /// when the body has become slow.
+    pub fn arrived(&mut self, arrival: Arrival, now: Instant) {
         if now.saturating_duration_since(self.since) >= PERIOD {
-            if self.bytes < BYTES_MIN && arrival.unread == arrival.bytes {
+            if self.bytes < BYTES_MIN && arrival.unread < BYTES_MIN {
                 self.held = None;
             }
             (self.since, self.bytes) = (now, 0);
@@ -66,8 +69,8 @@ impl Credit {
         if self.held.is_some() || self.bytes.max(arrival.unread) < BYTES_MIN {
             return;
         }
-        let left = arrival.left.map_or(usize::MAX, |left| left as usize);
-        let wanted = (STREAM_WINDOW_BYTES as usize).min(left).min(room);
+        let wanted_max = arrival.to_come.min(arrival.room);
+        let wanted = wanted_max.min(STREAM_WINDOW_BYTES as usize);
         if wanted > 0 {
             // Half: bodies can do without it, but not without the memory in which they are gathered.
             let mut held = self.claims.nothing(Resource::Bodies, Portion::Half);
@@ -111,14 +114,16 @@ mod tests {
             connection,
             stream: connection,
         };
-        Credit::new(requester.claims(&Stakes::new(shares.clone())), now)
+        let claims = requester.claims(&Stakes::new(shares.clone()));
+        Credit::new(Rc::new(claims), now)
     }
 
     fn read_at_once(bytes: usize) -> Arrival {
         Arrival {
             bytes,
             unread: bytes,
-            left: None,
+            to_come: usize::MAX,
+            room: usize::MAX,
         }
     }
 
@@ -126,15 +131,15 @@ mod tests {
     fn a_fast_body_gets_a_window() {
         let (shares, now) = (shares(), Instant::now());
         let mut credit = credit(&shares, 1, now);
-        credit.arrived(read_at_once(BYTES_MIN - 1), usize::MAX, now);
+        credit.arrived(read_at_once(BYTES_MIN - 1), now);
         assert_eq!(credit.amount(), 0);
-        credit.arrived(read_at_once(1), usize::MAX, now);
+        credit.arrived(read_at_once(1), now);
         assert_eq!(
             (credit.amount(), shares.used(Resource::Bodies)),
             (WINDOW, WINDOW)
         );
         // It does not grow further.
-        credit.arrived(read_at_once(BYTES_MIN), usize::MAX, now);
+        credit.arrived(read_at_once(BYTES_MIN), now);
         assert_eq!(credit.amount(), WINDOW);
         drop(credit);
         assert_eq!(shares.used(Resource::Bodies), 0);
@@ -143,20 +148,21 @@ mod tests {
     #[test]
     fn a_body_gets_no_more_than_is_to_come_or_than_the_connection_has() {
         let (shares, now) = (shares(), Instant::now());
-        for (left, room, amount) in [
-            (Some(10), usize::MAX, 10),
-            (Some(0), usize::MAX, 0),
-            (None, 5, 5),
-            (None, 0, 0),
-            (Some(u64::MAX), WINDOW + 1, WINDOW),
+        for (to_come, room, amount) in [
+            (10, usize::MAX, 10),
+            (0, usize::MAX, 0),
+            (usize::MAX, 5, 5),
+            (usize::MAX, 0, 0),
+            (usize::MAX, WINDOW + 1, WINDOW),
         ] {
             let mut credit = credit(&shares, 1, now);
             let arrival = Arrival {
-                left,
+                to_come,
+                room,
                 ..read_at_once(BYTES_MIN)
             };
-            credit.arrived(arrival, room, now);
-            assert_eq!(credit.amount(), amount, "{left:?} {room}");
+            credit.arrived(arrival, now);
+            assert_eq!(credit.amount(), amount, "{to_come} {room}");
         }
     }
 
@@ -166,7 +172,7 @@ mod tests {
         let (shares, now) = (shares(), Instant::now());
         let fast = |connection| {
             let mut credit = credit(&shares, connection, now);
-            credit.arrived(read_at_once(BYTES_MIN), usize::MAX, now);
+            credit.arrived(read_at_once(BYTES_MIN), now);
             credit
         };
         let mut all: Vec<_> = (0..3).map(fast).collect();
@@ -174,7 +180,7 @@ mod tests {
         assert_eq!(amounts, [WINDOW, WINDOW, 0]);
         // It tries again.
         all.remove(0);
-        all[1].arrived(read_at_once(1), usize::MAX, now);
+        all[1].arrived(read_at_once(1), now);
         assert_eq!(all[1].amount(), WINDOW);
     }
 
@@ -182,34 +188,36 @@ mod tests {
     fn a_body_that_has_become_slow_gives_back() {
         let (shares, start) = (shares(), Instant::now());
         let mut credit = credit(&shares, 1, start);
-        credit.arrived(read_at_once(BYTES_MIN), usize::MAX, start);
+        credit.arrived(read_at_once(BYTES_MIN), start);
         // The period that ends was fast.
-        credit.arrived(read_at_once(1), usize::MAX, start + PERIOD);
+        credit.arrived(read_at_once(1), start + PERIOD);
         assert_eq!(credit.amount(), WINDOW);
-        // Nobody reads it: what may come may have to stay.
+        // Nobody reads it, or another: what may come may have to stay.
         let unread = Arrival {
             bytes: 1,
-            unread: 2,
-            left: None,
+            unread: BYTES_MIN,
+            to_come: usize::MAX,
+            room: usize::MAX,
         };
-        credit.arrived(unread, usize::MAX, start + 2 * PERIOD);
+        credit.arrived(unread, start + 2 * PERIOD);
         assert_eq!(credit.amount(), WINDOW);
-        credit.arrived(read_at_once(1), usize::MAX, start + 3 * PERIOD);
+        credit.arrived(read_at_once(1), start + 3 * PERIOD);
         assert_eq!(credit.amount(), 0);
     }
 
     #[test]
-    fn a_slow_body_that_nobody_reads_gets_a_window() {
+    fn a_slow_body_gets_a_window_when_bodies_are_not_read() {
         let (shares, start) = (shares(), Instant::now());
         let mut credit = credit(&shares, 1, start);
         for unread in [BYTES_MIN - 1, BYTES_MIN] {
             let arrival = Arrival {
                 bytes: 1,
                 unread,
-                left: None,
+                to_come: usize::MAX,
+                room: usize::MAX,
             };
             assert_eq!(credit.amount(), 0);
-            credit.arrived(arrival, usize::MAX, start + 5 * PERIOD);
+            credit.arrived(arrival, start + 5 * PERIOD);
         }
         assert_eq!(credit.amount(), WINDOW);
     }

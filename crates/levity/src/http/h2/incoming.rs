@@ -1,11 +1,10 @@
 //! The body of a request that arrives in frames.
 
 use std::task::Poll;
-use std::time::Instant;
 
 use levity_wire::http1::{Framing, Reject, Trailers};
 
-use super::credit::{Arrival, Credit};
+use super::credit::Credit;
 use crate::http::request::RequestError;
 use crate::http::request_body::{BODY_TOO_LARGE, PART_BYTES_MAX};
 
@@ -49,20 +48,17 @@ impl Incoming {
         }
     }
 
-    /// Takes bytes of the client at `now`. The credit may become larger by as much as there is `room`.
-    pub fn arrived(&mut self, bytes: &[u8], ends: bool, room: usize, now: Instant) {
+    /// Takes bytes of the client.
+    pub fn arrived(&mut self, bytes: &[u8], ends: bool) {
         self.unread.extend_from_slice(bytes);
         self.has_ended |= ends;
-        let unread = self.unread.len();
+    }
+
+    /// Bytes that the client has not sent, or nobody knows how many; `None` once it sends no more.
+    pub fn to_come(&self) -> Option<usize> {
         let left = self.remaining.filter(|_| !self.is_tunnel);
-        let arrival = Arrival {
-            bytes: bytes.len(),
-            unread,
-            left: left.map(|left| left.saturating_sub(unread as u64)),
-        };
-        if let Some(credit) = self.credit.as_mut().filter(|_| !self.has_ended) {
-            credit.arrived(arrival, room, now);
-        }
+        let left = left.map_or(usize::MAX, |left| left as usize);
+        (!self.has_ended).then(|| left.saturating_sub(self.unread.len()))
     }
 
     /// The credit for this body, in bytes. It is given back when the whole body was read.
@@ -199,7 +195,7 @@ mod tests {
             (PART_BYTES_MAX + 1, vec![PART_BYTES_MAX, 1]),
         ] {
             let mut body = Incoming::new(Framing::Chunked, false);
-            body.arrived(&all[..bytes], true, 0, Instant::now());
+            body.arrived(&all[..bytes], true);
             let mut out = Vec::new();
             for piece in pieces {
                 assert!(!body.is_complete());

@@ -494,7 +494,6 @@ mod tests {
     use crate::rate_limit::charges::Charges;
     use crate::rig::{Rig, message};
     use crate::route::RouteInput;
-    use crate::shares::claim::Requester;
 
     /// A filter that transforms each byte.
     #[derive(Debug)]
@@ -643,13 +642,7 @@ mod tests {
                 let mut trace = Trace::new(Instant::now(), None);
                 let disk = DiskClient::new(&rig.worker, &service, 0, &lookups, &mut trace);
                 let client = Client::new(conn.peer(), &request, &Default::default());
-                let requester = Requester {
-                    client: &client,
-                    connection: 0,
-                    stream: 0,
-                };
-                let claims = requester.claims(&rig.worker.stakes);
-                let body = RequestBody::new(conn.clone(), &service.config.limits, claims);
+                let body = RequestBody::new(conn.clone(), &service.config.limits, None);
                 let mut handling = Handling::new(&rig.worker, &service, &client, body, disk);
                 let location = service
                     .route(b"a", b"/file", RouteInput::of(&request))

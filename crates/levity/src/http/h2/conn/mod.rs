@@ -108,6 +108,11 @@ impl Conn {
         &self.arriving.peer
     }
 
+    /// The bytes of bodies that nobody has read.
+    pub(super) fn unread(&self) -> usize {
+        self.wire.borrow().unread() as usize
+    }
+
     /// The bytes of credit that streams may still take.
     pub(super) fn credit_left(&self) -> usize {
         CREDIT_BYTES_MAX - self.credit.get()

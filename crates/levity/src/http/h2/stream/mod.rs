@@ -14,7 +14,7 @@ use levity_wire::http1::{Framing, Trailers};
 use levity_wire::http2::StreamId;
 
 use super::conn::Conn;
-use super::credit::Credit;
+use super::credit::{Arrival, Credit};
 use super::incoming::Incoming;
 use crate::http::arriving::Registration;
 
@@ -99,8 +99,19 @@ impl Stream {
 
     /// Takes bytes of the body.
     pub(super) fn arrived(&self, bytes: &[u8], ends: bool) {
-        let room = self.conn.credit_left();
-        self.with_credit(|body| body.arrived(bytes, ends, room, stall::poll_start()));
+        self.with_credit(|body| {
+            body.arrived(bytes, ends);
+            if let (Some(to_come), Some(credit)) = (body.to_come(), &mut body.credit) {
+                let (unread, room) = (self.conn.unread(), self.conn.credit_left());
+                let arrival = Arrival {
+                    bytes: bytes.len(),
+                    unread,
+                    to_come,
+                    room,
+                };
+                credit.arrived(arrival, stall::poll_start());
+            }
+        });
         self.reader.wake();
     }
 

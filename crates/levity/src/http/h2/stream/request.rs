@@ -5,6 +5,7 @@ use std::future::{self, Future};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use levity_net::{Peer, Timer, Turn};
@@ -88,7 +89,11 @@ impl ClientStream for Stream {
         self.with_body(|body| body.trailers())
     }
 
-    fn count_body(&self, claims: &Claims) {
+    fn has_body(&self) -> bool {
+        self.incoming.borrow().is_some()
+    }
+
+    fn count_body(&self, claims: &Rc<Claims>) {
         if let Some(body) = self.incoming.borrow_mut().as_deref_mut() {
             body.credit = Some(Credit::new(claims.clone(), stall::poll_start()));
         }
