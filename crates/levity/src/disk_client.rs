@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 use tokio::{task, time};
 
 use crate::failed_lookups::FailedLookups;
-use crate::http::client::Client;
 use crate::root::{self, LiveRoot};
 use crate::route::{Files, Service};
 use crate::shares::claim::Requester;
@@ -128,14 +127,9 @@ impl<'a> DiskClient<'a> {
         }
     }
 
-    /// The same for a request of `client` on the connection of that number, whose share bounds what it holds.
+    /// The same for `requester`, whose share bounds what it holds.
     #[must_use]
-    pub fn asked_by(self, client: &'a Client, connection: u64) -> Self {
-        let requester = Requester {
-            client,
-            connection,
-            stream: self.connection,
-        };
+    pub fn asked_by(self, requester: Requester<'a>) -> Self {
         Self {
             requester: Some(requester),
             ..self

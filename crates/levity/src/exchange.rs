@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
+use levity_config::Limits;
 use levity_telemetry::access_log::{End, Headers, LimitedBy, NoHeaders, Record};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stall;
@@ -89,16 +90,13 @@ pub async fn exchange<S: ResponseSink + 'static>(
     let id_header = config.server.request_id.as_deref();
     request.identify(id_header.filter(|_| client.by_trusted));
     let (number, lookups) = (sink.number(), sink.failed_lookups());
-    let disk = DiskClient::new(worker, &service, number, lookups, &mut trace);
-    let disk = disk.asked_by(&client, sink.connection());
     let requester = Requester {
         client: &client,
         connection: sink.connection(),
         stream: number,
     };
-    let has_body = sink.has_body();
-    let claims = has_body.then(|| Rc::new(requester.claims(&worker.stakes)));
-    let body = RequestBody::new(stream.clone(), &config.limits, claims);
+    let disk = DiskClient::new(worker, &service, number, lookups, &mut trace).asked_by(requester);
+    let body = body(stream, &requester, &config.limits);
     let mut handling = Handling::new(worker, &service, &client, body, disk);
     let (location, mut response) = answer(&mut handling, request).await;
     explain_answer(worker, location, &response);
@@ -127,8 +125,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         let about = (&*request, location, &client);
         let arrived = handling.disk.trace.arrived();
         let subject = parked::Subject::new(service.clone(), about, user, arrived, &sent);
-        let parked = Box::new(Parked::new(held, subject));
-        return Exchanged::new(&sent, true, Some(parked));
+        return Exchanged::new(&sent, true, Some(Box::new(Parked::new(held, subject))));
     }
     let user = handling.user().to_vec();
     let subject = Subject {
@@ -141,6 +138,17 @@ pub async fn exchange<S: ResponseSink + 'static>(
     };
     conclude(sink, &service, &subject, &sent, handling.disk.trace);
     Exchanged::new(&sent, close, None)
+}
+
+/// The body of the request on `stream`. One without a body claims nothing.
+fn body<S: ResponseSink + 'static>(
+    stream: &Rc<S>,
+    requester: &Requester<'_>,
+    limits: &Limits,
+) -> RequestBody {
+    let claims = || Rc::new(requester.claims(&stream.worker().stakes));
+    let claims = stream.has_body().then(claims);
+    RequestBody::new(stream.clone(), limits, claims)
 }
 
 fn begin_steps(trace: &mut Trace, service: &Service) {
