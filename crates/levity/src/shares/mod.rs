@@ -225,8 +225,8 @@ impl Pool {
         self.least.min(max / 4).max(1)
     }
 
-    /// What those lack who wait, and who have come in vain.
-    fn lacking(&self) -> usize {
+    /// What those lack who wait, and who have come in vain, and of which portion.
+    fn lacking(&self) -> (usize, Portion) {
         let max = self.max.load(Ordering::Relaxed);
         let used = self.used.load(Ordering::Relaxed);
         let lacking = |&portion: &Portion| {
@@ -234,13 +234,13 @@ impl Pool {
                 .map(|amounts| amounts[portion as usize].load(Ordering::Relaxed));
             let wanted = wanted.max(missed);
             // The free part of a portion may be less than nothing: others have used what it leaves to them.
-            (wanted > 0).then(|| (used + wanted).saturating_sub(portion.of(max)))
+            let lacking = (used + wanted).saturating_sub(portion.of(max));
+            (wanted > 0).then_some((lacking, portion))
         };
-        Portion::VARIANTS
-            .iter()
-            .filter_map(lacking)
-            .max()
-            .unwrap_or(0)
+        let lacking = Portion::VARIANTS.iter().filter_map(lacking);
+        lacking
+            .max_by_key(|&(lacking, _)| lacking)
+            .unwrap_or((0, Portion::Whole))
     }
 
     /// Adds `amount` to what is used, unless that would be more than `used_max`.

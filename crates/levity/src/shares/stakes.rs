@@ -166,7 +166,7 @@ impl Stakes {
         by_stream.retain(|_, stake| stake.amounts.strong_count() > 0);
         for &resource in Resource::VARIANTS {
             let lacking = self.shares.pool(resource).lacking();
-            if lacking > 0 {
+            if lacking.0 > 0 {
                 self.reclaim(&by_stream, resource, lacking, timers, now);
             }
         }
@@ -178,12 +178,12 @@ impl Stakes {
         &self,
         by_stream: &HashMap<u64, Stake>,
         resource: Resource,
-        lacking: usize,
+        (lacking, portion): (usize, Portion),
         timers: &Timers,
         now: Instant,
     ) {
         let pool = self.shares.pool(resource);
-        let share = pool.share(Portion::Whole);
+        let share = pool.share(portion);
         let stalled = by_stream.iter().filter_map(|(&stream, stake)| {
             let amount = stake.amounts.upgrade()?[resource as usize].load(Ordering::Relaxed);
             let held = stake.account.held(resource);
