@@ -27,6 +27,9 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 /// Descriptors reserved for everything that is neither a connection nor a served file.
 const OWN_DESCRIPTORS: u64 = 256;
 
+/// The minimum of files that requests may hold: with fewer, a few slow clients would keep out all others.
+const HELD_MIN: u64 = 64;
+
 /// The maximum of large files that are sent without a copy at a time, over all workers; reduced by the limit of the
 /// process.
 const TRANSFERS_MAX: u64 = 256;
@@ -96,7 +99,7 @@ impl Descriptors {
             pipes_max: pipes as usize,
             transfers_max: transfers as usize,
             // An operator may allow more connections than there are descriptors; nobody expects all of them at once.
-            held_max: rest.saturating_sub(connections).max(rest / 4).max(16) as usize,
+            held_max: rest.saturating_sub(connections).max(rest / 4).max(HELD_MIN) as usize,
             connections_max: connections as usize,
         }
     }

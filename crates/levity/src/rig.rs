@@ -14,6 +14,7 @@
 
 pub mod http2;
 
+use std::ffi::CString;
 use std::fs::File;
 use std::future::Future;
 use std::io;
@@ -52,6 +53,21 @@ use crate::worker::{Worker, WorkerParts, ZeroCopy};
 
 const CONNECTIONS_MAX: usize = 64;
 
+/// Writes files, and waits until they are settled.
+fn fill(root: &TempDir, files: &[(&str, &str)]) {
+    for (name, content) in files {
+        let path = root.path().join(name);
+        std::fs::write(&path, content).expect("a file");
+        let file = File::options().write(true).open(&path).expect("the file");
+        let then = SystemTime::now() - Duration::from_secs(60);
+        file.set_modified(then).expect("its time");
+    }
+    let written = SystemTime::now();
+    while !files.is_empty() && written.elapsed().is_ok_and(|age| age <= TICK) {
+        std::thread::yield_now();
+    }
+}
+
 /// Rounds of the event loop after which every task waits. Each round runs all tasks that are ready; a task
 /// yields only after much work.
 const ROUNDS: usize = 16;
@@ -73,11 +89,12 @@ impl Rig {
     /// A worker with one site. `config` follows the site's root: lines of `[[site]]`, and further tables;
     /// `{root}` stands for the folder.
     pub fn new(config: &str) -> Self {
-        Self::build(config, None)
+        Self::build(config, None, &[])
     }
 
-    fn build(config: &str, variants: Option<Arc<VariantStore>>) -> Self {
+    fn build(config: &str, variants: Option<Arc<VariantStore>>, files: &[(&str, &str)]) -> Self {
         let root = tempfile::tempdir().expect("a folder");
+        fill(&root, files);
         let path = root.path().display().to_string();
         let config = config.replace("{root}", &path);
         let text = format!("[disk]\nentry_ttl = \"1h\"\n[[site]]\nroot = \"{path}\"\n{config}");
@@ -138,38 +155,41 @@ impl Rig {
         tasks.spawn_local(delivery.run());
         tasks.spawn_local(upkeep.run());
         tasks.spawn_local(answering);
-        Self {
+        let rig = Self {
             worker,
             root,
             tasks,
             runtime,
+        };
+        rig.wait_for_look(files);
+        rig
+    }
+
+    /// Waits until secrets have been looked at: before that no file is opened inline.
+    fn wait_for_look(&self, files: &[(&str, &str)]) {
+        let roots = self.worker.service().roots();
+        let (Some((name, _)), Some(root)) = (files.first(), roots.first()) else {
+            return;
+        };
+        let name = CString::new(*name).expect("a name");
+        let is_open = || match root.open_cached(&name) {
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+            Ok(_) => true,
+        };
+        while !is_open() {
+            std::thread::yield_now();
         }
     }
 
     /// A worker whose site has these files, by name. The files are settled: a tick of the kernel's clock has
     /// passed since they were written.
     pub fn with_files(config: &str, files: &[(&str, &str)]) -> Self {
-        Self::new(config).filled(files)
+        Self::build(config, None, files)
     }
 
     /// The same with a store of variants.
     pub fn with_store(config: &str, files: &[(&str, &str)], store: &Arc<VariantStore>) -> Self {
-        Self::build(config, Some(store.clone())).filled(files)
-    }
-
-    fn filled(self, files: &[(&str, &str)]) -> Self {
-        for (name, content) in files {
-            let path = self.root.path().join(name);
-            std::fs::write(&path, content).expect("a file");
-            let file = File::options().write(true).open(&path).expect("the file");
-            let then = SystemTime::now() - Duration::from_secs(60);
-            file.set_modified(then).expect("its time");
-        }
-        let written = SystemTime::now();
-        while written.elapsed().is_ok_and(|age| age <= TICK) {
-            std::thread::yield_now();
-        }
-        self
+        Self::build(config, Some(store.clone()), files)
     }
 
     /// A worker whose upstream `app` answers `/app`, and the one backend of that upstream. `keys` are further

@@ -1,10 +1,11 @@
 //! The lines of one of the files, and the notes about them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use super::KEY;
+use crate::Symlinks;
 use crate::model::Location;
 use crate::section::Section;
 
@@ -81,7 +82,8 @@ pub(super) fn lines(site: &Location, notes: &mut Notes<'_>) -> Vec<String> {
     let Some(root) = site.root.as_deref().filter(|_| is_loaded) else {
         return Vec::new();
     };
-    let bytes = match read(&root.join(notes.name)) {
+    let may_leave = site.options.symlinks == Symlinks::Follow;
+    let bytes = match read(root, notes.name, may_leave) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
@@ -112,9 +114,14 @@ pub(super) fn lines(site: &Location, notes: &mut Notes<'_>) -> Vec<String> {
     lines.map(text).collect()
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// A file of the site as clients would get it: one that a link leads to elsewhere may be secret, and notes show lines of it.
+fn read(root: &Path, name: &str, may_leave: bool) -> io::Result<Vec<u8>> {
+    let path = &root.join(name);
+    if !may_leave && !fs::canonicalize(path)?.starts_with(fs::canonicalize(root)?) {
+        return Err(io::Error::other("a symbolic link leads out of the root"));
+    }
     // Opening a FIFO would wait for somebody who writes to it.
-    if !std::fs::metadata(path)?.is_file() {
+    if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
     let mut bytes = Vec::new();

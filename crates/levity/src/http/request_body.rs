@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use super::fields::Fields;
 use super::gathered::Gathered;
 use super::request::RequestError;
 use crate::failed_lookups::FailedLookups;
-use crate::shares::claim::Claims;
+use crate::shares::claim::{Claims, WAIT_MAX};
 
 /// The refusal of a body that is longer than its limit.
 pub const BODY_TOO_LARGE: Reject = Reject {
@@ -152,6 +153,9 @@ pub trait ClientStream {
         Poll::Pending
     }
 }
+
+/// Longer than a body waits for room: that wait ends by itself.
+const NO_ROOM_TIME_MAX: Duration = WAIT_MAX.saturating_mul(2);
 
 /// The maximum of reads per poll from a body that is dropped.
 const DROPPED_READS_MAX: usize = 2;
@@ -383,31 +387,45 @@ impl RequestBody {
     /// # Errors
     /// When the client is too slow or disconnects, the body is malformed or too large, or there was no room in time.
     pub async fn receive(&self, out: &mut Gathered) -> Result<(), RequestError> {
+        let mut waited_for_room = false;
         self.timer().clear();
         poll_fn(|context| {
             let received = self.poll_receive(context, out);
-            match received.is_pending() {
-                true => self.poll_client(context, out.waits_for_room()),
-                false => received,
+            if received.is_ready() {
+                return received;
+            }
+            let waits_for_room = out.waits_for_room();
+            if mem::replace(&mut waited_for_room, waits_for_room) && !waits_for_room {
+                // The client need not have sent while nobody read.
+                self.timer().clear();
+            }
+            match waits_for_room {
+                // It moves no bytes either, so that others may get what it holds.
+                true => self.poll_timer(context, NO_ROOM_TIME_MAX, RequestError::Shortage),
+                false => self.poll_client(context),
             }
         })
         .await
     }
 
-    /// Ready when the client is too slow. While the server does not read from it, it need not send.
-    fn poll_client(
+    /// Ready when the client is too slow.
+    fn poll_client(&self, context: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
+        self.poll_timer(context, self.body_timeout, RequestError::Timeout)
+    }
+
+    /// Ready with `late` when the client has moved no byte for `time`, or sooner if others need what it holds.
+    fn poll_timer(
         &self,
         context: &mut Context<'_>,
-        reads_nothing: bool,
+        time: Duration,
+        late: RequestError,
     ) -> Poll<Result<(), RequestError>> {
         let timer = self.timer();
-        match reads_nothing {
-            true => timer.clear(),
-            false if !timer.is_set() => timer.set_for_client(Instant::now(), self.body_timeout),
-            false => {}
+        if !timer.is_set() {
+            timer.set_for_client(Instant::now(), time);
         }
         match timer.poll_expired(context) {
-            true => Poll::Ready(Err(RequestError::Timeout)),
+            true => Poll::Ready(Err(late)),
             false => Poll::Pending,
         }
     }
@@ -424,7 +442,7 @@ impl RequestBody {
                 let mut dropped = Vec::new();
                 match self.stream.poll_body(context, &mut dropped) {
                     Poll::Ready(received) => Poll::Ready(received.map(|()| dropped.len())),
-                    Poll::Pending => self.poll_client(context, false).map_ok(|()| 0),
+                    Poll::Pending => self.poll_client(context).map_ok(|()| 0),
                 }
             });
             self.give_way(dropped.await?).await;

@@ -316,6 +316,12 @@ fn files_that_are_none() {
     starts("_redirects is left out: it is not a file");
     starts("_headers is left out: it is not a file");
     std::fs::remove_file(tree.at("_redirects")).expect("a file");
+    let elsewhere = Tree::new();
+    let secret = elsewhere.file("secret", "/a /a-secret-word 299\n");
+    std::os::unix::fs::symlink(&secret, tree.at("_redirects")).expect("a link");
+    let server = starts("_redirects is left out: a symbolic link leads out of the root");
+    assert!(!server.stderr().contains("a-secret-word"));
+    std::fs::remove_file(tree.at("_redirects")).expect("a link");
     std::fs::remove_dir(tree.at("_headers")).expect("a folder");
     tree.file(
         "_redirects",
@@ -460,7 +466,9 @@ fn notes_have_bounds() {
         "[[site]]\nroot = \"{}\"\nstatic_host_files = true\n",
         tree.path().display()
     );
-    let file = tree.file("levity.toml", config);
+    // Beneath the root it would be noted as well.
+    let elsewhere = Tree::new();
+    let file = elsewhere.file("levity.toml", config);
     let ran = Launch::levity(["check", file.to_str().expect("a path in UTF-8")]).ran();
     assert_eq!((ran.status, ran.stderr.matches("note:").count()), (0, 101));
     assert!(

@@ -58,9 +58,14 @@ impl<'s> HeldFile<'s> {
     }
 
     /// `file` is sent from now on.
-    pub(super) fn replace(&mut self, file: &Arc<OpenFile>) {
-        self.hold = OnceCell::new();
+    pub(super) fn set(&mut self, file: &Arc<OpenFile>) {
+        self.release();
         self.file = Some(Source::File(file.clone()));
+    }
+
+    /// The file has been sent.
+    pub(super) fn release(&mut self) {
+        (self.hold, self.file) = (OnceCell::new(), None);
     }
 
     /// Counts the file, if it does not count yet.

@@ -552,10 +552,13 @@ impl<'s, S: ResponseSink> Sender<'s, S> {
             Body::File(file) => Box::pin(self.send_file(file, disk)).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await? {
-                    self.held_file.replace(&part.file);
+                    self.held_file.set(&part.file);
                     Box::pin(self.send_file(&mut part, disk)).await?;
                     // The next file has other pages: whatever it becomes, these were of the announced version.
                     self.sent_pages = false;
+                    // Before the next one is opened, which may have to wait for a place.
+                    drop(part);
+                    self.held_file.release();
                 }
             }
             Body::Multipart(body) => Box::pin(self.send_multipart(body, disk)).await?,

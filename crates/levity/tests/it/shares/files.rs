@@ -11,6 +11,9 @@ const DESCRIPTORS: u32 = 4096;
 /// Requests that nobody takes the responses of, each for a file of its own.
 const STALLED: u16 = 4096;
 
+/// The event loops of the server, at most.
+const LOOPS_MAX: f64 = 64.0;
+
 fn server() -> (Tree, Server) {
     let tree = Tree::new();
     for number in 0..STALLED {
@@ -33,7 +36,8 @@ fn others_get_files(prefixes: u16, connections_each: u16) {
     let used = || metrics().sum("levity_share_used{resource=\"files\"}");
     let max = metrics().sum("levity_share_max{resource=\"files\"}");
     wait_until("nearly all is held", || used() > 0.9 * max);
-    assert!(used() <= max, "{} of {max}", used());
+    // Between opening a file and sending it, each event loop may give its place to another one.
+    assert!(used() <= max + LOOPS_MAX, "{} of {max}", used());
     assert!(server.open_files(tree.path()).len() < DESCRIPTORS as usize / 4 * 3);
     let time = time_to_first_byte(&server, start, "/other");
     assert!(time < FIRST_BYTE_MAX, "{time:?}");
