@@ -153,7 +153,9 @@ impl<'a> DiskClient<'a> {
         };
         let claims = requester.claims(&self.worker.stakes);
         let taken = claims.take(Resource::Files, 1, Portion::Whole).await;
-        taken.map(Some).map_err(|_| Errno::CANCELED.into())
+        taken
+            .map(Some)
+            .map_err(|_| io::ErrorKind::QuotaExceeded.into())
     }
 
     /// The name of the engine in use.

@@ -574,6 +574,8 @@ impl Worker {
     pub fn disk_failed(&self, error: &io::Error, line: impl FnOnce() -> String) {
         match error.kind() {
             _ if levity_disk::is_dead(error) => {}
+            // The client has its share: that is logged by resource.
+            io::ErrorKind::QuotaExceeded => {}
             io::ErrorKind::TimedOut => {
                 let reason = error.to_string();
                 let mut time_outs = self.time_outs.borrow_mut();

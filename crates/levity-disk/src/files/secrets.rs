@@ -120,7 +120,8 @@ impl Secrets {
         self.is_known_at(meta, opened).unwrap_or_else(|| {
             self.look_after(opened);
             let known = self.known.load();
-            known.as_ref().is_some_and(|known| known.has(meta))
+            // Without any look nobody knows that it is none.
+            known.as_ref().is_none_or(|known| known.has(meta))
         })
     }
 

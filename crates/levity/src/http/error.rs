@@ -50,7 +50,13 @@ pub fn from_io(error: &io::Error) -> Response {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => 404,
         Some(Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::NXIO | Errno::NODEV) => 403,
         Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::CANCELED) => 503,
-        None if error.kind() == io::ErrorKind::TimedOut => 503,
+        None if matches!(
+            error.kind(),
+            io::ErrorKind::TimedOut | io::ErrorKind::QuotaExceeded
+        ) =>
+        {
+            503
+        }
         _ => 500,
     };
     self::error(status, "")

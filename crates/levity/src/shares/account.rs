@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::mem;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use levity_disk::OpenFile;
 use levity_telemetry::diagnostics;
 use strum::EnumCount;
 
@@ -14,7 +15,7 @@ use super::holder::Holder;
 use super::stakes::Amounts;
 use super::{Portion, Resource, Shares, Shortage};
 
-/// The minimum time between two lines of the log about one client, in seconds.
+/// The minimum time between two lines of the log about one resource, in seconds.
 const LOG_INTERVAL_S: u64 = 60;
 
 /// Accounts beyond which those without a user are removed when one is added.
@@ -27,8 +28,6 @@ pub(super) struct Account {
     held: [AtomicUsize; Resource::COUNT],
     /// How many parts it holds or waits for.
     parts: [AtomicUsize; Resource::COUNT],
-    /// When the next line about it may be logged, in seconds.
-    next_line_s: AtomicU64,
 }
 
 /// The accounts of all clients that hold something, or did lately.
@@ -80,7 +79,6 @@ impl Account {
             holder,
             held: Default::default(),
             parts: Default::default(),
-            next_line_s: AtomicU64::new(0),
         }
     }
 
@@ -115,6 +113,26 @@ impl Account {
         used.fetch_sub(amount, Ordering::Relaxed);
     }
 
+    /// Counts an open file, which counts once for each client, and once in all.
+    pub(super) fn hold_file(&self, shares: &Shares, file: &OpenFile) {
+        self.add_part(shares, Resource::Files);
+        self.add(Resource::Files, 1);
+        if file.hold() {
+            let used = &shares.pool(Resource::Files).used;
+            used.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends that.
+    pub(super) fn release_file(&self, shares: &Shares, file: &OpenFile) {
+        self.held[Resource::Files as usize].fetch_sub(1, Ordering::Relaxed);
+        self.remove_part(shares, Resource::Files);
+        if file.release() {
+            let used = &shares.pool(Resource::Files).used;
+            used.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// What it may hold above half, if it takes of `portion`. Whoever holds one part may have what a request needs at least,
     /// however many clients there are.
     fn share(&self, shares: &Shares, resource: Resource, portion: Portion) -> usize {
@@ -139,20 +157,19 @@ impl Account {
         let held = self.add(resource, amount);
         if used > max / 2 && held > self.share(shares, resource, portion) {
             self.subtract(shares, resource, amount);
-            self.log_share(resource);
+            self.log_share(shares, resource);
             return Err(Shortage::OverShare);
         }
         Ok(())
     }
 
     /// Says that the client has reached its share, at most once in [`LOG_INTERVAL_S`].
-    fn log_share(&self, resource: Resource) {
+    fn log_share(&self, shares: &Shares, resource: Resource) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_s = now.map_or(0, |now| now.as_secs());
         let next = |next_s| (next_s <= now_s).then_some(now_s + LOG_INTERVAL_S);
-        let may_log = self
-            .next_line_s
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let next_line_s = &shares.pool(resource).next_line_s;
+        let may_log = next_line_s.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         if may_log.is_ok() {
             let (holder, resource) = (self.holder, resource.name());
             diagnostics::log(format_args!(

@@ -15,6 +15,7 @@ pub mod stakes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use levity_telemetry::stats::ShareFigure;
 use strum::{EnumCount, IntoStaticStr, VariantArray};
@@ -90,6 +91,11 @@ struct Pool {
     wanted: [AtomicUsize; Portion::COUNT],
     /// The most that one who did not wait has missed since something was reclaimed, by portion.
     missed: [AtomicUsize; Portion::COUNT],
+    /// When something was last reclaimed, in milliseconds since `start`.
+    reclaimed_ms: AtomicU64,
+    start: Instant,
+    /// When the next line about it may be logged, in seconds.
+    next_line_s: AtomicU64,
     refused: AtomicU64,
     reclaimed: AtomicU64,
 }
@@ -113,6 +119,9 @@ pub struct Bounds {
     /// Of [`Resource::Spool`].
     pub spool: usize,
 }
+
+/// The minimum time between two rounds in which a resource is reclaimed, in milliseconds: until then what was reclaimed is free.
+const ROUND_MS: u64 = 90;
 
 /// The memory of all listings and archives in bytes, so that they take at most 64 MiB: it counts what is asked of the
 /// allocator, not what that loses, nor the stacks of up to 72 disk threads.
@@ -204,6 +213,9 @@ impl Pool {
             holders: AtomicUsize::new(0),
             wanted: Default::default(),
             missed: Default::default(),
+            reclaimed_ms: AtomicU64::new(0),
+            start: Instant::now(),
+            next_line_s: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             reclaimed: AtomicU64::new(0),
         }
@@ -241,6 +253,15 @@ impl Pool {
         lacking
             .max_by_key(|&(lacking, _)| lacking)
             .unwrap_or((0, Portion::Whole))
+    }
+
+    /// Whether this event loop is the one that reclaims now. If several did, each would reclaim all that lacks.
+    fn claim_round(&self, now: Instant) -> bool {
+        let now_ms = now.saturating_duration_since(self.start).as_millis() as u64 + ROUND_MS;
+        let next = |last_ms| (last_ms + ROUND_MS <= now_ms).then_some(now_ms);
+        let ms = &self.reclaimed_ms;
+        ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+            .is_ok()
     }
 
     /// Adds `amount` to what is used, unless that would be more than `used_max`.

@@ -48,28 +48,52 @@ type FileKey = (*const Account, *const OpenFile);
 /// The descriptor of a file that exchanges of one client hold on this loop.
 struct FileUnit {
     stakes: Rc<Stakes>,
-    key: FileKey,
-    _held: Held,
+    account: Arc<Account>,
     /// Kept open, so that no other file gets its address.
-    _file: Arc<OpenFile>,
+    file: Arc<OpenFile>,
+    /// The streams of these exchanges.
+    streams: RefCell<Vec<u64>>,
+}
+
+impl FileUnit {
+    fn key(&self) -> FileKey {
+        (Arc::as_ptr(&self.account), Arc::as_ptr(&self.file))
+    }
 }
 
 impl Drop for FileUnit {
     fn drop(&mut self) {
-        self.stakes.files.borrow_mut().remove(&self.key);
+        self.account.release_file(&self.stakes.shares, &self.file);
+        self.stakes.files.borrow_mut().remove(&self.key());
     }
 }
 
 /// The part of an exchange in an open file.
 pub struct FileHold {
-    amounts: Amounts,
-    _unit: Rc<FileUnit>,
+    stream: u64,
+    unit: Rc<FileUnit>,
+    /// Keeps the stake of the exchange, by which its account is found.
+    _amounts: Amounts,
 }
 
 impl Drop for FileHold {
     fn drop(&mut self) {
-        self.amounts[Resource::Files as usize].fetch_sub(1, Ordering::Relaxed);
+        let mut streams = self.unit.streams.borrow_mut();
+        if let Some(at) = streams.iter().position(|&stream| stream == self.stream) {
+            streams.swap_remove(at);
+        }
     }
+}
+
+/// What may be reclaimed at a time.
+struct Stalled {
+    /// What its client holds in all.
+    held: usize,
+    account: *const Account,
+    since: Instant,
+    streams: Vec<u64>,
+    /// What becomes free.
+    amount: usize,
 }
 
 impl Stakes {
@@ -139,22 +163,21 @@ impl Stakes {
         let key = (Arc::as_ptr(&account), Arc::as_ptr(file));
         let known = self.files.borrow().get(&key).and_then(Weak::upgrade);
         let unit = known.unwrap_or_else(|| {
-            let (shares, portion) = (self.shares.clone(), Portion::Whole);
-            let mut held = Held::nothing(shares, account, None, Resource::Files, portion);
-            held.grow(1);
+            account.hold_file(&self.shares, file);
             let unit = Rc::new(FileUnit {
                 stakes: self.clone(),
-                key,
-                _held: held,
-                _file: file.clone(),
+                account,
+                file: file.clone(),
+                streams: RefCell::default(),
             });
             self.files.borrow_mut().insert(key, Rc::downgrade(&unit));
             unit
         });
-        amounts[Resource::Files as usize].fetch_add(1, Ordering::Relaxed);
+        unit.streams.borrow_mut().push(stream);
         FileHold {
-            amounts,
-            _unit: unit,
+            stream,
+            unit,
+            _amounts: amounts,
         }
     }
 
@@ -184,37 +207,83 @@ impl Stakes {
     ) {
         let pool = self.shares.pool(resource);
         let share = pool.share(portion);
-        let stalled = by_stream.iter().filter_map(|(&stream, stake)| {
-            let amount = stake.amounts.upgrade()?[resource as usize].load(Ordering::Relaxed);
-            let held = stake.account.held(resource);
-            let since = timers.client_awaited_since(number(stream))?;
-            let is_stalled = now.saturating_duration_since(since) >= STALLED_AFTER;
-            (amount > 0 && held >= share && is_stalled).then_some((held, since, stream, amount))
-        });
-        let mut stalled: Vec<_> = stalled.collect();
-        stalled.sort_unstable_by_key(|&(held, since, ..)| (Reverse(held), since));
+        let mut stalled = Self::stalled_stakes(by_stream, resource, timers, now);
+        if resource == Resource::Files {
+            stalled.extend(self.stalled_files(timers, now));
+        }
+        stalled.retain(|stalled| stalled.held >= share);
+        if stalled.is_empty() || !pool.claim_round(now) {
+            return;
+        }
+        stalled.sort_unstable_by_key(|stalled| (Reverse(stalled.held), stalled.since));
         let mut reclaimed = 0;
-        // What accounts hold still, by their addresses.
+        // What accounts hold still.
         let mut left = HashMap::new();
-        for (held, _, stream, amount) in stalled {
-            let account = Arc::as_ptr(&by_stream[&stream].account);
-            let left = left.entry(account).or_insert(held);
+        for stalled in stalled {
             if reclaimed >= lacking {
                 break;
             }
+            let left = left.entry(stalled.account).or_insert(stalled.held);
             if *left >= share {
-                timers.expire(number(stream));
-                *left = left.saturating_sub(amount);
-                reclaimed += amount;
+                let streams = stalled.streams.iter();
+                streams.for_each(|&stream| timers.expire(number(stream)));
+                *left = left.saturating_sub(stalled.amount);
+                reclaimed += stalled.amount;
                 pool.reclaimed.fetch_add(1, Ordering::Relaxed);
             }
         }
-        if reclaimed > 0 {
-            for missed in &pool.missed {
-                missed.store(0, Ordering::Relaxed);
-            }
+        for missed in &pool.missed {
+            missed.store(0, Ordering::Relaxed);
         }
     }
+
+    /// The exchanges that hold some of `resource` and have stalled.
+    fn stalled_stakes(
+        by_stream: &HashMap<u64, Stake>,
+        resource: Resource,
+        timers: &Timers,
+        now: Instant,
+    ) -> Vec<Stalled> {
+        let stalled = by_stream.iter().filter_map(|(&stream, stake)| {
+            let amount = stake.amounts.upgrade()?[resource as usize].load(Ordering::Relaxed);
+            let since = stalled_since(timers, stream, now).filter(|_| amount > 0)?;
+            Some(Stalled {
+                held: stake.account.held(resource),
+                account: Arc::as_ptr(&stake.account),
+                since,
+                streams: vec![stream],
+                amount,
+            })
+        });
+        stalled.collect()
+    }
+
+    /// The open files of which all exchanges of a client have stalled: a file stays open for the last one of them.
+    fn stalled_files(&self, timers: &Timers, now: Instant) -> Vec<Stalled> {
+        let files = self.files.borrow();
+        let stalled = files.values().filter_map(|unit| {
+            let unit = unit.upgrade()?;
+            let streams = unit.streams.borrow().clone();
+            let since = streams
+                .iter()
+                .map(|&stream| stalled_since(timers, stream, now));
+            let since = since.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+            Some(Stalled {
+                held: unit.account.held(Resource::Files),
+                account: Arc::as_ptr(&unit.account),
+                since,
+                streams,
+                amount: usize::from(unit.file.has_one_holder()),
+            })
+        });
+        stalled.collect()
+    }
+}
+
+/// Since when the client of a stream has moved no byte, if that is long enough.
+fn stalled_since(timers: &Timers, stream: u64, now: Instant) -> Option<Instant> {
+    let since = timers.client_awaited_since(number(stream))?;
+    (now.saturating_duration_since(since) >= STALLED_AFTER).then_some(since)
 }
 
 /// The number of a stream's timer on its event loop.

@@ -244,7 +244,7 @@ fn whoever_moves_bytes_loses_nothing() {
 }
 
 #[test]
-fn a_file_counts_once_for_each_client() {
+fn a_file_counts_once_and_for_each_client() {
     let shares = shares();
     let stakes = Stakes::new(shares.clone());
     let folder = tempfile::tempdir().expect("a folder");
@@ -253,10 +253,11 @@ fn a_file_counts_once_for_each_client() {
     let file = root.open_cached(c"file").expect("a file in memory");
     let hold = |client, stream| stakes.hold_file((holder(client), stream), &file);
     let holds = [hold(1, 0), hold(1, 1), hold(2, 2)];
-    assert_eq!(shares.used(Resource::Files), 2);
+    let figure = || (shares.used(Resource::Files), shares.figures()[0].holders);
+    assert_eq!(figure(), (1, 2));
     let [first, second, third] = holds;
     drop((first, third));
-    assert_eq!(shares.used(Resource::Files), 1);
+    assert_eq!(figure(), (1, 1));
     drop(second);
-    assert_eq!(shares.used(Resource::Files), 0);
+    assert_eq!(figure(), (0, 0));
 }
