@@ -120,8 +120,7 @@ impl Secrets {
         self.is_known_at(meta, opened).unwrap_or_else(|| {
             self.look_after(opened);
             let known = self.known.load();
-            // Without any look nobody knows that it is none.
-            known.as_ref().is_none_or(|known| known.has(meta))
+            known.as_ref().is_some_and(|known| known.has(meta))
         })
     }
 

@@ -12,7 +12,6 @@ use levity_telemetry::diagnostics;
 use strum::EnumCount;
 
 use super::holder::Holder;
-use super::stakes::Amounts;
 use super::{Portion, Resource, Shares, Shortage};
 
 /// The minimum time between two lines of the log about one resource, in seconds.
@@ -20,6 +19,9 @@ const LOG_INTERVAL_S: u64 = 60;
 
 /// Accounts beyond which those without a user are removed when one is added.
 const ACCOUNTS_SWEPT_MIN: usize = 1024;
+
+/// The amounts that one exchange holds, by resource.
+pub(super) type Amounts = Arc<[AtomicUsize; Resource::COUNT]>;
 
 /// What one client holds of each resource.
 #[derive(Debug)]

@@ -13,15 +13,12 @@ use levity_net::Timers;
 use strum::{EnumCount, VariantArray};
 use tokio::sync::Notify;
 
-use super::account::{Account, Held};
+use super::account::{Account, Amounts, Held};
 use super::holder::Holder;
 use super::{Portion, Resource, Shares};
 
 /// What an exchange holds has stalled when its client has moved no byte for this long.
 pub const STALLED_AFTER: Duration = Duration::from_secs(5);
-
-/// The amounts that one exchange holds, by resource.
-pub(super) type Amounts = Arc<[AtomicUsize; Resource::COUNT]>;
 
 /// The exchanges of an event loop that hold something.
 pub struct Stakes {
