@@ -46,11 +46,12 @@ pub fn served(config: &Config) -> Option<String> {
         return None;
     }
     let folder = state_folder(config).ok()?;
-    let resolved = resolved(&folder)?;
+    let resolved = patiently(&folder, resolved).ok()??;
     let locations = config.sites.iter().flat_map(Site::locations);
     let mut roots = locations.filter_map(|location| location.root.as_deref());
     let shows = |root: &Path| {
-        let root = fs::canonicalize(root).ok()?;
+        let root = patiently(root, |root| fs::canonicalize(root));
+        let root = root.and_then(|root| root).ok()?;
         let beneath = resolved.strip_prefix(root).ok()?;
         // Such names are not served anyway.
         let is_hidden = beneath
