@@ -97,5 +97,17 @@ limits! {
 pub(crate) fn read(section: &Section<'_>) -> Limits {
     section.at_most("request_line_bytes", "head_bytes");
     section.at_most("header_bytes", "head_bytes");
-    Limits::take(section)
+    let limits = Limits::take(section);
+    note_body_bytes(section, limits.body_bytes, limits.spool_bytes);
+    limits
+}
+
+/// Notes a `body_bytes` that permits bodies for which there is never room in files.
+pub(crate) fn note_body_bytes(section: &Section<'_>, body_bytes: usize, spool_bytes: usize) {
+    if body_bytes > spool_bytes {
+        let note = format!(
+            "`body_bytes` is larger than `limits.spool_bytes` ({spool_bytes} bytes), so where `buffer_requests` is on, bodies of more than that get 503"
+        );
+        section.note("body_bytes", note);
+    }
 }

@@ -139,6 +139,7 @@ fn read(text: &str, file: Option<&Path>, reads_certificates: bool) -> Result<Con
         acme: &config.acme,
         tls: config.tls.folder.as_deref(),
         uploads: &uploads,
+        spool_bytes: config.limits.spool_bytes,
     };
     let sites = site::sites(&root, config.server.headers.clone(), references);
     listen::check_tls(&root, &config.listen, &sites);

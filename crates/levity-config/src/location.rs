@@ -22,7 +22,7 @@ use crate::tries::Try;
 use crate::upload::Upload;
 use crate::upstream::Proxying;
 use crate::upstream::read::Upstreams;
-use crate::{answer, cors, gates, headers, listing_archive, resume, root, upload};
+use crate::{answer, cors, gates, headers, limits, listing_archive, resume, root, upload};
 
 /// What sites refer to elsewhere in the file.
 #[derive(Clone, Copy)]
@@ -43,6 +43,8 @@ pub(crate) struct References<'a> {
     pub(crate) tls: Option<&'a Path>,
     /// The roots beneath which clients may write.
     pub(crate) uploads: &'a upload::Roots,
+    /// `limits.spool_bytes`
+    pub(crate) spool_bytes: usize,
 }
 
 impl<'a> References<'a> {
@@ -234,6 +236,13 @@ fn check(section: &Section<'_>, location: &Location, has_routes: bool, reference
     check_dictionaries(section, &location.options, references, has_routes);
     check_upload(section, location, has_routes, references);
     references.mailboxes.check(section, location);
+    if let Some(bytes) = location
+        .proxying
+        .body_bytes
+        .filter(|_| section.has("body_bytes"))
+    {
+        limits::note_body_bytes(section, bytes, references.spool_bytes);
+    }
     note_missing_pages(section, location);
 }
 

@@ -459,6 +459,24 @@ fn names_of_other_servers_are_taken_with_a_note() {
     assert!(Config::default().notes.is_empty());
 }
 
+#[test]
+fn bodies_for_which_there_is_never_room_are_noted() {
+    let at = |of_all: &str, of_site: &str| {
+        let limits = format!("[limits]\nspool_bytes = \"1GiB\"\n{of_all}");
+        let site = format!("[[site]]\nhosts = [\"a\"]\nrespond = {{ status = 204 }}\n{of_site}");
+        parse(&(limits + &site)).expect("a configuration").notes
+    };
+    let (allowed, larger) = ("body_bytes = \"1GiB\"\n", "body_bytes = \"2GiB\"\n");
+    assert_eq!(at(allowed, allowed), [""; 0]);
+    for (notes, line) in [(at(larger, ""), 3), (at("", larger), 6)] {
+        let [note] = notes.as_slice() else {
+            panic!("{notes:?}")
+        };
+        let start = format!("line {line}: `body_bytes` is larger than `limits.spool_bytes`");
+        assert!(note.starts_with(&start), "{note}");
+    }
+}
+
 // ---- what is wrong, where, and what to do ----
 
 #[test]

@@ -264,7 +264,7 @@ impl<'a> DiskClient<'a> {
         // It may have been opened inline, and many may wait for their content.
         let requester = self.requester;
         let stakes = &self.worker.stakes;
-        let _held = requester.map(|requester| requester.claims(stakes).hold_file(file));
+        let _held = requester.map(|requester| requester.claims(stakes).hold(file.clone()));
         let file = file.clone();
         let completion = self.run(Op::Read { file, offset, len }, class).await?;
         read_result(completion, self.trace.last_read().chunk)

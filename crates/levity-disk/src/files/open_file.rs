@@ -43,8 +43,8 @@ pub struct OpenFile {
     direct_refused: AtomicBool,
     /// `None` for a file that was opened to be read only.
     writing: Option<Box<Writing>>,
-    /// See [`OpenFile::hold`].
-    holders: AtomicUsize,
+    /// See [`OpenFile::clients`].
+    clients: AtomicUsize,
     /// See [`OpenFile::sync_error`].
     sync_error: OnceLock<Errno>,
 }
@@ -110,23 +110,13 @@ impl OpenFile {
             direct_refused: AtomicBool::new(false),
             writing: None,
             sync_error: OnceLock::new(),
-            holders: AtomicUsize::new(0),
+            clients: AtomicUsize::new(0),
         }
     }
 
-    /// Counts one more who keeps it open for a client; returns whether that is the first one.
-    pub fn hold(&self) -> bool {
-        self.holders.fetch_add(1, Ordering::Relaxed) == 0
-    }
-
-    /// Counts one less; returns whether that was the last one.
-    pub fn release(&self) -> bool {
-        self.holders.fetch_sub(1, Ordering::Relaxed) == 1
-    }
-
-    /// Whether no other than one keeps it open for a client.
-    pub fn has_one_holder(&self) -> bool {
-        self.holders.load(Ordering::Relaxed) == 1
+    /// How many clients it is kept open for. Only the user of this crate counts them.
+    pub fn clients(&self) -> &AtomicUsize {
+        &self.clients
     }
 
     /// A file that was opened for reading and writing. It is read by threads and through the page cache, where

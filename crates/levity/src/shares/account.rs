@@ -5,9 +5,8 @@ use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use levity_disk::OpenFile;
 use levity_telemetry::diagnostics;
 use strum::EnumCount;
 
@@ -115,24 +114,20 @@ impl Account {
         used.fetch_sub(amount, Ordering::Relaxed);
     }
 
-    /// Counts an open file, which counts once for each client, and once in all.
-    pub(super) fn hold_file(&self, shares: &Shares, file: &OpenFile) {
-        self.add_part(shares, Resource::Files);
-        self.add(Resource::Files, 1);
-        if file.hold() {
-            let used = &shares.pool(Resource::Files).used;
-            used.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Counts a part of `amount`, whatever there is, of which `used` counts in all.
+    pub(super) fn hold(&self, shares: &Shares, resource: Resource, amount: usize, used: usize) {
+        self.add_part(shares, resource);
+        self.add(resource, amount);
+        let all = &shares.pool(resource).used;
+        all.fetch_add(used, Ordering::Relaxed);
     }
 
     /// Ends that.
-    pub(super) fn release_file(&self, shares: &Shares, file: &OpenFile) {
-        self.held[Resource::Files as usize].fetch_sub(1, Ordering::Relaxed);
-        self.remove_part(shares, Resource::Files);
-        if file.release() {
-            let used = &shares.pool(Resource::Files).used;
-            used.fetch_sub(1, Ordering::Relaxed);
-        }
+    pub(super) fn release(&self, shares: &Shares, resource: Resource, amount: usize, used: usize) {
+        self.held[resource as usize].fetch_sub(amount, Ordering::Relaxed);
+        let all = &shares.pool(resource).used;
+        all.fetch_sub(used, Ordering::Relaxed);
+        self.remove_part(shares, resource);
     }
 
     /// What it may hold above half, if it takes of `portion`. Whoever holds one part may have what a request needs at least,
@@ -270,6 +265,20 @@ impl Held {
         }
     }
 
+    /// Makes it count to no client any more, but as used until the result is dropped.
+    pub fn without_client(mut self) -> Used {
+        let amount = self.amount;
+        let shares = self.shares.clone();
+        let all = &shares.pool(self.resource).used;
+        all.fetch_add(amount, Ordering::Relaxed);
+        self.shrink_to(0);
+        Used {
+            resource: self.resource,
+            amount,
+            shares,
+        }
+    }
+
     /// Whether there can be `more`, if nobody else has any.
     pub(super) fn may_have(&self, more: usize) -> bool {
         self.amount.saturating_add(more) <= self.max()
@@ -315,8 +324,9 @@ impl Held {
 
     /// Has `amount` reclaimed once, for all who lack no more.
     pub(super) fn note_missed(&self, amount: usize) {
-        let missed = &self.shares.pool(self.resource).missed;
-        missed[self.portion as usize].fetch_max(amount, Ordering::Relaxed);
+        self.shares
+            .pool(self.resource)
+            .missed(amount, self.portion, Instant::now());
     }
 
     /// Whether its client would have more than its share with `more`.
@@ -329,6 +339,27 @@ impl Held {
     /// What all who wait want of its portion.
     pub(super) fn wanted(&self) -> &AtomicUsize {
         &self.shares.pool(self.resource).wanted[self.portion as usize]
+    }
+}
+
+/// An amount that is used, whoever holds it.
+pub struct Used {
+    shares: Arc<Shares>,
+    resource: Resource,
+    amount: usize,
+}
+
+impl Used {
+    /// What it has, as [`Held::amount`].
+    pub fn amount(&self) -> usize {
+        self.amount
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        let all = &self.shares.pool(self.resource).used;
+        all.fetch_sub(self.amount, Ordering::Relaxed);
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use levity_disk::OpenFile;
 use tokio::time::{self, Instant};
 
 use super::account::Held;
+use super::common::{Common, CommonHold};
 use super::holder::Holder;
-use super::stakes::{FileHold, STALLED_AFTER, Stakes};
+use super::stakes::{STALLED_AFTER, Stakes};
 use super::{Portion, Resource, Shortage};
 use crate::http::client::Client;
 
@@ -128,9 +128,9 @@ impl Claims {
         }
     }
 
-    /// Counts `file`, which is open, as long as the result lives.
-    pub fn hold_file(&self, file: &Arc<OpenFile>) -> FileHold {
-        self.stakes.hold_file((self.holder, self.stream), file)
+    /// Counts `common` as long as the result lives.
+    pub fn hold(&self, common: Arc<dyn Common>) -> CommonHold {
+        self.stakes.hold((self.holder, self.stream), common)
     }
 }
 

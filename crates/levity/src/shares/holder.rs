@@ -37,7 +37,9 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Prefix(prefix) => prefix.fmt(f),
-            Self::Connection(number) => write!(f, "connection {number}"),
+            Self::Connection(_) => {
+                f.write_str("a connection of this machine, a Unix socket or a trusted proxy")
+            }
         }
     }
 }

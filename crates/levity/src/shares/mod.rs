@@ -10,6 +10,7 @@
 
 mod account;
 pub mod claim;
+pub mod common;
 mod holder;
 pub mod stakes;
 
@@ -21,7 +22,8 @@ use levity_telemetry::stats::ShareFigure;
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use self::account::Accounts;
-pub use self::account::Held;
+pub use self::account::{Held, Used};
+use self::claim::WAIT_MAX;
 
 /// What clients share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumCount, VariantArray, IntoStaticStr)]
@@ -91,6 +93,8 @@ struct Pool {
     wanted: [AtomicUsize; Portion::COUNT],
     /// The most that one who did not wait has missed since something was reclaimed, by portion.
     missed: [AtomicUsize; Portion::COUNT],
+    /// When that was, in milliseconds since `start`.
+    missed_ms: AtomicU64,
     /// When something was last reclaimed, in milliseconds since `start`.
     reclaimed_ms: AtomicU64,
     start: Instant,
@@ -213,6 +217,7 @@ impl Pool {
             holders: AtomicUsize::new(0),
             wanted: Default::default(),
             missed: Default::default(),
+            missed_ms: AtomicU64::new(0),
             reclaimed_ms: AtomicU64::new(0),
             start: Instant::now(),
             next_line_s: AtomicU64::new(0),
@@ -255,9 +260,35 @@ impl Pool {
             .unwrap_or((0, Portion::Whole))
     }
 
+    /// Has `amount` reclaimed for one who has not waited.
+    fn missed(&self, amount: usize, portion: Portion, now: Instant) {
+        self.missed_ms.store(self.ms(now), Ordering::Relaxed);
+        self.missed[portion as usize].fetch_max(amount, Ordering::Relaxed);
+    }
+
+    /// Forgets what was missed longer ago than others wait: whoever stalls later is not ended for a client that has gone.
+    fn forget_missed(&self, now: Instant) {
+        let last_ms = self.missed_ms.load(Ordering::Relaxed);
+        let age_ms = self.ms(now).saturating_sub(last_ms);
+        if u128::from(age_ms) >= WAIT_MAX.as_millis() {
+            self.clear_missed();
+        }
+    }
+
+    fn clear_missed(&self) {
+        for missed in &self.missed {
+            missed.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Milliseconds since `start`.
+    fn ms(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.start).as_millis() as u64
+    }
+
     /// Whether this event loop is the one that reclaims now. If several did, each would reclaim all that lacks.
     fn claim_round(&self, now: Instant) -> bool {
-        let now_ms = now.saturating_duration_since(self.start).as_millis() as u64 + ROUND_MS;
+        let now_ms = self.ms(now) + ROUND_MS;
         let next = |last_ms| (last_ms + ROUND_MS <= now_ms).then_some(now_ms);
         let ms = &self.reclaimed_ms;
         ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)

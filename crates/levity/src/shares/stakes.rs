@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak as ArcWeak};
 use std::time::{Duration, Instant};
 
-use levity_disk::OpenFile;
 use levity_net::Timers;
 use strum::{EnumCount, VariantArray};
 use tokio::sync::Notify;
 
 use super::account::{Account, Amounts, Held};
+use super::common::{Common, CommonHold, CommonKey, CommonPart};
 use super::holder::Holder;
 use super::{Portion, Resource, Shares};
 
@@ -25,8 +25,8 @@ pub struct Stakes {
     shares: Arc<Shares>,
     /// By the number of the stream.
     by_stream: RefCell<HashMap<u64, Stake>>,
-    /// Files that exchanges of one client hold: each counts once.
-    files: RefCell<HashMap<FileKey, Weak<FileUnit>>>,
+    /// What exchanges of several clients hold together, by client.
+    pub(super) common: RefCell<HashMap<CommonKey, Weak<CommonPart>>>,
     /// Notified after each sweep, for those who wait.
     pub(super) swept: Notify,
 }
@@ -37,49 +37,6 @@ struct Stake {
     holder: Holder,
     /// Gone when it holds nothing any more.
     amounts: ArcWeak<[AtomicUsize; Resource::COUNT]>,
-}
-
-/// The account and the file, by their addresses.
-type FileKey = (*const Account, *const OpenFile);
-
-/// The descriptor of a file that exchanges of one client hold on this loop.
-struct FileUnit {
-    stakes: Rc<Stakes>,
-    account: Arc<Account>,
-    /// Kept open, so that no other file gets its address.
-    file: Arc<OpenFile>,
-    /// The streams of these exchanges.
-    streams: RefCell<Vec<u64>>,
-}
-
-impl FileUnit {
-    fn key(&self) -> FileKey {
-        (Arc::as_ptr(&self.account), Arc::as_ptr(&self.file))
-    }
-}
-
-impl Drop for FileUnit {
-    fn drop(&mut self) {
-        self.account.release_file(&self.stakes.shares, &self.file);
-        self.stakes.files.borrow_mut().remove(&self.key());
-    }
-}
-
-/// The part of an exchange in an open file.
-pub struct FileHold {
-    stream: u64,
-    unit: Rc<FileUnit>,
-    /// Keeps the stake of the exchange, by which its account is found.
-    _amounts: Amounts,
-}
-
-impl Drop for FileHold {
-    fn drop(&mut self) {
-        let mut streams = self.unit.streams.borrow_mut();
-        if let Some(at) = streams.iter().position(|&stream| stream == self.stream) {
-            streams.swap_remove(at);
-        }
-    }
 }
 
 /// What may be reclaimed at a time.
@@ -99,7 +56,7 @@ impl Stakes {
         Rc::new(Self {
             shares,
             by_stream: RefCell::default(),
-            files: RefCell::default(),
+            common: RefCell::default(),
             swept: Notify::new(),
         })
     }
@@ -150,32 +107,14 @@ impl Stakes {
         Held::nothing(self.shares.clone(), account, None, resource, portion)
     }
 
-    /// Counts `file`, which is open, for that exchange. Files of one client count once, and even beyond the bound.
-    pub(super) fn hold_file(
+    /// Counts `common` for that exchange. To each client it counts once, and even beyond the bound.
+    pub(super) fn hold(
         self: &Rc<Self>,
         (holder, stream): (Holder, u64),
-        file: &Arc<OpenFile>,
-    ) -> FileHold {
+        common: Arc<dyn Common>,
+    ) -> CommonHold {
         let (account, amounts) = self.of(holder, stream);
-        let key = (Arc::as_ptr(&account), Arc::as_ptr(file));
-        let known = self.files.borrow().get(&key).and_then(Weak::upgrade);
-        let unit = known.unwrap_or_else(|| {
-            account.hold_file(&self.shares, file);
-            let unit = Rc::new(FileUnit {
-                stakes: self.clone(),
-                account,
-                file: file.clone(),
-                streams: RefCell::default(),
-            });
-            self.files.borrow_mut().insert(key, Rc::downgrade(&unit));
-            unit
-        });
-        unit.streams.borrow_mut().push(stream);
-        FileHold {
-            stream,
-            unit,
-            _amounts: amounts,
-        }
+        CommonHold::new(self, account, common, stream, amounts)
     }
 
     /// Forgets exchanges that hold nothing any more. While somebody waits for a resource that is used up, ends as many waits of
@@ -185,7 +124,9 @@ impl Stakes {
         let mut by_stream = self.by_stream.borrow_mut();
         by_stream.retain(|_, stake| stake.amounts.strong_count() > 0);
         for &resource in Resource::VARIANTS {
-            let lacking = self.shares.pool(resource).lacking();
+            let pool = self.shares.pool(resource);
+            pool.forget_missed(now);
+            let lacking = pool.lacking();
             if lacking.0 > 0 {
                 self.reclaim(&by_stream, resource, lacking, timers, now);
             }
@@ -205,9 +146,7 @@ impl Stakes {
         let pool = self.shares.pool(resource);
         let share = pool.share(portion);
         let mut stalled = Self::stalled_stakes(by_stream, resource, timers, now);
-        if resource == Resource::Files {
-            stalled.extend(self.stalled_files(timers, now));
-        }
+        stalled.extend(self.stalled_common(resource, timers, now));
         stalled.retain(|stalled| stalled.held >= share);
         if stalled.is_empty() || !pool.claim_round(now) {
             return;
@@ -229,9 +168,7 @@ impl Stakes {
                 pool.reclaimed.fetch_add(1, Ordering::Relaxed);
             }
         }
-        for missed in &pool.missed {
-            missed.store(0, Ordering::Relaxed);
-        }
+        pool.clear_missed();
     }
 
     /// The exchanges that hold some of `resource` and have stalled.
@@ -255,22 +192,23 @@ impl Stakes {
         stalled.collect()
     }
 
-    /// The open files of which all exchanges of a client have stalled: a file stays open for the last one of them.
-    fn stalled_files(&self, timers: &Timers, now: Instant) -> Vec<Stalled> {
-        let files = self.files.borrow();
-        let stalled = files.values().filter_map(|unit| {
-            let unit = unit.upgrade()?;
-            let streams = unit.streams.borrow().clone();
+    /// What several clients hold together, where all exchanges of one of them have stalled: it is kept for the last one of them.
+    fn stalled_common(&self, resource: Resource, timers: &Timers, now: Instant) -> Vec<Stalled> {
+        let common = self.common.borrow();
+        let parts = common.values().filter_map(Weak::upgrade);
+        let stalled = parts.filter(|part| part.resource() == resource);
+        let stalled = stalled.filter_map(|part| {
+            let streams = part.streams();
             let since = streams
                 .iter()
                 .map(|&stream| stalled_since(timers, stream, now));
             let since = since.collect::<Option<Vec<_>>>()?.into_iter().max()?;
             Some(Stalled {
-                held: unit.account.held(Resource::Files),
-                account: Arc::as_ptr(&unit.account),
+                held: part.account().held(resource),
+                account: Arc::as_ptr(part.account()),
                 since,
                 streams,
-                amount: usize::from(unit.file.has_one_holder()),
+                amount: part.free_without(),
             })
         });
         stalled.collect()

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use levity_disk::{Root, Symlinks};
 use levity_net::{Timer, Timers};
 
+use super::common::Common;
 use super::holder::Holder;
 use super::stakes::{STALLED_AFTER, Stakes};
 use super::*;
@@ -251,7 +252,7 @@ fn a_file_counts_once_and_for_each_client() {
     std::fs::write(folder.path().join("file"), "content").expect("write");
     let root = Root::open(folder.path(), Symlinks::Beneath).expect("a root");
     let file = root.open_cached(c"file").expect("a file in memory");
-    let hold = |client, stream| stakes.hold_file((holder(client), stream), &file);
+    let hold = |client, stream| stakes.hold((holder(client), stream), file.clone());
     let holds = [hold(1, 0), hold(1, 1), hold(2, 2)];
     let figure = || (shares.used(Resource::Files), shares.figures()[0].holders);
     assert_eq!(figure(), (1, 2));
@@ -260,4 +261,78 @@ fn a_file_counts_once_and_for_each_client() {
     assert_eq!(figure(), (1, 1));
     drop(second);
     assert_eq!(figure(), (0, 0));
+}
+
+/// A common thing that counts itself as used.
+struct Large {
+    used: Used,
+    clients: AtomicUsize,
+}
+
+impl Common for Large {
+    fn resource(&self) -> Resource {
+        Resource::Files
+    }
+
+    fn amount(&self) -> usize {
+        self.used.amount()
+    }
+
+    fn holders(&self) -> &AtomicUsize {
+        &self.clients
+    }
+
+    fn is_used_by_holders(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn what_one_has_made_is_reclaimed_from_those_who_keep_it() {
+    let (shares, start) = (shares(), Instant::now());
+    let mut event_loop = Loop::new(&shares);
+    (1..4).for_each(|client| event_loop.add(client, start));
+    let mut made = event_loop
+        .stakes
+        .nothing_lasting(holder(9), Resource::Files, Portion::Whole);
+    made.grow(FILES - 3);
+    let large = Arc::new(Large {
+        used: made.without_client(),
+        clients: AtomicUsize::new(0),
+    });
+    assert_eq!(
+        (shares.used(Resource::Files), shares.figures()[0].holders),
+        (FILES, 3)
+    );
+    want(&shares, 10);
+    let stalled = start + STALLED_AFTER;
+    assert!(event_loop.ended(stalled).is_empty());
+    let stakes = &event_loop.stakes;
+    let holds =
+        [2, 3].map(|client| stakes.hold((holder(client), u64::from(client) - 1), large.clone()));
+    assert_eq!(shares.used(Resource::Files), FILES);
+    assert_eq!(event_loop.ended(stalled), [1, 2]);
+    drop(holds);
+    assert_eq!(shares.used(Resource::Files), FILES);
+    drop(large);
+    assert_eq!(shares.used(Resource::Files), 3);
+}
+
+#[test]
+fn what_was_missed_is_forgotten() {
+    let (shares, start) = (shares(), Instant::now());
+    let mut event_loop = Loop::new(&shares);
+    (0..FILES).for_each(|_| event_loop.add(1, start));
+    shares
+        .pool(Resource::Files)
+        .missed(1, Portion::Whole, start);
+    let forgotten = start + WAIT_MAX;
+    assert!(event_loop.ended(forgotten).is_empty());
+    shares
+        .pool(Resource::Files)
+        .missed(1, Portion::Whole, forgotten);
+    assert_eq!(
+        event_loop.ended(forgotten + Duration::from_secs(1)).len(),
+        1
+    );
 }

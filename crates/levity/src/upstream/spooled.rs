@@ -33,6 +33,12 @@ pub struct Spooled {
 /// A read in progress.
 pub struct Reading(Pin<Box<dyn Future<Output = io::Result<Vec<u8>>>>>);
 
+/// The body is too long for `limit`, or others have too much of it.
+fn no_room(limit: &str) -> io::Error {
+    let reason = format!("`{limit}` leaves no room for it");
+    io::Error::new(io::ErrorKind::QuotaExceeded, reason)
+}
+
 impl Spooled {
     /// Creates an empty file for the client of `claims`, which counts among its open files.
     ///
@@ -73,7 +79,7 @@ impl Spooled {
     pub async fn append(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         let count = bytes.len() as u64;
         let grown = self.claims.grow(&mut self.held, bytes.len()).await;
-        grown.map_err(|_| io::ErrorKind::QuotaExceeded)?;
+        grown.map_err(|_| no_room("limits.spool_bytes"))?;
         let write = Change::Write {
             file: self.file.clone(),
             offset: self.bytes,
@@ -92,7 +98,7 @@ impl Spooled {
         let claims = &self.claims;
         let taken = claims.take(Resource::Bodies, READ_BYTES, Portion::Whole);
         let taken = taken.await;
-        taken.map_err(|_| io::ErrorKind::QuotaExceeded.into())
+        taken.map_err(|_| no_room("limits.bodies_memory"))
     }
 
     /// Starts a read at `offset`. Does not wait.

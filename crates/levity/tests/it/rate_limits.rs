@@ -439,16 +439,22 @@ fn many_responses_share_a_rate() {
     settle();
     let keys = "limit = [{ bytes = \"2MiB/s\", per = \"route\" }]";
     let server = Launch::site(tree.path(), "", keys).workers(2).start();
+    // All have asked before the first one can be done.
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
     let start = Instant::now();
+    for client in &mut clients {
+        client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
     let ends = thread::scope(|scope| {
-        let threads: Vec<_> = (0..CLIENTS)
-            .map(|_| {
-                scope.spawn(|| {
-                    assert_same(&server.get("/a").body, &body);
-                    start.elapsed().as_secs_f64()
-                })
-            })
-            .collect();
+        let body = &body;
+        let receive = |mut client: Client| {
+            move || {
+                assert_same(&client.receive().body, body);
+                start.elapsed().as_secs_f64()
+            }
+        };
+        let clients = clients.into_iter();
+        let threads: Vec<_> = clients.map(|client| scope.spawn(receive(client))).collect();
         let ends = threads
             .into_iter()
             .map(|thread| thread.join().expect("an end"));

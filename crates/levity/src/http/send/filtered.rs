@@ -44,6 +44,8 @@ struct Filters {
     job_bytes: usize,
     /// Takes what a job needs before it; `None` for work of the server's own.
     claims: Option<Claims>,
+    /// A job has waited in vain for what it needs.
+    has_waited: bool,
     /// The input so far of a body that is short enough for one job: its filters then hold no memory while a backend or
     /// a client is slow. `None` for other bodies.
     gathered: Option<Vec<u8>>,
@@ -66,6 +68,7 @@ impl Filters {
             list: DroppedInPool::new(Some(list), compute),
             compute: compute.clone(),
             claims,
+            has_waited: false,
         }
     }
 
@@ -349,7 +352,8 @@ impl<S: ResponseSink> Sender<'_, S> {
         }
     }
 
-    /// Waits until there is what the next job needs at most. It runs in any case: mostly it needs less, and finds what is there.
+    /// Waits until there is what the next job needs at most. It runs in any case: mostly it needs less, and finds what is there. A
+    /// body waits in vain once: it has many jobs.
     async fn meet_needs(
         &self,
         filters: &mut Filters,
@@ -358,10 +362,16 @@ impl<S: ResponseSink> Sender<'_, S> {
         let Some(claims) = &filters.claims else {
             return Ok(());
         };
+        let has_waited = &mut filters.has_waited;
         for filter in filters.list.value.iter_mut().flatten() {
-            if let Some((held, more)) = filter.needs() {
-                let _ = self.beside(stream, claims.grow(held, more)).await?;
-            }
+            let Some((held, more)) = filter.needs() else {
+                continue;
+            };
+            let grown = match has_waited {
+                true => held.try_grow(more),
+                false => self.beside(stream, claims.grow(held, more)).await?,
+            };
+            *has_waited |= grown.is_err();
         }
         Ok(())
     }

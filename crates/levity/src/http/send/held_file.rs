@@ -10,7 +10,7 @@ use crate::cache::EntryRef;
 use crate::entry::Content;
 use crate::http::response::{Body, PartSource};
 use crate::shares::claim::Requester;
-use crate::shares::stakes::FileHold;
+use crate::shares::common::CommonHold;
 use crate::worker::Worker;
 
 /// The file of a response, if it has one.
@@ -18,7 +18,7 @@ use crate::worker::Worker;
 pub(super) struct HeldFile<'s> {
     requester: Option<Requester<'s>>,
     file: Option<Source>,
-    hold: OnceCell<FileHold>,
+    hold: OnceCell<CommonHold>,
 }
 
 /// What keeps the file open.
@@ -73,7 +73,7 @@ impl<'s> HeldFile<'s> {
         if let (Some(requester), Some(source)) = (&self.requester, &self.file) {
             self.hold.get_or_init(|| {
                 let claims = requester.claims(&worker.stakes);
-                claims.hold_file(source.file())
+                claims.hold(source.file().clone())
             });
         }
     }

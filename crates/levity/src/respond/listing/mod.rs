@@ -198,10 +198,12 @@ impl Writer {
 /// A listing of the entries in `snapshot`, in order. `shared` lets other clients find it.
 fn sorted(
     subject: Subject,
+    claims: &Claims,
     snapshot: Arc<Snapshot>,
     shared: Option<Arc<Shared>>,
     hold: Hold,
 ) -> Generated {
+    let of_snapshot = claims.hold(snapshot.clone());
     Generated::new(move |output| async move {
         let mut writer = writer(subject, output, hold);
         writer.subject.begin(&mut writer.output.bytes, true);
@@ -209,7 +211,7 @@ fn sorted(
         while let Some(entry) = snapshot.next(&mut cursor) {
             writer.entry(&entry).await;
         }
-        drop(shared);
+        drop((shared, of_snapshot));
         Ok(writer.end(Ending {
             is_cut: snapshot.is_cut,
             is_sorted: true,
@@ -305,7 +307,7 @@ pub async fn of_snapshot(
         _files: None,
     };
     streamed(subject, |subject| {
-        sorted(subject, snapshot, Some(shared), hold)
+        sorted(subject, claims, snapshot, Some(shared), hold)
     })
 }
 
@@ -353,7 +355,7 @@ pub async fn of_one_piece(
 ) -> Response {
     let mut response = subject.response(Body::None);
     let generated = match entries {
-        Entries::Sorted(snapshot) => sorted(subject, snapshot, None, hold),
+        Entries::Sorted(snapshot) => sorted(subject, claims, snapshot, None, hold),
         Entries::Piece(piece, entries_max) => {
             unsorted(subject, disk, (reader, piece, hold), entries_max)
         }

@@ -1,6 +1,7 @@
 //! All entries of a directory in memory, in order, which many clients may read at a time.
 
 use std::io;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,8 @@ use crate::cache::Recency;
 use crate::compute::{Compute, DroppedInPool, Panicked};
 use crate::disk_client::DetachedDisk;
 use crate::shares::claim::Claims;
-use crate::shares::{Held, Portion, Resource, Shortage};
+use crate::shares::common::Common;
+use crate::shares::{Held, Portion, Resource, Shortage, Used};
 
 /// So many entries are sorted on the event loop: it takes about 100 us.
 const SORTED_HERE_MAX: usize = 256;
@@ -35,6 +37,8 @@ pub struct Snapshot {
     pub is_cut: bool,
     /// The name of the file that explains the directory.
     pub readme: Option<Vec<u8>>,
+    /// See [`Common::holders`].
+    clients: AtomicUsize,
 }
 
 struct Parts {
@@ -42,7 +46,26 @@ struct Parts {
     /// The run that has the next entry; empty if there is one run.
     order: Vec<u16>,
     /// Given back after the memory.
-    _held: Held,
+    memory: Used,
+}
+
+/// Whoever asked first may leave before others, and whoever reads it keeps all of it.
+impl Common for Snapshot {
+    fn resource(&self) -> Resource {
+        Resource::Listings
+    }
+
+    fn amount(&self) -> usize {
+        self.parts().memory.amount()
+    }
+
+    fn holders(&self) -> &AtomicUsize {
+        &self.clients
+    }
+
+    fn is_used_by_holders(&self) -> bool {
+        false
+    }
 }
 
 /// The place of a client in a [`Snapshot`].
@@ -185,12 +208,13 @@ impl Snapshot {
         let parts = Parts {
             runs,
             order,
-            _held: held,
+            memory: held.without_client(),
         };
         Self {
             parts: DroppedInPool::new(Some(parts), compute),
             is_cut,
             readme,
+            clients: AtomicUsize::new(0),
         }
     }
 }
@@ -275,8 +299,8 @@ impl Shared {
     }
 
     /// The snapshot that [`find`](Self::find) finds, or a new one of the directory that `reader` reads, from which `piece`
-    /// was read already. It is made by a task of its own, because the client that asked first may leave before others; it
-    /// counts to that client.
+    /// was read already. It is made by a task of its own, because the client that asked first may leave before others; until
+    /// it is made, it counts to that client.
     pub fn find_or_make(
         disk: &DetachedDisk,
         claims: &Claims,

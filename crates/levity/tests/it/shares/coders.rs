@@ -1,11 +1,11 @@
 //! Memory of decoders and encoders.
 
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{FIRST_BYTE_MAX, LISTEN, STALLED_AFTER, client_of};
 use crate::support::frames::{self, HEADERS, WHOLE, frame};
-use crate::support::{Answer, Client, Launch, Server, Tree, decoded, encoded, wait_until};
+use crate::support::{Answer, Client, Launch, Server, Tree, content, decoded, encoded, wait_until};
 
 const ACCEPT: (&str, &str) = ("Accept-Encoding", "gzip, deflate");
 
@@ -53,10 +53,9 @@ fn others_get_whole_pages(prefixes: u16, streams_each: u32) {
     tree.file("page.html.gz", encoded("gzip", page("cat").as_bytes()));
     let keys = "precompressed = [\"gzip\"]\nsubstitute = { cat = \"tiger\" }\n";
     let server = server(&tree, "512KiB", keys);
-    let start = Instant::now();
     let _stalled = stalled(&server, prefixes, streams_each);
     wait_until("all is held", || used(&server, "decoders") > 480.0 * 1024.0);
-    thread::sleep((start + STALLED_AFTER).saturating_duration_since(Instant::now()));
+    thread::sleep(STALLED_AFTER);
     let start = Instant::now();
     let answer = get(&server);
     assert!(start.elapsed() < FIRST_BYTE_MAX, "{:?}", start.elapsed());
@@ -78,11 +77,10 @@ fn others_get_whole_pages_while_sixteen_clients_hold_most_decoders() {
 #[test]
 fn others_get_compressed_pages_while_one_client_holds_all_encoders() {
     let tree = Tree::new();
-    let content = crate::support::content(1, 300_000);
+    let content = content(1, 300_000);
     tree.file("page.html", &content);
     let keys = "compress = true\ncompress_codings = [\"gzip\"]\n";
     let server = server(&tree, "1664KiB", keys);
-    let start = Instant::now();
     let _stalled = stalled(&server, 1, 16);
     wait_until("all is held", || {
         used(&server, "encoders") == 1664.0 * 1024.0
@@ -92,11 +90,46 @@ fn others_get_compressed_pages_while_one_client_holds_all_encoders() {
         (answer.status, answer.header("content-encoding")),
         (200, None)
     );
-    thread::sleep((start + STALLED_AFTER).saturating_duration_since(Instant::now()));
+    thread::sleep(STALLED_AFTER);
     wait_until("an encoder", || {
         let answer = get(&server);
         let is_compressed = answer.header("content-encoding") == Some("gzip");
         assert!(!is_compressed || decoded("gzip", &answer.body) == content);
         is_compressed
     });
+}
+
+/// Clients that read, however slowly, keep what they hold. A page of several pieces, each of which might need more than there is left,
+/// waits for that as long as a page of one piece.
+#[test]
+fn a_page_waits_for_a_decoder_once() {
+    const WAIT: Duration = Duration::from_secs(6);
+    let tree = Tree::new();
+    tree.file("page.html", "not this one");
+    tree.file("page.html.gz", encoded("gzip", page("cat").as_bytes()));
+    tree.file("other.html", "not this one");
+    let other = content(3, 7_000);
+    tree.file("other.html.gz", encoded("gzip", &other));
+    let keys = "precompressed = [\"gzip\"]\nsubstitute = { cat = \"tiger\" }\n";
+    let server = server(&tree, "521KiB", keys);
+    let mut readers = stalled(&server, 1, 16);
+    wait_until("all is held", || {
+        used(&server, "decoders") == 512.0 * 1024.0
+    });
+    let start = Instant::now();
+    let answer = thread::scope(|scope| {
+        let answer =
+            scope.spawn(|| client_of(&server, u16::MAX).get_with("/other.html", &[ACCEPT]));
+        while !answer.is_finished() {
+            for stream in 0..16 {
+                readers[0].send(frames::window(2 * stream + 1, 1));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        answer.join().expect("an answer")
+    });
+    let time = start.elapsed();
+    assert!(time > WAIT && time < WAIT * 2, "{time:?}");
+    answer.assert_status(200);
+    assert!(answer.body == other);
 }

@@ -1,7 +1,5 @@
 //! Open files, and with them descriptors.
 
-use std::time::Instant;
-
 use super::{FIRST_BYTE_MAX, LISTEN, stalled, time_to_first_byte};
 use crate::support::{Launch, Server, Tree, wait_until};
 
@@ -29,7 +27,6 @@ fn server() -> (Tree, Server) {
 fn others_get_files(prefixes: u16, connections_each: u16) {
     let (tree, server) = server();
     let targets_each = STALLED / prefixes / connections_each;
-    let start = Instant::now();
     let target = |number| format!("/{number}");
     let _stalled = stalled(&server, prefixes, connections_each, targets_each, target);
     let metrics = || server.metrics(&server.own("admin"));
@@ -39,7 +36,7 @@ fn others_get_files(prefixes: u16, connections_each: u16) {
     // Between opening a file and sending it, each event loop may give its place to another one.
     assert!(used() <= max + LOOPS_MAX, "{} of {max}", used());
     assert!(server.open_files(tree.path()).len() < DESCRIPTORS as usize / 4 * 3);
-    let time = time_to_first_byte(&server, start, "/other");
+    let time = time_to_first_byte(&server, "/other");
     assert!(time < FIRST_BYTE_MAX, "{time:?}");
     server.says("holds its share of files");
     let metrics = metrics();

@@ -4,6 +4,7 @@
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
+pub const WINDOW_UPDATE: u8 = 8;
 
 /// Flags of HEADERS: the stream and the header section end.
 pub const WHOLE: u8 = 5;
@@ -39,4 +40,9 @@ pub fn get(stream: u32, path: &str) -> Vec<u8> {
         b"\x41\x09localhost",
     ];
     frame(HEADERS, WHOLE, stream, &fields.concat())
+}
+
+/// Lets the server send `bytes` more on a stream, or on the connection with the number 0.
+pub fn window(stream: u32, bytes: u32) -> Vec<u8> {
+    frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
 }
