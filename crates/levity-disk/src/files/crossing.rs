@@ -30,6 +30,9 @@ const LINKS_MAX: usize = 40;
 /// others on the way.
 const DEVICES_MAX: usize = 8;
 
+/// Stands for a device that is not known.
+pub(super) const UNKNOWN: u64 = 0;
+
 /// Opens a location in the tree, not the file there (`O_PATH`).
 pub(super) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
@@ -130,6 +133,25 @@ pub(crate) fn first_new_from_top(path: &Path, known: KnownDevices<'_>) -> io::Re
     };
     let path = CString::new(path.as_os_str().as_bytes())?;
     Ok(first_new(start, &path, known))
+}
+
+/// Goes along `path`, which is absolute, from device to device. `enter` is called for each before it is accessed, and ends the walk
+/// with an error.
+pub(super) fn along(path: &Path, mut enter: impl FnMut(u64) -> io::Result<()>) -> io::Result<()> {
+    let charged = Table::now().device(b"/").unwrap_or(UNKNOWN);
+    enter(charged)?;
+    let mut previous = Vec::new();
+    loop {
+        let known = KnownDevices {
+            previous: &previous,
+            charged,
+        };
+        let Some(device) = first_new_from_top(path, known)? else {
+            return Ok(());
+        };
+        enter(device)?;
+        previous.push(device);
+    }
 }
 
 struct Walk<'a> {

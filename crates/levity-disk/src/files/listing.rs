@@ -263,7 +263,7 @@ fn entry<'a>(
         Err(_) => return None,
     };
     let secrets = &location.resolver.secrets;
-    let is_shown = meta.is_none_or(|meta| !secrets.has(&meta));
+    let is_shown = meta.is_none_or(|meta| secrets.has(&meta).is_ok_and(|has| !has));
     is_shown.then(|| Entry {
         name: name.to_bytes(),
         kind,

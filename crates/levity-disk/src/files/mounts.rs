@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::crossing::UNKNOWN;
 use super::probe;
 use crate::thread::lock;
 
@@ -29,6 +30,14 @@ pub(crate) struct Table(Vec<Mount>);
 struct Mount {
     path: Vec<u8>,
     device: u64,
+    traits: Traits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Traits {
+    is_remote: bool,
+    /// Its files may have another `st_dev`: that of their subvolume or layer.
+    has_volumes: bool,
 }
 
 /// The latest table, and the file that it was read from.
@@ -66,6 +75,24 @@ impl Table {
         device(&self.0, path.strip_prefix(b"/")?)
     }
 
+    /// Whether `device` is known to be remote: one of its mounts, as they all are the same.
+    pub(super) fn is_remote(&self, device: u64) -> bool {
+        self.has(device, |traits| traits.is_remote)
+    }
+
+    /// Whether a file with `st_dev` may be on the mounted `device`. Any may be on [`UNKNOWN`].
+    pub(super) fn may_hold(&self, device: u64, st_dev: u64) -> bool {
+        let is_other = || self.has(st_dev, |_| true);
+        device == UNKNOWN
+            || device == st_dev
+            || self.has(device, |traits| traits.has_volumes) && !is_other()
+    }
+
+    fn has(&self, device: u64, is_it: impl Fn(Traits) -> bool) -> bool {
+        let mut mounts = self.0.iter();
+        mounts.any(|mount| mount.device == device && is_it(mount.traits))
+    }
+
     /// The mounts beneath `root`, which is absolute and without links.
     fn beneath(&self, root: &[u8]) -> Vec<Mount> {
         let root = root.strip_prefix(b"/").unwrap_or(root);
@@ -78,7 +105,7 @@ impl Table {
             };
             (!path.is_empty()).then(|| Mount {
                 path: path.to_vec(),
-                device: mount.device,
+                ..*mount
             })
         };
         self.0.iter().filter_map(beneath).collect()
@@ -131,9 +158,16 @@ fn device(mounts: &[Mount], path: &[u8]) -> Option<u64> {
 }
 
 fn mount(line: &[u8]) -> Option<Mount> {
-    let MountPoint { device, path, .. } = MountPoint::parse(line)?;
-    let path = path.as_os_str().as_bytes().strip_prefix(b"/")?.to_vec();
-    Some(Mount { path, device })
+    let point = MountPoint::parse(line)?;
+    let path = point.path.as_os_str().as_bytes();
+    Some(Mount {
+        path: path.strip_prefix(b"/")?.to_vec(),
+        device: point.device,
+        traits: Traits {
+            is_remote: point.is_remote(),
+            has_volumes: matches!(&*point.file_system, "btrfs" | "bcachefs" | "overlay"),
+        },
+    })
 }
 
 /// A file system where it is mounted, as the kernel lists it.
@@ -262,6 +296,32 @@ broken
             let line = format!("30 21 0:50 / /far rw - {name} a rw");
             let mount = MountPoint::parse(line.as_bytes()).expect("a mount");
             assert_eq!(mount.is_remote(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_may_be_on_a_device_with_another_number() {
+        let table = Table::parse(
+            b"21 1 8:1 / / rw - ext4 a rw\n30 21 0:50 / /far rw - nfs4 b rw\n31 21 0:60 / /volumes rw - btrfs c rw\n",
+        );
+        let [local, far, volumes, volume] = [(8, 1), (0, 50), (0, 60), (0, 61)]
+            .map(|(major, minor)| rustix::fs::makedev(major, minor));
+        assert!(table.is_remote(far) && !table.is_remote(local) && !table.is_remote(volume));
+        for (device, st_dev, expected) in [
+            (local, local, true),
+            (local, far, false),
+            (local, volume, false),
+            (volumes, volumes, true),
+            (volumes, volume, true),
+            (volumes, local, false),
+            (far, volume, false),
+            (UNKNOWN, local, true),
+        ] {
+            assert_eq!(
+                table.may_hold(device, st_dev),
+                expected,
+                "{device:x} {st_dev:x}"
+            );
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use super::crossing::{KnownDevices, first_new_from_top};
+use super::crossing::{self, UNKNOWN};
 use super::mounts::Table;
 use crate::thread::lock;
 
@@ -25,9 +25,6 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// [`WAIT_MAX`] in milliseconds, unless a test has set another one.
 static WAIT_MS: AtomicU64 = AtomicU64::new(WAIT_MAX.as_secs() * 1000);
-
-/// Stands for a device that is not known.
-const UNKNOWN: u64 = 0;
 
 static LEFT: Mutex<Left> = Mutex::new(Left {
     calls: Vec::new(),
@@ -240,22 +237,15 @@ fn start() -> io::Result<Sender<Job>> {
 /// Goes along `path`, from device to device. Each is in `reached` before it is accessed.
 fn approach(path: &Path, reached: &AtomicU64) -> io::Result<()> {
     reached.store(UNKNOWN, Ordering::Relaxed);
-    let mut previous = Vec::new();
-    let charged = Table::now().device(b"/").unwrap_or(UNKNOWN);
-    loop {
-        let known = KnownDevices {
-            previous: &previous,
-            charged,
-        };
-        let Some(device) = first_new_from_top(path, known)? else {
-            return Ok(());
-        };
-        if is_silent(device) {
-            return Err(no_response());
+    let top = Table::now().device(b"/").unwrap_or(UNKNOWN);
+    crossing::along(path, |device| match device {
+        _ if device == top => Ok(()),
+        _ if is_silent(device) => Err(no_response()),
+        _ => {
+            reached.store(device, Ordering::Relaxed);
+            Ok(())
         }
-        reached.store(device, Ordering::Relaxed);
-        previous.push(device);
-    }
+    })
 }
 
 fn is_silent(device: u64) -> bool {

@@ -300,7 +300,7 @@ impl Root {
     /// # Errors
     /// EXDEV if the path leaves the root; EBUSY if another process holds a write lease on the file, which
     /// the kernel then breaks (`fcntl(F_SETLEASE)`, Samba); [`OtherDevice`] if the path leads to a device
-    /// that is not among `known`. That device is not accessed.
+    /// that is not among `known`, which is not accessed; `TimedOut` if the file may be a secret, and those do not respond.
     pub(crate) fn open_waiting(
         &self,
         path: &CStr,
@@ -342,10 +342,10 @@ impl Root {
         Ok(self.file(opened, meta, name))
     }
 
-    /// The error of an open that found a secret: that of one that found nothing. Blocks.
-    fn refuse_secret(&self, meta: &Meta) -> Result<(), Errno> {
-        match self.resolver.secrets.has(meta) {
-            true => Err(Errno::NOENT),
+    /// The error of an open that found a secret: that of one that found nothing. `TimedOut` if that cannot be told. Blocks.
+    fn refuse_secret(&self, meta: &Meta) -> io::Result<()> {
+        match self.resolver.secrets.has(meta)? {
+            true => Err(Errno::NOENT.into()),
             false => Ok(()),
         }
     }

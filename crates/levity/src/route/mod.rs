@@ -161,7 +161,9 @@ impl Service {
         let digests = stores::digests(&config, old);
         check_unread(&config, old)?;
         let before = old.map_or(&[][..], |old| &old.live_roots);
-        let mut roots = Roots::after(before, Secrets::new(folder::secrets(&config)));
+        let report = |line: &str| diagnostics::log(format_args!("{line}"));
+        let secrets = Secrets::new(folder::secrets(&config), report);
+        let mut roots = Roots::after(before, secrets);
         let uploads = stores::uploads(&config, &mut roots, old);
         let kept = Stores {
             preloads: preloads.as_ref(),
