@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use levity_disk::{patiently, read_patiently};
+use levity_disk::{patiently, patiently_with, read_patiently};
 
 /// Why a path cannot be used.
 pub(crate) enum Unusable {
@@ -41,7 +41,17 @@ pub(crate) fn in_words<T: Send + 'static>(
     path: &Path,
     call: impl FnOnce(&Path) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    patiently(path, call).unwrap_or_else(|error| Err(format!("{} {error}", path.display())))
+    in_words_with(path, Vec::new(), call)
+}
+
+/// As [`in_words`], for a call that also needs `others`, which respond.
+pub(crate) fn in_words_with<T: Send + 'static>(
+    path: &Path,
+    others: Vec<PathBuf>,
+    call: impl FnOnce(&Path) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    patiently_with(path, others, call)
+        .unwrap_or_else(|error| Err(format!("{} {error}", path.display())))
 }
 
 /// Whether there is something at the path. False if it does not respond. Blocks.

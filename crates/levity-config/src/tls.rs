@@ -313,7 +313,8 @@ fn early_data(section: &Section<'_>) -> bool {
 pub fn read_certificate(files: &CertificateFiles) -> Result<Certificate, String> {
     let key = files.key.clone();
     responds(&key)?;
-    on_disk::in_words(&files.certificate, move |chain| {
+    let others = vec![key.clone()];
+    on_disk::in_words_with(&files.certificate, others, move |chain| {
         Certificate::read(chain, &key)
     })
 }
@@ -334,7 +335,7 @@ pub fn read_ticket_keys(files: &[PathBuf]) -> Result<TicketKeys, String> {
         responds(other)?;
     }
     let all = files.to_vec();
-    on_disk::in_words(first, move |_| TicketKeys::read(&all))
+    on_disk::in_words_with(first, others.to_vec(), move |_| TicketKeys::read(&all))
 }
 
 /// Notes authorities of which no certificate is accepted now, or soon.

@@ -34,7 +34,7 @@ pub use files::{
     DirectoryReader, Entry, EntryStat, FileSystem, Inline, Kind, Listing, Meta, MountPoint,
     OpenFile, Root, Secrets, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats, Watcher,
     accept_variant, check_writable, late_returns, left_root, patiently, patiently_for_each,
-    read_patiently, responds, set_direct_files_max, set_patience, set_unclosed_max,
+    patiently_with, read_patiently, responds, set_direct_files_max, set_patience, set_unclosed_max,
 };
 pub use job::{
     Change, Class, Completion, Direct, Done, EngineId, First, Job, Lookup, NewFile, Op, Open,

@@ -37,7 +37,8 @@ pub use meta::{Kind, Meta};
 pub use mounts::MountPoint;
 pub use open_file::OpenFile;
 pub use patience::{
-    late_returns, patiently, patiently_for_each, read_patiently, responds, set_patience,
+    late_returns, patiently, patiently_for_each, patiently_with, read_patiently, responds,
+    set_patience,
 };
 pub use probe::FileSystem;
 pub use resolver::{Symlinks, left_root};

@@ -1,12 +1,14 @@
 //! Calls on files outside of the request path, as at a start: a mount that does not answer keeps nobody waiting for ever.
 //!
 //! Each call runs in a thread of its own, for which its caller waits [`WAIT_MAX`]. The device that it has reached by then is
-//! silent: nobody calls it any more, so that further paths there fail at once, until a call that was left behind has returned.
+//! silent: nobody calls it any more, so that further paths there fail at once, until a call that was left behind has returned. A pipe
+//! that nobody writes to, and other files that wait for somebody, say nothing about their device.
 
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -70,13 +72,25 @@ pub fn late_returns() -> u64 {
 ///
 /// # Errors
 /// `TimedOut` when the path, or a mount on the way to it, does not respond; then `call` may go on in its thread. Other errors when
-/// there is no thread.
+/// `call` panics, or there is no thread.
 pub fn patiently<T: Send + 'static>(
     path: &Path,
     call: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> io::Result<T> {
+    patiently_with(path, Vec::new(), call)
+}
+
+/// As [`patiently`], for a call that also needs `others`, of which is known that they [respond](responds).
+///
+/// # Errors
+/// As [`patiently`].
+pub fn patiently_with<T: Send + 'static>(
+    path: &Path,
+    others: Vec<PathBuf>,
+    call: impl FnOnce(&Path) -> T + Send + 'static,
+) -> io::Result<T> {
     let mut call = Some(call);
-    let mut calls = Calls::begin(vec![path.to_owned()], move |path| {
+    let mut calls = Calls::begin(vec![path.to_owned()], others, move |path| {
         let call = call.take().expect("there is one path");
         call(path)
     })?;
@@ -92,7 +106,7 @@ pub fn patiently_for_each<T: Send + 'static>(
     let mut results = Vec::with_capacity(paths.len());
     while results.len() < paths.len() {
         let rest = paths[results.len()..].to_vec();
-        let mut calls = match Calls::begin(rest, call) {
+        let mut calls = match Calls::begin(rest, Vec::new(), call) {
             Ok(calls) => calls,
             Err(error) => {
                 results.push(Err(error));
@@ -155,6 +169,7 @@ struct Calls<T> {
 impl<T: Send + 'static> Calls<T> {
     fn begin(
         paths: Vec<PathBuf>,
+        others: Vec<PathBuf>,
         mut call: impl FnMut(&Path) -> T + Send + 'static,
     ) -> io::Result<Self> {
         let number = {
@@ -168,7 +183,12 @@ impl<T: Send + 'static> Calls<T> {
         run(Box::new(move || {
             for path in paths {
                 let path = path::absolute(path);
-                let got = path.and_then(|path| approach(&path, &at).map(|()| call(&path)));
+                let got = path.and_then(|path| {
+                    approach(&path, &others, &at)?;
+                    // The thread is for the next calls too.
+                    let called = catch_unwind(AssertUnwindSafe(|| call(&path)));
+                    called.map_err(|_| io::Error::other("a call on a file has panicked"))
+                });
                 if !hand_over(number, got, &given) {
                     break;
                 }
@@ -187,9 +207,7 @@ impl<T: Send + 'static> Calls<T> {
         let wait = Duration::from_millis(WAIT_MS.load(Ordering::Relaxed));
         match results.recv_timeout(wait) {
             Ok(got) => Some(got),
-            Err(RecvTimeoutError::Disconnected) => {
-                Some(Err(io::Error::other("a call on a file has panicked")))
-            }
+            Err(RecvTimeoutError::Disconnected) => Some(Err(ended())),
             Err(RecvTimeoutError::Timeout) => self.leave(),
         }
     }
@@ -220,10 +238,14 @@ fn run(job: Job) -> io::Result<()> {
             Some(jobs) => jobs,
             None => start()?,
         };
-        let sent = jobs.send(job);
+        jobs.send(job).map_err(|_| ended())?;
         *helper = Some(jobs);
-        sent.map_err(|_| io::Error::other("the thread for calls on files has ended"))
+        Ok(())
     })
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the thread for calls on files has ended")
 }
 
 fn start() -> io::Result<Sender<Job>> {
@@ -234,8 +256,9 @@ fn start() -> io::Result<Sender<Job>> {
     Ok(jobs)
 }
 
-/// Goes along `path`, from device to device. Each is in `reached` before it is accessed.
-fn approach(path: &Path, reached: &AtomicU64) -> io::Result<()> {
+/// Goes along `path`, from device to device. Each is in `reached` before it is accessed, and none once only a file that waits for
+/// somebody, the one at `path` or one of `others`, can hold up a call.
+fn approach(path: &Path, others: &[PathBuf], reached: &AtomicU64) -> io::Result<()> {
     reached.store(UNKNOWN, Ordering::Relaxed);
     let top = Table::now().device(b"/").unwrap_or(UNKNOWN);
     crossing::along(path, |device| match device {
@@ -245,7 +268,16 @@ fn approach(path: &Path, reached: &AtomicU64) -> io::Result<()> {
             reached.store(device, Ordering::Relaxed);
             Ok(())
         }
-    })
+    })?;
+    if waits_for_somebody(path) || others.iter().any(|other| waits_for_somebody(other)) {
+        reached.store(UNKNOWN, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Whether there is a pipe, a socket or a device, whose other end may be silent.
+fn waits_for_somebody(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
 }
 
 fn is_silent(device: u64) -> bool {
@@ -319,6 +351,41 @@ mod tests {
             io::ErrorKind::TimedOut
         );
         assert!(patiently("/".as_ref(), |_| ()).is_ok());
+    }
+
+    #[test]
+    fn a_call_that_panics_ends_no_other() {
+        let paths = ["/", "/slow", "/b"].map(PathBuf::from);
+        let results = patiently_for_each(&paths, |path| assert!(!path.ends_with("slow")));
+        let is_done: Vec<_> = results.iter().map(Result::is_ok).collect();
+        assert_eq!(is_done, [true, false, true]);
+        assert!(patiently("/".as_ref(), |_| panic!("on purpose")).is_err());
+        assert!(patiently("/".as_ref(), |_| ()).is_ok());
+    }
+
+    /// Not its device, but whoever would write to it.
+    #[test]
+    fn a_pipe_without_a_writer_is_silent_alone() {
+        set_patience(Duration::from_millis(50));
+        // The device of `/` is never silent.
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let [pipe, file] = ["pipe", "file"].map(|name| folder.path().join(name));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a pipe");
+        File::create(&file).expect("a file");
+        let device = Meta::from(rustix::fs::stat(&file).expect("a file")).device;
+        let open = |path: PathBuf| move |_: &Path| File::open(path).map(drop);
+        let alone = patiently(&pipe, open(pipe.clone()));
+        let beside = patiently_with(&file, vec![pipe.clone()], open(pipe.clone()));
+        for result in [alone, beside] {
+            assert_eq!(
+                result.expect_err("it waits").kind(),
+                io::ErrorKind::TimedOut
+            );
+            assert!(!is_silent(device));
+        }
+        assert!(responds(&file).is_ok());
+        // Lets the threads go on.
+        drop(File::options().write(true).open(&pipe));
     }
 
     /// Blocks for as long as the test of a silent device needs, where that is asked for.
