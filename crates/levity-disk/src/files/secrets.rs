@@ -130,11 +130,11 @@ impl Secrets {
         is_current.then(|| known.tells(meta)).flatten()
     }
 
-    /// Whether a file that was just opened is one. Blocks, for two seconds at most.
+    /// Whether a file that was just opened or found is one. Blocks, for two seconds at most.
     ///
     /// # Errors
     /// `TimedOut` if that cannot be told.
-    pub(super) fn has(self: &Arc<Self>, meta: &Meta) -> io::Result<bool> {
+    pub fn has(self: &Arc<Self>, meta: &Meta) -> io::Result<bool> {
         let opened = Instant::now();
         let has = self.is_known_at(meta, opened).or_else(|| {
             self.look_after(opened);

@@ -106,7 +106,8 @@ enum Command {
     ///
     /// Each file of a media type that `compress` handles by default, and of at least 256 bytes, gets NAME.zst, NAME.br
     /// and NAME.gz, each at the highest level, if that saves 5 % or more. A variant that is not older than its file is
-    /// kept. Symbolic links are not followed, and names with a leading dot are left out.
+    /// kept. Symbolic links are not followed, and names with a leading dot are left out. With the configuration of the
+    /// server, so are the files that it sends to nobody.
     Precompress(precompress::Options),
     /// Send to mailboxes of a running server, print what they get, or list them
     Mailbox {

@@ -1,14 +1,20 @@
 //! The folder of what has to outlive a restart.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::iter;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use levity_config::tls::Certificates;
 use levity_config::{Config, Site};
 use levity_disk::patiently;
+use levity_wire::encoding::Coding;
 use rustix::fs::{Access, access};
+
+use crate::codings::suffix;
 
 /// Why a folder has to be named.
 const NO_FOLDER: &str = "there is no folder for certificates and their keys: this user has no home; set `STATE_DIRECTORY` or `HOME` to an \
@@ -27,10 +33,18 @@ pub fn state_folder(config: &Config) -> Result<PathBuf, &'static str> {
         .ok_or(NO_FOLDER)
 }
 
-/// What is sent to nobody: what the file names as secret, the file itself, and the folder of the state, whether or not this
-/// configuration uses it.
+/// What is sent to nobody: what the file names as secret, the file itself, both also as tools compress them, and the folder of the
+/// state, whether or not this configuration uses it.
 pub fn secrets(config: &Config) -> impl Iterator<Item = PathBuf> {
-    let named = config.secrets.iter().cloned();
+    let compressed = |secret: &PathBuf, coding: Coding| {
+        let mut name = secret.clone().into_os_string();
+        name.push(OsStr::from_bytes(suffix(coding)));
+        PathBuf::from(name)
+    };
+    let named = config.secrets.iter().flat_map(move |secret| {
+        let compressed = Coding::ALL.map(|coding| compressed(secret, coding));
+        iter::once(secret.clone()).chain(compressed)
+    });
     named.chain(state_folder(config).ok())
 }
 

@@ -25,6 +25,9 @@ fn no_path_leads_to_a_secret() {
     tree.file("kept/users", USERS);
     tree.file("kept/tickets", [7; 80]);
     tree.file("kept/other", "other");
+    for name in ["kept/users.gz", "kept/users.zst", "kept/other.gz"] {
+        tree.file(name, "compressed");
+    }
     fs::create_dir(tree.at("www")).expect("a folder");
     fs::hard_link(tree.at("kept/a.key"), tree.at("www/hard")).expect("a link");
     tree.link("../kept/users", "www/link");
@@ -47,16 +50,21 @@ fn no_path_leads_to_a_secret() {
         "link",
         "kept/a.key",
         "kept/users",
+        "kept/users.gz",
+        "kept/users.zst",
         "kept/tickets",
         "own/levity.toml",
     ] {
         client.get(&format!("/{path}")).assert_status(404);
     }
     // The certificate itself is for everyone.
-    for path in ["open", "kept/other", "kept/a.pem"] {
+    for path in ["open", "kept/other", "kept/other.gz", "kept/a.pem"] {
         client.get(&format!("/{path}")).assert_status(200);
     }
-    for (path, expected) in [("/", &["open"][..]), ("/kept/", &["a.pem", "other"])] {
+    for (path, expected) in [
+        ("/", &["open"][..]),
+        ("/kept/", &["a.pem", "other", "other.gz"]),
+    ] {
         let listing = client.get_with(path, &[("Accept", "text/plain")]);
         assert_eq!(names(&listing.text()), expected);
     }

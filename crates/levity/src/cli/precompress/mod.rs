@@ -13,12 +13,15 @@ use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use levity_config::{LocationOptions, MediaTypes};
+use levity_config::{Errors, LocationOptions, MediaTypes};
+use levity_disk::Secrets;
+use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 
 use self::variant::{Failure, Outcome, Rules, Variant};
 use self::walk::{Found, Walk};
-use super::{EXIT_FAILURE, Streams};
+use super::{EXIT_CONFIG, EXIT_FAILURE, Streams};
+use crate::tls::folder as state;
 
 /// The number of variants that wait for a thread, and of events that wait to be reported. Each holds the descriptor of
 /// its folder.
@@ -30,6 +33,9 @@ pub(super) struct Options {
     /// The folders
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
+    /// The configuration of the server: what it keeps from clients, such as keys and passwords, gets no variants
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The codings, separated by commas
     #[arg(
         long,
@@ -82,6 +88,8 @@ enum Event {
     Done(Variant, Outcome),
     /// What failed, and why.
     Failed(String),
+    /// A file that gets no variants.
+    Secret(PathBuf),
     /// The walk found a file of one of the media types.
     File,
 }
@@ -89,6 +97,13 @@ enum Event {
 /// Compresses on all processors; returns the exit status. Each thread needs up to 92 MiB.
 pub(super) fn run(options: &Options, streams: &mut Streams<'_>) -> u8 {
     let start = Instant::now();
+    let secrets = match secrets(options.config.as_deref()) {
+        Ok(secrets) => secrets,
+        Err(errors) => {
+            streams.err(&errors.render(streams.colour));
+            return EXIT_CONFIG;
+        }
+    };
     let defaults = LocationOptions::default();
     let rules = Rules {
         bytes_min: defaults.compress_min_bytes as u64,
@@ -114,12 +129,22 @@ pub(super) fn run(options: &Options, streams: &mut Streams<'_>) -> u8 {
         // Without any of the threads, the walk ends at once.
         drop(queue);
         let types = defaults.compress_types;
-        start_thread(Box::new(move || walk(options, &types, &jobs, &events)));
+        start_thread(Box::new(move || {
+            walk(options, &types, &secrets, &jobs, &events)
+        }));
         for event in reported {
             report.add(event, streams);
         }
     });
     report.end(start.elapsed(), streams)
+}
+
+/// What a server with this configuration sends to nobody; without one, the folder of the state of TLS. May block.
+fn secrets(config: Option<&Path>) -> Result<Arc<Secrets>, Errors> {
+    let config = config.map(levity_config::load_without_certificates);
+    let config = config.transpose()?.unwrap_or_default();
+    let report = |line: &str| diagnostics::log(format_args!("{line}"));
+    Ok(Secrets::new(state::secrets(&config), report))
 }
 
 /// Makes variants until the walk is over and the queue empty.
@@ -138,6 +163,7 @@ fn work(queue: &Mutex<Receiver<Variant>>, rules: &Rules, events: &SyncSender<Eve
 fn walk(
     options: &Options,
     types: &[MediaTypes],
+    secrets: &Arc<Secrets>,
     jobs: &SyncSender<Variant>,
     events: &SyncSender<Event>,
 ) {
@@ -149,6 +175,9 @@ fn walk(
                 let _ = jobs.send(Variant::new(original.clone(), coding));
             }
         }
+        Found::Secret(path) => {
+            let _ = events.send(Event::Secret(path));
+        }
         Found::Unreadable(path, error) => {
             let message = format!("cannot read {}: {error}", printable(&path));
             let _ = events.send(Event::Failed(message));
@@ -156,6 +185,7 @@ fn walk(
     };
     let mut walk = Walk {
         types,
+        secrets,
         cleans: options.writes(),
         found,
     };
@@ -221,6 +251,10 @@ impl<'o> Report<'o> {
         match event {
             Event::File => self.files += 1,
             Event::Failed(message) => self.failed(&message, streams),
+            Event::Secret(path) => streams.err(&format!(
+                "note: {} is sent to nobody, and gets no variants\n",
+                printable(&path)
+            )),
             Event::Done(variant, outcome) => {
                 if let Some(line) = self.line(&variant, outcome) {
                     streams.out(&format!("{line}\n"));
@@ -298,8 +332,8 @@ impl<'o> Report<'o> {
 mod tests {
     use std::fs;
 
-    use super::super::EXIT_USAGE;
     use super::super::tests::{Folder, levity};
+    use super::super::{EXIT_CONFIG, EXIT_USAGE};
 
     #[test]
     fn usage() {
@@ -327,6 +361,32 @@ mod tests {
             "{}",
             ran.out
         );
+    }
+
+    /// A server would send the variant, which is another file.
+    #[test]
+    fn secrets_get_no_variants() {
+        let (web, own) = (Folder::new(), Folder::new());
+        let key = web.write("key.txt", &"0123456789abcdef".repeat(100));
+        web.write("a.txt", &"text ".repeat(1000));
+        fs::hard_link(&key, format!("{}/linked.txt", web.path())).expect("a link");
+        let root = web.path();
+        let text = format!(
+            "[[site]]\nroot = \"{root}\"\nprecompressed = [\"br\"]\nsigned_url = {{ secret_file = \"{key}\" }}\n"
+        );
+        let config = own.write("levity.toml", &text);
+        let ran = levity(&["precompress", "--codings", "br", "-c", &config, root]);
+        ran.exits(0);
+        for name in ["key.txt", "linked.txt"] {
+            let note = format!("note: {root}/{name} is sent to nobody, and gets no variants\n");
+            assert!(ran.err.contains(&note), "{}", ran.err);
+            assert!(!fs::exists(format!("{root}/{name}.br")).expect("stat"));
+        }
+        assert!(fs::exists(format!("{root}/a.txt.br")).expect("stat"));
+        let wrong = own.write("wrong.toml", "[disk]\nenigne = 1\n");
+        let ran = levity(&["precompress", "-c", &wrong, root]);
+        ran.exits(EXIT_CONFIG);
+        assert!(ran.err.contains("enigne"), "{}", ran.err);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use levity_config::{MediaTypes, is_hidden};
-use levity_disk::Kind;
+use levity_disk::{Kind, Meta, Secrets};
 use levity_wire::mime;
 
 use super::folder::Folder;
@@ -27,6 +27,8 @@ pub(super) struct Original {
 pub(super) enum Found {
     /// A regular file of one of the media types.
     File(Original),
+    /// A file that nobody gets from a server, in no coding either.
+    Secret(PathBuf),
     /// What cannot be read, and why.
     Unreadable(PathBuf, io::Error),
 }
@@ -35,6 +37,8 @@ pub(super) enum Found {
 pub(super) struct Walk<'w, F> {
     /// The media types to find.
     pub types: &'w [MediaTypes],
+    /// The files that get no variants.
+    pub secrets: &'w Arc<Secrets>,
     /// Whether temporary files that an earlier run left behind are removed.
     pub cleans: bool,
     /// Is called for each find.
@@ -71,13 +75,23 @@ impl<F: FnMut(Found)> Walk<'_, F> {
             Ok(Some(meta)) => match meta.kind {
                 Kind::Directory => self.child(folder, &name, depth + 1),
                 Kind::Regular if self.includes(&name) => {
-                    let folder = folder.clone();
-                    (self.found)(Found::File(Original { folder, name }));
+                    let found = self.file(folder, name, &meta);
+                    (self.found)(found);
                 }
                 Kind::Regular | Kind::Other => {}
             },
             Ok(None) => {}
             Err(error) => (self.found)(Found::Unreadable(path, error)),
+        }
+    }
+
+    fn file(&self, folder: &Arc<Folder>, name: CString, meta: &Meta) -> Found {
+        let path = folder.path(&name);
+        let folder = folder.clone();
+        match self.secrets.has(meta) {
+            Ok(false) => Found::File(Original { folder, name }),
+            Ok(true) => Found::Secret(path),
+            Err(error) => Found::Unreadable(path, error),
         }
     }
 
@@ -121,10 +135,12 @@ mod tests {
         };
         let found = |found| match found {
             Found::File(Original { folder, name }) => files.push(relative(&folder.path(&name))),
+            Found::Secret(path) => errors.push(format!("{}: secret", relative(&path))),
             Found::Unreadable(path, error) => errors.push(format!("{}: {error}", relative(&path))),
         };
         let mut walk = Walk {
             types: &types,
+            secrets: &Arc::default(),
             cleans: true,
             found,
         };
@@ -167,6 +183,7 @@ mod tests {
         let types = LocationOptions::default().compress_types;
         let walk = Walk {
             types: &types,
+            secrets: &Arc::default(),
             cleans: false,
             found: |_| {},
         };
