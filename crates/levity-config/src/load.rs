@@ -12,7 +12,7 @@ use crate::mailbox::store;
 use crate::model::{Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem, Source};
-use crate::reader::{Reader, SecretFile};
+use crate::reader::{NamedFile, Reader};
 use crate::section::Section;
 use crate::upstream::read::Upstreams;
 use crate::{
@@ -111,7 +111,7 @@ fn read(text: &str, file: Option<&Path>, reads_certificates: bool) -> Result<Con
     let mut reader = Reader::new(text, base, SCHEMA);
     reader.reads_certificates = reads_certificates;
     // It has secrets too, such as those of `signed_url` and of backends.
-    let own = file.map(|file| SecretFile {
+    let own = file.map(|file| NamedFile {
         line: None,
         path: file.to_owned(),
     });

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use crate::log_format::LogTemplate;
 use crate::model::{AccessLog, Log, LogFormat, LogTiming};
+use crate::on_disk;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
 use crate::suggest::nearest;
@@ -160,6 +161,15 @@ fn access(section: &Section<'_>, above: &AccessLog) -> AccessLog {
                 return AccessLog::Off;
             };
             section.must_have_folder("access", &file, false);
+            if section.reads_files() && on_disk::is_directory(&file).is_ok() {
+                section.report(
+                    "access",
+                    format_args!("{} is a folder", file.display()),
+                    None,
+                );
+            }
+            let named = section.named_file("access", &file);
+            section.reader.logs.borrow_mut().push(named);
             AccessLog::File(file)
         }
         word => {

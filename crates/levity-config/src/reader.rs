@@ -26,13 +26,15 @@ pub(crate) struct Reader<'t> {
     /// Remarks that are not errors, each with its line.
     notes: RefCell<Vec<(usize, String)>>,
     /// What is sent to nobody, in the order in which it is read.
-    pub(crate) secrets: RefCell<Vec<SecretFile>>,
+    pub(crate) secrets: RefCell<Vec<NamedFile>>,
+    /// The files of access logs.
+    pub(crate) logs: RefCell<Vec<NamedFile>>,
     /// Files that do not respond, and that no table has taken yet, each with the place of its name.
     unread: RefCell<Vec<(Range<usize>, PathBuf)>>,
 }
 
-/// A file, or a folder with everything in it, that no client may get.
-pub(crate) struct SecretFile {
+/// A file, or a folder with everything in it, that is not for clients.
+pub(crate) struct NamedFile {
     /// The line of its key; `None` for the configuration itself.
     pub(crate) line: Option<usize>,
     pub(crate) path: PathBuf,
@@ -49,6 +51,7 @@ impl<'t> Reader<'t> {
             problems: RefCell::default(),
             notes: RefCell::default(),
             secrets: RefCell::default(),
+            logs: RefCell::default(),
             unread: RefCell::default(),
         }
     }

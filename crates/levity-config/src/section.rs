@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::on_disk::{Unusable, is_directory, text_of};
-use crate::reader::{Reader, SecretFile};
+use crate::reader::{NamedFile, Reader};
 use crate::schema::{Key, Kind, Schema, Table};
 use crate::suggest::{listed, nearest};
 use crate::{foreign, unknown};
@@ -596,10 +596,16 @@ impl<'r> Section<'r> {
 
     /// Has the file at `path`, a value of `name`, sent to nobody. Values of secret keys need no call.
     pub(crate) fn withhold(&self, name: &str, path: &Path) {
-        self.reader.secrets.borrow_mut().push(SecretFile {
+        let file = self.named_file(name, path);
+        self.reader.secrets.borrow_mut().push(file);
+    }
+
+    /// `path` as a value of `name`.
+    pub(crate) fn named_file(&self, name: &str, path: &Path) -> NamedFile {
+        NamedFile {
             line: Some(self.reader.line(&self.span_of(name))),
             path: path.to_owned(),
-        });
+        }
     }
 
     /// Reports that the folder of `path`, the value of `name`, does not exist, and if the server does not start without it, that it does

@@ -1,4 +1,4 @@
-//! Other paths that lead to guarded files, and paths of files with secrets.
+//! Other paths that lead to guarded files, and paths of files that are not for clients.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -8,38 +8,40 @@ use super::table::{Table, Tables};
 use crate::model::Site;
 use crate::pattern::Pattern;
 use crate::pattern_index::PatternIndex;
-use crate::reader::SecretFile;
+use crate::reader::NamedFile;
 use crate::root::resolved;
 
-/// Those of `secrets` that lie beneath a root, each with its paths: by its name in the root, where it may be a link, and by that of
+/// Those of `files` that lie beneath a root, each with its paths: by its name in the root, where it may be a link, and by that of
 /// its folder, since roots are known without links.
 pub(super) fn beneath_roots<'s, 'a>(
-    secrets: &'s [SecretFile],
+    files: &'s [NamedFile],
     sites: &'a [Site],
     folders: &mut Folders<'a>,
-) -> Vec<(&'s SecretFile, [PathBuf; 2])> {
+) -> Vec<(&'s NamedFile, [PathBuf; 2])> {
     let locations = sites.iter().flat_map(Site::locations);
     let roots = locations.filter_map(|location| location.root.as_deref());
     let roots: HashSet<_> = roots.map(|root| folders.get(root)).collect();
-    let named = |secret: &'s SecretFile| {
-        let folder = resolved(secret.path.parent()?, folders.may_look_up);
+    let named = |file: &'s NamedFile| {
+        let folder = resolved(file.path.parent()?, folders.may_look_up);
         let names = [
-            folder.join(secret.path.file_name()?),
-            resolved(&secret.path, false),
+            folder.join(file.path.file_name()?),
+            resolved(&file.path, false),
         ];
         let mut above = names.iter().flat_map(|name| name.ancestors());
         above
             .any(|folder| roots.contains(folder))
-            .then_some((secret, names))
+            .then_some((file, names))
     };
-    secrets.iter().filter_map(named).collect()
+    files.iter().filter_map(named).collect()
 }
 
-/// The table that serves the folder of a secret with these names, and the path of the secret there.
-pub(super) fn served_secret<'s, 'a>(
+/// The table that sends, among those for which `may_be` holds, what is in the folder of a file with these names, and the path of the
+/// file there.
+pub(super) fn served<'s, 'a>(
     names: &[PathBuf],
     sites: &'s [Tables<'a>],
     mappings: &Mappings<'_>,
+    may_be: impl Fn(&Table<'a>) -> bool,
 ) -> Option<(&'s Table<'a>, String)> {
     for name in names {
         for root in name.ancestors() {
@@ -47,7 +49,9 @@ pub(super) fn served_secret<'s, 'a>(
             for mapping in mappings.get(root).into_iter().flatten() {
                 let path = mapping.path_of(beneath)?;
                 let pattern = Pattern::Exact(path.clone());
-                if let Some(open) = mapping.serving(sites, &pattern, beneath, Table::sends_files) {
+                if let Some(open) = mapping.serving(sites, &pattern, beneath, |table| {
+                    table.sends_files() && may_be(table)
+                }) {
                     return Some((open, path));
                 }
             }

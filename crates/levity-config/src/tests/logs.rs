@@ -83,3 +83,47 @@ fn the_number_of_logs_is_bounded() {
                     [let sites share a file; lines can have `{site}`]";
     assert_eq!(problems, [expected]);
 }
+
+/// As the server finds at its start.
+#[test]
+fn a_log_that_is_a_folder_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    for name in ["www", "log"] {
+        std::fs::create_dir(at(name)).expect("a folder");
+    }
+    let text = "[[site]]\nroot = \"www\"\n[site.log]\naccess = \"./log\"\n";
+    std::fs::write(at("levity.toml"), text).expect("a file");
+    let errors = load(&at("levity.toml"))
+        .expect_err("a folder")
+        .render(false);
+    assert!(errors.contains("/log is a folder"), "{errors}");
+    assert!(errors.contains("levity.toml:4:"), "{errors}");
+}
+
+#[test]
+fn a_log_beneath_a_root_is_noted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(at("www/in")).expect("a folder");
+    let notes = |log: &str, more: &str| {
+        let text = format!("[log]\naccess = \"{log}\"\n[[site]]\nroot = \"www\"\n{more}");
+        std::fs::write(at("levity.toml"), text).expect("a file");
+        load(&at("levity.toml")).expect("a configuration").notes
+    };
+    let note = |line: usize, path: &str| {
+        let shown = at("www").display().to_string();
+        format!(
+            "line {line}: {shown}{path} lies beneath a `root`, at `{path}` of the site on line 3: all clients can read this log; move \
+             it to a folder that is not served"
+        )
+    };
+    assert_eq!(notes("./access", ""), [""; 0]);
+    assert_eq!(notes("www/in/access", ""), [note(2, "/in/access")]);
+    // Of one that is hidden or guarded nothing is said.
+    assert_eq!(notes("www/in/.access", ""), [""; 0]);
+    let guarded = "[[site.route]]\npath = \"/in/*\"\nallow = [\"127.0.0.1\"]\n";
+    assert_eq!(notes("www/in/access", guarded), [""; 0]);
+    let own = "log = { access = \"www/own\" }\n";
+    assert_eq!(notes("stdout", own), [note(5, "/own")]);
+}
