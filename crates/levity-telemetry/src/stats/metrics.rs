@@ -112,8 +112,9 @@ pub(super) const METRICS: &[Metric] = metrics! {
     }));
     /// The maximum of levity_share_used.
     ///
-    /// `files` follows from the limit of open files (LimitNOFILE=); `encoders` and `decoders` are `limits.compression_memory`,
-    /// `bodies` is `limits.bodies_memory`, `spool` is `limits.spool_bytes`.
+    /// `files` follows from the limit of open files (LimitNOFILE=); `listings` is always 40 MiB, which with what the allocator
+    /// loses is at most 64 MiB of the process; `encoders` and `decoders` are `limits.compression_memory`, `bodies` is
+    /// `limits.bodies_memory`, `spool` is `limits.spool_bytes`.
     Gauge("levity_share_max", "units", Computed(&["resource"], |scrape, samples| {
         scrape.by_resource(samples, |figure| figure.max);
     }));
