@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use levity_disk::patiently;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
-use crate::on_disk::{self, found};
+use crate::on_disk::found;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::{Section, Text};
 use crate::suggest::listed;
@@ -267,10 +267,8 @@ fn url(section: &Section<'_>, key: &str) -> Option<String> {
 fn authority(section: &Section<'_>) -> Option<Authority> {
     section.require("directory");
     let roots = section.path("roots");
-    if let (true, Some(path)) = (section.reads_files(), &roots)
-        && let Err(reason) = on_disk::in_words(path, levity_tls::authorities)
-    {
-        section.report("roots", reason, None);
+    if let (true, Some(path)) = (section.reads_files(), &roots) {
+        crate::tls::check_trusted(section, "roots", path);
     }
     let account = section.text("account").map(|text| text.text.to_owned());
     let account_key = section.path("account_key");

@@ -1,5 +1,6 @@
 //! From a TOML file to a [`Config`].
 
+use std::io;
 use std::path::Path;
 
 use levity_disk::read_patiently;
@@ -59,11 +60,11 @@ pub fn load_without_certificates(path: &Path) -> Result<Config, Errors> {
 }
 
 fn load_file(path: &Path, reads_certificates: bool) -> Result<Config, Errors> {
-    let errors = |problems| Errors {
+    let unread = |(message, is_silent): (String, bool)| Errors {
         file: path.to_owned(),
-        problems,
+        problems: vec![Problem::without_position(message)],
+        is_silent,
     };
-    let unread = |message: String| errors(vec![Problem::without_position(message)]);
     let text = text(path).map_err(unread)?;
     parse_file(path, &text, reads_certificates)
 }
@@ -81,6 +82,7 @@ fn parse_file(path: &Path, text: &str, reads_certificates: bool) -> Result<Confi
     let errors = |problems| Errors {
         file: path.to_owned(),
         problems,
+        is_silent: false,
     };
     let unread = |message: String| errors(vec![Problem::without_position(message)]);
     let file =
@@ -92,16 +94,20 @@ fn parse_file(path: &Path, text: &str, reads_certificates: bool) -> Result<Confi
     })
 }
 
-fn text(path: &Path) -> Result<String, String> {
-    let bytes = read_patiently(path, FILE_BYTES_MAX + 1);
-    let bytes = bytes.map_err(|error| format!("cannot read the file: {error}"))?;
+/// The text of the file; otherwise what is wrong, and whether that is only that it does not respond.
+fn text(path: &Path) -> Result<String, (String, bool)> {
+    let bytes = read_patiently(path, FILE_BYTES_MAX + 1).map_err(|error| {
+        let is_silent = error.kind() == io::ErrorKind::TimedOut;
+        (format!("cannot read the file: {error}"), is_silent)
+    })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("the file has more than {FILE_BYTES_MAX} bytes"));
+        let message = format!("the file has more than {FILE_BYTES_MAX} bytes");
+        return Err((message, false));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
-        format!("line {line} is not UTF-8")
+        (format!("line {line} is not UTF-8"), false)
     })
 }
 

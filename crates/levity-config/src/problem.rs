@@ -41,6 +41,8 @@ pub struct Errors {
     pub file: PathBuf,
     /// In the order of the file; never empty.
     pub problems: Vec<Problem>,
+    /// The file does not respond: nothing may be wrong with it.
+    pub is_silent: bool,
 }
 
 impl Errors {
@@ -400,6 +402,7 @@ error: bad
                 problem("\nbad", "bad", Some("h")),
                 Problem::without_position("m".to_owned()),
             ],
+            is_silent: false,
         };
         let expected = r#"{"file":"f","ok":false,"problems":[{"column":1,"help":"h","line":2,"message":"bad"},{"column":null,"help":null,"line":null,"message":"m"}]}"#;
         assert_eq!(errors.to_json().to_string(), expected);

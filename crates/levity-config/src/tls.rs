@@ -289,7 +289,12 @@ fn client_auth(section: &Section<'_>) -> Option<ClientAuth> {
     let authorities = section.path("client_authorities")?;
     if section.reads_files() {
         match on_disk::in_words(&authorities, levity_tls::authorities) {
-            Ok(found) => note_dates(section, "client_authorities", &authorities, &found),
+            Ok(found) => note_dates(
+                section,
+                "client_authorities",
+                (&authorities, &found),
+                "its certificates are refused",
+            ),
             Err(reason) => section.note("client_authorities", format!("{reason}; {REFUSED}")),
         }
     }
@@ -338,16 +343,23 @@ pub fn read_ticket_keys(files: &[PathBuf]) -> Result<TicketKeys, String> {
     on_disk::in_words_with(first, others.to_vec(), move |_| TicketKeys::read(&all))
 }
 
-/// Notes authorities of which no certificate is accepted now, or soon.
-pub(crate) fn note_dates(section: &Section<'_>, key: &str, file: &Path, found: &[Authority]) {
+/// Reads authorities that a server is trusted by, whatever their dates: rustls knows none. Reports what cannot be read, and notes those
+/// that have expired or will soon. May block.
+pub(crate) fn check_trusted(section: &Section<'_>, key: &str, file: &Path) {
+    match on_disk::in_words(file, levity_tls::authorities) {
+        Ok(found) => {
+            let what = "its certificates are accepted all the same";
+            note_dates(section, key, (file, &found), what);
+        }
+        Err(reason) => section.report(key, reason, None),
+    }
+}
+
+/// Notes the authorities in a file that are not valid now, or not for long. `what` says what comes of that.
+fn note_dates(section: &Section<'_>, key: &str, (file, found): (&Path, &[Authority]), what: &str) {
     let now = SystemTime::now();
     for one in found {
-        let dates = dates(
-            now,
-            one.not_before,
-            one.not_after,
-            "its certificates are refused",
-        );
+        let dates = dates(now, one.not_before, one.not_after, what);
         for said in dates {
             let (name, file) = (&one.name, file.display());
             section.note(key, format!("the authority `{name}` in {file} {said}"));

@@ -30,7 +30,15 @@ fn the_examples_are_valid() {
         let file = entry.unwrap().path();
         let text = std::fs::read_to_string(&file).unwrap();
         let problems = parse(&text).err().unwrap_or_default();
-        assert!(problems.is_empty(), "{}", Errors { file, problems });
+        assert!(
+            problems.is_empty(),
+            "{}",
+            Errors {
+                file,
+                problems,
+                is_silent: false
+            }
+        );
         count += 1;
     }
     assert!(count >= 5, "{count} examples");

@@ -80,7 +80,15 @@ fn every_cut_of_a_file_is_survived() {
             if let Err(problems) = parse(&text[start..end]) {
                 assert!(!problems.is_empty());
                 let file = PathBuf::from("f");
-                assert!(Errors { file, problems }.render(true).contains("error"));
+                assert!(
+                    Errors {
+                        file,
+                        problems,
+                        is_silent: false
+                    }
+                    .render(true)
+                    .contains("error")
+                );
             }
         }
     }

@@ -8,7 +8,6 @@ use super::{
 use crate::headers::is_request_target;
 use crate::host::host_or_report;
 use crate::named::{NameForm, Named};
-use crate::on_disk;
 use crate::reader::Reader;
 use crate::section::{Section, Text};
 use crate::tls::CertificateFiles;
@@ -234,9 +233,8 @@ fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<Upst
     }
     if section.reads_files()
         && let Some(path) = &tls.authorities
-        && let Err(reason) = on_disk::in_words(path, levity_tls::authorities)
     {
-        section.report("authorities", reason, None);
+        crate::tls::check_trusted(&section, "authorities", path);
     }
     if section.reads_files()
         && let Some(files) = &tls.certificate

@@ -5,7 +5,7 @@ use std::path::Path;
 use levity_config::Config;
 use serde_json::json;
 
-use super::{EXIT_CONFIG, Streams};
+use super::{EXIT_CONFIG, Streams, exit_of};
 use crate::tls::folder;
 
 /// How a file is checked, and how the result is written.
@@ -31,7 +31,7 @@ pub(super) fn check(file: &Path, options: &Options, streams: &mut Streams<'_>) -
                 true => streams.out(&format!("{}\n", errors.to_json())),
                 false => streams.err(&errors.render(streams.colour)),
             }
-            return EXIT_CONFIG;
+            return exit_of(&errors);
         }
     };
     let notes = notes(config);

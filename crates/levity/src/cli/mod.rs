@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use levity_config::Errors;
 use levity_inspect::timing;
 
 pub use self::explain::Question;
@@ -29,6 +30,15 @@ pub const EXIT_FAILURE: u8 = 1;
 pub const EXIT_USAGE: u8 = 2;
 /// Exit status for a configuration with errors: `EX_CONFIG` of sysexits(3).
 pub const EXIT_CONFIG: u8 = 78;
+
+/// The exit status for a configuration with `errors`. One that does not respond may have none: a service that is not restarted after
+/// [`EXIT_CONFIG`] has to be tried again.
+fn exit_of(errors: &Errors) -> u8 {
+    match errors.is_silent {
+        true => EXIT_FAILURE,
+        false => EXIT_CONFIG,
+    }
+}
 
 const EXAMPLES: &str = "\
 levity serve                  serve this folder at http://127.0.0.1:8080

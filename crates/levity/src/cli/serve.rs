@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams};
+use super::{EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams, exit_of};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
 use levity_config::tls::SiteTls;
 use levity_config::{Config, Location, LocationOptions, OwnNames, Site, Symlinks, Try};
@@ -241,7 +241,7 @@ pub(super) fn run(file: PathBuf, flags: &Flags, streams: &mut Streams<'_>) -> St
         Ok(config) => Step::Serve(Box::new(flags.plan(config, Some(file), listen))),
         Err(errors) => {
             streams.err(&errors.render(streams.colour));
-            Step::Exit(EXIT_CONFIG)
+            Step::Exit(exit_of(&errors))
         }
     }
 }

@@ -77,7 +77,11 @@ fn every_configuration_is_valid() {
         for (line, block) in toml_blocks(&text(&page)) {
             let problems = levity_config::parse(&block).err().unwrap_or_default();
             let file = PathBuf::from(format!("{} from line {line}", page.display()));
-            let errors = levity_config::Errors { file, problems };
+            let errors = levity_config::Errors {
+                file,
+                problems,
+                is_silent: false,
+            };
             assert!(errors.problems.is_empty(), "{}", errors.render(false));
             count += 1;
         }

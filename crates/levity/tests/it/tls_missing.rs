@@ -105,3 +105,26 @@ fn an_expired_authority_lets_nobody_in() {
     assert_ne!(fails(&server, &authority, "b.test", &ann), 0);
     server.says("failed: the certificate of the peer is not valid: its authority has expired");
 }
+
+/// Whoever is asked by this server is trusted by them all the same.
+#[test]
+fn expired_authorities_of_others_are_noted() {
+    let hour = Duration::from_secs(60 * 60);
+    let expired = Authority::until("expired", SystemTime::now() - hour);
+    let (tree, ca) = (Tree::new(), expired.file("ca.pem"));
+    let config = format!(
+        "[[upstream]]\nname = \"app\"\nto = [\"https://127.0.0.1:1\"]\n\
+         [upstream.tls]\nauthorities = \"{ca}\"\n\
+         [[acme.authority]]\ndirectory = \"https://ca.lan/acme\"\nroots = \"{ca}\"\n\
+         [[site]]\nproxy = \"app\"\n"
+    );
+    let file = tree.file("levity.toml", config);
+    let check = Launch::levity(["check"]).arguments([file]).ran();
+    assert_eq!(check.status, 0, "{}", check.stderr);
+    for line in [5, 8] {
+        let note = format!(
+            "line {line}: the authority `expired` in {ca} has expired 1 hour ago; its certificates are accepted all the same"
+        );
+        assert!(check.stderr.contains(&note), "{}", check.stderr);
+    }
+}

@@ -163,3 +163,20 @@ fn a_signal_ends_a_start_that_waits() {
     assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
     drop(frozen);
 }
+
+/// Nothing may be wrong with it, so a service tries again.
+#[test]
+fn a_configuration_that_does_not_respond_is_no_wrong_one() {
+    let Some(mount) = mount() else { return };
+    let file = mount.root().join("slow/secret");
+    let frozen = mount.freeze();
+    for command in ["run", "check"] {
+        let ran = Launch::levity([command, "-c"]).arguments([&file]);
+        let ran = ran.arguments(PATIENCE).ran();
+        assert_eq!(ran.status, 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains("does not respond"), "{}", ran.stderr);
+    }
+    drop(frozen);
+    let check = Launch::levity(["check", "-c"]).arguments([&file]).ran();
+    assert_eq!(check.status, 78, "{}", check.stderr);
+}
