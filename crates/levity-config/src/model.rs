@@ -261,8 +261,10 @@ pub struct Site {
 pub struct Route {
     /// All of them match: those of the routes around it, and then its own. Never empty.
     pub matchers: Vec<Matcher>,
-    /// The line of its path; `None` for a rule of a static host.
+    /// The line of its path.
     pub line: Option<usize>,
+    /// The file of a static host that has this line; `None` for the configuration.
+    pub host_file: Option<&'static str>,
     /// What answers there.
     pub location: Location,
 }

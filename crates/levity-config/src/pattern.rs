@@ -21,6 +21,8 @@ pub enum Pattern {
     Page(String),
     /// Paths with names or stars, as static hosts have them.
     Named {
+        /// The line's own text.
+        text: String,
         /// The text with which every such path begins.
         start: String,
         /// What they match.
@@ -86,9 +88,9 @@ impl Pattern {
             Pattern::Page(page) => path.strip_suffix(b"/").unwrap_or(path) == page.as_bytes(),
             Pattern::Prefix(prefix) => path.starts_with(prefix.as_bytes()),
             Pattern::Glob(expression) | Pattern::Regex(expression) => expression.matches(path),
-            Pattern::Named { start, expression } => {
-                path.starts_with(start.as_bytes()) && expression.matches(path)
-            }
+            Pattern::Named {
+                start, expression, ..
+            } => path.starts_with(start.as_bytes()) && expression.matches(path),
         }
     }
 
@@ -180,11 +182,13 @@ fn has_percent_code(text: &str) -> bool {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Pattern::Exact(path) | Pattern::Page(path) => f.write_str(path),
+            Pattern::Exact(text) | Pattern::Page(text) | Pattern::Named { text, .. } => {
+                f.write_str(text)
+            }
             Pattern::Prefix(path) => write!(f, "{path}*"),
-            Pattern::Glob(expression)
-            | Pattern::Named { expression, .. }
-            | Pattern::Regex(expression) => f.write_str(expression.as_str()),
+            Pattern::Glob(expression) | Pattern::Regex(expression) => {
+                f.write_str(expression.as_str())
+            }
         }
     }
 }

@@ -139,6 +139,7 @@ mod tests {
         let plain = TEXTS.map(|text| Pattern::parse(text).expect(text));
         let regex = Pattern::regex("^/a").expect("a pattern");
         let named = Pattern::Named {
+            text: String::new(),
             start: "/a/".to_owned(),
             expression: Expression::regex("/b$").expect("a pattern"),
         };

@@ -129,6 +129,7 @@ fn route(
     routes.push(Route {
         matchers,
         line: Some(section.reader.line(&section.span_of("path"))),
+        host_file: None,
         location,
     });
     (routes, inherits)

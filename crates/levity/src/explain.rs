@@ -316,6 +316,7 @@ fn as_json(answer: &Answer) -> String {
         })),
         "route": route.map(|route| json!({
             "path": path_of(route),
+            "file": route.host_file,
             "line": route.line,
         })),
         "status": answer.status(),

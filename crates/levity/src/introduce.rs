@@ -62,9 +62,7 @@ impl Introduction<'_> {
             "addresses",
         );
         let config = &self.service.config;
-        let notes = config.notes.iter().cloned();
-        let notes = notes.chain(folder::served(config));
-        log_some(notes.map(|note| format!("configuration: {note}")), "notes");
+        log_notes(config.notes.iter().cloned().chain(folder::served(config)));
         let authority = self.service.tls.as_ref();
         if let Some(path) = authority.and_then(|tls| tls.local_authority()) {
             let path = path.display();
@@ -102,6 +100,12 @@ impl Introduction<'_> {
         }
         log_some(file_systems(&self.service.roots()), "kinds of folders");
     }
+}
+
+/// Logs notes about a configuration.
+pub fn log_notes(notes: impl IntoIterator<Item = impl Display>) {
+    let notes = notes.into_iter();
+    log_some(notes.map(|note| format!("configuration: {note}")), "notes");
 }
 
 /// Logs the first of `lines`, and the number of the `others` in one more line.

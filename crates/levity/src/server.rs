@@ -4,6 +4,7 @@
 //! them. Compiling a new configuration may hang on a frozen disk, so a thread of its own does that during a
 //! reload.
 
+use std::collections::HashSet;
 use std::future;
 use std::io;
 use std::mem;
@@ -38,7 +39,7 @@ use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
 use crate::descriptors::{Descriptors, widen_descriptor_table};
 use crate::event_loop::{self, Message, Parts};
-use crate::introduce::{Introduction, log_some};
+use crate::introduce::{Introduction, log_notes, log_some};
 use crate::log_writers::LogWriters;
 use crate::mailboxes;
 use crate::mailboxes::set::SharedMailboxes;
@@ -680,6 +681,10 @@ impl Server {
         self.status.set_tls(service.tls.clone());
         let changes = upstream::describe::changes(&service.upstreams, &self.service.upstreams);
         log_some(changes, "changes of upstreams");
+        // Those that were there before are in the log already.
+        let before: HashSet<_> = self.service.config.notes.iter().collect();
+        let notes = service.config.notes.iter();
+        log_notes(notes.filter(|note| !before.contains(note)));
         self.checks = check::start(&service.upstreams);
         service.follow_certificates(&self.parts);
         self.service = service;

@@ -52,7 +52,7 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
     for (number, tables) in sites.iter().enumerate() {
         for closed in &tables.all {
             if let Some(note) = beneath_star(closed, tables) {
-                reader.note_at(closed.line, note);
+                reader.note_at(closed.line, closed.noted(note));
             }
         }
         for guarded in tables.all.iter().filter(|table| table.guards()) {
@@ -61,7 +61,7 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
             let alias = alias(number, guarded, &sites, &mappings)
                 .or_else(|| other_way(number, guarded, &sites, &mounts));
             for note in [name, beneath, alias].into_iter().flatten() {
-                reader.note_at(guarded.line, note);
+                reader.note_at(guarded.line, guarded.noted(note));
             }
         }
     }

@@ -36,6 +36,8 @@ pub(super) struct Table<'a> {
     pub(super) path: Option<Pattern>,
     pub(super) location: &'a Location,
     pub(super) line: usize,
+    /// The file of a static host in which it is written, and its line there. `line` is then that of the site.
+    host_file: Option<(&'static str, usize)>,
     /// The folder of its files without links, if files answer.
     pub(super) root: Option<Arc<Path>>,
     /// The one that may answer.
@@ -127,9 +129,20 @@ impl Table<'_> {
     }
 
     pub(super) fn shown(&self) -> String {
-        match self.matchers.last() {
-            Some(matcher) => format!("the route `{}` on line {}", matcher.path, self.line),
-            None => format!("the site on line {}", self.line),
+        match (self.matchers.last(), self.host_file) {
+            (Some(matcher), Some((file, line))) => {
+                format!("the rule `{}` on line {line} of {file}", matcher.path)
+            }
+            (Some(matcher), None) => format!("the route `{}` on line {}", matcher.path, self.line),
+            (None, _) => format!("the site on line {}", self.line),
+        }
+    }
+
+    /// A note about this table, which says where it is written if that is not in the configuration.
+    pub(super) fn noted(&self, note: String) -> String {
+        match self.host_file {
+            Some((file, line)) => format!("{file}, line {line}: {note}"),
+            None => note,
         }
     }
 }
@@ -205,11 +218,13 @@ fn all<'a>(
     folders: &mut Folders<'a>,
 ) -> Vec<Table<'a>> {
     let routes = site.routes.iter().map(|route| {
-        let line = route.line.unwrap_or(site.line);
-        (route.matchers.as_slice(), &route.location, line)
+        let host_file = route.host_file.zip(route.line);
+        let line = route.line.filter(|_| host_file.is_none());
+        let line = line.unwrap_or(site.line);
+        (&route.matchers[..], &route.location, line, host_file)
     });
-    let rest = (&[][..], &site.location, site.line);
-    let table = |(matchers, location, line): (&'a [Matcher], &'a Location, usize)| {
+    let rest = (&[][..], &site.location, site.line, None);
+    let table = |(matchers, location, line, host_file): (&'a [Matcher], &'a Location, _, _)| {
         let is_asked = !location.searches().is_empty()
             && location.asks_files()
             && (location.answer.is_none() || location.files_first);
@@ -221,6 +236,7 @@ fn all<'a>(
             path: narrowest(matchers),
             location,
             line,
+            host_file,
             root: root.map(|root| folders.get(root)),
         }
     };

@@ -34,6 +34,11 @@ impl<'n> Notes<'n> {
         }
     }
 
+    /// The name of the file.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Notes that a line is left out. The reason and what is shown of the line are phrases.
     pub(super) fn left_out(&mut self, line: usize, reason: &str, text: &str) {
         self.add(line, &format!("is left out, because {reason}"), text);

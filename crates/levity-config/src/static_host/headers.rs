@@ -14,8 +14,8 @@ use crate::token::is_token;
 #[derive(Default)]
 pub(super) struct Rules {
     pub(super) headers: Vec<PathHeaders>,
-    /// Requests for which the static host would ask for a password. Nobody may make them.
-    pub(super) refused: Vec<Matcher>,
+    /// Requests for which the static host would ask for a password, with the lines of their paths. Nobody may make them.
+    pub(super) refused: Vec<(usize, Matcher)>,
 }
 
 pub(super) fn rules(lines: &[String], notes: &mut Notes<'_>) -> Rules {
@@ -31,7 +31,7 @@ pub(super) fn rules(lines: &[String], notes: &mut Notes<'_>) -> Rules {
             (Kind::Path, _) => {
                 has_path = true;
                 rules.end(current.take());
-                match Rule::new(text, &mut count) {
+                match Rule::new(line, text, &mut count) {
                     Ok(rule) => current = Some(rule),
                     Err(reason) => notes.left_out(line, &reason, text),
                 }
@@ -54,6 +54,7 @@ pub(super) fn rules(lines: &[String], notes: &mut Notes<'_>) -> Rules {
 impl Rules {
     fn end(&mut self, rule: Option<Rule>) {
         let Some(Rule {
+            line,
             source,
             headers,
             has_password,
@@ -62,10 +63,11 @@ impl Rules {
             return;
         };
         if has_password {
-            self.refused.push(Matcher {
+            let matcher = Matcher {
                 path: headers.path.clone(),
                 when: source.when(),
-            });
+            };
+            self.refused.push((line, matcher));
         }
         self.headers.push(headers);
     }
@@ -96,6 +98,8 @@ fn is_path(text: &str) -> bool {
 }
 
 struct Rule {
+    /// That of its path.
+    line: usize,
     source: Source,
     headers: PathHeaders,
     /// Whether the static host would ask for a password.
@@ -104,7 +108,7 @@ struct Rule {
 
 impl Rule {
     /// A rule without headers so far.
-    fn new(text: &str, count: &mut Count) -> Result<Self, String> {
+    fn new(line: usize, text: &str, count: &mut Count) -> Result<Self, String> {
         if !is_path(text) {
             return Err("it is neither a path nor a header".to_owned());
         }
@@ -118,6 +122,7 @@ impl Rule {
             remove: Vec::new(),
         };
         Ok(Self {
+            line,
             source,
             headers,
             has_password: false,

@@ -47,8 +47,8 @@ pub(crate) fn is_on(section: &Section<'_>, site: &Location) -> bool {
 /// What the two files say besides the headers of responses.
 #[derive(Default)]
 pub(crate) struct HostRules {
-    /// What nobody gets.
-    refused: Vec<Matcher>,
+    /// What nobody gets, with its lines.
+    refused: Vec<(usize, Matcher)>,
     redirects: Vec<HostRedirect>,
 }
 
@@ -74,12 +74,13 @@ pub(crate) fn read(section: &Section<'_>, site: &mut Location) -> HostRules {
 /// the author of the pages. May block.
 pub(crate) fn add(section: &Section<'_>, rules: HostRules, site: &mut Site) {
     let HostRules { refused, redirects } = rules;
-    for matcher in refused {
+    for (line, matcher) in refused {
         let mut location = site.location.clone();
         location.gates.deny = AddressSet::everyone();
         site.routes.push(Route {
             matchers: vec![matcher],
-            line: None,
+            line: Some(line),
+            host_file: Some(NAMES[1]),
             location,
         });
     }

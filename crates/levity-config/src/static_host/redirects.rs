@@ -26,20 +26,38 @@ pub(super) fn rules(lines: &[String], site: &Location, notes: &mut Notes<'_>) ->
     let mut rules = Vec::new();
     let mut count = Count::default();
     for (line, text) in (1..).zip(lines) {
-        let Some((source, route)) = rule(text, site, &mut count).unwrap_or_else(|reason| {
+        let Some(rule) = rule(text, site, &mut count).unwrap_or_else(|reason| {
             notes.left_out(line, &reason, text);
             None
         }) else {
             continue;
         };
+        if let Some(name) = rule.unknown {
+            let what =
+                format!("has a target with `:{name}`, which stays so: its path has no such name");
+            notes.add(line, &what, text);
+        }
         rules.push(HostRedirect {
             line,
             text: text.clone(),
-            source,
-            route,
+            source: rule.source,
+            route: Route {
+                line: Some(line),
+                host_file: Some(notes.name()),
+                ..rule.route
+            },
         });
     }
     rules
+}
+
+/// What a line says.
+#[derive(Debug)]
+struct Rule {
+    source: Source,
+    route: Route,
+    /// A name in its target that its path has not.
+    unknown: Option<String>,
 }
 
 /// Reads a line of the file for a location of `site`; `None` if it is blank or a comment.
@@ -49,11 +67,11 @@ pub(super) fn rules(lines: &[String], site: &Location, notes: &mut Notes<'_>) ->
 /// A phrase that says why the line is left out.
 pub fn redirect(line: &str, site: &Location) -> Result<Option<Route>, String> {
     let rule = rule(line, site, &mut Count::default())?;
-    Ok(rule.map(|(_, route)| route))
+    Ok(rule.map(|rule| rule.route))
 }
 
 /// What a line says: `FROM [NAME=VALUE...] TO [STATUS[!]] [CONDITION...] [# COMMENT]`.
-fn rule(line: &str, site: &Location, count: &mut Count) -> Result<Option<(Source, Route)>, String> {
+fn rule(line: &str, site: &Location, count: &mut Count) -> Result<Option<Rule>, String> {
     let words = line.split_whitespace();
     let mut words = words.take_while(|word| !word.starts_with('#'));
     let Some(from) = words.next() else {
@@ -70,9 +88,6 @@ fn rule(line: &str, site: &Location, count: &mut Count) -> Result<Option<(Source
         .parse()
         .map_err(|_| format!("`{status}` is not a status"))?;
     let names = source.names();
-    if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
-        return Err("it has a placeholder twice".to_owned());
-    }
     let location = Location {
         files_first: !is_forced,
         ..location(status, to, &names, site)?
@@ -86,16 +101,22 @@ fn rule(line: &str, site: &Location, count: &mut Count) -> Result<Option<(Source
     let route = Route {
         matchers: vec![Matcher { path, when }],
         line: None,
+        host_file: None,
         location,
     };
-    Ok(Some((source, route)))
+    let unknown = target::unknown_name(to, &names).map(str::to_owned);
+    Ok(Some(Rule {
+        unknown,
+        source,
+        route,
+    }))
 }
 
 /// The conditions of the query, the target and the status among the words behind the path.
 fn rest<'w>(words: &'w [&'w str]) -> Result<(&'w [&'w str], &'w str, &'w str), String> {
     let is_target = |word: &&str| word.starts_with('/') || word.contains("://");
     let at = words.iter().position(is_target);
-    let at = at.ok_or("it has no target, which begins with `/` or a scheme")?;
+    let at = at.ok_or("it has no target that begins with `/`, `https://` or `http://`")?;
     let (query, rest) = words.split_at(at);
     if rest[1..].iter().any(|word| word.contains('=')) {
         return Err("it has a condition about the client".to_owned());
@@ -259,10 +280,17 @@ mod tests {
             ("/a /b 3x", "`3x` is not a status"),
             ("/a /b 418", "418 is not the status"),
             ("/a /b 429", "429 is not the status"),
-            ("/a/*/b/* /c", "a placeholder twice"),
-            ("/:a/:a /c", "a placeholder twice"),
+            ("/a/*/b/* /c", "a star or a name twice"),
+            ("/:a/:a /c", "a star or a name twice"),
             ("/a x /b", "not NAME=VALUE"),
-            ("/a //b.example", "would be a host"),
+            ("/a //b.example", "`//` before a name stands for a host"),
+            ("/a ftp://b.example/", "neither with `/` nor with"),
+            ("/a https:///b", "the host of its target is missing"),
+            ("/:a https://:a.example/", "or has a placeholder"),
+            (
+                "/a javascript:alert(1)",
+                "it has no target that begins with `/`, `https://` or `http://`",
+            ),
             ("https:///a /b", "a host is missing"),
             // A part of a path never begins a target.
             ("/:a :a/x", "it has no target"),

@@ -8,6 +8,8 @@ use crate::pattern::{self, Pattern};
 /// The host and path of a rule.
 #[derive(Debug, PartialEq)]
 pub(super) struct Source {
+    /// As it is written.
+    text: String,
     host: Option<Expression>,
     /// Begins with a text that begins with a slash. Two texts have another part between them.
     parts: Vec<SourcePart>,
@@ -45,8 +47,15 @@ impl Source {
             true => path.to_owned(),
             false => format!("/{path}"),
         };
-        let parts = parts(&rooted)?;
-        let source = Self { host, parts };
+        let source = Self {
+            text: text.to_owned(),
+            host,
+            parts: parts(&rooted)?,
+        };
+        let names = source.names();
+        if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
+            return Err("it has a star or a name twice".to_owned());
+        }
         match pattern::is_normal(&source.sample()) {
             true => Ok(source),
             false => {
@@ -123,6 +132,7 @@ impl Source {
             _ => self.start(),
         };
         Ok(Pattern::Named {
+            text: self.text.clone(),
             start: start.to_owned(),
             expression,
         })
@@ -368,6 +378,8 @@ mod tests {
             ("/100%", "begins no escape"),
             ("/%+1", "begins no escape"),
             ("https:///a", "a host is missing"),
+            ("/a/*/b/*", "a star or a name twice"),
+            ("/:a/:a", "a star or a name twice"),
         ] {
             let error = Source::parse(text).expect_err(text);
             assert!(error.contains(reason), "{text}: {error}");

@@ -21,7 +21,24 @@ pub(super) fn template(to: &str, names: &[&str]) -> Result<Template, String> {
         Part::Text(text) => Part::Text(escaped(&text)),
         part => part,
     });
-    Template::of(parts.collect())
+    let is_url = ["https://", "http://"]
+        .iter()
+        .any(|scheme| to.starts_with(scheme));
+    Template::of(parts.collect()).map_err(|_| {
+        let reason = match is_url {
+            true => "the host of its target is missing or has a placeholder",
+            false if to.starts_with("//") => "`//` before a name stands for a host: its target begins with `https://` or `http://`",
+            false => "its target begins neither with `/` nor with `https://` or `http://`",
+        };
+        reason.to_owned()
+    })
+}
+
+/// A name in `to` that is not one of `names`.
+pub(super) fn unknown_name<'t>(to: &'t str, names: &[&str]) -> Option<&'t str> {
+    let colons = to.match_indices(':');
+    let mut found = colons.map(|(at, _)| name_at(&to[at..]));
+    found.find(|name| !name.is_empty() && !names.contains(name))
 }
 
 /// Text with a group for each of `names`. Other names stay as they are.
@@ -85,6 +102,14 @@ mod tests {
             ),
         ] {
             assert_eq!(template(to, &["a", "splat"]), Ok(Template(parts)), "{to}");
+        }
+        for (to, unknown) in [
+            ("/:a/:splat", None),
+            ("/:a/:b/:c", Some("b")),
+            ("https://a.example:80/10:30", None),
+            ("/x?y=:ab", Some("ab")),
+        ] {
+            assert_eq!(unknown_name(to, &["a", "splat"]), unknown, "{to}");
         }
         for to in [
             "//b.example",

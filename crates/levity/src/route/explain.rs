@@ -89,9 +89,10 @@ pub fn path_of(route: &Route) -> String {
 
 fn named(route: &Route) -> String {
     let path = path_of(route);
-    match route.line {
-        Some(line) => format!("`{path}` (line {line})"),
-        None => format!("`{path}` of `_redirects`"),
+    let line = route.line.unwrap_or_default();
+    match route.host_file {
+        Some(file) => format!("`{path}` (line {line} of `{file}`)"),
+        None => format!("`{path}` (line {line})"),
     }
 }
 

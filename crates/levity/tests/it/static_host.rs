@@ -271,6 +271,16 @@ fn what_check_says() {
             "_redirects, line 1, is left out, because it has no target",
         ),
         (
+            "/a/:b /c/:b/:d\n",
+            "",
+            "_redirects, line 1, has a target with `:d`, which stays so: its path has no such name: /a/:b /c/:b/:d\n",
+        ),
+        (
+            "",
+            "/x/*/y/*\n  X-A: 1\n",
+            "_headers, line 1, is left out, because it has a star or a name twice: /x/*/y/*\n",
+        ),
+        (
             "",
             "  X-A: 1\n",
             "_headers, line 1, is left out, because a path is missing before it: X-A: 1\n",
@@ -298,6 +308,63 @@ fn what_check_says() {
         let strict = Launch::levity(["check", "--strict"]).arguments([file]);
         assert_eq!(strict.ran().status, 78);
     }
+}
+
+/// Of rules, their lines are shown, and not what they became.
+#[test]
+fn rules_are_called_by_their_lines() {
+    let tree = Tree::new();
+    let web = tree.folder("www");
+    tree.file("www/page", "page");
+    tree.file(
+        "www/_headers",
+        "# private\n/in/*\n  Basic-Auth: ann:secret\n",
+    );
+    tree.file("www/_redirects", "/old/* /page 301\n/* /page 200\n");
+    let site = format!(
+        "[[site]]\nroot = \"{}\"\nstatic_host_files = true\n",
+        web.display()
+    );
+    let route = "[[site.route]]\npath = \"/admin*\"\nallow = [\"192.0.2.1\"]\n";
+    let file = tree.file("levity.toml", site + route);
+    let check = Launch::levity(["check"]).arguments([&file]).ran();
+    assert_eq!(check.status, 0, "{}", check.stderr);
+    let note = "line 5: `/admin*` ends where a segment ends, and paths beneath it are not closed: the rule `/*` on line 2 of _redirects serves";
+    assert!(check.stderr.contains(note), "{}", check.stderr);
+    for (path, shown) in [
+        ("/in/x", "`/in/*` (line 2 of `_headers`)"),
+        ("/old/x", "`/old/*` (line 1 of `_redirects`)"),
+        ("/any", "`/*` (line 2 of `_redirects`)"),
+    ] {
+        let url = format!("http://a.test{path}");
+        let file = file.to_str().expect("a path in UTF-8");
+        let ran = Launch::levity(["explain", "-c", file, &url]).ran();
+        assert!(
+            ran.stdout.contains(shown),
+            "{path}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn a_reload_logs_what_is_left_out_now() {
+    let tree = Tree::new();
+    tree.file("a", "a");
+    tree.file("_redirects", "/first\n/x /a 301\n");
+    let server = Launch::site(tree.path(), "", "static_host_files = true").start();
+    assert_noted(&server, "_redirects, line 1, is left out");
+    tree.file("_redirects", "/first\n/second\n/x /a 302\n");
+    server.reload(&[], &[]);
+    assert_eq!(server.get("/x").status, 302);
+    assert_noted(&server, "_redirects, line 2, is left out");
+    let said = server.stderr();
+    assert_eq!(
+        said.matches("_redirects, line 1, is left out").count(),
+        1,
+        "{said}"
+    );
 }
 
 /// The files are content: nothing in them keeps the server down.
