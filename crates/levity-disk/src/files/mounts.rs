@@ -75,9 +75,9 @@ impl Table {
         device(&self.0, path.strip_prefix(b"/")?)
     }
 
-    /// Whether `device` is known to be remote: one of its mounts, as they all are the same.
+    /// Whether `device` is remote, or not known.
     pub(super) fn is_remote(&self, device: u64) -> bool {
-        self.has(device, |traits| traits.is_remote)
+        !self.has(device, |traits| !traits.is_remote)
     }
 
     /// Whether a file with `st_dev` may be on the mounted `device`. Any may be on [`UNKNOWN`].
@@ -306,7 +306,7 @@ broken
         );
         let [local, far, volumes, volume] = [(8, 1), (0, 50), (0, 60), (0, 61)]
             .map(|(major, minor)| rustix::fs::makedev(major, minor));
-        assert!(table.is_remote(far) && !table.is_remote(local) && !table.is_remote(volume));
+        assert!(table.is_remote(far) && !table.is_remote(local) && table.is_remote(volume));
         for (device, st_dev, expected) in [
             (local, local, true),
             (local, far, false),

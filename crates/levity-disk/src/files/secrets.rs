@@ -81,6 +81,12 @@ struct Unseen {
 }
 
 impl Known {
+    /// Whether the look began after the last change of a file that was opened then, and not too long before.
+    fn covers(&self, meta: &Meta, opened: Instant) -> bool {
+        let age = opened.saturating_duration_since(self.began.at);
+        self.began.at >= opened || age < LOOK_AGE_MAX && self.began.is_after(meta)
+    }
+
     /// Whether the file is a secret; `None` if it may be one that the look has not seen.
     fn tells(&self, meta: &Meta) -> Option<bool> {
         if self.identities.contains(&(meta.device, meta.inode)) {
@@ -124,10 +130,8 @@ impl Secrets {
             return Some(false);
         }
         let known = self.known.load();
-        let known = known.as_ref()?;
-        let is_young = opened.saturating_duration_since(known.began.at) < LOOK_AGE_MAX;
-        let is_current = known.began.at >= opened || is_young && known.began.is_after(meta);
-        is_current.then(|| known.tells(meta)).flatten()
+        let known = known.as_ref().filter(|known| known.covers(meta, opened));
+        known.and_then(|known| known.tells(meta))
     }
 
     /// Whether a file that was just opened or found is one. Blocks, for two seconds at most.
@@ -137,7 +141,9 @@ impl Secrets {
     pub fn has(self: &Arc<Self>, meta: &Meta) -> io::Result<bool> {
         let opened = Instant::now();
         let has = self.is_known_at(meta, opened).or_else(|| {
-            self.look_after(opened);
+            if !self.has_just_looked(meta, opened) {
+                self.look_after(opened);
+            }
             let known = self.known.load();
             // One that is older counts for what has not changed since: nothing better is to be had.
             let known = known
@@ -148,6 +154,16 @@ impl Secrets {
         has.ok_or_else(|| {
             let unseen = "keys and passwords on the device of this file cannot be looked at";
             io::Error::new(io::ErrorKind::TimedOut, unseen)
+        })
+    }
+
+    /// Whether a look has ended that should have told of the file, so soon ago that another one would not tell more. A folder with many
+    /// files that cannot be told apart would have as many looks.
+    fn has_just_looked(&self, meta: &Meta, opened: Instant) -> bool {
+        let known = self.known.load();
+        known.as_ref().is_some_and(|known| {
+            let age = opened.saturating_duration_since(known.began.at);
+            age < LOOK_TIME_MAX && known.covers(meta, opened)
         })
     }
 
@@ -426,8 +442,15 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(start.elapsed() < WAIT_MAX);
         assert!(!has(&secrets, &elsewhere()));
+        // Another look would not tell more.
+        let known = secrets.known.load_full();
+        secrets
+            .has(&Meta { inode: 1, ..own })
+            .expect_err("it may be one");
+        let same = |now: &Arc<Known>| known.as_ref().is_some_and(|known| Arc::ptr_eq(known, now));
+        assert!(secrets.known.load().as_ref().is_some_and(same));
         hanging.is_busy.store(false, Ordering::Relaxed);
-        assert!(has(&secrets, &own));
+        assert!(has(&secrets, &changed(&own)));
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Place {
     }
 
     fn find(&self, began: Moment) -> io::Result<Seen> {
-        // Remote file systems may have folders without change times.
+        // Remote file systems may have folders without change times, and what is not known may be remote.
         let is_remote = Table::now().is_remote(self.reached.load(Ordering::Relaxed));
         let is_young = |seen: &Arc<Seen>| {
             !is_remote && began.at.saturating_duration_since(seen.read_all) < LOOK_AGE_MAX
@@ -194,9 +194,12 @@ impl Seen {
         known: Option<&HashMap<PathBuf, Arc<Folder>>>,
         names_max: usize,
     ) -> io::Result<()> {
+        let device = top.1.dev();
         let mut left = names_max;
         let mut rest = vec![top];
         while let Some((path, there)) = rest.pop() {
+            // Another device may be remote.
+            let known = known.filter(|_| there.dev() == device);
             let known = known.and_then(|known| known.get(&path));
             let folder = match known.filter(|known| known.is_still(&there)) {
                 Some(known) => known.clone(),
