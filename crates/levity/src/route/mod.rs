@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use levity_acme::Acme;
 use levity_config::{Config, Etag, Matcher, PatternIndex};
-use levity_disk::{Disk, EngineId, Root, Secrets};
+use levity_disk::{Disk, EngineId, Root};
 use levity_telemetry::diagnostics;
 use levity_tls::TicketKeys;
 use levity_wire::{Reject, http1, path};
@@ -161,9 +161,7 @@ impl Service {
         let digests = stores::digests(&config, old);
         check_unread(&config, old)?;
         let before = old.map_or(&[][..], |old| &old.live_roots);
-        let report = |line: &str| diagnostics::log(format_args!("{line}"));
-        let secrets = Secrets::new(folder::secrets(&config), report);
-        let mut roots = Roots::after(before, secrets);
+        let mut roots = Roots::after(before, folder::secrets(&config));
         let uploads = stores::uploads(&config, &mut roots, old);
         let kept = Stores {
             preloads: preloads.as_ref(),

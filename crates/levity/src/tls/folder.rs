@@ -7,10 +7,12 @@ use std::io;
 use std::iter;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use levity_config::tls::Certificates;
 use levity_config::{Config, Site};
-use levity_disk::patiently;
+use levity_disk::{Secrets, patiently};
+use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 use rustix::fs::{Access, access};
 
@@ -35,7 +37,14 @@ pub fn state_folder(config: &Config) -> Result<PathBuf, &'static str> {
 
 /// What is sent to nobody: what the file names as secret, the file itself, both also as tools compress them, and the folder of the
 /// state, whether or not this configuration uses it.
-pub fn secrets(config: &Config) -> impl Iterator<Item = PathBuf> {
+///
+/// Starts a thread that looks at them.
+pub fn secrets(config: &Config) -> Arc<Secrets> {
+    let report = |line: &str| diagnostics::log(format_args!("{line}"));
+    Secrets::new(secret_paths(config), report)
+}
+
+fn secret_paths(config: &Config) -> impl Iterator<Item = PathBuf> {
     let compressed = |secret: &PathBuf, coding: Coding| {
         let mut name = secret.clone().into_os_string();
         name.push(OsStr::from_bytes(suffix(coding)));

@@ -184,7 +184,10 @@ fn as_json() {
     assert_eq!(answer["response"][0], "HTTP/1.1 200 OK");
     let site = json!({ "name": "example.org", "hosts": ["example.org"], "line": 4 });
     assert_eq!(answer["site"], site);
-    assert_eq!(answer["route"], json!({ "path": "/form", "line": 18 }));
+    assert_eq!(
+        answer["route"],
+        json!({ "path": "/form", "file": null, "line": 18 })
+    );
     assert_eq!(answer["status"], 200);
     assert!(answer["reason"].is_null());
     assert_eq!(

@@ -141,12 +141,16 @@ fn threads(process: u32) -> Vec<String> {
 fn a_signal_ends_a_start_that_waits() {
     let Some(mount) = mount() else { return };
     let launch = Launch::run(&format!(
-        "{OWN}[log]\naccess = \"{{own}}/log\"\n{}",
-        site("", &mount.root().join("well"), "").replace("hosts = [\"\"]\n", "")
+        "{OWN}[[listen]]\naddress = \"127.0.0.2:0\"\ntls = true\n[tls]\nfolder = \"{{own}}/state\"\n{}",
+        site(
+            "tls.test",
+            &mount.root().join("well"),
+            "tls = \"internal\"\n"
+        )
     ));
     // Only the start itself looks at what is behind the link.
-    let link = launch.own().join("log");
-    symlink(mount.root().join("slow/log/access"), link).expect("a link");
+    let link = launch.own().join("state");
+    symlink(mount.root().join("slow/state"), link).expect("a link");
     let frozen = mount.freeze();
     let (mut child, _own) = launch.arguments(["--patience", "600000"]).spawn();
     wait_until("it waits", || {

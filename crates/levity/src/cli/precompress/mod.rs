@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use levity_config::{Errors, LocationOptions, MediaTypes};
 use levity_disk::Secrets;
-use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 
 use self::variant::{Failure, Outcome, Rules, Variant};
@@ -143,8 +142,7 @@ pub(super) fn run(options: &Options, streams: &mut Streams<'_>) -> u8 {
 fn secrets(config: Option<&Path>) -> Result<Arc<Secrets>, Errors> {
     let config = config.map(levity_config::load_without_certificates);
     let config = config.transpose()?.unwrap_or_default();
-    let report = |line: &str| diagnostics::log(format_args!("{line}"));
-    Ok(Secrets::new(state::secrets(&config), report))
+    Ok(state::secrets(&config))
 }
 
 /// Makes variants until the walk is over and the queue empty.
