@@ -20,7 +20,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::mounts::Table;
+use super::mounts::{Table, UNKNOWN};
 use crate::syscall::openat2;
 
 /// Bound on the links that a walk follows, as in the kernel (MAXSYMLINKS).
@@ -29,9 +29,6 @@ const LINKS_MAX: usize = 40;
 /// Bound on the devices that one job is charged to, one after the other. The last one is charged for all
 /// others on the way.
 const DEVICES_MAX: usize = 8;
-
-/// Stands for a device that is not known.
-pub(super) const UNKNOWN: u64 = 0;
 
 /// Opens a location in the tree, not the file there (`O_PATH`).
 pub(super) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);

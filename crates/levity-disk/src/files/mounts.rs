@@ -16,9 +16,11 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::crossing::UNKNOWN;
 use super::probe;
 use crate::thread::lock;
+
+/// Stands for a device that is not known.
+pub(super) const UNKNOWN: u64 = 0;
 
 /// All mounts that this process sees, the deepest first.
 #[derive(Debug, Default)]

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use super::crossing::{self, UNKNOWN};
-use super::mounts::Table;
+use super::crossing;
+use super::mounts::{Table, UNKNOWN};
 use crate::thread::lock;
 
 /// How long a call is waited for. A disk that sleeps takes some seconds until it turns.
