@@ -12,6 +12,7 @@
 //! evict existing files.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::iter;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +50,10 @@ const WATCHED_AGE_MAX: Duration = Duration::from_secs(20);
 
 /// The interval between scans for expired entries; a scan of 4096 takes about 100 microseconds.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The minimum time between two announcements to other workers that the same files are still up to date. Without a time to
+/// live there may be thousands of checks in a second, and none of them serves another worker.
+const SHARED_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The maximum size in bytes of a body that is read into the cache after [`BODY_HITS_MIN`] requests.
 const POPULAR_BYTES_MAX: u64 = 1 << 20;
@@ -102,8 +107,25 @@ impl EntryVariants {
         }
     }
 
+    /// Whether a check that has found `other` has found nothing new.
+    fn is_same(&self, other: &Self) -> bool {
+        let is_watched_same = match (&self.watched, &other.watched) {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                Arc::ptr_eq(&one.watch, &other.watch) && one.generation == other.generation
+            }
+            _ => false,
+        };
+        // In the order that the client prefers.
+        let has = |one: &Arc<Entry>| other.variants.iter().any(|other| Arc::ptr_eq(one, other));
+        is_watched_same
+            && Arc::ptr_eq(&self.file, &other.file)
+            && self.variants.len() == other.variants.len()
+            && self.variants.iter().all(has)
+    }
+
     fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        std::iter::once(&self.file).chain(&self.variants)
+        iter::once(&self.file).chain(&self.variants)
     }
 
     /// The first available of `choices`, otherwise the file itself.
@@ -182,7 +204,9 @@ pub enum Missing {
 #[derive(Debug)]
 pub struct CacheSlot {
     variants: Arc<EntryVariants>,
-    check: Check,
+    check: Cell<Check>,
+    /// The check that other workers know.
+    shared: Cell<Instant>,
     /// In the order of [`EntryVariants::entries`].
     refs: Vec<Rc<EntryRef>>,
 }
@@ -193,9 +217,29 @@ impl CacheSlot {
         let refs = variants.entries().map(|entry| EntryRef::new(entry.clone()));
         Rc::new(Self {
             refs: refs.collect(),
-            check,
+            shared: Cell::new(check.at),
+            check: Cell::new(check),
             variants,
         })
+    }
+
+    /// The files are still the same at `check`.
+    fn confirm(&self, check: Check) {
+        self.check.set(check);
+        for cached in &self.refs {
+            // They count between two checks.
+            cached.body_hits.set(0);
+        }
+    }
+
+    /// Whether other workers should hear of the last check.
+    fn claim_sharing(&self) -> bool {
+        let at = self.check.get().at;
+        let is_due = at.saturating_duration_since(self.shared.get()) >= SHARED_INTERVAL;
+        if is_due {
+            self.shared.set(at);
+        }
+        is_due
     }
 
     /// The first available of `choices`, otherwise the file itself.
@@ -428,7 +472,7 @@ impl Cache {
             self.last_expiry.set(now);
             self.readable_bytes.set(BODIES_READ_MAX);
             let mut own = self.own.borrow_mut();
-            own.retain(|_, slot| is_young(slot.check.at));
+            own.retain(|_, slot| is_young(slot.check.get().at));
         }
         if self.shared.claim_expiry(now) {
             let shared = &self.shared;
@@ -460,10 +504,14 @@ impl Cache {
                 && recency.is_after_change(check.at)
                 && variants.chosen(selection.choices).suffices(selection.body)
         };
-        if let Some(slot) = self.own.borrow().get(key)
-            && usable(slot.check, &slot.variants)
-        {
-            return Some(slot.chosen(selection.choices));
+        if let Some(slot) = self.own.borrow().get(key) {
+            if usable(slot.check.get(), &slot.variants) {
+                return Some(slot.chosen(selection.choices));
+            }
+            if recency.ttl.is_zero() && slot.variants.watched.is_none() {
+                // No check of another worker serves this one.
+                return None;
+            }
         }
         let (variants, at) = self.shared.entries_by_key.get(key)?;
         let check = Check { at, arrivals: None };
@@ -499,19 +547,36 @@ impl Cache {
         }
     }
 
-    /// Variants of any age. An entry of them is valid only if its file is still the same version.
-    pub fn stale(&self, key: &[u8]) -> Option<Arc<EntryVariants>> {
-        self.shared
-            .entries_by_key
-            .get(key)
-            .map(|(variants, _)| variants)
+    /// Variants of any age: those that this worker has used last, then those of all workers. An entry of them is valid only
+    /// if its file is still the same version.
+    pub fn stale(&self, key: &[u8]) -> impl Iterator<Item = Arc<EntryVariants>> {
+        let own = self.own.borrow().get(key).map(|slot| slot.variants.clone());
+        let shared = || {
+            let shared = self.shared.entries_by_key.get(key);
+            shared.map(|(variants, _)| variants)
+        };
+        own.into_iter().chain(iter::once_with(shared).flatten())
     }
 
-    /// Caches `variants`, of this check, for all workers.
+    /// Caches `variants`, of this check, for all workers. If they are cached already, what is known of them stays: header
+    /// lines that are encoded, the ETag of the content.
     pub fn keep(&self, key: &[u8], variants: Arc<EntryVariants>, check: Check) -> Rc<CacheSlot> {
+        let same = self.own.borrow().get(key).cloned();
+        let same = same.filter(|slot| slot.variants.is_same(&variants));
+        let Some(slot) = same else {
+            self.share(key, variants.clone(), check);
+            return self.keep_own(key, variants, check);
+        };
+        slot.confirm(check);
+        if slot.claim_sharing() {
+            self.share(key, slot.variants.clone(), check);
+        }
+        slot
+    }
+
+    fn share(&self, key: &[u8], variants: Arc<EntryVariants>, check: Check) {
         let entries_by_key = &self.shared.entries_by_key;
-        entries_by_key.insert(key.into(), (variants.clone(), check.at));
-        self.keep_own(key, variants, check)
+        entries_by_key.insert(key.into(), (variants, check.at));
     }
 
     /// A reference to an entry that is not cached.
@@ -553,7 +618,7 @@ impl Cache {
             variants: slot.variants.variants.iter().map(replaced).collect(),
             watched: slot.variants.watched.clone(),
         };
-        let slot = self.keep(key, Arc::new(variants), slot.check);
+        let slot = self.keep(key, Arc::new(variants), slot.check.get());
         let mut refs = slot.refs.iter();
         refs.find(|new| Arc::ptr_eq(&new.entry, &with_body))
             .cloned()
@@ -703,7 +768,7 @@ mod tests {
                 .fresh(b"key", PLAIN, within(now + SECOND, SECOND))
                 .is_none()
         );
-        assert!(cache.stale(b"key").is_some());
+        assert!(cache.stale(b"key").next().is_some());
     }
 
     #[test]
@@ -723,6 +788,57 @@ mod tests {
         levity_net::arrived();
         cache.keep(b"key", variants(&[]), check);
         assert!(!is_fresh(&cache));
+    }
+
+    #[test]
+    fn what_is_known_of_files_outlives_a_check_that_finds_nothing_new() {
+        use Coding::{Brotli, Gzip};
+        let (cache, now) = (cache(), Instant::now());
+        let first = variants(&[Gzip, Brotli]);
+        let known = cache.keep(b"key", first.clone(), earlier(now)).chosen(&[]);
+        let [gzip, brotli] = [0, 1].map(|at| first.variants[at].clone());
+        let found = |variants: &[&Arc<Entry>], watched| EntryVariants {
+            file: first.file.clone(),
+            variants: variants.iter().map(|&entry| entry.clone()).collect(),
+            watched,
+        };
+        let watched = Watched {
+            watch: Arc::default(),
+            generation: None,
+        };
+        for (found, is_same) in [
+            (found(&[&gzip, &brotli], None), true),
+            (found(&[&brotli, &gzip], None), true),
+            (found(&[&gzip, &entry(Some(Brotli))], None), false),
+            (found(&[&gzip], None), false),
+            (found(&[&gzip], Some(watched)), false),
+        ] {
+            let check = Check::begin(now);
+            let kept = cache.keep(b"key", Arc::new(found), check).chosen(&[]);
+            assert_eq!(Rc::ptr_eq(&kept, &known), is_same);
+            let none = within(now, Duration::ZERO);
+            assert!(cache.fresh(b"key", PLAIN, none).is_some());
+        }
+    }
+
+    #[test]
+    fn other_workers_hear_of_checks_now_and_then() {
+        let (cache, start) = (cache(), Instant::now());
+        let other = Cache::new(cache.shared.clone());
+        let found = variants(&[]);
+        // As of the first check it is not.
+        let is_fresh = || {
+            let recency = within(start + SECOND, SECOND);
+            other.fresh(b"key", PLAIN, recency).is_some()
+        };
+        for (at, is_known) in [
+            (Duration::ZERO, false),
+            (SHARED_INTERVAL / 2, false),
+            (SHARED_INTERVAL, true),
+        ] {
+            cache.keep(b"key", found.clone(), earlier(start + at));
+            assert_eq!(is_fresh(), is_known, "{at:?}");
+        }
     }
 
     #[test]
@@ -786,14 +902,14 @@ mod tests {
         let (cache, now) = (cache(), Instant::now());
         cache.keep(b"key", variants(&[]), earlier(now));
         cache.expire(now + ENTRY_AGE_MAX - SECOND, SECOND);
-        assert!(cache.stale(b"key").is_some());
+        assert!(cache.stale(b"key").next().is_some());
         cache.expire(now + 2 * ENTRY_AGE_MAX, 3 * ENTRY_AGE_MAX);
         assert!(
-            cache.stale(b"key").is_some(),
+            cache.stale(b"key").next().is_some(),
             "it is within its time to live"
         );
         cache.expire(now + 3 * ENTRY_AGE_MAX, SECOND);
-        assert!(cache.stale(b"key").is_none());
+        assert!(cache.stale(b"key").next().is_none());
         assert!(cache.own.borrow().is_empty());
     }
 

@@ -128,12 +128,15 @@ impl Entry {
         }
     }
 
+    /// Whether the content is in memory.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.content, Content::Memory(..))
+    }
+
     /// Whether a response can be made from this entry as it is. Otherwise the content of a small file has to be read
     /// into memory first.
     pub fn suffices(&self, needs_body: bool) -> bool {
-        !needs_body
-            || matches!(self.content, Content::Memory(..))
-            || self.meta.size > BODY_BYTES_MAX
+        !needs_body || self.is_in_memory() || self.meta.size > BODY_BYTES_MAX
     }
 }
 

@@ -318,7 +318,7 @@ impl Search<'_> {
         if self.worker.watcher.is_none() {
             return;
         }
-        let stale = self.worker.cache.stale(self.key);
+        let stale = self.worker.cache.stale(self.key).next();
         let watched = stale.and_then(|variants| variants.watched.clone());
         let watched = watched.filter(|watched| !watched.watch.is_over());
         self.watched = watched.map(|Watched { watch, .. }| Watched {
@@ -433,7 +433,7 @@ impl Search<'_> {
     }
 
     fn open_cached(&self, path: &CStr, variants: &Variants) -> io::Result<Opened> {
-        let stale = self.worker.cache.stale(self.key);
+        let stale = self.worker.cache.stale(self.key).next();
         let known = |coding: Option<Coding>| match (&stale, coding) {
             (Some(stale), None) => Some(&stale.file),
             (stale, coding) => stale.as_ref()?.entry(coding),
@@ -528,24 +528,37 @@ impl Search<'_> {
         variants: Vec<Option<Arc<OpenFile>>>,
         varies: bool,
     ) -> Vec<VariantFile> {
-        let stale = self.worker.cache.stale(self.key);
-        let variant_file = |coding, file: Arc<OpenFile>| {
-            let cached = stale.as_ref().and_then(|variants| variants.entry(coding));
-            let meta = file.meta();
-            let is_valid = |entry: &&Arc<Entry>| {
-                entry.strong && entry.varies == varies && entry.meta.same_version(&meta)
-            };
-            VariantFile {
-                coding,
-                cached: cached.filter(is_valid).cloned(),
-                file,
-            }
+        let variant_file = |coding, file: Arc<OpenFile>| VariantFile {
+            coding,
+            cached: self.cached_version(coding, &file.meta(), varies),
+            file,
         };
         let mut files = vec![variant_file(None, file)];
         let variants = self.codings.all.iter().zip(variants);
         let existing = variants.filter_map(|(&coding, file)| Some((coding, file?)));
         files.extend(existing.map(|(coding, file)| variant_file(Some(coding), file)));
         files
+    }
+
+    /// The entry of a file or variant that is still valid. Another worker may have found this version before, or have read it
+    /// into memory.
+    fn cached_version(
+        &self,
+        coding: Option<Coding>,
+        meta: &Meta,
+        varies: bool,
+    ) -> Option<Arc<Entry>> {
+        let valid = |variants: Arc<EntryVariants>| {
+            let entry = variants.entry(coding)?;
+            let is_valid = entry.strong && entry.varies == varies && entry.meta.same_version(meta);
+            is_valid.then(|| entry.clone())
+        };
+        let mut valid = self.worker.cache.stale(self.key).filter_map(valid);
+        let first = valid.next()?;
+        match first.is_in_memory() {
+            true => Some(first),
+            false => Some(valid.find(|entry| entry.is_in_memory()).unwrap_or(first)),
+        }
     }
 
     /// Makes the selected entry. `first` holds bytes of it; `stable` is whether the file stayed the same
