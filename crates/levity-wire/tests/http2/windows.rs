@@ -179,7 +179,7 @@ fn a_window_that_became_smaller_is_not_opened_again() {
 }
 
 #[test]
-fn a_connection_is_overfull_by_what_its_window_had_before() {
+fn unread_bytes_exceed_a_window_by_what_it_had_before() {
     let mut connection = with_uploads(1);
     connection.set_receive_window(USUAL_WINDOW_BYTES);
     let bytes = vec![b'a'; PART_BYTES as usize];
@@ -189,15 +189,13 @@ fn a_connection_is_overfull_by_what_its_window_had_before() {
         feed(&mut connection, &frame(DATA, 0, 1, part), 16393);
         left -= part.len();
     }
-    assert!(!connection.is_overfull());
-    feed(&mut connection, &frame(DATA, 0, 1, b"a"), 10);
-    assert!(connection.is_overfull());
+    assert_eq!(connection.excess(), 0);
+    feed(&mut connection, &frame(DATA, 0, 1, b"ab"), 11);
+    assert_eq!(connection.excess(), 2);
     connection.consumed(1, 1);
-    assert!(!connection.is_overfull());
-    // Nor is it while it is granted as much again.
-    feed(&mut connection, &frame(DATA, 0, 1, b"a"), 10);
+    assert_eq!(connection.excess(), 1);
     connection.set_receive_window(USUAL_WINDOW_BYTES + 1);
-    assert!(!connection.is_overfull());
+    assert_eq!(connection.excess(), 0);
 }
 
 #[test]

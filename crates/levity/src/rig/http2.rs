@@ -1,9 +1,12 @@
 //! A client over HTTP/2, which is the crate `h2`.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
+
 use ::http::Request;
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
-use h2::{RecvStream, SendStream};
+use h2::{Ping, PingPong, RecvStream, SendStream};
 use levity_net::{AsyncTransport, Peer, Transport};
 use tokio::task::{self, JoinHandle};
 
@@ -16,6 +19,7 @@ const WIRE_BYTES: usize = 16 * 1024;
 /// A client with one connection, and the task that serves the other end.
 pub struct Client {
     requests: SendRequest<Bytes>,
+    pings: RefCell<PingPong>,
     connection: JoinHandle<()>,
     serving: JoinHandle<()>,
 }
@@ -33,13 +37,15 @@ impl Client {
         let front = serve_unaccepted(&rig.worker, served, Peer::new(None), slot.expect("a slot"));
         let serving = task::spawn_local(front);
         let connected = builder.handshake(AsyncTransport(ours)).await;
-        let (requests, connection) = connected.expect("a connection");
+        let (requests, mut connection) = connected.expect("a connection");
+        let pings = connection.ping_pong().expect("nobody else has it");
         let connection = task::spawn_local(async move {
             // An error shows in the requests.
             let _ = connection.await;
         });
         Self {
             requests,
+            pings: RefCell::new(pings),
             connection,
             serving,
         }
@@ -53,6 +59,14 @@ impl Client {
     ) -> (ResponseFuture, SendStream<Bytes>) {
         let mut requests = self.requests.clone().ready().await.expect("a connection");
         requests.send_request(request, ends).expect("a request")
+    }
+
+    /// Sends a PING, and waits for the reply.
+    pub async fn ping(&self) {
+        let sent = self.pings.borrow_mut().send_ping(Ping::opaque());
+        sent.expect("none is on its way");
+        let ponged = poll_fn(|context| self.pings.borrow_mut().poll_pong(context)).await;
+        ponged.expect("a reply");
     }
 
     /// Whether the settings of the server permit an extended CONNECT.

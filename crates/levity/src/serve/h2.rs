@@ -120,7 +120,7 @@ where
         let mut requests = 0;
         loop {
             // Before the exchanges are polled: they could always use up the room for replies.
-            let could_read = self.conn.reads();
+            let could_read = self.conn.may_read();
             let input = match could_read {
                 true => self.poll_input(context, &mut requests),
                 false => Poll::Pending,
@@ -134,7 +134,7 @@ where
             if let Poll::Ready(Err(_)) = self.conn.poll_flush(context) {
                 return Poll::Ready(End::ClientAbort);
             }
-            has_progress |= !could_read && self.conn.reads();
+            has_progress |= !could_read && self.conn.may_read();
             match input {
                 Poll::Ready(Some(end)) => return Poll::Ready(end),
                 _ if is_over || self.conn.is_done() => return Poll::Ready(End::Complete),

@@ -39,9 +39,10 @@ impl Connection {
         self.granted - self.receive_window - self.consumed
     }
 
-    /// Whether more bytes were not consumed than may wait here, because the window was larger before.
-    pub fn is_overfull(&self) -> bool {
-        self.unread() > self.window
+    /// The bytes that were not consumed beyond those that may wait here: the window was larger before, and the client may use what
+    /// it had of it.
+    pub fn excess(&self) -> u32 {
+        self.unread().saturating_sub(self.window)
     }
 
     /// The owner has consumed `bytes` of the body of `stream`: the client may send as many more.

@@ -117,9 +117,7 @@ impl Streams {
                 ends,
             } => match self.find(*stream) {
                 Some(stream) => stream.arrived(bytes, *ends),
-                None => self
-                    .conn
-                    .with_wire(|wire| wire.consumed(*stream, bytes.len())),
+                None => self.conn.consumed(*stream, bytes.len()),
             },
             Event::Trailers { stream } => {
                 let trailers = self.conn.with_wire(|wire| wire.take_trailers());

@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use ::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
-use futures_util::future::join_all;
-use h2::client::Builder;
+use futures_util::future::{join, join_all};
+use h2::client::{Builder, ResponseFuture};
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
 use levity_mailbox::{Command, Name};
 use levity_telemetry::access_log::End as Ended;
-use levity_wire::http2::{PREFACE, STREAMS_MAX};
+use levity_wire::http2::{PREFACE, STREAMS_MAX, USUAL_WINDOW_BYTES};
 use tokio::sync::oneshot;
 use tokio::task::{self, yield_now};
 
 use crate::rig::http2::{Client, receive, receive_all};
 use crate::rig::{Backend, Rig, settle};
+use crate::shares::claim::Requester;
+use crate::shares::{Held, Portion, Resource};
 
 const LARGE_BYTES: usize = 600 * 1024;
 
@@ -378,6 +380,108 @@ fn an_upload_waits_for_the_backend() {
     });
 }
 
+/// The memory of all request bodies in [`with_large_window`].
+const BODIES_BYTES: usize = 1 << 20;
+
+/// All that another client may hold of the memory of bodies, or half of it.
+fn hold_bodies(rig: &Rig, portion: Portion) -> Held {
+    let client = crate::http::client::Client {
+        ip: None,
+        port: None,
+        peer: None,
+        scheme: "http",
+        by_trusted: false,
+    };
+    let requester = Requester {
+        client: &client,
+        connection: u64::MAX,
+        stream: u64::MAX,
+    };
+    let claims = requester.claims(&rig.worker.stakes);
+    let mut held = claims.nothing_lasting(Resource::Bodies, portion);
+    let free = held.max() - rig.worker.stakes.shares().used(Resource::Bodies);
+    held.try_grow(free).expect("it is the only one");
+    held
+}
+
+/// Sends `bytes` of `body` as flow control permits.
+async fn send_part(body: &mut SendStream<Bytes>, mut bytes: usize) {
+    while bytes > 0 {
+        body.reserve_capacity(bytes);
+        let room = poll_fn(|context| body.poll_capacity(context)).await;
+        let room = room.expect("a stream").expect("a stream").min(bytes);
+        body.send_data(vec![b'z'; room].into(), false)
+            .expect("sent");
+        bytes -= room;
+    }
+}
+
+/// Runs `test` with a client that has kept a larger window than the usual one, from an upload that has ended.
+#[track_caller]
+fn with_large_window(test: impl AsyncFnOnce(&Rig, &Client)) {
+    let (rig, app) = Rig::proxy(&format!("[limits]\nbodies_memory = {BODIES_BYTES}\n"));
+    std::fs::write(rig.root.path().join("large"), large()).expect("a file");
+    run(&rig, &Builder::new(), async |client| {
+        const BYTES: usize = 600_000;
+        let (reply, mut body) = client.send(request(Method::POST, "/app"), false).await;
+        let reading = async {
+            let (mut backend, _) = app.asked().await;
+            let mut read = 0;
+            while read < BYTES {
+                let piece = backend.read(1 << 16).await.expect("a body");
+                read += piece.matches('z').count();
+            }
+            backend
+        };
+        let (mut backend, ()) = join(reading, send_part(&mut body, BYTES)).await;
+        // What is read while there is credit is granted again.
+        body.send_data(Bytes::new(), true).expect("sent");
+        backend.until("0\r\n\r\n").await;
+        backend.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert_eq!(reply.await.expect("a response").status(), 204);
+        until(|| rig.worker.stakes.shares().used(Resource::Bodies) == 0).await;
+        test(&rig, client).await;
+    });
+}
+
+/// More than the usual window, and less than that of a stream.
+const UNREAD_BYTES: usize = 160_000;
+
+/// An upload of which nobody reads a byte, because its backend does not answer.
+async fn unread_upload(client: &Client) -> (ResponseFuture, SendStream<Bytes>) {
+    let (reply, mut body) = client.send(request(Method::POST, "/app"), false).await;
+    send_part(&mut body, UNREAD_BYTES).await;
+    (reply, body)
+}
+
+#[test]
+fn unread_bodies_hold_up_no_other_frames() {
+    with_large_window(async |rig, client| {
+        // Without this the upload would have credit.
+        let others = hold_bodies(rig, Portion::Half);
+        let used = || rig.worker.stakes.shares().used(Resource::Bodies);
+        let mut stalled = get(client, "/large").await.into_body();
+        let (_reply, mut body) = unread_upload(client).await;
+        let excess = UNREAD_BYTES - USUAL_WINDOW_BYTES as usize;
+        until(|| used() == others.amount() + excess).await;
+        client.ping().await;
+        assert_eq!(whole(&mut stalled).await.len(), LARGE_BYTES);
+        body.send_reset(Reason::CANCEL);
+        until(|| used() == others.amount()).await;
+    });
+}
+
+#[test]
+fn a_body_without_memory_beyond_the_window_is_reset() {
+    with_large_window(async |rig, client| {
+        let _others = hold_bodies(rig, Portion::Whole);
+        let (reply, _body) = unread_upload(client).await;
+        let error = reply.await.expect_err("there is no memory");
+        assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+        client.ping().await;
+    });
+}
+
 #[test]
 fn trailers_behind_a_body_of_known_length_are_passed_on_if_they_are_announced() {
     let (rig, app) = Rig::proxy("");
@@ -505,7 +609,7 @@ fn refused_bodies_hold_up_further_requests_for_two_seconds() {
 }
 
 /// Asks for a WebSocket.
-async fn connect(client: &Client, path: &str) -> (h2::client::ResponseFuture, SendStream<Bytes>) {
+async fn connect(client: &Client, path: &str) -> (ResponseFuture, SendStream<Bytes>) {
     until(|| client.may_connect()).await;
     let mut connect = request(Method::CONNECT, path);
     let protocol = Protocol::from_static("websocket");

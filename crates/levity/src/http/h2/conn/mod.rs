@@ -1,5 +1,6 @@
 //! A connection of a client over HTTP/2.
 
+mod excess;
 mod output;
 mod shutdown;
 
@@ -16,6 +17,7 @@ use levity_wire::http2::{
     self, CONNECTION_WINDOW_BYTES, Event, Failure, StreamId, USUAL_WINDOW_BYTES,
 };
 
+use self::excess::Excess;
 pub(super) use self::output::PIECE_BYTES_MAX;
 pub(super) use self::shutdown::LINGER_TIME_MAX;
 use super::turns::Turns;
@@ -40,6 +42,8 @@ pub struct Conn {
     is_polled: Cell<bool>,
     /// The bytes by which the window is larger than usual.
     credit: Cell<usize>,
+    /// What is unread beyond the window.
+    excess: RefCell<Excess>,
     /// The bytes that were moved in this poll.
     moved: Cell<usize>,
     /// The bytes that were written in all.
@@ -79,6 +83,7 @@ impl Conn {
             task: WakerCell::default(),
             is_polled: Cell::new(false),
             credit: Cell::new(0),
+            excess: RefCell::default(),
             moved: Cell::new(0),
             written: Cell::new(0),
             has_bodies: Cell::new(false),
@@ -124,6 +129,13 @@ impl Conn {
         self.credit.set(credit);
         let window = USUAL_WINDOW_BYTES + credit as u32;
         self.with_wire(|wire| wire.set_receive_window(window));
+        self.follow_excess();
+    }
+
+    /// Somebody has taken `bytes` of the body of `stream`.
+    pub(super) fn consumed(&self, stream: StreamId, bytes: usize) {
+        self.with_wire(|wire| wire.consumed(stream, bytes));
+        self.follow_excess();
     }
 
     /// Why the handshake has failed, if it was still in progress when the first request was read.
@@ -215,11 +227,11 @@ impl Conn {
     pub(super) fn stream_ended(&self, stream: StreamId, unread: usize, now: Instant) {
         self.turns.borrow_mut().remove(stream);
         self.quiet_since.set(now);
-        self.with_wire(|wire| {
-            // Unread bytes count for the window of the connection.
-            wire.consumed(stream, unread);
-            wire.release(stream);
-        });
+        if unread > 0 {
+            // They count for the window of the connection.
+            self.consumed(stream, unread);
+        }
+        self.with_wire(|wire| wire.release(stream));
         self.wake_next();
         if self.worker().is_draining() {
             self.begin_shutdown(now);

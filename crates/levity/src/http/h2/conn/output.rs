@@ -30,13 +30,7 @@ impl Conn {
         self.wire.borrow_mut().out().len() < OUT_BYTES_MAX
     }
 
-    /// Whether more is read from the client. If not, the client has to read its responses first, or bodies have to be read: the client
-    /// may have kept credit from an earlier one, which counts no more.
-    pub fn reads(&self) -> bool {
-        self.may_read() && !self.wire.borrow().is_overfull()
-    }
-
-    /// Whether there is room for replies to the client.
+    /// Whether there is room for replies to the client. If not, nothing is read of it: the client has to read its responses first.
     pub fn may_read(&self) -> bool {
         self.wire.borrow_mut().out().len() < ANSWERS_BYTES_MAX
     }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use levity_net::{Timer, Turn, WakerCell};
 use levity_telemetry::stall;
 use levity_wire::http1::{Framing, Trailers};
-use levity_wire::http2::StreamId;
+use levity_wire::http2::{ErrorCode, StreamId};
 
 use super::conn::Conn;
 use super::credit::{Arrival, Credit};
@@ -112,6 +112,11 @@ impl Stream {
                 credit.arrived(arrival, stall::poll_start());
             }
         });
+        if self.conn.take_excess().is_err() {
+            let code = ErrorCode::EnhanceYourCalm;
+            self.conn.with_wire(|wire| wire.send_reset(self.id, code));
+            self.was_reset();
+        }
         self.reader.wake();
     }
 

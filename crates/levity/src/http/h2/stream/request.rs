@@ -27,7 +27,7 @@ impl Stream {
     fn consumed(&self, bytes: usize) {
         if bytes > 0 {
             self.with_credit(|_| ());
-            self.conn.with_wire(|wire| wire.consumed(self.id, bytes));
+            self.conn.consumed(self.id, bytes);
         }
     }
 }
@@ -96,6 +96,7 @@ impl ClientStream for Stream {
     fn count_body(&self, claims: &Rc<Claims>) {
         if let Some(body) = self.incoming.borrow_mut().as_deref_mut() {
             body.credit = Some(Credit::new(claims.clone(), stall::poll_start()));
+            self.conn.count_excess_as(claims);
         }
     }
 
