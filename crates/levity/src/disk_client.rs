@@ -19,6 +19,7 @@ use crate::failed_lookups::FailedLookups;
 use crate::root::{self, LiveRoot};
 use crate::route::{Files, Service};
 use crate::shares::claim::Requester;
+use crate::shares::common::CommonHold;
 use crate::shares::{Held, Portion, Resource};
 use crate::worker::Worker;
 use levity_telemetry::diagnostics;
@@ -253,7 +254,14 @@ impl<'a> DiskClient<'a> {
         self.failed_lookups.set(failed_lookups);
     }
 
-    /// Reads a range of a file, which counts to the client meanwhile.
+    /// Counts `file`, which is open, to the client as long as the result lives; `None` for work of the server's own.
+    pub fn hold(&self, file: &Arc<OpenFile>) -> Option<CommonHold> {
+        let claims = self.requester?.claims(&self.worker.stakes);
+        Some(claims.hold(file.clone()))
+    }
+
+    /// Reads a range of a file. It may have been opened inline, and many may wait for their content: the caller counts it,
+    /// once for all of its reads.
     pub async fn read(
         &mut self,
         file: &Arc<OpenFile>,
@@ -261,10 +269,6 @@ impl<'a> DiskClient<'a> {
         len: usize,
         class: Class,
     ) -> io::Result<Read> {
-        // It may have been opened inline, and many may wait for their content.
-        let requester = self.requester;
-        let stakes = &self.worker.stakes;
-        let _held = requester.map(|requester| requester.claims(stakes).hold(file.clone()));
         let file = file.clone();
         let completion = self.run(Op::Read { file, offset, len }, class).await?;
         read_result(completion, self.trace.last_read().chunk)

@@ -649,6 +649,7 @@ impl Search<'_> {
         {
             return Ok((Ready::Bytes(bytes.into()), now.same_version(&meta)));
         }
+        let _held = disk.hold(file);
         // At least one byte, because the read also returns the metadata.
         let read = disk.read(file, 0, size.max(1), Class::First).await?;
         Ok((read.ready, read.now.same_version(&meta)))

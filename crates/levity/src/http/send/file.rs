@@ -328,6 +328,7 @@ impl<S: ResponseSink> Sender<'_, S> {
         if let Some(found) = read_evidence_inline(range, &file.file) {
             return Ok(found);
         }
+        self.held_file.count(self.sink.worker());
         let (offset, bytes) = range;
         let read = disk.read(&file.file, offset, bytes, Class::Later).await;
         let Read { ready, now, .. } = read.map_err(SendError::Unreadable)?;

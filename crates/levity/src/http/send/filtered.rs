@@ -127,8 +127,12 @@ impl<S: ResponseSink> Sender<'_, S> {
             Body::File(file) => self.filter_file(filters, file, Then::Finish, disk).await?,
             Body::Parts(parts) => {
                 while let Some(mut part) = parts.next(disk).await? {
+                    self.held_file.set(&part.file);
                     self.filter_file(filters, &mut part, Then::More, disk)
                         .await?;
+                    // Before the next one is opened, which may have to wait for a place.
+                    drop(part);
+                    self.held_file.release();
                 }
                 let input = self.input(&[]);
                 self.pass(filters, None, input, Then::Finish, disk.trace)
