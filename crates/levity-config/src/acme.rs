@@ -268,7 +268,7 @@ fn authority(section: &Section<'_>) -> Option<Authority> {
     section.require("directory");
     let roots = section.path("roots");
     if let (true, Some(path)) = (section.reads_files(), &roots) {
-        crate::tls::check_trusted(section, "roots", path);
+        crate::validity::check_trusted(section, "roots", path);
     }
     let account = section.text("account").map(|text| text.text.to_owned());
     let account_key = section.path("account_key");

@@ -65,6 +65,7 @@ mod tries;
 mod unknown;
 mod upload;
 pub mod upstream;
+mod validity;
 mod value;
 
 pub use cache_control::{CacheRule, Cached, is_hashed};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use levity_tls::{Authority, Certificate, TicketKeys};
+use levity_tls::{Certificate, TicketKeys};
 use strum::{EnumString, VariantNames};
 
 use crate::acme::{self, Acme};
@@ -11,6 +11,7 @@ use crate::address::Address;
 use crate::on_disk;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
+use crate::validity::{dates, note_dates};
 
 const TABLE: &str = "tls";
 
@@ -23,9 +24,6 @@ pub(crate) const PORT: u16 = 443;
 
 /// What comes of files that cannot be used.
 const REFUSED: &str = "the handshakes of the site are refused until it can be used";
-
-/// How long before its end a certificate is noted.
-const NOTED_BEFORE_END: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// `[tls]`: what all sites have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -343,44 +341,6 @@ pub fn read_ticket_keys(files: &[PathBuf]) -> Result<TicketKeys, String> {
     on_disk::in_words_with(first, others.to_vec(), move |_| TicketKeys::read(&all))
 }
 
-/// Reads authorities that a server is trusted by, whatever their dates: rustls knows none. Reports what cannot be read, and notes those
-/// that have expired or will soon. May block.
-pub(crate) fn check_trusted(section: &Section<'_>, key: &str, file: &Path) {
-    match on_disk::in_words(file, levity_tls::authorities) {
-        Ok(found) => {
-            let what = "its certificates are accepted all the same";
-            note_dates(section, key, (file, &found), what);
-        }
-        Err(reason) => section.report(key, reason, None),
-    }
-}
-
-/// Notes the authorities in a file that are not valid now, or not for long. `what` says what comes of that.
-fn note_dates(section: &Section<'_>, key: &str, (file, found): (&Path, &[Authority]), what: &str) {
-    let now = SystemTime::now();
-    for one in found {
-        let dates = dates(now, one.not_before, one.not_after, what);
-        for said in dates {
-            let (name, file) = (&one.name, file.display());
-            section.note(key, format!("the authority `{name}` in {file} {said}"));
-        }
-    }
-}
-
-/// What is said of a certificate that is not valid now or ends soon. `refused` says what comes of that.
-fn dates(now: SystemTime, start: SystemTime, end: SystemTime, refused: &str) -> Vec<String> {
-    let end = match end {
-        end if end <= now => Some(format!("has expired {} ago; {refused}", between(end, now))),
-        end if end < now + NOTED_BEFORE_END => Some(format!("expires in {}", between(now, end))),
-        _ => None,
-    };
-    let start = (now < start).then(|| {
-        let ahead = between(now, start);
-        format!("is valid in {ahead} only; {refused} until then")
-    });
-    end.into_iter().chain(start).collect()
-}
-
 /// Notes certificates that cannot be used, and those that clients will not accept.
 fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
     if !section.reader.reads_certificates {
@@ -407,18 +367,6 @@ fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
                 "is not for `{host}`, but for {names}; clients refuse it"
             ));
         }
-    }
-}
-
-/// The time from one to the other in words, in the largest unit of which it has one, rounded down.
-fn between(from: SystemTime, to: SystemTime) -> String {
-    let minutes = to.duration_since(from).unwrap_or_default().as_secs() / 60;
-    let units = [(24 * 60, "day"), (60, "hour"), (1, "minute")];
-    let found = units.iter().find(|(unit, _)| minutes >= *unit);
-    let (unit, name) = found.unwrap_or(&units[2]);
-    match minutes / unit {
-        1 => format!("1 {name}"),
-        count => format!("{count} {name}s"),
     }
 }
 

@@ -234,7 +234,7 @@ fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<Upst
     if section.reads_files()
         && let Some(path) = &tls.authorities
     {
-        crate::tls::check_trusted(&section, "authorities", path);
+        crate::validity::check_trusted(&section, "authorities", path);
     }
     if section.reads_files()
         && let Some(files) = &tls.certificate
