@@ -196,7 +196,10 @@ fn as_json() {
     );
 
     let rerouted = in_json(&tree, "http://example.org/in/a");
-    assert_eq!(rerouted["route"], json!({ "path": "/own/*", "line": 21 }));
+    assert_eq!(
+        rerouted["route"],
+        json!({ "path": "/own/*", "file": null, "line": 21 })
+    );
     assert_eq!(rerouted["status"], 401);
     assert_eq!(rerouted["reason"], "the request has no name and password");
 
