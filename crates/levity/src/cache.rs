@@ -265,6 +265,8 @@ pub struct EntryRef {
     content_etag: OnceCell<(String, Fields)>,
     /// The header lines as HTTP/2 writes them, from the first such response on.
     encoded_fields: RefCell<Option<Rc<[u8]>>>,
+    /// The number of the filters that change nothing in these header lines.
+    passed_by: Cell<Option<u64>>,
 }
 
 impl EntryRef {
@@ -275,6 +277,7 @@ impl EntryRef {
             body_hits: Cell::new(0),
             content_etag: OnceCell::new(),
             encoded_fields: RefCell::default(),
+            passed_by: Cell::new(None),
         })
     }
 
@@ -309,6 +312,17 @@ impl EntryRef {
         // The first one is kept: another task found the same.
         let _ = self.content_etag.set((etag, fields));
         self.encoded_fields.take();
+        self.passed_by.take();
+    }
+
+    /// Whether the filters of this number are known to change nothing in its header lines.
+    pub fn is_passed_by(&self, filters: u64) -> bool {
+        self.passed_by.get() == Some(filters)
+    }
+
+    /// Remembers that they change nothing.
+    pub fn set_passed_by(&self, filters: u64) {
+        self.passed_by.set(Some(filters));
     }
 }
 

@@ -28,6 +28,7 @@ use self::roots::Roots;
 use self::stores::Stores;
 use super::location::{Gate, Handler, Location};
 use super::{Route, ServiceParts, Site};
+use crate::filter::Filters;
 use crate::filter::compress::Compress;
 use crate::mailboxes::set::MailboxSet;
 use crate::root::LiveRoot;
@@ -211,7 +212,7 @@ fn open_location(
         proxy,
         files,
         internal: of.internal,
-        filters: filters::filters(of, site.tls.as_ref(), compress),
+        filters: Filters::new(filters::filters(of, site.tls.as_ref(), compress)),
         compress: forms::compressed_codings(options),
         server_timing: options.server_timing,
         early_data: site.tls.as_ref().is_some_and(|tls| tls.early_data),

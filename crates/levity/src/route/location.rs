@@ -18,8 +18,8 @@ use levity_wire::encoding::Coding;
 
 use crate::credentials::Users;
 use crate::digest_store::store::DigestStore;
+use crate::filter::Filters;
 use crate::filter::compress::Compress;
-use crate::http::filter::Filter;
 use crate::mailboxes::set::MailboxSet;
 use crate::rate_limit::limit::RateLimit;
 use crate::root::{LiveRoot, SendfileRoot};
@@ -49,7 +49,7 @@ pub struct Location {
     /// Reachable only through X-Accel-Redirect.
     pub internal: bool,
     /// The filters of its responses, in order.
-    pub filters: Vec<Box<dyn Filter>>,
+    pub filters: Filters,
     /// The codings that its responses may get on their way.
     pub compress: Vec<Coding>,
     /// Pages for its errors.
