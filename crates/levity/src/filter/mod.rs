@@ -12,46 +12,28 @@ pub mod path_headers;
 pub mod security_headers;
 pub mod substitute;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use levity_wire::http1::Method;
 
 use crate::explanation::{Explanation, Topic};
-use crate::http::filter::{Filter, FilteredHead};
+use crate::http::filter::{Filter, FilteredHead, Filters};
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::shares::claim::Claims;
-
-/// The filters of a location, in order.
-pub struct Filters {
-    list: Vec<Box<dyn Filter>>,
-    /// That of no other ones of the process, by which files remember that these change nothing in their header.
-    number: u64,
-}
-
-impl Filters {
-    /// These filters.
-    pub fn new(list: Vec<Box<dyn Filter>>) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self { list, number }
-    }
-}
 
 /// Applies `filters` in order.
 pub fn apply(filters: &Filters, request: &Request, response: &mut Response, claims: &Claims) {
     let base = response.base.as_ref().filter(|_| response.status == 200);
     // To ask them all costs 7 % of a small response over HTTP/2: what is compressed is a long list of types.
-    if base.is_some_and(|base| base.is_passed_by(filters.number)) {
+    if base.is_some_and(|base| base.is_passed_by(filters.number())) {
         return;
     }
-    for filter in &filters.list {
+    for filter in filters.list() {
         apply_one(&**filter, request, response, claims);
     }
     let base = response.base.as_ref().filter(|_| response.status == 200);
     if let Some(base) = base {
         // Whoever changes something takes it away.
-        base.set_passed_by(filters.number);
+        base.set_passed_by(filters.number());
     }
 }
 
@@ -63,7 +45,7 @@ pub fn apply_and_explain(
     claims: &Claims,
     explanation: &Explanation,
 ) {
-    for filter in &filters.list {
+    for filter in filters.list() {
         response.merge_base();
         let before = response.fields.clone();
         apply_one(&**filter, request, response, claims);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::fields::Fields;
 use super::request::Request;
@@ -32,6 +33,31 @@ pub trait Filter: Send + Sync {
     /// need not be copied, and may be encoded already.
     fn passes(&self, _base: &Fields) -> bool {
         false
+    }
+}
+
+/// The filters of a location, in order.
+pub struct Filters {
+    list: Vec<Box<dyn Filter>>,
+    number: u64,
+}
+
+impl Filters {
+    /// These filters.
+    pub fn new(list: Vec<Box<dyn Filter>>) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self { list, number }
+    }
+
+    /// The filters.
+    pub fn list(&self) -> &[Box<dyn Filter>] {
+        &self.list
+    }
+
+    /// A number that no other ones of the process have, by which files remember that these change nothing in their header.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 }
 

@@ -18,8 +18,8 @@ use levity_wire::encoding::Coding;
 
 use crate::credentials::Users;
 use crate::digest_store::store::DigestStore;
-use crate::filter::Filters;
 use crate::filter::compress::Compress;
+use crate::http::filter::Filters;
 use crate::mailboxes::set::MailboxSet;
 use crate::rate_limit::limit::RateLimit;
 use crate::root::{LiveRoot, SendfileRoot};
