@@ -31,10 +31,11 @@ pub mod transmit;
 pub use disk::Disk;
 pub use engine::StartError;
 pub use files::{
-    DirectoryReader, Entry, EntryStat, FileSystem, Inline, Kind, Listing, Meta, MountPoint,
-    OpenFile, Root, Secrets, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats, Watcher,
-    accept_variant, check_writable, late_returns, left_root, patiently, patiently_for_each,
-    patiently_with, read_patiently, responds, set_direct_files_max, set_patience, set_unclosed_max,
+    Clients, DirectoryReader, Entry, EntryStat, FileSystem, Inline, Kind, Listing, Meta,
+    MountPoint, OpenFile, Root, Secrets, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats,
+    Watcher, accept_variant, check_writable, late_returns, left_root, patiently,
+    patiently_for_each, patiently_with, read_patiently, responds, set_direct_files_max,
+    set_patience, set_unclosed_max,
 };
 pub use job::{
     Change, Class, Completion, Direct, Done, EngineId, First, Job, Lookup, NewFile, Op, Open,
@@ -46,4 +47,5 @@ pub use scheduler::{CpuQuota, FairQueue, Outage, Stage};
 pub use send_thread::{Claim, SendThread, TRANSFER_TIME_MAX, Transfer, TransferEnd, Transferred};
 pub use settings::Settings;
 pub use stats::Stats;
+pub use syscall::unacknowledged_bytes;
 pub use thread::{Parker, guard, priority, usage};

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BinaryHeap;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::Context;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ const SWEEP_TURN: usize = 1024;
 pub struct Timer {
     state: Cell<State>,
     waker: WakerCell,
+    /// The TCP socket of the connection.
+    socket: Cell<Option<RawFd>>,
 }
 
 // A stream at rest has one too: with 16 bytes more, the allocator would give each of them 80.
@@ -81,6 +84,11 @@ impl Timer {
             time_ms,
             is_new,
         });
+    }
+
+    /// It is that of a connection over `socket`, if over one of TCP.
+    pub fn set_socket(&self, socket: Option<RawFd>) {
+        self.socket.set(socket);
     }
 
     /// Whether there is a deadline, or it has expired.
@@ -155,6 +163,11 @@ impl Timers {
             State::ClientAwaited { since, .. } => Some(since),
             _ => None,
         }
+    }
+
+    /// The TCP socket of the connection behind that timer.
+    pub fn socket(&self, number: usize) -> Option<RawFd> {
+        self.timers.borrow().get(number)?.socket.get()
     }
 
     /// Expires that timer before its deadline.

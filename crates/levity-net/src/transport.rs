@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -237,6 +237,16 @@ impl Transport {
             Self::Tls(_) => None,
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory(_) => None,
+        }
+    }
+
+    /// The number of the TCP socket, also of one that carries TLS.
+    #[must_use]
+    pub fn tcp_socket(&self) -> Option<RawFd> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp.as_raw_fd()),
+            Self::Tls(tls) => tls.below().tcp_socket(),
+            _ => None,
         }
     }
 

@@ -35,7 +35,7 @@ pub use inline::Inline;
 pub use listing::{DirectoryReader, Entry, EntryStat, Listing};
 pub use meta::{Kind, Meta};
 pub use mounts::MountPoint;
-pub use open_file::OpenFile;
+pub use open_file::{Clients, OpenFile};
 pub use patience::{
     late_returns, patiently, patiently_for_each, patiently_with, read_patiently, responds,
     set_patience,

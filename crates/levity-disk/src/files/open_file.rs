@@ -44,9 +44,18 @@ pub struct OpenFile {
     /// `None` for a file that was opened to be read only.
     writing: Option<Box<Writing>>,
     /// See [`OpenFile::clients`].
-    clients: AtomicUsize,
+    clients: Clients,
     /// See [`OpenFile::sync_error`].
     sync_error: OnceLock<Errno>,
+}
+
+/// Numbers of clients. Only the user of this crate counts them.
+#[derive(Debug, Default)]
+pub struct Clients {
+    /// All of them.
+    pub all: AtomicUsize,
+    /// Those that have taken nothing for long.
+    pub stalled: AtomicUsize,
 }
 
 /// The state of a file that is open for writing.
@@ -110,12 +119,12 @@ impl OpenFile {
             direct_refused: AtomicBool::new(false),
             writing: None,
             sync_error: OnceLock::new(),
-            clients: AtomicUsize::new(0),
+            clients: Clients::default(),
         }
     }
 
-    /// How many clients it is kept open for. Only the user of this crate counts them.
-    pub fn clients(&self) -> &AtomicUsize {
+    /// The clients that it is kept open for.
+    pub fn clients(&self) -> &Clients {
         &self.clients
     }
 

@@ -5,7 +5,7 @@ pub(crate) mod aio;
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -19,6 +19,21 @@ pub(crate) fn openat2(
     resolve: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
     rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve)
+}
+
+/// The bytes that were written to a TCP socket and that its peer has not acknowledged (`SIOCOUTQ`). Does not block. Any descriptor may
+/// be asked; it is not changed.
+///
+/// # Errors
+/// The errors of `ioctl`, such as ENOTTY for another kind of file.
+pub fn unacknowledged_bytes(socket: RawFd) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the call writes one `int`, to which the pointer leads, and nothing else. A descriptor that is closed is an error.
+    let result = unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &mut bytes) };
+    match result {
+        0 => Ok(usize::try_from(bytes).unwrap_or(0)),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// One `pread` into memory that need not be initialised. Returns the number of bytes written at its start; 0 at

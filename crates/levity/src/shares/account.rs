@@ -308,8 +308,8 @@ impl Held {
         self.portion.of(self.shares.max(self.resource))
     }
 
-    /// Counts a request that did not get what it needed, although it waited.
-    pub(super) fn count_refused(&self) {
+    /// Counts a request that did not get what it needed, although it waited, or that does without it.
+    pub fn count_refused(&self) {
         let refused = &self.shares.pool(self.resource).refused;
         refused.fetch_add(1, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ use tokio::time::{self, Instant};
 use super::account::Held;
 use super::common::{Common, CommonHold};
 use super::holder::Holder;
-use super::stakes::{STALLED_AFTER, Stakes};
+use super::stakes::{Exchange, STALLED_AFTER, Stakes};
 use super::{Portion, Resource, Shortage};
 use crate::http::client::Client;
 
@@ -33,8 +33,11 @@ impl Requester<'_> {
     pub fn claims(&self, stakes: &Rc<Stakes>) -> Claims {
         Claims {
             stakes: stakes.clone(),
-            holder: Holder::of_request(self.client, self.connection),
-            stream: self.stream,
+            exchange: Exchange {
+                holder: Holder::of_request(self.client, self.connection),
+                connection: self.connection,
+                stream: self.stream,
+            },
         }
     }
 }
@@ -43,15 +46,13 @@ impl Requester<'_> {
 #[derive(Clone)]
 pub struct Claims {
     stakes: Rc<Stakes>,
-    holder: Holder,
-    stream: u64,
+    exchange: Exchange,
 }
 
 impl Claims {
     /// Nothing of `resource` yet.
     pub fn nothing(&self, resource: Resource, portion: Portion) -> Held {
-        let exchange = (self.holder, self.stream);
-        self.stakes.nothing(exchange, resource, portion)
+        self.stakes.nothing(self.exchange, resource, portion)
     }
 
     /// How much there is of `resource`.
@@ -61,7 +62,8 @@ impl Claims {
 
     /// Nothing yet of what may outlive the exchange, and which its end need not give back: it counts to the client only.
     pub fn nothing_lasting(&self, resource: Resource, portion: Portion) -> Held {
-        self.stakes.nothing_lasting(self.holder, resource, portion)
+        let holder = self.exchange.holder;
+        self.stakes.nothing_lasting(holder, resource, portion)
     }
 
     /// Takes `amount` of `resource`, if there is as much. Does not wait.
@@ -130,7 +132,7 @@ impl Claims {
 
     /// Counts `common` as long as the result lives.
     pub fn hold(&self, common: Arc<dyn Common>) -> CommonHold {
-        self.stakes.hold((self.holder, self.stream), common)
+        self.stakes.hold(self.exchange, common)
     }
 }
 
@@ -146,8 +148,11 @@ impl Claims {
         });
         Self {
             stakes: Stakes::new(shares),
-            holder: Holder::Connection(0),
-            stream: 0,
+            exchange: Exchange {
+                holder: Holder::Connection(0),
+                connection: 0,
+                stream: 0,
+            },
         }
     }
 

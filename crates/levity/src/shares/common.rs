@@ -1,11 +1,11 @@
 //! What several clients hold together, such as an open file. It counts as a whole to each of them, and once in all.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use levity_disk::OpenFile;
+use levity_disk::{Clients, OpenFile};
 
 use super::Resource;
 use super::account::{Account, Amounts};
@@ -19,8 +19,8 @@ pub trait Common {
     /// How much of it.
     fn amount(&self) -> usize;
 
-    /// How many clients hold it on each event loop, in all. Only this module changes it.
-    fn holders(&self) -> &AtomicUsize;
+    /// Who holds it: each client counts once for each event loop. Only this module changes it.
+    fn holders(&self) -> &Clients;
 
     /// Whether it is used only while a client holds it. Otherwise it counts itself as used.
     fn is_used_by_holders(&self) -> bool;
@@ -36,7 +36,7 @@ impl Common for OpenFile {
         1
     }
 
-    fn holders(&self) -> &AtomicUsize {
+    fn holders(&self) -> &Clients {
         self.clients()
     }
 
@@ -56,6 +56,8 @@ pub(super) struct CommonPart {
     common: Arc<dyn Common>,
     /// The streams of these exchanges.
     streams: RefCell<Vec<u64>>,
+    /// It counts among the stalled holders.
+    is_stalled: Cell<bool>,
 }
 
 impl CommonPart {
@@ -64,7 +66,7 @@ impl CommonPart {
     }
 
     fn new(stakes: &Rc<Stakes>, account: Arc<Account>, common: Arc<dyn Common>) -> Rc<Self> {
-        let is_first = common.holders().fetch_add(1, Ordering::Relaxed) == 0;
+        let is_first = common.holders().all.fetch_add(1, Ordering::Relaxed) == 0;
         let used = used_amount(&*common, is_first);
         account.hold(stakes.shares(), common.resource(), common.amount(), used);
         Rc::new(Self {
@@ -72,6 +74,7 @@ impl CommonPart {
             account,
             common,
             streams: RefCell::default(),
+            is_stalled: Cell::default(),
         })
     }
 
@@ -87,12 +90,29 @@ impl CommonPart {
         self.streams.borrow().clone()
     }
 
-    /// What becomes free when these exchanges end.
-    pub(super) fn free_without(&self) -> usize {
-        match self.common.holders().load(Ordering::Relaxed) {
-            1 => self.common.amount(),
+    pub(super) fn amount(&self) -> usize {
+        self.common.amount()
+    }
+
+    /// The address of the thing.
+    pub(super) fn thing(&self) -> *const () {
+        Arc::as_ptr(&self.common).cast()
+    }
+
+    /// Says whether all of these exchanges have stalled.
+    pub(super) fn set_stalled(&self, is_stalled: bool) {
+        let stalled = &self.common.holders().stalled;
+        match (self.is_stalled.replace(is_stalled), is_stalled) {
+            (false, true) => stalled.fetch_add(1, Ordering::Relaxed),
+            (true, false) => stalled.fetch_sub(1, Ordering::Relaxed),
             _ => 0,
-        }
+        };
+    }
+
+    /// Whether all who hold it, also on other event loops, have stalled: nothing becomes free before all of them have ended.
+    pub(super) fn is_stalled_for_all(&self) -> bool {
+        let Clients { all, stalled } = self.common.holders();
+        stalled.load(Ordering::Relaxed) >= all.load(Ordering::Relaxed)
     }
 }
 
@@ -106,8 +126,9 @@ fn used_amount(common: &dyn Common, is_only_holder: bool) -> usize {
 
 impl Drop for CommonPart {
     fn drop(&mut self) {
+        self.set_stalled(false);
         let common = &*self.common;
-        let is_last = common.holders().fetch_sub(1, Ordering::Relaxed) == 1;
+        let is_last = common.holders().all.fetch_sub(1, Ordering::Relaxed) == 1;
         let used = used_amount(common, is_last);
         let shares = self.stakes.shares();
         let (resource, amount) = (common.resource(), common.amount());

@@ -153,11 +153,11 @@ impl Bounds {
     }
 }
 
-/// What one request takes of a resource at least: an encoder and a decoder with the largest windows, one archive, a body in
+/// What one request takes of a resource at least: the descriptors of an archive, an encoder and a decoder with the largest windows, one archive, a body in
 /// memory with the part by which it grows, the start of a spooled one.
 fn least(resource: Resource) -> usize {
     match resource {
-        Resource::Files => 1,
+        Resource::Files => 3,
         Resource::Listings => 256 * 1024,
         Resource::Encoders | Resource::Decoders => 16 * 1024 * 1024,
         Resource::Bodies => 128 * 1024,

@@ -1,6 +1,6 @@
 //! What the exchanges of one event loop hold, and how it is reclaimed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
@@ -20,6 +20,10 @@ use super::{Portion, Resource, Shares};
 /// What an exchange holds has stalled when its client has moved no byte for this long.
 pub const STALLED_AFTER: Duration = Duration::from_secs(5);
 
+/// How often the kernel is asked what a client has taken, and for how many exchanges in one sweep: 500 take about 0.2 ms.
+const ASKED_AFTER: Duration = Duration::from_millis(250);
+const ASKED_MAX: usize = 500;
+
 /// The exchanges of an event loop that hold something.
 pub struct Stakes {
     shares: Arc<Shares>,
@@ -31,20 +35,89 @@ pub struct Stakes {
     pub(super) swept: Notify,
 }
 
+/// A request and its response.
+#[derive(Debug, Clone, Copy)]
+pub struct Exchange {
+    /// Who answers for what it takes.
+    pub holder: Holder,
+    /// The number of its connection.
+    pub connection: u64,
+    /// The number of its stream, which is that of its timer.
+    pub stream: u64,
+}
+
 /// What one exchange holds.
 struct Stake {
     account: Arc<Account>,
-    holder: Holder,
+    exchange: Exchange,
     /// Gone when it holds nothing any more.
     amounts: ArcWeak<[AtomicUsize; Resource::COUNT]>,
+    progress: Cell<Option<Progress>>,
+}
+
+/// What the client of an exchange takes of the bytes that the kernel has for it. A write comes only after it has taken many.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    /// Since when the exchange waits for it.
+    wait_since: Instant,
+    asked: Instant,
+    /// What the kernel had then.
+    bytes: usize,
+    /// When that was last seen to have changed.
+    changed: Instant,
+}
+
+impl Stake {
+    fn stream(&self) -> usize {
+        number(self.exchange.stream)
+    }
+
+    /// Asks the kernel again, if that is due; returns whether it has.
+    fn ask(&self, timers: &Timers, now: Instant) -> bool {
+        let Some(wait_since) = timers.client_awaited_since(self.stream()) else {
+            return false;
+        };
+        let before = self.progress.get();
+        let before = before.filter(|progress| progress.wait_since == wait_since);
+        if before.is_some_and(|before| now.saturating_duration_since(before.asked) < ASKED_AFTER) {
+            return false;
+        }
+        let socket = timers.socket(number(self.exchange.connection));
+        let bytes = socket.and_then(|socket| levity_disk::unacknowledged_bytes(socket).ok());
+        let bytes = bytes.unwrap_or(0);
+        let is_same = |before: &Progress| before.bytes == bytes;
+        self.progress.set(Some(Progress {
+            wait_since,
+            asked: now,
+            bytes,
+            changed: match (bytes, before.filter(is_same)) {
+                // It waits for something else than a write.
+                (0, _) => wait_since,
+                (_, Some(before)) => before.changed,
+                (_, None) => now,
+            },
+        }));
+        true
+    }
+
+    /// Since when its client has moved no byte, if that is long enough.
+    fn stalled_since(&self, timers: &Timers, now: Instant) -> Option<Instant> {
+        let wait_since = timers.client_awaited_since(self.stream())?;
+        let progress = self.progress.get();
+        let progress = progress.filter(|progress| progress.wait_since == wait_since);
+        let since = progress.map_or(wait_since, |progress| progress.changed);
+        (now.saturating_duration_since(since) >= STALLED_AFTER).then_some(since)
+    }
 }
 
 /// What may be reclaimed at a time.
 struct Stalled {
-    /// What its client holds in all.
+    /// What its client holds in all; of several clients the one that holds most.
     held: usize,
     account: *const Account,
     since: Instant,
+    /// How many would lose it.
+    clients: usize,
     streams: Vec<u64>,
     /// What becomes free.
     amount: usize,
@@ -66,10 +139,12 @@ impl Stakes {
         &self.shares
     }
 
-    /// The stake of the exchange on the stream of that number, for which `holder` answers.
-    fn of(&self, holder: Holder, stream: u64) -> (Arc<Account>, Amounts) {
+    /// The stake of that exchange.
+    fn of(&self, exchange: Exchange) -> (Arc<Account>, Amounts) {
+        let Exchange { holder, stream, .. } = exchange;
         let mut by_stream = self.by_stream.borrow_mut();
-        let known = by_stream.get(&stream).filter(|it| it.holder == holder);
+        let known = by_stream.get(&stream);
+        let known = known.filter(|it| it.exchange.holder == holder);
         if let Some((stake, amounts)) = known.and_then(|it| Some((it, it.amounts.upgrade()?))) {
             return (stake.account.clone(), amounts);
         }
@@ -77,21 +152,17 @@ impl Stakes {
         let amounts = Amounts::default();
         let stake = Stake {
             account: account.clone(),
-            holder,
+            exchange,
             amounts: Arc::downgrade(&amounts),
+            progress: Cell::default(),
         };
         by_stream.insert(stream, stake);
         (account, amounts)
     }
 
     /// Nothing of `resource` yet, for that exchange.
-    pub(super) fn nothing(
-        &self,
-        (holder, stream): (Holder, u64),
-        resource: Resource,
-        portion: Portion,
-    ) -> Held {
-        let (account, amounts) = self.of(holder, stream);
+    pub(super) fn nothing(&self, exchange: Exchange, resource: Resource, portion: Portion) -> Held {
+        let (account, amounts) = self.of(exchange);
         let shares = self.shares.clone();
         Held::nothing(shares, account, Some(amounts), resource, portion)
     }
@@ -108,13 +179,9 @@ impl Stakes {
     }
 
     /// Counts `common` for that exchange. To each client it counts once, and even beyond the bound.
-    pub(super) fn hold(
-        self: &Rc<Self>,
-        (holder, stream): (Holder, u64),
-        common: Arc<dyn Common>,
-    ) -> CommonHold {
-        let (account, amounts) = self.of(holder, stream);
-        CommonHold::new(self, account, common, stream, amounts)
+    pub(super) fn hold(self: &Rc<Self>, exchange: Exchange, common: Arc<dyn Common>) -> CommonHold {
+        let (account, amounts) = self.of(exchange);
+        CommonHold::new(self, account, common, exchange.stream, amounts)
     }
 
     /// Forgets exchanges that hold nothing any more. While somebody waits for a resource that is used up, ends as many waits of
@@ -123,6 +190,10 @@ impl Stakes {
     pub fn sweep(&self, timers: &Timers, now: Instant) {
         let mut by_stream = self.by_stream.borrow_mut();
         by_stream.retain(|_, stake| stake.amounts.strong_count() > 0);
+        let is_plenty = |&resource: &Resource| self.shares.is_plenty(resource);
+        if !Resource::VARIANTS.iter().all(is_plenty) {
+            Self::ask(&by_stream, timers, now);
+        }
         for &resource in Resource::VARIANTS {
             let pool = self.shares.pool(resource);
             pool.forget_missed(now);
@@ -133,6 +204,17 @@ impl Stakes {
         }
         drop(by_stream);
         self.swept.notify_waiters();
+    }
+
+    /// Asks the kernel what clients have taken that are due.
+    fn ask(by_stream: &HashMap<u64, Stake>, timers: &Timers, now: Instant) {
+        let mut left = ASKED_MAX;
+        for stake in by_stream.values() {
+            left -= usize::from(stake.ask(timers, now));
+            if left == 0 {
+                break;
+            }
+        }
     }
 
     fn reclaim(
@@ -146,12 +228,14 @@ impl Stakes {
         let pool = self.shares.pool(resource);
         let share = pool.share(portion);
         let mut stalled = Self::stalled_stakes(by_stream, resource, timers, now);
-        stalled.extend(self.stalled_common(resource, timers, now));
+        stalled.extend(self.stalled_common(by_stream, resource, timers, now));
         stalled.retain(|stalled| stalled.held >= share);
         if stalled.is_empty() || !pool.claim_round(now) {
             return;
         }
-        stalled.sort_unstable_by_key(|stalled| (Reverse(stalled.held), stalled.since));
+        stalled.sort_unstable_by_key(|stalled| {
+            (Reverse(stalled.held), stalled.clients, stalled.since)
+        });
         let mut reclaimed = 0;
         // What accounts hold still.
         let mut left = HashMap::new();
@@ -180,11 +264,12 @@ impl Stakes {
     ) -> Vec<Stalled> {
         let stalled = by_stream.iter().filter_map(|(&stream, stake)| {
             let amount = stake.amounts.upgrade()?[resource as usize].load(Ordering::Relaxed);
-            let since = stalled_since(timers, stream, now).filter(|_| amount > 0)?;
+            let since = stake.stalled_since(timers, now).filter(|_| amount > 0)?;
             Some(Stalled {
                 held: stake.account.held(resource),
                 account: Arc::as_ptr(&stake.account),
                 since,
+                clients: 1,
                 streams: vec![stream],
                 amount,
             })
@@ -192,36 +277,54 @@ impl Stakes {
         stalled.collect()
     }
 
-    /// What several clients hold together, where all exchanges of one of them have stalled: it is kept for the last one of them.
-    fn stalled_common(&self, resource: Resource, timers: &Timers, now: Instant) -> Vec<Stalled> {
+    /// What several clients hold together, where the exchanges of all of them have stalled. It is ended for all at once, or it would
+    /// stay with the last one of them.
+    fn stalled_common(
+        &self,
+        by_stream: &HashMap<u64, Stake>,
+        resource: Resource,
+        timers: &Timers,
+        now: Instant,
+    ) -> Vec<Stalled> {
         let common = self.common.borrow();
         let parts = common.values().filter_map(Weak::upgrade);
-        let stalled = parts.filter(|part| part.resource() == resource);
-        let stalled = stalled.filter_map(|part| {
+        let parts = parts.filter(|part| part.resource() == resource);
+        let judged = parts.filter_map(|part| {
             let streams = part.streams();
             let since = streams
                 .iter()
-                .map(|&stream| stalled_since(timers, stream, now));
-            let since = since.collect::<Option<Vec<_>>>()?.into_iter().max()?;
-            Some(Stalled {
-                held: part.account().held(resource),
+                .map(|stream| by_stream.get(stream)?.stalled_since(timers, now));
+            let since = since.collect::<Option<Vec<_>>>();
+            part.set_stalled(since.is_some());
+            let since = since?.into_iter().max()?;
+            Some((part, streams, since))
+        });
+        // Judged before any of them is asked about all.
+        let judged: Vec<_> = judged.collect();
+        let mut stalled: HashMap<*const (), Stalled> = HashMap::new();
+        for (part, streams, since) in judged {
+            if !part.is_stalled_for_all() {
+                continue;
+            }
+            let held = part.account().held(resource);
+            let of_thing = stalled.entry(part.thing()).or_insert_with(|| Stalled {
+                held,
                 account: Arc::as_ptr(part.account()),
                 since,
-                streams,
-                amount: part.free_without(),
-            })
-        });
-        stalled.collect()
+                clients: 0,
+                streams: Vec::new(),
+                amount: part.amount(),
+            });
+            of_thing.held = of_thing.held.max(held);
+            of_thing.since = of_thing.since.max(since);
+            of_thing.clients += 1;
+            of_thing.streams.extend(streams);
+        }
+        stalled.into_values().collect()
     }
 }
 
-/// Since when the client of a stream has moved no byte, if that is long enough.
-fn stalled_since(timers: &Timers, stream: u64, now: Instant) -> Option<Instant> {
-    let since = timers.client_awaited_since(number(stream))?;
-    (now.saturating_duration_since(since) >= STALLED_AFTER).then_some(since)
-}
-
-/// The number of a stream's timer on its event loop.
+/// The number of the timer of a stream or connection on its event loop.
 fn number(stream: u64) -> usize {
     (stream & u64::from(u32::MAX)) as usize
 }

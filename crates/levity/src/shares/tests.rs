@@ -3,12 +3,12 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use levity_disk::{Root, Symlinks};
+use levity_disk::{Clients, Root, Symlinks};
 use levity_net::{Timer, Timers};
 
 use super::common::Common;
 use super::holder::Holder;
-use super::stakes::{STALLED_AFTER, Stakes};
+use super::stakes::{Exchange, STALLED_AFTER, Stakes};
 use super::*;
 use crate::client_prefix::ClientPrefix;
 
@@ -25,6 +25,14 @@ fn shares() -> Arc<Shares> {
 
 fn holder(number: u8) -> Holder {
     Holder::Prefix(ClientPrefix::new(Some([192, 0, 2, number].into())))
+}
+
+fn exchange(client: u8, stream: u64) -> Exchange {
+    Exchange {
+        holder: holder(client),
+        connection: stream,
+        stream,
+    }
 }
 
 fn nothing(shares: &Arc<Shares>, number: u8, resource: Resource, portion: Portion) -> Held {
@@ -175,7 +183,7 @@ impl Loop {
         let timer = Rc::new(Timer::default());
         timer.set_for_client(since, Duration::from_secs(60));
         let number = self.timers.insert(timer.clone());
-        let exchange = (holder(client), number as u64);
+        let exchange = exchange(client, number as u64);
         let mut held = self
             .stakes
             .nothing(exchange, Resource::Files, Portion::Whole);
@@ -252,7 +260,7 @@ fn a_file_counts_once_and_for_each_client() {
     std::fs::write(folder.path().join("file"), "content").expect("write");
     let root = Root::open(folder.path(), Symlinks::Beneath).expect("a root");
     let file = root.open_cached(c"file").expect("a file in memory");
-    let hold = |client, stream| stakes.hold((holder(client), stream), file.clone());
+    let hold = |client, stream| stakes.hold(exchange(client, stream), file.clone());
     let holds = [hold(1, 0), hold(1, 1), hold(2, 2)];
     let figure = || (shares.used(Resource::Files), shares.figures()[0].holders);
     assert_eq!(figure(), (1, 2));
@@ -266,7 +274,7 @@ fn a_file_counts_once_and_for_each_client() {
 /// A common thing that counts itself as used.
 struct Large {
     used: Used,
-    clients: AtomicUsize,
+    clients: Clients,
 }
 
 impl Common for Large {
@@ -278,7 +286,7 @@ impl Common for Large {
         self.used.amount()
     }
 
-    fn holders(&self) -> &AtomicUsize {
+    fn holders(&self) -> &Clients {
         &self.clients
     }
 
@@ -292,30 +300,66 @@ fn what_one_has_made_is_reclaimed_from_those_who_keep_it() {
     let (shares, start) = (shares(), Instant::now());
     let mut event_loop = Loop::new(&shares);
     (1..4).for_each(|client| event_loop.add(client, start));
+    let lasting = (Resource::Files, Portion::Whole);
     let mut made = event_loop
         .stakes
-        .nothing_lasting(holder(9), Resource::Files, Portion::Whole);
-    made.grow(FILES - 3);
+        .nothing_lasting(holder(9), lasting.0, lasting.1);
+    made.grow(FILES - 1);
     let large = Arc::new(Large {
         used: made.without_client(),
-        clients: AtomicUsize::new(0),
+        clients: Clients::default(),
     });
-    assert_eq!(
-        (shares.used(Resource::Files), shares.figures()[0].holders),
-        (FILES, 3)
-    );
-    want(&shares, 10);
+    let stakes = event_loop.stakes.clone();
+    let hold = |client: u8| stakes.hold(exchange(client, u64::from(client) - 1), large.clone());
+    let holds = [2, 3].map(hold);
+    // They have nothing of their own.
+    for (_, own) in &mut event_loop.all[1..] {
+        own.shrink_to(0);
+    }
+    let figure = || (shares.used(Resource::Files), shares.figures()[0].holders);
+    assert_eq!(figure(), (FILES, 3));
+    want(&shares, 1);
     let stalled = start + STALLED_AFTER;
-    assert!(event_loop.ended(stalled).is_empty());
-    let stakes = &event_loop.stakes;
-    let holds =
-        [2, 3].map(|client| stakes.hold((holder(client), u64::from(client) - 1), large.clone()));
-    assert_eq!(shares.used(Resource::Files), FILES);
-    assert_eq!(event_loop.ended(stalled), [1, 2]);
+    let reading = &event_loop.all[2].0;
+    reading.set_for_client(stalled, Duration::from_secs(60));
+    assert!(
+        event_loop.ended(stalled).is_empty(),
+        "nothing would become free"
+    );
+    assert_eq!(event_loop.ended(stalled + STALLED_AFTER), [1, 2]);
+    assert_eq!(shares.figures()[0].reclaimed, 1);
     drop(holds);
-    assert_eq!(shares.used(Resource::Files), FILES);
+    assert_eq!(figure(), (FILES, 1));
     drop(large);
-    assert_eq!(shares.used(Resource::Files), 3);
+    assert_eq!(figure(), (1, 1));
+}
+
+/// Those of another event loop are asked by that one.
+#[test]
+fn what_is_held_on_several_event_loops_is_reclaimed_on_all() {
+    let (shares, start) = (shares(), Instant::now());
+    let loops = [0, 1].map(|_| {
+        let mut event_loop = Loop::new(&shares);
+        event_loop.add(1, start);
+        event_loop.all[0].1.shrink_to(0);
+        event_loop
+    });
+    let mut made = loops[0]
+        .stakes
+        .nothing_lasting(holder(1), Resource::Files, Portion::Whole);
+    made.grow(FILES);
+    let large = Arc::new(Large {
+        used: made.without_client(),
+        clients: Clients::default(),
+    });
+    let hold = |event_loop: &Loop| event_loop.stakes.hold(exchange(1, 0), large.clone());
+    let _holds = [hold(&loops[0]), hold(&loops[1])];
+    want(&shares, 1);
+    let mut now = start + STALLED_AFTER;
+    assert!(loops[0].ended(now).is_empty());
+    assert_eq!(loops[1].ended(now), [0]);
+    now += Duration::from_millis(100);
+    assert_eq!(loops[0].ended(now), [0]);
 }
 
 #[test]

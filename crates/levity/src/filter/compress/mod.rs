@@ -149,8 +149,9 @@ impl Compress {
         match chosen {
             Some(settings) => Ok((settings, memory)),
             None => {
+                // It is sent without compression, so nobody loses a response for it.
                 if let Some(memory) = memory {
-                    memory.count_missed(fast.memory_bytes());
+                    memory.count_refused();
                 }
                 Err(Compression::MemoryFull)
             }

@@ -90,6 +90,7 @@ impl Conn {
 
     /// The connection over this transport.
     pub fn over(arriving: Arriving, transport: Transport) -> Self {
+        arriving.timer.set_socket(transport.tcp_socket());
         Self {
             worker: arriving.worker,
             transport: RefCell::new(transport),

@@ -1,12 +1,11 @@
 //! All entries of a directory in memory, in order, which many clients may read at a time.
 
 use std::io;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use levity_compute::Class;
-use levity_disk::{DirectoryReader, Entry, Kind, Listing};
+use levity_disk::{Clients, DirectoryReader, Entry, Kind, Listing};
 use tokio::sync::watch;
 
 use super::READER_FILES;
@@ -38,7 +37,7 @@ pub struct Snapshot {
     /// The name of the file that explains the directory.
     pub readme: Option<Vec<u8>>,
     /// See [`Common::holders`].
-    clients: AtomicUsize,
+    clients: Clients,
 }
 
 struct Parts {
@@ -59,7 +58,7 @@ impl Common for Snapshot {
         self.parts().memory.amount()
     }
 
-    fn holders(&self) -> &AtomicUsize {
+    fn holders(&self) -> &Clients {
         &self.clients
     }
 
@@ -214,7 +213,7 @@ impl Snapshot {
             parts: DroppedInPool::new(Some(parts), compute),
             is_cut,
             readme,
-            clients: AtomicUsize::new(0),
+            clients: Clients::default(),
         }
     }
 }

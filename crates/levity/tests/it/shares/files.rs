@@ -1,7 +1,12 @@
 //! Open files, and with them descriptors.
 
-use super::{FIRST_BYTE_MAX, LISTEN, stalled, time_to_first_byte};
-use crate::support::{Launch, Server, Tree, wait_until};
+use std::thread;
+use std::time::Duration;
+
+use super::{
+    FIRST_BYTE_MAX, LISTEN, STALLED_AFTER, client_of, of_prefix, stalled, time_to_first_byte,
+};
+use crate::support::{Client, Launch, Server, Tree, frames, wait_until};
 
 /// RLIMIT_NOFILE.
 const DESCRIPTORS: u32 = 4096;
@@ -12,20 +17,21 @@ const STALLED: u16 = 4096;
 /// The event loops of the server, at most.
 const LOOPS_MAX: f64 = 64.0;
 
-fn server() -> (Tree, Server) {
+fn server(descriptors: u32) -> (Tree, Server) {
     let tree = Tree::new();
     for number in 0..STALLED {
         tree.file(format!("{number}"), [b'x'; 4096]);
     }
     tree.file("other", [b'x'; 4096]);
     let site = format!("[[site]]\nroot = \"{}\"\n", tree.path().display());
-    let launch = Launch::run(&format!("{LISTEN}{site}")).descriptors_max(DESCRIPTORS);
+    let limits = "[limits]\nconnections = 600\n";
+    let launch = Launch::run(&format!("{limits}{LISTEN}{site}")).descriptors_max(descriptors);
     let server = launch.start();
     (tree, server)
 }
 
 fn others_get_files(prefixes: u16, connections_each: u16) {
-    let (tree, server) = server();
+    let (tree, server) = server(DESCRIPTORS);
     let targets_each = STALLED / prefixes / connections_each;
     let target = |number| format!("/{number}");
     let _stalled = stalled(&server, prefixes, connections_each, targets_each, target);
@@ -57,4 +63,43 @@ fn others_get_files_while_sixteen_clients_hold_most() {
 #[test]
 fn others_get_files_while_256_clients_hold_most() {
     others_get_files(256, 1);
+}
+
+/// The kernel has so much for a client that a write may come less than every five seconds.
+#[test]
+fn a_client_that_reads_slowly_keeps_its_file() {
+    let (tree, server) = server(2048);
+    tree.filled("large", 4_000_000);
+    let files = |name: &str| {
+        let metrics = server.metrics(&server.own("admin"));
+        metrics.sum(&format!("levity_share_{name}{{resource=\"files\"}}"))
+    };
+    let mut reader = of_prefix(Client::narrow(server.address()), 4096);
+    reader.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("the reader waits", || files("used") == 1.0);
+    // Some of them wait in vain.
+    let others = files("max") as u16 + 16;
+    let mut others = stalled(&server, others, 1, 1, |number| format!("/{number}"));
+    wait_until("all is held", || files("used") >= files("max"));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..130 {
+                reader.read_exactly(1000);
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..26 {
+                for other in &mut others {
+                    other.send(frames::window(1, 1));
+                }
+                thread::sleep(Duration::from_millis(500));
+            }
+        });
+        thread::sleep(STALLED_AFTER + Duration::from_secs(1));
+        client_of(&server, u16::MAX)
+            .get("/other")
+            .assert_status(503);
+    });
+    assert_eq!(files("reclaimed_total"), 0.0);
 }

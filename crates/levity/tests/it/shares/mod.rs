@@ -25,6 +25,11 @@ const LISTEN: &str = "[admin]\nlisten = \"unix:{own}/admin\"\n\
 
 /// A connection of a client of its own prefix.
 fn client_of(server: &Server, prefix: u16) -> Client {
+    of_prefix(server.client(), prefix)
+}
+
+/// The connection as one of that prefix.
+fn of_prefix(mut client: Client, prefix: u16) -> Client {
     let [high, low] = prefix.to_be_bytes();
     let source = SocketAddrV4::new(Ipv4Addr::new(10, 0, high, low), 4711);
     let destination = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
@@ -34,7 +39,6 @@ fn client_of(server: &Server, prefix: u16) -> Client {
     };
     let mut header = Vec::new();
     proxy_protocol::write_v2(&addresses, &mut header);
-    let mut client = server.client();
     client.send(header);
     client
 }

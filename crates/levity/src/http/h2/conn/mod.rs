@@ -68,6 +68,7 @@ pub struct Conn {
 impl Conn {
     /// A connection over `transport` on which `first` was received.
     pub fn new(arriving: Arriving, transport: Transport, first: Vec<u8>) -> Rc<Self> {
+        arriving.timer.set_socket(transport.tcp_socket());
         let limits = &arriving.worker.service().wire_limits;
         let mut nonce = [0; 16];
         // Without random bytes the keys of WebSockets can be guessed. They only protect caches that do not know the protocol.
