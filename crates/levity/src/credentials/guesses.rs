@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::generations::Generations;
 use super::password::Memory;
-use super::{Guess, NameKey};
+use super::{Digest, Guess, NameKey};
 use crate::client_prefix::ClientPrefix;
 
 /// Wrong passwords of a client that cost it no time.
@@ -41,8 +41,8 @@ const WAITING_PER_NAME_PART: usize = 4;
 /// a table that grows is copied, which takes longer than a loop may compute.
 const CLIENTS_MAX: usize = 32 * 1024;
 
-/// Right passwords of clients that are remembered, in each of two generations. About 6 MiB in all.
-const EARNED_MAX: usize = 16 * 1024;
+/// Right passwords that are remembered, in each of two generations: of each client, and of anybody. About 10 MiB in all.
+const RIGHT_MAX: usize = 16 * 1024;
 
 /// How long a right password of a client is remembered after its last use. An address may belong to somebody else one day.
 const EARNED_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -74,8 +74,8 @@ pub enum Refusal {
 
 /// What a client may do that gives a password.
 pub enum Admission {
-    /// Come in: it gave this very password before, and it was right.
-    Earned,
+    /// Come in: the password is known to be right, from this client or from one before it.
+    Right,
     /// Have the password checked.
     Check(Check),
 }
@@ -84,7 +84,7 @@ pub enum Admission {
 pub struct Check {
     guesses: Arc<Guesses>,
     guess: Guess,
-    /// The name under which a hash is computed or waits for it.
+    /// The name under which a hash is computed or waits for it; `None` while it is not known whether one is needed.
     place: Option<NameKey>,
 }
 
@@ -96,6 +96,8 @@ struct Clients {
     checks_by_name: HashMap<NameKey, usize>,
     /// Whatever else a client does, these let it in.
     earned: Generations<Guess>,
+    /// What any client was right with. Only one whose guess is counted may learn it.
+    right: Generations<Digest>,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -134,7 +136,8 @@ impl Clients {
             young: HashMap::with_capacity(CLIENTS_MAX),
             old: HashMap::with_capacity(CLIENTS_MAX),
             checks_by_name: HashMap::new(),
-            earned: Generations::new(EARNED_MAX),
+            earned: Generations::new(RIGHT_MAX),
+            right: Generations::new(RIGHT_MAX),
         }
     }
 
@@ -146,6 +149,12 @@ impl Clients {
         let before = self.old.remove(&client);
         let entry = self.young.entry(client);
         entry.or_insert_with(|| before.unwrap_or_default())
+    }
+
+    /// The client was right with its guess.
+    fn earn(&mut self, guess: Guess, now: Instant) {
+        self.earned.insert(guess, now + EARNED_TTL);
+        self.right.insert(guess.digest, now + EARNED_TTL);
     }
 
     /// Nothing is computed for `name` any more.
@@ -173,25 +182,20 @@ impl Guesses {
         })
     }
 
-    /// Admits a password that a client gives together with the name of `name`.
+    /// Admits a password that a client gives.
     ///
-    /// What others have found out about the password may be looked up with a [`Check`] only. Whoever is refused must not learn
-    /// from it whether the password is right.
+    /// What others have found out about the password may be looked up only for a client that may guess. Whoever is refused must
+    /// not learn from it whether the password is right.
     ///
     /// # Errors
-    /// When the client has to wait, or the server is busy.
-    pub fn begin(
-        self: &Arc<Self>,
-        guess: Guess,
-        name: NameKey,
-        now: Instant,
-    ) -> Result<Admission, Refusal> {
+    /// When the client has to wait.
+    pub fn begin(self: &Arc<Self>, guess: Guess, now: Instant) -> Result<Admission, Refusal> {
         let mut clients = self.lock();
         if clients.earned.has(&guess, now) {
-            clients.earned.insert(guess, now + EARNED_TTL);
-            return Ok(Admission::Earned);
+            clients.earn(guess, now);
+            return Ok(Admission::Right);
         }
-        let of_name = clients.checks_by_name.get(&name).copied().unwrap_or(0);
+        let is_right = clients.right.has(&guess.digest, now);
         let known = clients.of(guess.client);
         if known
             .last_failure
@@ -205,21 +209,33 @@ impl Guesses {
         if known.checks >= CHECKS_PER_CLIENT_MAX {
             return Err(Refusal::TooMany(DELAY_MIN));
         }
+        if is_right {
+            clients.earn(guess, now);
+            return Ok(Admission::Right);
+        }
+        known.checks += 1;
+        Ok(Admission::Check(Check {
+            guesses: self.clone(),
+            guess,
+            place: None,
+        }))
+    }
+
+    /// Takes a place among those that wait for a hash, if `name` may have one more.
+    fn take_place(&self, name: NameKey) -> bool {
+        let mut clients = self.lock();
+        let of_name = clients.checks_by_name.get(&name).copied().unwrap_or(0);
         if of_name >= self.waiting_max / WAITING_PER_NAME_PART {
-            return Err(Refusal::Busy);
+            return false;
         }
         let one_more = |waiting| (waiting < self.waiting_max).then_some(waiting + 1);
         let counted = self
             .waiting
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.map_err(|_| Refusal::Busy)?;
-        known.checks += 1;
-        clients.checks_by_name.insert(name, of_name + 1);
-        Ok(Admission::Check(Check {
-            guesses: self.clone(),
-            guess,
-            place: Some(name),
-        }))
+        if counted.is_ok() {
+            clients.checks_by_name.insert(name, of_name + 1);
+        }
+        counted.is_ok()
     }
 
     /// Waits until a hash may be computed.
@@ -264,21 +280,25 @@ impl Check {
     pub fn finish(self, is_right: bool, now: Instant) {
         let mut clients = self.guesses.lock();
         match is_right {
-            true => clients.earned.insert(self.guess, now + EARNED_TTL),
+            true => clients.earn(self.guess, now),
             false => clients
                 .of(self.guess.client)
                 .fail(self.guess.short_digest(), now),
         }
     }
 
-    /// The same check without a place in the queue: it waits for a hash that is computed already.
-    #[must_use]
-    pub fn without_place(mut self) -> Self {
-        if let Some(name) = self.place.take() {
-            self.guesses.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.guesses.lock().leave_place(name);
+    /// The same check with a place in the queue: a hash is computed for the name of `name`.
+    ///
+    /// # Errors
+    /// When the server is busy. The client is charged: it has learnt that nobody was right with this password before, and could
+    /// guess without end while others keep the server busy.
+    pub fn with_place(mut self, name: NameKey, now: Instant) -> Result<Self, Refusal> {
+        if self.guesses.take_place(name) {
+            self.place = Some(name);
+            return Ok(self);
         }
-        self
+        self.finish(false, now);
+        Err(Refusal::Busy)
     }
 
     /// The client.
@@ -329,9 +349,9 @@ mod tests {
         name: NameKey,
         now: Instant,
     ) -> Result<Check, Refusal> {
-        match guesses.begin(guess, name, now)? {
-            Admission::Check(check) => Ok(check),
-            Admission::Earned => panic!("the client was right before"),
+        match guesses.begin(guess, now)? {
+            Admission::Check(check) => check.with_place(name, now),
+            Admission::Right => panic!("the password was right before"),
         }
     }
 
@@ -386,12 +406,12 @@ mod tests {
         }
         let is_earned = |by, password, now| {
             matches!(
-                guesses.begin(known(by, password), ANN, now),
-                Ok(Admission::Earned)
+                guesses.begin(known(by, password), now),
+                Ok(Admission::Right)
             )
         };
         assert!(is_earned(by, 1, now) && is_earned(other, 2, now));
-        assert!(!is_earned(by, 2, now) && !is_earned(other, 1, now));
+        assert!(!is_earned(by, 2, now));
         // Each use counts.
         let day = EARNED_TTL - Duration::from_secs(1);
         assert!(is_earned(by, 1, now + day) && is_earned(by, 1, now + 2 * day));
@@ -417,15 +437,39 @@ mod tests {
     fn a_check_without_place_counts_for_its_client() {
         let guesses = Guesses::new(1);
         let (by, now) = (client("192.0.2.1"), Instant::now());
-        let begin = || begin(&guesses, new(by), ANN, now);
-        let begun: Vec<_> = (0..CHECKS_PER_CLIENT_MAX)
-            .map(|_| begin().expect("there is room").without_place())
-            .collect();
+        let begin = || guesses.begin(new(by), now);
+        let begun: Vec<_> = (0..CHECKS_PER_CLIENT_MAX).map(|_| begin()).collect();
+        assert!(begun.iter().all(Result::is_ok));
         assert_eq!(guesses.waiting.load(Ordering::Relaxed), 0);
         assert!(guesses.lock().checks_by_name.is_empty());
         assert_eq!(begin().err(), Some(Refusal::TooMany(DELAY_MIN)));
         drop(begun);
         assert!(begin().is_ok());
+    }
+
+    /// Otherwise a user whose name others guess could not come from a new address.
+    #[test]
+    fn a_password_that_is_known_to_be_right_needs_no_place() {
+        let guesses = Guesses::new(1);
+        let now = Instant::now();
+        let first = begin(&guesses, known(client("192.0.2.1"), 1), ANN, now);
+        first.expect("nothing waits").finish(true, now);
+        let of = |number: u8| client(&format!("198.51.100.{number}"));
+        let busy: Vec<_> = (0..16)
+            .filter_map(|number| begin(&guesses, new(of(number)), ANN, now).ok())
+            .collect();
+        let by = client("192.0.2.2");
+        let is_right = || matches!(guesses.begin(known(by, 1), now), Ok(Admission::Right));
+        assert!(is_right() && is_right());
+        // Whoever is told nothing but that the server is busy has guessed, too, and must not go on without end.
+        let by = client("192.0.2.3");
+        for _ in 0..=FREE_FAILURES {
+            let refused = begin(&guesses, new(by), ANN, now).err();
+            assert_eq!(refused, Some(Refusal::Busy));
+        }
+        let refused = guesses.begin(known(by, 1), now).err();
+        assert_eq!(refused, Some(Refusal::TooMany(DELAY_MIN)));
+        drop(busy);
     }
 
     /// Otherwise whoever knows one password could guess others without end.

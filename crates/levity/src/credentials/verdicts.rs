@@ -15,15 +15,14 @@ use crate::client_prefix::ClientPrefix;
 /// How long a right password is not verified again.
 const RIGHT_TTL: Duration = Duration::from_secs(300);
 
-/// Verdicts in each of two generations: of right passwords, of wrong ones, and of right ones by client. About 2 MiB in all.
+/// Verdicts in each of two generations: of wrong passwords, and of right ones by client. About 1.5 MiB in all.
 const VERDICTS_MAX: usize = 4096;
 
 /// The verdicts of one worker.
 pub struct Verdicts {
     /// Right passwords that a client itself has given. The bounds on guessing are not asked about them.
     earned: Generations<Guess>,
-    /// Apart, so that guesses do not drive them out.
-    right: Generations<Digest>,
+    /// Apart, so that guesses do not drive out right passwords.
     wrong: Generations<Digest>,
     pending: HashMap<Digest, Rc<Pending>>,
 }
@@ -42,7 +41,6 @@ impl Default for Verdicts {
     fn default() -> Self {
         Self {
             earned: Generations::new(VERDICTS_MAX),
-            right: Generations::new(VERDICTS_MAX),
             wrong: Generations::new(VERDICTS_MAX),
             pending: HashMap::new(),
         }
@@ -60,14 +58,9 @@ impl Verdicts {
         self.earned.insert(guess, now + RIGHT_TTL);
     }
 
-    /// Whether the password is right; `None` if that is not known. Any client may have given it, so only one whose guess is
-    /// counted may learn it.
-    pub fn get(&self, digest: &Digest, now: Instant) -> Option<bool> {
-        match (self.right.has(digest, now), self.wrong.has(digest, now)) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        }
+    /// Whether the password was found to be wrong. Any client may have given it, so only one whose guess is counted may learn it.
+    pub fn is_wrong(&self, digest: &Digest, now: Instant) -> bool {
+        self.wrong.has(digest, now)
     }
 
     /// The verification in progress, if there is one.
@@ -85,10 +78,8 @@ impl Verdicts {
 
     /// A verification has ended, without a verdict if it failed.
     pub fn end(&mut self, digest: Digest, is_right: Option<bool>, now: Instant) {
-        match is_right {
-            Some(true) => self.right.insert(digest, now + RIGHT_TTL),
-            Some(false) => self.wrong.insert(digest, now + WRONG_TTL),
-            None => {}
+        if is_right == Some(false) {
+            self.wrong.insert(digest, now + WRONG_TTL);
         }
         if let Some(pending) = self.pending.remove(&digest) {
             pending.end(is_right, now);
@@ -104,7 +95,7 @@ impl Pending {
 
     /// Another client waits for the verdict.
     pub fn join(&self, check: Check) {
-        self.add(check.without_place());
+        self.add(check);
     }
 
     fn add(&self, check: Check) {
@@ -136,7 +127,6 @@ impl Pending {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::NameKey;
     use super::super::guesses::{Admission, Guesses};
     use super::*;
 
@@ -147,36 +137,20 @@ mod tests {
     }
 
     #[test]
-    fn a_right_password_is_known_for_longer_than_a_wrong_one() {
+    fn a_wrong_password_is_known_for_a_time() {
         let (mut verdicts, now) = (Verdicts::default(), Instant::now());
-        assert_eq!(verdicts.get(&digest(1), now), None);
-        verdicts.end(digest(1), Some(true), now);
-        verdicts.end(digest(2), Some(false), now);
+        verdicts.end(digest(1), Some(false), now);
+        verdicts.end(digest(2), Some(true), now);
         verdicts.end(digest(3), None, now);
-        let at = |number, later| verdicts.get(&digest(number), now + later);
-        assert_eq!(
-            (at(1, Duration::ZERO), at(2, Duration::ZERO)),
-            (Some(true), Some(false))
-        );
-        assert_eq!(at(3, Duration::ZERO), None);
-        assert_eq!((at(1, WRONG_TTL), at(2, WRONG_TTL)), (Some(true), None));
-        assert_eq!(at(1, RIGHT_TTL), None);
-    }
-
-    #[test]
-    fn guesses_do_not_drive_out_right_passwords() {
-        let (mut verdicts, now) = (Verdicts::default(), Instant::now());
-        verdicts.end(digest(0), Some(true), now);
-        for number in 1..4 * VERDICTS_MAX {
-            verdicts.end(digest(number), Some(false), now);
-        }
-        assert_eq!(verdicts.get(&digest(0), now), Some(true));
+        assert!(verdicts.is_wrong(&digest(1), now));
+        assert!(!verdicts.is_wrong(&digest(1), now + WRONG_TTL));
+        assert!(!verdicts.is_wrong(&digest(2), now) && !verdicts.is_wrong(&digest(3), now));
     }
 
     fn check(guesses: &Arc<Guesses>, guess: Guess, now: Instant) -> Check {
-        match guesses.begin(guess, NameKey(1), now) {
+        match guesses.begin(guess, now) {
             Ok(Admission::Check(check)) => check,
-            _ => panic!("refused, or earned"),
+            _ => panic!("refused, or right"),
         }
     }
 
@@ -202,8 +176,8 @@ mod tests {
             assert!(verdicts.pending(&digest(1)).is_none());
         }
         for guess in [one, other] {
-            let admission = guesses.begin(guess, NameKey(1), now);
-            assert!(matches!(admission, Ok(Admission::Earned)));
+            let admission = guesses.begin(guess, now);
+            assert!(matches!(admission, Ok(Admission::Right)));
         }
     }
 }

@@ -88,17 +88,16 @@ impl<'a> Handling<'a> {
         let pending = match own {
             Some(pending) => pending,
             None => {
-                let (guesses, name) = (&self.service.guesses, gate.users.name_key(given));
-                let check = match guesses.begin(guess, name, now).map_err(refusal)? {
-                    Admission::Earned => return Ok(true),
-                    Admission::Check(check) => check,
+                let admission = self.service.guesses.begin(guess, now).map_err(refusal)?;
+                let Admission::Check(check) = admission else {
+                    return Ok(true);
                 };
-                let known = verdicts.borrow().get(&guess.digest, now);
-                if let Some(is_right) = known {
-                    check.finish(is_right, now);
-                    return Ok(is_right);
+                if verdicts.borrow().is_wrong(&guess.digest, now) {
+                    check.finish(false, now);
+                    return Ok(false);
                 }
-                self.pend(gate, given, guess, check)
+                let pending = self.pend(gate, given, guess, check, now);
+                pending.map_err(refusal)?
             }
         };
         let failed = || error(500, "");
@@ -106,25 +105,30 @@ impl<'a> Handling<'a> {
     }
 
     /// Joins the verification of the password, or begins it.
+    ///
+    /// # Errors
+    /// When the server is busy.
     fn pend(
         &self,
         gate: &Arc<BasicAuth>,
         given: &Credentials,
         guess: Guess,
         check: Check,
-    ) -> Rc<Pending> {
+        now: Instant,
+    ) -> Result<Rc<Pending>, Refusal> {
         let worker = self.worker;
         let begun = worker.verdicts.borrow().pending(&guess.digest);
         if let Some(pending) = begun {
             pending.join(check);
-            return pending;
+            return Ok(pending);
         }
+        let check = check.with_place(gate.users.name_key(given), now)?;
         let pending = worker.verdicts.borrow_mut().begin(guess.digest, check);
         let guesses = self.service.guesses.clone();
         let verify = verify(worker.clone(), gate.clone(), given.clone(), guess, guesses);
         // Not a part of the request: a client that leaves at once would not be charged for its guess.
         worker.spawn_background(verify);
-        pending
+        Ok(pending)
     }
 }
 
