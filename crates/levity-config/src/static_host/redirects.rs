@@ -8,6 +8,7 @@ use crate::error_pages::Statuses;
 use crate::expression::Expression;
 use crate::matcher::{Matcher, When};
 use crate::model::{Answer, Location, Redirect, Route};
+use crate::network::AddressSet;
 use crate::template::Template;
 use crate::tries::Try;
 
@@ -26,10 +27,15 @@ pub(super) fn rules(lines: &[String], site: &Location, notes: &mut Notes<'_>) ->
     let mut rules = Vec::new();
     let mut count = Count::default();
     for (line, text) in (1..).zip(lines) {
-        let Some(rule) = rule(text, site, &mut count).unwrap_or_else(|reason| {
+        let rule = rule(text, site, &mut count).unwrap_or_else(|mut reason| {
+            let closed = closed(text, site, &mut count);
+            if closed.is_some() {
+                reason.push_str("; nobody gets the paths that it would close");
+            }
             notes.left_out(line, &reason, text);
-            None
-        }) else {
+            closed
+        });
+        let Some(rule) = rule else {
             continue;
         };
         if let Some(name) = rule.unknown {
@@ -72,14 +78,12 @@ pub fn redirect(line: &str, site: &Location) -> Result<Option<Route>, String> {
 
 /// What a line says: `FROM [NAME=VALUE...] TO [STATUS[!]] [CONDITION...] [# COMMENT]`.
 fn rule(line: &str, site: &Location, count: &mut Count) -> Result<Option<Rule>, String> {
-    let words = line.split_whitespace();
-    let mut words = words.take_while(|word| !word.starts_with('#'));
-    let Some(from) = words.next() else {
+    let words = words(line);
+    let Some((from, words)) = words.split_first() else {
         return Ok(None);
     };
     let source = Source::parse(from)?;
-    let words: Vec<_> = words.collect();
-    let (query, to, status) = rest(&words)?;
+    let (query, to, status) = rest(words)?;
     let (status, is_forced) = match status.strip_suffix('!') {
         Some(status) => (status, true),
         None => (status, false),
@@ -90,26 +94,71 @@ fn rule(line: &str, site: &Location, count: &mut Count) -> Result<Option<Rule>, 
     let names = source.names();
     let location = Location {
         files_first: !is_forced,
-        ..location(status, to, &names, site)?
+        ..location((status, is_forced), to, &names, site)?
     };
     let when = When {
         query: query_of(query)?,
         ..source.when()
     };
-    let path = source.pattern()?;
-    count.add(path.weight())?;
-    let route = Route {
-        matchers: vec![Matcher { path, when }],
-        line: None,
-        host_file: None,
-        location,
-    };
     let unknown = target::unknown_name(to, &names).map(str::to_owned);
+    let route = route(&source, when, location, count)?;
     Ok(Some(Rule {
         unknown,
         source,
         route,
     }))
+}
+
+fn route(
+    source: &Source,
+    when: When,
+    location: Location,
+    count: &mut Count,
+) -> Result<Route, String> {
+    let path = source.pattern()?;
+    count.add(path.weight())?;
+    Ok(Route {
+        matchers: vec![Matcher { path, when }],
+        line: None,
+        host_file: None,
+        location,
+    })
+}
+
+/// The words of a line before its comment.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace()
+        .take_while(|word| !word.starts_with('#'))
+        .collect()
+}
+
+/// What stands in place of a line that is left out, if the line keeps files from clients: without it they would be open.
+fn closed(line: &str, site: &Location, count: &mut Count) -> Option<Rule> {
+    let words = words(line);
+    let (from, words) = words.split_first()?;
+    if !closes(from, words) {
+        return None;
+    }
+    let source = Source::parse_any(from).ok()?;
+    let mut location = site.clone();
+    location.gates.deny = AddressSet::everyone();
+    let route = route(&source, source.when(), location, count).ok()?;
+    Some(Rule {
+        unknown: None,
+        source,
+        route,
+    })
+}
+
+/// Whether a rule for `from` lets only some users to its files, or nobody.
+fn closes(from: &str, words: &[&str]) -> bool {
+    let denies = |status: &str| ["401", "403", "404", "410"].contains(&status);
+    let is_itself = |word: &&str| word.replace(":splat", "*") == from;
+    let leads_nowhere = words.iter().any(is_itself);
+    words.iter().any(|word| match word.strip_suffix('!') {
+        Some(status) => denies(status),
+        None => word.starts_with("Role=") || (denies(word) && leads_nowhere),
+    })
 }
 
 /// The conditions of the query, the target and the status among the words behind the path.
@@ -129,14 +178,19 @@ fn rest<'w>(words: &'w [&'w str]) -> Result<(&'w [&'w str], &'w str, &'w str), S
 }
 
 /// What a rule of `status` gives.
-fn location(status: u16, to: &str, names: &[&str], site: &Location) -> Result<Location, String> {
+fn location(
+    (status, is_forced): (u16, bool),
+    to: &str,
+    names: &[&str],
+    site: &Location,
+) -> Result<Location, String> {
     let answer = match status {
         301 | 302 | 303 | 307 | 308 => Answer::Redirect(Redirect {
             to: target::template(to, names)?,
             status,
         }),
         200 => Answer::Reroute(path_template(to, names)?),
-        404 | 410 => return error_page(status, to, site),
+        404 | 410 => return error_page((status, is_forced), to, site),
         _ => {
             return Err(format!(
                 "{status} is not the status of a redirect, 200, 404 or 410"
@@ -157,14 +211,21 @@ fn path_template(to: &str, names: &[&str]) -> Result<Template, String> {
     }
 }
 
-fn error_page(status: u16, to: &str, site: &Location) -> Result<Location, String> {
+fn error_page(
+    (status, is_forced): (u16, bool),
+    to: &str,
+    site: &Location,
+) -> Result<Location, String> {
     if to.contains([':', '*']) {
         return Err("the page of an error has a placeholder, or is elsewhere".to_owned());
     }
     let mut location = site.clone();
     location.error_pages_root = location.root.clone();
     location.options.error_pages = vec![(Statuses::One(status), to.to_owned())];
-    let mut tries = site.searches();
+    let mut tries = match is_forced {
+        true => Vec::new(),
+        false => site.searches(),
+    };
     tries.push(Try::Status(status));
     location.proxying.tries = Some(tries);
     Ok(location)
@@ -257,6 +318,32 @@ mod tests {
             ),
         ] {
             assert_eq!(leads(line, path).as_deref(), expected, "{line} {path}");
+        }
+    }
+
+    #[test]
+    fn lines_that_close() {
+        for (line, is_closed) in [
+            ("/a/* 401!", true),
+            ("/a/* 401", false),
+            ("/a/* /a/:splat 403", true),
+            ("/a/* /a/* 404", true),
+            ("/a /b 403", false),
+            ("/a/* /:splat 404!", true),
+            ("/a/* /:splat 410! Country=de", true),
+            ("/a/* /a/:splat 200! Role=admin", true),
+            ("/a/* /a/:splat 200 Role=admin,editor", true),
+            ("/a/*/b/* 403!", true),
+            ("/a/b 302!", false),
+            ("/a /b 302 Country=de", false),
+            ("/a /b 418 # 403!", false),
+            ("", false),
+        ] {
+            let site = Location::default();
+            let closed = closed(line, &site, &mut Count::default());
+            assert_eq!(closed.is_some(), is_closed, "{line}");
+            let is_open = |rule: &Rule| rule.route.location.gates.deny == AddressSet::default();
+            assert!(!closed.is_some_and(|rule| is_open(&rule)), "{line}");
         }
     }
 

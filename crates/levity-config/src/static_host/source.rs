@@ -36,6 +36,20 @@ impl Source {
     ///
     /// A phrase that says why no request can be compared with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let source = Self::parse_any(text)?;
+        let names = source.names();
+        match (1..names.len()).any(|at| names[..at].contains(&names[at])) {
+            true => Err("it has a star or a name twice".to_owned()),
+            false => Ok(source),
+        }
+    }
+
+    /// Reads a path or a URL, of which no target and no value needs the names: one may stand there twice.
+    ///
+    /// # Errors
+    ///
+    /// A phrase that says why no request can be compared with it.
+    pub(super) fn parse_any(text: &str) -> Result<Self, String> {
         let (host, path) = match split_url(text) {
             Some((scheme, host, path)) => (Some(expression_of(scheme, host)?), path),
             None => (None, text),
@@ -52,10 +66,6 @@ impl Source {
             host,
             parts: parts(&rooted)?,
         };
-        let names = source.names();
-        if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
-            return Err("it has a star or a name twice".to_owned());
-        }
         match pattern::is_normal(&source.sample()) {
             true => Ok(source),
             false => {

@@ -473,6 +473,39 @@ fn paths_with_passwords() {
     );
 }
 
+/// A line that keeps files from clients closes them also where it cannot be used as it is written.
+#[test]
+fn lines_that_close_paths() {
+    let tree = Tree::new();
+    for line in [
+        "/in/* /in/:splat 200! Role=admin\n/in/* 401!\n",
+        "/in/* 401!\n",
+        "/in/* /in/:splat 403\n",
+        "/in/*/x/* /a 410!\n/in/x 403!\n",
+    ] {
+        tree.file("_redirects", format!("/in/old /a 301!\n{line}/* /a 200\n"));
+        tree.file("in/x", "in");
+        tree.file("a", "a");
+        let server = Launch::site(tree.path(), "", "static_host_files = true\n").start();
+        server.get("/in/x").assert_status(403);
+        server.get("/in/old").assert_status(301);
+        assert_eq!(server.get("/b").text(), "a", "{line}");
+        let note = "; nobody gets the paths that it would close: /in/*";
+        assert!(server.stderr().contains(note), "{}", server.stderr());
+    }
+    for status in [404, 410] {
+        let rules = format!("/in/* /a {status}!\n/* /a {status}\n");
+        tree.file("_redirects", rules);
+        let server = Launch::site(tree.path(), "", "static_host_files = true\n").start();
+        for path in ["/in/x", "/in/absent", "/absent"] {
+            let answer = server.get(path);
+            answer.assert_status(status);
+            assert_eq!(answer.text(), "a", "{path}");
+        }
+        assert_eq!(server.get("/a").text(), "a");
+    }
+}
+
 /// Each rule with a name looks at the whole path, so many rules and a long path would hold up the loop.
 #[test]
 fn long_paths_and_many_rules() {
