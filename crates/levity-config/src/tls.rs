@@ -11,7 +11,7 @@ use crate::address::Address;
 use crate::on_disk;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::Section;
-use crate::validity::{dates, note_dates};
+use crate::validity::{dates, note_dates, note_passed_over};
 
 const TABLE: &str = "tls";
 
@@ -356,6 +356,7 @@ fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
                 continue;
             }
         };
+        note_passed_over(section, "certificates", &one.certificate);
         let note = |text: String| section.note("certificates", format!("{name} {text}"));
         let (start, end) = (certificate.not_before, certificate.not_after);
         dates(now, start, end, "clients refuse it")

@@ -31,6 +31,7 @@ pub(crate) fn note_dates(
     what: &str,
 ) {
     let now = SystemTime::now();
+    note_passed_over(section, key, file);
     for one in found {
         let dates = dates(now, one.not_before, one.not_after, what);
         for said in dates {
@@ -41,6 +42,14 @@ pub(crate) fn note_dates(
 }
 
 /// What is said of a certificate that is not valid now or ends soon. `refused` says what comes of that.
+/// Notes what nobody reads of a file of certificates. May block.
+pub(crate) fn note_passed_over(section: &Section<'_>, key: &str, file: &Path) {
+    let found = on_disk::in_words(file, levity_tls::passed_over).unwrap_or_default();
+    for said in found {
+        section.note(key, format!("{}, {said}", file.display()));
+    }
+}
+
 pub(crate) fn dates(
     now: SystemTime,
     start: SystemTime,

@@ -148,6 +148,14 @@ impl Validity {
     }
 }
 
+/// What a file of certificates has that is neither one nor known, each in words with its line. Blocks.
+///
+/// # Errors
+/// In words, with the path.
+pub fn passed_over(path: &Path) -> Result<Vec<String>, String> {
+    crate::files::read(path).map(|file| pem::passed_over(&file))
+}
+
 /// What a certificate says.
 struct Leaf {
     is_authority: bool,

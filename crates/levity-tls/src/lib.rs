@@ -20,7 +20,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 
 pub use authority::{Authority, authorities};
-pub use certificate::{Certificate, Identity, Validity, bare, is_for};
+pub use certificate::{Certificate, Identity, Validity, bare, is_for, passed_over};
 pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::pki_types::{CertificateDer, ServerName};

@@ -1,5 +1,6 @@
-//! PEM (RFC 7468): certificates and keys as text. Whatever begins is read, or is an error with its line: a certificate that is passed
-//! over would be missing from a chain, or from the authorities of clients, and nobody would know.
+//! PEM (RFC 7468): certificates and keys as text. Each of them that begins is read, or is an error with its line: a certificate that
+//! is passed over would be missing from a chain, or from the authorities of clients, and nobody would know. What is something else is
+//! passed over as a whole.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -27,6 +28,9 @@ const KEYS: [&str; 3] = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 /// What a key of the older form with a password has (RFC 1421).
 const ENCRYPTED: &str = "Proc-Type: 4,ENCRYPTED";
+
+/// What is in the labels of certificates and keys, and of others that are not passed over unless they are known.
+const CANNOT_BE_PASSED_OVER: [&str; 2] = ["CERTIFICATE", "KEY"];
 
 /// What the labels end with of sections that files with certificates and keys may have besides.
 const OTHERS: [&str; 5] = [
@@ -111,6 +115,16 @@ pub(crate) fn key(file: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     key.decode(key.label)
 }
 
+/// What a file has that nobody reads, each in words.
+pub(crate) fn passed_over(file: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(file);
+    let sections = sections(&text).unwrap_or_default();
+    let unknown = sections.iter().filter(|section| !section.is_known());
+    unknown
+        .map(|section| section.error(&format!("`{}` is passed over", section.label)))
+        .collect()
+}
+
 /// What stands between a begin and an end.
 struct Section<'t> {
     label: &'t str,
@@ -119,32 +133,38 @@ struct Section<'t> {
     line: usize,
 }
 
-/// All sections of `text`, and no others than are known.
+/// All sections of `text`.
 ///
 /// # Errors
 /// In words, with the line, where one cannot be told from the text around it.
 fn sections(text: &str) -> Result<Vec<Section<'_>>, String> {
     let mut sections = Vec::new();
     let (mut rest, mut line) = (text, 1);
+    // The line of one that begins behind other text: that of a comment, unless its end is at the start of a line.
+    let mut begun_within = None;
     while !rest.is_empty() {
         let (first, more) = rest.split_once(['\n', '\r']).unwrap_or((rest, ""));
         let marker = first.trim_start_matches(BLANKS);
-        // `#` begins comments, such as certificates that are not to be used.
         let after = if marker.starts_with(BEGIN) {
             let (section, after) = section(rest.trim_start_matches(BLANKS), line)?;
             sections.push(section);
+            begun_within = None;
             // A file that does not end with a line break may have been joined with another one.
             after
         } else if marker.starts_with(END) {
-            return Err(at(
-                line,
-                "what ends here has not begun at the start of a line",
-            ));
-        } else if marker.contains(BEGIN) && !marker.starts_with('#') {
-            return Err(at(line, "what begins here is not at the start of the line"));
+            return Err(match begun_within {
+                Some(line) => at(line, "what begins here is not at the start of the line"),
+                None => at(line, "what ends here has not begun at the start of a line"),
+            });
         } else {
+            if marker.contains(BEGIN) && !is_comment(marker) {
+                begun_within = Some(line);
+            }
             more
         };
+        if begun_within == Some(line) && first.contains(END) {
+            return Err(at(line, "what begins here is not at the start of the line"));
+        }
         let read = &rest[..rest.len() - after.len()];
         line += read.matches('\n').count();
         rest = after;
@@ -167,11 +187,17 @@ fn section(text: &str, line: usize) -> Result<(Section<'_>, &str), String> {
         return Err(at(line, &format!("`{label}` begins here and does not end")));
     };
     let section = Section { label, body, line };
-    let is_known = section.is_certificate() || OTHERS.iter().any(|end| label.ends_with(end));
-    match is_known {
-        true => Ok((section, after)),
-        false => Err(at(line, &format!("`{label}` is nothing that can be used"))),
+    let upper = label.to_ascii_uppercase();
+    let mut parts = CANNOT_BE_PASSED_OVER.iter();
+    match parts.any(|part| upper.contains(part)) && !section.is_known() {
+        true => Err(at(line, &format!("`{label}` is nothing that can be used"))),
+        false => Ok((section, after)),
     }
+}
+
+/// Whether a line is one that some programs pass over, such as one of a certificate that is not to be used.
+fn is_comment(line: &str) -> bool {
+    line.starts_with(['#', ';'])
 }
 
 fn at(line: usize, reason: &str) -> String {
@@ -181,6 +207,10 @@ fn at(line: usize, reason: &str) -> String {
 impl Section<'_> {
     fn error(&self, reason: &str) -> String {
         at(self.line, reason)
+    }
+
+    fn is_known(&self) -> bool {
+        self.is_certificate() || OTHERS.iter().any(|end| self.label.ends_with(end))
     }
 
     fn is_certificate(&self) -> bool {
@@ -262,6 +292,10 @@ mod tests {
             indented,
             format!("subject=CN = a\n\n{one}issuer: -----\n# -----BEGIN is a comment\n{other}"),
             format!("{key}{one}{key}{other}"),
+            format!("; -----BEGIN {CERTIFICATE}-----\n{one}{other}"),
+            format!("was -----BEGIN {CERTIFICATE}-----\n{one}{other}"),
+            format!("{one}{}{other}", key.replace("PRIVATE KEY", "PKCS7")),
+            format!("{one}{}{other}", key.replace("PRIVATE KEY", "X")),
             format!("{on_one_line}{other}"),
             format!("{one}{}", other.replace(CERTIFICATE, OLD_CERTIFICATE)),
             format!("{}{other}", one.replace(CERTIFICATE, TRUSTED_CERTIFICATE)),
@@ -284,6 +318,11 @@ mod tests {
         let shorter = other.lines().enumerate().filter(|(index, _)| *index != 2);
         let shorter: String = shorter.map(|(_, line)| format!("{line}\n")).collect();
         for (text, line, reason) in [
+            (
+                format!("{one}CN = b{}", other.replace('\n', "")),
+                next,
+                "not at the start",
+            ),
             (format!("{one}CN = b{other}"), next, "not at the start"),
             (
                 format!("{one}# b{other}"),
@@ -301,9 +340,14 @@ mod tests {
                 "five dashes",
             ),
             (
-                format!("{one}{}", other.replace(CERTIFICATE, "PKCS7")),
+                format!("{one}{}", other.replace(CERTIFICATE, "OPENSSL CERTIFICATE")),
                 next,
-                "`PKCS7` is nothing",
+                "`OPENSSL CERTIFICATE` is nothing",
+            ),
+            (
+                format!("{one}{}", cut.replace(CERTIFICATE, "PKCS7")),
+                next,
+                "`PKCS7` begins here and does not end",
             ),
             (
                 format!("{one}{}", other.replace(CERTIFICATE, "certificate")),
@@ -322,6 +366,15 @@ mod tests {
             let found = count(text).expect_err(text);
             assert_eq!(found, "there is no certificate in the form of PEM");
         }
+    }
+
+    #[test]
+    fn what_is_passed_over_is_named() {
+        let (one, key) = made();
+        let other = key.replace("PRIVATE KEY", "PKCS7");
+        let line = one.lines().count() + 1;
+        let found = passed_over(format!("{one}{other}{key}").as_bytes());
+        assert_eq!(found, [format!("line {line}: `PKCS7` is passed over")]);
     }
 
     #[test]
