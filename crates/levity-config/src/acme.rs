@@ -267,8 +267,11 @@ fn url(section: &Section<'_>, key: &str) -> Option<String> {
 fn authority(section: &Section<'_>) -> Option<Authority> {
     section.require("directory");
     let roots = section.path("roots");
-    if let (true, Some(path)) = (section.reads_files(), &roots) {
-        crate::validity::check_trusted(section, "roots", path);
+    if let (true, Some(path)) = (section.reads_files(), &roots)
+        && let Err(reason) = crate::validity::check_trusted(section, "roots", path)
+    {
+        let note = format!("{reason}; the authority signs nothing until it can be used");
+        section.note("roots", note);
     }
     let account = section.text("account").map(|text| text.text.to_owned());
     let account_key = section.path("account_key");

@@ -132,7 +132,6 @@ fn read(text: &str, file: Option<&Path>, reads_certificates: bool) -> Result<Con
         .map(|one| one.address.clone())
         .collect();
     let mailboxes = Mailboxes::read(&root, &config.mailbox_store, &config.limits);
-    reader.report_unread();
     let uploads = upload::Roots::default();
     let references = References {
         upstreams: &upstreams,

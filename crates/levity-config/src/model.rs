@@ -450,6 +450,17 @@ pub struct Headers {
 }
 
 impl Config {
+    /// The files without which nobody can be let in to `location`, and that do not respond: its own, and those of its mailboxes.
+    pub fn unread<'c>(&'c self, location: &'c Location) -> impl Iterator<Item = &'c PathBuf> {
+        let of_answer = match location.answer {
+            Some(Answer::Mailbox(number)) => Some(number),
+            _ => None,
+        };
+        let sets = of_answer.into_iter().chain(location.mailbox_headers);
+        let of_sets = sets.flat_map(|number| &self.mailboxes[number].unread);
+        location.unread.iter().chain(of_sets)
+    }
+
     /// Turns off the access logs of the server and of all sites and routes.
     pub fn turn_off_logs(&mut self) {
         self.log.access = AccessLog::Off;

@@ -30,7 +30,7 @@ pub(crate) struct Reader<'t> {
     /// The files of access logs.
     pub(crate) logs: RefCell<Vec<NamedFile>>,
     /// Files that do not respond, and that no table has taken yet, each with the place of its name.
-    unread: RefCell<Vec<(Range<usize>, PathBuf)>>,
+    unread: RefCell<Vec<PathBuf>>,
 }
 
 /// A file, or a folder with everything in it, that is not for clients.
@@ -105,23 +105,12 @@ impl<'t> Reader<'t> {
             "`{name}`: {shown} does not respond; requests that need it get 503 until it does"
         );
         self.note(span, note);
-        self.unread
-            .borrow_mut()
-            .push((span.clone(), path.to_owned()));
+        self.unread.borrow_mut().push(path.to_owned());
     }
 
     /// What does not respond of the files that were named since the last call. Whoever takes them has to do without.
     pub(crate) fn take_unread(&self) -> Vec<PathBuf> {
-        let unread = self.unread.take().into_iter();
-        unread.map(|(_, path)| path).collect()
-    }
-
-    /// Reports the files that do not respond and that nobody can do without.
-    pub(crate) fn report_unread(&self) {
-        for (span, path) in self.unread.take() {
-            let message = format!("{} does not respond", path.display());
-            self.report(&span, message, None);
-        }
+        self.unread.take()
     }
 
     /// The problems in the order of the file.

@@ -11,16 +11,17 @@ use crate::section::Section;
 /// How long before its end a certificate is noted.
 const NOTED_BEFORE_END: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// Reads authorities that a server is trusted by, whatever their dates: rustls knows none. Reports what cannot be read, and notes those
-/// that have expired or will soon. May block.
-pub(crate) fn check_trusted(section: &Section<'_>, key: &str, file: &Path) {
-    match on_disk::in_words(file, levity_tls::authorities) {
-        Ok(found) => {
-            let what = "its certificates are accepted all the same";
-            note_dates(section, key, (file, &found), what);
-        }
-        Err(reason) => section.report(key, reason, None),
-    }
+/// Reads authorities that a server is trusted by, whatever their dates: rustls knows none. Notes those that have expired or will soon.
+/// May block.
+///
+/// # Errors
+///
+/// In words, when they cannot be read.
+pub(crate) fn check_trusted(section: &Section<'_>, key: &str, file: &Path) -> Result<(), String> {
+    let found = on_disk::in_words(file, levity_tls::authorities)?;
+    let what = "its certificates are accepted all the same";
+    note_dates(section, key, (file, &found), what);
+    Ok(())
 }
 
 /// Notes the authorities in a file that are not valid now, or not for long. `what` says what comes of that.
@@ -30,8 +31,8 @@ pub(crate) fn note_dates(
     (file, found): (&Path, &[Authority]),
     what: &str,
 ) {
-    let now = SystemTime::now();
     note_passed_over(section, key, file);
+    let now = SystemTime::now();
     for one in found {
         let dates = dates(now, one.not_before, one.not_after, what);
         for said in dates {
@@ -41,7 +42,6 @@ pub(crate) fn note_dates(
     }
 }
 
-/// What is said of a certificate that is not valid now or ends soon. `refused` says what comes of that.
 /// Notes what nobody reads of a file of certificates. May block.
 pub(crate) fn note_passed_over(section: &Section<'_>, key: &str, file: &Path) {
     let found = on_disk::in_words(file, levity_tls::passed_over).unwrap_or_default();
@@ -50,6 +50,7 @@ pub(crate) fn note_passed_over(section: &Section<'_>, key: &str, file: &Path) {
     }
 }
 
+/// What is said of a certificate that is not valid now or ends soon. `refused` says what comes of that.
 pub(crate) fn dates(
     now: SystemTime,
     start: SystemTime,

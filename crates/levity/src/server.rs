@@ -237,9 +237,17 @@ impl Looking {
             .0
             .as_ref()
             .is_some_and(|looking| !looking.is_finished());
-        let sites = server.service.tls.clone().filter(|_| !is_busy);
-        if let Some(sites) = sites {
-            self.0 = Some(task::spawn_blocking(move || sites.refresh()));
+        let sites = server.service.tls.clone();
+        let upstreams = server.service.upstreams.iter();
+        let unusable = upstreams.filter(|upstream| upstream.tls_failure().is_some());
+        let unusable: Vec<_> = unusable.cloned().collect();
+        if !is_busy && (sites.is_some() || !unusable.is_empty()) {
+            self.0 = Some(task::spawn_blocking(move || {
+                sites.iter().for_each(|sites| sites.refresh());
+                unusable
+                    .iter()
+                    .for_each(|upstream| upstream.read_tls_again());
+            }));
         }
     }
 }

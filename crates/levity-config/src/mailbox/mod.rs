@@ -4,6 +4,7 @@ pub(crate) mod keys;
 pub(crate) mod read;
 pub(crate) mod store;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use strum::{EnumMessage, EnumString, IntoStaticStr, VariantArray, VariantNames};
@@ -50,6 +51,8 @@ pub struct Mailbox {
     pub publish_key: Option<Secret>,
     /// The key by which applications know `Grip-Sig`; as `publish_key`.
     pub grip_key: Option<Secret>,
+    /// The files of these keys that do not respond. Nobody may use the set.
+    pub unread: Vec<PathBuf>,
     /// Pages that may open a WebSocket; `None` for those of the host itself.
     pub origins: Option<Origins>,
     /// The claim of tokens that says which boxes its owner may use. Every location of the set then has a `jwt`.

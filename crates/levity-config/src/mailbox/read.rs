@@ -143,6 +143,7 @@ fn mailbox(section: &Section<'_>, names: &mut Named) -> Mailbox {
         rotate: section.duration("rotate"),
         publish_key: secret(section, "publish_key_file"),
         grip_key: secret(section, "grip_key_file"),
+        unread: section.reader.take_unread(),
         origins: origins::read(section),
         claim: claim.map(|given| given.text.to_owned()),
         protocol: section.word_or_default("protocol"),

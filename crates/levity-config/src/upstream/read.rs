@@ -19,6 +19,9 @@ const NAME: NameForm = NameForm {
     help: "letters, digits, `-`, `_` and `.`",
 };
 
+/// What comes of files that cannot be used.
+const UNREACHED: &str = "no backend of the upstream is reached until it can be used";
+
 /// The upstreams of a file, for the keys that name them.
 pub(crate) struct Upstreams {
     names: Named,
@@ -233,14 +236,15 @@ fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<Upst
     }
     if section.reads_files()
         && let Some(path) = &tls.authorities
+        && let Err(reason) = crate::validity::check_trusted(&section, "authorities", path)
     {
-        crate::validity::check_trusted(&section, "authorities", path);
+        section.note("authorities", format!("{reason}; {UNREACHED}"));
     }
     if section.reads_files()
         && let Some(files) = &tls.certificate
         && let Err(reason) = crate::tls::read_certificate(files)
     {
-        section.report("certificate", reason, None);
+        section.note("certificate", format!("{reason}; {UNREACHED}"));
     }
     Some(tls)
 }

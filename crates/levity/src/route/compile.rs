@@ -49,6 +49,7 @@ pub(super) fn sites(
         _ => scripts::all_scripts(config, upstreams, &mut roots),
     };
     let mut resources = Resources {
+        config,
         disk: &parts.disk,
         compute: &parts.compute,
         variants: parts.variants.as_ref(),
@@ -129,15 +130,15 @@ fn location(
     site: &SiteParts,
     resources: &mut Resources<'_>,
 ) -> io::Result<Location> {
-    let of = match of.unread.is_empty() {
-        true => match open_location(of, matchers, site, resources) {
+    let of = match resources.config.unread(of).next() {
+        None => match open_location(of, matchers, site, resources) {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 resources.is_silent(&error);
                 closed(of)
             }
             opened => return opened,
         },
-        false => closed(of),
+        Some(_) => closed(of),
     };
     let mut location = open_location(&of, matchers, site, resources)?;
     location.handlers.push(Handler::Gate(Gate::Closed));

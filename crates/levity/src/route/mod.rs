@@ -156,6 +156,7 @@ impl Service {
         let disk = &*parts.disk;
         let old_upstreams = old.map_or(&[][..], |old| &old.upstreams);
         let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
+        upstream::check_usable(&upstreams, old.map(|old| &*old.upstreams))?;
         let acme = parts.acme.start(&config)?;
         let preloads = stores::preloads(&config, parts.kept_files_max, old);
         let digests = stores::digests(&config, old);
@@ -392,7 +393,7 @@ impl Service {
 fn check_unread(config: &Config, old: Option<&Service>) -> io::Result<()> {
     let is_kept = old.is_some_and(|old| !old.is_incomplete());
     let locations = config.sites.iter().flat_map(levity_config::Site::locations);
-    let mut unread = locations.flat_map(|location| &location.unread);
+    let mut unread = locations.flat_map(|location| config.unread(location));
     match unread.next().filter(|_| is_kept) {
         Some(path) => Err(io::Error::other(format!(
             "{} does not respond",

@@ -95,12 +95,30 @@ pub fn make(
     settings.iter().map(one).collect()
 }
 
+/// Refuses, at a reload, files of `tls` that cannot be used. While some of before cannot either, there is nothing to keep.
+///
+/// # Errors
+/// When there is such a file; the error names it.
+pub fn check_usable(upstreams: &[Arc<Upstream>], old: Option<&[Arc<Upstream>]>) -> io::Result<()> {
+    let is_kept = old.is_some_and(|old| old.iter().all(|old| old.tls_failure().is_none()));
+    let mut failures = upstreams
+        .iter()
+        .filter_map(|one| Some((one, one.tls_failure()?)));
+    match failures.next().filter(|_| is_kept) {
+        Some((upstream, failure)) => Err(io::Error::other(format!(
+            "upstream {}: {failure}",
+            upstream.settings.name
+        ))),
+        None => Ok(()),
+    }
+}
+
 impl Upstream {
     /// Resolves the names of its backends, and keeps resolving them in a thread until it is dropped. A name
     /// that does not resolve has no backends until it does, so the list of backends may be empty. Blocks.
     ///
     /// # Errors
-    /// When the thread cannot be started, or a file of `tls` cannot be used.
+    /// When the thread cannot be started.
     pub fn new(settings: levity_config::Upstream) -> io::Result<Self> {
         Self::with_lookup(settings, &[], Arc::new(names::system))
     }
@@ -132,10 +150,6 @@ impl Upstream {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let tls = settings.tls.as_ref();
         let tls = tls.map(|tls| BackendTls::new(tls, settings.protocol));
-        let tls = tls.transpose();
-        let tls = tls.map_err(|error| {
-            io::Error::new(error.kind(), format!("upstream {}: {error}", settings.name))
-        })?;
         let names = Names::look_up(&settings, known, lookup);
         let found = Arc::new(Found {
             backends: ArcSwap::from_pointee(names.backends(known, None)),
@@ -150,6 +164,23 @@ impl Upstream {
             receipt_limit: Limit::new(RECEIPTS_MAX),
             preload_limit: Limit::new(PRELOADS_MAX),
         })
+    }
+
+    /// Why files of `tls` cannot be used.
+    pub fn tls_failure(&self) -> Option<String> {
+        self.tls.as_ref()?.failure()
+    }
+
+    /// Reads files of `tls` again that could not be used. Blocks.
+    pub fn read_tls_again(&self) {
+        if let Some(tls) = self.tls.as_ref().filter(|tls| tls.failure().is_some())
+            && tls.read().is_none()
+        {
+            let name = &self.settings.name;
+            diagnostics::log(format_args!(
+                "upstream {name}: the files of `tls` were read"
+            ));
+        }
     }
 
     /// Whether one of its backends has this host and port in the configuration, or the host is the name of

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use levity_config::upstream::{Protocol, UpstreamTls};
 use levity_disk::responds;
@@ -15,53 +15,78 @@ use super::backend::Backend;
 
 /// How connections to the backends of an upstream are encrypted.
 pub struct BackendTls {
-    config: Arc<ClientConfig>,
-    /// The name that they have to prove, in place of their own.
-    name: Option<String>,
+    settings: UpstreamTls,
     /// They have to choose HTTP/2.
     is_http2: bool,
+    /// None while a file of the settings cannot be used.
+    config: OnceLock<Arc<ClientConfig>>,
+    /// Why it could not at first.
+    failure: Option<String>,
 }
 
 impl BackendTls {
-    /// As `settings` say, for connections of `protocol`. Blocks.
-    ///
-    /// # Errors
-    /// When a file cannot be used; the error names it.
-    pub fn new(settings: &UpstreamTls, protocol: Protocol) -> io::Result<Self> {
-        let trust = match (&settings.authorities, settings.verify) {
+    /// As `settings` say, for connections of `protocol`. Without a file that cannot be used there are no handshakes until it can.
+    /// Blocks.
+    pub fn new(settings: &UpstreamTls, protocol: Protocol) -> Self {
+        let mut tls = Self {
+            settings: settings.clone(),
+            is_http2: protocol == Protocol::H2,
+            config: OnceLock::new(),
+            failure: None,
+        };
+        tls.failure = tls.read();
+        tls
+    }
+
+    /// Why a file cannot be used, as it was found at first; `None` once all can.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.clone().filter(|_| self.config.get().is_none())
+    }
+
+    /// Reads the files; returns why one cannot be used. Blocks.
+    pub fn read(&self) -> Option<String> {
+        let config = self.client_config();
+        config
+            .map(|config| {
+                self.config.get_or_init(|| Arc::new(config));
+            })
+            .err()
+    }
+
+    fn client_config(&self) -> Result<ClientConfig, String> {
+        let trust = match (&self.settings.authorities, self.settings.verify) {
             (_, false) => Trust::Anybody,
             (Some(path), true) => Trust::Authorities(path),
             (None, true) => Trust::System,
         };
-        let files = settings.certificate.as_ref();
-        let own = files.map(levity_config::tls::read_certificate);
-        let own = own.transpose().map_err(io::Error::other)?;
+        let files = self.settings.certificate.as_ref();
+        let own = files
+            .map(levity_config::tls::read_certificate)
+            .transpose()?;
         if let Trust::Authorities(path) = trust {
-            responds(path).map_err(|error| {
-                io::Error::new(error.kind(), format!("{} {error}", path.display()))
-            })?;
+            responds(path).map_err(|error| format!("{} {error}", path.display()))?;
         }
-        let mut config = client_config(trust, own.as_ref()).map_err(io::Error::other)?;
-        let is_http2 = protocol == Protocol::H2;
-        if is_http2 {
+        let mut config = client_config(trust, own.as_ref())?;
+        if self.is_http2 {
             config.alpn_protocols = vec![ALPN_HTTP2.to_vec()];
         }
-        Ok(Self {
-            config: Arc::new(config),
-            name: settings.name.clone(),
-            is_http2,
-        })
+        Ok(config)
     }
 
     /// Makes the handshake with `backend` at the other end of `below`.
     ///
     /// # Errors
-    /// When the two ends do not agree, also not on the protocol, or the backend is not the one that it should be.
+    /// When a file cannot be used, the two ends do not agree, also not on the protocol, or the backend is not the one that it should
+    /// be.
     pub async fn encrypt(&self, below: Transport, backend: &Backend) -> io::Result<Transport> {
-        let name = self.name.as_ref().or(backend.tls.as_ref());
+        let config = self.config.get().ok_or_else(|| {
+            let reason = "a file of `tls` cannot be used".to_owned();
+            HandshakeFailure::new(Cause::Certificate, reason)
+        })?;
+        let name = self.settings.name.as_ref().or(backend.tls.as_ref());
         let name = name.cloned().unwrap_or_default();
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
-        let handshake = Handshake::connect(below, self.config.clone(), name).map_err(reason)?;
+        let handshake = Handshake::connect(below, config.clone(), name).map_err(reason)?;
         // To verify an ordinary chain takes a fifth of a millisecond.
         let at_once = async |job: ProcessJob| Some(job.run());
         let stream = handshake.finish(at_once).await.map_err(reason)?;

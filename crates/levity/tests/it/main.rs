@@ -67,6 +67,7 @@ mod secrets;
 mod sendfile;
 mod shares;
 mod signals;
+mod silent_files;
 mod site_logs;
 mod spool;
 mod static_host;

@@ -106,6 +106,64 @@ fn an_expired_authority_lets_nobody_in() {
     server.says("failed: the certificate of the peer is not valid: its authority has expired");
 }
 
+/// An upstream whose files cannot be used is no reason to serve nobody.
+#[test]
+fn a_missing_file_of_an_upstream_stops_nothing_else() {
+    let (tree, authority) = (Tree::new(), Authority::new("authority"));
+    authority.certify("a", &["a.test"], Key::Ecdsa);
+    tree.file("index.html", "content");
+    let backend = site("\"a.test\"", &tree, &authority.table(&["a"]));
+    let backend = Launch::run(&format!("{LISTEN}{backend}")).start();
+    let (ca, key) = (tree.at("ca.pem"), tree.at("a.key"));
+    let config = format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"app\"\nto = [\"https://{}\"]\nfail_after = 100\n\
+         [upstream.tls]\nname = \"a.test\"\nauthorities = \"{}\"\ncertificate = \"{}\"\nkey = \"{}\"\n\
+         [[site]]\nroot = \"{}\"\n[[site.route]]\npath = \"/app/*\"\nproxy = \"app\"\nstrip_prefix = \"/app\"\n\
+         request_headers.set = {{ Host = \"a.test\" }}\n",
+        backend.address(),
+        ca.display(),
+        authority.file("a.pem"),
+        key.display(),
+        tree.path().display(),
+    );
+    let server = Launch::run(&config).start();
+    notes(&server, "ca.pem cannot be read: No such file");
+    notes(
+        &server,
+        "no backend of the upstream is reached until it can be used",
+    );
+    server.get("/index.html").assert_status(200);
+    server.get("/app/index.html").assert_status(502);
+    // What was wrong before keeps no change out.
+    server.reload(&["[[site]]"], &["[limits]\nheaders = 99\n[[site]]"]);
+    fs::copy(authority.file("ca.pem"), &ca).expect("copied");
+    fs::copy(authority.file("a.key"), &key).expect("copied");
+    server.says("upstream app: the files of `tls` were read");
+    assert_eq!(server.get("/app/index.html").text(), "content");
+    let config = fs::read_to_string(server.config()).expect("read");
+    fs::write(server.config(), config.replace("/ca.pem", "/none.pem")).expect("written");
+    server.signal(Signal::HUP);
+    let line = server.says("configuration not reloaded");
+    assert!(line.contains("none.pem cannot be read"), "{line}");
+}
+
+#[test]
+fn missing_authorities_of_an_acme_authority_are_noted() {
+    let tree = Tree::new();
+    let config = format!(
+        "[[acme.authority]]\ndirectory = \"https://ca.lan/acme\"\nroots = \"none.pem\"\n[[site]]\nroot = \"{}\"\n",
+        tree.path().display()
+    );
+    let file = tree.file("levity.toml", config);
+    let check = Launch::levity(["check"]).arguments([file]).ran();
+    assert_eq!(check.status, 0, "{}", check.stderr);
+    let note = "none.pem cannot be read: No such file or directory";
+    assert!(check.stderr.contains(note), "{}", check.stderr);
+    let note = "; the authority signs nothing until it can be used";
+    assert!(check.stderr.contains(note), "{}", check.stderr);
+}
+
 /// Whoever is asked by this server is trusted by them all the same.
 #[test]
 fn expired_authorities_of_others_are_noted() {

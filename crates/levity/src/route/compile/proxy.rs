@@ -115,6 +115,7 @@ impl Resources<'_> {
             rotate: Duration::from_secs(3600),
             publish_key: None,
             grip_key: None,
+            unread: Vec::new(),
             origins: None,
             claim: None,
             protocol: MailboxProtocol::Mailbox,

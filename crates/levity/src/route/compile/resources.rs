@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use levity_acme::challenges::Challenges;
 use levity_config::tls::SiteTls;
-use levity_config::{LocationDisk, LocationOptions};
+use levity_config::{Config, LocationDisk, LocationOptions};
 use levity_disk::{Disk, ReadOptions};
 use levity_telemetry::diagnostics;
 
@@ -23,6 +23,7 @@ use crate::variant_store::store::VariantStore;
 
 /// What the locations share.
 pub struct Resources<'a> {
+    pub config: &'a Config,
     pub compute: &'a Arc<Compute>,
     pub variants: Option<&'a Arc<VariantStore>>,
     pub upstreams: &'a [Arc<Upstream>],

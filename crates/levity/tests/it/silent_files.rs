@@ -1,0 +1,43 @@
+//! Files of the configuration that do not respond when the server starts. Pipes do not until somebody writes to them.
+
+use std::fs::{self, File};
+
+use rustix::fs::FileType;
+
+use crate::support::{Launch, Tree, wait_until};
+
+const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
+
+#[test]
+fn a_mailbox_without_its_key_stops_nothing_else() {
+    let tree = Tree::new();
+    tree.file("www/page", "content");
+    tree.node("pipe", FileType::Fifo, 0);
+    let (pipe, www) = (tree.at("pipe"), tree.at("www"));
+    let config = format!(
+        "{LISTEN}[[mailbox]]\nname = \"m\"\npublish_key_file = \"{}\"\n\
+         [[site]]\nroot = \"{}\"\n[[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n",
+        pipe.display(),
+        www.display()
+    );
+    let launch = Launch::run(&config).arguments(["--patience", "300"]);
+    let server = launch.start();
+    server.says("`publish_key_file`: ");
+    assert_eq!(server.get("/page").text(), "content");
+    server.get("/m/box").assert_status(503);
+    // An empty key would be anybody's.
+    let mut publisher = server.client();
+    let headers = [("Authorization", "Bearer "), ("Content-Length", "0")];
+    publisher.send(crate::support::head("POST", "/m/box", &headers));
+    publisher.receive().assert_status(503);
+    let aside = tree.at("aside");
+    fs::rename(&pipe, &aside).expect("renamed");
+    tree.file("pipe", "0123456789abcdef0123456789abcdef");
+    drop(File::options().write(true).open(aside).expect("a reader"));
+    wait_until("the mailbox is open", || {
+        server.get("/m/box?wait=0s").status != 503
+    });
+    let mut publisher = server.client();
+    publisher.send(crate::support::head("POST", "/m/box", &headers));
+    publisher.receive().assert_status(401);
+}
