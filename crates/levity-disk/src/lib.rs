@@ -33,7 +33,7 @@ pub use engine::StartError;
 pub use files::{
     Clients, DirectoryReader, Entry, EntryStat, FileSystem, Inline, Kind, Listing, Meta,
     MountPoint, OpenFile, Root, Secrets, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats,
-    Watcher, accept_variant, check_writable, late_returns, left_root, patiently,
+    Watcher, accept_variant, check_writable, late_returns, left_root, on_late, patiently,
     patiently_for_each, patiently_with, read_patiently, responds, set_direct_files_max,
     set_patience, set_unclosed_max,
 };

@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use levity::cli::{self, Step, Streams};
 use levity_inspect::top;
+use levity_telemetry::diagnostics;
 
 /// The C library's allocator locks a heap when another thread frees into it. A disk thread that is preempted
 /// while it holds the lock would stop an event loop; this allocator returns such memory without a lock.
@@ -13,6 +15,7 @@ use levity_inspect::top;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    levity_disk::on_late(report_late);
     let colour = |terminal| {
         let var = |name| std::env::var_os(name);
         cli::colour(terminal, var("NO_COLOR"), var("TERM"))
@@ -34,4 +37,9 @@ fn main() -> ExitCode {
         Step::Explain(question) => levity::explain::run(*question),
         Step::Exit(status) => ExitCode::from(status),
     }
+}
+
+/// Says at once what a start waits for: its notes come at its end.
+fn report_late(path: &Path) {
+    diagnostics::log(format_args!("{} does not respond", path.display()));
 }

@@ -2,7 +2,8 @@
 //!
 //! Each call runs in a thread of its own, for which its caller waits [`WAIT_MAX`]. The device that it has reached by then is
 //! silent: nobody calls it any more, so that further paths there fail at once, until a call that was left behind has returned. A pipe
-//! that nobody writes to, and other files that wait for somebody, say nothing about their device.
+//! that nobody writes to, and other files that wait for somebody, say nothing about their device. But whoever forgot one of them forgot
+//! others too: they are waited for [`FURTHER_PART`] of that time.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +25,15 @@ use crate::thread::lock;
 
 /// How long a call is waited for. A disk that sleeps takes some seconds until it turns.
 const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The part of [`WAIT_MAX`] for a pipe while another one is silent.
+const FURTHER_PART: u32 = 20;
+
+/// In place of the device of a file that waits for somebody.
+const SOMEBODY: u64 = u64::MAX;
+
+/// Gets the path of each call that is left behind.
+static REPORT: OnceLock<fn(&Path)> = OnceLock::new();
 
 /// [`WAIT_MAX`] in milliseconds, unless a test has set another one.
 static WAIT_MS: AtomicU64 = AtomicU64::new(WAIT_MAX.as_secs() * 1000);
@@ -47,6 +57,9 @@ struct LeftCall {
     number: u64,
     /// The device that does not answer, unless it is that of `/`, without which there is nothing, or not known.
     device: Option<u64>,
+    /// Whether it waits for somebody.
+    is_for_somebody: bool,
+    path: PathBuf,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -66,6 +79,12 @@ pub fn set_patience(wait: Duration) {
 /// once it has changed. Does not wait.
 pub fn late_returns() -> u64 {
     lock(&LEFT).returned
+}
+
+/// Has `report` called with each path that does not respond in time, once until it does: what is being made may need more such paths,
+/// so that its end, and a word about them, is far. Only the first call counts.
+pub fn on_late(report: fn(&Path)) {
+    let _ = REPORT.set(report);
 }
 
 /// What `call` on `path` gives. Blocks, for ten seconds at most.
@@ -94,7 +113,7 @@ pub fn patiently_with<T: Send + 'static>(
         let call = call.take().expect("there is one path");
         call(path)
     })?;
-    calls.next().unwrap_or_else(|| Err(no_response()))
+    calls.next(path).unwrap_or_else(|| Err(no_response()))
 }
 
 /// What `call` on each of `paths` gives, in their order. Cheaper than [`patiently`] for each. Blocks, for ten seconds at most for each
@@ -114,7 +133,7 @@ pub fn patiently_for_each<T: Send + 'static>(
             }
         };
         while results.len() < paths.len() {
-            let Some(result) = calls.next() else {
+            let Some(result) = calls.next(&paths[results.len()]) else {
                 results.push(Err(no_response()));
                 break;
             };
@@ -201,32 +220,45 @@ impl<T: Send + 'static> Calls<T> {
         })
     }
 
-    /// The next result. `None` when it does not come in time: then all that are left are left behind.
-    fn next(&mut self) -> Option<io::Result<T>> {
+    /// The next result, that for `path`. `None` when it does not come in time: then all that are left are left behind.
+    fn next(&mut self, path: &Path) -> Option<io::Result<T>> {
         let results = self.results.as_ref()?;
         let wait = Duration::from_millis(WAIT_MS.load(Ordering::Relaxed));
-        match results.recv_timeout(wait) {
+        let is_for_somebody = || self.reached.load(Ordering::Relaxed) == SOMEBODY;
+        let received = match results.recv_timeout(wait / FURTHER_PART) {
+            Err(RecvTimeoutError::Timeout) if !(is_for_somebody() && is_one_forgotten()) => {
+                results.recv_timeout(wait - wait / FURTHER_PART)
+            }
+            received => received,
+        };
+        match received {
             Ok(got) => Some(got),
             Err(RecvTimeoutError::Disconnected) => Some(Err(ended())),
-            Err(RecvTimeoutError::Timeout) => self.leave(),
+            Err(RecvTimeoutError::Timeout) => self.leave(path),
         }
     }
 
     /// Leaves the calls behind, unless there is a result by now.
-    fn leave(&mut self) -> Option<io::Result<T>> {
+    fn leave(&mut self, path: &Path) -> Option<io::Result<T>> {
         let mut left = lock(&LEFT);
         if let Some(Ok(got)) = self.results.as_ref().map(Receiver::try_recv) {
             return Some(got);
         }
         let device = self.reached.load(Ordering::Relaxed);
+        let is_known = left.calls.iter().any(|call| call.path == path);
         left.calls.push(LeftCall {
             number: self.number,
-            device: Some(device).filter(|device| *device != UNKNOWN),
+            device: Some(device).filter(|device| ![UNKNOWN, SOMEBODY].contains(device)),
+            is_for_somebody: device == SOMEBODY,
+            path: path.to_owned(),
         });
         // From now on, a result is late.
         self.results = None;
         drop(left);
         HELPER.set(None);
+        if let Some(report) = REPORT.get().filter(|_| !is_known) {
+            report(path);
+        }
         None
     }
 }
@@ -256,8 +288,8 @@ fn start() -> io::Result<Sender<Job>> {
     Ok(jobs)
 }
 
-/// Goes along `path`, from device to device. Each is in `reached` before it is accessed, and none once only a file that waits for
-/// somebody, the one at `path` or one of `others`, can hold up a call.
+/// Goes along `path`, from device to device. Each is in `reached` before it is accessed, and [`SOMEBODY`] once only a file that waits
+/// for somebody, the one at `path` or one of `others`, can hold up a call.
 fn approach(path: &Path, others: &[PathBuf], reached: &AtomicU64) -> io::Result<()> {
     reached.store(UNKNOWN, Ordering::Relaxed);
     let top = Table::now().device(b"/").unwrap_or(UNKNOWN);
@@ -270,7 +302,7 @@ fn approach(path: &Path, others: &[PathBuf], reached: &AtomicU64) -> io::Result<
         }
     })?;
     if waits_for_somebody(path) || others.iter().any(|other| waits_for_somebody(other)) {
-        reached.store(UNKNOWN, Ordering::Relaxed);
+        reached.store(SOMEBODY, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -283,6 +315,11 @@ fn waits_for_somebody(path: &Path) -> bool {
 fn is_silent(device: u64) -> bool {
     let left = lock(&LEFT);
     left.calls.iter().any(|call| call.device == Some(device))
+}
+
+/// Whether a file that waits for somebody has been left behind.
+fn is_one_forgotten() -> bool {
+    lock(&LEFT).calls.iter().any(|call| call.is_for_somebody)
 }
 
 fn no_response() -> io::Error {

@@ -1,6 +1,7 @@
 //! Files of the configuration that do not respond when the server starts. Pipes do not until somebody writes to them.
 
 use std::fs::{self, File};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 
@@ -40,4 +41,33 @@ fn a_mailbox_without_its_key_stops_nothing_else() {
     let mut publisher = server.client();
     publisher.send(crate::support::head("POST", "/m/box", &headers));
     publisher.receive().assert_status(401);
+}
+
+/// Each is named as soon as it is late, and all of them together are not waited for as long as each alone.
+#[test]
+fn one_silent_pipe_shortens_the_wait_for_others() {
+    const PIPES: usize = 6;
+    const PATIENCE: Duration = Duration::from_secs(4);
+    let tree = Tree::new();
+    let mut config = LISTEN.to_owned();
+    for number in 0..PIPES {
+        let name = format!("pipe{number}");
+        tree.node(&name, FileType::Fifo, 0);
+        config += &format!(
+            "[[site]]\nhosts = [\"h{number}.test\"]\nroot = \"{}\"\nbasic_auth = {{ users = \"{}\" }}\n",
+            tree.path().display(),
+            tree.at(&name).display()
+        );
+    }
+    let file = tree.file("levity.toml", config);
+    let begun = Instant::now();
+    let millis = PATIENCE.as_millis().to_string();
+    let check = Launch::levity(["check", "--patience", &millis]).arguments([file]);
+    let ran = check.ran();
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    assert!(begun.elapsed() < PATIENCE * 3, "{:?}", begun.elapsed());
+    for number in 0..PIPES {
+        let said = format!("/pipe{number} does not respond\n");
+        assert!(ran.stderr.contains(&said), "{}", ran.stderr);
+    }
 }
