@@ -154,9 +154,8 @@ impl Service {
     /// When a root cannot be opened or an engine cannot run here; the error names it.
     pub fn new(config: Config, parts: &ServiceParts, old: Option<&Self>) -> io::Result<Self> {
         let disk = &*parts.disk;
-        let old_upstreams = old.map_or(&[][..], |old| &old.upstreams);
+        let old_upstreams = old.map(|old| &*old.upstreams);
         let upstreams = upstream::make(&config.upstreams, old_upstreams)?;
-        upstream::check_usable(&upstreams, old.map(|old| &*old.upstreams))?;
         let acme = parts.acme.start(&config)?;
         let preloads = stores::preloads(&config, parts.kept_files_max, old);
         let digests = stores::digests(&config, old);

@@ -79,27 +79,30 @@ pub struct Upstream {
 /// settings have changed passes the health of its backends on. Blocks.
 ///
 /// # Errors
-/// As [`Upstream::new`].
+/// As [`Upstream::new`]; at a reload also when a file of `tls` cannot be used that could be before.
 pub fn make(
     settings: &[levity_config::Upstream],
-    old: &[Arc<Upstream>],
+    old: Option<&[Arc<Upstream>]>,
 ) -> io::Result<Vec<Arc<Upstream>>> {
     let one = |settings: &levity_config::Upstream| {
-        let old = old.iter().find(|old| old.settings.name == settings.name);
+        let mut old = old.into_iter().flatten();
+        let old = old.find(|old| old.settings.name == settings.name);
         match old {
             Some(old) if old.settings == *settings => Ok(old.clone()),
             Some(old) => Upstream::after(settings.clone(), old).map(Arc::new),
             None => Upstream::new(settings.clone()).map(Arc::new),
         }
     };
-    settings.iter().map(one).collect()
+    let made: Vec<_> = settings.iter().map(one).collect::<io::Result<_>>()?;
+    check_usable(&made, old)?;
+    Ok(made)
 }
 
 /// Refuses, at a reload, files of `tls` that cannot be used. While some of before cannot either, there is nothing to keep.
 ///
 /// # Errors
 /// When there is such a file; the error names it.
-pub fn check_usable(upstreams: &[Arc<Upstream>], old: Option<&[Arc<Upstream>]>) -> io::Result<()> {
+fn check_usable(upstreams: &[Arc<Upstream>], old: Option<&[Arc<Upstream>]>) -> io::Result<()> {
     let is_kept = old.is_some_and(|old| old.iter().all(|old| old.tls_failure().is_none()));
     let mut failures = upstreams
         .iter()

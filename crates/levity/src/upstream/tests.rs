@@ -66,10 +66,10 @@ fn fail_for_zero_ejects_no_backend() {
 #[test]
 fn an_unchanged_upstream_is_reused() {
     let settings = settings(&["127.0.0.1:1"]);
-    let old = make(std::slice::from_ref(&settings), &[]).expect("made");
+    let old = make(std::slice::from_ref(&settings), None).expect("made");
     let mut other = settings.clone();
     other.name = "other".into();
-    let new = make(&[other, settings], &old).expect("made");
+    let new = make(&[other, settings], Some(&old)).expect("made");
     assert!(Arc::ptr_eq(&old[0], &new[1]));
     assert_ne!(old[0].number, new[0].number);
 }
@@ -80,12 +80,12 @@ fn health_survives_changed_settings() {
     let first = settings(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
     let mut second = settings(&["127.0.0.1:2", "127.0.0.1:1"]);
     second.to[0].weight = 5;
-    let old = make(&[first], &[]).expect("made");
+    let old = make(&[first], None).expect("made");
     let is_out = |backend: &Arc<Backend>| {
         assert!(backend.failed(now, 1, Duration::from_secs(10)));
     };
     old[0].backends()[..2].iter().for_each(is_out);
-    let new = make(&[second], &old).expect("made");
+    let new = make(&[second], Some(&old)).expect("made");
     assert_ne!(old[0].number, new[0].number);
     let backends = new[0].backends();
     assert!(!backends[0].is_up(now) && backends[0].weight == 5);
@@ -95,10 +95,10 @@ fn health_survives_changed_settings() {
 #[test]
 fn removing_the_check_clears_its_result() {
     let now = Instant::now();
-    let old = make(&[settings(&["127.0.0.1:1", "127.0.0.1:2"])], &[]).expect("made");
+    let old = make(&[settings(&["127.0.0.1:1", "127.0.0.1:2"])], None).expect("made");
     old[0].backends()[0].set_well(false, now);
     let mut settings = settings(&["127.0.0.1:1", "127.0.0.1:2"]);
     settings.retries = 7;
-    let new = make(&[settings], &old).expect("made");
+    let new = make(&[settings], Some(&old)).expect("made");
     assert!(new[0].backends()[0].is_up(now));
 }
