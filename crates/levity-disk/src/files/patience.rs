@@ -59,6 +59,7 @@ struct LeftCall {
     device: Option<u64>,
     /// Whether it waits for somebody.
     is_for_somebody: bool,
+    /// Absolute.
     path: PathBuf,
 }
 
@@ -240,17 +241,18 @@ impl<T: Send + 'static> Calls<T> {
 
     /// Leaves the calls behind, unless there is a result by now.
     fn leave(&mut self, path: &Path) -> Option<io::Result<T>> {
+        let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut left = lock(&LEFT);
         if let Some(Ok(got)) = self.results.as_ref().map(Receiver::try_recv) {
             return Some(got);
         }
         let device = self.reached.load(Ordering::Relaxed);
-        let is_known = left.calls.iter().any(|call| call.path == path);
+        let is_known = left.calls.iter().any(|call| call.path == absolute);
         left.calls.push(LeftCall {
             number: self.number,
             device: Some(device).filter(|device| ![UNKNOWN, SOMEBODY].contains(device)),
             is_for_somebody: device == SOMEBODY,
-            path: path.to_owned(),
+            path: absolute,
         });
         // From now on, a result is late.
         self.results = None;
@@ -302,6 +304,10 @@ fn approach(path: &Path, others: &[PathBuf], reached: &AtomicU64) -> io::Result<
         }
     })?;
     if waits_for_somebody(path) || others.iter().any(|other| waits_for_somebody(other)) {
+        // Whoever tries again would leave one thread more behind each time.
+        if is_forgotten(path) {
+            return Err(no_response());
+        }
         reached.store(SOMEBODY, Ordering::Relaxed);
     }
     Ok(())
@@ -320,6 +326,13 @@ fn is_silent(device: u64) -> bool {
 /// Whether a file that waits for somebody has been left behind.
 fn is_one_forgotten() -> bool {
     lock(&LEFT).calls.iter().any(|call| call.is_for_somebody)
+}
+
+/// Whether a call on `path`, which is absolute, has been left behind there.
+fn is_forgotten(path: &Path) -> bool {
+    let left = lock(&LEFT);
+    let mut calls = left.calls.iter();
+    calls.any(|call| call.is_for_somebody && call.path == path)
 }
 
 fn no_response() -> io::Error {
@@ -420,6 +433,9 @@ mod tests {
             );
             assert!(!is_silent(device));
         }
+        // At once, and without another thread that waits.
+        let again = patiently(&pipe, |_| ());
+        assert_eq!(again.expect_err("it waits").kind(), io::ErrorKind::TimedOut);
         assert!(responds(&file).is_ok());
         // Lets the threads go on.
         drop(File::options().write(true).open(&pipe));

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use levity_config::upstream::{Protocol, UpstreamTls};
-use levity_disk::responds;
+use levity_disk::patiently;
 use levity_net::Transport;
 use levity_net::tls::{Handshake, HandshakeError, ProcessJob};
 use levity_tls::{ALPN_HTTP2, Cause, ClientConfig, ServerName, Trust, client_config};
@@ -54,19 +54,18 @@ impl BackendTls {
     }
 
     fn client_config(&self) -> Result<ClientConfig, String> {
-        let trust = match (&self.settings.authorities, self.settings.verify) {
-            (_, false) => Trust::Anybody,
-            (Some(path), true) => Trust::Authorities(path),
-            (None, true) => Trust::System,
-        };
         let files = self.settings.certificate.as_ref();
         let own = files
             .map(levity_config::tls::read_certificate)
             .transpose()?;
-        if let Trust::Authorities(path) = trust {
-            responds(path).map_err(|error| format!("{} {error}", path.display()))?;
-        }
-        let mut config = client_config(trust, own.as_ref())?;
+        let mut config = match (&self.settings.authorities, self.settings.verify) {
+            (_, false) => client_config(Trust::Anybody, own.as_ref()),
+            (None, true) => client_config(Trust::System, own.as_ref()),
+            (Some(path), true) => patiently(path, move |path| {
+                client_config(Trust::Authorities(path), own.as_ref())
+            })
+            .map_err(|error| format!("{} {error}", path.display()))?,
+        }?;
         if self.is_http2 {
             config.alpn_protocols = vec![ALPN_HTTP2.to_vec()];
         }

@@ -43,6 +43,26 @@ fn a_mailbox_without_its_key_stops_nothing_else() {
     publisher.receive().assert_status(401);
 }
 
+#[test]
+fn an_upstream_without_its_authorities_stops_nothing_else() {
+    let tree = Tree::new();
+    tree.file("page", "content");
+    tree.node("pipe", FileType::Fifo, 0);
+    let config = format!(
+        "{LISTEN}[[upstream]]\nname = \"app\"\nto = [\"https://127.0.0.1:1\"]\n\
+         [upstream.tls]\nauthorities = \"{}\"\n\
+         [[site]]\nroot = \"{}\"\n[[site.route]]\npath = \"/app/*\"\nproxy = \"app\"\n",
+        tree.at("pipe").display(),
+        tree.path().display()
+    );
+    let launch = Launch::run(&config).arguments(["--patience", "300"]);
+    let server = launch.start();
+    server
+        .says("pipe does not respond; no backend of the upstream is reached until it can be used");
+    assert_eq!(server.get("/page").text(), "content");
+    server.get("/app/").assert_status(502);
+}
+
 /// Each is named as soon as it is late, and all of them together are not waited for as long as each alone.
 #[test]
 fn one_silent_pipe_shortens_the_wait_for_others() {
