@@ -57,12 +57,12 @@ limits! {
     headers: usize = count(Count, "100", "1".."1000"),
     /// Length of a request body; a longer one gets 413. Where files answer, the body is read and discarded.
     body_bytes: usize = count(Size, "1MiB", "0B".."1TiB"),
-    /// Part of a request body that is kept in memory where `buffer_requests` is on; the rest goes to a file in
-    /// `disk.spool`.
+    /// Length of a request body that is kept in memory where `buffer_requests` is on. A longer one goes to a file in `disk.spool`, and
+    /// so does one for which there is no room in `bodies_memory`.
     body_memory: usize = count(Size, "64KiB", "0B".."1GiB"),
     /// Memory of all request bodies that are in memory, and of what clients may send of them over HTTP/2 beyond 64 KiB for each
     /// connection. Above half, one client has at most its share: this divided by the number of clients that send bodies. Whoever
-    /// wants more waits for up to 6 s, then gets 503. While others wait, an upload that has stalled for 5 s is ended.
+    /// wants more waits for up to 6 s, then gets 503, or a file where `buffer_requests` is on. While others wait, an upload that has stalled for 5 s is ended.
     bodies_memory: usize = count(Size, "256MiB", "1MiB".."1TiB"),
     /// Bytes of all request bodies in files of `disk.spool`, shared in the same way.
     spool_bytes: usize = count(Size, "8GiB", "1MiB".."1024TiB"),
@@ -99,6 +99,7 @@ pub(crate) fn read(section: &Section<'_>) -> Limits {
     section.at_most("header_bytes", "head_bytes");
     let limits = Limits::take(section);
     note_body_bytes(section, limits.body_bytes, limits.spool_bytes);
+    note_body_memory(section, &limits);
     limits
 }
 
@@ -109,5 +110,16 @@ pub(crate) fn note_body_bytes(section: &Section<'_>, body_bytes: usize, spool_by
             "`body_bytes` is larger than `limits.spool_bytes` ({spool_bytes} bytes), so where `buffer_requests` is on, bodies of more than that get 503"
         );
         section.note("body_bytes", note);
+    }
+}
+
+/// Notes a `body_memory` for which there is never room.
+fn note_body_memory(section: &Section<'_>, limits: &Limits) {
+    let all = limits.bodies_memory;
+    if limits.body_memory > all {
+        let note = format!(
+            "`body_memory` is larger than `bodies_memory` ({all} bytes), so bodies of more than that go to files all the same"
+        );
+        section.note("body_memory", note);
     }
 }

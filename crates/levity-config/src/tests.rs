@@ -477,6 +477,27 @@ fn bodies_for_which_there_is_never_room_are_noted() {
     }
 }
 
+#[test]
+fn a_part_in_memory_that_is_larger_than_all_is_noted() {
+    let notes = |limits: &str| all(&format!("[limits]\n{limits}")).notes;
+    let (body, bodies) = ("body_memory = \"2MiB\"\n", "bodies_memory = \"1MiB\"\n");
+    for limits in [
+        body,
+        bodies,
+        "body_memory = \"1MiB\"\nbodies_memory = \"1MiB\"",
+    ] {
+        assert_eq!(notes(limits), [""; 0], "{limits}");
+    }
+    let notes = notes(&format!("{body}{bodies}"));
+    let [note] = notes.as_slice() else {
+        panic!("{notes:?}")
+    };
+    assert!(
+        note.contains("`body_memory` is larger than `bodies_memory`"),
+        "{note}"
+    );
+}
+
 // ---- what is wrong, where, and what to do ----
 
 #[test]

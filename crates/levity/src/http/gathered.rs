@@ -97,9 +97,9 @@ impl Gathered {
         self.bytes = bytes;
     }
 
-    /// The bytes, and what they hold: it is to be dropped with them.
-    pub fn into_parts(self) -> (Vec<u8>, Option<Held>) {
-        (self.bytes, self.held)
+    /// The bytes, and what they hold, even during a wait for more: it is to be dropped with them.
+    pub fn into_parts(self) -> (Vec<u8>, impl Sized) {
+        (self.bytes, (self.held, self.wait))
     }
 
     fn count(&mut self) {

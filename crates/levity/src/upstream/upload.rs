@@ -128,7 +128,7 @@ impl Upload {
     }
 
     /// Receives all of it, so that its length is known and it can be sent more than once: into memory up to
-    /// `limits.body_memory`, otherwise into a file. Waits for the client, at most `limits.body_timeout` for each
+    /// `limits.body_memory` if there is as much, otherwise into a file. Waits for the client, at most `limits.body_timeout` for each
     /// part, and for the disk.
     ///
     /// # Errors
@@ -138,10 +138,16 @@ impl Upload {
         while !self.body.is_complete() {
             let before = self.buffer.len();
             let received = self.body.receive(&mut self.buffer).await;
-            received.map_err(Failure::of_client)?;
             self.body.timer().clear();
+            let is_short = matches!(received, Err(RequestError::Shortage))
+                && !self.buffer.is_empty()
+                && service.spool.is_some();
+            if !is_short {
+                received.map_err(Failure::of_client)?;
+            }
             let fits = self.spooled.is_none() && self.buffer.len() <= memory_max;
-            if !fits && (self.buffer.len() >= WRITE_BYTES_MIN || self.body.is_complete()) {
+            let is_due = self.buffer.len() >= WRITE_BYTES_MIN || self.body.is_complete();
+            if is_short || (!fits && is_due) {
                 self.spool(worker, service).await?;
             }
             let received = self.buffer.len().saturating_sub(before);

@@ -45,12 +45,12 @@ fn hash(conn: &mut Conn) {
 }
 
 /// A server of clients that the PROXY header names, which buffers bodies before a backend gets them.
-fn buffering(backend: &Scripted, bytes_max: usize, limits: &str) -> Server {
+fn buffering(backend: &Scripted, [memory, files]: [usize; 2], limits: &str) -> Server {
     let to = backend.address();
     Launch::run(&format!(
         "{LISTEN}[[upstream]]\nname = \"app\"\nto = [\"{to}\"]\nbuffer_requests = true\n\
          [[site]]\nproxy = \"app\"\nbody_bytes = \"64MiB\"\n[disk]\nspool = \"{{own}}\"\n\
-         [limits]\nbodies_memory = {bytes_max}\nspool_bytes = {bytes_max}\n{limits}\n"
+         [limits]\nbodies_memory = {memory}\nspool_bytes = {files}\n{limits}\n"
     ))
     .start()
 }
@@ -111,7 +111,7 @@ fn others_upload(
     let prefixes: Vec<_> = prefixes.into_iter().collect();
     let bytes_max = prefixes.len() * PART_BYTES;
     let backend = Scripted::unix(hash);
-    let server = buffering(&backend, bytes_max, limits);
+    let server = buffering(&backend, [bytes_max; 2], limits);
     let stall = |&prefix| stall(client_of(&server, prefix), PART_BYTES);
     let _stalled: Vec<_> = prefixes.iter().map(stall).collect();
     let used = || share(&server, "used", resource);
@@ -166,7 +166,7 @@ fn others_upload_while_sixteen_clients_hold_all_files() {
 #[track_caller]
 fn more_than_there_is_is_refused(limits: &str, resource: &str) {
     let backend = Scripted::unix(hash);
-    let server = buffering(&backend, BYTES_MAX, limits);
+    let server = buffering(&backend, [BYTES_MAX; 2], limits);
     let mut client = client_of(&server, 1);
     client.send(head("POST", "/", &[("Content-Length", "2000000")]));
     let _ = client.try_send(content(7, 2_000_000));
@@ -182,13 +182,49 @@ fn more_than_there_is_is_refused(limits: &str, resource: &str) {
 }
 
 #[test]
-fn a_body_that_exceeds_the_memory_is_refused() {
+fn a_body_that_exceeds_the_memory_and_the_files_is_refused() {
     more_than_there_is_is_refused(IN_MEMORY, "bodies");
 }
 
 #[test]
 fn a_body_that_exceeds_the_files_is_refused() {
     more_than_there_is_is_refused(IN_FILES, "spool");
+}
+
+#[test]
+fn a_body_that_exceeds_the_memory_goes_to_a_file() {
+    let backend = Scripted::unix(hash);
+    let server = buffering(&backend, [BYTES_MAX, 16 * BYTES_MAX], IN_MEMORY);
+    upload(&mut client_of(&server, 1), 3 * BYTES_MAX / 2);
+}
+
+/// Each holds some of the memory, and waits for more.
+#[test]
+fn bodies_that_exceed_the_memory_together_go_to_files() {
+    let backend = Scripted::unix(hash);
+    let server = buffering(&backend, [BYTES_MAX, 16 * BYTES_MAX], IN_MEMORY);
+    let body = content(9, BYTES_MAX / 2);
+    let (start, rest) = body.split_at(BYTES_MAX / 8);
+    let length = body.len().to_string();
+    let mut clients: Vec<_> = (0..8).map(|_| client_of(&server, 1)).collect();
+    for client in &mut clients {
+        client.send(head("POST", "/", &[("Content-Length", &length)]));
+        client.send(start);
+    }
+    wait_until("all memory is in use", || {
+        share(&server, "used", "bodies") >= (BYTES_MAX - PART_BYTES) as f64
+    });
+    for client in &mut clients {
+        client.send(rest);
+    }
+    for client in &mut clients {
+        let answer = client.receive();
+        answer.assert_status(200);
+        assert_eq!(answer.text(), sha256(&body));
+    }
+    wait_until("all is given back", || {
+        share(&server, "used", "bodies") + share(&server, "used", "spool") == 0.0
+    });
 }
 
 /// A server in front of a backend to which it passes bodies on as they come.
