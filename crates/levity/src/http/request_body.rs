@@ -99,6 +99,12 @@ pub trait ClientStream {
         let _ = claims;
     }
 
+    /// Whether the client may send more of the body now. If that changes, the timer of a wait for the client is cleared, and
+    /// the task that waits for the body is woken.
+    fn may_send_body(&self) -> bool {
+        true
+    }
+
     /// Reads bytes of the body and appends them to `out`, [`PART_BYTES_MAX`] at most. Ready after at least one byte, or when the
     /// body is complete.
     fn poll_body(
@@ -268,6 +274,15 @@ impl RequestBody {
         self.body_timeout
     }
 
+    /// How long to wait for the client when its time-out is `timeout`. One that may not send is not slow; but what it holds has
+    /// stalled, so that others may get it.
+    pub fn client_time(&self, timeout: Duration) -> Duration {
+        match self.stream.may_send_body() {
+            true => timeout,
+            false => Duration::MAX,
+        }
+    }
+
     /// How long a half-closed client may wait for an application.
     pub fn half_closed_timeout(&self) -> Duration {
         self.half_closed_timeout
@@ -410,7 +425,11 @@ impl RequestBody {
 
     /// Ready when the client is too slow.
     fn poll_client(&self, context: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
-        self.poll_timer(context, self.body_timeout, RequestError::Timeout)
+        self.poll_timer(
+            context,
+            self.client_time(self.body_timeout),
+            RequestError::Timeout,
+        )
     }
 
     /// Ready with `late` when the client has moved no byte for `time`, or sooner if others need what it holds.

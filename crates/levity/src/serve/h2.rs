@@ -151,15 +151,21 @@ where
     /// Polls what was woken. Returns whether something has ended.
     fn poll_exchanges(&mut self, context: &mut Context<'_>) -> bool {
         let mut has_ended_some = false;
-        while let Poll::Ready(Some(answered)) = self.running.poll_next_unpin(context) {
-            self.answered(answered);
-            has_ended_some = true;
+        loop {
+            // Before: the window that the client has used up may be opened again at once.
+            self.streams.follow_window();
+            while let Poll::Ready(Some(answered)) = self.running.poll_next_unpin(context) {
+                self.answered(answered);
+                has_ended_some = true;
+            }
+            while let Poll::Ready(Some(stream)) = self.outliving.poll_next_unpin(context) {
+                self.streams.end(stream, Instant::now());
+                has_ended_some = true;
+            }
+            if !self.streams.follow_window() {
+                return has_ended_some;
+            }
         }
-        while let Poll::Ready(Some(stream)) = self.outliving.poll_next_unpin(context) {
-            self.streams.end(stream, Instant::now());
-            has_ended_some = true;
-        }
-        has_ended_some
     }
 
     /// Reads from the client and handles its frames. Returns how the connection ends, if it does.
@@ -222,6 +228,7 @@ where
 
     /// Begins the exchange of a request, and ends it if it need not wait.
     fn request(&mut self, worker: &Worker, event: &Event<'_>) {
+        self.streams.follow_window();
         let parsed = self.conn.with_head(|head| parse(worker, head));
         let begun = self.streams.begin(event, parsed);
         let mut exchange = (self.begin)(begun);

@@ -326,7 +326,10 @@ impl UpstreamResponse {
                 false => timeout,
             };
             match self.waits_for_client() {
-                true => client.timer().set_for_client(stall::poll_start(), timeout),
+                true => {
+                    let time = client.client_time(timeout);
+                    client.timer().set_for_client(stall::poll_start(), time);
+                }
                 false => client.timer().set(stall::poll_start() + timeout),
             }
         }

@@ -34,6 +34,11 @@ impl Connection {
         self.open_receive_window();
     }
 
+    /// Whether the client may send bytes of bodies: its window for all streams is open.
+    pub fn may_receive(&self) -> bool {
+        self.receive_window > 0
+    }
+
     /// The bytes that were not consumed, with the frame that is arriving.
     pub fn unread(&self) -> u32 {
         self.granted - self.receive_window - self.consumed

@@ -34,8 +34,8 @@ pub struct Arrival {
     pub bytes: usize,
     /// The bytes of all bodies of the connection that nobody has read, with these.
     pub unread: usize,
-    /// The bytes of this body that are to come, at most.
-    pub to_come: usize,
+    /// The bytes of this body that are unread or to come, at most.
+    pub outstanding: usize,
     /// The bytes of credit that the connection may still take.
     pub room: usize,
 }
@@ -66,10 +66,13 @@ impl Credit {
             (self.since, self.bytes) = (now, 0);
         }
         self.bytes += arrival.bytes;
-        if self.held.is_some() || self.bytes.max(arrival.unread) < BYTES_MIN {
+        if let Some(held) = &mut self.held {
+            return held.shrink_to(arrival.outstanding);
+        }
+        if self.bytes.max(arrival.unread) < BYTES_MIN {
             return;
         }
-        let wanted_max = arrival.to_come.min(arrival.room);
+        let wanted_max = arrival.outstanding.min(arrival.room);
         let wanted = wanted_max.min(STREAM_WINDOW_BYTES as usize);
         if wanted > 0 {
             // Half: bodies can do without it, but not without the memory in which they are gathered.
@@ -122,7 +125,7 @@ mod tests {
         Arrival {
             bytes,
             unread: bytes,
-            to_come: usize::MAX,
+            outstanding: usize::MAX,
             room: usize::MAX,
         }
     }
@@ -146,9 +149,9 @@ mod tests {
     }
 
     #[test]
-    fn a_body_gets_no_more_than_is_to_come_or_than_the_connection_has() {
+    fn a_body_gets_no_more_than_is_outstanding_or_than_the_connection_has() {
         let (shares, now) = (shares(), Instant::now());
-        for (to_come, room, amount) in [
+        for (outstanding, room, amount) in [
             (10, usize::MAX, 10),
             (0, usize::MAX, 0),
             (usize::MAX, 5, 5),
@@ -157,12 +160,12 @@ mod tests {
         ] {
             let mut credit = credit(&shares, 1, now);
             let arrival = Arrival {
-                to_come,
+                outstanding,
                 room,
                 ..read_at_once(BYTES_MIN)
             };
             credit.arrived(arrival, now);
-            assert_eq!(credit.amount(), amount, "{to_come} {room}");
+            assert_eq!(credit.amount(), amount, "{outstanding} {room}");
         }
     }
 
@@ -196,7 +199,7 @@ mod tests {
         let unread = Arrival {
             bytes: 1,
             unread: BYTES_MIN,
-            to_come: usize::MAX,
+            outstanding: usize::MAX,
             room: usize::MAX,
         };
         credit.arrived(unread, start + 2 * PERIOD);
@@ -213,12 +216,27 @@ mod tests {
             let arrival = Arrival {
                 bytes: 1,
                 unread,
-                to_come: usize::MAX,
+                outstanding: usize::MAX,
                 room: usize::MAX,
             };
             assert_eq!(credit.amount(), 0);
             credit.arrived(arrival, start + 5 * PERIOD);
         }
         assert_eq!(credit.amount(), WINDOW);
+    }
+
+    #[test]
+    fn a_body_that_has_arrived_keeps_credit_for_what_is_unread_of_it() {
+        let (shares, now) = (shares(), Instant::now());
+        let mut credit = credit(&shares, 1, now);
+        credit.arrived(read_at_once(BYTES_MIN), now);
+        for outstanding in [WINDOW + 1, 7] {
+            let arrival = Arrival {
+                outstanding,
+                ..read_at_once(1)
+            };
+            credit.arrived(arrival, now);
+            assert_eq!(credit.amount(), outstanding.min(WINDOW));
+        }
     }
 }

@@ -24,7 +24,7 @@ pub struct Incoming {
     bytes: u64,
     bytes_max: u64,
     trailers: Option<Box<Trailers>>,
-    /// `None` until the client is known, and once it can send no more.
+    /// `None` until the client is known, and once all was read.
     pub credit: Option<Credit>,
 }
 
@@ -54,11 +54,13 @@ impl Incoming {
         self.has_ended |= ends;
     }
 
-    /// Bytes that the client has not sent, or nobody knows how many; `None` once it sends no more.
-    pub fn to_come(&self) -> Option<usize> {
+    /// The bytes that are unread or to come, at most. Those that are here keep their place in the window, even once all are.
+    pub fn outstanding(&self) -> usize {
         let left = self.remaining.filter(|_| !self.is_tunnel);
-        let left = left.map_or(usize::MAX, |left| left as usize);
-        (!self.has_ended).then(|| left.saturating_sub(self.unread.len()))
+        match self.has_ended {
+            true => self.unread.len(),
+            false => left.map_or(usize::MAX, |left| left as usize),
+        }
     }
 
     /// The credit for this body, in bytes. It is given back when the whole body was read.

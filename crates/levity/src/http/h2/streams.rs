@@ -1,5 +1,6 @@
 //! The streams of a connection that have an exchange.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -17,6 +18,8 @@ pub struct Streams {
     open: Vec<Rc<Stream>>,
     /// A retired stream that the next request reuses.
     spare: Option<Rc<Stream>>,
+    /// Whether the client could send bytes of bodies when the streams were last told.
+    could_receive: Cell<bool>,
 }
 
 /// A request whose exchange begins.
@@ -36,6 +39,7 @@ impl Streams {
             conn,
             open: Vec::new(),
             spare: None,
+            could_receive: Cell::new(true),
         }
     }
 
@@ -154,6 +158,17 @@ impl Streams {
             self.open = Vec::new();
             self.conn.rest();
         }
+    }
+
+    /// Tells the streams when the client may send no more bytes of bodies, or may again: it is not slow meanwhile. Returns whether that
+    /// has changed.
+    pub fn follow_window(&self) -> bool {
+        let may_receive = self.conn.may_receive();
+        let has_changed = self.could_receive.replace(may_receive) != may_receive;
+        if has_changed {
+            self.open.iter().for_each(|stream| stream.window_changed());
+        }
+        has_changed
     }
 
     /// The connection has ended.

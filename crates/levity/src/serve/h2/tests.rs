@@ -400,7 +400,7 @@ fn hold_bodies(rig: &Rig, portion: Portion) -> Held {
     let claims = requester.claims(&rig.worker.stakes);
     let mut held = claims.nothing_lasting(Resource::Bodies, portion);
     let free = held.max() - rig.worker.stakes.shares().used(Resource::Bodies);
-    held.try_grow(free).expect("it is the only one");
+    held.grow(free);
     held
 }
 
@@ -480,6 +480,101 @@ fn a_body_without_memory_beyond_the_window_is_reset() {
         assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM));
         client.ping().await;
     });
+}
+
+/// Lets all tasks go on for as long as something would take.
+async fn turns() {
+    for _ in 0..STALL_TURNS {
+        yield_now().await;
+    }
+}
+
+/// An upstream `app` for `/app`, and one for `/other` with these keys, whose backend is returned.
+fn with_other_upstream(keys: &str) -> (Rig, Backend) {
+    let route = |name: &str| format!("[[site.route]]\npath = \"/{name}\"\nproxy = \"{name}\"\n");
+    let upstream =
+        |name: &str| format!("[[upstream]]\nname = \"{name}\"\nto = [\"unix:/{name}\"]\n");
+    let config = ["app", "other"].map(route).concat() + &["app", "other"].map(upstream).concat();
+    (Rig::new(&(config + keys)), Backend::new("unix:/other"))
+}
+
+/// Uploads that nobody reads, because their backend does not answer, and which have the usual window in all. Each ends with its last
+/// byte.
+async fn fill_window(client: &Client) -> Vec<SendStream<Bytes>> {
+    let mut bodies = Vec::new();
+    let mut left = USUAL_WINDOW_BYTES as usize;
+    while left > 0 {
+        let bytes = left.min(16 * 1024);
+        let (_, mut body) = client.send(request(Method::POST, "/app"), false).await;
+        body.send_data(vec![b'z'; bytes].into(), true)
+            .expect("sent");
+        bodies.push(body);
+        left -= bytes;
+    }
+    turns().await;
+    bodies
+}
+
+#[test]
+fn bodies_that_have_arrived_and_that_nobody_reads_hold_up_no_others() {
+    let (rig, other) = with_other_upstream("");
+    let _silent = Backend::new("unix:/app");
+    run(&rig, &Builder::new(), async |client| {
+        let used = || rig.worker.stakes.shares().used(Resource::Bodies);
+        let mut unread = fill_window(client).await;
+        assert!((1..USUAL_WINDOW_BYTES as usize).contains(&used()));
+        let (reply, mut body) = client.send(request(Method::POST, "/other"), false).await;
+        let (mut backend, _) = other.asked().await;
+        tokio::select! {
+            () = send_part(&mut body, 10) => {}
+            () = turns() => panic!("the client may not send"),
+        }
+        body.send_data(Bytes::new(), true).expect("sent");
+        backend.until("0\r\n\r\n").await;
+        backend.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert_eq!(reply.await.expect("a response").status(), 204);
+        for body in &mut unread {
+            body.send_reset(Reason::CANCEL);
+        }
+        until(|| used() == 0).await;
+    });
+}
+
+/// There is no memory for a larger window.
+#[test]
+fn a_client_that_may_not_send_is_not_slow() {
+    for (is_buffered, is_sent) in [(false, true), (false, false), (true, true), (true, false)] {
+        let keys = format!("buffer_requests = {is_buffered}\n[limits]\nbody_timeout = \"1s\"\n");
+        let (rig, other) = with_other_upstream(&keys);
+        let _silent = Backend::new("unix:/app");
+        run(&rig, &Builder::new(), async |client| {
+            let others = hold_bodies(&rig, Portion::Half);
+            let mut unread = fill_window(client).await;
+            let (reply, mut body) = client.send(request(Method::POST, "/other"), false).await;
+            let mut backend = None;
+            if !is_buffered {
+                backend = Some(other.asked().await.0);
+            }
+            turns().await;
+            rig.pass(Duration::from_secs(2));
+            turns().await;
+            unread[0].send_reset(Reason::CANCEL);
+            turns().await;
+            if is_sent {
+                body.send_data("z".into(), true).expect("sent");
+                let backend = match &mut backend {
+                    Some(backend) => backend,
+                    none => none.insert(other.asked().await.0),
+                };
+                backend.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+            } else {
+                rig.pass(Duration::from_secs(2));
+            }
+            let status = if is_sent { 204 } else { 408 };
+            assert_eq!(reply.await.expect("a response").status(), status);
+            drop((unread, body, backend, others));
+        });
+    }
 }
 
 #[test]

@@ -119,6 +119,11 @@ impl Conn {
         self.wire.borrow().unread() as usize
     }
 
+    /// Whether the client may send bytes of bodies.
+    pub(super) fn may_receive(&self) -> bool {
+        self.wire.borrow().may_receive()
+    }
+
     /// The bytes of credit that streams may still take.
     pub(super) fn credit_left(&self) -> usize {
         CREDIT_BYTES_MAX - self.credit.get()

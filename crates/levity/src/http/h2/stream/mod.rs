@@ -101,16 +101,7 @@ impl Stream {
     pub(super) fn arrived(&self, bytes: &[u8], ends: bool) {
         self.with_credit(|body| {
             body.arrived(bytes, ends);
-            if let (Some(to_come), Some(credit)) = (body.to_come(), &mut body.credit) {
-                let (unread, room) = (self.conn.unread(), self.conn.credit_left());
-                let arrival = Arrival {
-                    bytes: bytes.len(),
-                    unread,
-                    to_come,
-                    room,
-                };
-                credit.arrived(arrival, stall::poll_start());
-            }
+            self.take_credit(body, bytes.len());
         });
         if self.conn.take_excess().is_err() {
             let code = ErrorCode::EnhanceYourCalm;
@@ -122,7 +113,34 @@ impl Stream {
 
     /// Takes the trailers, which end the body.
     pub(super) fn ended_with(&self, trailers: Trailers) {
-        self.with_body(|body| body.ended_with(trailers));
+        self.with_credit(|body| {
+            body.ended_with(trailers);
+            self.take_credit(body, 0);
+        });
+        self.reader.wake();
+    }
+
+    /// Takes credit for `body`, of which `bytes` have just arrived.
+    fn take_credit(&self, body: &mut Incoming, bytes: usize) {
+        let arrival = Arrival {
+            bytes,
+            unread: self.conn.unread(),
+            outstanding: body.outstanding(),
+            room: self.conn.credit_left(),
+        };
+        if let Some(credit) = &mut body.credit {
+            credit.arrived(arrival, stall::poll_start());
+        }
+    }
+
+    /// Whether the client may send bytes of bodies has changed: the wait for them begins again.
+    pub(super) fn window_changed(&self) {
+        let timers = &self.conn.worker().timers;
+        let waits_for_client = timers.client_awaited_since(self.registration.number());
+        // Others wait for an application, whose time does not change.
+        if waits_for_client.is_some() && self.has_open_body() {
+            self.timer.clear();
+        }
         self.reader.wake();
     }
 

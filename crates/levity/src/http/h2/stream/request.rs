@@ -100,6 +100,10 @@ impl ClientStream for Stream {
         }
     }
 
+    fn may_send_body(&self) -> bool {
+        self.conn.may_receive()
+    }
+
     fn poll_body(
         &self,
         context: &mut Context<'_>,
