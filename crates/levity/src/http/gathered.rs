@@ -54,13 +54,15 @@ impl Gathered {
         Poll::Ready(grown)
     }
 
-    /// The same without a wait.
+    /// The same without a wait. What there is room for already is not taken again.
     ///
     /// # Errors
     /// When there is no room.
     pub(super) fn try_room(&mut self, claims: &Claims, more: usize) -> Result<(), Shortage> {
         let nothing = || claims.nothing(Resource::Bodies, Portion::Whole);
-        self.held.get_or_insert_with(nothing).try_grow(more)
+        let held = self.held.get_or_insert_with(nothing);
+        let room = held.amount().saturating_sub(self.bytes.len());
+        held.try_grow(more.saturating_sub(room))
     }
 
     /// Calls `add` with the bytes, and gives back the room that it has not used. Without bytes no memory is kept.

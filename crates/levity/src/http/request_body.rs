@@ -99,6 +99,9 @@ pub trait ClientStream {
         let _ = claims;
     }
 
+    /// Gives back what the client may send of the body in advance: it waits for memory.
+    fn yield_credit(&self) {}
+
     /// Whether the client may send more of the body now. If that changes, the timer of a wait for the client is cleared, and
     /// the task that waits for the body is woken.
     fn may_send_body(&self) -> bool {
@@ -359,16 +362,35 @@ impl RequestBody {
         context: &mut Context<'_>,
         out: &mut Gathered,
     ) -> Poll<Result<(), RequestError>> {
-        let part_bytes = match self.remaining() {
-            Some(0) => return Poll::Ready(Ok(())),
-            Some(bytes) => bytes.min(PART_BYTES_MAX as u64) as usize,
-            None => PART_BYTES_MAX,
-        };
-        if let Some(claims) = &self.claims {
-            let room = ready!(out.poll_room(claims, part_bytes, context));
+        if self.is_complete() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(claims) = &self.claims
+            && !self.try_room(out)
+        {
+            let room = ready!(out.poll_room(claims, self.part_bytes(), context));
             room.map_err(|_| RequestError::Shortage)?;
         }
         out.add(|bytes| self.stream.poll_body(context, bytes))
+    }
+
+    /// Takes room for the next part, if there is some without a wait.
+    pub fn try_room(&self, out: &mut Gathered) -> bool {
+        let Some(claims) = &self.claims else {
+            return true;
+        };
+        let mut has_room =
+            || !out.waits_for_room() && out.try_room(claims, self.part_bytes()).is_ok();
+        has_room() || {
+            self.stream.yield_credit();
+            has_room()
+        }
+    }
+
+    /// The maximum size of the next part.
+    fn part_bytes(&self) -> usize {
+        let left = self.remaining().unwrap_or(u64::MAX);
+        left.min(PART_BYTES_MAX as u64) as usize
     }
 
     /// Whether a half-closed client has waited too long for an application. The first call after the timer was cleared

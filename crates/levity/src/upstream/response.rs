@@ -319,6 +319,10 @@ impl UpstreamResponse {
         let input_had_ended = client.input_ended();
         let watched = client.watch(context);
         watched.map_err(|_| Failure::of_absent_client())?;
+        if self.waits_for_room() {
+            client.timer().clear();
+            return Ok(false);
+        }
         if moved || !client.timer().is_set() || client.input_ended() != input_had_ended {
             let timeout = timeout(self);
             let timeout = match self.is_shortened(timeout) {
@@ -381,11 +385,21 @@ impl UpstreamResponse {
     }
 
     fn waits_for_client(&self) -> bool {
+        self.waits_for_body() && !self.upload.waits_for_room()
+    }
+
+    /// Whether neither the client nor the backend is slow: this server takes no more of the body until there is memory, which takes
+    /// limited time.
+    fn waits_for_room(&self) -> bool {
+        self.waits_for_body() && self.upload.waits_for_room()
+    }
+
+    /// Whether the backend takes more of the body than is here.
+    fn waits_for_body(&self) -> bool {
         let backend_reads = self.lease.as_ref().is_some_and(Lease::has_room);
         // A body that has been received may still have to be read from its file.
         let is_incomplete = !self.upload_stopped && !self.upload.is_received();
-        let reads = !self.upload.waits_for_room();
-        backend_reads && is_incomplete && reads && !self.has_unsent()
+        backend_reads && is_incomplete && !self.has_unsent()
     }
 
     fn timeout_failure(&self) -> Failure {

@@ -197,9 +197,12 @@ impl Upload {
         Poll::Ready(Ok(piece))
     }
 
-    /// Receives the next part. Keeps those before it only if it is near the start.
+    /// Receives the next part. Keeps those before it only if it is near the start, and need not wait for room: uploads that hold some
+    /// meanwhile could all wait for each other.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
-        if !self.has_start || self.buffer.len() > REPLAYED_BYTES_MAX {
+        let is_kept = self.buffer.is_empty()
+            || self.buffer.len() <= REPLAYED_BYTES_MAX && self.body.try_room(&mut self.buffer);
+        if !self.has_start || !is_kept {
             self.has_start = false;
             self.buffer.clear();
             self.taken = 0;

@@ -25,6 +25,8 @@ pub struct Credit {
     since: Instant,
     /// What has arrived in it.
     bytes: usize,
+    /// The body waits for memory in which it is gathered.
+    is_paused: bool,
 }
 
 /// What has arrived of a body.
@@ -48,12 +50,23 @@ impl Credit {
             held: None,
             since: now,
             bytes: 0,
+            is_paused: false,
         }
     }
 
     /// In bytes.
     pub fn amount(&self) -> usize {
         self.held.as_ref().map_or(0, Held::amount)
+    }
+
+    /// Gives it back until somebody reads the body: those who wait for memory may hold none, or all of them could wait for each other.
+    pub fn pause(&mut self) {
+        (self.held, self.is_paused) = (None, true);
+    }
+
+    /// Somebody has read some of the body.
+    pub fn resume(&mut self) {
+        self.is_paused = false;
     }
 
     /// Takes credit for a body that arrives fast or when bodies are not read, as far as the client may have as much; and gives it back
@@ -69,7 +82,7 @@ impl Credit {
         if let Some(held) = &mut self.held {
             return held.shrink_to(arrival.outstanding);
         }
-        if self.bytes.max(arrival.unread) < BYTES_MIN {
+        if self.is_paused || self.bytes.max(arrival.unread) < BYTES_MIN {
             return;
         }
         let wanted_max = arrival.outstanding.min(arrival.room);
@@ -238,5 +251,18 @@ mod tests {
             credit.arrived(arrival, now);
             assert_eq!(credit.amount(), outstanding.min(WINDOW));
         }
+    }
+
+    #[test]
+    fn a_body_that_waits_for_memory_takes_no_credit() {
+        let (shares, now) = (shares(), Instant::now());
+        let mut credit = credit(&shares, 1, now);
+        credit.arrived(read_at_once(BYTES_MIN), now);
+        credit.pause();
+        credit.arrived(read_at_once(BYTES_MIN), now);
+        assert_eq!((credit.amount(), shares.used(Resource::Bodies)), (0, 0));
+        credit.resume();
+        credit.arrived(read_at_once(1), now);
+        assert_eq!(credit.amount(), WINDOW);
     }
 }

@@ -577,6 +577,38 @@ fn a_client_that_may_not_send_is_not_slow() {
     }
 }
 
+/// It would be one of many that wait for each other. Neither the client nor the backend is slow.
+#[test]
+fn an_upload_that_waits_for_memory_holds_none_and_has_no_time_out() {
+    const START_BYTES: usize = 40_000;
+    let (rig, app) = Rig::proxy(&format!("[limits]\nbodies_memory = {BODIES_BYTES}\n"));
+    run(&rig, &Builder::new(), async |client| {
+        let used = || rig.worker.stakes.shares().used(Resource::Bodies);
+        let (reply, mut body) = client.send(request(Method::POST, "/app"), false).await;
+        let (mut backend, _) = app.asked().await;
+        send_part(&mut body, START_BYTES).await;
+        turns().await;
+        assert!(used() > START_BYTES, "its start, and what may come");
+        let mut others = Vec::new();
+        while others.len() < 4 {
+            others.push(hold_bodies(&rig, Portion::Whole));
+            send_part(&mut body, 1).await;
+            turns().await;
+        }
+        let of_others: usize = others.iter().map(Held::amount).sum();
+        assert_eq!(used(), of_others);
+        rig.pass(Duration::from_secs(40));
+        turns().await;
+        let sent = START_BYTES + others.len();
+        drop(others);
+        body.send_data(Bytes::new(), true).expect("sent");
+        let all = backend.until("0\r\n\r\n").await;
+        assert_eq!(all.matches('z').count(), sent);
+        backend.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert_eq!(reply.await.expect("a response").status(), 204);
+    });
+}
+
 #[test]
 fn trailers_behind_a_body_of_known_length_are_passed_on_if_they_are_announced() {
     let (rig, app) = Rig::proxy("");

@@ -26,7 +26,7 @@ impl Stream {
     /// Lets the client send as many bytes more, except for those of its credit once it needs none any more.
     fn consumed(&self, bytes: usize) {
         if bytes > 0 {
-            self.with_credit(|_| ());
+            self.with_credit(|body| body.credit.iter_mut().for_each(Credit::resume));
             self.conn.consumed(self.id, bytes);
         }
     }
@@ -98,6 +98,10 @@ impl ClientStream for Stream {
             body.credit = Some(Credit::new(claims.clone(), stall::poll_start()));
             self.conn.count_excess_as(claims);
         }
+    }
+
+    fn yield_credit(&self) {
+        self.with_credit(|body| body.credit.iter_mut().for_each(Credit::pause));
     }
 
     fn may_send_body(&self) -> bool {
