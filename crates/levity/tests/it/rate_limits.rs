@@ -468,9 +468,9 @@ fn many_responses_share_a_rate() {
         (expected * 0.98..expected * 1.1).contains(&last),
         "{last} instead of {expected}"
     );
-    // They take turns: but for the first, which gets what may leave at once, nobody is done long before the others.
+    // They take turns: but for the first of each event loop, which get what may leave at once, nobody is done long before the others.
     let early = ends.iter().filter(|end| **end < expected / 2.0).count();
-    assert!(early <= 1, "{ends:?}");
+    assert!(early <= 2, "{ends:?}");
 }
 
 /// A throttled download holds no chunk in memory, of which there is too little for all of them.

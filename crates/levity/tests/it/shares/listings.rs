@@ -37,11 +37,12 @@ fn others_get(
     let (_tree, server) = server();
     let same = |_| stalled_target.to_owned();
     let _stalled = stalled(&server, prefixes, connections_each, targets_each, same);
-    wait_until("much is held", || used(&server) > BYTES_MAX / 2.0);
+    wait_until("much is held", || used(&server) > BYTES_MAX * 0.45);
     let time = time_to_first_byte(&server, target);
     assert!(time < FIRST_BYTE_MAX, "{time:?}");
     let used = used(&server);
-    assert!(used <= BYTES_MAX && used > BYTES_MAX / 2.0, "{used}");
+    // Of many clients each has its share only, so that half is free for new ones.
+    assert!(used <= BYTES_MAX && used > BYTES_MAX * 0.45, "{used}");
 }
 
 /// Bytes of all listings and archives.
