@@ -43,12 +43,23 @@ pub(super) fn rules(lines: &[String], notes: &mut Notes<'_>) -> Rules {
                     notes.left_out(line, &reason, name);
                 }
             }
-            (Kind::Header, None) if has_path => {}
+            (Kind::Header, None) if has_path => {
+                let (name, _) = text.split_once(':').unwrap_or((text, ""));
+                if is_password(name) {
+                    let reason = "its path is left out; the paths that it would close are open";
+                    notes.left_out(line, reason, name);
+                }
+            }
             (Kind::Header, None) => notes.left_out(line, "a path is missing before it", text),
         }
     }
     rules.end(current);
     rules
+}
+
+/// Whether a header has the passwords of its paths.
+fn is_password(name: &str) -> bool {
+    name.trim().eq_ignore_ascii_case("basic-auth")
 }
 
 impl Rules {
@@ -140,7 +151,7 @@ impl Rule {
         if !is_field_value(value) {
             return Err("its value is not valid in a header".to_owned());
         }
-        if name.eq_ignore_ascii_case("basic-auth") {
+        if is_password(&name) {
             self.has_password = true;
             return Err(
                 "passwords are `basic_auth` of a route; nobody gets what has no such route"

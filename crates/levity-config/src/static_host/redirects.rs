@@ -26,12 +26,16 @@ pub(super) struct HostRedirect {
 pub(super) fn rules(lines: &[String], site: &Location, notes: &mut Notes<'_>) -> Vec<HostRedirect> {
     let mut rules = Vec::new();
     let mut count = Count::default();
+    // Apart: others may have used up what one file may have.
+    let mut of_closed = Count::default();
     for (line, text) in (1..).zip(lines) {
         let rule = rule(text, site, &mut count).unwrap_or_else(|mut reason| {
-            let closed = closed(text, site, &mut count);
-            if closed.is_some() {
-                reason.push_str("; nobody gets the paths that it would close");
-            }
+            let closed = closed(text, site, &mut of_closed);
+            reason.push_str(match &closed {
+                Some(_) => "; nobody gets the paths that it would close",
+                None if closes_any(text) => "; the paths that it would close are open",
+                None => "",
+            });
             notes.left_out(line, &reason, text);
             closed
         });
@@ -148,6 +152,13 @@ fn closed(line: &str, site: &Location, count: &mut Count) -> Option<Rule> {
         source,
         route,
     })
+}
+
+/// Whether a line lets only some users to files, or nobody.
+fn closes_any(line: &str) -> bool {
+    let words = words(line);
+    let from = words.split_first();
+    from.is_some_and(|(from, words)| closes(from, words))
 }
 
 /// Whether a rule for `from` lets only some users to its files, or nobody.
@@ -344,6 +355,22 @@ mod tests {
             assert_eq!(closed.is_some(), is_closed, "{line}");
             let is_open = |rule: &Rule| rule.route.location.gates.deny == AddressSet::default();
             assert!(!closed.is_some_and(|rule| is_open(&rule)), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_closed_is_known() {
+        for (line, closes) in [
+            ("https://:a.example/p/* 401!", true),
+            ("https://:a.example/p/* /q 302", false),
+            ("", false),
+        ] {
+            let closed = closed(line, &Location::default(), &mut Count::default());
+            assert_eq!(
+                (closed.is_some(), closes_any(line)),
+                (false, closes),
+                "{line}"
+            );
         }
     }
 

@@ -126,7 +126,7 @@ pub(super) const METRICS: &[Metric] = metrics! {
         scrape.by_resource(samples, |figure| figure.holders);
     }));
     /// Requests that did not get what they needed of a resource, although they waited for it where they can. They got 503, a
-    /// response without compression, or a listing that is not sorted.
+    /// response without compression, a listing that is not sorted, or a file for their body.
     ///
     /// A few clients at their share: see the log. Many: raise the bound (levity_share_max).
     Counter("levity_share_refused_total", "requests", Computed(&["resource"], |scrape, samples| {
