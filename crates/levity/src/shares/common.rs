@@ -1,15 +1,15 @@
 //! What several clients hold together, such as an open file. It counts as a whole to each of them, and once in all.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use levity_disk::{Clients, OpenFile};
 
-use super::Resource;
 use super::account::{Account, Amounts};
-use super::stakes::Stakes;
+use super::{Resource, Shares};
 
 /// A thing that several clients hold together.
 pub trait Common {
@@ -46,11 +46,47 @@ impl Common for OpenFile {
 }
 
 /// The account and the thing, by their addresses.
-pub(super) type CommonKey = (*const Account, *const ());
+type CommonKey = (*const Account, *const ());
+
+/// What clients hold together on one event loop, by client.
+pub(super) struct CommonParts {
+    shares: Arc<Shares>,
+    by_key: RefCell<HashMap<CommonKey, Weak<CommonPart>>>,
+}
+
+impl CommonParts {
+    /// Nothing is held.
+    pub(super) fn new(shares: Arc<Shares>) -> Rc<Self> {
+        Rc::new(Self {
+            shares,
+            by_key: RefCell::default(),
+        })
+    }
+
+    /// Those of `resource`.
+    pub(super) fn of(&self, resource: Resource) -> Vec<Rc<CommonPart>> {
+        let by_key = self.by_key.borrow();
+        let parts = by_key.values().filter_map(Weak::upgrade);
+        let parts = parts.filter(|part| part.common.resource() == resource);
+        parts.collect()
+    }
+
+    /// The part of `account` in `common`.
+    fn part(self: &Rc<Self>, account: Arc<Account>, common: Arc<dyn Common>) -> Rc<CommonPart> {
+        let key = CommonPart::key(&account, &common);
+        let known = self.by_key.borrow().get(&key).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let part = CommonPart::new(self, account, common);
+            let weak = Rc::downgrade(&part);
+            self.by_key.borrow_mut().insert(key, weak);
+            part
+        })
+    }
+}
 
 /// What the exchanges of one client on one event loop hold of a thing.
 pub(super) struct CommonPart {
-    stakes: Rc<Stakes>,
+    parts: Rc<CommonParts>,
     account: Arc<Account>,
     /// Kept, so that nothing else gets its address.
     common: Arc<dyn Common>,
@@ -65,12 +101,12 @@ impl CommonPart {
         (Arc::as_ptr(account), Arc::as_ptr(common).cast())
     }
 
-    fn new(stakes: &Rc<Stakes>, account: Arc<Account>, common: Arc<dyn Common>) -> Rc<Self> {
+    fn new(parts: &Rc<CommonParts>, account: Arc<Account>, common: Arc<dyn Common>) -> Rc<Self> {
         let is_first = common.holders().all.fetch_add(1, Ordering::Relaxed) == 0;
         let used = used_amount(&*common, is_first);
-        account.hold(stakes.shares(), common.resource(), common.amount(), used);
+        account.hold(&parts.shares, common.resource(), common.amount(), used);
         Rc::new(Self {
-            stakes: stakes.clone(),
+            parts: parts.clone(),
             account,
             common,
             streams: RefCell::default(),
@@ -80,10 +116,6 @@ impl CommonPart {
 
     pub(super) fn account(&self) -> &Arc<Account> {
         &self.account
-    }
-
-    pub(super) fn resource(&self) -> Resource {
-        self.common.resource()
     }
 
     pub(super) fn streams(&self) -> Vec<u64> {
@@ -130,11 +162,11 @@ impl Drop for CommonPart {
         let common = &*self.common;
         let is_last = common.holders().all.fetch_sub(1, Ordering::Relaxed) == 1;
         let used = used_amount(common, is_last);
-        let shares = self.stakes.shares();
+        let shares = &self.parts.shares;
         let (resource, amount) = (common.resource(), common.amount());
         self.account.release(shares, resource, amount, used);
         let key = Self::key(&self.account, &self.common);
-        self.stakes.common.borrow_mut().remove(&key);
+        self.parts.by_key.borrow_mut().remove(&key);
     }
 }
 
@@ -148,20 +180,13 @@ pub struct CommonHold {
 
 impl CommonHold {
     pub(super) fn new(
-        stakes: &Rc<Stakes>,
+        parts: &Rc<CommonParts>,
         account: Arc<Account>,
         common: Arc<dyn Common>,
         stream: u64,
         amounts: Amounts,
     ) -> Self {
-        let key = CommonPart::key(&account, &common);
-        let known = stakes.common.borrow().get(&key).and_then(|it| it.upgrade());
-        let part = known.unwrap_or_else(|| {
-            let part = CommonPart::new(stakes, account, common);
-            let weak = Rc::downgrade(&part);
-            stakes.common.borrow_mut().insert(key, weak);
-            part
-        });
+        let part = parts.part(account, common);
         part.streams.borrow_mut().push(stream);
         Self {
             stream,

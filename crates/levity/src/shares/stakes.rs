@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak as ArcWeak};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use strum::{EnumCount, VariantArray};
 use tokio::sync::Notify;
 
 use super::account::{Account, Amounts, Held};
-use super::common::{Common, CommonHold, CommonKey, CommonPart};
+use super::common::{Common, CommonHold, CommonParts};
 use super::holder::Holder;
 use super::{Portion, Resource, Shares};
 
@@ -30,7 +30,7 @@ pub struct Stakes {
     /// By the number of the stream.
     by_stream: RefCell<HashMap<u64, Stake>>,
     /// What exchanges of several clients hold together, by client.
-    pub(super) common: RefCell<HashMap<CommonKey, Weak<CommonPart>>>,
+    common: Rc<CommonParts>,
     /// Notified after each sweep, for those who wait.
     pub(super) swept: Notify,
 }
@@ -127,9 +127,9 @@ impl Stakes {
     /// Those of an event loop on which nothing is held.
     pub fn new(shares: Arc<Shares>) -> Rc<Self> {
         Rc::new(Self {
+            common: CommonParts::new(shares.clone()),
             shares,
             by_stream: RefCell::default(),
-            common: RefCell::default(),
             swept: Notify::new(),
         })
     }
@@ -181,7 +181,7 @@ impl Stakes {
     /// Counts `common` for that exchange. To each client it counts once, and even beyond the bound.
     pub(super) fn hold(self: &Rc<Self>, exchange: Exchange, common: Arc<dyn Common>) -> CommonHold {
         let (account, amounts) = self.of(exchange);
-        CommonHold::new(self, account, common, exchange.stream, amounts)
+        CommonHold::new(&self.common, account, common, exchange.stream, amounts)
     }
 
     /// Forgets exchanges that hold nothing any more. While somebody waits for a resource that is used up, ends as many waits of
@@ -286,9 +286,7 @@ impl Stakes {
         timers: &Timers,
         now: Instant,
     ) -> Vec<Stalled> {
-        let common = self.common.borrow();
-        let parts = common.values().filter_map(Weak::upgrade);
-        let parts = parts.filter(|part| part.resource() == resource);
+        let parts = self.common.of(resource).into_iter();
         let judged = parts.filter_map(|part| {
             let streams = part.streams();
             let since = streams
