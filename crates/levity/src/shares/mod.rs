@@ -153,8 +153,8 @@ impl Bounds {
     }
 }
 
-/// What one request takes of a resource at least: the descriptors of an archive, an encoder and a decoder with the largest windows, one archive, a body in
-/// memory with the part by which it grows, the start of a spooled one.
+/// What one request takes of a resource at least: the files and the memory of an archive, an encoder and a decoder with the
+/// largest windows, a body in memory with the part by which it grows, the start of a spooled one.
 fn least(resource: Resource) -> usize {
     match resource {
         Resource::Files => 3,

@@ -20,7 +20,7 @@ use super::{Portion, Resource, Shares};
 /// What an exchange holds has stalled when its client has moved no byte for this long.
 pub const STALLED_AFTER: Duration = Duration::from_secs(5);
 
-/// How often the kernel is asked what a client has taken, and for how many exchanges in one sweep: 500 take about 0.2 ms.
+/// How often the kernel is asked what a client has taken, and for how many exchanges at most in one sweep, which may not hold up the loop.
 const ASKED_AFTER: Duration = Duration::from_millis(250);
 const ASKED_MAX: usize = 500;
 
