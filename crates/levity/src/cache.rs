@@ -26,6 +26,7 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync, unsync};
 
 use crate::entry::{Bytes, Content, Entry};
 use crate::http::fields::Fields;
+use crate::proof::Led;
 
 /// The size of a worker's own cache in bytes. Bodies are shared with the common cache, so most of it is no
 /// extra memory.
@@ -77,6 +78,8 @@ pub struct EntryVariants {
     pub variants: Vec<Arc<Entry>>,
     /// The watch on all of them, if any.
     pub watched: Option<Watched>,
+    /// How the key has led here.
+    pub led: Led,
 }
 
 /// A watch, with its state before the files were opened.
@@ -119,6 +122,7 @@ impl EntryVariants {
         // In the order that the client prefers.
         let has = |one: &Arc<Entry>| other.variants.iter().any(|other| Arc::ptr_eq(one, other));
         is_watched_same
+            && self.led == other.led
             && Arc::ptr_eq(&self.file, &other.file)
             && self.variants.len() == other.variants.len()
             && self.variants.iter().all(has)
@@ -214,7 +218,10 @@ pub struct CacheSlot {
 impl CacheSlot {
     /// The slot for `variants`, of this check.
     pub fn new(variants: Arc<EntryVariants>, check: Check) -> Rc<Self> {
-        let refs = variants.entries().map(|entry| EntryRef::new(entry.clone()));
+        let led = variants.led;
+        let refs = variants
+            .entries()
+            .map(|entry| EntryRef::new(entry.clone(), led));
         Rc::new(Self {
             refs: refs.collect(),
             shared: Cell::new(check.at),
@@ -256,6 +263,8 @@ impl CacheSlot {
 pub struct EntryRef {
     /// The entry.
     pub entry: Arc<Entry>,
+    /// How the path has led to it.
+    pub led: Led,
     /// The page cache held the bytes that were last read of the file. So it is probed even while the disk is
     /// busy.
     pub warm: Cell<bool>,
@@ -270,9 +279,10 @@ pub struct EntryRef {
 }
 
 impl EntryRef {
-    fn new(entry: Arc<Entry>) -> Rc<Self> {
+    fn new(entry: Arc<Entry>, led: Led) -> Rc<Self> {
         Rc::new(Self {
             entry,
+            led,
             warm: Cell::new(false),
             body_hits: Cell::new(0),
             content_etag: OnceCell::new(),
@@ -595,7 +605,7 @@ impl Cache {
 
     /// A reference to an entry that is not cached.
     pub fn uncached(entry: Arc<Entry>) -> Rc<EntryRef> {
-        EntryRef::new(entry)
+        EntryRef::new(entry, Led::NOWHERE)
     }
 
     /// Counts a request for the body of `cached`, which is not in memory. Returns its size if it should be read into the
@@ -631,6 +641,7 @@ impl Cache {
             file: replaced(&slot.variants.file),
             variants: slot.variants.variants.iter().map(replaced).collect(),
             watched: slot.variants.watched.clone(),
+            led: slot.variants.led,
         };
         let slot = self.keep(key, Arc::new(variants), slot.check.get());
         let mut refs = slot.refs.iter();
@@ -657,6 +668,7 @@ mod tests {
 
     use super::*;
     use crate::http::fields::Fields;
+    use crate::proof::Led;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -689,7 +701,7 @@ mod tests {
 
     #[test]
     fn header_lines_are_encoded_again_when_their_etag_changes() {
-        let cached = EntryRef::new(entry(None));
+        let cached = EntryRef::new(entry(None), Led::NOWHERE);
         let encoded = || cached.encoded_fields(|fields| fields.as_bytes().to_vec());
         assert_eq!(*encoded(), *b"");
         assert!(Rc::ptr_eq(&encoded(), &encoded()));
@@ -702,6 +714,7 @@ mod tests {
             file: entry(None),
             variants: codings.iter().map(|&coding| entry(Some(coding))).collect(),
             watched: None,
+            led: Led::NOWHERE,
         })
     }
 
@@ -737,6 +750,7 @@ mod tests {
                 watch: watch.clone(),
                 generation,
             }),
+            led: Led::NOWHERE,
         };
         let (early, long) = (under(None), WATCHED_AGE_MAX - Duration::from_nanos(1));
         wait_until("the watch is in place", || watch.generation().is_some());
@@ -815,6 +829,7 @@ mod tests {
             file: first.file.clone(),
             variants: variants.iter().map(|&entry| entry.clone()).collect(),
             watched,
+            led: Led::NOWHERE,
         };
         let watched = Watched {
             watch: Arc::default(),

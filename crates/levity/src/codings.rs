@@ -1,6 +1,7 @@
 //! Precompressed variants: their paths, and which of them a client accepts.
 
 use std::ffi::CString;
+use std::iter;
 
 use levity_disk::Variants;
 use levity_wire::encoding::{Accepted, Coding};
@@ -60,5 +61,42 @@ pub fn suffix(coding: Coding) -> &'static [u8] {
         Coding::Gzip => b".gz",
         Coding::Dcz => b".dcz",
         Coding::Dcb => b".dcb",
+    }
+}
+
+/// The files that `name` would be a compressed form of, each with the coding: of `a.gz.br` they are `a.gz` and `a`.
+pub fn originals(name: &[u8]) -> impl Iterator<Item = (&[u8], Coding)> {
+    let first = original(name);
+    iter::successors(first, |&(name, _)| original(name))
+}
+
+fn original(name: &[u8]) -> Option<(&[u8], Coding)> {
+    let codings = [Coding::Gzip, Coding::Brotli, Coding::Zstd];
+    codings.into_iter().find_map(|coding| {
+        let original = name.strip_suffix(suffix(coding))?;
+        let is_name = original.last().is_some_and(|&byte| byte != b'/');
+        is_name.then_some((original, coding))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn originals_of_compressed_forms() {
+        for (name, expected) in [
+            ("/a.gz", &["/a"][..]),
+            ("/a/b.json.br", &["/a/b.json"]),
+            ("/a.gz.br", &["/a.gz", "/a"]),
+            ("/.gz", &[]),
+            ("/a/.br", &[]),
+            ("/a", &[]),
+            ("/a.gz/", &[]),
+        ] {
+            let names: Vec<_> = originals(name.as_bytes()).map(|(name, _)| name).collect();
+            let expected: Vec<_> = expected.iter().map(|name| name.as_bytes()).collect();
+            assert_eq!(names, expected, "{name}");
+        }
     }
 }

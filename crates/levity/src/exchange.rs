@@ -201,7 +201,7 @@ async fn answer<'a>(
             let refusal = error(414, "the rewritten target is too long");
             return (Some(location), Box::pin(handling.refuse(refusal)).await);
         }
-        if let Err(reject) = request.set_target(&rewritten.target) {
+        if let Err(reject) = request.set_target(&rewritten.target, rewritten.by_rule) {
             let refusal = error(reject.status, reject.reason);
             return (Some(location), Box::pin(handling.refuse(refusal)).await);
         }
@@ -285,7 +285,7 @@ fn enter(handling: &mut Handling<'_>, request: &mut Request, location: &Location
 fn too_many_rewrites(request: &Request) -> Response {
     let (host, target) = (request.host(), request.sent_target());
     diagnostics::log(format_args!(
-        "{} of {} was rewritten more than {REWRITES_MAX} times: routes with `reroute` lead to each other",
+        "{} of {} was rewritten more than {REWRITES_MAX} times: routes with `reroute`, or pages in `try`, lead to each other",
         target.escape_ascii(),
         host.escape_ascii(),
     ));

@@ -23,8 +23,10 @@ use crate::cache::{
 use crate::codings::Codings;
 use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
 use crate::entry::{self, BODY_BYTES_MAX, Bytes, Content, Entry, Form, Original};
+use crate::found::in_folder;
 use crate::http::request::Request;
-use crate::route::Files;
+use crate::proof::{Led, Proof};
+use crate::route::{Files, Rules};
 use crate::worker::Worker;
 
 /// The result for a path.
@@ -40,6 +42,8 @@ pub enum Found {
 pub struct Named<'a> {
     /// Its key in the cache.
     pub key: &'a [u8],
+    /// As in a request for it.
+    pub asked: &'a [u8],
     /// Relative to the root.
     pub path: &'a [u8],
 }
@@ -53,7 +57,7 @@ pub async fn resolve(
     files: &Files,
     request: &Request,
     named: Named<'_>,
-    now: Instant,
+    (rules, now): (Rules<'_, '_>, Instant),
     disk: &mut DiskClient<'_>,
 ) -> io::Result<Found> {
     let codings = Codings::of(&files.precompressed, request);
@@ -70,6 +74,7 @@ pub async fn resolve(
         index: &files.index,
         root: files.root.current()?,
         key: named.key,
+        asked: Some((named.asked, rules)),
         recency,
         check: Check::begin(now),
         codings,
@@ -81,32 +86,33 @@ pub async fn resolve(
     Box::pin(search.run(named.path, disk)).await
 }
 
-/// Whether there is a regular file at `path` below the root of `files`. Its content is not read. The result
-/// is cached under `key`.
+/// What is known of the rules of the regular file at `named` below the root of `files`; `None` if there is none. Its content is not
+/// read.
 ///
 /// # Errors
 /// As [`resolve`], except that a missing file is no error.
 pub async fn is_file(
     worker: &Worker,
     files: &Files,
-    key: &[u8],
-    path: &[u8],
+    named: Named<'_>,
+    rules: Rules<'_, '_>,
     now: Instant,
     disk: &mut DiskClient<'_>,
-) -> io::Result<bool> {
+) -> io::Result<Option<Proof>> {
     let selection = Selection {
         choices: &[],
         body: false,
     };
-    let recency = recency(worker, now, files.changed(path));
-    let found = match cached(worker, key, selection, recency) {
+    let recency = recency(worker, now, files.changed(named.path));
+    let found = match cached(worker, named.key, selection, recency) {
         Some(cached) => cached,
         None => {
             let search = Search {
                 worker,
                 index: &files.index,
                 root: files.root.current()?,
-                key,
+                key: named.key,
+                asked: Some((named.asked, rules)),
                 recency,
                 check: Check::begin(now),
                 codings: Codings::default(),
@@ -114,12 +120,13 @@ pub async fn is_file(
                 watched: None,
                 first: None,
             };
-            Box::pin(search.run(path, disk)).await
+            Box::pin(search.run(named.path, disk)).await
         }
     };
     match found {
-        Ok(found) => Ok(matches!(found, Found::File(..))),
-        Err(error) if is_missing(&error) => Ok(false),
+        Ok(Found::File(cached, _)) => Ok(Some(cached.led.proof)),
+        Ok(Found::Directory(_)) => Ok(None),
+        Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -154,6 +161,7 @@ pub async fn variant(
         index: &[],
         root: root.clone(),
         key,
+        asked: None,
         recency,
         check: Check::begin(recency.now),
         codings: Codings::default(),
@@ -265,6 +273,8 @@ struct Search<'a> {
     /// The root of the files at present.
     root: Arc<Root>,
     key: &'a [u8],
+    /// The path as in a request, and the rules of the location; `None` for what no path names.
+    asked: Option<(&'a [u8], Rules<'a, 'a>)>,
     recency: Recency,
     /// Began before any of the files was opened.
     check: Check,
@@ -360,31 +370,48 @@ impl Search<'_> {
     }
 
     async fn find(&self, path: &[u8], disk: &mut DiskClient<'_>) -> io::Result<Found> {
-        let (name, opened) = self.open_named(path, disk).await?;
+        let (index, opened) = self.open_named(path, disk).await?;
+        let name = match index {
+            Some(number) => [path, &self.index[number]].concat(),
+            None => path.to_vec(),
+        };
         match opened.file.meta().kind {
-            Kind::Regular => self.regular(&name, opened, disk).await,
+            Kind::Regular => self.regular((&name, self.led(index)), opened, disk).await,
             Kind::Directory => Ok(Found::Directory(opened.file)),
             Kind::Other => Err(Errno::ACCESS.into()),
         }
     }
 
-    /// Opens `path`. For the path of a directory, opens the first index that exists, otherwise the directory.
+    /// How the path leads to the file that was found, which is the index of that number of a folder if there is one.
+    fn led(&self, index: Option<usize>) -> Led {
+        let Some((asked, rules)) = self.asked else {
+            return Led::NOWHERE;
+        };
+        let name = index.map(|number| in_folder(asked, &self.index[number]));
+        Led {
+            index,
+            proof: rules.proof(name.as_deref().unwrap_or(asked)),
+        }
+    }
+
+    /// Opens `path`. For the path of a directory, opens the first index that exists and returns its number, otherwise the
+    /// directory.
     async fn open_named(
         &self,
         path: &[u8],
         disk: &mut DiskClient<'_>,
-    ) -> io::Result<(Vec<u8>, Opened)> {
+    ) -> io::Result<(Option<usize>, Opened)> {
         if !path.is_empty() && !path.ends_with(b"/") {
             let variants = self.codings.variants(path);
             let opened = self.open(path, variants, self.first, disk).await?;
-            return Ok((path.to_vec(), opened));
+            return Ok((None, opened));
         }
-        for index in self.index {
+        for (number, index) in self.index.iter().enumerate() {
             let name = [path, index.as_slice()].concat();
             let variants = self.codings.variants(&name);
             match self.open(&name, variants, self.first, disk).await {
                 Ok(opened) if opened.file.meta().kind != Kind::Directory => {
-                    return Ok((name, opened));
+                    return Ok((Some(number), opened));
                 }
                 Err(error) if !is_not_found(&error) => return Err(error),
                 _ => {}
@@ -396,7 +423,7 @@ impl Search<'_> {
         if opened.file.meta().kind != Kind::Directory {
             return Err(Errno::NOTDIR.into());
         }
-        Ok((path.to_vec(), opened))
+        Ok((None, opened))
     }
 
     /// Opens the file and its variants inline if the kernel has all of them in memory, otherwise in an
@@ -456,7 +483,7 @@ impl Search<'_> {
     /// Makes the entries of an open file and its variants, and reads the selected one if it is small.
     async fn regular(
         &self,
-        name: &[u8],
+        (name, led): (&[u8], Led),
         opened: Opened,
         disk: &mut DiskClient<'_>,
     ) -> io::Result<Found> {
@@ -498,6 +525,7 @@ impl Search<'_> {
                 true => self.watched(name),
                 false => None,
             },
+            led,
         });
         let slot = match chosen.may_cache {
             true => self.worker.cache.keep(self.key, variants, self.check),

@@ -4,8 +4,8 @@ use levity_wire::digest;
 use levity_wire::http1::Method;
 
 use super::Handling;
-use super::variants::WithBytes;
 use crate::cache::EntryRef;
+use crate::found::object::ServableFile;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::respond;
@@ -23,16 +23,15 @@ impl Handling<'_> {
         request: &Request,
         (files, path): (&Files, &[u8]),
         variants: Option<&FileVariants>,
-        (cached, ready): WithBytes,
+        file: ServableFile,
     ) -> Response {
-        self.find_content_etag(&cached).await;
+        self.find_content_etag(file.cached()).await;
         if let Some(variants) = variants {
-            let file = (cached, ready);
             return self
                 .in_kept_form(request, (files, path), variants, file)
                 .await;
         }
-        let mut response = respond::file::file(request, cached, ready);
+        let mut response = respond::file::file(request, file);
         if let Some(digests) = &files.digests {
             self.add_digests(request, digests, &mut response).await;
         }

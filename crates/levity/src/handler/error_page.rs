@@ -3,6 +3,7 @@
 use levity_telemetry::step::Step;
 
 use super::Handling;
+use crate::found::object::ServableFile;
 use crate::http::error::error;
 use crate::http::fields::CONTENT_HEADERS;
 use crate::http::request::Request;
@@ -14,13 +15,13 @@ use crate::route::{ErrorPages, Location};
 /// Headers about content that is not that of the error.
 const OF_OTHER_CONTENT: &[&str] = &["etag", "last-modified", "accept-ranges", "content-length"];
 
-impl Handling<'_> {
+impl<'a> Handling<'a> {
     /// Gives `response`, an error, the page of its location, or the built-in one; for a call of gRPC its code. An error with
     /// a body of its own is left alone, except those of an upstream that the location replaces.
     pub async fn with_error_page(
         &mut self,
         request: &Request,
-        location: Option<&Location>,
+        location: Option<&'a Location>,
         mut response: Response,
     ) -> Response {
         let pages = location.and_then(|location| location.error_pages.as_ref());
@@ -36,7 +37,10 @@ impl Handling<'_> {
             return response;
         }
         if let Some(pages) = pages
-            && let Some(page) = self.own_page(request, pages, response.status).await
+            && let Some(location) = location
+            && let Some(page) = self
+                .own_page(request, (location, pages), response.status)
+                .await
         {
             return with_headers_of(response, page);
         }
@@ -56,22 +60,26 @@ impl Handling<'_> {
     async fn own_page(
         &mut self,
         request: &Request,
-        pages: &ErrorPages,
+        (location, pages): (&'a Location, &ErrorPages),
         status: u16,
     ) -> Option<Response> {
         let (files, path) = pages.page(status)?;
         let key = files.key_of(pages.location, path);
         let named = Named {
             key: &key,
+            asked: path,
             path: files.beneath(path),
         };
         if !files.shows(named.path) {
             return None;
         }
-        let found = self.resolve(request, files, named).await;
+        let found = self.resolve(request, (location, files), named).await;
         self.disk.trace.enter(Step::Respond);
         match found {
-            Ok(Found::File(cached, ready)) => Some(respond::file::whole(cached, ready)),
+            // The operator has named it for errors: its own rules are for requests for it.
+            Ok(Found::File(cached, ready)) => Some(respond::file::whole(
+                ServableFile::named_on_purpose(cached, ready),
+            )),
             Ok(Found::Directory(_)) => None,
             Err(error) => {
                 pages.log_once(path, &error);

@@ -228,11 +228,12 @@ pub(super) fn search(
     let names_folder = path.is_empty() || path.ends_with('/');
     let found = match found {
         Ok(Found::File(file, _)) => {
-            let what = match (names_folder, &files.index[..]) {
-                (false, _) => "a file",
-                (true, [_]) => "its index file",
-                // The search does not keep which.
-                (true, _) => "an index file",
+            let what = match file.led.index {
+                None => "a file".to_owned(),
+                Some(number) => {
+                    let name = String::from_utf8_lossy(&files.index[number]);
+                    format!("its index file {name}")
+                }
             };
             format!("{what} of {} bytes", file.entry.meta.size)
         }
@@ -258,7 +259,6 @@ pub(super) fn hidden(files: &Files, path: &[u8], explanation: &Explanation) {
                 }
             }
         }
-        None if files.shows(path) => "it is behind the gates of another route".to_owned(),
         None => "it is a script, whose source is not sent".to_owned(),
     };
     let path = String::from_utf8_lossy(path);

@@ -2,14 +2,17 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use levity_disk::Ready;
+use levity_disk::{OpenFile, Ready};
 use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 use levity_wire::http1::Method;
 
 use super::{Handling, Outcome, explain};
 use crate::cache::EntryRef;
+use crate::found;
+use crate::found::object::ServableFile;
 use crate::http::error::{self, error};
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -21,7 +24,12 @@ use crate::worker::Worker;
 
 impl<'a> Handling<'a> {
     /// Serves a file or a directory; the last handler of a location.
-    pub(super) async fn files(&mut self, request: &Request, files: &Files) -> Outcome<'a> {
+    pub(super) async fn files(
+        &mut self,
+        request: &Request,
+        location: &'a Location,
+        files: &Files,
+    ) -> Outcome<'a> {
         if let Some(refusal) = refused_method(request.head.method) {
             self.explain_refusal(explain::METHODS_OF_FILES);
             return Outcome::Response(Box::pin(self.refuse(refusal)).await);
@@ -32,42 +40,104 @@ impl<'a> Handling<'a> {
                 return Outcome::Response(refusal);
             }
         }
-        Outcome::Response(self.file(request, files).await)
+        self.file(request, location, files).await
     }
 
-    async fn file(&mut self, request: &Request, files: &Files) -> Response {
+    async fn file(
+        &mut self,
+        request: &Request,
+        location: &'a Location,
+        files: &Files,
+    ) -> Outcome<'a> {
         if request.head.method == Method::Options {
-            return respond::options();
+            return Outcome::Response(respond::options());
         }
         if request.has_encoded_slash {
-            return error(400, "escaped slash in the path");
+            return Outcome::Response(error(400, "escaped slash in the path"));
         }
         let named = Named {
             key: &request.key,
+            asked: &request.path,
             path: files.beneath(&request.path),
         };
-        if !files.shows(named.path) || self.has_guarded_index(request, files, &request.path) {
+        if !files.shows(named.path) {
             self.explain_hidden(files, named.path);
-            return error(404, "");
+            return Outcome::Response(error(404, ""));
         }
-        match self.resolve(request, files, named).await {
-            Ok(Found::File(cached, ready)) if self.sends_as_it_is(files, &cached) => {
-                respond::file::file(request, cached, ready)
+        // Boxed: few requests are for such a name.
+        if location.may_be_form(&request.path)
+            && let Some(refusal) = Box::pin(self.refusal_of_originals(request, location)).await
+        {
+            return Outcome::Response(refusal);
+        }
+        let found = match self.resolve(request, (location, files), named).await {
+            Ok(found) => found,
+            Err(error) => {
+                return Outcome::Response(failed(self.worker, files, request, &error));
             }
-            Ok(Found::File(cached, ready)) => {
-                self.file_response(request, (files, named.path), (cached, ready))
-                    .await
+        };
+        let file = match found {
+            Found::File(..) if is_folder_without_slash(request, named) => {
+                return Outcome::Response(respond::redirect::to_directory(request));
             }
-            Ok(Found::Directory(directory)) if !request.names_directory() => {
-                drop(directory);
-                respond::redirect::to_directory(request)
+            Found::File(cached, ready) => {
+                match self.servable(request, (location, files), named, (cached, ready)) {
+                    Ok(file) => file,
+                    Err(elsewhere) => return elsewhere,
+                }
             }
-            Ok(Found::Directory(directory)) if files.listing => {
+            Found::Directory(directory) => {
                 // Boxed: most requests are for files.
-                Box::pin(self.listing(request, files, directory)).await
+                let folder = self.folder(request, (location, files), directory);
+                return Outcome::Response(Box::pin(folder).await);
             }
-            Ok(Found::Directory(_)) => error(403, "listing is off for this directory"),
-            Err(error) => failed(self.worker, files, request, &error),
+        };
+        Outcome::Response(match self.sends_as_it_is(files, file.cached()) {
+            true => respond::file::file(request, file),
+            false => self.file_response(request, (files, named.path), file).await,
+        })
+    }
+
+    /// The response for a directory without index.
+    async fn folder(
+        &mut self,
+        request: &Request,
+        at: (&'a Location, &Files),
+        directory: Arc<OpenFile>,
+    ) -> Response {
+        if !request.names_directory() {
+            respond::redirect::to_directory(request)
+        } else if at.1.listing {
+            self.listing(request, at, directory).await
+        } else {
+            error(403, "listing is off for this directory")
+        }
+    }
+
+    /// The file that the search for `named` at a location has found, to be sent; or the outcome if it belongs elsewhere.
+    fn servable(
+        &mut self,
+        request: &Request,
+        (location, files): (&'a Location, &Files),
+        named: Named<'_>,
+        found: (Rc<EntryRef>, Option<(u64, Ready)>),
+    ) -> Result<ServableFile, Outcome<'a>> {
+        let rules = self.rules(request, location);
+        let what = (named.asked, &files.index[..]);
+        if self.worker.explanation.is_some() {
+            let name = found::name_of(named.asked, &files.index, found.0.led);
+            self.explain_found(request, location, &name);
+        }
+        found::servable(found, request, what, rules)
+            .map_err(|elsewhere| self.move_to(request, elsewhere))
+    }
+
+    /// Says which rules what was found at `name` has, if the request is only explained.
+    pub(super) fn explain_found(&self, request: &Request, location: &'a Location, name: &[u8]) {
+        if let Some(explanation) = &self.worker.explanation
+            && *name != *request.path
+        {
+            self.rules(request, location).explain(name, explanation);
         }
     }
 
@@ -84,35 +154,36 @@ impl<'a> Handling<'a> {
         &mut self,
         request: &Request,
         (files, path): (&Files, &[u8]),
-        (cached, ready): (Rc<EntryRef>, Option<(u64, Ready)>),
+        file: ServableFile,
     ) -> Response {
         // The cache trusts a variant on a file system that may block, even after its read has failed.
         let variants = files.variants.as_ref().filter(|_| !self.is_replacing);
-        if self.needs_digests(files, &cached) {
+        if self.needs_digests(files, file.cached()) {
             // Boxed: few configurations have digests.
-            let file = (cached, ready);
             return Box::pin(self.with_digests(request, (files, path), variants, file)).await;
         }
         match variants {
             Some(variants) => {
-                self.in_kept_form(request, (files, path), variants, (cached, ready))
+                self.in_kept_form(request, (files, path), variants, file)
                     .await
             }
-            None => respond::file::file(request, cached, ready),
+            None => respond::file::file(request, file),
         }
     }
 
     pub(super) async fn resolve(
         &mut self,
         request: &Request,
-        files: &Files,
+        (location, files): (&'a Location, &Files),
         named: Named<'_>,
     ) -> io::Result<Found> {
         let trace = &mut self.disk.trace;
         trace.enter(Step::Resolve);
         let now = trace.step_began();
         self.disk.use_options_of(files);
-        let found = resolve::resolve(self.worker, files, request, named, now, &mut self.disk).await;
+        let worker = self.worker;
+        let (rules, _, disk) = self.searching(request, location);
+        let found = resolve::resolve(worker, files, request, named, (rules, now), disk).await;
         self.disk.trace.enter(Step::Respond);
         if let Some(explanation) = &self.worker.explanation {
             explain::search(files, named.path, &found, explanation);
@@ -127,26 +198,11 @@ impl<'a> Handling<'a> {
         }
     }
 
-    /// Whether what lies at `path` is guarded by another location.
-    pub(super) fn is_guarded(&self, request: &Request, files: &Files, path: &[u8]) -> bool {
-        self.service
-            .guards_elsewhere(path, self.route_input(request), files)
-    }
-
-    /// Whether an index file of the folder at `path` is guarded by another location: the folder is then not served at all.
-    fn has_guarded_index(&self, request: &Request, files: &Files, path: &[u8]) -> bool {
-        path.ends_with(b"/")
-            && files.index.iter().any(|index| {
-                let path = [path, index.as_slice()].concat();
-                self.is_guarded(request, files, &path)
-            })
-    }
-
     /// Serves the file or folder of a step of `try` if it exists; otherwise continues with the next handler.
     pub(super) async fn existing_file(
         &mut self,
         request: &Request,
-        location: &Location,
+        location: &'a Location,
         step: &FileStep,
     ) -> Outcome<'a> {
         // An upstream may want the body.
@@ -163,19 +219,24 @@ impl<'a> Handling<'a> {
         let key = request.key_of(&path);
         let named = Named {
             key: &key,
+            asked: &path,
             path: step.files.beneath(&path),
         };
-        // The operator has named a fixed file; a client chooses any other.
-        let is_other = !is_fixed && *path != *request.path;
-        if !step.files.shows(named.path)
-            || (is_other && self.is_guarded(request, &step.files, &path))
-            || self.has_guarded_index(request, &step.files, &path)
-        {
+        if !step.files.shows(named.path) {
             self.explain_hidden(&step.files, named.path);
             return Outcome::Next;
         }
-        let found = self.resolve(request, &step.files, named).await;
-        let outcome = self.outcome_of_step(request, step, named, found).await;
+        if *path == *request.path
+            && location.may_be_form(&request.path)
+            && let Some(refusal) = Box::pin(self.refusal_of_originals(request, location)).await
+        {
+            return Outcome::Response(refusal);
+        }
+        let at = (location, &*step.files);
+        let found = self.resolve(request, at, named).await;
+        let outcome = self
+            .outcome_of_step(request, (location, step), named, found)
+            .await;
         self.served_key = key;
         outcome
     }
@@ -183,26 +244,30 @@ impl<'a> Handling<'a> {
     async fn outcome_of_step(
         &mut self,
         request: &Request,
-        step: &FileStep,
+        (location, step): (&'a Location, &FileStep),
         named: Named<'_>,
         found: io::Result<Found>,
     ) -> Outcome<'a> {
         let files = &*step.files;
         let is_folder = matches!(step.candidate, Candidate::Folder);
+        let lacks_slash = is_folder && !request.names_directory();
         let kind = match found {
-            Ok(Found::File(..)) if is_folder && !request.names_directory() => {
+            Ok(Found::File(..)) if lacks_slash || is_folder_without_slash(request, named) => {
                 return Outcome::Response(respond::redirect::to_directory(request));
             }
             Ok(Found::File(cached, ready)) => {
-                let response = self.file_response(request, (files, named.path), (cached, ready));
-                return Outcome::Response(response.await);
-            }
-            Ok(Found::Directory(_)) if is_folder && files.listing && !request.names_directory() => {
-                return Outcome::Response(respond::redirect::to_directory(request));
+                let found = (cached, ready);
+                return match self.servable(request, (location, files), named, found) {
+                    Ok(file) => {
+                        let response = self.file_response(request, (files, named.path), file);
+                        Outcome::Response(response.await)
+                    }
+                    Err(elsewhere) => elsewhere,
+                };
             }
             Ok(Found::Directory(directory)) if is_folder && files.listing => {
-                let listing = self.listing(request, files, directory);
-                return Outcome::Response(Box::pin(listing).await);
+                let folder = self.folder(request, (location, files), directory);
+                return Outcome::Response(Box::pin(folder).await);
             }
             Ok(Found::Directory(_)) => PathKind::Directory,
             Err(error) => match failed(self.worker, files, request, &error) {
@@ -225,6 +290,12 @@ impl<'a> Handling<'a> {
             method => refused_method(method).unwrap_or_else(|| error(status, "")),
         }
     }
+}
+
+/// Whether `named` is the root of a location without its slash, because all of the path is stripped: links in what is there
+/// would lead elsewhere.
+fn is_folder_without_slash(request: &Request, named: Named<'_>) -> bool {
+    named.path.is_empty() && *named.asked == *request.path && !request.names_directory()
 }
 
 /// Methods that files do not support.

@@ -11,6 +11,7 @@ use levity_wire::http1::Method;
 use super::Handling;
 use super::files::failed;
 use crate::cache::Recency;
+use crate::found::in_folder;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -28,23 +29,27 @@ const README_BYTES_MAX: usize = 32 * 1024;
 /// need not find out. Most file systems count about the bytes of the names.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
 
-impl Handling<'_> {
+impl<'a> Handling<'a> {
     /// Serves the listing of `directory`.
     pub(super) async fn listing(
         &mut self,
         request: &Request,
-        files: &Files,
+        at: (&'a Location, &Files),
         directory: Arc<OpenFile>,
     ) -> Response {
+        let (location, files) = at;
         if !files.archives.is_empty()
             && let Some(form) = archive::asked(request.query())
         {
-            return self.archive(request, files, directory, form).await;
+            return self.archive(request, at, directory, form).await;
         }
         let subject = Subject {
             form: Form::of(request),
             path: request.path.to_vec(),
             names: files.names.clone(),
+            rules: self
+                .rules(request, location)
+                .to_owned_unless_alike(self.service),
             archives: files.archives.clone(),
             readme: None,
         };
@@ -65,7 +70,7 @@ impl Handling<'_> {
             let claims = self.claims();
             let shared = Shared::find_or_make(&disk, &claims, key, recency, reader, None);
             return self
-                .shared_listing(request, files, subject, directory, shared)
+                .shared_listing(request, at, subject, directory, shared)
                 .await;
         }
         let (reader, piece, hold) = match self.begin(directory).await {
@@ -74,7 +79,7 @@ impl Handling<'_> {
         };
         let disk = self.disk.detached(self.worker);
         if piece.is_last {
-            self.small_listing(request, files, subject, (reader, piece, hold))
+            self.small_listing(request, at, subject, (reader, piece, hold))
                 .await
         } else if is_head {
             listing::header(subject)
@@ -82,7 +87,7 @@ impl Handling<'_> {
             drop(hold);
             let (claims, directory) = (self.claims(), reader.directory().clone());
             let shared = Shared::find_or_make(&disk, &claims, key, recency, reader, Some(piece));
-            self.shared_listing(request, files, subject, directory, shared)
+            self.shared_listing(request, at, subject, directory, shared)
                 .await
         } else {
             listing::of_reader(subject, disk, (reader, piece, hold), key.entries_max)
@@ -93,26 +98,20 @@ impl Handling<'_> {
     async fn archive(
         &mut self,
         request: &Request,
-        files: &Files,
+        (location, files): (&'a Location, &Files),
         directory: Arc<OpenFile>,
         form: Result<ArchiveForm, ()>,
     ) -> Response {
         let Some(form) = form.ok().filter(|form| files.archives.contains(form)) else {
             return error(400, "no such form of an archive here");
         };
-        // Other paths lead to other files: the names in the archive would be checked by the rules of another location.
-        let input = self.route_input(request).to_owned();
-        let (host, path) = (request.host(), &request.path);
-        let location = self.service.route(host, path, input.input());
-        let own = location.and_then(|location| location.files.as_deref());
-        if location.is_some_and(Location::has_gates_of_paths) {
+        let own = location.files.clone();
+        let own = own.expect("the location has listed its files");
+        if location.has_gates_of_paths() {
             return error(
                 403,
                 "there are no archives where each path is decided about",
             );
-        }
-        if !own.is_some_and(|own| std::ptr::eq(own, files)) {
-            return error(403, "there are no archives of another route's files");
         }
         let root = match files.root.current() {
             Ok(root) => root,
@@ -122,8 +121,8 @@ impl Handling<'_> {
         self.disk.read_into_memory();
         let archive = Archive {
             form,
-            service: self.service.clone(),
-            input,
+            rules: self.rules(request, location).to_owned(self.service),
+            files: own,
             path: request.path.to_vec(),
             root,
             disk: self.disk.detached(self.worker),
@@ -162,7 +161,7 @@ impl Handling<'_> {
     async fn small_listing(
         &mut self,
         request: &Request,
-        files: &Files,
+        (location, files): (&'a Location, &Files),
         mut subject: Subject,
         (reader, piece, hold): Reading,
     ) -> Response {
@@ -175,7 +174,9 @@ impl Handling<'_> {
         let entries = if let Some(Ok(memory)) = memory {
             match Snapshot::of_one_piece(&disk, piece, entries_max, memory).await {
                 Ok(snapshot) => {
-                    subject.readme = self.readme(request, files, subject.form, &snapshot).await;
+                    subject.readme = self
+                        .readme(request, (location, files), subject.form, &snapshot)
+                        .await;
                     Entries::Sorted(Arc::new(snapshot))
                 }
                 Err(failure) => return self.not_listed(request, files, &failure),
@@ -190,14 +191,16 @@ impl Handling<'_> {
     async fn shared_listing(
         &mut self,
         request: &Request,
-        files: &Files,
+        (location, files): (&'a Location, &Files),
         mut subject: Subject,
         directory: Arc<OpenFile>,
         shared: Arc<Shared>,
     ) -> Response {
         let failure = match shared.snapshot().await {
             Ok(snapshot) => {
-                subject.readme = self.readme(request, files, subject.form, &snapshot).await;
+                subject.readme = self
+                    .readme(request, (location, files), subject.form, &snapshot)
+                    .await;
                 return listing::of_snapshot(subject, &self.claims(), snapshot, shared).await;
             }
             Err(failure) => failure,
@@ -221,15 +224,17 @@ impl Handling<'_> {
     async fn readme(
         &mut self,
         request: &Request,
-        files: &Files,
+        (location, files): (&'a Location, &Files),
         form: Form,
         snapshot: &Snapshot,
     ) -> Option<Readme> {
         let name = snapshot.readme.as_ref().filter(|_| form == Form::Html)?;
         let path = [files.beneath(&request.path), name].concat();
-        let asked = [&request.path, &name[..]].concat();
-        let input = self.route_input(request);
-        if !files.shows(&path) || self.service.guards_elsewhere(&asked, input, files) {
+        let asked = in_folder(&request.path, name);
+        if !files.shows(&path)
+            || location.has_gates_of_paths()
+            || !self.rules(request, location).are_of(&asked)
+        {
             return None;
         }
         self.text_of(files, path)

@@ -10,6 +10,7 @@ mod gate;
 mod https;
 mod listing;
 mod mailbox;
+mod other_name;
 mod preflight;
 mod proxy;
 mod redirect;
@@ -24,11 +25,13 @@ use std::sync::Arc;
 
 use levity_telemetry::stats::GateKind;
 use levity_telemetry::step::Step;
-use levity_wire::Reject;
+use levity_wire::{Reject, path};
 
 use crate::credentials::Identity;
 use crate::disk_client::DiskClient;
 use crate::explanation::Explanation;
+use crate::found::object::RunnableScript;
+use crate::found::{Elsewhere, MovedScript};
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::request::{Request, RequestError};
@@ -36,8 +39,8 @@ use crate::http::request_body::{NO_ROOM, RequestBody, ends_upload};
 use crate::http::response::Response;
 use crate::http::send::Sent;
 use crate::rate_limit::charges::Charges;
-use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Service};
-use crate::scripts::{PathKind, Script};
+use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Rules, Service};
+use crate::scripts::PathKind;
 use crate::shares::claim::{Claims, Requester};
 use crate::upstream::sendfile::Delegated;
 use crate::upstream::sendfile::completion::CompletionHook;
@@ -66,7 +69,9 @@ pub struct Handling<'a> {
     /// The key in the cache of the last file that a step of `try` has looked for; empty without one.
     served_key: Vec<u8>,
     /// The script that handles the request.
-    script: Option<Script>,
+    script: Option<RunnableScript>,
+    /// What has moved the request to the path of a script, if something has.
+    moved_script: Option<MovedScript>,
     /// Who sent the request, as far as the gates have asked.
     identity: Identity,
     /// The application's response that rerouted the request here.
@@ -98,6 +103,8 @@ pub struct NewTarget {
     /// Whether it may lead to an internal location: the operator has written the rule, and not whoever has written the
     /// files of the site.
     pub may_be_internal: bool,
+    /// A rule says so. Otherwise it is the name of what the path has led to, which belongs to another location.
+    pub by_rule: bool,
 }
 
 /// The result of all handlers of a location.
@@ -150,6 +157,7 @@ impl<'a> Handling<'a> {
             path_kind: PathKind::Unknown,
             served_key: Vec::new(),
             script: None,
+            moved_script: None,
             identity: Identity::default(),
             delegated_by: None,
             hooks: Vec::new(),
@@ -165,6 +173,41 @@ impl<'a> Handling<'a> {
             client: Some(self.client),
             listener: self.body.peer().listener(),
         }
+    }
+
+    /// The rules of `location`, for what `request` finds there.
+    fn rules<'r>(&'r self, request: &'r Request, location: &'a Location) -> Rules<'a, 'r> {
+        Rules::new(self.service, location, self.route_input(request))
+    }
+
+    /// What a search for `request` at `location` needs: its rules, what has moved it to the path of a script, and the disk.
+    fn searching<'s>(
+        &'s mut self,
+        request: &'s Request,
+        location: &'a Location,
+    ) -> (
+        Rules<'a, 's>,
+        Option<&'s MovedScript>,
+        &'s mut DiskClient<'a>,
+    ) {
+        let input = RouteInput {
+            request,
+            client: Some(self.client),
+            listener: self.body.peer().listener(),
+        };
+        let rules = Rules::new(self.service, location, input);
+        (rules, self.moved_script.as_ref(), &mut self.disk)
+    }
+
+    /// Has `request` go on where what it has found belongs to.
+    fn move_to(&mut self, request: &Request, elsewhere: Elsewhere) -> Outcome<'a> {
+        self.moved_script = elsewhere.script;
+        Outcome::Rewritten(NewTarget {
+            target: target_for(&elsewhere.name, request),
+            // As for a request for that name.
+            may_be_internal: false,
+            by_rule: false,
+        })
     }
 
     /// Takes for the request what clients share.
@@ -187,7 +230,7 @@ impl<'a> Handling<'a> {
     pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Handled {
         (self.path_kind, self.script) = (PathKind::Unknown, None);
         // What the gates before a rewrite have found out still holds.
-        if !request.is_rewritten() {
+        if !request.is_moved() {
             self.identity = Identity::default();
         }
         Handled::Response(match self.run(request, location).await {
@@ -262,8 +305,8 @@ impl<'a> Handling<'a> {
             let outcome = match handler {
                 Handler::Gate(gate) => self.gate(request, gate).await,
                 Handler::RateLimits(limits) => self.rate_limits(request, limits),
-                Handler::Files(files) => return self.files(request, files).await,
-                Handler::Upload(upload) => Box::pin(self.upload(request, upload)).await,
+                Handler::Files(files) => return self.files(request, location, files).await,
+                Handler::Upload(upload) => Box::pin(self.upload(request, location, upload)).await,
                 Handler::Acme(challenges) => match acme::response(challenges, request) {
                     Some(response) => Outcome::Response(response),
                     None => Outcome::Next,
@@ -424,6 +467,17 @@ impl<'a> Handling<'a> {
         }
         Ok(())
     }
+}
+
+/// The target of a request for the path `name` with the query of `request`.
+fn target_for(name: &[u8], request: &Request) -> Vec<u8> {
+    let mut target = Vec::new();
+    path::encode(name, &mut target);
+    if let Some(query) = request.query() {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    target
 }
 
 fn refused_body(reject: Reject) -> Response {

@@ -12,11 +12,12 @@ use levity_wire::path;
 use levity_wire::sendfile_header::{self, Delegation};
 
 use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, redirect, respond};
+use crate::found::object::RunnableScript;
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::route::{Handler, Location, Proxy};
-use crate::script_search::ScriptSearch;
-use crate::scripts::{PathKind, Script};
+use crate::script_search::{Located, ScriptSearch};
+use crate::scripts::PathKind;
 use crate::upstream::failure::Failure;
 use crate::upstream::gateway::{Answered, Gateway};
 use crate::upstream::sendfile::{self, Delegated, preload};
@@ -24,6 +25,9 @@ use crate::upstream::sendfile::{self, Delegated, preload};
 /// Headers with credentials for the requested site. They are not sent to another upstream, which gets only a
 /// URL; the application has already decided about the client.
 const CREDENTIALS: [&[u8]; 2] = [b"cookie", b"authorization"];
+
+/// Why an internal route does not send or run what it has found by another path than the application has named.
+const BELONGS_ELSEWHERE: &str = "what it leads to belongs to a route with other rules";
 
 impl<'a> Handling<'a> {
     /// Proxies the request, unless the response was preloaded.
@@ -236,15 +240,22 @@ impl<'a> Handling<'a> {
                 // Nothing is written for a response of an application.
                 Handler::Gate(_) | Handler::RateLimits(_) | Handler::Upload(_) => continue,
                 Handler::Files(files) => {
-                    let disk = &mut self.disk;
-                    delegated_by.internal_file(files, path, request, disk).await
+                    let (rules, _, disk) = self.searching(request, location);
+                    let named = (&**files, path, rules);
+                    delegated_by.internal_file(named, request, disk).await
                 }
                 Handler::ExistingFile(step) => {
-                    let Some(path) = step.candidate.path(path) else {
+                    let Some(candidate) = step.candidate.path(path) else {
                         continue;
                     };
-                    let (files, disk) = (&step.files, &mut self.disk);
-                    match delegated_by.file_before(files, &path, request, disk).await {
+                    let (rules, _, disk) = self.searching(request, location);
+                    let files = &step.files;
+                    let found = delegated_by.file_before(files, &candidate, request, disk);
+                    match found.await {
+                        // The application has named another path.
+                        Some(Ok(_)) if *candidate != *path && !rules.are_of(&candidate) => {
+                            Err(delegated_by.refuse(502, BELONGS_ELSEWHERE))
+                        }
                         Some(file) => file,
                         None => continue,
                     }
@@ -294,9 +305,9 @@ impl<'a> Handling<'a> {
         &mut self,
         delegated_by: &Delegated,
         request: &Request,
-        location: &Location,
+        location: &'a Location,
         proxy: &Proxy,
-    ) -> Result<(Box<Request>, Option<Script>), Response> {
+    ) -> Result<(Box<Request>, Option<RunnableScript>), Response> {
         let (target, limits) = (delegated_by.value(), &self.service.wire_limits);
         let Some(request) = derived(request, target, request.host(), &[], limits) else {
             return Err(delegated_by.refuse(502, "not a valid request target"));
@@ -315,9 +326,10 @@ impl<'a> Handling<'a> {
                 return Err(delegated_by.refuse(502, reason));
             }
             Some((files, scripts)) => {
-                let now = Instant::now();
-                let mut search = ScriptSearch::new(location, files, now, &mut self.disk);
-                let located = search.locate(scripts, &request, PathKind::Unknown).await;
+                let (rules, _, disk) = self.searching(&request, location);
+                let (at, known) = ((location, &**files), (rules, None));
+                let mut search = ScriptSearch::new(at, &request, known, Instant::now(), disk);
+                let located = search.locate(scripts, PathKind::Unknown).await;
                 Some(found_script(delegated_by, located)?)
             }
         };
@@ -333,10 +345,11 @@ fn is_usable(status: u16) -> bool {
 /// The script, or the error response if there is none.
 fn found_script(
     delegated_by: &Delegated,
-    located: io::Result<Option<Script>>,
-) -> Result<Script, Response> {
+    located: io::Result<Option<Located>>,
+) -> Result<RunnableScript, Response> {
     match located {
-        Ok(Some(script)) => Ok(script),
+        Ok(Some(Ok(script))) => Ok(script),
+        Ok(Some(Err(_))) => Err(delegated_by.refuse(502, BELONGS_ELSEWHERE)),
         Ok(None) => Err(delegated_by.refuse(404, "no script handles that path")),
         Err(error) => {
             let reason = format_args!("cannot find the script: {error}");

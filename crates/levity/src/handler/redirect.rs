@@ -33,6 +33,7 @@ pub(super) fn rewritten<'s>(
         Ok(target) => Outcome::Rewritten(NewTarget {
             target,
             may_be_internal,
+            by_rule: true,
         }),
         Err(reject) => Outcome::Response(error(reject.status, reject.reason)),
     }

@@ -1,6 +1,7 @@
 //! Handlers that find the script of a request.
 
 use std::io;
+use std::time::Instant;
 
 use levity_telemetry::step::Step;
 
@@ -11,7 +12,7 @@ use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::respond;
 use crate::route::{Files, Location};
-use crate::script_search::ScriptSearch;
+use crate::script_search::{Located, ScriptSearch};
 use crate::scripts::{PathKind, Scripts};
 
 impl<'a> Handling<'a> {
@@ -22,12 +23,14 @@ impl<'a> Handling<'a> {
         location: &'a Location,
     ) -> Outcome<'a> {
         let (files, scripts) = scripts(location);
-        let mut search = self.search(location, files);
-        match search.locate_before_files(scripts, request).await {
-            Ok(script) => self.script = script,
-            Err(error) => return self.search_failed(files, request, &error),
+        let now = self.begin_search();
+        let (rules, moved, disk) = self.searching(request, location);
+        let known = (rules, moved);
+        let mut search = ScriptSearch::new((location, files), request, known, now, disk);
+        match search.locate_before_files(scripts).await {
+            Ok(located) => self.use_located(request, location, located),
+            Err(error) => self.search_failed(files, request, &error),
         }
-        Outcome::Next
     }
 
     /// Finds the script, unless an earlier handler has found it. Without one the response is 404.
@@ -40,32 +43,51 @@ impl<'a> Handling<'a> {
             return Outcome::Next;
         }
         let (files, scripts) = scripts(location);
-        let kind = self.path_kind;
-        let mut search = self.search(location, files);
+        let (kind, now) = (self.path_kind, self.begin_search());
+        let (rules, moved, disk) = self.searching(request, location);
+        let known = (rules, moved);
+        let mut search = ScriptSearch::new((location, files), request, known, now, disk);
         if kind == PathKind::Directory && !request.names_directory() {
-            match search.has_index(scripts, request).await {
+            match search.has_index(scripts).await {
                 Ok(true) => return Outcome::Response(respond::redirect::to_directory(request)),
                 Ok(false) => {}
                 Err(error) => return self.search_failed(files, request, &error),
             }
         }
-        match search.locate(scripts, request, kind).await {
+        match search.locate(scripts, kind).await {
             Ok(None) => {
                 self.explain_refusal("there is no script for the path");
                 Outcome::Response(error(404, ""))
             }
-            Ok(script) => {
-                self.script = script;
-                Outcome::Next
-            }
+            Ok(located) => self.use_located(request, location, located),
             Err(error) => self.search_failed(files, request, &error),
         }
     }
 
-    fn search<'s>(&'s mut self, location: &Location, files: &'s Files) -> ScriptSearch<'s, 'a> {
+    /// Begins a search; returns the time.
+    fn begin_search(&mut self) -> Instant {
         self.disk.trace.enter(Step::Resolve);
-        let now = self.disk.trace.step_began();
-        ScriptSearch::new(location, files, now, &mut self.disk)
+        self.disk.trace.step_began()
+    }
+
+    /// Has the script run by the next handler, or the request go on where it belongs to.
+    fn use_located(
+        &mut self,
+        request: &Request,
+        location: &'a Location,
+        located: Option<Located>,
+    ) -> Outcome<'a> {
+        match located {
+            None => Outcome::Next,
+            Some(Ok(script)) => {
+                self.script = Some(script);
+                Outcome::Next
+            }
+            Some(Err(elsewhere)) => {
+                self.explain_found(request, location, &elsewhere.name);
+                self.move_to(request, elsewhere)
+            }
+        }
     }
 
     fn search_failed(&self, files: &Files, request: &Request, error: &io::Error) -> Outcome<'a> {

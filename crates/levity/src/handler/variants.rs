@@ -10,6 +10,7 @@ use levity_wire::http1::Method;
 use super::Handling;
 use crate::cache::EntryRef;
 use crate::entry::{Entry, Original};
+use crate::found::object::ServableFile;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::resolve::Found;
@@ -20,8 +21,8 @@ use crate::variant_store::{DICTIONARY_BYTES_MAX, Name, Resource, Wanted};
 /// The request headers that select the form of a file where dictionaries are on (RFC 9842, 6.2).
 const VARY: &[u8] = b"Accept-Encoding, Available-Dictionary";
 
-/// A file with the bytes of it that were read already, and their offset.
-pub(super) type WithBytes = (Rc<EntryRef>, Option<(u64, Ready)>);
+/// A form of a file, with the bytes of it that were read already, and their offset.
+type WithBytes = (Rc<EntryRef>, Option<(u64, Ready)>);
 
 /// How a response can use dictionaries.
 struct Dictionaries {
@@ -32,19 +33,20 @@ struct Dictionaries {
 }
 
 impl Handling<'_> {
-    /// The response of `cached`, the file found for `request` at a path in `files`, in the best form that is kept.
+    /// The response of `file`, found for `request` at a path in `files`, in the best form that is kept.
     pub(super) async fn in_kept_form(
         &mut self,
         request: &Request,
         (files, path): (&Files, &[u8]),
         variants: &FileVariants,
-        (cached, ready): WithBytes,
+        file: ServableFile,
     ) -> Response {
+        let cached = file.cached().clone();
         let dictionaries = dictionaries(request, (files, path), variants, &cached.entry);
         let kept = self.kept_form(request, variants, &cached, dictionaries.as_ref());
         let mut response = match kept.await {
-            Some((variant, ready)) => respond::file::file(request, variant, ready),
-            None => respond::file::file(request, cached.clone(), ready),
+            Some((variant, ready)) => respond::file::file(request, file.in_form(variant, ready)),
+            None => respond::file::file(request, file),
         };
         if let Some(digests) = &files.digests {
             // Boxed, as other rare parts.

@@ -49,6 +49,8 @@ struct Sent {
     /// Decoded.
     path: Vec<u8>,
     query: Option<Span>,
+    /// A rule of the configuration has changed it.
+    is_rewritten: bool,
 }
 
 impl Request {
@@ -141,20 +143,28 @@ impl Request {
     }
 
     /// Whether its target was changed.
-    pub fn is_rewritten(&self) -> bool {
+    pub fn is_moved(&self) -> bool {
         self.sent.is_some()
     }
 
-    /// Changes the target to a path with or without a query.
+    /// Whether a rule of the configuration has changed its target.
+    pub fn is_rewritten(&self) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.is_rewritten)
+    }
+
+    /// Changes the target to a path with or without a query. `by_rule` is whether a rule of the configuration names it; otherwise it
+    /// is the name of what the path has led to.
     ///
     /// # Errors
     /// 400 for a target that no request may have, or whose path cannot be decoded.
-    pub fn set_target(&mut self, target: &[u8]) -> Result<(), Reject> {
-        self.sent.get_or_insert_with(|| Sent {
+    pub fn set_target(&mut self, target: &[u8], by_rule: bool) -> Result<(), Reject> {
+        let sent = self.sent.get_or_insert_with(|| Sent {
             target: self.head.target_span,
             path: mem::take(&mut self.path),
             query: self.head.query,
+            is_rewritten: false,
         });
+        sent.is_rewritten |= by_rule;
         self.head.set_target(&mut self.bytes, target)?;
         self.decode_path()
     }

@@ -14,10 +14,11 @@ use levity_wire::archive::zip::Zip;
 use levity_wire::archive::{Member, tar};
 
 use super::generated::{Generated, Output, PIECE_BYTES, Unreadable};
+use super::listing::TURN_WORK;
 use crate::disk_client::DetachedDisk;
 use crate::http::file_version::{Verdict, Version};
 use crate::http::response::{Body, Response, StreamError};
-use crate::route::{Files, OwnedInput, Service};
+use crate::route::{Files, OwnedRules};
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource, Shortage};
 
@@ -44,10 +45,10 @@ const ROOT_NAME: &[u8] = b"files";
 pub struct Archive {
     /// The form of the archive.
     pub form: ArchiveForm,
-    /// The configuration of the request.
-    pub service: Arc<Service>,
-    /// What routes looked at in the request.
-    pub input: OwnedInput,
+    /// The rules of the location, for the request.
+    pub rules: OwnedRules,
+    /// Its files.
+    pub files: Arc<Files>,
     /// The path of the folder: decoded, with a slash at both ends.
     pub path: Vec<u8>,
     /// The root that has it.
@@ -125,17 +126,13 @@ impl Archive {
         value
     }
 
-    /// The files among which a request for `path` would find one, if the location of the archive would answer it.
-    fn files_for(&self, path: &[u8]) -> Option<&Files> {
-        let input = self.input.input();
-        let host = input.request.host();
-        let own = self.service.route(host, &self.path, input)?;
-        let location = self.service.route(host, path, input)?;
-        let files = location
-            .files
-            .as_deref()
-            .filter(|_| std::ptr::eq(location, own))?;
-        files.shows(files.beneath(path)).then_some(files)
+    /// Whether a request for `path` would get what the archive has by that name.
+    fn may_have(&self, path: &[u8]) -> bool {
+        self.files.shows(self.files.beneath(path))
+            && self
+                .rules
+                .rules()
+                .are_of_member(path, &self.files, self.form)
     }
 }
 
@@ -229,6 +226,8 @@ struct Writer {
     folder_bytes: usize,
     /// Entries since the last turn.
     entries: usize,
+    /// Bytes that routes have looked at since the last turn.
+    work: usize,
 }
 
 /// An error, and the path at which it occurred.
@@ -251,6 +250,7 @@ impl Writer {
             hold,
             folder_bytes: 0,
             entries: 0,
+            work: 0,
         }
     }
 
@@ -303,7 +303,11 @@ impl Writer {
 
     async fn entry(&mut self, folder: &[u8], entry: &Entry<'_>) -> Result<(), Failure> {
         let path = [folder, entry.name].concat();
-        if self.archive.files_for(&self.request_path(&path)).is_none() {
+        let mut request_path = self.request_path(&path);
+        if entry.kind == Kind::Directory {
+            request_path.push(b'/');
+        }
+        if !self.archive.may_have(&request_path) {
             return Ok(());
         }
         match entry.kind {
@@ -318,8 +322,9 @@ impl Writer {
             Kind::Other => {}
         }
         self.entries += 1;
-        if self.entries >= TURN_ENTRIES {
-            self.entries = 0;
+        self.work += self.archive.rules.rules().work(request_path.len());
+        if self.entries >= TURN_ENTRIES || self.work >= TURN_WORK {
+            (self.entries, self.work) = (0, 0);
             self.output.flush().await;
         }
         self.output.flush_if_full().await;
@@ -410,10 +415,7 @@ impl Writer {
     /// Opens `path`, relative to the archive's folder; `None` if it has gone.
     async fn open(&self, path: &[u8], first: Option<First>) -> Result<Option<Found>, Failure> {
         let request_path = self.request_path(path);
-        let Some(files) = self.archive.files_for(&request_path) else {
-            return Ok(None);
-        };
-        let beneath = files.beneath(&request_path);
+        let beneath = self.archive.files.beneath(&request_path);
         let beneath = beneath.strip_suffix(b"/").unwrap_or(beneath);
         match self.found(beneath, first).await {
             Ok(found) => Ok(Some(found)),

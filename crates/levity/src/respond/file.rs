@@ -11,15 +11,16 @@ use levity_wire::range::{self, Part, Range};
 
 use crate::cache::EntryRef;
 use crate::entry::{Content, Entry, VARY};
+use crate::found::object::ServableFile;
 use crate::http::error::error;
 use crate::http::fields::{CONTENT_HEADERS, Fields};
 use crate::http::file_version::Version;
 use crate::http::request::Request;
 use crate::http::response::{Body, FileBody, Multipart, PartSource, Response};
 
-/// The response of `cached` to `request`. `ready` holds bytes that the lookup has read already, with their
-/// offset.
-pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
+/// The response of `file` to `request`.
+pub fn file(request: &Request, file: ServableFile) -> Response {
+    let (cached, ready) = file.into_parts();
     let entry = &cached.entry;
     let mut response = match verdict(request, &cached) {
         Verdict::Failed => return without_content(412, entry),
@@ -31,9 +32,9 @@ pub fn file(request: &Request, cached: Rc<EntryRef>, ready: Option<(u64, Ready)>
             response
         }
         Verdict::Proceed => match requested_range(request, &cached) {
-            Range::Whole => whole(cached.clone(), ready),
+            Range::Whole => all(cached.clone(), ready),
             Range::Part(Part { first, last }) => part(cached.clone(), ready, first, last),
-            Range::Several(parts) if !saves_bytes(entry, &parts) => whole(cached.clone(), ready),
+            Range::Several(parts) if !saves_bytes(entry, &parts) => all(cached.clone(), ready),
             Range::Several(parts) => several(cached.clone(), ready, parts),
             Range::Unsatisfiable => {
                 let mut response = without_content(416, entry);
@@ -133,8 +134,13 @@ pub fn names_version(request: &Request, cached: &EntryRef) -> bool {
     value.is_some_and(|value| condition::if_range(value, &validators))
 }
 
-/// The whole content of `cached`, regardless of conditions and ranges.
-pub fn whole(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
+/// The whole content of `file`, regardless of conditions and ranges.
+pub fn whole(file: ServableFile) -> Response {
+    let (cached, ready) = file.into_parts();
+    all(cached, ready)
+}
+
+fn all(cached: Rc<EntryRef>, ready: Option<(u64, Ready)>) -> Response {
     let mut response = with_content(200, &cached);
     let bytes = cached.entry.meta.size;
     response.body = body(cached, ready, 0, bytes);

@@ -2,6 +2,7 @@
 
 mod files;
 mod filters;
+mod fingerprints;
 mod forms;
 mod gates;
 mod handlers;
@@ -26,6 +27,7 @@ use levity_wire::http1;
 use self::resources::{Resources, SiteParts};
 use self::roots::Roots;
 use self::stores::Stores;
+use super::fingerprint::{Asked, Fingerprint};
 use super::location::{Gate, Handler, Location};
 use super::{Route, ServiceParts, Site};
 use crate::filter::compress::Compress;
@@ -109,13 +111,15 @@ fn compile(
             location,
         })
     });
-    let routes: Vec<Route> = routes.collect::<io::Result<_>>()?;
-    let rest = location(&site.location, &[], &parts, resources)?;
-    let mut of_routes = routes.iter().map(|route| &route.location);
-    let has_gates = of_routes.any(Location::has_gates) || rest.has_gates();
+    let mut routes: Vec<Route> = routes.collect::<io::Result<_>>()?;
+    let mut rest = location(&site.location, &[], &parts, resources)?;
+    let of_routes = routes.iter_mut().map(|route| &mut route.location);
+    let mut locations: Vec<_> = of_routes.chain([&mut rest]).collect();
+    let of: Vec<_> = site.locations().collect();
+    let matchers = site.routes.iter().flat_map(|route| &route.matchers);
+    fingerprints::mark(&mut locations, &of, matchers);
     let has_many = routes.len() > super::COMPARED_ROUTES_MAX;
     Ok(Site {
-        has_gates,
         routes,
         index: has_many.then(|| site.route_index()),
         rest,
@@ -203,6 +207,7 @@ fn open_location(
     Ok(Location {
         number,
         site: site.number,
+        position: 0,
         route: path.map_or_else(String::new, Pattern::to_string),
         log: match &of.log {
             Some(own) => logs::log_number(&resources.logs, own),
@@ -217,6 +222,9 @@ fn open_location(
         compress: forms::compressed_codings(options),
         server_timing: options.server_timing,
         early_data: site.tls.as_ref().is_some_and(|tls| tls.early_data),
+        forms: forms::precompressed_codings(of),
+        fingerprint: Fingerprint::default(),
+        asked: Asked::Never,
         has_logged_ambiguous: AtomicBool::new(false),
     })
 }

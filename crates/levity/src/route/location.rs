@@ -16,6 +16,8 @@ use levity_disk::{ReadOptions, Spool};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 
+use super::fingerprint::{Asked, Fingerprint};
+use crate::codings;
 use crate::credentials::Users;
 use crate::digest_store::store::DigestStore;
 use crate::filter::compress::Compress;
@@ -36,6 +38,8 @@ pub struct Location {
     pub number: u32,
     /// The number of its site.
     pub site: usize,
+    /// Its position among the locations of the site: that of its route, and behind them that of the site itself.
+    pub(super) position: usize,
     /// The path of its route; empty for that of a site itself.
     pub route: String,
     /// The number of its access log, in [`Service::logs`](super::Service::logs); `None` if it is off.
@@ -58,6 +62,12 @@ pub struct Location {
     pub server_timing: bool,
     /// Whether requests are answered before the handshake of their connection is complete.
     pub early_data: bool,
+    /// The codings in which files with names of this location may lie beside themselves.
+    pub(super) forms: Vec<Coding>,
+    /// Its rules.
+    pub(super) fingerprint: Fingerprint,
+    /// When the site has to be asked whether a name that was found has the same rules.
+    pub(super) asked: Asked,
     /// A refusal of an ambiguous path has been logged.
     pub(super) has_logged_ambiguous: AtomicBool,
 }
@@ -71,10 +81,41 @@ impl Location {
 }
 
 impl Location {
-    /// Whether a request has to pass gates.
-    pub fn has_gates(&self) -> bool {
+    /// Its limits.
+    pub fn limits(&self) -> &[Arc<RateLimit>] {
         let mut handlers = self.handlers.iter();
-        handlers.any(|handler| matches!(handler, Handler::Gate(_)))
+        let limits = handlers.find_map(|handler| match handler {
+            Handler::RateLimits(limits) => Some(&limits[..]),
+            _ => None,
+        });
+        limits.unwrap_or_default()
+    }
+
+    /// What clients may write there; `None` where they may write nothing.
+    pub fn upload(&self) -> Option<&Arc<Upload>> {
+        let mut handlers = self.handlers.iter();
+        handlers.find_map(|handler| match handler {
+            Handler::Upload(upload) => Some(upload),
+            _ => None,
+        })
+    }
+
+    /// Where it is in the configuration, for people.
+    pub fn place(&self) -> String {
+        match self.route.as_str() {
+            "" => "the site".to_owned(),
+            route => format!("`{route}`"),
+        }
+    }
+
+    /// Whether the rules of another file may count for `path`, because a compressed form of that has such a name.
+    pub fn may_be_form(&self, path: &[u8]) -> bool {
+        self.asked != Asked::Never && codings::originals(path).next().is_some()
+    }
+
+    /// Whether a file of this location may be sent in a form that lies beside it, compressed by `coding`.
+    pub fn has_form(&self, coding: Coding) -> bool {
+        self.forms.contains(&coding)
     }
 
     /// Whether files that it needs do not respond.
@@ -454,13 +495,26 @@ pub struct FileVariants {
 impl Files {
     /// The path relative to the root.
     pub fn beneath<'a>(&'a self, path: &'a [u8]) -> &'a [u8] {
-        let path = path
-            .strip_prefix(self.strip_prefix.as_slice())
-            .unwrap_or(path);
+        let path = self.stripped(path).unwrap_or(path);
         let path = path.strip_prefix(b"/").unwrap_or(path);
         match &self.only {
             Some(name) if path.is_empty() => name,
             _ => path,
+        }
+    }
+
+    /// `path` without the prefix that is stripped; `None` if it does not have that. Of `/app` and `/apple` only one is a path with
+    /// the prefix `/app`.
+    fn stripped<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        let rest = path.strip_prefix(self.strip_prefix.as_slice())?;
+        (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
+    }
+
+    /// The path of a request for `name`, which is relative to the root, written as `asked`, the path of another one.
+    pub fn path_of(&self, asked: &[u8], name: &[u8]) -> Vec<u8> {
+        match self.stripped(asked) {
+            Some(_) => [&self.strip_prefix, &b"/"[..], name].concat(),
+            None => [b"/", name].concat(),
         }
     }
 

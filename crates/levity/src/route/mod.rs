@@ -2,8 +2,10 @@
 
 mod compile;
 mod explain;
+mod fingerprint;
 mod location;
 mod matching;
+mod rules;
 
 use std::collections::HashMap;
 use std::io;
@@ -45,6 +47,7 @@ pub use self::location::{
     RedirectTo, Resume, SpoolFolder, TargetOf, Upload,
 };
 pub use self::matching::{OwnedInput, RouteInput};
+pub use self::rules::{OwnedRules, Rules};
 
 /// The maximum of bytes that the expressions of a site look at for one request: of its target, once for each of them. One
 /// byte takes 1 to 2 ns; of a regular expression it may take some 40 ns, so these count for more.
@@ -54,8 +57,6 @@ const MATCHED_BYTES_MAX: usize = 512 * 1024;
 const COMPARED_ROUTES_MAX: usize = 32;
 
 struct Site {
-    /// Whether one of its locations has gates.
-    has_gates: bool,
     routes: Vec<Route>,
     /// Finds a route, where there are more than [`COMPARED_ROUTES_MAX`].
     index: Option<PatternIndex>,
@@ -263,9 +264,7 @@ impl Service {
 
     /// The first location that matches `input` if it is for `path`; `None` when no site matches `host`.
     pub fn route(&self, host: &[u8], path: &[u8], input: RouteInput<'_>) -> Option<&Location> {
-        let site = &self.sites[self.site_of(host)?];
-        let route = site.first_route(path, |route| input.matches(&route.matchers, path));
-        Some(route.map_or(&site.rest, |route| &site.routes[route].location))
+        Some(self.sites[self.site_of(host)?].location(path, input))
     }
 
     /// As [`route`](Self::route), as if there were no internal routes: what it finds gives a request for one of these the headers and
@@ -300,20 +299,6 @@ impl Service {
         Err(Reject {
             status: 414,
             reason: "the target is too long for the number of routes",
-        })
-    }
-
-    /// Whether a request for `path` would get to a location with gates, and not to that of `files`: what lies there is
-    /// not sent for another path.
-    pub fn guards_elsewhere(&self, path: &[u8], input: RouteInput<'_>, files: &Files) -> bool {
-        let host = input.request.host();
-        let has_gates = self
-            .site_of(host)
-            .is_some_and(|site| self.sites[site].has_gates);
-        let location = has_gates.then(|| self.route(host, path, input)).flatten();
-        location.is_some_and(|location| {
-            let own = location.files.as_deref();
-            location.has_gates() && !own.is_some_and(|own| std::ptr::eq(own, files))
         })
     }
 
@@ -425,6 +410,12 @@ fn is_beneath(host: &str, suffix: &str) -> bool {
 }
 
 impl Site {
+    /// The first location that matches `input` if it is for `path`.
+    fn location(&self, path: &[u8], input: RouteInput<'_>) -> &Location {
+        let route = self.first_route(path, |route| input.matches(&route.matchers, path));
+        route.map_or(&self.rest, |route| &self.routes[route].location)
+    }
+
     /// The number of the first route whose paths may be `path` and for which `is_it` holds.
     fn first_route(&self, path: &[u8], is_it: impl Fn(&Route) -> bool) -> Option<usize> {
         if let Some(index) = &self.index {
@@ -437,6 +428,12 @@ impl Site {
         };
         let mut routes = self.routes.iter();
         routes.position(|route| may_be(route) && is_it(route))
+    }
+
+    /// The location at that position among those of the site.
+    fn at(&self, position: usize) -> &Location {
+        let route = self.routes.get(position);
+        route.map_or(&self.rest, |route| &route.location)
     }
 
     fn locations(&self) -> impl Iterator<Item = &Location> {

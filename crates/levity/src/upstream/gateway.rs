@@ -20,6 +20,7 @@ use levity_telemetry::stall;
 use levity_telemetry::step::Step;
 use levity_telemetry::trace::{Side, Trace, UpstreamTrace};
 use levity_wire::http1::Method;
+use levity_wire::path;
 
 use super::backend::{Backend, fingerprint};
 use super::codec::head::Head;
@@ -35,12 +36,12 @@ use super::subrequest::Origin;
 use super::upload::Upload;
 use super::upstream_request::{Length, UpstreamRequest};
 use crate::credentials::Identity;
+use crate::found::object::RunnableScript;
 use crate::http::client::Client;
 use crate::http::request::Request;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{Body, BodyStream, Response};
 use crate::route::{Proxy, Service};
-use crate::scripts::Script;
 use crate::worker::Worker;
 
 /// Attempts that backends have not looked at, for one request: each may have met a connection that was about to end.
@@ -80,7 +81,7 @@ impl Gateway<'_> {
         &self,
         request: &Request,
         proxy: &Arc<Proxy>,
-        script: Option<&Script>,
+        script: Option<&RunnableScript>,
         trace: &mut Trace,
     ) -> Answered {
         trace.enter(Step::Upstream);
@@ -122,7 +123,7 @@ impl Gateway<'_> {
         &self,
         request: &Request,
         proxy: &Proxy,
-        script: Option<&Script>,
+        script: Option<&RunnableScript>,
         pool: &Rc<Pool>,
         trace: &mut UpstreamTrace,
     ) -> Result<Received, Failure> {
@@ -149,13 +150,18 @@ impl Gateway<'_> {
         &'a self,
         request: &'a Request,
         proxy: &'a Proxy,
-        script: Option<&'a Script>,
+        script: Option<&'a RunnableScript>,
         upload: &Upload,
     ) -> Result<UpstreamRequest<'a>, Failure> {
         let mut outgoing = UpstreamRequest::new(request, proxy, self.client, upload.length())
             .map_err(|reject| Failure::of_client(reject.into()))?;
         outgoing.version = self.body.stream().version();
         outgoing.script = script;
+        if let Some(asked) = script.and_then(RunnableScript::asked_path) {
+            let asked = path::forwarded(asked);
+            let asked = asked.map_err(|reject| Failure::of_client(reject.into()))?;
+            outgoing.whole_path = asked;
+        }
         outgoing.identity = self.identity;
         if let Some(version) = proxy.upstream.settings.proxy_protocol {
             let destination = self.body.peer().proxy_destination();

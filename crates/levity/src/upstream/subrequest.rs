@@ -18,11 +18,12 @@ use super::stderr::Stderr;
 use super::sticky::Affinity;
 use super::upstream_request::{Length, UpstreamRequest};
 use crate::disk_client::DiskClient;
+use crate::found::object::RunnableScript;
 use crate::http::client::Client;
 use crate::http::request::Request;
-use crate::route::{Proxy, RouteInput, Service};
+use crate::route::{Proxy, RouteInput, Rules, Service};
 use crate::script_search::ScriptSearch;
-use crate::scripts::{PathKind, Script};
+use crate::scripts::PathKind;
 use crate::worker::Worker;
 use levity_telemetry::trace::{Side, Trace};
 
@@ -134,7 +135,7 @@ impl Subrequest<'_> {
 
     /// The route of a subrequest: that of clients' requests, with a header that clients may not send, and
     /// with the path as the application gave it. A script has its name below the site.
-    fn proxy(&self, script: Option<&Script>) -> Proxy {
+    fn proxy(&self, script: Option<&RunnableScript>) -> Proxy {
         let mut proxy = Proxy::clone(self.proxy);
         if script.is_none() {
             proxy.strip_prefix.clear();
@@ -161,7 +162,7 @@ impl Subrequest<'_> {
         request: &Request,
         worker: &Rc<Worker>,
         service: &Arc<Service>,
-    ) -> Result<Option<Script>, Failure> {
+    ) -> Result<Option<RunnableScript>, Failure> {
         let input = RouteInput::of(request);
         let Some(location) = service.route(&self.origin.host, &request.path, input) else {
             return Ok(None);
@@ -179,11 +180,15 @@ impl Subrequest<'_> {
         let mut trace = Trace::new(now, None);
         let lookups = Cell::default();
         let mut disk = DiskClient::new(worker, service, 0, &lookups, &mut trace);
-        let mut search = ScriptSearch::new(location, files, now, &mut disk);
-        let located = search.locate(scripts, request, PathKind::Unknown).await;
+        let (at, rules) = ((location, &**files), Rules::new(service, location, input));
+        let mut search = ScriptSearch::new(at, request, (rules, None), now, &mut disk);
+        let located = search.locate(scripts, PathKind::Unknown).await;
         match located.map_err(Failure::of_subrequest)? {
             None => Err(Failure::of_subrequest("no script handles that path")),
-            script => Ok(script),
+            Some(Ok(script)) => Ok(Some(script)),
+            Some(Err(_)) => Err(Failure::of_subrequest(
+                "the script that handles that path belongs to a route with other rules",
+            )),
         }
     }
 

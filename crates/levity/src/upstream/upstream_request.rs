@@ -9,10 +9,10 @@ use levity_wire::{Reject, grip, mailbox_header, path, sendfile_header};
 
 use super::grip_sig::grip_sig;
 use crate::credentials::{Identity, NOBODY};
+use crate::found::object::RunnableScript;
 use crate::http::client::Client;
 use crate::http::request::Request;
 use crate::route::Proxy;
-use crate::scripts::Script;
 use levity_config::Secret;
 use levity_config::upstream::Forwarded;
 
@@ -43,7 +43,7 @@ pub struct UpstreamRequest<'a> {
     /// The length of its body.
     pub length: Length,
     /// The script that handles it, for applications that run scripts.
-    pub script: Option<&'a Script>,
+    pub script: Option<&'a RunnableScript>,
     /// What the gates know of the sender.
     pub identity: &'a Identity,
     /// The requested path, as [`path::forwarded`] gives it.

@@ -175,6 +175,7 @@ fn a_variant_that_was_overwritten_is_not_sent() {
                 file: Arc::new(file),
                 variants: Vec::new(),
                 watched: None,
+                led: crate::proof::Led::NOWHERE,
             },
         );
         rig.worker

@@ -390,7 +390,7 @@ fn a_slash_that_is_missing_and_a_hidden_name() {
     says(
         &with_slash,
         &[&format!(
-            "file     {root}/folder/: its index file of 1 bytes\n"
+            "file     {root}/folder/: its index file index.html of 1 bytes\n"
         )],
     );
     assert!(

@@ -256,8 +256,8 @@ fn guarded_files_under_other_paths() {
     let mut client = server.client();
     for (path, status) in [
         ("/secret.html", 403),
-        ("/secret", 404),
-        ("/private/", 404),
+        ("/secret", 403),
+        ("/private/", 403),
         ("/private/index.html", 403),
         ("/open", 200),
         ("/open/", 200),
@@ -265,5 +265,7 @@ fn guarded_files_under_other_paths() {
         assert_eq!(client.get(path).status, status, "{path}");
     }
     let listing = client.get_with("/d/", &[("Accept", "text/html")]);
-    assert!(listing.text().contains("README.md") && !listing.text().contains("some words"));
+    let listing = listing.text();
+    assert!(listing.contains("\"./x\""));
+    assert!(!listing.contains("README.md") && !listing.contains("some words"));
 }

@@ -15,6 +15,7 @@ use super::event_box::EventBox;
 use super::events::Events;
 use super::permit::Permit;
 use crate::credentials::Identity;
+use crate::found::object::RunnableScript;
 use crate::handler::mailbox::Start;
 use crate::http::client::Client;
 use crate::http::fields::Fields;
@@ -22,7 +23,6 @@ use crate::http::request::Request;
 use crate::http::request_body::RequestBody;
 use crate::http::response::{Body, BodyStream, Piece, PieceLimits, Response};
 use crate::route::{Proxy, Service};
-use crate::scripts::Script;
 use crate::upstream::gateway::{Answered, Gateway};
 use crate::worker::Worker;
 
@@ -51,7 +51,7 @@ pub struct Stream {
     pub identity: Identity,
     pub request: Request,
     pub proxy: Arc<Proxy>,
-    pub script: Option<Script>,
+    pub script: Option<RunnableScript>,
     /// Where its events go.
     pub to: EventBox,
     /// Held until the stream ends.

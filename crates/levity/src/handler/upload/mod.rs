@@ -16,6 +16,7 @@ use std::sync::Arc;
 use levity_config::UploadMethod;
 use levity_telemetry::stats::UploadResult;
 use levity_telemetry::step::Step;
+use levity_wire::http1::Method;
 use tokio::sync::oneshot;
 use tokio::time;
 
@@ -24,22 +25,20 @@ use super::{Handling, Outcome};
 use crate::http::error::{ALLOW, error};
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
-use crate::route::Upload;
+use crate::route::{Location, Upload};
 
 impl<'a> Handling<'a> {
     /// Answers requests that write; leaves all others to the handlers behind it.
     pub(super) async fn upload(
         &mut self,
         request: &Request,
+        location: &'a Location,
         upload: &'a Arc<Upload>,
     ) -> Outcome<'a> {
-        let method = match request.method() {
-            b"GET" | b"HEAD" => return Outcome::Next,
-            b"PUT" => Some(UploadMethod::Put),
-            b"DELETE" => Some(UploadMethod::Delete),
-            b"MKCOL" => Some(UploadMethod::Mkcol),
-            _ => None,
-        };
+        if matches!(request.head.method, Method::Get | Method::Head) {
+            return Outcome::Next;
+        }
+        let method = written(request);
         let Some(method) = method.filter(|method| upload.permits(*method)) else {
             return match upload.has_proxy {
                 true => Outcome::Next,
@@ -49,7 +48,7 @@ impl<'a> Handling<'a> {
                 }
             };
         };
-        let response = self.write(request, upload, method).await;
+        let response = self.write(request, (location, upload), method).await;
         let response = response.unwrap_or_else(|refusal| refusal);
         self.worker.stats.upload(result(method, &response));
         self.disk.trace.enter(Step::Respond);
@@ -59,14 +58,16 @@ impl<'a> Handling<'a> {
     async fn write(
         &mut self,
         request: &Request,
-        upload: &Arc<Upload>,
+        (location, upload): (&'a Location, &Arc<Upload>),
         method: UploadMethod,
     ) -> Result<Response, Response> {
         let path = Path::of(request, upload)?;
         // A folder may be requested without its slash, and then gets to another route than what is in it.
-        let as_folder = [&request.path[..], b"/"].concat();
-        if !path.names_folder && self.is_guarded(request, &upload.files, &as_folder) {
-            return Err(error(403, "a folder of this name is guarded"));
+        if let Some(refusal) = self.refusal_of_folder(request, location).await {
+            return Err(refusal);
+        }
+        if let Some(refusal) = self.refusal_of_originals(request, location).await {
+            return Err(refusal);
         }
         if let Some(explanation) = &self.worker.explanation {
             let bytes = self
@@ -129,6 +130,16 @@ impl<'a> Handling<'a> {
             Ok(Ok(response)) => response,
             _ => error(503, "the disk is slow; the change may still be made"),
         }
+    }
+}
+
+/// The method of `request` if it may write here.
+pub(super) fn written(request: &Request) -> Option<UploadMethod> {
+    match request.method() {
+        b"PUT" => Some(UploadMethod::Put),
+        b"DELETE" => Some(UploadMethod::Delete),
+        b"MKCOL" => Some(UploadMethod::Mkcol),
+        _ => None,
     }
 }
 

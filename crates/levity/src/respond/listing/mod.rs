@@ -25,7 +25,7 @@ use crate::disk_client::DetachedDisk;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::{Body, OwnedBytes, Response, StreamError};
-use crate::route::NameRules;
+use crate::route::{NameRules, OwnedRules};
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource, Shortage};
 
@@ -47,6 +47,9 @@ const READER_FILES: usize = 2;
 
 /// Entries are looked at in turns of at most this many, also if none is shown.
 const TURN_ENTRIES: usize = 256;
+
+/// A turn also ends when routes have looked at so many bytes of names, which takes about 200 us.
+pub const TURN_WORK: usize = 128 * 1024;
 
 /// The form of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +114,8 @@ pub struct Subject {
     pub path: Vec<u8>,
     /// The names that are left out.
     pub names: Arc<NameRules>,
+    /// The rules of the location, for the request, if others of the site have other ones. What has those is left out.
+    pub rules: Option<OwnedRules>,
     /// The forms in which an HTML page offers the directory as one file.
     pub archives: Vec<ArchiveForm>,
     /// The text below an HTML page.
@@ -145,7 +150,25 @@ impl Subject {
     }
 
     fn shows(&self, entry: &Entry<'_>) -> bool {
-        !self.names.hide(entry.name) && entry.kind != Kind::Other
+        !self.names.hide(entry.name) && entry.kind != Kind::Other && self.may_list(entry)
+    }
+
+    fn may_list(&self, entry: &Entry<'_>) -> bool {
+        self.rules.as_ref().is_none_or(|rules| {
+            let slash: &[u8] = match entry.kind {
+                Kind::Directory => b"/",
+                _ => b"",
+            };
+            rules
+                .rules()
+                .may_list(&[&self.path, entry.name, slash].concat())
+        })
+    }
+
+    /// The bytes that routes look at for `entry`.
+    fn work(&self, entry: &Entry<'_>) -> usize {
+        let work = |rules: &OwnedRules| rules.rules().work(self.path.len() + entry.name.len());
+        self.rules.as_ref().map_or(0, work)
     }
 
     /// The response to this listing with `body`.
@@ -171,6 +194,8 @@ struct Writer {
     is_first: bool,
     /// Entries since the last turn.
     entries: usize,
+    /// Bytes that routes have looked at since the last turn.
+    work: usize,
     _hold: Hold,
 }
 
@@ -181,8 +206,9 @@ impl Writer {
             self.subject.entry(&mut self.output.bytes, entry, is_first);
         }
         self.entries += 1;
-        if self.entries == TURN_ENTRIES {
-            self.entries = 0;
+        self.work += self.subject.work(entry);
+        if self.entries == TURN_ENTRIES || self.work >= TURN_WORK {
+            (self.entries, self.work) = (0, 0);
             // Of a large page that is about the size of a piece.
             self.output.flush().await;
         }
@@ -257,6 +283,7 @@ fn writer(subject: Subject, output: Output, hold: Hold) -> Writer {
         output,
         is_first: true,
         entries: 0,
+        work: 0,
         _hold: hold,
     }
 }

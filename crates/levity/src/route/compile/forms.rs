@@ -6,6 +6,7 @@ use levity_config::{CacheRule, LocationOptions};
 use levity_wire::encoding::Coding;
 use levity_wire::http1;
 
+use super::fingerprints::refuses;
 use super::resources::Resources;
 use crate::filter::compress::Compress;
 use crate::route::location::{FileDigests, FileVariants};
@@ -81,6 +82,19 @@ pub fn compressed_codings(options: &LocationOptions) -> Vec<Coding> {
     let codings = codings.filter(|_| options.compress);
     let codings = codings.map(|own| own.coding);
     codings.chain(with_dictionary(options)).collect()
+}
+
+/// The codings in which what lies at the location's paths may lie beside itself. Where nothing is sent they count too: a form is
+/// no way to the rest.
+pub fn precompressed_codings(of: &levity_config::Location) -> Vec<Coding> {
+    let may_be_file = match &of.answer {
+        Some(answer) => refuses(answer),
+        None => of.asks_files() || of.proxying.proxy.is_none(),
+    };
+    match may_be_file {
+        true => of.options.precompressed.clone(),
+        false => Vec::new(),
+    }
 }
 
 fn with_dictionary(options: &LocationOptions) -> Vec<Coding> {

@@ -33,6 +33,7 @@ use super::subrequest::Origin;
 use crate::cache::Cache;
 use crate::disk_client::{DiskClient, FIRST_BYTES, WHOLE_BYTES};
 use crate::entry::{self, Content, Entry};
+use crate::found::object::ServableFile;
 use crate::http::error;
 use crate::http::fields::{CONTENT_HEADERS, Fields};
 use crate::http::request::Request;
@@ -40,7 +41,7 @@ use crate::http::response::{Body, BodyStream, Response};
 use crate::http::send::Sent;
 use crate::respond::file;
 use crate::root::SendfileRoot;
-use crate::route::{Files, Proxy, Service};
+use crate::route::{Files, Proxy, Rules, Service};
 use crate::worker::Worker;
 use levity_config::Etag;
 use levity_telemetry::access_log::End;
@@ -179,14 +180,13 @@ impl Delegated {
         fields
     }
 
-    /// Sends the file at `path` of an internal location.
+    /// Sends the file at `path` of an internal location with these rules.
     ///
     /// # Errors
     /// The error response if there is no such file, or if it cannot be opened.
     pub async fn internal_file(
         &self,
-        files: &Files,
-        path: &[u8],
+        (files, path, rules): (&Files, &[u8], Rules<'_, '_>),
         request: &Request,
         disk: &mut DiskClient<'_>,
     ) -> Result<Response, Response> {
@@ -195,7 +195,9 @@ impl Delegated {
             return Err(self.refuse(404, "names with a leading dot and scripts are not sent"));
         }
         let name = files.beneath(path);
-        let names = [Some(name.to_vec()), sendfile_header::utf8_of_latin1(name)];
+        let other = sendfile_header::utf8_of_latin1(name);
+        let other = other.filter(|name| rules.are_of(&files.path_of(path, name)));
+        let names = [Some(name.to_vec()), other];
         disk.ensure_checked(&files.root, Instant::now()).await;
         let beneath = |path| Beneath::new(&files.root, path);
         let candidates = names.into_iter().flatten().map(beneath).collect();
@@ -389,9 +391,10 @@ impl Delegated {
         let ready = opened.first.map(|ready| (0, ready));
         let is_ordinary = matches!(request.head.method, Method::Get | Method::Head)
             && matches!(self.head.status, 200 | 206);
+        let file = ServableFile::named_on_purpose(cached, ready);
         let response = match is_ordinary {
-            true => file::file(request, cached, ready),
-            false => self.with_status(file::whole(cached, ready)),
+            true => file::file(request, file),
+            false => self.with_status(file::whole(file)),
         };
         self.finished(response)
     }

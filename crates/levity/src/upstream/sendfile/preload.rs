@@ -29,6 +29,7 @@ use super::store::PreloadStore;
 use crate::cache;
 use crate::disk_client::DiskClient;
 use crate::entry::{self, Content, Entry};
+use crate::found::object::ServableFile;
 use crate::http::client::Client;
 use crate::http::fields::Fields;
 use crate::http::request::Request;
@@ -54,7 +55,9 @@ pub fn response(request: &Request, client: &Client, proxy: &Proxy) -> Option<Res
         return None;
     }
     let entry = store.entry(&key(request, client, proxy, request.target())?, now)?;
-    Some(file::file(request, cache::Cache::uncached(entry), None))
+    let cached = cache::Cache::uncached(entry);
+    let file = ServableFile::named_on_purpose(cached, None);
+    Some(file::file(request, file))
 }
 
 /// Whether a browser sends the request for a page of another site, according to `Sec-Fetch-Site` or `Origin`

@@ -1,0 +1,125 @@
+//! What a request has found, to be sent or run. Only this module makes a [`ServableFile`] or a [`RunnableScript`]: of what has the
+//! rules of the location that was asked, or of what the operator or an application has named on purpose.
+
+pub mod object;
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use levity_disk::Ready;
+
+use self::object::{RunnableScript, ServableFile};
+use crate::cache::EntryRef;
+use crate::http::request::Request;
+use crate::proof::{Led, Proof};
+use crate::route::{Files, Rules};
+use crate::scripts::Script;
+
+/// What was found belongs to another location, where the request goes on.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// Its path.
+    pub name: Vec<u8>,
+    /// What is known of it if it is a script.
+    pub script: Option<MovedScript>,
+}
+
+/// A script at the path to which a request was moved, with what that path does not say.
+#[derive(Debug)]
+pub struct MovedScript {
+    name: Vec<u8>,
+    info: Option<Vec<u8>>,
+    asked_path: Vec<u8>,
+}
+
+/// The path of `led` in the folder, or the file, that is asked for at the path `asked`.
+pub fn name_of<'n>(asked: &'n [u8], index: &[Vec<u8>], led: Led) -> Cow<'n, [u8]> {
+    match led.index {
+        Some(number) => in_folder(asked, &index[number]).into(),
+        None => asked.into(),
+    }
+}
+
+/// The path of `name` in the folder at the path `asked`, which need not have its slash.
+pub fn in_folder(asked: &[u8], name: &[u8]) -> Vec<u8> {
+    match asked.ends_with(b"/") {
+        true => [asked, name].concat(),
+        false => [asked, b"/", name].concat(),
+    }
+}
+
+/// The file at the path `asked`, which `request` has found. `rules` are those of the location that searched, and `index` the
+/// names that it has for the index of a folder.
+///
+/// # Errors
+/// When it is another file than the request names, and has other rules.
+pub fn servable(
+    (cached, ready): (Rc<EntryRef>, Option<(u64, Ready)>),
+    request: &Request,
+    (asked, index): (&[u8], &[Vec<u8>]),
+    rules: Rules<'_, '_>,
+) -> Result<ServableFile, Elsewhere> {
+    if cached.led.proof != Proof::Same {
+        let name = name_of(asked, index, cached.led);
+        check(request, &name, cached.led.proof, rules)
+            .map_err(|name| Elsewhere { name, script: None })?;
+    }
+    Ok(ServableFile::new(cached, ready))
+}
+
+/// `script` among `files`, which `request` has found; `proof` is that of the lookup. `moved` is what has moved the request to its
+/// path, if something has.
+///
+/// # Errors
+/// As [`servable`].
+pub fn runnable(
+    script: Script,
+    request: &Request,
+    files: &Files,
+    (proof, moved): (Proof, Option<&MovedScript>),
+    rules: Rules<'_, '_>,
+) -> Result<RunnableScript, Elsewhere> {
+    let name = files.path_of(&request.path, &script.name);
+    let moved = moved.filter(|moved| moved.name == name);
+    match check(request, &name, proof, rules) {
+        Ok(()) => {
+            let script = Script {
+                info: moved.map_or(script.info, |moved| moved.info.clone()),
+                name: script.name,
+            };
+            let asked_path = moved.map(|moved| moved.asked_path.clone());
+            Ok(RunnableScript::new(script, asked_path))
+        }
+        Err(name) => Err(Elsewhere {
+            script: Some(MovedScript {
+                name: name.clone(),
+                info: script.info,
+                asked_path: request.raw_path().to_vec(),
+            }),
+            name,
+        }),
+    }
+}
+
+/// Checks that what lies at `name` has the rules of the location that `request` has got to.
+///
+/// # Errors
+/// The name, if it has others.
+fn check(
+    request: &Request,
+    name: &[u8],
+    proof: Proof,
+    rules: Rules<'_, '_>,
+) -> Result<(), Vec<u8>> {
+    let is_same = match proof {
+        Proof::Same => true,
+        // Its rules are those that the request has got to by its path.
+        _ if *name == *request.path => true,
+        Proof::Other => false,
+        Proof::PerRequest => rules.are_of(name),
+    };
+    match is_same {
+        true => Ok(()),
+        false => Err(name.to_vec()),
+    }
+}
