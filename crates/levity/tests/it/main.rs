@@ -35,6 +35,7 @@ mod explain;
 mod fastcgi;
 mod file_server;
 mod files;
+mod found;
 mod fresh;
 mod from_nginx;
 mod gates;
