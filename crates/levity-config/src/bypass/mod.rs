@@ -12,6 +12,7 @@ mod application;
 mod files;
 mod folders;
 mod mounts;
+mod named;
 mod names;
 mod table;
 
@@ -19,6 +20,7 @@ use application::applications;
 use files::{Mappings, alias, beneath_roots, mappings, served};
 use folders::Folders;
 use mounts::{mounts, other_way};
+use named::named_elsewhere;
 use names::{beneath_name, beneath_star, name_without_slash};
 use table::{Table, Tables, is_guarded, refuses};
 
@@ -50,6 +52,9 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
     let what = "all clients can read this log; move it to a folder that is not served";
     note_served(&logs, (&sites, &mappings), Table::lets_all_by, what, reader);
     for (number, tables) in sites.iter().enumerate() {
+        for (line, note) in named_elsewhere(tables) {
+            reader.note_at(line, note);
+        }
         for closed in &tables.all {
             if let Some(note) = beneath_star(closed, tables) {
                 reader.note_at(closed.line, closed.noted(note));

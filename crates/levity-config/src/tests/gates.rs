@@ -846,3 +846,60 @@ fn files_with_secrets_that_are_served_are_noted() {
     let is_noted = |path: &str| config.notes.iter().any(|note| note.contains(path));
     assert!(is_noted("at `/users`"), "{:?}", config.notes);
 }
+
+/// What a configuration names keeps the rules of its own path, except the pages of errors.
+#[test]
+fn named_files_of_other_rules_are_noted() {
+    let php = "[[upstream]]\nname = \"php\"\nprotocol = \"fastcgi\"\nto = [\"127.0.0.1:1\"]\n";
+    let notes = |site: &str| {
+        let text = format!("[[site]]\nroot = \"/srv\"\n{site}{php}");
+        let notes = parse(&text).expect(site).notes;
+        let is_meant =
+            |note: &String| note.contains("`error_pages` sends") || note.contains("leads to");
+        notes.into_iter().filter(is_meant).collect::<Vec<_>>()
+    };
+    let route = |path: &str, keys: &str| format!("[[site.route]]\npath = \"{path}\"\n{keys}\n");
+    let errors = "error_pages = { 404 = \"/errors/404.html\" }\n";
+    let gate = "allow = [\"10.0.0.0/8\"]";
+    assert_eq!(
+        notes(&format!("{errors}{}", route("/errors/*", gate))),
+        [
+            "line 1: `error_pages` sends `/errors/404.html` to whoever gets the error, also to those whom the route `/errors/*` \
+             on line 5 does not let in"
+        ]
+    );
+    let script = "proxy = \"php\"\ntry = [\"file\", \"proxy\"]\nscript_index = \"index.php\"\n";
+    let refused = |key: &str, path: &str, route: &str, line: usize| {
+        format!(
+            "line 1: `{key}` leads to `{path}`, which the route `{route}` on line {line} refuses: requests that get there are \
+             refused too"
+        )
+    };
+    assert_eq!(
+        notes(&format!(
+            "{script}{}",
+            route("*.php", "respond = { status = 403 }")
+        )),
+        [refused("script_index", "/index.php", "*.php", 7)]
+    );
+    let page = "try = [\"file\", \"/app.html\"]\n";
+    for keys in [
+        "internal = true",
+        "deny = [\"all\"]",
+        "respond = { status = 404 }",
+    ] {
+        assert_eq!(
+            notes(&format!("{page}{}", route("/app.html", keys))),
+            [refused("try", "/app.html", "/app.html", 5)]
+        );
+    }
+    for quiet in [
+        format!("{errors}{}", route("/errors/*", "internal = true")),
+        format!("{errors}{gate}\n"),
+        format!("{errors}{}", route("/other/*", gate)),
+        format!("{page}{}", route("/app.html", gate)),
+        format!("{script}{}", route("/wp-login.php", "deny = [\"all\"]")),
+    ] {
+        assert_eq!(notes(&quiet), [""; 0], "{quiet}");
+    }
+}
