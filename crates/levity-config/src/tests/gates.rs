@@ -880,7 +880,7 @@ fn named_files_of_other_rules_are_noted() {
             "{script}{}",
             route("*.php", "respond = { status = 403 }")
         )),
-        [refused("script_index", "/index.php", "*.php", 7)]
+        [refused("script_index", "/index.php", "/**/*.php", 7)]
     );
     let page = "try = [\"file\", \"/app.html\"]\n";
     for keys in [

@@ -17,9 +17,14 @@ impl<'a> Handling<'a> {
         request: &Request,
         location: &'a Location,
     ) -> Option<Response> {
-        let rules = self.rules(request, location);
-        let (other, name) = rules.of_original(&request.path)?;
-        self.refusal_at(request, other, name).await
+        let originals = self.rules(request, location).of_originals(&request.path);
+        for (other, name) in originals.collect::<Vec<_>>() {
+            let refusal = self.refusal_at(request, other, name).await;
+            if refusal.is_some() {
+                return refusal;
+            }
+        }
+        None
     }
 
     /// The refusal of a request for the path of a folder without its slash by the location of the folder, as above.

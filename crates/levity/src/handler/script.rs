@@ -80,6 +80,10 @@ impl<'a> Handling<'a> {
         match located {
             None => Outcome::Next,
             Some(Ok(script)) => {
+                if self.worker.explanation.is_some() {
+                    let name = scripts(location).0.path_of(&request.path, script.name());
+                    self.explain_found(request, location, &name);
+                }
                 self.script = Some(script);
                 Outcome::Next
             }

@@ -38,7 +38,8 @@ impl<'s, 'r> Rules<'s, 'r> {
             let location = self.route(name);
             location.is_some_and(|location| self.is_same(location))
         };
-        self.location.asked == Asked::Never || has_same(name) && self.of_original(name).is_none()
+        self.location.asked == Asked::Never
+            || has_same(name) && self.of_originals(name).next().is_none()
     }
 
     /// What [`are_of`](Self::are_of) would say, as far as it does not depend on the request.
@@ -78,16 +79,21 @@ impl<'s, 'r> Rules<'s, 'r> {
             })
     }
 
-    /// The file of which `name` would be a compressed form, and its location, if that has other rules: a request for `name`
-    /// has to pass these too.
-    pub fn of_original<'n>(&self, name: &'n [u8]) -> Option<(&'s Location, &'n [u8])> {
-        if self.location.asked == Asked::Never {
-            return None;
-        }
-        codings::originals(name).find_map(|(original, coding)| {
-            let location = self.route(original)?;
-            (location.has_form(coding) && !self.is_same(location)).then_some((location, original))
-        })
+    /// The files of which `name` would be a compressed form, with their locations, as far as these have other rules: a request
+    /// for `name` has to pass them too.
+    pub fn of_originals<'n>(
+        self,
+        name: &'n [u8],
+    ) -> impl Iterator<Item = (&'s Location, &'n [u8])> + use<'s, 'r, 'n> {
+        let originals = (self.location.asked != Asked::Never).then(|| codings::originals(name));
+        originals
+            .into_iter()
+            .flatten()
+            .filter_map(move |(original, coding)| {
+                let location = self.route(original)?;
+                (location.has_form(coding) && !self.is_same(location))
+                    .then_some((location, original))
+            })
     }
 
     /// The location of `name`, if that has other rules.

@@ -75,7 +75,7 @@ type Scripts<'c> = (
 
 impl<'c> Known<'c> {
     fn fingerprint(&mut self, location: &Location, of: &'c levity_config::Location) -> Fingerprint {
-        let refusal = of.answer.as_ref().filter(|answer| refuses(answer));
+        let refusal = answer(of).filter(|answer| refuses(answer));
         let limits = location.limits().to_vec();
         let is_same = |one: &Vec<Arc<RateLimit>>| {
             one.len() == limits.len() && one.iter().zip(&limits).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -119,13 +119,18 @@ pub fn refuses(answer: &Answer) -> bool {
     matches!(answer, Answer::Fixed(fixed) if fixed.status >= 400)
 }
 
+/// What the location says to requests for files too.
+fn answer(of: &levity_config::Location) -> Option<&Answer> {
+    of.answer.as_ref().filter(|_| !of.files_first)
+}
+
 fn names(options: &LocationOptions) -> Names<'_> {
     (&options.hide, &options.show, options.symlinks)
 }
 
 fn answers<'c>(location: &Location, of: &'c levity_config::Location) -> Answers<'c> {
     let tries = of.proxying.tries.as_deref();
-    match &of.answer {
+    match answer(of) {
         Some(_) => Answers::Own(location.number),
         None if of.asks_files() && tries.is_none_or(|tries| tries.contains(&Try::File)) => {
             Answers::File
