@@ -64,10 +64,14 @@ pub fn suffix(coding: Coding) -> &'static [u8] {
     }
 }
 
+/// How many codings of a form are looked at: nobody sends what is compressed more often, and a name may have thousands of
+/// suffixes.
+const FORMS_MAX: usize = 2;
+
 /// The files that `name` would be a compressed form of, each with the coding: of `a.gz.br` they are `a.gz` and `a`.
 pub fn originals(name: &[u8]) -> impl Iterator<Item = (&[u8], Coding)> {
     let first = original(name);
-    iter::successors(first, |&(name, _)| original(name))
+    iter::successors(first, |&(name, _)| original(name)).take(FORMS_MAX)
 }
 
 fn original(name: &[u8]) -> Option<(&[u8], Coding)> {
@@ -89,6 +93,7 @@ mod tests {
             ("/a.gz", &["/a"][..]),
             ("/a/b.json.br", &["/a/b.json"]),
             ("/a.gz.br", &["/a.gz", "/a"]),
+            ("/a.gz.gz.gz", &["/a.gz.gz", "/a.gz"]),
             ("/.gz", &[]),
             ("/a/.br", &[]),
             ("/a", &[]),

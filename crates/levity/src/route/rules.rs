@@ -154,9 +154,10 @@ impl<'s, 'r> Rules<'s, 'r> {
         location.number == self.location.number || location.fingerprint == self.location.fingerprint
     }
 
-    /// The location of a request for `name`; `None` if the routes cannot be compared with it without holding up the loop.
+    /// The location of a request for `name`; `None` if the routes cannot be compared with it without holding up the loop. That
+    /// may be for one request as often as it is for those of its own path.
     fn route(&self, name: &[u8]) -> Option<&'s Location> {
-        self.service.check_matched(name.len()).ok()?;
+        self.service.check_matched(2 * name.len()).ok()?;
         Some(self.service.sites[self.location.site].location(name, self.input))
     }
 }

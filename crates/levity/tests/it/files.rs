@@ -344,7 +344,9 @@ per_engine! {
             let bytes = tree.filled(&name, size);
             settle();
             let mut client = server.client();
-            for _ in 0..8 {
+            // While other programs keep the disk busy, the page cache is not asked each time.
+            let is_done = |rounds| rounds >= 8 && (size <= 16_383 || sent() > before || rounds >= 200);
+            for _ in (0..).take_while(|&rounds| !is_done(rounds)) {
                 assert_same(&client.get(&format!("/{name}")).body, &bytes);
                 let (first, last) = (size / 3, size - 2);
                 let range = format!("bytes={first}-{last}");
