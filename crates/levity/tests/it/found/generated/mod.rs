@@ -2,6 +2,7 @@
 //!
 //! `PROPTEST_CASES` asks for more of them, and `PROPTEST_RNG_SEED` for others; without these, they are always the same.
 
+mod plain;
 mod setup;
 
 use std::cell::Cell;

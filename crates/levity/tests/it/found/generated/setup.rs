@@ -329,6 +329,18 @@ impl Setup {
         name.is_some_and(|name| self.files.contains(&name))
     }
 
+    /// The names of index files, in their order.
+    pub fn index(&self) -> Vec<&'static str> {
+        let list = self
+            .keys
+            .iter()
+            .find_map(|key| key.strip_prefix("index = "));
+        match list {
+            Some(list) => list.split('"').skip(1).step_by(2).collect(),
+            None => vec!["index.html"],
+        }
+    }
+
     /// What is in front of the names of the files for this path.
     pub fn prefix(&self, path: &str) -> &'static str {
         match path.strip_prefix(STRIPPED) {
