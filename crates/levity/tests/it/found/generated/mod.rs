@@ -98,6 +98,9 @@ fn paths(prefix: &str, files: &[&str]) -> BTreeSet<String> {
     for file in files {
         let path = format!("{prefix}/{file}");
         paths.extend(["/", "/x", ".gz"].map(|more| format!("{path}{more}")));
+        let escapes = [("/", "%2F"), (".", "%2E")];
+        let escaped = escapes.map(|(byte, escape)| file.replace(byte, escape));
+        paths.extend(escaped.map(|file| format!("{prefix}/{file}")));
         let mut stem = path.as_str();
         while let Some((shorter, _)) = stem.rsplit_once('.') {
             paths.insert(shorter.to_owned());
