@@ -60,12 +60,13 @@ const EXPRESSIONS: [&str; 6] = [
     "[.]php/",
 ];
 
-/// Those in [`ASKED`] that some requests meet.
-const CONDITIONS: [&str; 4] = [
+/// What some requests in [`ASKED`] meet, or some names.
+const CONDITIONS: [&str; 5] = [
     "header = { X-Key = \"1\" }",
     "query = { key = \"1\" }",
     "header = { X-Key = \"1\" }, query = { key = \"1\" }",
     "method = [\"POST\"]",
+    "type = [\"text/html\"]",
 ];
 
 /// How paths are asked for.
