@@ -26,7 +26,7 @@ use crate::entry::{self, BODY_BYTES_MAX, Bytes, Content, Entry, Form, Original};
 use crate::found::in_folder;
 use crate::http::request::Request;
 use crate::proof::{Led, Proof};
-use crate::route::{Files, Rules};
+use crate::route::{Files, Rules, Sought};
 use crate::worker::Worker;
 
 /// The result for a path.
@@ -48,11 +48,28 @@ pub struct Named<'a> {
     pub path: &'a [u8],
 }
 
-/// Finds the file or directory that `request` gets for `named`.
+/// What the cache has of the file or directory that `request` gets for `named`; `None` if a search is needed.
+pub fn known(
+    worker: &Worker,
+    files: &Files,
+    request: &Request,
+    named: Named<'_>,
+    now: Instant,
+) -> Option<io::Result<Found>> {
+    let codings = Codings::of(&files.precompressed, request);
+    let selection = Selection {
+        choices: codings.choices(),
+        body: request.head.method == Method::Get,
+    };
+    let recency = recency(worker, now, files.changed(named.path));
+    cached(worker, named.key, selection, recency)
+}
+
+/// Searches what [`known`] does not know, at a location with these rules.
 ///
 /// # Errors
 /// As open, `fstat` and read; `TimedOut` when the disk does not respond; `ECANCELED` when its queue is full.
-pub async fn resolve(
+pub async fn search(
     worker: &Worker,
     files: &Files,
     request: &Request,
@@ -61,20 +78,13 @@ pub async fn resolve(
     disk: &mut DiskClient<'_>,
 ) -> io::Result<Found> {
     let codings = Codings::of(&files.precompressed, request);
-    let selection = Selection {
-        choices: codings.choices(),
-        body: request.head.method == Method::Get,
-    };
     let recency = recency(worker, now, files.changed(named.path));
-    if let Some(cached) = cached(worker, named.key, selection, recency) {
-        return cached;
-    }
     let search = Search {
         worker,
         index: &files.index,
         root: files.root.current()?,
         key: named.key,
-        asked: Some((named.asked, rules)),
+        asked: Some((named.asked, rules, Sought::File)),
         recency,
         check: Check::begin(now),
         codings,
@@ -82,15 +92,14 @@ pub async fn resolve(
         watched: None,
         first: first_bytes(files, request),
     };
-    // Boxed: a cache hit does not need it.
-    Box::pin(search.run(named.path, disk)).await
+    search.run(named.path, disk).await
 }
 
-/// What is known of the rules of the regular file at `named` below the root of `files`; `None` if there is none. Its content is not
+/// What is known of the rules of the script at `named` below the root of `files`; `None` if there is none. Its content is not
 /// read.
 ///
 /// # Errors
-/// As [`resolve`], except that a missing file is no error.
+/// As [`search`], except that a missing file is no error.
 pub async fn is_file(
     worker: &Worker,
     files: &Files,
@@ -112,7 +121,7 @@ pub async fn is_file(
                 index: &files.index,
                 root: files.root.current()?,
                 key: named.key,
-                asked: Some((named.asked, rules)),
+                asked: Some((named.asked, rules, Sought::Script)),
                 recency,
                 check: Check::begin(now),
                 codings: Codings::default(),
@@ -134,7 +143,7 @@ pub async fn is_file(
 /// Finds the variant of `original` at `path` beneath `root`. The result is cached under `key`.
 ///
 /// # Errors
-/// As [`resolve`].
+/// As [`search`].
 pub async fn variant(
     worker: &Worker,
     root: &Arc<Root>,
@@ -273,8 +282,8 @@ struct Search<'a> {
     /// The root of the files at present.
     root: Arc<Root>,
     key: &'a [u8],
-    /// The path as in a request, and the rules of the location; `None` for what no path names.
-    asked: Option<(&'a [u8], Rules<'a, 'a>)>,
+    /// The path as in a request, the rules of the location, and what is to be there; `None` for what no path names.
+    asked: Option<(&'a [u8], Rules<'a, 'a>, Sought)>,
     recency: Recency,
     /// Began before any of the files was opened.
     check: Check,
@@ -384,13 +393,13 @@ impl Search<'_> {
 
     /// How the path leads to the file that was found, which is the index of that number of a folder if there is one.
     fn led(&self, index: Option<usize>) -> Led {
-        let Some((asked, rules)) = self.asked else {
+        let Some((asked, rules, sought)) = self.asked else {
             return Led::NOWHERE;
         };
         let name = index.map(|number| in_folder(asked, &self.index[number]));
         Led {
             index,
-            proof: rules.proof(name.as_deref().unwrap_or(asked)),
+            proof: rules.proof(name.as_deref().unwrap_or(asked), sought),
         }
     }
 

@@ -12,7 +12,7 @@ use self::object::{RunnableScript, ServableFile};
 use crate::cache::EntryRef;
 use crate::http::request::Request;
 use crate::proof::{Led, Proof};
-use crate::route::{Files, Rules};
+use crate::route::{Files, Rules, Sought};
 use crate::scripts::Script;
 
 /// What was found belongs to another location, where the request goes on.
@@ -21,7 +21,7 @@ pub struct Elsewhere {
     /// Its path.
     pub name: Vec<u8>,
     /// What is known of it if it is a script.
-    pub script: Option<MovedScript>,
+    pub script: Option<Box<MovedScript>>,
 }
 
 /// A script at the path to which a request was moved, with what that path does not say.
@@ -29,7 +29,13 @@ pub struct Elsewhere {
 pub struct MovedScript {
     name: Vec<u8>,
     info: Option<Vec<u8>>,
-    asked_path: Vec<u8>,
+}
+
+impl MovedScript {
+    /// Whether `path` is that of the script.
+    pub fn is_at(&self, path: &[u8]) -> bool {
+        *self.name == *path
+    }
 }
 
 /// The path of `led` in the folder, or the file, that is asked for at the path `asked`.
@@ -52,7 +58,7 @@ pub fn in_folder(asked: &[u8], name: &[u8]) -> Vec<u8> {
 /// names that it has for the index of a folder.
 ///
 /// # Errors
-/// When it is another file than the request names, and has other rules.
+/// When it is another file than the request names, and asks for more.
 pub fn servable(
     (cached, ready): (Rc<EntryRef>, Option<(u64, Ready)>),
     request: &Request,
@@ -61,7 +67,7 @@ pub fn servable(
 ) -> Result<ServableFile, Elsewhere> {
     if cached.led.proof != Proof::Same {
         let name = name_of(asked, index, cached.led);
-        check(request, &name, cached.led.proof, rules)
+        check(request, (&name, Sought::File), cached.led.proof, rules)
             .map_err(|name| Elsewhere { name, script: None })?;
     }
     Ok(ServableFile::new(cached, ready))
@@ -80,34 +86,33 @@ pub fn runnable(
     rules: Rules<'_, '_>,
 ) -> Result<RunnableScript, Elsewhere> {
     let name = files.path_of(&request.path, &script.name);
-    let moved = moved.filter(|moved| moved.name == name);
-    match check(request, &name, proof, rules) {
+    let moved = moved.filter(|moved| moved.is_at(&name));
+    let is_moved = moved.is_some();
+    match check(request, (&name, Sought::Script), proof, rules) {
         Ok(()) => {
             let script = Script {
                 info: moved.map_or(script.info, |moved| moved.info.clone()),
                 name: script.name,
             };
-            let asked_path = moved.map(|moved| moved.asked_path.clone());
-            Ok(RunnableScript::new(script, asked_path))
+            Ok(RunnableScript::new(script, is_moved))
         }
         Err(name) => Err(Elsewhere {
-            script: Some(MovedScript {
+            script: Some(Box::new(MovedScript {
                 name: name.clone(),
                 info: script.info,
-                asked_path: request.raw_path().to_vec(),
-            }),
+            })),
             name,
         }),
     }
 }
 
-/// Checks that what lies at `name` has the rules of the location that `request` has got to.
+/// Checks that what lies at `name` asks for no more than the location that `request` has got to.
 ///
 /// # Errors
-/// The name, if it has others.
+/// The name, if it does.
 fn check(
     request: &Request,
-    name: &[u8],
+    (name, sought): (&[u8], Sought),
     proof: Proof,
     rules: Rules<'_, '_>,
 ) -> Result<(), Vec<u8>> {
@@ -116,7 +121,7 @@ fn check(
         // Its rules are those that the request has got to by its path.
         _ if *name == *request.path => true,
         Proof::Other => false,
-        Proof::PerRequest => rules.are_of(name),
+        Proof::PerRequest => rules.suffice_for(name, sought),
     };
     match is_same {
         true => Ok(()),

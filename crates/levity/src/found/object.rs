@@ -5,6 +5,7 @@ use std::rc::Rc;
 use levity_disk::Ready;
 
 use crate::cache::EntryRef;
+use crate::http::request::Request;
 use crate::scripts::Script;
 
 /// A file that may be sent.
@@ -45,12 +46,12 @@ impl ServableFile {
 #[derive(Debug)]
 pub struct RunnableScript {
     script: Script,
-    asked_path: Option<Vec<u8>>,
+    is_moved: bool,
 }
 
 impl RunnableScript {
-    pub(super) fn new(script: Script, asked_path: Option<Vec<u8>>) -> Self {
-        Self { script, asked_path }
+    pub(super) fn new(script: Script, is_moved: bool) -> Self {
+        Self { script, is_moved }
     }
 
     /// Its path relative to the root, without a leading slash.
@@ -63,8 +64,12 @@ impl RunnableScript {
         self.script.info.as_deref()
     }
 
-    /// The path for REQUEST_URI, as sent, if it is not that of the request, which was moved to the path of the script.
-    pub fn asked_path(&self) -> Option<&[u8]> {
-        self.asked_path.as_deref()
+    /// The part of `request` that it is to know as the request target, with the path of that: the request may have been moved to
+    /// the path of the script.
+    pub fn target<'r>(&self, request: &'r Request) -> (&'r [u8], &'r [u8]) {
+        match self.is_moved {
+            true => request.asked_target(),
+            false => (request.target(), request.raw_path()),
+        }
     }
 }

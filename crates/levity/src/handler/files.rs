@@ -18,7 +18,7 @@ use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::resolve::{self, Found, Named};
 use crate::respond;
-use crate::route::{Candidate, FileStep, Files, Location};
+use crate::route::{Candidate, FileStep, Files, Location, Sought};
 use crate::scripts::PathKind;
 use crate::worker::Worker;
 
@@ -34,13 +34,20 @@ impl<'a> Handling<'a> {
             self.explain_refusal(explain::METHODS_OF_FILES);
             return Outcome::Response(Box::pin(self.refuse(refusal)).await);
         }
-        if !self.body.is_complete() {
-            // Boxed: such a request rarely has a body.
-            if let Err(refusal) = Box::pin(self.drop_body(false)).await {
-                return Outcome::Response(refusal);
+        let rest = match self.file(request, location, files).await {
+            // Where the request goes on, somebody may want its body. Boxed: such a request rarely has one.
+            Outcome::Response(response) if !self.body.is_complete() => {
+                Box::pin(self.without_body(response))
             }
-        }
-        self.file(request, location, files).await
+            outcome => return outcome,
+        };
+        Outcome::Response(rest.await)
+    }
+
+    /// The response to a request whose body nobody reads, or to an error of that.
+    async fn without_body(&mut self, response: Response) -> Response {
+        let dropped = self.drop_body(false).await;
+        dropped.err().unwrap_or(response)
     }
 
     async fn file(
@@ -70,32 +77,31 @@ impl<'a> Handling<'a> {
         {
             return Outcome::Response(refusal);
         }
-        let found = match self.resolve(request, (location, files), named).await {
-            Ok(found) => found,
+        let at = (location, files);
+        let file = match self.resolve(request, at, named).await {
+            Ok(Found::File(..)) if is_folder_without_slash(request, named) => {
+                return Outcome::Response(respond::redirect::to_directory(request));
+            }
+            Ok(Found::File(cached, ready)) => {
+                let file = match self.servable(request, at, named, (cached, ready)) {
+                    Ok(file) => file,
+                    Err(elsewhere) => return elsewhere,
+                };
+                if self.sends_as_it_is(files, file.cached()) {
+                    return Outcome::Response(respond::file::file(request, file));
+                }
+                file
+            }
+            Ok(Found::Directory(directory)) => {
+                let folder = Box::pin(self.folder(request, at, directory));
+                return Outcome::Response(folder.await);
+            }
             Err(error) => {
                 return Outcome::Response(failed(self.worker, files, request, &error));
             }
         };
-        let file = match found {
-            Found::File(..) if is_folder_without_slash(request, named) => {
-                return Outcome::Response(respond::redirect::to_directory(request));
-            }
-            Found::File(cached, ready) => {
-                match self.servable(request, (location, files), named, (cached, ready)) {
-                    Ok(file) => file,
-                    Err(elsewhere) => return elsewhere,
-                }
-            }
-            Found::Directory(directory) => {
-                // Boxed: most requests are for files.
-                let folder = self.folder(request, (location, files), directory);
-                return Outcome::Response(Box::pin(folder).await);
-            }
-        };
-        Outcome::Response(match self.sends_as_it_is(files, file.cached()) {
-            true => respond::file::file(request, file),
-            false => self.file_response(request, (files, named.path), file).await,
-        })
+        let response = self.file_response(request, (files, named.path), file);
+        Outcome::Response(response.await)
     }
 
     /// The response for a directory without index.
@@ -106,7 +112,11 @@ impl<'a> Handling<'a> {
         directory: Arc<OpenFile>,
     ) -> Response {
         if !request.names_directory() {
-            respond::redirect::to_directory(request)
+            let name = [&request.path[..], b"/"].concat();
+            match self.rules(request, at.0).is_internal(&name) {
+                true => error(404, ""),
+                false => respond::redirect::to_directory(request),
+            }
         } else if at.1.listing {
             self.listing(request, at, directory).await
         } else {
@@ -126,18 +136,24 @@ impl<'a> Handling<'a> {
         let what = (named.asked, &files.index[..]);
         if self.worker.explanation.is_some() {
             let name = found::name_of(named.asked, &files.index, found.0.led);
-            self.explain_found(request, location, &name);
+            self.explain_found(request, location, (&name, Sought::File));
         }
         found::servable(found, request, what, rules)
             .map_err(|elsewhere| self.move_to(request, elsewhere))
     }
 
     /// Says which rules what was found at `name` has, if the request is only explained.
-    pub(super) fn explain_found(&self, request: &Request, location: &'a Location, name: &[u8]) {
+    pub(super) fn explain_found(
+        &self,
+        request: &Request,
+        location: &'a Location,
+        (name, sought): (&[u8], Sought),
+    ) {
         if let Some(explanation) = &self.worker.explanation
             && *name != *request.path
         {
-            self.rules(request, location).explain(name, explanation);
+            self.rules(request, location)
+                .explain(name, sought, explanation);
         }
     }
 
@@ -182,8 +198,15 @@ impl<'a> Handling<'a> {
         let now = trace.step_began();
         self.disk.use_options_of(files);
         let worker = self.worker;
-        let (rules, _, disk) = self.searching(request, location);
-        let found = resolve::resolve(worker, files, request, named, (rules, now), disk).await;
+        let found = match resolve::known(worker, files, request, named, now) {
+            Some(found) => found,
+            None => {
+                let (rules, _, disk) = self.searching(request, location);
+                let by = (rules, now);
+                // Boxed: a cache hit does not need it.
+                Box::pin(resolve::search(worker, files, request, named, by, disk)).await
+            }
+        };
         self.disk.trace.enter(Step::Respond);
         if let Some(explanation) = &self.worker.explanation {
             explain::search(files, named.path, &found, explanation);

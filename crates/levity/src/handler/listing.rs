@@ -19,7 +19,7 @@ use crate::respond::archive::{self, Archive};
 use crate::respond::listing::html::Readme;
 use crate::respond::listing::snapshot::{Failure, Key, Shared, Snapshot};
 use crate::respond::listing::{self, Entries, Form, Reading, Subject};
-use crate::route::{Files, Location};
+use crate::route::{Files, Location, Sought};
 use crate::shares::{Portion, Resource};
 
 /// The maximum of bytes of a README that are shown. They are written in one turn.
@@ -233,7 +233,9 @@ impl<'a> Handling<'a> {
         let asked = in_folder(&request.path, name);
         if !files.shows(&path)
             || location.has_gates_of_paths()
-            || !self.rules(request, location).are_of(&asked)
+            || !self
+                .rules(request, location)
+                .suffice_for(&asked, Sought::File)
         {
             return None;
         }

@@ -71,7 +71,7 @@ pub struct Handling<'a> {
     /// The script that handles the request.
     script: Option<RunnableScript>,
     /// What has moved the request to the path of a script, if something has.
-    moved_script: Option<MovedScript>,
+    moved_script: Option<Box<MovedScript>>,
     /// Who sent the request, as far as the gates have asked.
     identity: Identity,
     /// The application's response that rerouted the request here.
@@ -196,7 +196,7 @@ impl<'a> Handling<'a> {
             listener: self.body.peer().listener(),
         };
         let rules = Rules::new(self.service, location, input);
-        (rules, self.moved_script.as_ref(), &mut self.disk)
+        (rules, self.moved_script.as_deref(), &mut self.disk)
     }
 
     /// Has `request` go on where what it has found belongs to.

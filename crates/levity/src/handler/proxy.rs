@@ -15,7 +15,7 @@ use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, redirect, respond
 use crate::found::object::RunnableScript;
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
-use crate::route::{Handler, Location, Proxy};
+use crate::route::{Handler, Location, Proxy, Sought};
 use crate::script_search::{Located, ScriptSearch};
 use crate::scripts::PathKind;
 use crate::upstream::failure::Failure;
@@ -32,7 +32,8 @@ const BELONGS_ELSEWHERE: &str = "what it leads to belongs to a route with other 
 impl<'a> Handling<'a> {
     /// Proxies the request, unless the response was preloaded.
     pub(super) async fn proxy(&mut self, request: &Request, proxy: &'a Arc<Proxy>) -> Outcome<'a> {
-        if let Some(response) = preload::response(request, self.client, proxy) {
+        let target = self.target_of(request);
+        if let Some(response) = preload::response(request, target, self.client, proxy) {
             self.disk.trace.enter(Step::Resolve);
             self.disk.use_default_options();
             self.disk.use_page_cache();
@@ -45,6 +46,12 @@ impl<'a> Handling<'a> {
             return outcome;
         }
         self.forward(request, proxy).await
+    }
+
+    /// The target of `request` for the application, which has its own one where a script was found.
+    pub(super) fn target_of<'r>(&self, request: &'r Request) -> &'r [u8] {
+        let script = self.script.as_ref();
+        script.map_or(request.target(), |script| script.target(request).0)
     }
 
     /// Sends the request to the upstream, for the script that was found, if any.
@@ -253,7 +260,10 @@ impl<'a> Handling<'a> {
                     let found = delegated_by.file_before(files, &candidate, request, disk);
                     match found.await {
                         // The application has named another path.
-                        Some(Ok(_)) if *candidate != *path && !rules.are_of(&candidate) => {
+                        Some(Ok(_))
+                            if *candidate != *path
+                                && !rules.suffice_for(&candidate, Sought::File) =>
+                        {
                             Err(delegated_by.refuse(502, BELONGS_ELSEWHERE))
                         }
                         Some(file) => file,

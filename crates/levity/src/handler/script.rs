@@ -11,7 +11,7 @@ use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::respond;
-use crate::route::{Files, Location};
+use crate::route::{Files, Location, Sought};
 use crate::script_search::{Located, ScriptSearch};
 use crate::scripts::{PathKind, Scripts};
 
@@ -82,13 +82,14 @@ impl<'a> Handling<'a> {
             Some(Ok(script)) => {
                 if self.worker.explanation.is_some() {
                     let name = scripts(location).0.path_of(&request.path, script.name());
-                    self.explain_found(request, location, &name);
+                    self.explain_found(request, location, (&name, Sought::Script));
                 }
                 self.script = Some(script);
                 Outcome::Next
             }
             Some(Err(elsewhere)) => {
-                self.explain_found(request, location, &elsewhere.name);
+                let what = (&elsewhere.name[..], Sought::Script);
+                self.explain_found(request, location, what);
                 self.move_to(request, elsewhere)
             }
         }

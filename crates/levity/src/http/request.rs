@@ -34,6 +34,8 @@ pub struct Request {
     has_adapted_conditions: bool,
     /// Where the target is as sent, if it was changed.
     sent: Option<Sent>,
+    /// What its path was before the name of what it has led to took its place.
+    asked: Option<Asked>,
     /// The number that identifies it, unless it has an id already.
     number: u128,
     /// The id that a proxy has given it; empty without one.
@@ -53,6 +55,16 @@ struct Sent {
     is_rewritten: bool,
 }
 
+/// A target that has led to another name.
+#[derive(Debug, Clone)]
+struct Asked {
+    target: Span,
+    raw_path: Span,
+    /// Decoded.
+    path: Vec<u8>,
+    has_encoded_slash: bool,
+}
+
 impl Request {
     /// Copies the bytes of the header section, which the spans of `self.head` refer to.
     pub fn set_bytes(&mut self, head: &[u8]) {
@@ -60,6 +72,7 @@ impl Request {
         self.bytes.extend_from_slice(head);
         self.coded_etags.clear();
         self.sent = None;
+        self.asked = None;
         self.is_https = false;
         self.is_early = false;
         self.is_tunnel = false;
@@ -158,6 +171,18 @@ impl Request {
     /// # Errors
     /// 400 for a target that no request may have, or whose path cannot be decoded.
     pub fn set_target(&mut self, target: &[u8], by_rule: bool) -> Result<(), Reject> {
+        match by_rule {
+            true => self.asked = None,
+            false if self.asked.is_none() => {
+                self.asked = Some(Asked {
+                    target: self.head.target_span,
+                    raw_path: self.head.path,
+                    path: self.path.clone(),
+                    has_encoded_slash: self.has_encoded_slash,
+                });
+            }
+            false => {}
+        }
         let sent = self.sent.get_or_insert_with(|| Sent {
             target: self.head.target_span,
             path: mem::take(&mut self.path),
@@ -167,6 +192,22 @@ impl Request {
         sent.is_rewritten |= by_rule;
         self.head.set_target(&mut self.bytes, target)?;
         self.decode_path()
+    }
+
+    /// The target and its path that have led to the present ones, or these.
+    pub fn asked_target(&self) -> (&[u8], &[u8]) {
+        match &self.asked {
+            Some(asked) => (asked.target.of(&self.bytes), asked.raw_path.of(&self.bytes)),
+            None => (self.target(), self.raw_path()),
+        }
+    }
+
+    /// As [`asked_target`](Self::asked_target), the decoded path, and whether an encoded slash is in it.
+    pub fn asked_path(&self) -> (&[u8], bool) {
+        match &self.asked {
+            Some(asked) => (&asked.path, asked.has_encoded_slash),
+            None => (&self.path, self.has_encoded_slash),
+        }
     }
 
     /// The method as sent.

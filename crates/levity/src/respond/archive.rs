@@ -132,7 +132,7 @@ impl Archive {
             && self
                 .rules
                 .rules()
-                .are_of_member(path, &self.files, self.form)
+                .suffice_for_member(path, &self.files, self.form)
     }
 }
 
@@ -307,8 +307,10 @@ impl Writer {
         if entry.kind == Kind::Directory {
             request_path.push(b'/');
         }
+        self.entries += 1;
+        self.work += self.archive.rules.rules().work(request_path.len());
         if !self.archive.may_have(&request_path) {
-            return Ok(());
+            return self.turn().await;
         }
         match entry.kind {
             // Links to folders may lead in circles.
@@ -321,8 +323,11 @@ impl Writer {
             Kind::Regular => self.file(&path).await?,
             Kind::Other => {}
         }
-        self.entries += 1;
-        self.work += self.archive.rules.rules().work(request_path.len());
+        self.turn().await
+    }
+
+    /// Ends a turn in which much was looked at or written.
+    async fn turn(&mut self) -> Result<(), Failure> {
         if self.entries >= TURN_ENTRIES || self.work >= TURN_WORK {
             (self.entries, self.work) = (0, 0);
             self.output.flush().await;

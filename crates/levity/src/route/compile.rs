@@ -160,17 +160,22 @@ fn closed(of: &levity_config::Location) -> levity_config::Location {
     }
 }
 
+/// A number for the keys of files in caches, which nothing else in the process has.
+fn number() -> u32 {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
 fn open_location(
     of: &levity_config::Location,
     matchers: &[Matcher],
     site: &SiteParts,
     resources: &mut Resources<'_>,
 ) -> io::Result<Location> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
     let options = &of.options;
     let path = matchers.last().map(|matcher| &matcher.path);
     let compress = Compress::new(options, resources.compute).map(Arc::new);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let number = number();
     let files = files::files(of, site, compress.as_ref(), resources)?.map(Arc::new);
     let error_pages = files::error_pages(of, number, files.as_ref(), site, resources)?;
     let (files, proxy) = match of.answer {

@@ -1,20 +1,37 @@
 //! The rules of a location, to compare with those of others of its site.
 
-/// The rules of a location, each as a number that equal rules of its site have in common. It says nothing about how content is
-/// read, or which headers it gets.
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sought {
+    /// A file, to be sent.
+    File,
+    /// A script, to be run.
+    Script,
+}
+
+/// How many kinds of gates there are.
+pub const GATES: usize = 6;
+
+/// The rules of a location, each as a number that equal rules of its site share. It says nothing about how content is read, or
+/// which headers it gets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     /// Only rewrites and applications lead there.
     pub internal: bool,
     /// Everyone is refused, in this way; 0 for a location that refuses nobody.
     pub refusal: usize,
-    /// Who is let in; 0 for everyone.
-    pub gates: usize,
-    /// Which names and links are sent.
+    /// Who is let in by each gate; 0 for a gate that it has not.
+    pub gates: [usize; GATES],
+    /// Links that leave the root are not followed.
+    pub has_strict_links: bool,
+    /// Which names are sent.
     pub names: usize,
-    /// What answers to the name of a file.
-    pub answer: usize,
-    /// Which scripts are run, and by whom.
+    /// Where its files are; 0 for nowhere.
+    pub root: usize,
+    /// The upstream that answers to the names of files in their place; 0 if files do, or something that keeps nobody from them, 1 if
+    /// nothing does.
+    pub application: usize,
+    /// The upstream that runs scripts; 0 for a location that knows of none, 1 if it does not run them.
     pub scripts: usize,
     /// How many requests are let in.
     pub limits: usize,
@@ -23,28 +40,47 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The first rule in which `other` differs, by its key in the configuration.
-    pub fn difference(&self, other: &Self) -> Option<&'static str> {
-        let rules = [
-            ("`internal`", self.internal == other.internal),
-            ("`respond`", self.refusal == other.refusal),
-            ("who is let in", self.gates == other.gates),
-            ("`hide`, `show` or `symlinks`", self.names == other.names),
-            ("what answers", self.answer == other.answer),
-            ("which scripts are run", self.scripts == other.scripts),
-            ("`limit`", self.limits == other.limits),
-            ("`upload`", self.upload == other.upload),
-        ];
-        let mut differing = rules.into_iter().filter(|(_, is_same)| !is_same);
-        differing.next().map(|(key, _)| key)
+    /// The first rule, besides names and limits, by which a location with the rules `other` may keep somebody from what a location
+    /// with these would give; in words of the configuration.
+    ///
+    /// What answers counts only where both have the same files. A redirect keeps nobody from a file: it often leads from the name of
+    /// an index to its folder.
+    pub fn added_by(&self, other: &Self, sought: Sought) -> Option<&'static str> {
+        let has_other_answer = self.root == other.root
+            && match sought {
+                Sought::File => other.application != 0 && other.application != self.application,
+                Sought::Script => self.runs_otherwise(other),
+            };
+        if other.internal && !self.internal {
+            Some("`internal`")
+        } else if other.refusal != 0 && other.refusal != self.refusal {
+            Some("a refusal")
+        } else if self.has_fewer_gates(other) {
+            Some("who is let in")
+        } else if other.has_strict_links && !self.has_strict_links {
+            Some("`symlinks`")
+        } else if has_other_answer {
+            Some("what answers")
+        } else {
+            None
+        }
     }
 
-    /// Whether whoever may list a folder here may know what is at `other`. To be told a name costs nothing there, and changes
-    /// nothing.
+    /// Whether whoever may list a folder here may know the names of what is at `other`.
     pub fn may_list(&self, other: &Self) -> bool {
-        (self.internal || !other.internal)
-            && other.refusal == 0
-            && (other.gates == 0 || other.gates == self.gates)
+        (self.internal || !other.internal) && other.refusal == 0 && !self.has_fewer_gates(other)
+    }
+
+    fn has_fewer_gates(&self, other: &Self) -> bool {
+        let mut gates = self.gates.iter().zip(&other.gates);
+        gates.any(|(own, other)| *other != 0 && own != other)
+    }
+
+    fn runs_otherwise(&self, other: &Self) -> bool {
+        match other.scripts {
+            0 => other.application > 1 && other.application != self.scripts,
+            of_other => of_other != self.scripts,
+        }
     }
 }
 

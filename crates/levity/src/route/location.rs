@@ -108,9 +108,10 @@ impl Location {
         }
     }
 
-    /// Whether the rules of another file may count for `path`, because a compressed form of that has such a name.
+    /// Whether the rules for another file may count for `path`, because a compressed form of that has such a name.
     pub fn may_be_form(&self, path: &[u8]) -> bool {
-        self.asked != Asked::Never && codings::originals(path).next().is_some()
+        let may_have_forms = self.asked != Asked::Never || !self.forms.is_empty();
+        may_have_forms && codings::originals(path).next().is_some()
     }
 
     /// Whether a file of this location may be sent in a form that lies beside it, compressed by `coding`.
@@ -122,6 +123,12 @@ impl Location {
     pub fn is_closed(&self) -> bool {
         let mut handlers = self.handlers.iter();
         handlers.any(|handler| matches!(handler, Handler::Gate(Gate::Closed)))
+    }
+
+    /// Whether an application decides about each path.
+    pub fn asks_about_paths(&self) -> bool {
+        let mut handlers = self.handlers.iter();
+        handlers.any(|handler| matches!(handler, Handler::Gate(Gate::ForwardAuth(_))))
     }
 
     /// Whether gates decide about each path by itself, so that whoever may have a folder need not have what is in it.
@@ -144,7 +151,7 @@ fn key(location: u32, generation: u32) -> [u8; 8] {
 
 /// How errors of a location are shown.
 pub struct ErrorPages {
-    /// The number of the location.
+    /// The number in the keys of the pages in caches: that of the location, if they lie among its files.
     pub location: u32,
     /// The files among which the pages are; `None` if there are none.
     pub files: Option<Arc<Files>>,

@@ -42,32 +42,42 @@ impl<'a> RouteInput<'a> {
         self.mismatch(matchers, path).is_none()
     }
 
+    /// Whether the request would match `matchers` as far as they look at its path, if it were for `path`.
+    pub fn matches_name(&self, matchers: &[Matcher], path: &[u8]) -> bool {
+        let mut matchers = matchers.iter();
+        matchers.all(|matcher| matcher.path.matches(path) && is_of_type(&matcher.when, path))
+    }
+
+    /// Whether the request matches `matchers` as far as they look at all else.
+    pub fn matches_request(&self, matchers: &[Matcher]) -> bool {
+        let mut matchers = matchers.iter();
+        matchers.all(|matcher| self.failing(&matcher.when).is_none())
+    }
+
     /// The key of the first condition of `matchers` that does not hold for the request, if it were for `path`.
     pub fn mismatch(&self, matchers: &[Matcher], path: &[u8]) -> Option<&'static str> {
         let mut matchers = matchers.iter();
         matchers.find_map(|matcher| match matcher.path.matches(path) {
-            true => self.failing(&matcher.when, path),
             false => Some("path"),
+            true if !is_of_type(&matcher.when, path) => Some("type"),
+            true => self.failing(&matcher.when),
         })
     }
 
-    /// The key of the first condition that does not hold.
-    fn failing(&self, when: &When, path: &[u8]) -> Option<&'static str> {
+    /// The key of the first condition besides those about the path that does not hold.
+    fn failing(&self, when: &When) -> Option<&'static str> {
         let given = self.request.method();
         // HEAD is GET without content (RFC 9110, 9.3.2), so a rule for one is one for both.
         let is_method =
             |method: &String| method.as_bytes() == given || (method == "GET" && given == b"HEAD");
         let ip = self.client.and_then(|client| client.ip);
         let is_from = |network: &Network| ip.is_some_and(|ip| network.contains(ip));
-        let media_type = || mime::of(path).as_bytes();
         if !any_or_none(&when.methods, is_method) {
             Some("method")
         } else if !any_or_none(&when.clients, is_from) {
             Some("client")
         } else if !any_or_none(&when.listen, |address| self.listener == Some(address)) {
             Some("listen")
-        } else if !any_or_none(&when.types, |types| types.include(media_type())) {
-            Some("type")
         } else if !self.has_headers(when) {
             Some("header")
         } else if !self.has_query(when) {
@@ -91,6 +101,12 @@ impl<'a> RouteInput<'a> {
             pairs.any(|(given, text)| given == *name && value.matches(text.as_bytes()))
         })
     }
+}
+
+/// Whether a file of that name would have one of the media types of `when`.
+fn is_of_type(when: &When, path: &[u8]) -> bool {
+    let media_type = || mime::of(path).as_bytes();
+    any_or_none(&when.types, |types| types.include(media_type()))
 }
 
 /// What routes look at, for later than the request.

@@ -41,13 +41,14 @@ use self::compile::roots::Roots;
 use self::compile::stores::Stores;
 use self::compile::{logs, stores};
 pub use self::explain::path_of;
+pub use self::fingerprint::Sought;
 pub use self::location::{
     Access, BasicAuth, CLIENT_CERT, Candidate, ErrorPages, FileDigests, FileStep, FileVariants,
     Files, ForwardAuth, Gate, Handler, HttpsRules, Location, MailboxEndpoint, NameRules, Proxy,
     RedirectTo, Resume, SpoolFolder, TargetOf, Upload,
 };
 pub use self::matching::{OwnedInput, RouteInput};
-pub use self::rules::{OwnedRules, Rules};
+pub use self::rules::{OwnedRules, Rules, TooLong};
 
 /// The maximum of bytes that the expressions of a site look at for one request: of its target, once for each of them. One
 /// byte takes 1 to 2 ns; of a regular expression it may take some 40 ns, so these count for more.
@@ -276,7 +277,8 @@ impl Service {
         input: RouteInput<'_>,
     ) -> Option<(Option<usize>, &Location)> {
         let site = &self.sites[self.site_of(host)?];
-        let route = site.first_route(path, |route| {
+        let route = site.first_route(path, |number| {
+            let route = &site.routes[number];
             !route.location.internal && input.matches(&route.matchers, path)
         });
         let location = route.map_or(&site.rest, |route| &site.routes[route].location);
@@ -412,22 +414,25 @@ fn is_beneath(host: &str, suffix: &str) -> bool {
 impl Site {
     /// The first location that matches `input` if it is for `path`.
     fn location(&self, path: &[u8], input: RouteInput<'_>) -> &Location {
-        let route = self.first_route(path, |route| input.matches(&route.matchers, path));
+        let route = self.first_route(path, |number| {
+            input.matches(&self.routes[number].matchers, path)
+        });
         route.map_or(&self.rest, |route| &self.routes[route].location)
     }
 
     /// The number of the first route whose paths may be `path` and for which `is_it` holds.
-    fn first_route(&self, path: &[u8], is_it: impl Fn(&Route) -> bool) -> Option<usize> {
+    fn first_route(&self, path: &[u8], is_it: impl Fn(usize) -> bool) -> Option<usize> {
         if let Some(index) = &self.index {
-            return index.first_matching(path, |number| is_it(&self.routes[number]));
+            return index.first_matching(path, is_it);
         }
         let may_be = |route: &Route| {
             let mut matchers = route.matchers.iter().rev();
             let start = matchers.next().map_or("", |matcher| matcher.path.start());
             path.starts_with(start.as_bytes())
         };
-        let mut routes = self.routes.iter();
-        routes.position(|route| may_be(route) && is_it(route))
+        let mut routes = self.routes.iter().enumerate();
+        let route = routes.find(|(number, route)| may_be(route) && is_it(*number));
+        route.map(|(number, _)| number)
     }
 
     /// The location at that position among those of the site.

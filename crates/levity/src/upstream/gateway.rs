@@ -157,10 +157,10 @@ impl Gateway<'_> {
             .map_err(|reject| Failure::of_client(reject.into()))?;
         outgoing.version = self.body.stream().version();
         outgoing.script = script;
-        if let Some(asked) = script.and_then(RunnableScript::asked_path) {
+        if let Some(script) = script {
+            let (_, asked) = script.target(request);
             let asked = path::forwarded(asked);
-            let asked = asked.map_err(|reject| Failure::of_client(reject.into()))?;
-            outgoing.whole_path = asked;
+            outgoing.whole_path = asked.map_err(|reject| Failure::of_client(reject.into()))?;
         }
         outgoing.identity = self.identity;
         if let Some(version) = proxy.upstream.settings.proxy_protocol {

@@ -8,6 +8,7 @@ use levity_telemetry::trace::Trace;
 use levity_wire::path;
 
 use super::super::{Handling, Outcome};
+use crate::found::MovedScript;
 use crate::http::client::Client;
 use crate::http::error::error;
 use crate::http::fields::{self, Fields};
@@ -59,7 +60,10 @@ impl<'a> Handling<'a> {
         let limits = &self.service.wire_limits;
         let host = request.host();
         let asked = Request::derived(request, b"GET", &gate.path, host, &NOT_ASKED, limits);
-        let proxy = describing(request, self.client, &gate.proxy);
+        // The path behind a script is for its application, and for this one.
+        let is_script = |moved: &MovedScript| moved.is_at(&request.path);
+        let is_script = self.moved_script.as_deref().is_some_and(is_script);
+        let proxy = describing(request, is_script, self.client, &gate.proxy);
         let (Ok(asked), Some(proxy)) = (asked, proxy) else {
             return error(400, "the request cannot be passed on");
         };
@@ -109,12 +113,24 @@ impl Handling<'_> {
 /// The proxy of the gate with headers that describe the original request. `None` for a request that is not text.
 ///
 /// The path is that by which the request was routed: another spelling of it could pass as a path that is open to all.
-fn describing(request: &Request, client: &Client, proxy: &Proxy) -> Option<Arc<Proxy>> {
+fn describing(
+    request: &Request,
+    is_script: bool,
+    client: &Client,
+    proxy: &Proxy,
+) -> Option<Arc<Proxy>> {
+    let ((path, has_encoded_slash), raw_path) = match is_script {
+        true => (request.asked_path(), request.asked_target().1),
+        false => (
+            (&*request.path, request.has_encoded_slash),
+            request.raw_path(),
+        ),
+    };
     let mut uri = Vec::new();
-    if request.has_encoded_slash {
-        uri.extend_from_slice(&path::forwarded(request.raw_path()).ok()?);
+    if has_encoded_slash {
+        uri.extend_from_slice(&path::forwarded(raw_path).ok()?);
     } else {
-        path::encode(&request.path, &mut uri);
+        path::encode(path, &mut uri);
     }
     if let Some(query) = request.query() {
         uri.push(b'?');

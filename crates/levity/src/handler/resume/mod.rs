@@ -213,7 +213,7 @@ impl<'a> Handling<'a> {
             header(KEY),
             request.method(),
             request.host(),
-            request.target(),
+            self.target_of(request),
         ];
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());

@@ -62,8 +62,8 @@ impl<'a> Handling<'a> {
         method: UploadMethod,
     ) -> Result<Response, Response> {
         let path = Path::of(request, upload)?;
-        // A folder may be requested without its slash, and then gets to another route than what is in it.
-        if let Some(refusal) = self.refusal_of_folder(request, location).await {
+        // A folder may be requested without its slash, and then gets to another route than what is in it; and a file with one.
+        if let Some(refusal) = self.refusal_of_other_spelling(request, location).await {
             return Err(refusal);
         }
         if let Some(refusal) = self.refusal_of_originals(request, location).await {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::forms::{file_digests, variants};
+use super::number;
 use super::resources::{Resources, SiteParts};
 use super::scripts::scripts;
 use crate::filter::compress::Compress;
@@ -75,11 +76,16 @@ pub fn error_pages(
         true => files.cloned(),
         false => files_of_pages(of, site, resources)?,
     };
+    // Of another root, which a key of this location could not tell from its own.
+    let number = match of.error_pages_root == of.root {
+        true => location,
+        false => number(),
+    };
     let prefix = files.as_ref().map_or(&[][..], |files| &files.strip_prefix);
     let pages = options.error_pages.iter();
     let pages = pages.map(|(statuses, path)| (*statuses, [prefix, path.as_bytes()].concat()));
     Ok(Some(ErrorPages {
-        location,
+        location: number,
         pages: pages.collect(),
         files,
         replaced: options.replace_errors.clone(),

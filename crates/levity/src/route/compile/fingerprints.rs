@@ -1,11 +1,15 @@
 //! Which locations of a site have the same rules.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use levity_config::{Answer, Gates, LocationOptions, Matcher, NamePattern, Symlinks, Try, When};
+use levity_config::{
+    AddressSet, Answer, BasicAuth, ForwardAuth, Gates, Jwt, Matcher, NamePattern, SignedUrl,
+    Symlinks, Try, When,
+};
 
 use crate::rate_limit::limit::RateLimit;
-use crate::route::fingerprint::{Asked, Fingerprint};
+use crate::route::fingerprint::{Asked, Fingerprint, GATES};
 use crate::route::location::Location;
 
 /// Gives the locations of a site their fingerprints. `of` are their configurations, in the same order.
@@ -44,68 +48,107 @@ fn looks_at_request(when: &When) -> bool {
 /// The rules that were met, each with the number of its place.
 #[derive(Default)]
 struct Known<'c> {
-    gates: Vec<&'c Gates>,
-    names: Vec<Names<'c>>,
-    refusals: Vec<&'c Answer>,
-    answers: Vec<Answers<'c>>,
-    scripts: Vec<Scripts<'c>>,
-    limits: Vec<Vec<Arc<RateLimit>>>,
+    allow: Vec<&'c AddressSet>,
+    deny: Vec<&'c AddressSet>,
+    signed_url: Vec<&'c SignedUrl>,
+    jwt: Vec<&'c Jwt>,
+    basic_auth: Vec<&'c BasicAuth>,
+    forward_auth: Vec<&'c ForwardAuth>,
+    refusals: Vec<Refusal<'c>>,
+    names: Vec<[&'c [NamePattern]; 2]>,
+    roots: Vec<&'c Path>,
+    upstreams: Vec<&'c str>,
+    limits: Vec<Vec<*const RateLimit>>,
     uploads: Vec<&'c levity_config::Upload>,
 }
 
-/// Which names are sent.
-type Names<'c> = (&'c [NamePattern], &'c [NamePattern], Symlinks);
-
-/// What answers to the name of a file that exists.
+/// How everyone is refused.
 #[derive(PartialEq, Eq)]
-enum Answers<'c> {
-    File,
-    Application(Option<&'c str>),
-    /// What the location of this number says to all requests.
-    Own(u32),
+enum Refusal<'c> {
+    Answer(&'c Answer),
+    /// A `try` in which nothing else can answer.
+    Status(u16),
+    /// Files that it needs do not respond.
+    Closed,
 }
-
-/// The application that runs scripts, their suffix, the one for all else, and the largest body of their requests.
-type Scripts<'c> = (
-    Option<&'c str>,
-    Option<&'c str>,
-    Option<&'c str>,
-    Option<usize>,
-);
 
 impl<'c> Known<'c> {
     fn fingerprint(&mut self, location: &Location, of: &'c levity_config::Location) -> Fingerprint {
-        let refusal = answer(of).filter(|answer| refuses(answer));
-        let limits = location.limits().to_vec();
-        let is_same = |one: &Vec<Arc<RateLimit>>| {
-            one.len() == limits.len() && one.iter().zip(&limits).all(|(a, b)| Arc::ptr_eq(a, b))
-        };
-        let of_limits = self.limits.iter().position(is_same);
-        let scripts = scripts(of);
+        let limits = location.limits().iter().map(Arc::as_ptr).collect();
+        let options = &of.options;
+        let upload = location.upload().and(of.upload.as_ref());
         Fingerprint {
             internal: of.internal,
-            refusal: refusal.map_or(0, |answer| 1 + number(&mut self.refusals, answer)),
-            gates: match location.is_closed() {
-                true => usize::MAX,
-                false if of.gates == Gates::default() => 0,
-                false => 1 + number(&mut self.gates, &of.gates),
-            },
-            names: number(&mut self.names, names(&of.options)),
-            answer: number(&mut self.answers, answers(location, of)),
-            scripts: scripts.map_or(0, |scripts| 1 + number(&mut self.scripts, scripts)),
-            limits: of_limits.unwrap_or_else(|| {
-                self.limits.push(limits);
-                self.limits.len() - 1
-            }),
-            upload: match location.upload().and(of.upload.as_ref()) {
-                Some(upload) => 1 + number(&mut self.uploads, upload),
-                None => 0,
-            },
+            refusal: numbered(&mut self.refusals, refusal(location, of)),
+            gates: self.gates(&of.gates),
+            has_strict_links: options.symlinks == Symlinks::Beneath,
+            names: number(&mut self.names, [&options.hide, &options.show]),
+            root: numbered(&mut self.roots, of.root.as_deref()),
+            application: self.application(of),
+            scripts: self.scripts(of),
+            limits: number(&mut self.limits, limits),
+            upload: numbered(&mut self.uploads, upload),
         }
+    }
+
+    fn gates(&mut self, of: &'c Gates) -> [usize; GATES] {
+        let deny = Some(&of.deny).filter(|deny| **deny != AddressSet::default());
+        [
+            numbered(&mut self.allow, of.allow.as_ref()),
+            numbered(&mut self.deny, deny),
+            numbered(&mut self.signed_url, of.signed_url.as_ref()),
+            numbered(&mut self.jwt, of.jwt.as_ref()),
+            numbered(&mut self.basic_auth, of.basic_auth.as_ref()),
+            numbered(&mut self.forward_auth, of.forward_auth.as_ref()),
+        ]
+    }
+
+    fn application(&mut self, of: &'c levity_config::Location) -> usize {
+        let mut tries = of.proxying.tries.iter().flatten();
+        let is_file = of.proxying.tries.is_none() || tries.any(|one| *one == Try::File);
+        if of.answer.is_some() || of.asks_files() && is_file {
+            return 0;
+        }
+        upstream(of).map_or(1, |name| 2 + number(&mut self.upstreams, name))
+    }
+
+    fn scripts(&mut self, of: &'c levity_config::Location) -> usize {
+        let proxying = &of.proxying;
+        if proxying.script_suffix.is_none() && proxying.script_index.is_none() {
+            return 0;
+        }
+        upstream(of).map_or(1, |name| 2 + number(&mut self.upstreams, name))
     }
 }
 
-/// The place of `one` in `known`, where it is added if it is new.
+/// The upstream that may answer.
+fn upstream(of: &levity_config::Location) -> Option<&str> {
+    let is_asked = |tries: &Vec<Try>| tries.contains(&Try::Proxy);
+    let name = of.proxying.proxy.as_deref();
+    name.filter(|_| of.answer.is_none() && of.proxying.tries.as_ref().is_none_or(is_asked))
+}
+
+fn refusal<'c>(location: &Location, of: &'c levity_config::Location) -> Option<Refusal<'c>> {
+    if location.is_closed() {
+        return Some(Refusal::Closed);
+    }
+    if let Some(answer) = &of.answer {
+        let refuses = refuses(answer) && !of.files_first;
+        return refuses.then_some(Refusal::Answer(answer));
+    }
+    let tries = of.proxying.tries.as_ref()?;
+    let answers = |one: &Try| one.asks_files() || *one == Try::Proxy;
+    match tries.last() {
+        Some(Try::Status(status)) if !tries.iter().any(answers) => Some(Refusal::Status(*status)),
+        _ => None,
+    }
+}
+
+/// The place of `one` in `known`, counted from 1, where it is added if it is new; 0 for none.
+fn numbered<T: PartialEq>(known: &mut Vec<T>, one: Option<T>) -> usize {
+    one.map_or(0, |one| 1 + number(known, one))
+}
+
 fn number<T: PartialEq>(known: &mut Vec<T>, one: T) -> usize {
     let place = known.iter().position(|other| *other == one);
     place.unwrap_or_else(|| {
@@ -117,36 +160,4 @@ fn number<T: PartialEq>(known: &mut Vec<T>, one: T) -> usize {
 /// Whether everyone is refused.
 pub fn refuses(answer: &Answer) -> bool {
     matches!(answer, Answer::Fixed(fixed) if fixed.status >= 400)
-}
-
-/// What the location says to requests for files too.
-fn answer(of: &levity_config::Location) -> Option<&Answer> {
-    of.answer.as_ref().filter(|_| !of.files_first)
-}
-
-fn names(options: &LocationOptions) -> Names<'_> {
-    (&options.hide, &options.show, options.symlinks)
-}
-
-fn answers<'c>(location: &Location, of: &'c levity_config::Location) -> Answers<'c> {
-    let tries = of.proxying.tries.as_deref();
-    match answer(of) {
-        Some(_) => Answers::Own(location.number),
-        None if of.asks_files() && tries.is_none_or(|tries| tries.contains(&Try::File)) => {
-            Answers::File
-        }
-        None => Answers::Application(of.proxying.proxy.as_deref()),
-    }
-}
-
-fn scripts(of: &levity_config::Location) -> Option<Scripts<'_>> {
-    let of = &of.proxying;
-    let (suffix, index) = (of.script_suffix.as_deref(), of.script_index.as_deref());
-    if suffix.is_none() && index.is_none() {
-        return None;
-    }
-    let is_asked = |tries: &Vec<Try>| tries.contains(&Try::Proxy);
-    let proxy = of.proxy.as_deref();
-    let proxy = proxy.filter(|_| of.tries.as_ref().is_none_or(is_asked));
-    Some((proxy, suffix, index, of.body_bytes))
 }

@@ -41,7 +41,7 @@ use crate::http::response::{Body, BodyStream, Response};
 use crate::http::send::Sent;
 use crate::respond::file;
 use crate::root::SendfileRoot;
-use crate::route::{Files, Proxy, Rules, Service};
+use crate::route::{Files, Proxy, Rules, Service, Sought};
 use crate::worker::Worker;
 use levity_config::Etag;
 use levity_telemetry::access_log::End;
@@ -196,7 +196,8 @@ impl Delegated {
         }
         let name = files.beneath(path);
         let other = sendfile_header::utf8_of_latin1(name);
-        let other = other.filter(|name| rules.are_of(&files.path_of(path, name)));
+        let other =
+            other.filter(|name| rules.suffice_for(&files.path_of(path, name), Sought::File));
         let names = [Some(name.to_vec()), other];
         disk.ensure_checked(&files.root, Instant::now()).await;
         let beneath = |path| Beneath::new(&files.root, path);

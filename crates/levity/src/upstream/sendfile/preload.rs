@@ -46,15 +46,20 @@ use levity_telemetry::trace::Trace;
 /// The maximum size of a key. Content with a longer key is not stored.
 const KEY_BYTES_MAX: usize = 8 * 1024;
 
-/// The response to `request`, if it was preloaded for its client.
-pub fn response(request: &Request, client: &Client, proxy: &Proxy) -> Option<Response> {
+/// The response to `request` for `target`, if it was preloaded for its client.
+pub fn response(
+    request: &Request,
+    target: &[u8],
+    client: &Client,
+    proxy: &Proxy,
+) -> Option<Response> {
     let store = proxy.preloads.as_ref()?;
     let now = stall::poll_start();
     let is_read = matches!(request.head.method, Method::Get | Method::Head) && !request.has_body();
     if !is_read || store.is_empty(now) || is_of_another_site(request) {
         return None;
     }
-    let entry = store.entry(&key(request, client, proxy, request.target())?, now)?;
+    let entry = store.entry(&key(request, client, proxy, target)?, now)?;
     let cached = cache::Cache::uncached(entry);
     let file = ServableFile::named_on_purpose(cached, None);
     Some(file::file(request, file))
