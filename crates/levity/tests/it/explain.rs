@@ -677,3 +677,45 @@ fn clients_over_tls() {
     );
     assert!(!state.at("tls").exists(), "nothing is written");
 }
+
+/// The name that a path leads to is routed too.
+#[test]
+fn what_is_found_and_where_it_belongs() {
+    let tree = Tree::new();
+    for name in ["dir/index.html", "open/index.html", "data.json.gz"] {
+        tree.file(format!("root/{name}"), "1");
+    }
+    let routes = "[[site.route]]\npath = \"/dir/index.html\"\ndeny = [\"all\"]\n\
+        [[site.route]]\npath = \"/open/*.html\"\nheaders = { set = { X-A = \"1\" } }\n\
+        [[site.route]]\npath = \"*.json\"\nrespond = { status = 403 }\n";
+    tree.file(
+        "levity.toml",
+        format!("[[site]]\nroot = \"root\"\nprecompressed = [\"gzip\"]\n{routes}"),
+    );
+    says(
+        &explain(&tree, &["/dir/"]),
+        &[
+            "route    none matches: the keys of the site apply\n",
+            "route    /dir/index.html was found, and belongs to `/dir/index.html`, where who is let in counts: the request is \
+             answered as one for /dir/index.html\n",
+            "route    `/dir/index.html` (line 5)\n",
+            "gate     `allow` and `deny`",
+            "refuses with 403\n",
+            "HTTP/1.1 403",
+        ],
+    );
+    says(
+        &explain(&tree, &["/open/"]),
+        &[
+            "route    /open/index.html was found, and belongs to `/open/*.html`, whose rules the request has passed\n",
+            "HTTP/1.1 200",
+        ],
+    );
+    says(
+        &explain(&tree, &["/data.json.gz"]),
+        &[
+            "route    the rules of /data.json count too: `/**/*.json`\n",
+            "HTTP/1.1 403",
+        ],
+    );
+}

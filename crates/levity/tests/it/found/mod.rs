@@ -2,9 +2,11 @@
 //! listings. Each is answered by the rules of its own location, as if it had been asked for.
 
 mod conditions;
+mod forms;
 mod generated;
 mod moves;
 mod table;
+mod unguarded;
 mod uploads;
 
 use std::fmt;

@@ -19,7 +19,7 @@ const HIDDEN: [&str; 6] = [
 
 /// Internal locations, in one of which are others.
 fn hidden() -> String {
-    let other = route("path = \"/hidden/other/*.html\"\ninternal = true\nhide = [\"x\"]");
+    let other = route("path = \"/hidden/other/*.html\"\ninternal = true\ndeny = [\"all\"]");
     let denied = [
         denied("/hidden/secret.html"),
         denied("/hidden/denied/index.html"),

@@ -207,9 +207,12 @@ impl<'s> Replies<'s> {
         self.found += 1;
         let answer = self.answers.get(direct);
         let (status, text) = answer.map_or((0, String::new()), |one| (one.status, one.text()));
-        self.note(status == 200 && is_right(&text), path, || {
-            format!("this is {direct}, which is {status} {:?}", start(&text))
-        });
+        // A redirect keeps nobody from what lies there.
+        self.note(
+            status == 302 || status == 200 && is_right(&text),
+            path,
+            || format!("this is {direct}, which is {status} {:?}", start(&text)),
+        );
     }
 
     /// Expects that a request for the original of a compressed form is not refused.
