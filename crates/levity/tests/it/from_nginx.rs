@@ -4,7 +4,7 @@ mod tables;
 
 use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -170,6 +170,8 @@ fn ask_over_tls(address: SocketAddr, authorities: &Path, url: &str) -> Answer {
     let (host, path) = url.split_once('/').expect(url);
     let name = ServerName::try_from(host.to_owned()).expect(url);
     let session = ClientConnection::new(tls::trusting(authorities), name).expect("a session");
+    // While the server before it still has the port, nginx listens at its others already.
+    wait_until("the port is open", || TcpStream::connect(address).is_ok());
     let mut stream = StreamOwned::new(session, tls::socket(address));
     let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("written");
