@@ -16,8 +16,9 @@ use crate::support::{Client, Server, frames};
 /// Something is stalled after this long without a byte. The timers of the server are late by up to 0.1 s.
 const STALLED_AFTER: Duration = Duration::from_millis(5_100);
 
-/// A new client gets its first byte within this time, whoever else holds what it needs.
-const FIRST_BYTE_MAX: Duration = Duration::from_secs(1);
+/// A new client gets its first byte within this time, whoever else holds what it needs. It is less than a second where other tests
+/// leave the processors free.
+const FIRST_BYTE_MAX: Duration = Duration::from_secs(2);
 
 /// Listens for connections whose clients the PROXY header names.
 const LISTEN: &str = "[admin]\nlisten = \"unix:{own}/admin\"\n\
