@@ -1,11 +1,11 @@
 //! What a lookup has found out about the rules at the name that it has found.
 
-/// Whether what lies at a name has the rules of the location that was asked.
+/// Whether what lies at a name asks for more than the location that was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// It has them, whatever the request.
+    /// It does not, whatever the request.
     Same,
-    /// It has others, whatever the request.
+    /// It does, whatever the request.
     Other,
     /// That depends on the request.
     PerRequest,

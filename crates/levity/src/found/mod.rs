@@ -1,5 +1,5 @@
-//! What a request has found, to be sent or run. Only this module makes a [`ServableFile`] or a [`RunnableScript`]: of what has the
-//! rules of the location that was asked, or of what the operator or an application has named on purpose.
+//! What a request has found, to be sent or run. Only this module makes a [`ServableFile`] or a [`RunnableScript`]: of what asks
+//! for no more than the location that was asked, or of what the operator or an application has named on purpose.
 
 pub mod object;
 
@@ -54,20 +54,20 @@ pub fn in_folder(asked: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The file at the path `asked`, which `request` has found. `rules` are those of the location that searched, and `index` the
-/// names that it has for the index of a folder.
+/// The file at the path `asked`, which `request` has found. `rules` gives those of the location that searched, which most cache hits
+/// do not need, and `index` are the names that it has for the index of a folder.
 ///
 /// # Errors
 /// When it is another file than the request names, and asks for more.
-pub fn servable(
+pub fn servable<'s, 'r>(
     (cached, ready): (Rc<EntryRef>, Option<(u64, Ready)>),
     request: &Request,
     (asked, index): (&[u8], &[Vec<u8>]),
-    rules: Rules<'_, '_>,
+    rules: impl FnOnce() -> Rules<'s, 'r>,
 ) -> Result<ServableFile, Elsewhere> {
     if cached.led.proof != Proof::Same {
         let name = name_of(asked, index, cached.led);
-        check(request, (&name, Sought::File), cached.led.proof, rules)
+        check(request, (&name, Sought::File), cached.led.proof, rules())
             .map_err(|name| Elsewhere { name, script: None })?;
     }
     Ok(ServableFile::new(cached, ready))

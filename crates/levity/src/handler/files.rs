@@ -132,7 +132,7 @@ impl<'a> Handling<'a> {
         named: Named<'_>,
         found: (Rc<EntryRef>, Option<(u64, Ready)>),
     ) -> Result<ServableFile, Outcome<'a>> {
-        let rules = self.rules(request, location);
+        let rules = || self.rules(request, location);
         let what = (named.asked, &files.index[..]);
         if self.worker.explanation.is_some() {
             let name = found::name_of(named.asked, &files.index, found.0.led);

@@ -168,11 +168,7 @@ impl<'a> Handling<'a> {
 
     /// What routes look at in `request`.
     pub fn route_input<'r>(&'r self, request: &'r Request) -> RouteInput<'r> {
-        RouteInput {
-            request,
-            client: Some(self.client),
-            listener: self.body.peer().listener(),
-        }
+        input_of(request, self.client, &self.body)
     }
 
     /// The rules of `location`, for what `request` finds there.
@@ -190,11 +186,8 @@ impl<'a> Handling<'a> {
         Option<&'s MovedScript>,
         &'s mut DiskClient<'a>,
     ) {
-        let input = RouteInput {
-            request,
-            client: Some(self.client),
-            listener: self.body.peer().listener(),
-        };
+        // Not by `route_input`, which would hold the disk too.
+        let input = input_of(request, self.client, &self.body);
         let rules = Rules::new(self.service, location, input);
         (rules, self.moved_script.as_deref(), &mut self.disk)
     }
@@ -466,6 +459,15 @@ impl<'a> Handling<'a> {
             self.body.discard().await.map_err(without_body)?;
         }
         Ok(())
+    }
+}
+
+/// What routes look at in a request.
+fn input_of<'r>(request: &'r Request, client: &'r Client, body: &'r RequestBody) -> RouteInput<'r> {
+    RouteInput {
+        request,
+        client: Some(client),
+        listener: body.peer().listener(),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The rules of another name, which a request has to pass beside those of its own: whoever reads or writes a compressed form reads
-//! or writes its original, and whoever makes or removes a folder by its name does so with the path that has the slash.
+//! or writes its original, and a name that is written is that of a file or of a folder, without a slash and with it.
 
 use std::sync::Arc;
 

@@ -114,7 +114,7 @@ pub struct Subject {
     pub path: Vec<u8>,
     /// The names that are left out.
     pub names: Arc<NameRules>,
-    /// The rules of the location, for the request, if others of the site have other ones. What has those is left out.
+    /// The rules of the location, for the request, if others of the site have other ones. What these keep from the client is left out.
     pub rules: Option<OwnedRules>,
     /// The forms in which an HTML page offers the directory as one file.
     pub archives: Vec<ArchiveForm>,
