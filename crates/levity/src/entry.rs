@@ -264,27 +264,104 @@ fn version_hash(meta: &Meta) -> u64 {
     hasher.finish()
 }
 
-/// `None` for times before 1970, which HTTP dates need not express.
-fn modified(meta: &Meta) -> Option<u64> {
-    u64::try_from(meta.mtime_s).ok()
+/// The time of Last-Modified, in seconds since 1970; `None` before, which HTTP dates need not express.
+///
+/// It must not be later than the Date of the response (RFC 9110, 8.8.2.1). A modification time that is still to come was
+/// set by a program, at the change time: the file has not been written since. The present would do too, but would be
+/// another time in each response, so that no condition of a client held.
+pub fn modified(meta: &Meta) -> Option<u64> {
+    modified_at(meta, SystemTime::now())
+}
+
+fn modified_at(meta: &Meta, now: SystemTime) -> Option<u64> {
+    let now_s = now
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_secs());
+    let now_s = i64::try_from(now_s).unwrap_or(i64::MAX);
+    let modified_s = match meta.mtime_s > now_s {
+        true => meta.ctime_s.min(now_s),
+        false => meta.mtime_s,
+    };
+    u64::try_from(modified_s).ok()
 }
 
 /// Whether a file was last changed so long ago that another change would show in its times.
 pub fn is_settled(meta: &Meta) -> bool {
-    let now = SystemTime::now();
-    let is_older = |seconds: i64, nanoseconds, age_min| {
-        // Before 1970.
-        let Ok(seconds) = u64::try_from(seconds) else {
-            return true;
-        };
-        let then = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-        now.duration_since(then).is_ok_and(|age| age > age_min)
+    is_settled_at(meta, SystemTime::now())
+}
+
+fn is_settled_at(meta: &Meta, now: SystemTime) -> bool {
+    let modified = since_1970(meta.mtime_s, meta.mtime_ns);
+    let changed = since_1970(meta.ctime_s, meta.ctime_ns);
+    // A time that is still to come does not tell when the file was written: the change time does.
+    let written = match modified > now {
+        true => changed,
+        false => modified,
     };
     // Times in whole seconds come from a file system with that resolution.
     let tick = match meta.ctime_ns {
         0 => SETTLED_AGE,
         _ => TICK,
     };
-    is_older(meta.mtime_s, meta.mtime_ns, SETTLED_AGE)
-        && is_older(meta.ctime_s, meta.ctime_ns, tick)
+    let is_older = |then, age_min| now.duration_since(then).is_ok_and(|age| age > age_min);
+    is_older(written, SETTLED_AGE) && is_older(changed, tick)
+}
+
+/// A time of a file; times before 1970 are all as old as that year.
+fn since_1970(seconds: i64, nanoseconds: u32) -> SystemTime {
+    let seconds = u64::try_from(seconds);
+    seconds.map_or(UNIX_EPOCH, |seconds| {
+        UNIX_EPOCH + Duration::new(seconds, nanoseconds)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use levity_disk::Kind;
+
+    use super::*;
+
+    const NOW_S: i64 = 1_800_000_000;
+
+    /// A file with these times, in seconds before the present.
+    fn aged(modified: i64, changed: i64) -> Meta {
+        Meta {
+            kind: Kind::Regular,
+            device: 1,
+            inode: 1,
+            size: 1,
+            mtime_s: NOW_S - modified,
+            mtime_ns: 1,
+            ctime_s: NOW_S - changed,
+            ctime_ns: 1,
+            links: 1,
+        }
+    }
+
+    #[test]
+    fn the_change_time_counts_while_the_modification_time_is_to_come() {
+        let now = since_1970(NOW_S, 500_000_000);
+        for (modified, changed, expected, is_settled) in [
+            (10, 10, 10, true),
+            (10, 1, 10, true),
+            (1, 1, 1, false),
+            (-86_400, 10, 10, true),
+            (-86_400, 1, 1, false),
+            // The clock was set back, or is behind that of a file server.
+            (-86_400, -60, 0, false),
+            (10, -60, 10, false),
+        ] {
+            let meta = aged(modified, changed);
+            let what = format!("{modified} {changed}");
+            assert_eq!(
+                modified_at(&meta, now),
+                Some((NOW_S - expected) as u64),
+                "{what}"
+            );
+            assert_eq!(is_settled_at(&meta, now), is_settled, "{what}");
+        }
+        let of_1969 = aged(NOW_S + 1, NOW_S + 1);
+        assert_eq!(modified_at(&of_1969, now), None);
+        assert!(is_settled_at(&of_1969, now));
+    }
 }

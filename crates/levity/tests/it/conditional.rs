@@ -152,6 +152,32 @@ per_engine! {
         assert!(became > Duration::from_millis(1000), "strong after {became:?}");
         server.get_with("/young", &[("If-None-Match", &weak)]).assert_status(304);
     }
+
+    /// As an archive or a camera with a wrong clock leaves it (RFC 9110, 8.8.2.1).
+    fn a_time_to_come_is_no_time_of_modification(engine) {
+        let (tree, server) = server(engine);
+        for name in ["small", "large"] {
+            set_modified(&tree.at(name), SystemTime::now() + Duration::from_secs(86_400));
+        }
+        let mut client = server.client();
+        for path in ["/small", "/large"] {
+            let mut known = client.get(path);
+            wait_within(Duration::from_secs(10), "a strong ETag", || {
+                known = client.get(path);
+                known.field("etag").starts_with('"')
+            });
+            let time = |name| httpdate::parse_http_date(known.field(name)).expect("a date");
+            assert!(time("last-modified") <= time("date"), "{}", known.field("last-modified"));
+            let date = known.field("last-modified").to_owned();
+            is_not_modified(&client.get_with(path, &[("If-Modified-Since", &date)]), &known);
+            for validator in [known.field("etag"), &date] {
+                let headers = [("Range", "bytes=10-"), ("If-Range", validator)];
+                let rest = client.get_with(path, &headers);
+                rest.assert_status(206);
+                assert_same(&rest.body, &known.body[10..]);
+            }
+        }
+    }
 }
 
 /// RFC 9110, 13.2.2.

@@ -177,7 +177,7 @@ impl Name {
         }
         let validators = Validators {
             etag: Some(etag.as_bytes()),
-            modified: u64::try_from(meta.mtime_s).ok(),
+            modified: entry::modified(&meta),
         };
         let header = |name| request.headers_named(name);
         match condition::evaluate(false, header, &validators) {
