@@ -46,7 +46,12 @@ pub fn detail(response: &Response) -> Option<&str> {
 
 /// The response when a file could not be opened or read.
 pub fn from_io(error: &io::Error) -> Response {
-    let status = match error.raw_os_error().map(Errno::from_raw_os_error) {
+    self::error(status_of(error), "")
+}
+
+/// The status of that response.
+pub fn status_of(error: &io::Error) -> u16 {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => 404,
         Some(Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::NXIO | Errno::NODEV) => 403,
         Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::CANCELED) => 503,
@@ -58,6 +63,5 @@ pub fn from_io(error: &io::Error) -> Response {
             503
         }
         _ => 500,
-    };
-    self::error(status, "")
+    }
 }

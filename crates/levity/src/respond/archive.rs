@@ -1,7 +1,8 @@
 //! A folder, with all that is in it, as one file that is made while it is sent.
 //!
-//! What a request would not get is left out: hidden names, scripts, and what another route answers. A file that has gone
-//! meanwhile is left out too. Any other error ends the body, so that the client sees that it is incomplete.
+//! What a request would not get is left out: hidden names, scripts, what another route answers, and what may not be read. A
+//! file that has gone meanwhile is left out too, and what lies in another mount that fails. Any other error ends the body, so
+//! that the client sees that it is incomplete.
 
 use std::ffi::CString;
 use std::io;
@@ -10,12 +11,14 @@ use std::sync::Arc;
 use flate2::Crc;
 use levity_config::ArchiveForm;
 use levity_disk::{DirectoryReader, Entry, First, Kind, Lookup, Meta, OpenFile, Ready, Root};
+use levity_telemetry::diagnostics;
 use levity_wire::archive::zip::Zip;
 use levity_wire::archive::{Member, tar};
 
 use super::generated::{Generated, Output, PIECE_BYTES, Unreadable};
 use super::listing::TURN_WORK;
 use crate::disk_client::DetachedDisk;
+use crate::http::error::status_of;
 use crate::http::file_version::{Verdict, Version};
 use crate::http::response::{Body, Response, StreamError};
 use crate::route::{Files, OwnedRules};
@@ -219,8 +222,10 @@ struct Writer {
     archive: Archive,
     output: Output,
     encoder: Encoder,
-    /// The folders that have not been read, relative to the archive's own, with a slash at the end; that one is empty.
-    folders: Vec<Vec<u8>>,
+    /// The folders that have not been read, with a slash at the end of their paths.
+    folders: Vec<Named>,
+    /// How many names could not be opened, and the error of the first.
+    left_out: Option<(u64, String)>,
     hold: Hold,
     /// What of its memory is used for the names of folders.
     folder_bytes: usize,
@@ -228,6 +233,14 @@ struct Writer {
     entries: usize,
     /// Bytes that routes have looked at since the last turn.
     work: usize,
+}
+
+/// A name that is not open yet.
+struct Named {
+    /// Relative to the archive's folder, which has an empty one.
+    path: Vec<u8>,
+    /// It lies in another mount than the folder that has it.
+    is_elsewhere: bool,
 }
 
 /// An error, and the path at which it occurred.
@@ -247,6 +260,7 @@ impl Writer {
             output,
             encoder,
             folders: Vec::new(),
+            left_out: None,
             hold,
             folder_bytes: 0,
             entries: 0,
@@ -255,7 +269,9 @@ impl Writer {
     }
 
     async fn write(mut self, directory: Arc<OpenFile>) -> Result<Output, StreamError> {
-        match self.members(directory).await {
+        let written = self.members(directory).await;
+        self.log_left_out();
+        match written {
             Ok(()) => {}
             Err((error, path)) => {
                 return Err(Unreadable::boxed(error, &path, self.archive.disk.worker()));
@@ -269,9 +285,13 @@ impl Writer {
     }
 
     async fn members(&mut self, directory: Arc<OpenFile>) -> Result<(), Failure> {
-        self.folder(b"", directory).await?;
+        let own = Named {
+            path: Vec::new(),
+            is_elsewhere: false,
+        };
+        self.folder(&own, directory).await?;
         while let Some(folder) = self.folders.pop() {
-            self.folder_bytes -= folder.capacity();
+            self.folder_bytes -= folder.path.capacity();
             if let Some(opened) = self.open(&folder, None).await?
                 && opened.file.meta().kind == Kind::Directory
             {
@@ -281,29 +301,74 @@ impl Writer {
         Ok(())
     }
 
+    /// Goes on without `name`, of which nothing has been written, if a request would be refused too, or if it lies in another
+    /// mount: that may be anything, and the rest of the archive does not depend on it. Logged once, as there may be many.
+    ///
+    /// # Errors
+    /// `error` itself if trying again may help, or if all of the archive may lack the same.
+    fn leave_out(&mut self, error: io::Error, name: &Named) -> Result<(), Failure> {
+        let status = status_of(&error);
+        let is_refused = matches!(status, 403 | 404);
+        let is_of_mount = status == 500 || error.kind() == io::ErrorKind::TimedOut;
+        let may_lack = is_refused || (name.is_elsewhere && is_of_mount);
+        if !may_lack || name.path.is_empty() {
+            return Err(self.failed(error, &name.path));
+        }
+        if status != 404 {
+            let path = self.request_path(&name.path);
+            let first = || (0, format!("{}: {error}", String::from_utf8_lossy(&path)));
+            self.left_out.get_or_insert_with(first).0 += 1;
+        }
+        Ok(())
+    }
+
+    fn log_left_out(&self) {
+        let Some((count, first)) = &self.left_out else {
+            return;
+        };
+        let archive = String::from_utf8_lossy(&self.archive.path);
+        let others = match count - 1 {
+            0 => String::new(),
+            others => format!("; others: {others}"),
+        };
+        diagnostics::log(format_args!(
+            "left out of the archive of {archive}: {first}{others}"
+        ));
+    }
+
     /// Writes `folder` and the files in it, and notes the folders in it.
-    async fn folder(&mut self, folder: &[u8], directory: Arc<OpenFile>) -> Result<(), Failure> {
+    async fn folder(&mut self, folder: &Named, directory: Arc<OpenFile>) -> Result<(), Failure> {
         let meta = directory.meta();
-        self.begin(folder, &meta, 0);
-        self.encoder.end(&mut self.output.bytes);
         let reader = DirectoryReader::new(directory);
         let disk = self.archive.disk.clone();
+        // Before the first names are known, all of the folder can be left out.
+        let mut piece = match disk.next_entries(&reader).await {
+            Ok(piece) => piece,
+            Err(error) => return self.leave_out(error, folder),
+        };
+        let path = &folder.path;
+        self.begin(path, &meta, 0);
+        self.encoder.end(&mut self.output.bytes);
         loop {
-            let piece = disk.next_entries(&reader).await;
-            let piece = piece.map_err(|error| self.failed(error, folder))?;
             for entry in piece.entries() {
-                self.entry(folder, &entry).await?;
+                self.entry(path, &entry).await?;
             }
-            self.count_memory(folder).await?;
+            self.count_memory(path).await?;
             if piece.is_last {
                 return Ok(());
             }
+            let next = disk.next_entries(&reader).await;
+            piece = next.map_err(|error| self.failed(error, path))?;
         }
     }
 
     async fn entry(&mut self, folder: &[u8], entry: &Entry<'_>) -> Result<(), Failure> {
-        let path = [folder, entry.name].concat();
-        let mut request_path = self.request_path(&path);
+        let mut name = Named {
+            path: [folder, entry.name].concat(),
+            // Other mounts are not examined.
+            is_elsewhere: entry.stat.is_none(),
+        };
+        let mut request_path = self.request_path(&name.path);
         if entry.kind == Kind::Directory {
             request_path.push(b'/');
         }
@@ -316,11 +381,11 @@ impl Writer {
             // Links to folders may lead in circles.
             Kind::Directory if entry.is_link => {}
             Kind::Directory => {
-                let folder = [&path[..], b"/"].concat();
-                self.folder_bytes += folder.capacity();
-                self.folders.push(folder);
+                name.path.push(b'/');
+                self.folder_bytes += name.path.capacity();
+                self.folders.push(name);
             }
-            Kind::Regular => self.file(&path).await?,
+            Kind::Regular => self.file(&name).await?,
             Kind::Other => {}
         }
         self.turn().await
@@ -336,23 +401,30 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the file at `path`, relative to the archive's folder.
-    async fn file(&mut self, path: &[u8]) -> Result<(), Failure> {
+    /// Writes the file called `name`.
+    async fn file(&mut self, name: &Named) -> Result<(), Failure> {
+        let path = &name.path;
         let first = First {
             offset: 0,
             len: CHUNK_BYTES,
             len_max: 0,
         };
-        let Some(opened) = self.open(path, Some(first)).await? else {
+        let Some(opened) = self.open(name, Some(first)).await? else {
             return Ok(());
         };
         let (file, meta) = (opened.file, opened.file_meta);
         if meta.kind != Kind::Regular {
             return Ok(());
         }
-        self.begin(path, &meta, meta.size);
         let mut version = Version::new(meta, true);
         let (mut offset, mut chunk) = (0, opened.first);
+        if chunk.is_none() && meta.size > 0 {
+            chunk = match self.chunk(path, &file, 0, &mut version).await {
+                Ok(bytes) => Some(bytes),
+                Err((error, _)) => return self.leave_out(error, name),
+            };
+        }
+        self.begin(path, &meta, meta.size);
         while offset < meta.size {
             let bytes = match chunk.take() {
                 Some(bytes) => bytes,
@@ -417,15 +489,14 @@ impl Writer {
         self.encoder.begin(&mut self.output.bytes, &member);
     }
 
-    /// Opens `path`, relative to the archive's folder; `None` if it has gone.
-    async fn open(&self, path: &[u8], first: Option<First>) -> Result<Option<Found>, Failure> {
-        let request_path = self.request_path(path);
+    /// Opens `name`; `None` if it is left out.
+    async fn open(&mut self, name: &Named, first: Option<First>) -> Result<Option<Found>, Failure> {
+        let request_path = self.request_path(&name.path);
         let beneath = self.archive.files.beneath(&request_path);
         let beneath = beneath.strip_suffix(b"/").unwrap_or(beneath);
         match self.found(beneath, first).await {
             Ok(found) => Ok(Some(found)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed(error, path)),
+            Err(error) => self.leave_out(error, name).map(|()| None),
         }
     }
 

@@ -78,6 +78,32 @@ per_engine! {
     }
 }
 
+per_engine! {
+    /// As a request for it would be refused. The rest is there.
+    fn what_cannot_be_opened_is_left_out(engine) {
+        let tree = Tree::new();
+        for name in ["a", "closed", "dir/closed", "shut/x", "z/b"] {
+            tree.file(format!("top/{name}"), name);
+        }
+        for name in ["closed", "dir/closed", "shut"] {
+            tree.chmod(&format!("top/{name}"), 0o000);
+        }
+        let server = Launch::site(tree.path(), "", KEYS).engine(engine).start();
+        for (form, programs) in PROGRAMS {
+            let archive = server.get(&format!("/top/?archive={form}"));
+            let unpacked = unpacked(&archive.body, programs[0]);
+            let find = run(TIME_MAX, "find", &["top"], unpacked.path()).stdout;
+            let mut found: Vec<_> = std::str::from_utf8(&find).expect("UTF-8").lines().collect();
+            found.sort_unstable();
+            assert_eq!(found, ["top", "top/a", "top/dir", "top/z", "top/z/b"]);
+            let line = server.says("left out of the archive of /top/: /top/");
+            assert!(line.ends_with("Permission denied (os error 13); others: 2"), "{line}");
+        }
+        // Or the tree could not be removed by its owner.
+        tree.chmod("top/shut", 0o755);
+    }
+}
+
 /// What a request would not get is in no archive.
 #[test]
 fn only_what_requests_would_get() {
