@@ -53,6 +53,10 @@ pub const QUICK: &[Tool] = &[
         package: "lftp",
     },
     Tool {
+        program: "httpdirfs",
+        package: "httpdirfs",
+    },
+    Tool {
         program: "/usr/lib/python3/dist-packages/bs4/__init__.py",
         package: "python3-bs4",
     },

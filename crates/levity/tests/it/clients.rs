@@ -1,12 +1,13 @@
 //! Programs that people use.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::names::odd_files;
-use crate::support::{Launch, Server, Tree, assert_same, per_engine, wait_until};
+use crate::support::{Launch, Server, Tree, assert_same, is_root, per_engine, wait_until};
 
 /// How long a program may run that has little to do.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -465,6 +466,56 @@ fn lftp_mirrors_a_tree() {
         assert!(output.status.success(), "{said}");
         assert_mirrored(&tree.at("t"), &to.at("mirrored"));
     }
+}
+
+/// A file system that httpdirfs has made of a listing.
+struct Mounted {
+    program: Child,
+    at: Tree,
+}
+
+impl Mounted {
+    /// Returns once it is there.
+    #[track_caller]
+    fn new(url: &str) -> Self {
+        let at = Tree::new();
+        let below = fs::metadata(at.path()).expect("a folder").dev();
+        let mut command = Command::new("httpdirfs");
+        command.arg("-f").arg(url).arg(at.path());
+        // It describes each call.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let program = command.spawn();
+        let program = program.expect("httpdirfs: run `cargo xtask test`, which installs it");
+        let mounted = Self { program, at };
+        wait_until("a mount", || {
+            fs::metadata(mounted.at.path()).is_ok_and(|now| now.dev() != below)
+        });
+        mounted
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mut unmount = Command::new("fusermount");
+        // Its end ends the program too.
+        let done = unmount.arg("-u").arg(self.at.path()).status();
+        if !done.is_ok_and(|status| status.success()) {
+            let _ = self.program.kill();
+        }
+        let _ = self.program.wait();
+    }
+}
+
+#[test]
+fn httpdirfs_mounts_a_tree() {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        println!("left out: no right to mount");
+        return;
+    }
+    let tree = tree_for_clients();
+    let server = Launch::serve(tree.path()).start();
+    let mounted = Mounted::new(&url(&server, "/t/"));
+    assert_mirrored(&tree.at("t"), mounted.at.path());
 }
 
 #[test]

@@ -154,10 +154,10 @@ fn listed(engine: &str) {
         answer.assert_status(200);
         let page = answer.text();
         for row in [
-            "<a href=\"./slow/\">slow/</a><td><td>\n",
-            "<a href=\"./inside\">inside</a><td><td>\n",
-            "<a href=\"./folder\">folder</a><td><td>\n",
-            "<a href=\"./hot\">hot</a><td data-sort-value=\"4096\" title=\"4096 bytes\">4.0 KiB<td>",
+            "<a href=\"slow/\">slow/</a><td><td>\n",
+            "<a href=\"inside\">inside</a><td><td>\n",
+            "<a href=\"folder\">folder</a><td><td>\n",
+            "<a href=\"hot\">hot</a><td data-sort-value=\"4096\" title=\"4096 bytes\">4.0 KiB</td><td>",
         ] {
             assert!(page.contains(row), "no {row:?} in {page}");
         }

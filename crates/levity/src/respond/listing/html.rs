@@ -1,7 +1,8 @@
 //! A listing as an HTML page for browsers, screen readers, and programs that follow links.
 //!
 //! Those programs shape the page. `wget -r` and lftp follow each link once, so sorting needs a script and no links. rclone
-//! takes each relative link for a name, so nothing else is linked but the folders above. htmllistparse reads the title,
+//! takes each relative link for a name, so nothing else is linked but the folders above. Kodi and httpdirfs compare the link of an
+//! entry with its text. htmllistparse reads the title,
 //! the column headings, `data-sort-value` and `datetime`.
 
 use std::borrow::Cow;
@@ -105,8 +106,9 @@ fn breadcrumbs(out: &mut Vec<u8>, path: &[u8]) {
 pub(super) fn entry(out: &mut Vec<u8>, entry: &Entry<'_>) {
     let is_directory = entry.kind == Kind::Directory;
     let slash: &[u8] = if is_directory { b"/" } else { b"" };
-    // `./` keeps a name with a colon from being parsed as a scheme.
-    out.extend_from_slice(b"<tr><td><a href=\"./");
+    // Nothing before the name: Kodi and httpdirfs take a link for an entry only if its text is the same. Of a colon, which would
+    // end a scheme (RFC 3986, 4.2), `encode` makes an escape.
+    out.extend_from_slice(b"<tr><td><a href=\"");
     let start = out.len();
     path::encode(entry.name, out);
     escape_from(out, start);
@@ -142,6 +144,8 @@ fn size(out: &mut Vec<u8>, bytes: u64) {
     }
     out.extend_from_slice(b"\">");
     push_human(out, bytes);
+    // HTML needs no end of a cell, but Kodi finds the size by it.
+    out.extend_from_slice(b"</td>");
 }
 
 /// Appends `1.2 MiB`: three digits or fewer, rounded down, and a decimal below ten.

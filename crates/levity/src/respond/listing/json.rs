@@ -2,8 +2,8 @@
 //!
 //! ```json
 //! {"path":"/folder/","entries":[
-//! {"name":"a b","kind":"file","size":1234,"modified":"2026-11-20T19:42:07Z","href":"./a%20b"},
-//! {"name":"sub","kind":"directory","size":null,"modified":"2026-11-20T19:42:07Z","href":"./sub/"}
+//! {"name":"a b","kind":"file","size":1234,"modified":"2026-11-20T19:42:07Z","href":"a%20b"},
+//! {"name":"sub","kind":"directory","size":null,"modified":"2026-11-20T19:42:07Z","href":"sub/"}
 //! ],"sorted":true,"truncated":false}
 //! ```
 
@@ -56,8 +56,8 @@ pub(super) fn push_object(out: &mut Vec<u8>, entry: &Entry<'_>) {
         }
         None => out.extend_from_slice(b"null"),
     }
-    // Of these bytes none has to be escaped. `./` keeps a name with a colon from being parsed as a scheme.
-    out.extend_from_slice(b",\"href\":\"./");
+    // Of these bytes none has to be escaped. A colon, which would end a scheme, is none of them.
+    out.extend_from_slice(b",\"href\":\"");
     path::encode(entry.name, out);
     out.extend_from_slice(if is_directory { b"/\"}" } else { b"\"}" });
 }

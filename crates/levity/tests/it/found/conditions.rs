@@ -255,8 +255,9 @@ fn names(reply: &Reply, form: &str) -> Vec<String> {
         "application/x-ndjson" => reply.body.lines().map(|line| name(&json(line))).collect(),
         "text/html" => {
             let (_, table) = reply.body.split_once("<tbody>").expect("a table");
-            let after = table.split("href=\"./").skip(1);
+            let after = table.split("href=\"").skip(1);
             let links = after.filter_map(|rest| rest.split('"').next());
+            let links = links.filter(|link| *link != "../");
             links
                 .map(|link| link.trim_end_matches('/').to_owned())
                 .collect()
