@@ -109,7 +109,8 @@ options! {
     /// after the first such request, and kept as long as the file does not change.
     /// [How](tasks.md#digests-of-files) it works with compression and ranges.
     digest: bool = Section::boolean, Kind::Boolean, "false";
-    /// Symbolic links that are followed: only those that stay beneath the root, or all.
+    /// Symbolic links that are followed: only those that stay beneath the root, or all. An absolute link stays there if its
+    /// target begins with the path of the root.
     symlinks: Symlinks = Section::word, Kind::Word(Symlinks::VARIANTS), "beneath";
     /// Whether responses have a `Server-Timing` header with the time of each step, which browsers show. Every client
     /// can then find out what was in memory.

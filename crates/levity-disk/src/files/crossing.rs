@@ -10,12 +10,12 @@
 //! If a link or a mount changes in between, one job may wait for a device that it is not charged to.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ use super::mounts::{Table, UNKNOWN};
 use crate::syscall::openat2;
 
 /// Bound on the links that a walk follows, as in the kernel (MAXSYMLINKS).
-const LINKS_MAX: usize = 40;
+pub(super) const LINKS_MAX: usize = 40;
 
 /// Bound on the devices that one job is charged to, one after the other. The last one is charged for all
 /// others on the way.
@@ -106,15 +106,19 @@ pub(crate) fn first_new(start: Start<'_>, path: &CStr, known: KnownDevices<'_>) 
     if known.previous.len() + 1 >= DEVICES_MAX {
         return None;
     }
-    let mut walk = Walk {
-        start,
-        at: None,
-        depth: 0,
-        rest: VecDeque::new(),
-        links: 0,
-    };
-    walk.prepend(path.to_bytes());
-    walk.run(known).ok().flatten()
+    Walk::new(start, path).run(known).ok().flatten()
+}
+
+/// The absolute path to which the first absolute link along `path` leads, of a walk that may not leave the directory; `None` if
+/// there is no such link. Blocks on the known devices, and on no other.
+pub(super) fn absolute_target(
+    start: Start<'_>,
+    path: &CStr,
+    known: KnownDevices<'_>,
+) -> Option<PathBuf> {
+    let mut walk = Walk::new(start, path);
+    let ended = walk.run(known);
+    ended.err().and(walk.absolute)
 }
 
 /// As [`first_new`], for an absolute path. The device of `/` is accessed in any case.
@@ -160,9 +164,24 @@ struct Walk<'a> {
     /// The names that are left to walk.
     rest: VecDeque<CString>,
     links: usize,
+    /// Where the absolute link leads that has ended the walk.
+    absolute: Option<PathBuf>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(start: Start<'a>, path: &CStr) -> Self {
+        let mut walk = Walk {
+            start,
+            at: None,
+            depth: 0,
+            rest: VecDeque::new(),
+            links: 0,
+            absolute: None,
+        };
+        walk.prepend(path.to_bytes());
+        walk
+    }
+
     fn run(&mut self, known: KnownDevices<'_>) -> Result<Option<u64>, Errno> {
         while !self.rest.is_empty() && !self.stays()? {
             let Some(name) = self.rest.pop_front() else {
@@ -226,6 +245,10 @@ impl Walk<'_> {
         let target = rustix::fs::readlinkat(&next, c"", Vec::new())?;
         if target.to_bytes().starts_with(b"/") {
             if self.start.beneath {
+                let mut absolute = PathBuf::from(OsStr::from_bytes(target.to_bytes()));
+                let rest = self.rest.iter();
+                absolute.extend(rest.map(|name| OsStr::from_bytes(name.to_bytes())));
+                self.absolute = Some(absolute);
                 return Err(Errno::XDEV);
             }
             let device = Table::now().device(b"/").ok_or(Errno::NOENT)?;

@@ -1,16 +1,19 @@
 //! Resolution of paths beneath one directory by `openat2` (Linux 5.6), so that the kernel itself keeps a
 //! request inside its root.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{OFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::closer::DeferredFd;
-use super::crossing::{self, HANDLE, KnownDevices, OtherDevice};
+use super::crossing::{self, HANDLE, KnownDevices, LINKS_MAX, OtherDevice};
 use super::meta::Meta;
 use super::secrets::Secrets;
 use crate::syscall;
@@ -21,7 +24,8 @@ const RACES_MAX: usize = 16;
 /// Whether a symbolic link may lead out of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Links are followed if they stay beneath the root (`RESOLVE_BENEATH`).
+    /// Links are followed if they stay beneath the root (`RESOLVE_BENEATH`). An absolute one does if its target begins with the
+    /// path of the root.
     Beneath,
     /// All links are followed. A path that starts with a slash or contains a `..` is refused nevertheless.
     Follow,
@@ -37,6 +41,8 @@ pub(super) struct Resolver {
     pub(super) device: u64,
     /// The only name that exists.
     pub(super) single: Option<CString>,
+    /// The absolute paths of `directory`: as configured, and without links. None for a single file.
+    pub(super) paths: Vec<PathBuf>,
     pub(super) symlinks: Symlinks,
     /// Files that are absent.
     pub(super) secrets: Arc<Secrets>,
@@ -62,33 +68,78 @@ impl Resolver {
         }
     }
 
-    pub(super) fn handle(&self, name: &CStr) -> Result<OwnedFd, Errno> {
-        settled(|| self.openat2(name, HANDLE, self.resolve()))
-    }
-
-    /// Calls `open` unless `name` leads to a device that is not among `known`. The inner result is that of
+    /// Calls `open` with `name` unless that leads to a device that is not among `known`. The inner result is that of
     /// `open`.
+    ///
+    /// For the kernel each absolute link leaves the root, wherever it leads. So the name is written anew without the link, if
+    /// that leads beneath the root, and the kernel confines the new one as it does any other.
     pub(super) fn within<T>(
         &self,
         name: &CStr,
         known: KnownDevices<'_>,
         resolve: ResolveFlags,
-        open: impl Fn(ResolveFlags) -> Result<T, Errno>,
+        open: impl Fn(&CStr, ResolveFlags) -> Result<T, Errno>,
+    ) -> Result<Result<T, Errno>, OtherDevice> {
+        let mut at = Cow::Borrowed(name);
+        for _ in 0..LINKS_MAX {
+            let opened = self.on_known(&at, known, resolve, &open)?;
+            if !matches!(opened, Err(Errno::XDEV)) {
+                return Ok(opened);
+            }
+            match self.without_absolute_link(&at, known, resolve) {
+                Some(next) => at = Cow::Owned(next),
+                None => return Ok(opened),
+            }
+        }
+        Ok(Err(Errno::LOOP))
+    }
+
+    fn on_known<T>(
+        &self,
+        name: &CStr,
+        known: KnownDevices<'_>,
+        resolve: ResolveFlags,
+        open: impl Fn(&CStr, ResolveFlags) -> Result<T, Errno>,
     ) -> Result<Result<T, Errno>, OtherDevice> {
         if known.are_only(self.device) {
-            match settled(|| open(resolve | ResolveFlags::NO_XDEV)) {
+            match settled(|| open(name, resolve | ResolveFlags::NO_XDEV)) {
                 Err(Errno::XDEV) => {}
                 result => return Ok(result),
             }
         }
-        let start = crossing::Start {
+        match crossing::first_new(self.start(resolve), name, known) {
+            Some(device) => Err(OtherDevice(device)),
+            None => Ok(settled(|| open(name, resolve))),
+        }
+    }
+
+    /// The name beneath the root to which the first absolute link along `name` leads; `None` if there is none, or if it leads
+    /// elsewhere.
+    fn without_absolute_link(
+        &self,
+        name: &CStr,
+        known: KnownDevices<'_>,
+        resolve: ResolveFlags,
+    ) -> Option<CString> {
+        let follows = !resolve.contains(ResolveFlags::NO_SYMLINKS);
+        if !follows || !resolve.contains(ResolveFlags::BENEATH) || self.paths.is_empty() {
+            return None;
+        }
+        let target = crossing::absolute_target(self.start(resolve), name, known)?;
+        let mut paths = self.paths.iter();
+        let beneath = paths.find_map(|path| target.strip_prefix(path).ok())?;
+        let beneath = match beneath.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => beneath,
+        };
+        CString::new(beneath.as_os_str().as_bytes()).ok()
+    }
+
+    fn start(&self, resolve: ResolveFlags) -> crossing::Start<'_> {
+        crossing::Start {
             directory: self.directory.as_fd(),
             device: self.device,
             beneath: resolve.contains(ResolveFlags::BENEATH),
-        };
-        match crossing::first_new(start, name, known) {
-            Some(device) => Err(OtherDevice(device)),
-            None => Ok(settled(|| open(resolve))),
         }
     }
 
@@ -98,9 +149,17 @@ impl Resolver {
     /// [`OtherDevice`] if the path leads to a device that is not among `known`.
     pub(super) fn metadata(&self, path: &CStr, known: KnownDevices<'_>) -> io::Result<Meta> {
         let name = self.name(path)?;
-        let open = |resolve| self.openat2(name, HANDLE, resolve);
-        let fd = self.within(name, known, self.resolve(), open)??;
+        let fd = self.handle(name, known)?;
         Ok(Meta::from(rustix::fs::fstat(&fd)?))
+    }
+
+    /// Opens `name` without reading it (`O_PATH`). Blocks.
+    ///
+    /// # Errors
+    /// [`OtherDevice`] as [`Resolver::metadata`].
+    pub(super) fn handle(&self, name: &CStr, known: KnownDevices<'_>) -> io::Result<OwnedFd> {
+        let open = |name: &CStr, resolve| self.openat2(name, HANDLE, resolve);
+        Ok(self.within(name, known, self.resolve(), open)??)
     }
 
     /// Opens the directory that contains the last name of `path`, without following symbolic links and never

@@ -90,6 +90,10 @@ impl Root {
                 ResolveFlags::BENEATH,
             )?),
         }?;
+        let paths = match single {
+            None => vec![path::absolute(path)?, resolved.clone()],
+            Some(_) => Vec::new(),
+        };
         Ok(Arc::new(Root {
             mounts: Beneath::default(),
             named: path.to_owned(),
@@ -99,6 +103,7 @@ impl Root {
                 directory: DeferredFd::new(directory, identity.0),
                 device,
                 single,
+                paths,
                 symlinks,
                 secrets,
             }),
@@ -201,7 +206,7 @@ impl Root {
     ///
     /// # Errors
     /// `WouldBlock` if an engine must open it: an inode or directory block is not in memory, the path leaves
-    /// the root or crosses a mount (whose file system was not probed), the file system is remote, the file may have become a
+    /// the root, has an absolute link or crosses a mount (whose file system was not probed), the file system is remote, the file may have become a
     /// secret, the kernel is older than 5.12, or too many files wait to be closed (see
     /// [`set_unclosed_max`](crate::set_unclosed_max)). Any other error is final; for example, the kernel remembers absent names
     /// (not on tmpfs).
@@ -307,18 +312,25 @@ impl Root {
         known: KnownDevices<'_>,
     ) -> io::Result<OpenFile> {
         let name = self.resolver.name(path)?;
-        let open = |resolve| self.open_to_read(name, resolve);
+        // Without the link that was on the way, a watch would not look where the file is.
+        let open = |at: &CStr, resolve| {
+            let opened = self.open_to_read(at, resolve)?;
+            Ok(OpenedFd {
+                no_symlinks: opened.no_symlinks && at == name,
+                ..opened
+            })
+        };
         let opened = match self
             .resolver
             .within(name, known, self.resolver.resolve(), open)?
         {
-            Err(Errno::NXIO | Errno::NODEV) => return self.open_handle(name),
+            Err(Errno::NXIO | Errno::NODEV) => return self.open_handle(name, known),
             result => result?,
         };
         let meta = Meta::from(rustix::fs::fstat(&opened.fd)?);
         if meta.kind == Kind::Other {
             drop(opened);
-            return self.open_handle(name);
+            return self.open_handle(name, known);
         }
         self.refuse_secret(&meta)?;
         Ok(self.file(opened, meta, name))
@@ -335,7 +347,7 @@ impl Root {
         known: KnownDevices<'_>,
     ) -> io::Result<OpenFile> {
         let name = self.resolver.name(path)?;
-        let open = |resolve| self.open_as_owner(name, resolve);
+        let open = |name: &CStr, resolve| self.open_as_owner(name, resolve);
         let opened = self.resolver.within(name, known, NO_LINKS, open)??;
         let meta = Meta::from(rustix::fs::fstat(&opened.fd)?);
         self.refuse_secret(&meta)?;
@@ -361,8 +373,8 @@ impl Root {
 
     /// Opens a pipe, a socket or a device with `O_PATH`: the descriptor gives its metadata, and holding it
     /// has no side effects.
-    fn open_handle(&self, name: &CStr) -> io::Result<OpenFile> {
-        let fd = self.resolver.handle(name)?;
+    fn open_handle(&self, name: &CStr, known: KnownDevices<'_>) -> io::Result<OpenFile> {
+        let fd = self.resolver.handle(name, known)?;
         Ok(self.other(fd, name)?)
     }
 

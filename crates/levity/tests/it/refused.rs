@@ -93,6 +93,35 @@ per_engine! {
         }
     }
 
+    /// Relative to the file system, and yet beneath the root.
+    fn absolute_links_inside(engine) {
+        let tree = Tree::new();
+        tree.file("sub/file", "inside");
+        tree.link(tree.at("sub/file"), "to-file");
+        tree.link(tree.at("sub"), "to-folder");
+        tree.link(tree.at("to-folder/file"), "sub/twice");
+        tree.link(tree.path(), "to-root");
+        tree.link(tree.at("nowhere"), "dangling");
+        tree.link(tree.at("round"), "round");
+        tree.link(tree.at("sub/../../elsewhere"), "up");
+        let server = Launch::site(tree.path(), "", "listing = true").engine(engine).start();
+        for path in ["/to-file", "/to-folder/file", "/sub/twice", "/to-folder/twice", "/to-root/sub/file"] {
+            // From the disk, and from the cache.
+            for _ in 0..2 {
+                let answer = server.get(path);
+                assert_eq!((answer.status, answer.text().as_str()), (200, "inside"), "{path}");
+            }
+        }
+        for path in ["/dangling", "/to-folder/none", "/round"] {
+            server.get(path).assert_status(404);
+        }
+        let page = server.get("/to-root/to-folder/").text();
+        assert!(page.contains("\">twice</a><td data-sort-value=\"6\">"), "{page}");
+        assert!(!server.stderr().contains("leaves"), "{}", server.stderr());
+        server.get("/up").assert_status(403);
+        server.says("leaves");
+    }
+
     fn links_outside(engine) {
         let (tree, other) = (Tree::new(), Tree::new());
         let outside = other.file("secret", "outside");
