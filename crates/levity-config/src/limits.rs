@@ -81,7 +81,8 @@ limits! {
     /// oldest first. `"auto"` is what `RLIMIT_NOFILE` leaves after the files that the server itself keeps open.
     connections: Option<usize> = optional_count(Count, "auto", "1".."10000000"),
     /// Disk lookups per second that one connection may cause for names that do not exist; its further requests are
-    /// delayed to this rate. Names that the kernel remembers as absent do not count.
+    /// delayed to this rate. Names that the kernel remembers as absent do not count, nor does what another step of `try`
+    /// answers otherwise than with 404.
     absent_trips: usize = count(Count, "100", "1".."1000000"),
     /// Memory for the state of all limits of sites and routes (`[[site.limit]]`), used as far as there are clients: 16 bytes for
     /// each that is held back or has used a part of what it may take. While it is full, others are forgotten:

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ffi::CString;
 use std::io;
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -97,6 +98,8 @@ pub struct DiskClient<'a> {
     failed_lookups: &'a Cell<FailedLookups>,
     /// The limit of such lookups: `limits.absent_trips`.
     failed_lookups_per_second: u32,
+    /// Those of this request, which do not count yet.
+    failed_lookups_here: u32,
     /// Who asks; `None` for work of the server's own.
     requester: Option<Requester<'a>>,
     /// The trace of the request.
@@ -123,6 +126,7 @@ impl<'a> DiskClient<'a> {
             chunk_bytes: None,
             failed_lookups,
             failed_lookups_per_second: config.limits.absent_trips as u32,
+            failed_lookups_here: 0,
             requester: None,
             trace,
         }
@@ -247,11 +251,19 @@ impl<'a> DiskClient<'a> {
         }
     }
 
-    /// Counts a trip for a name that does not exist.
-    pub fn add_failed_lookup(&mut self) {
-        let mut failed_lookups = self.failed_lookups.get();
-        failed_lookups.add(Instant::now(), self.failed_lookups_per_second);
-        self.failed_lookups.set(failed_lookups);
+    /// Notes a trip for a name that does not exist.
+    pub fn note_failed_lookup(&mut self) {
+        self.failed_lookups_here += 1;
+    }
+
+    /// Counts the failed lookups of this request to its connection: nothing else has the name either.
+    pub fn count_failed_lookups(&mut self) {
+        let count = mem::take(&mut self.failed_lookups_here);
+        if count > 0 {
+            let mut failed_lookups = self.failed_lookups.get();
+            failed_lookups.add(count, Instant::now(), self.failed_lookups_per_second);
+            self.failed_lookups.set(failed_lookups);
+        }
     }
 
     /// Counts `file`, which is open, to the client as long as the result lives; `None` for work of the server's own.

@@ -366,6 +366,9 @@ fn prepare<S: ResponseSink>(
         || has_unread_body
         || handling.worker.is_draining()
         || ends_by_closing;
+    if response.status == 404 {
+        handling.disk.count_failed_lookups();
+    }
     handling.disk.trace.enter(Step::Send);
 }
 

@@ -1,7 +1,8 @@
 //! The limit of failed lookups per connection.
 //!
 //! A missing name that is not in the kernel's cache costs a disk trip, and a client can request a new one
-//! each time. After `limits.absent_trips` failed lookups within a second, the next trip of a connection waits,
+//! each time. Only a request that ends with 404 is taken for one: with `try`, a name that no file has may be that of a page of an
+//! application. After `limits.absent_trips` failed lookups within a second, the next trip of a connection waits,
 //! so that it keeps to that rate. It is delayed and not refused: the next name may exist, and the connection may
 //! belong to a proxy with many clients.
 
@@ -18,10 +19,10 @@ pub struct FailedLookups {
 }
 
 impl FailedLookups {
-    /// Adds a failed lookup at `now`.
-    pub fn add(&mut self, now: Instant, per_second: u32) {
+    /// Adds `count` failed lookups at `now`.
+    pub fn add(&mut self, count: u32, now: Instant, per_second: u32) {
         let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
-        self.full_at = Some(full_at + SECOND / per_second);
+        self.full_at = Some(full_at + SECOND / per_second * count);
     }
 
     /// The delay before the next trip; `None` when there is none.
@@ -46,7 +47,7 @@ mod tests {
                     None,
                     "{trip} of {per_second}"
                 );
-                failed_lookups.add(now, per_second);
+                failed_lookups.add(1, now, per_second);
             }
             let wait = failed_lookups
                 .wait(now, per_second)
@@ -65,7 +66,7 @@ mod tests {
         let (mut failed_lookups, mut now) = (FailedLookups::default(), Instant::now());
         for _ in 0..1000 {
             assert_eq!(failed_lookups.wait(now, 10), None);
-            failed_lookups.add(now, 10);
+            failed_lookups.add(1, now, 10);
             now += SECOND / 10;
         }
     }
@@ -76,7 +77,7 @@ mod tests {
         let mut now = start;
         for _ in 0..1000 {
             now += failed_lookups.wait(now, 100).unwrap_or_default();
-            failed_lookups.add(now, 100);
+            failed_lookups.add(1, now, 100);
         }
         let took = now - start;
         assert!((8.9..9.1).contains(&took.as_secs_f64()), "{took:?}");

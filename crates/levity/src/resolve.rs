@@ -367,7 +367,7 @@ impl Search<'_> {
         let missing = match found {
             Ok(Found::Directory(directory)) => Missing::Index(directory.clone()),
             Err(error) if is_missing(error) => {
-                disk.add_failed_lookup();
+                disk.note_failed_lookup();
                 Missing::Name
             }
             _ => return,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::support::scripted::Scripted;
 use crate::support::{Launch, Server, Tree, per_engine, wait_until};
 
 /// A file system without negative dentries, so that each lookup of a missing name costs a trip to the disk.
@@ -13,6 +14,16 @@ const ADMIN: &str = "[admin]\nlisten = \"unix:{own}/admin\"";
 
 /// A server of a tree on tmpfs; none where there is no tmpfs.
 fn on_tmpfs(engine: &str, fill: impl FnOnce(&Tree), tables: &str) -> Option<(Tree, Server)> {
+    on_tmpfs_with(engine, fill, tables, "listing = true")
+}
+
+/// The same with these keys of the site.
+fn on_tmpfs_with(
+    engine: &str,
+    fill: impl FnOnce(&Tree),
+    tables: &str,
+    keys: &str,
+) -> Option<(Tree, Server)> {
     if !Path::new(TMPFS).is_dir() {
         println!("left out: no {TMPFS}");
         return None;
@@ -20,7 +31,7 @@ fn on_tmpfs(engine: &str, fill: impl FnOnce(&Tree), tables: &str) -> Option<(Tre
     let tree = Tree::inside(Path::new(TMPFS));
     fill(&tree);
     let tables = format!("{tables}\n{ADMIN}");
-    let server = Launch::site(tree.path(), &tables, "listing = true");
+    let server = Launch::site(tree.path(), &tables, keys);
     let server = server.engine(engine).start();
     Some((tree, server))
 }
@@ -147,5 +158,39 @@ per_engine! {
         }
         let metrics = server.metrics(&server.own("admin"));
         assert!(metrics.sum("levity_absence_waits_total") < 0.5);
+    }
+
+    /// They are no floods: another step has them.
+    fn names_that_another_step_answers_are_not_slowed_down(engine) {
+        let app = Scripted::tcp(|conn| {
+            while let Some(request) = conn.read_request() {
+                let is_known = !request.target.ends_with('0');
+                conn.answer(if is_known { "200 OK" } else { "404 Not Found" }, "app");
+            }
+        });
+        let tables = format!(
+            "[[upstream]]\nname = \"app\"\nto = [\"{}\"]\n[limits]\nabsent_trips = 3",
+            app.address()
+        );
+        let keys = "proxy = \"app\"\ntry = [\"file\", \"file.html\", \"proxy\"]\n\
+                    [[site.route]]\npath = \"/page/*\"\ntry = [\"file\", \"/index.html\"]";
+        let fill = |tree: &Tree| {
+            tree.file("index.html", "index");
+        };
+        let Some((_tree, server)) = on_tmpfs_with(engine, fill, &tables, keys) else {
+            return;
+        };
+        let waits = || server.metrics(&server.own("admin")).sum("levity_absence_waits_total");
+        let mut client = server.client();
+        for number in 1..10 {
+            assert_eq!(client.get(&format!("/{number}")).text(), "app");
+            assert_eq!(client.get(&format!("/page/{number}")).text(), "index");
+        }
+        assert!(waits() < 0.5);
+        // Each takes two trips.
+        for number in 1..4 {
+            client.get(&format!("/{number}0")).assert_status(404);
+        }
+        assert!(waits() >= 1.0);
     }
 }
