@@ -37,7 +37,8 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     key("keep_alive", Kind::Count("0", "65535"), Some("32"))
         .also(&[("keepalive", ", and is divided among the workers")]);
     /// How long an idle connection is kept. Must be shorter than the limit of the backend, or the backend may close a
-    /// connection that is about to be used.
+    /// connection that is about to be used. A backend that announces its limit with `Keep-Alive: timeout=SECONDS`, as
+    /// Node.js does, gets no request in the last second of it.
     key("keep_alive_timeout", SECONDS, Some("30s"));
     /// How long connecting may take.
     key("connect_timeout", BRIEF, Some("5s"));

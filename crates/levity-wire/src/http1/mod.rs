@@ -11,6 +11,7 @@ mod head;
 mod header;
 mod hop;
 mod host;
+mod keep_alive;
 mod line;
 mod request;
 mod response;
@@ -26,6 +27,7 @@ pub use head::{
 };
 pub use hop::{EndToEnd, is_hop_by_hop, is_one_of};
 pub use host::host_name;
+pub use keep_alive::keep_alive_timeout;
 pub use request::parse_request;
 pub use response::{RequestInfo, parse_response};
 pub use status::reason;

@@ -187,8 +187,10 @@ impl OwnConnection {
         }
     }
 
-    /// Whether it can be used after an idle time of less than `age_max`.
+    /// Whether it can be used after an idle time of less than `age_max`, and of less than the backend allows.
     pub fn is_fresh(&mut self, now: Instant, age_max: Duration) -> bool {
+        let announced = self.codec.idle_max();
+        let age_max = announced.map_or(age_max, |announced| announced.min(age_max));
         now.saturating_duration_since(self.idle_since) < age_max && self.is_quiet()
     }
 

@@ -2,18 +2,23 @@
 
 use std::mem;
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use levity_wire::Reject;
 use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 use levity_wire::http1::{
     Chunked, EndToEnd, Framing, RequestInfo, ResponseFraming, ResponseHead, Trailers,
-    parse_response,
+    keep_alive_timeout, parse_response,
 };
 use levity_wire::{mailbox_header, sendfile_header};
 
 use super::head::{Head, LIMITS, may_end};
 use super::{EncodeError, Event};
 use crate::upstream::upstream_request::{Length, UpstreamRequest, passes};
+
+/// How long before the end of the time that a backend has announced its connection is no longer used: the backend has
+/// measured from an earlier moment, and a request must reach it before it closes.
+const CLOSE_MARGIN: Duration = Duration::from_secs(1);
 
 /// One HTTP/1.1 connection to a backend.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub struct Http {
     listed: Vec<Vec<u8>>,
     /// The last response has left the connection in a state in which another request may follow.
     reusable: bool,
+    /// How long the connection may be idle after the last response, if the backend has said it.
+    idle_max: Option<Duration>,
 }
 
 /// The state of the parser.
@@ -60,6 +67,7 @@ impl Default for Http {
             trailers: Trailers::default(),
             listed: Vec::new(),
             reusable: true,
+            idle_max: None,
         }
     }
 }
@@ -199,6 +207,11 @@ impl Http {
         self.reusable && matches!(self.reading, Reading::Done)
     }
 
+    /// See [`Codec::idle_max`](super::Codec::idle_max).
+    pub fn idle_max(&self) -> Option<Duration> {
+        self.idle_max
+    }
+
     /// Parses the header, or stores its start; returns how much of `input` belongs to it.
     fn head(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<usize, Reject> {
         if self.partial.is_empty() {
@@ -237,7 +250,9 @@ impl Http {
             event(Event::Interim(head));
             return;
         }
-        self.reusable = parsed.keep_alive;
+        let announced_idle = keep_alive_timeout(bytes, &parsed.headers);
+        self.idle_max = announced_idle.map(|timeout| timeout.saturating_sub(CLOSE_MARGIN));
+        self.reusable = parsed.keep_alive && self.idle_max != Some(Duration::ZERO);
         self.trailers = Trailers::default();
         self.reading = match parsed.framing {
             ResponseFraming::Length(bytes @ 1..) => Reading::Length(bytes),

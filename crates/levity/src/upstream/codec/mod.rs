@@ -165,6 +165,15 @@ impl Codec {
         }
     }
 
+    /// How long the backend lets the connection be idle after the last response, less a margin; `None` if it has not
+    /// said so.
+    pub fn idle_max(&self) -> Option<Duration> {
+        match self {
+            Self::Http(http) => http.idle_max(),
+            Self::Fastcgi(_) | Self::Scgi(_) | Self::Ajp13(_) => None,
+        }
+    }
+
     /// The request that checks whether the backend still responds, on a connection that has been idle for
     /// `quiet`; [`Codec::pong`] reads the response. `None` where the protocol has no ping, or the connection
     /// needs none.

@@ -265,6 +265,43 @@ fn an_idle_connection_has_a_time_out() {
     backend.wait_for_no_connection();
 }
 
+/// Serves any number of requests, and announces with each response how long the connection may be idle.
+fn announcing(keep_alive: &'static str) -> impl Fn(&mut Conn) {
+    move |conn| {
+        while conn.read_request().is_some() {
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive";
+            conn.send(format!("{head}\r\n{keep_alive}\r\n\r\n"));
+        }
+    }
+}
+
+#[test]
+fn an_idle_connection_ends_before_the_time_that_the_backend_announces() {
+    let backend = Scripted::tcp(announcing("Keep-Alive: max=9, timeout=2"));
+    let server = Launch::proxy(backend.address(), "keep_alive_timeout = \"1h\"").start();
+    server.get("/").assert_status(200);
+    backend.wait_for_no_connection();
+}
+
+#[test]
+fn a_connection_that_is_about_to_end_is_not_kept() {
+    for (keep_alive, connections) in [
+        ("Keep-Alive: timeout=0", 3),
+        ("Keep-Alive: timeout=1", 3),
+        ("Keep-Alive: timeout=100\r\nKeep-Alive: timeout = 1", 3),
+        ("Keep-Alive: timeout=100", 1),
+        ("Keep-Alive: timeout=-1, timeouts=1, max=1", 1),
+    ] {
+        let backend = Scripted::tcp(announcing(keep_alive));
+        let server = Launch::proxy(backend.address(), "").workers(1).start();
+        let mut client = server.client();
+        for _ in 0..3 {
+            client.get("/").assert_status(200);
+        }
+        assert_eq!(backend.connections(), connections, "{keep_alive}");
+    }
+}
+
 #[test]
 fn an_idle_connection_that_the_backend_closes_is_not_used() {
     let backend = Scripted::tcp(|conn| {
