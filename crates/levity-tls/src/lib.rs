@@ -38,6 +38,9 @@ pub const ALPN_HTTP2: &[u8] = b"h2";
 /// That of HTTP/1.1.
 const ALPN_HTTP1: &[u8] = b"http/1.1";
 
+/// That of HTTP/1.0, which some clients offer alone: curl with `--http1.0`.
+const ALPN_HTTP10: &[u8] = b"http/1.0";
+
 /// What computes: AWS-LC, with key exchanges that resist quantum computers first.
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> =

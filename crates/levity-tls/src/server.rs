@@ -284,7 +284,7 @@ impl Policy {
             }
         };
         let mut config = builder.with_cert_resolver(keys.clone());
-        config.alpn_protocols = [crate::ALPN_HTTP2, crate::ALPN_HTTP1]
+        config.alpn_protocols = [crate::ALPN_HTTP2, crate::ALPN_HTTP1, crate::ALPN_HTTP10]
             .map(<[u8]>::to_vec)
             .to_vec();
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -161,6 +161,39 @@ fn malformed_requests_end_their_stream() {
     ]);
 }
 
+/// RFC 9113, 8.3.1: Host may be beside `:authority`, if both mean the same.
+#[test]
+fn host_and_authority() {
+    for (scheme, authority, host, is_same) in [
+        ("https", "a.test", "A.test", true),
+        ("https", "a.test", "a.test:443", true),
+        ("https", "a.test:443", "a.test", true),
+        ("https", "a.test:", "a.test.:0443", true),
+        ("https", "[::1]:443", "[::1]", true),
+        ("http", "a.test", "a.test:80", true),
+        ("https", "a.test", "a.test:80", false),
+        ("http", "a.test", "a.test:443", false),
+        ("https", "a.test:8443", "a.test", false),
+        ("https", "a.test", "b.test:443", false),
+        ("ws", "a.test", "a.test:443", false),
+        ("https", "a.test", "a.test:443:443", false),
+    ] {
+        let fields = [
+            (":method", "GET"),
+            (":scheme", scheme),
+            (":path", "/"),
+            (":authority", authority),
+            ("host", host),
+        ];
+        let outcome = receive(&[frame(HEADERS, WHOLE, 1, &block(&fields))]);
+        let expected = match is_same {
+            true => format!("request 1 whole GET / HTTP/1.1|host: {authority}||"),
+            false => "malformed 1".to_owned(),
+        };
+        assert_eq!(outcome.events, [expected], "{scheme} {authority} {host}");
+    }
+}
+
 /// RFC 9113, 8.1.1: the body has another length than Content-Length, or malformed trailers.
 #[test]
 fn malformed_bodies_end_their_stream() {

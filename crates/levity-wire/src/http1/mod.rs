@@ -34,7 +34,7 @@ pub use status::reason;
 pub use trailer::{Trailers, is_forbidden_in_trailers};
 
 pub(crate) use header::header_line;
-pub(crate) use host::split as split_host;
+pub(crate) use host::{is_same as is_same_host, split as split_host};
 pub(crate) use line::{has_control, is_control, is_token, list, trim};
 
 /// Limits on the size of a start line and header section. Each is inclusive: a value equal to the

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::priority::Priority;
-use crate::http1::{Span, Trailers, has_control, is_token};
+use crate::http1::{Span, Trailers, has_control, is_same_host, is_token};
 
 /// What a header section says besides the text.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ struct Pseudo {
     path: Option<Span>,
     authority: Option<Span>,
     protocol: Option<Span>,
-    has_scheme: bool,
+    scheme: Option<Span>,
 }
 
 impl<'o> HeadWriter<'o> {
@@ -91,8 +91,8 @@ impl<'o> HeadWriter<'o> {
         match name {
             b"host" => {
                 if let Some(authority) = self.pseudo.authority {
-                    let same = authority.of(self.pseudo_text);
-                    return match same.eq_ignore_ascii_case(value) {
+                    let authority = authority.of(self.pseudo_text);
+                    return match is_same_host(authority, value, self.default_port()) {
                         true => Ok(()),
                         false => Err("Host and :authority differ"),
                     };
@@ -148,11 +148,7 @@ impl<'o> HeadWriter<'o> {
             b":path" => &mut self.pseudo.path,
             b":authority" => &mut self.pseudo.authority,
             b":protocol" => &mut self.pseudo.protocol,
-            b":scheme" if !self.pseudo.has_scheme => {
-                self.pseudo.has_scheme = true;
-                return Ok(());
-            }
-            b":scheme" => return Err("a repeated pseudo-header"),
+            b":scheme" => &mut self.pseudo.scheme,
             _ => return Err("an unknown pseudo-header"),
         };
         if place.is_some() {
@@ -164,6 +160,16 @@ impl<'o> HeadWriter<'o> {
         self.pseudo_text.extend_from_slice(value);
         *place = Some(Span::new(start, self.pseudo_text.len()));
         Ok(())
+    }
+
+    /// The port that the scheme implies; zero, which is none, for a scheme that is not of HTTP.
+    fn default_port(&self) -> u16 {
+        let scheme = self.pseudo.scheme.map(|scheme| scheme.of(self.pseudo_text));
+        match scheme.unwrap_or_default() {
+            scheme if scheme.eq_ignore_ascii_case(b"https") => 443,
+            scheme if scheme.eq_ignore_ascii_case(b"http") => 80,
+            _ => 0,
+        }
     }
 
     /// Writes the request line and Host before the first field.
@@ -222,8 +228,8 @@ impl Pseudo {
         }
         let is_connect = method == b"CONNECT";
         if is_connect && self.protocol.is_none() {
-            return match (self.path, self.has_scheme, self.authority) {
-                (None, false, Some(authority)) => Ok((method, authority.of(text))),
+            return match (self.path, self.scheme, self.authority) {
+                (None, None, Some(authority)) => Ok((method, authority.of(text))),
                 _ => Err("a CONNECT with a path, or without an authority"),
             };
         }
@@ -231,7 +237,7 @@ impl Pseudo {
             return Err("a :protocol without CONNECT");
         }
         let path = self.path.ok_or("no :path")?.of(text);
-        if !self.has_scheme {
+        if self.scheme.is_none() {
             return Err("no :scheme");
         }
         let is_all = path == b"*" && method == b"OPTIONS";

@@ -196,6 +196,21 @@ fn a_client_that_can_verify_no_certificate_is_told_so() {
     }
 }
 
+/// As curl does with `--http1.0`.
+#[test]
+fn a_client_may_offer_http_1_0_alone() {
+    let tree = Tree::new();
+    tree.file("index.html", "content");
+    let authority = Authority::new("authority");
+    let server = single(&tree, &authority).start();
+    let said = openssl(&server, &["-alpn", "http/1.0"]);
+    assert!(said.contains("ALPN protocol: http/1.0"), "{said}");
+    let said = openssl(&server, &["-alpn", "http/1.0,http/1.1"]);
+    assert!(said.contains("ALPN protocol: http/1.1"), "{said}");
+    let content = get(&server, &authority, "a.test", "/", &["--http1.0"]);
+    assert_eq!(content, b"content");
+}
+
 #[test]
 fn plain_http_at_a_port_for_https_is_told_so() {
     let tree = Tree::new();
