@@ -295,6 +295,8 @@ fn frames_that_end_the_connection() {
         ("6.7", FrameSize, vec![frame(PING, 0, 0, &[0; 7])]),
         ("6.7", Protocol, vec![frame(PING, 0, 1, &[0; 8])]),
         ("6.8", Protocol, vec![frame(GOAWAY, 0, 1, &[0; 8])]),
+        ("6.8", FrameSize, vec![frame(GOAWAY, 0, 0, &[0; 7])]),
+        ("6.8", FrameSize, vec![frame(GOAWAY, 0, 0, &[])]),
         ("6.9", FrameSize, vec![frame(WINDOW_UPDATE, 0, 0, &[0; 3])]),
         ("6.9", Protocol, vec![window(0, 0)]),
         ("6.9.1", FlowControl, vec![window(0, (1 << 31) - 1)]),
@@ -310,7 +312,7 @@ fn frames_that_end_the_connection() {
         ),
         (
             "9218, 7.1",
-            Protocol,
+            FrameSize,
             vec![frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0])],
         ),
         (

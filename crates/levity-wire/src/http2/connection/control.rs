@@ -1,10 +1,13 @@
-//! Frames of a client about the connection as a whole: SETTINGS and PING.
+//! Frames of a client about the connection as a whole: SETTINGS, PING and GOAWAY.
 
 use super::input::Expects;
 use super::shutdown::{SHUTDOWN_PING, Shutdown};
 use super::{Connection, Event, Outcome};
 use crate::http2::Failure;
 use crate::http2::frame::{self, FrameHeader, flag, kind};
+
+/// The bytes of GOAWAY before its debug data: the last stream and an error code.
+const GO_AWAY_BYTES: usize = 8;
 
 impl Connection {
     /// SETTINGS (RFC 9113, 6.5).
@@ -45,5 +48,16 @@ impl Connection {
             self.end_shutdown();
         }
         Ok(None)
+    }
+
+    /// GOAWAY (RFC 9113, 6.8): without effect, because the client may still wait for responses.
+    pub(super) fn receive_go_away(header: FrameHeader, payload: &[u8]) -> Outcome<'static> {
+        if payload.len() < GO_AWAY_BYTES {
+            return Err(Failure::size("an end of a connection that is too short"));
+        }
+        match header.stream {
+            0 => Ok(None),
+            _ => Err(Failure::protocol("an end of a stream's connection")),
+        }
     }
 }

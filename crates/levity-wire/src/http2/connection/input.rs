@@ -121,11 +121,9 @@ impl Connection {
             kind::RST_STREAM => self.receive_reset(header, payload),
             kind::SETTINGS => self.receive_settings(header, payload),
             kind::PING => self.receive_ping(header, payload),
-            kind::GOAWAY if header.stream != 0 || payload.len() < 8 => {
-                Err(Failure::protocol("a malformed end of a connection"))
-            }
+            kind::GOAWAY => Self::receive_go_away(header, payload),
             kind::PRIORITY_UPDATE => self.receive_priority_update(header, payload),
-            // Unknown frames are ignored (RFC 9113, 4.1). After its GOAWAY a client may still wait for responses.
+            // Unknown frames are ignored (RFC 9113, 4.1).
             _ => Ok(None),
         }
     }

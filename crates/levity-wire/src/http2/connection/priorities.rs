@@ -31,8 +31,11 @@ impl Connection {
         header: FrameHeader,
         payload: &[u8],
     ) -> Outcome<'static> {
-        let named = payload.split_first_chunk().filter(|_| header.stream == 0);
-        let (id, value) = named.ok_or(Failure::protocol("a malformed update of a priority"))?;
+        let named = payload.split_first_chunk();
+        let (id, value) = named.ok_or(Failure::size("an update of a priority without a stream"))?;
+        if header.stream != 0 {
+            return Err(Failure::protocol("an update of a priority on a stream"));
+        }
         let id = frame::number(*id);
         if id.is_multiple_of(2) {
             return Err(Failure::protocol("a priority of no request"));

@@ -97,11 +97,17 @@ fn end_header(out: &mut Vec<u8>, head: &Head<'_>, version: Version) {
         out.extend_from_slice(b"\r\n\r\n");
         return;
     }
-    match (head.close, version) {
-        (true, _) => out.extend_from_slice(b"Connection: close\r\n"),
-        (false, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
-        (false, Version::Http11) => {}
-    }
+    // Whoever sends Upgrade lists it (RFC 9110, 7.8). Other fields than those of a 426 have none.
+    let has_upgrade = head.status == 426 && head.fields.value("upgrade").is_some();
+    let connection: &[u8] = match (head.close, version, has_upgrade) {
+        (true, _, false) => b"Connection: close\r\n",
+        (true, _, true) => b"Connection: close, Upgrade\r\n",
+        (false, Version::Http10, false) => b"Connection: keep-alive\r\n",
+        (false, Version::Http10, true) => b"Connection: keep-alive, Upgrade\r\n",
+        (false, Version::Http11, false) => b"",
+        (false, Version::Http11, true) => b"Connection: Upgrade\r\n",
+    };
+    out.extend_from_slice(connection);
     out.extend_from_slice(b"\r\n");
 }
 

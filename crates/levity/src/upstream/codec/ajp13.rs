@@ -249,6 +249,8 @@ fn response_head(headers: &SendHeaders<'_>) -> Head {
     for (name, value) in headers.headers() {
         if !is_hop_by_hop(name) {
             head.field(name, value);
+        } else if name.eq_ignore_ascii_case(b"upgrade") {
+            head.upgrade_required(Some(value));
         }
     }
     head.length = headers.content_length;

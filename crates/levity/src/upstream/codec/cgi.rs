@@ -244,6 +244,7 @@ impl Response {
         for header in EndToEnd::of(bytes, &parsed.headers).headers() {
             head.field(header.name.of(bytes), header.value.of(bytes));
         }
+        head.upgrade_required(parsed.headers.first(bytes, "upgrade"));
         head.length = parsed.content_length;
         self.reading = Reading::Body(LengthCheck::of(&head, self.method));
         event(Event::Head(head));

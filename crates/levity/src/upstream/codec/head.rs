@@ -104,6 +104,14 @@ impl Head {
         })
     }
 
+    /// Adds the Upgrade of a 426, which has to say what the client is to change to (RFC 9110, 15.5.22), although the
+    /// header is about the connection.
+    pub fn upgrade_required(&mut self, protocols: Option<&[u8]>) {
+        if let Some(protocols) = protocols.filter(|_| self.status == 426) {
+            self.fields.add("Upgrade", protocols);
+        }
+    }
+
     /// Adds an end-to-end header. Headers that are meant for this server are consumed here.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         match name.len() {

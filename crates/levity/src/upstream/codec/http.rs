@@ -245,6 +245,7 @@ impl Http {
         for header in passed.headers() {
             head.field(header.name.of(bytes), header.value.of(bytes));
         }
+        head.upgrade_required(parsed.upgrade.map(|protocols| protocols.of(bytes)));
         head.length = announced(parsed, bytes);
         if parsed.is_interim() {
             event(Event::Interim(head));

@@ -44,7 +44,7 @@ fn of_stream(error: &Error, response_begun: bool) -> Failure {
         // This side has ended the connection. All its requests fail, though one of them may be the reason.
         Some(_) if error.is_library() && error.is_go_away() => Failure {
             spares_backend: true,
-            ..Failure::of_backend(502, "connection_terminated", error)
+            ..Failure::of_backend(502, "connection_terminated", broken_rule(error))
         },
         Some(reason) if is_of_backend => {
             let kind = match response_begun {
@@ -58,7 +58,7 @@ fn of_stream(error: &Error, response_begun: bool) -> Failure {
                 format_args!("the backend has reset the stream ({reason})"),
             )
         }
-        Some(_) => Failure::of_backend(502, "http_protocol_error", error),
+        Some(_) => Failure::of_backend(502, "http_protocol_error", broken_rule(error)),
         None => Failure::of_backend(502, "connection_terminated", error),
     }
 }
@@ -66,13 +66,30 @@ fn of_stream(error: &Error, response_begun: bool) -> Failure {
 /// The error of an attempt to connect: `Unsupported` if the backend does not speak HTTP/2.
 pub fn of_opening(error: Error) -> io::Error {
     let text = match error.is_library() {
-        true => format!("it does not speak HTTP/2, or not without TLS ({error})"),
+        true => {
+            let rule = broken_rule(&error);
+            format!("it does not speak HTTP/2, or not without TLS ({rule})")
+        }
         false => format!("HTTP/2: {error}"),
     };
     match error.into_io() {
         Some(error) => error,
         None => io::Error::new(io::ErrorKind::Unsupported, text),
     }
+}
+
+/// What the library has found wrong. It tells no more than a code, in words that name nobody.
+fn broken_rule(error: &Error) -> String {
+    let ended = match error.is_go_away() {
+        true => "the connection was ended",
+        false => "the stream was reset",
+    };
+    let code = match error.reason() {
+        Some(reason @ Reason::PROTOCOL_ERROR) => reason_name(reason),
+        Some(reason) => format!("{}: {error}", reason_name(reason)),
+        None => return error.to_string(),
+    };
+    format!("the backend broke a rule of HTTP/2, so {ended} ({code})")
 }
 
 fn reason_name(reason: Reason) -> String {

@@ -122,6 +122,8 @@ fn a_handshake_is_checked() {
     let other = with("Sec-WebSocket-Version", "8");
     other.assert_status(426);
     assert_eq!(other.field("sec-websocket-version"), "13");
+    assert_eq!(other.field("upgrade"), "websocket");
+    assert!(other.field("connection").contains("Upgrade"));
     with("Sec-WebSocket-Key", "short").assert_status(400);
     with("Sec-WebSocket-Protocol", "a, a").assert_status(400);
     with("Sec-WebSocket-Extensions", "a b").assert_status(400);

@@ -73,6 +73,28 @@ fn a_refused_upgrade_is_an_ordinary_response() {
     assert_eq!(backend.connections(), 1);
 }
 
+/// RFC 9110, 15.5.22 and 7.8.
+#[test]
+fn a_426_says_what_to_change_to() {
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            let status = &request.target[1..];
+            let head = "Connection: keep-alive, upgrade\r\nUpgrade: TLS/1.0, HTTP/1.1";
+            conn.send(format!(
+                "HTTP/1.1 {status} \r\nContent-Length: 0\r\n{head}\r\n\r\n"
+            ));
+        }
+    });
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    let answer = client.get("/426");
+    assert_eq!(answer.field("upgrade"), "TLS/1.0, HTTP/1.1");
+    assert_eq!(answer.field("connection"), "Upgrade");
+    assert_eq!(client.get("/403").header("upgrade"), None);
+    let last = client.get_with("/426", &[("Connection", "close")]);
+    assert_eq!(last.field("connection"), "close, Upgrade");
+}
+
 /// A client after its upgrade, with a backend that continues with `then`.
 fn switched(
     more: &str,

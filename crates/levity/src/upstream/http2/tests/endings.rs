@@ -120,6 +120,23 @@ fn a_reset_before_and_after_the_header() {
     });
 }
 
+/// The library says only that it has detected an unspecific error.
+#[test]
+fn a_malformed_response_is_named_as_the_fault_of_the_backend() {
+    with_h2("retries = 0\n", async |rig, app| {
+        let clients = ask(rig, 1).await;
+        let mut raw = Raw::accept(app).await;
+        raw.until(HEADERS).await;
+        raw.answer_malformed().await;
+        expect_all(clients, "502").await;
+        let backends = rig.worker.service().upstreams[0].backends();
+        let failure = backends[0].last_failure().expect("a failure");
+        let expected =
+            "the backend broke a rule of HTTP/2, so the stream was reset (PROTOCOL_ERROR)";
+        assert_eq!(failure.reason, expected);
+    });
+}
+
 /// A backend of gRPC knows the time that the caller gives it.
 #[test]
 fn a_reset_at_the_deadline_of_the_call() {

@@ -180,6 +180,13 @@ impl Raw {
         self.send(PING, &[0; 7]).await;
     }
 
+    /// Responds to the first request without a status (RFC 9113, 8.3.2).
+    pub async fn answer_malformed(&mut self) {
+        const END_STREAM: u8 = 1;
+        let frame = [0, 0, 0, HEADERS, END_HEADERS | END_STREAM, 0, 0, 0, 1];
+        self.0.write_all(&frame).await.expect("written");
+    }
+
     /// Sends a whole response to the first request, `body` with its length (RFC 7541, A), and the end of the connection.
     pub async fn answer_and_end(&mut self, body: &[u8; 6]) {
         const END_STREAM: u8 = 1;
