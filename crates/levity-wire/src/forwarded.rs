@@ -169,6 +169,13 @@ pub fn forwarded_schemes<'a>(
     elements(lines).map(|element| parameter(element, b"proto"))
 }
 
+/// The hosts in lines of `Forwarded`, as [`forwarded_schemes`]. They may be invalid.
+pub fn forwarded_hosts<'a>(
+    lines: impl DoubleEndedIterator<Item = &'a [u8]>,
+) -> impl Iterator<Item = Option<&'a [u8]>> {
+    elements(lines).map(|element| parameter(element, b"host"))
+}
+
 fn elements<'a>(
     lines: impl DoubleEndedIterator<Item = &'a [u8]>,
 ) -> impl Iterator<Item = &'a [u8]> {

@@ -6,6 +6,7 @@ use levity_config::TrustedProxies;
 use levity_net::Peer;
 use levity_telemetry::access_log::Tls;
 use levity_wire::forwarded::{self, Node, Origin};
+use levity_wire::http1::host_name;
 
 use crate::http::request::Request;
 
@@ -33,9 +34,43 @@ pub struct Client {
     pub scheme: &'static str,
     /// The peer is a trusted proxy, whose forwarding headers count.
     pub by_trusted: bool,
+    /// Where its host is.
+    pub host_in: HostIn,
+}
+
+/// Where the host is that a client has asked for: a trusted proxy may have changed Host. With the number of the element,
+/// from the right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HostIn {
+    /// In the request itself.
+    #[default]
+    Request,
+    /// In `Forwarded`.
+    Forwarded(usize),
+    /// In X-Forwarded-Host.
+    XForwardedHost(usize),
+}
+
+impl HostIn {
+    /// What is there in `request`; `None` unless it is a valid host.
+    fn read(self, request: &Request) -> Option<&[u8]> {
+        let host = match self {
+            Self::Request => Some(request.host()),
+            Self::Forwarded(at) => forwarded::forwarded_hosts(request.headers_named("forwarded"))
+                .nth(at)
+                .flatten(),
+            Self::XForwardedHost(at) => from_the_right(request, "x-forwarded-host", at),
+        };
+        host.filter(|host| host_name(host).is_ok())
+    }
 }
 
 impl Client {
+    /// The host that it has asked for, with its port; empty if it has named none.
+    pub fn host<'r>(&self, request: &'r Request) -> &'r [u8] {
+        self.host_in.read(request).unwrap_or(request.host())
+    }
+
     /// Address and port; port 0 if the port is unknown, `None` on a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         let port = self.port.unwrap_or(0);
@@ -58,6 +93,7 @@ impl Client {
             peer: ip,
             scheme: peer.scheme(),
             by_trusted: false,
+            host_in: HostIn::Request,
         };
         if !peer.is_known() || !trusted.contains(own.peer) {
             return own;
@@ -66,6 +102,7 @@ impl Client {
         let mut client = Self {
             scheme: forwarded.scheme.unwrap_or(own.scheme),
             by_trusted: true,
+            host_in: forwarded.host_in,
             ..own
         };
         // Without any element the peer itself is the client.
@@ -83,6 +120,7 @@ struct Forwarded {
     /// The number of trusted elements, from the right.
     elements: usize,
     scheme: Option<&'static str>,
+    host_in: HostIn,
 }
 
 impl Forwarded {
@@ -93,23 +131,25 @@ impl Forwarded {
         let de_facto = || forwarded::x_forwarded_for(request.headers_named("x-forwarded-for"));
         let is_standard = de_facto().next().is_none() && standard().next().is_some();
         let is_trusted = |ip| trusted.contains(ip);
-        let (origin, scheme) = if is_standard {
-            let origin = forwarded::origin(peer, standard(), is_trusted);
-            let mut schemes = forwarded::forwarded_schemes(request.headers_named("forwarded"));
-            (
-                origin,
-                schemes
-                    .nth(client_index(&origin))
-                    .flatten()
-                    .and_then(scheme),
-            )
-        } else {
-            (forwarded::origin(peer, de_facto(), is_trusted), None)
+        let origin = match is_standard {
+            true => forwarded::origin(peer, standard(), is_trusted),
+            false => forwarded::origin(peer, de_facto(), is_trusted),
         };
+        let at = client_index(&origin);
+        let said = || forwarded::forwarded_schemes(request.headers_named("forwarded")).nth(at);
+        let said = is_standard.then(said).flatten().flatten();
+        // What a proxy does not say in the one form, it may say in the other.
+        let host_in = [HostIn::Forwarded(at), HostIn::XForwardedHost(at)];
+        let mut host_in = host_in.into_iter().skip(usize::from(!is_standard));
         Self {
             client: origin.client,
             elements: origin.elements,
-            scheme: scheme.or_else(|| x_forwarded_proto(request, &origin)),
+            scheme: said
+                .and_then(scheme)
+                .or_else(|| from_the_right(request, "x-forwarded-proto", at).and_then(scheme)),
+            host_in: host_in
+                .find(|place| place.read(request).is_some())
+                .unwrap_or_default(),
         }
     }
 }
@@ -120,17 +160,14 @@ fn client_index(origin: &Origin) -> usize {
     origin.elements.saturating_sub(1)
 }
 
-/// The scheme in X-Forwarded-Proto. Most proxies replace the header with one value. Where each proxy appends a
-/// value, there are as many as in X-Forwarded-For.
-fn x_forwarded_proto(request: &Request, origin: &Origin) -> Option<&'static str> {
-    let values = request.headers_named("x-forwarded-proto");
+/// The value number `at`, from the right, of a header with what the client has asked for, or the leftmost. Most proxies
+/// replace the header with one value. Where each proxy appends a value, there are as many as in X-Forwarded-For.
+fn from_the_right<'r>(request: &'r Request, name: &'static str, at: usize) -> Option<&'r [u8]> {
+    let values = request.headers_named(name);
     let values = values
         .rev()
         .flat_map(|line| line.rsplit(|&byte| byte == b','));
-    values
-        .take(client_index(origin) + 1)
-        .last()
-        .and_then(scheme)
+    values.take(at + 1).last().map(<[u8]>::trim_ascii)
 }
 
 /// The scheme that a proxy names. Some name that of a WebSocket while a connection is upgraded: it says the same about TLS.

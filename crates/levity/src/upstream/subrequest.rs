@@ -49,6 +49,7 @@ impl Origin {
             peer: None,
             scheme: self.scheme,
             by_trusted: false,
+            host_in: crate::http::client::HostIn::Request,
         }
     }
 }

@@ -215,7 +215,7 @@ impl<'a> UpstreamRequest<'a> {
             fields.push((b"X-Forwarded-Prefix", &headers.x_prefix));
         }
         if headers.x_host {
-            fields.push((b"X-Forwarded-Host", self.forwarded_host()));
+            fields.push((b"X-Forwarded-Host", self.client.host(self.request)));
         }
         if !headers.forwarded.is_empty() {
             fields.push((b"Forwarded", &headers.forwarded));
@@ -232,13 +232,6 @@ impl<'a> UpstreamRequest<'a> {
     fn is_set(&self, name: &str) -> bool {
         let mut set = self.proxy.request_headers.set.iter();
         set.any(|(set, _)| set.eq_ignore_ascii_case(name))
-    }
-
-    /// The host that the client requested first: a trusted proxy may have changed Host.
-    fn forwarded_host(&self) -> &[u8] {
-        let host = self.request.header("x-forwarded-host");
-        host.filter(|_| self.client.by_trusted)
-            .unwrap_or(self.request.host())
     }
 }
 
@@ -305,7 +298,8 @@ fn names_trailers(te: &[u8]) -> bool {
 
 /// The headers that describe the client. Values of a trusted proxy are extended, values of others replaced. A
 /// value that the proxy sent in only one of the two formats is copied to the other (RFC 7239, 7.4), so that
-/// it does not matter which one the application reads.
+/// it does not matter which one the application reads. Host and scheme in the element of this server are those of the
+/// client too: applications read the first of each, wherever it is, and X-Forwarded-Host and -Proto say the same.
 fn forwarding_headers(request: &Request, client: &Client, proxy: &Proxy) -> ForwardingHeaders {
     let mut headers = ForwardingHeaders::default();
     if proxy.request_id.is_some() {
@@ -317,6 +311,7 @@ fn forwarding_headers(request: &Request, client: &Client, proxy: &Proxy) -> Forw
         Forwarded::XForwarded => (false, true),
         Forwarded::Off => (false, false),
     };
+    let host = client.host(request);
     if x_forwarded {
         if client.by_trusted {
             headers.x_for = x_forwarded_for_before(request);
@@ -327,13 +322,12 @@ fn forwarding_headers(request: &Request, client: &Client, proxy: &Proxy) -> Forw
         }
         headers.x_prefix = x_forwarded_prefix(request, client, &proxy.strip_prefix);
         headers.x_proto = true;
-        headers.x_host = !request.host().is_empty();
+        headers.x_host = !host.is_empty();
     }
     if forwarded {
         if client.by_trusted {
             headers.forwarded = forwarded_before(request);
         }
-        let host = request.host();
         let element = Element {
             client: client.peer.map(Node::from),
             by: None,

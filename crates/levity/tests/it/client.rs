@@ -101,7 +101,7 @@ fn a_trusted_proxy_is_believed_and_quoted() {
     );
     let expected = [
         Some(
-            "for=198.51.100.66, for=192.0.2.1, for=10.0.0.2, for=127.0.0.1;host=localhost;proto=https",
+            "for=198.51.100.66, for=192.0.2.1, for=10.0.0.2, for=127.0.0.1;host=www.example;proto=https",
         ),
         Some("198.51.100.66, 192.0.2.1, 10.0.0.2, 127.0.0.1"),
         Some("https"),
@@ -219,6 +219,45 @@ fn fields_that_the_upstream_is_to_get() {
     ] {
         let (request, _) = told(TRUSTING, keys, &from_client);
         assert_eq!(fields(&request), expected, "{keys}");
+    }
+}
+
+/// Spring takes the first host in `Forwarded`, others take X-Forwarded-Host: both are what the client has asked for.
+#[test]
+fn the_host_is_the_same_in_both_formats() {
+    let element = "for=192.0.2.1;host=\"www.example:8443\";proto=https";
+    let nearer = format!("{element}, for=10.0.0.2;host=middle.example");
+    let spoofed = format!("for=192.0.2.66;host=evil.example, {element}");
+    let x_for = ("X-Forwarded-For", "192.0.2.1");
+    for (sent, host) in [
+        (&[("X-Forwarded-Host", "www.example")][..], "www.example"),
+        (&[x_for, ("X-Forwarded-Host", "a.b:81")], "a.b:81"),
+        (&[("Forwarded", element)], "www.example:8443"),
+        (&[("Forwarded", &nearer)], "www.example:8443"),
+        // Only the last element is of a trusted proxy.
+        (&[("Forwarded", &spoofed)], "www.example:8443"),
+        (&[x_for, ("X-Forwarded-Host", "evil, c.d")], "c.d"),
+        // A proxy that writes one of them passes on the other as the client wrote it.
+        (&[("Forwarded", element), x_for], "localhost"),
+        (
+            &[("Forwarded", element), ("X-Forwarded-Host", "evil")],
+            "www.example:8443",
+        ),
+        // What one form does not say may be in the other.
+        (
+            &[("Forwarded", "for=192.0.2.1"), ("X-Forwarded-Host", "c.d")],
+            "c.d",
+        ),
+        (&[("X-Forwarded-Host", "not a host")], "localhost"),
+        (&[("Forwarded", "for=192.0.2.1;host=\"a b\"")], "localhost"),
+    ] {
+        let (request, _) = told(TRUSTING, "", sent);
+        let x_host = request.field("x-forwarded-host");
+        assert_eq!(x_host, Some(host), "{sent:?}");
+        let list = request.field("forwarded").expect("a list");
+        let own = list.rsplit("for=127.0.0.1;").next().expect("ours");
+        let own = own.replace('"', "");
+        assert!(own.starts_with(&format!("host={host};proto=")), "{list}");
     }
 }
 

@@ -124,6 +124,7 @@ mod tests {
             peer: None,
             scheme: "http",
             by_trusted: false,
+            host_in: crate::http::client::HostIn::Request,
         };
         let requester = Requester {
             client: &client,

@@ -9,6 +9,7 @@ const CLIENT: &Client = &Client {
     peer: None,
     scheme: "http",
     by_trusted: false,
+    host_in: crate::http::client::HostIn::Request,
 };
 
 /// Limits of a site, a table of keys each.

@@ -391,6 +391,7 @@ fn hold_bodies(rig: &Rig, portion: Portion) -> Held {
         peer: None,
         scheme: "http",
         by_trusted: false,
+        host_in: crate::http::client::HostIn::Request,
     };
     let requester = Requester {
         client: &client,
