@@ -19,7 +19,8 @@ impl Statuses {
     pub fn include(self, status: u16) -> bool {
         match self {
             Self::One(one) => status == one,
-            Self::Class(digit) => status / 100 == digit,
+            // What HTTP does not know counts as 5xx (RFC 9110, 15).
+            Self::Class(digit) => (status / 100).min(5) == digit,
         }
     }
 }

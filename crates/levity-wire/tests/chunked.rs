@@ -42,6 +42,39 @@ fn complete_bodies() {
     }
 }
 
+/// Servers pad sizes to a fixed width. Only what one backend says to this server is read so.
+#[test]
+fn sizes_of_a_response_may_be_padded() {
+    for text in [
+        "5  \r\nhello\r\n0       \r\n\r\n",
+        "5\t \r\nhello\r\n0\r\n\r\n",
+        "5 ;a=b\r\nhello\r\n0 ;c\r\n\r\n",
+    ] {
+        let refused = Reject::bad("bad chunk size");
+        assert_eq!(decode(text).1, Err(refused), "{text:?}");
+        for cut in 0..=text.len() {
+            let (mut decoder, mut body) = (Chunked::of_response(), Vec::new());
+            let (start, end) = text.as_bytes().split_at(cut);
+            let first = decoder.decode(start, |data| body.extend_from_slice(data));
+            let last = decoder.decode(end, |data| body.extend_from_slice(data));
+            assert!(
+                first.is_ok() && last.is_ok_and(|last| last.done),
+                "{text:?}"
+            );
+            assert_eq!(body, b"hello");
+        }
+    }
+    let refused = |text: &str| {
+        let decoded = Chunked::of_response().decode(text.as_bytes(), |_| {});
+        decoded.expect_err("refused").reason
+    };
+    for text in [" 5\r\n", "5 5\r\n", "5 \n", " \r\n", "5 a\r\n"] {
+        assert_eq!(refused(text), "bad chunk size", "{text:?}");
+    }
+    let endless = format!("1{}\r\n", " ".repeat(5000));
+    assert_eq!(refused(&endless), "chunk extensions too long");
+}
+
 #[test]
 fn a_quoted_extension_may_be_in_any_encoding() {
     let decoded = decode("0;a=\"\u{e9}\\\u{e9}\"\r\n\r\n").1;

@@ -173,7 +173,7 @@ fn status_lines() {
 
 #[test]
 fn every_status_is_read() {
-    for status in (100..=599).filter(|&status| status != 101) {
+    for status in (100..=999).filter(|&status| status != 101) {
         let text = format!("HTTP/1.1 {status} why\r\n\r\n");
         let mut head = ResponseHead::default();
         let parsed = parse_response(text.as_bytes(), &mut head, GET, &Limits::default());
@@ -199,8 +199,7 @@ fn malformed_status_lines() {
         ("HTTP/1.1 +20 OK", "bad status line"),
         ("HTTP/1.1 2x0 OK", "bad status line"),
         ("HTTP/1.1 099 OK", "bad status line"),
-        ("HTTP/1.1 600 OK", "bad status line"),
-        ("HTTP/1.1 999 OK", "bad status line"),
+        ("HTTP/1.1 1000 OK", "bad status line"),
         ("ICY 200 OK", "bad HTTP version"),
         ("http/1.1 200 OK", "bad HTTP version"),
         (" HTTP/1.1 200 OK", "bad HTTP version"),

@@ -21,13 +21,13 @@ macro_rules! metrics {
 
 /// Every metric, in the order of `/metrics` and of the documentation.
 pub(super) const METRICS: &[Metric] = metrics! {
-    /// Requests finished, by status code; codes outside 100-599 count as "other".
+    /// Requests finished, by status code; codes outside 100-999 count as "other".
     ///
     /// Load, when it is 2xx and 3xx. When 5xx grows, read the access log's `end` and `io_wait` of those requests: 503
     /// means a full disk queue or a disk that does not answer. A sudden rise of 400 or 408 means a broken or hostile
     /// client.
     Counter("levity_requests_total", "requests", Computed(&["code"], requests));
-    /// Requests finished, by site and class of status: 1xx to 5xx, and other. A site is named by its first host, and
+    /// Requests finished, by site and class of status: 1xx to 5xx (600 and above too), and other. A site is named by its first host, and
     /// `default` without one; those after the first 100 of the configuration count as `other`. Requests that no site
     /// got, such as invalid input, count in levity_requests_total only.
     ///

@@ -15,8 +15,14 @@ pub const SITES_MAX: usize = 100;
 /// The name under which all further sites count.
 pub const OTHER: &str = "other";
 
-/// Classes of statuses by their first digit; at 0 those that HTTP does not know.
+/// Classes of statuses by their first digit; at 0 what is no status.
 pub const CLASSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// The index in [`CLASSES`] of a status of three digits. From 600, which only applications send, it counts as 5xx
+/// (RFC 9110, 15).
+pub fn class(status: u16) -> usize {
+    usize::from(status / 100).min(CLASSES.len() - 1)
+}
 
 /// The sites of one worker.
 #[derive(Debug, Default)]
@@ -69,8 +75,7 @@ pub struct SiteCells {
 impl SiteCells {
     /// A request was answered with `status` and `bytes` of a body, `duration` after its first byte.
     pub fn request(&self, status: u16, bytes: u64, duration: Duration) {
-        let class = usize::from(status / 100);
-        self.classes[if class < CLASSES.len() { class } else { 0 }].add(1);
+        self.classes[class(status)].add(1);
         self.bytes.add(bytes);
         self.duration
             .observe(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
@@ -150,7 +155,7 @@ mod tests {
             [("b".to_owned(), 4), ("c".to_owned(), 0)]
         );
         let all = SiteFigures::all(registers.iter());
-        assert_eq!((all[0].classes[0], all[0].bytes), (4, 22));
+        assert_eq!((all[0].classes, all[0].bytes), ([2, 0, 0, 0, 0, 2], 22));
         assert_eq!(all[0].duration.count(), 4);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-use super::site::SiteRegister;
+use super::site::{self, SiteRegister};
 use super::upstream::Register;
 use crate::access_log::{End, Source};
 use crate::cells::{Counter, Fourfold, Histogram};
@@ -19,7 +19,7 @@ const REQUEST_BOUNDS_US: &[u64] = &[
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 const STATUS_MIN: u16 = 100;
-const STATUS_MAX: u16 = 599;
+const STATUS_MAX: u16 = 999;
 const STATUSES: usize = (STATUS_MAX - STATUS_MIN) as usize + 1;
 
 /// The outcome of a chunk that was read ahead.
@@ -287,11 +287,11 @@ impl WorkerStats {
         known.chain([(None, self.status_other.get())])
     }
 
-    /// Requests by the first digit of their status; at 0 those with a status that HTTP does not know.
+    /// Requests by [class](site::class) of their status; at 0 those without a status.
     pub fn requests_by_class(&self) -> [u64; 6] {
         let mut classes = [0; 6];
         for (status, count) in self.requests() {
-            classes[status.map_or(0, |status| usize::from(status / 100))] += count;
+            classes[status.map_or(0, site::class)] += count;
         }
         classes
     }

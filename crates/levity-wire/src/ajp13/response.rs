@@ -95,7 +95,7 @@ pub enum Message<'a> {
 /// Status and headers of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendHeaders<'a> {
-    /// From 200 to 599.
+    /// From 200 to 999.
     pub status: u16,
     /// The reason phrase, possibly empty, without control characters other than HTAB. Tomcat
     /// repeats the status here.
@@ -161,7 +161,7 @@ impl Reader {
     /// [`PACKET_BYTES_MAX`] or empty, an unknown type, messages out of order (a body or an end
     /// before the headers, repeated headers, an unrequested CPong), anything after the end, a
     /// string that exceeds its packet or lacks its NUL, a packet longer than its message. Also for
-    /// output that must not reach a client: a status below 200 or above 599, a header name that is
+    /// output that must not reach a client: a status below 200 or above 999, a header name that is
     /// no token, a CR, LF, NUL or other control character than HTAB in a value or in the reason, a
     /// Content-Length that is repeated or no number.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, Reject> {
@@ -317,7 +317,7 @@ impl<'a> Fields<'a> {
         let status = self.integer()?;
         // There are no interim responses: after one, the headers of the response would be repeated
         // ones.
-        if !(200..=599).contains(&status) {
+        if !(200..=999).contains(&status) {
             return Err(Reject::bad_gateway("status out of range"));
         }
         let message = self.text()?;

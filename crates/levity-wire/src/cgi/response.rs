@@ -9,7 +9,7 @@ use crate::{Reject, decimal};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResponseHead {
     /// From Status or a status line; without either 302 with a Location, else 200. Between 200 and
-    /// 599.
+    /// 999.
     pub status: u16,
     /// The text after the number of the status, often empty.
     pub reason: Span,
@@ -190,7 +190,7 @@ impl Fields {
             text.split_at_checked(3)
                 .filter(|(_, reason)| matches!(reason, [] | [b' ', ..]))
                 .and_then(|(digits, _)| decimal::parse(digits))
-                .filter(|status| (200..600).contains(status))
+                .filter(|status| (200..1000).contains(status))
                 .ok_or(Reject::bad_gateway("bad status in a CGI response"))? as u16;
         self.reason = value.part(text.len().min(4), text.len());
         match self.status.replace(status) {

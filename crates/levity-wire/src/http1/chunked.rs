@@ -10,6 +10,7 @@ const SIZE_DIGITS_MAX: u32 = 16;
 /// Without a limit, a body of one-byte chunks could make the server read many times its size.
 const EXTENSION_BYTES_MAX: u32 = 4 * 1024;
 
+const BAD_SIZE: Reject = Reject::bad("bad chunk size");
 const BAD_EXTENSION: Reject = Reject::bad("bad chunk extension");
 
 /// Bytes of trailer lines in a body, each with its CR.
@@ -22,6 +23,8 @@ const TRAILER_BYTES_MAX: u32 = 8 * 1024;
 #[derive(Debug, Clone, Default)]
 pub struct Chunked {
     state: State,
+    /// White space may follow a size.
+    allows_padding: bool,
     /// Data bytes left in the current chunk.
     left: u64,
     size_digits: u32,
@@ -43,6 +46,8 @@ pub struct Decoded {
 enum State {
     #[default]
     Size,
+    /// In white space after the size.
+    SizePadding,
     Extension(Extension),
     SizeLf,
     Data,
@@ -107,6 +112,17 @@ impl State {
 }
 
 impl Chunked {
+    /// A decoder of a response: white space may follow a size, which some servers pad to a fixed width. RFC 9112, 7.1.1
+    /// allows it before an extension only. Of a client it could hide a request from one of two parsers, whereas a
+    /// response is written anew for its client.
+    #[must_use]
+    pub fn of_response() -> Self {
+        Self {
+            allows_padding: true,
+            ..Self::default()
+        }
+    }
+
     /// Decodes the input, which may be split anywhere, and passes each piece of data to `data`
     /// without copying it.
     ///
@@ -171,6 +187,7 @@ impl Chunked {
     fn step(&mut self, byte: u8) -> Result<State, Reject> {
         match (self.state, byte) {
             (State::Size, _) => self.size(byte),
+            (State::SizePadding, _) => self.after_size(byte),
             (State::Extension(part), _) => self.extension(part, byte),
             (State::SizeLf, b'\n') => Ok(self.chunk_start()),
             (State::DataCr, b'\r') => Ok(State::DataLf),
@@ -195,16 +212,34 @@ impl Chunked {
                 self.size_digits += 1;
                 Ok(State::Size)
             }
-            (None, b'\r') if self.size_digits > 0 => Ok(State::SizeLf),
-            (None, b';') if self.size_digits > 0 => Ok(State::Extension(Extension::BeforeName)),
-            _ => Err(Reject::bad("bad chunk size")),
+            (None, _) if self.size_digits > 0 => self.after_size(byte),
+            _ => Err(BAD_SIZE),
+        }
+    }
+
+    fn after_size(&mut self, byte: u8) -> Result<State, Reject> {
+        match byte {
+            b'\r' => Ok(State::SizeLf),
+            b';' => Ok(State::Extension(Extension::BeforeName)),
+            // As with an extension, one-byte chunks could make the server read many times their size.
+            b' ' | b'\t' if self.allows_padding => {
+                self.count_ignored()?;
+                Ok(State::SizePadding)
+            }
+            _ => Err(BAD_SIZE),
         }
     }
 
     fn extension(&mut self, part: Extension, byte: u8) -> Result<State, Reject> {
+        self.count_ignored()?;
+        part.step(byte)
+    }
+
+    /// Counts a byte that has no meaning.
+    fn count_ignored(&mut self) -> Result<(), Reject> {
         self.extension_bytes += 1;
         match self.extension_bytes {
-            ..=EXTENSION_BYTES_MAX => part.step(byte),
+            ..=EXTENSION_BYTES_MAX => Ok(()),
             _ => Err(Reject::new(431, "chunk extensions too long")),
         }
     }

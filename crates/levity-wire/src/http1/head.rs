@@ -322,7 +322,7 @@ impl RequestHead {
 pub struct ResponseHead {
     /// The version.
     pub version: Version,
-    /// 100 to 599.
+    /// 100 to 999.
     pub status: u16,
     /// The reason phrase as sent, often empty.
     pub reason: Span,

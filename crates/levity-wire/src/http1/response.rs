@@ -82,9 +82,10 @@ fn status_line(bytes: &[u8], line: Span, head: &mut ResponseHead) -> Result<(), 
     Ok(())
 }
 
+/// From 600 they have no meaning, but some applications send them, and a client takes them for a 5xx (RFC 9110, 15).
 fn status(code: [u8; 3]) -> Option<u16> {
     let number = decimal::parse(&code)?;
-    (100..=599).contains(&number).then_some(number as u16)
+    (100..=999).contains(&number).then_some(number as u16)
 }
 
 /// Needs the status line and every header line.

@@ -53,7 +53,7 @@ impl Response {
         let Some((status, reason, lines)) = &self.head else {
             return;
         };
-        assert!((200..=599).contains(status));
+        assert!((200..=999).contains(status));
         let texts = lines.iter().flat_map(|(name, value)| [name, value]);
         for text in texts.chain([reason]) {
             assert!(!text.iter().any(|byte| b"\r\n\0".contains(byte)));

@@ -29,7 +29,7 @@ const PRELOAD_MAX: usize = 16;
 /// The start of a response, without hop-by-hop headers.
 #[derive(Debug, Default)]
 pub struct Head {
-    /// 100 to 599.
+    /// 100 to 999. From 600 it is an error that HTTP does not know.
     pub status: u16,
     /// As sent; empty for the usual one.
     pub reason: Vec<u8>,

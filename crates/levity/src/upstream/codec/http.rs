@@ -257,7 +257,7 @@ impl Http {
         self.trailers = Trailers::default();
         self.reading = match parsed.framing {
             ResponseFraming::Length(bytes @ 1..) => Reading::Length(bytes),
-            ResponseFraming::Chunked => Reading::Chunks(Chunked::default()),
+            ResponseFraming::Chunked => Reading::Chunks(Chunked::of_response()),
             ResponseFraming::UntilClose | ResponseFraming::Tunnel => Reading::UntilClose,
             ResponseFraming::None | ResponseFraming::Length(0) => Reading::Done,
         };

@@ -69,7 +69,7 @@ fn a_malformed_header() {
         ("\x16\x03\x01\x02\x00\x01\x00\x01\r\n", "bare CR or LF"),
         ("HTTP/2 200 OK\r\n\r\n", "HTTP version"),
         ("HTTP/1.1 99 X\r\n\r\n", "bad status line"),
-        ("HTTP/1.1 600 X\r\n\r\n", "bad status line"),
+        ("HTTP/1.1 1000 X\r\n\r\n", "bad status line"),
         ("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", ""),
         ("HTTP/1.1 200 OK\r\nX: a\0b\r\n\r\n", ""),
         (
@@ -96,6 +96,18 @@ fn a_malformed_header() {
         assert!(line.contains(reason) || reason.contains(' '), "{line}");
         assert_eq!(client.get("/good").text(), "/good", "{bytes:?}");
     }
+}
+
+/// As nginx, HAProxy and Caddy pass them on.
+#[test]
+fn what_is_unusual_but_clear_passes() {
+    let head = "HTTP/1.1 600 Odd\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let sent = format!("{head}5   \r\nhello\r\n0 \r\n\r\n");
+    let (_backend, server) = server("", move |conn| {
+        conn.send(&sent);
+    });
+    let answer = server.get("/bad");
+    assert_eq!((answer.status, answer.text().as_str()), (600, "hello"));
 }
 
 #[test]
