@@ -171,9 +171,12 @@ fn read(section: &Section<'_>, reserved: &[&str]) -> Headers {
     let written = set.iter().chain(&add);
     written
         .clone()
-        .map(|(name, _)| name)
-        .chain(&removed)
-        .for_each(|name| check_name(name, reserved, &mut seen));
+        .for_each(|(name, _)| check_name(name, reserved, &mut seen));
+    for name in &removed {
+        // It tells a backend only that there is a proxy, so no client passes for another without it.
+        let is_via = name.text.eq_ignore_ascii_case("via");
+        check_name(name, if is_via { &[] } else { reserved }, &mut seen);
+    }
     written.for_each(|(name, value)| check_value(name, value));
     Headers {
         set: owned(&set),

@@ -34,8 +34,9 @@ limits! {
     header_timeout: Duration = duration(Duration, "10s", "10ms".."1h"),
     /// Between two parts of a request body.
     body_timeout: Duration = duration(Duration, "30s", "10ms".."1h"),
-    /// How long a connection without a request stays open.
-    idle_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
+    /// How long a connection without a request stays open. Must be longer than a proxy in front keeps it, which is
+    /// 60 s for many load balancers, or a request may meet the end of the connection.
+    idle_timeout: Duration = duration(Duration, "75s", "10ms".."1d"),
     /// How long a client may accept no byte of a response before its connection is closed.
     send_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
     /// How long the server waits for a silent application after the client has shut down its side of the connection

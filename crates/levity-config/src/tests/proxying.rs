@@ -479,7 +479,6 @@ fn every_field_of_requests_that_the_server_writes() {
         "trailer",
         "transfer-encoding",
         "upgrade",
-        "via",
         "x-forwarded-for",
         "x-forwarded-host",
         "x-forwarded-proto",
@@ -491,6 +490,17 @@ fn every_field_of_requests_that_the_server_writes() {
             &[&reports],
         );
     }
+}
+
+#[test]
+fn via_can_be_removed_but_not_written() {
+    let removed = format!("{ROUTE}request_headers = {{ remove = [\"Via\"] }}");
+    let route = site(&removed).routes.remove(0);
+    assert_eq!(route.location.request_headers.remove, ["Via"]);
+    assert_site_problems(
+        &format!("{ROUTE}request_headers = {{ set = {{ Via = \"a\" }} }}"),
+        &["12:29 `Via` is set by the server itself"],
+    );
 }
 
 #[test]

@@ -198,7 +198,10 @@ impl<'a> UpstreamRequest<'a> {
     /// Adds Via, Early-Data, the headers that describe the client, X-Sendfile-Type, and Grip-Sig.
     fn add_forwarding_headers<'s>(&'s self, fields: &mut Vec<(&'s [u8], &'s [u8])>) {
         let headers = &self.forwarding;
-        fields.push((b"Via", self.via()));
+        let mut removed = self.proxy.request_headers.remove.iter();
+        if !removed.any(|name| name.eq_ignore_ascii_case("via")) {
+            fields.push((b"Via", self.via()));
+        }
         if self.request.is_early {
             fields.push((EARLY_DATA.as_bytes(), b"1"));
         }

@@ -57,6 +57,32 @@ fn via_has_the_version_of_the_client() {
     assert_eq!(via, ["1.0 levity", "1.1 levity", "2.0 levity"].map(Some));
 }
 
+/// nginx compresses nothing for a request with Via, unless it is told so.
+#[test]
+fn via_can_be_removed() {
+    let backend = Scripted::tcp(|conn| {
+        while conn.read_request().is_some() {
+            conn.send("HTTP/1.1 200 OK\r\nVia: 1.1 app\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let keys = "[site.request_headers]\nremove = [\"VIA\"]\n[site.headers]\nremove = [\"Via\"]\n";
+    for (keys, is_there) in [("", true), (keys, false)] {
+        let upstream = format!(
+            "[[upstream]]\nname = \"app\"\nto = [\"{}\"]\n",
+            backend.address()
+        );
+        let tree = Tree::new();
+        let site = format!("proxy = \"app\"\n{keys}");
+        let server = Launch::site(tree.path(), &upstream, &site).start();
+        let answer = server.get_with("/", &[("Via", "1.1 client")]);
+        assert_eq!(answer.header("via").is_some(), is_there);
+        let seen = backend.requests().pop().expect("a request");
+        let names = seen.fields.iter().map(|(name, _)| name);
+        let via = names.filter(|name| name.eq_ignore_ascii_case("via"));
+        assert_eq!(via.count(), if is_there { 2 } else { 0 });
+    }
+}
+
 #[test]
 fn the_host_passes_unchanged() {
     let backend = Scripted::tcp(tell_target);
