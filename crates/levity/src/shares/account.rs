@@ -1,13 +1,13 @@
 //! What each client holds.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use levity_telemetry::diagnostics;
+use papaya::{Compute, HashMap, Operation};
 use strum::EnumCount;
 
 use super::holder::Holder;
@@ -31,46 +31,50 @@ pub(super) struct Account {
     parts: [AtomicUsize; Resource::COUNT],
 }
 
-/// The accounts of all clients that hold something, or did lately.
+/// The accounts of all clients that hold something, or did lately. Requests ask it, so it has no lock: with one, a loop would
+/// wait for another that holds it and has lost its processor.
 #[derive(Debug, Default)]
-pub(super) struct Accounts(Mutex<Directory>);
-
-#[derive(Debug, Default)]
-struct Directory {
+pub(super) struct Accounts {
     by_holder: HashMap<Holder, Weak<Account>>,
     /// The number of accounts at which those without a user are removed.
-    sweep_at: usize,
+    sweep_at: AtomicUsize,
 }
 
 impl Accounts {
-    /// The account of `holder`. Takes a lock for one look-up.
+    /// The account of `holder`.
     pub(super) fn get(&self, holder: Holder) -> Arc<Account> {
-        let mut directory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = directory.by_holder.get(&holder).and_then(Weak::upgrade);
+        let by_holder = self.by_holder.pin();
+        let known = by_holder.get(&holder).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
-            directory.sweep();
+            self.sweep();
             let account = Arc::new(Account::new(holder));
-            let weak = Arc::downgrade(&account);
-            directory.by_holder.insert(holder, weak);
-            account
+            // Another loop may have added one meanwhile.
+            let added = by_holder.compute(holder, |known| {
+                match known.and_then(|(_, account)| account.upgrade()) {
+                    Some(account) => Operation::Abort(account),
+                    None => Operation::Insert(Arc::downgrade(&account)),
+                }
+            });
+            match added {
+                Compute::Aborted(other) => other,
+                _ => account,
+            }
         })
+    }
+
+    /// Removes the accounts that nobody uses, once there are twice as many as were left the last time.
+    fn sweep(&self) {
+        let by_holder = self.by_holder.pin();
+        let sweep_at = self.sweep_at.load(Ordering::Relaxed);
+        if by_holder.len() >= sweep_at.max(ACCOUNTS_SWEPT_MIN) {
+            by_holder.retain(|_, account| account.strong_count() > 0);
+            self.sweep_at.store(2 * by_holder.len(), Ordering::Relaxed);
+        }
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let directory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        directory.by_holder.len()
-    }
-}
-
-impl Directory {
-    /// Removes the accounts that nobody uses, once there are twice as many as were left the last time.
-    fn sweep(&mut self) {
-        if self.by_holder.len() >= self.sweep_at.max(ACCOUNTS_SWEPT_MIN) {
-            self.by_holder
-                .retain(|_, account| account.strong_count() > 0);
-            self.sweep_at = 2 * self.by_holder.len();
-        }
+        self.by_holder.len()
     }
 }
 

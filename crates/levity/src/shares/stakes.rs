@@ -148,7 +148,8 @@ impl Stakes {
         if let Some((stake, amounts)) = known.and_then(|it| Some((it, it.amounts.upgrade()?))) {
             return (stake.account.clone(), amounts);
         }
-        let account = self.shares.accounts.get(holder);
+        let known = known.map(|stake| stake.account.clone());
+        let account = known.unwrap_or_else(|| self.shares.accounts.get(holder));
         let amounts = Amounts::default();
         let stake = Stake {
             account: account.clone(),

@@ -1,4 +1,5 @@
 use std::rc::Rc;
+use std::sync::Barrier;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -150,6 +151,34 @@ fn threads_give_back_what_they_take() {
     });
     let figure = shares.figures()[0];
     assert_eq!((figure.used, figure.holders), (0, 0));
+}
+
+#[test]
+fn loops_that_ask_for_a_client_at_the_same_moment_get_one_account() {
+    const LOOPS: usize = 4;
+    let shares = shares();
+    let together = Barrier::new(LOOPS);
+    thread::scope(|scope| {
+        let asking = (0..LOOPS).map(|_| {
+            scope.spawn(|| {
+                // More clients than are swept at, so that some are forgotten while others are asked for.
+                let ask = |number| {
+                    together.wait();
+                    let account = shares.accounts.get(Holder::Connection(number));
+                    let address = Arc::as_ptr(&account) as usize;
+                    together.wait();
+                    address
+                };
+                (0..3000).map(ask).collect::<Vec<_>>()
+            })
+        });
+        let asking: Vec<_> = asking.collect();
+        let mut answers = asking
+            .into_iter()
+            .map(|asking| asking.join().expect("a loop"));
+        let first = answers.next().expect("a loop");
+        assert!(answers.all(|answer| answer == first));
+    });
 }
 
 #[test]
