@@ -3,15 +3,17 @@
 //! A worker's thread may sleep in one place only, where it waits for events. [`Watched`] times each
 //! poll of a task; one that took 1 ms or longer is judged by the kernel's usage figures of the thread:
 //!
-//! - it slept (a voluntary context switch): the time without the processor is a *stall*;
-//! - it did not, and others had the processor: it was *preempted*;
+//! - it slept (a voluntary context switch): the time without the processor is a *stall*, except for the part in which it
+//!   was ready to run again and waited in the run queue;
+//! - others had the processor, in that part or without any sleep: it was *preempted*;
 //! - more than 5 ms of processor time in one poll: it *hogged* the loop.
 //!
 //! Asking the kernel is a system call, so it is done once per turn of the loop
 //! ([`Watch::turn_begins`]) and after each long poll, never per poll. The price is that up to one turn
 //! of short polls lies between the two samples. A poll is therefore never charged more time than it took.
+//! The run queue wait costs more, and is read at most once per millisecond where a turn begins.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -22,7 +24,7 @@ use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use levity_disk::usage;
+use levity_disk::usage::{self, OwnRunQueueWait};
 use strum::VariantArray as _;
 
 use crate::cells::{Counter, Histogram};
@@ -32,6 +34,9 @@ use crate::step::Step;
 const POLL_MIN: Duration = Duration::from_millis(1);
 /// More processor time than this in one poll is a hog.
 const HOG_MIN: Duration = Duration::from_millis(5);
+/// A run queue wait that was read as long ago is read again where a turn begins. A longer interval would hide stalls: a wait
+/// before the poll is taken for one within it.
+const RUN_QUEUE_AGE_MAX: Duration = POLL_MIN;
 /// A busy loop that never sleeps takes a new base sample this often.
 const BASE_AGE_MAX: Duration = Duration::from_millis(50);
 /// How often the watchdog looks.
@@ -212,15 +217,49 @@ struct Sample {
     at_ns: u64,
     cpu: Duration,
     voluntary_switches: u64,
+    run_queue_wait: Duration,
 }
 
-impl Sample {
-    fn take() -> Self {
-        let usage = usage::thread();
+/// The run queue wait of this thread.
+#[derive(Debug)]
+struct RunQueue {
+    /// `None` where the kernel has no scheduler statistics.
+    file: Option<OwnRunQueueWait>,
+    /// When it was read last, in nanoseconds of [`clock_ns`].
+    read_ns: Cell<u64>,
+    wait: Cell<Duration>,
+}
+
+impl RunQueue {
+    fn open() -> Self {
         Self {
-            at_ns: clock_ns(Instant::now()),
+            file: OwnRunQueueWait::open().ok(),
+            read_ns: Cell::default(),
+            wait: Cell::default(),
+        }
+    }
+
+    /// The wait as it was not longer than `age_max` before `now_ns`.
+    fn wait(&self, now_ns: u64, age_max: Duration) -> Duration {
+        let age_ns = now_ns.saturating_sub(self.read_ns.get());
+        if Duration::from_nanos(age_ns) >= age_max
+            && let Some(Ok(wait)) = self.file.as_ref().map(OwnRunQueueWait::read)
+        {
+            self.read_ns.set(now_ns);
+            self.wait.set(wait);
+        }
+        self.wait.get()
+    }
+
+    /// A sample with such a wait.
+    fn sample(&self, age_max: Duration) -> Sample {
+        let usage = usage::thread();
+        let at_ns = clock_ns(Instant::now());
+        Sample {
+            at_ns,
             cpu: usage.cpu,
             voluntary_switches: usage.voluntary_switches,
+            run_queue_wait: self.wait(at_ns, age_max),
         }
     }
 }
@@ -228,10 +267,10 @@ impl Sample {
 /// Where the time of a long poll went.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
-    /// The thread went to sleep, rather than being pushed aside.
-    slept: bool,
-    /// Without the processor.
-    away: Duration,
+    /// Without the processor, because the thread slept.
+    asleep: Duration,
+    /// Without the processor, because others had it.
+    preempted: Duration,
     cpu: Duration,
 }
 
@@ -240,21 +279,22 @@ impl Verdict {
         let cpu = after.cpu.saturating_sub(before.cpu);
         let between = Duration::from_nanos(after.at_ns.saturating_sub(before.at_ns));
         let away = between.saturating_sub(cpu).min(wall);
+        let queued = after.run_queue_wait.saturating_sub(before.run_queue_wait);
         let slept = after.voluntary_switches > before.voluntary_switches;
+        let preempted = if slept { queued.min(away) } else { away };
         Self {
-            slept,
-            away,
+            asleep: away - preempted,
+            preempted,
             cpu: wall - away,
         }
     }
 
     fn count(&self, polls: &PollStats) {
-        if self.away >= POLL_MIN {
-            if self.slept {
-                polls.stalled(self.away)
-            } else {
-                polls.preempted.observe(self.away)
-            }
+        if self.asleep >= POLL_MIN {
+            polls.stalled(self.asleep);
+        }
+        if self.preempted >= POLL_MIN {
+            polls.preempted.observe(self.preempted);
         }
         if self.cpu > HOG_MIN {
             polls.hog.observe(self.cpu);
@@ -287,7 +327,8 @@ pub fn is_first_of_turn() -> bool {
 #[derive(Debug)]
 pub struct Watch {
     polls: Arc<PollStats>,
-    base: RefCell<Sample>,
+    run_queue: RunQueue,
+    base: Cell<Sample>,
     /// When the poll that runs began.
     began: Cell<Option<Instant>>,
     /// No task has asked yet whether it is the first of the turn.
@@ -296,18 +337,23 @@ pub struct Watch {
 
 impl Watch {
     /// Begins to time the polls on this thread, and counts them in `polls`. Threads without a watch poll
-    /// [`Watched`] tasks untimed. A second call on one thread changes nothing.
+    /// [`Watched`] tasks untimed. A second call on one thread changes nothing. Opens a file in `/proc`: to be called before the
+    /// thread is guarded.
     pub fn install(polls: Arc<PollStats>) {
         polls
             .pulse
             .thread
             .store(usage::thread_id(), Ordering::Relaxed);
         WATCH.with(|watch| {
-            watch.get_or_init(|| Self {
-                polls,
-                base: RefCell::new(Sample::take()),
-                began: Cell::new(None),
-                is_turn_new: Cell::new(true),
+            watch.get_or_init(|| {
+                let run_queue = RunQueue::open();
+                Self {
+                    polls,
+                    base: Cell::new(run_queue.sample(Duration::ZERO)),
+                    run_queue,
+                    began: Cell::new(None),
+                    is_turn_new: Cell::new(true),
+                }
             });
         });
     }
@@ -319,14 +365,14 @@ impl Watch {
     }
 
     fn take_base(&self) {
-        self.base.replace(Sample::take());
+        self.base.set(self.run_queue.sample(RUN_QUEUE_AGE_MAX));
         self.is_turn_new.set(true);
     }
 
     fn poll_begins(&self, task: u64, step: Step) -> Polling<'_> {
         let began = Instant::now();
         let began_ns = clock_ns(began);
-        let base_age_ns = began_ns.saturating_sub(self.base.borrow().at_ns);
+        let base_age_ns = began_ns.saturating_sub(self.base.get().at_ns);
         if Duration::from_nanos(base_age_ns) > BASE_AGE_MAX {
             self.take_base();
         }
@@ -340,7 +386,7 @@ impl Watch {
         self.polls.pulse.end();
         let ended = Instant::now();
         if ended >= began + POLL_MIN {
-            let after = Sample::take();
+            let after = self.run_queue.sample(Duration::ZERO);
             let before = self.base.replace(after);
             Verdict::of(ended - began, &before, &after).count(&self.polls);
         }
@@ -514,6 +560,7 @@ mod tests {
             at_ns: wall_ms * 1_000_000,
             cpu: Duration::from_millis(cpu_ms),
             voluntary_switches,
+            run_queue_wait: Duration::ZERO,
         }
     }
 
@@ -521,30 +568,51 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    fn verdict(wall_ms: u64, before: Sample, after: Sample) -> (bool, Duration, Duration) {
+    /// The time asleep, preempted and at work.
+    fn verdict(wall_ms: u64, before: Sample, after: Sample) -> (Duration, Duration, Duration) {
         let verdict = Verdict::of(ms(wall_ms), &before, &after);
-        (verdict.slept, verdict.away, verdict.cpu)
+        (verdict.asleep, verdict.preempted, verdict.cpu)
     }
 
     #[test]
     fn a_sleep_is_told_from_preemption_by_the_voluntary_switches() {
-        assert_eq!(
-            verdict(20, at(0, 0, 7), at(20, 2, 8)),
-            (true, ms(18), ms(2))
-        );
-        assert_eq!(
-            verdict(20, at(0, 0, 7), at(20, 2, 7)),
-            (false, ms(18), ms(2))
-        );
+        let before = at(0, 0, 7);
+        assert_eq!(verdict(20, before, at(20, 2, 8)), (ms(18), ms(0), ms(2)));
+        assert_eq!(verdict(20, before, at(20, 2, 7)), (ms(0), ms(18), ms(2)));
+    }
+
+    #[test]
+    fn after_a_sleep_the_wait_for_a_processor_is_no_part_of_it() {
+        for (queued_ms, asleep_ms, preempted_ms) in [(0, 18, 0), (15, 3, 15), (40, 0, 18)] {
+            let after = Sample {
+                run_queue_wait: ms(100 + queued_ms),
+                ..at(20, 2, 8)
+            };
+            let before = Sample {
+                run_queue_wait: ms(100),
+                ..at(0, 0, 7)
+            };
+            let expected = (ms(asleep_ms), ms(preempted_ms), ms(2));
+            assert_eq!(verdict(20, before, after), expected);
+        }
     }
 
     #[test]
     fn no_more_is_blamed_on_a_poll_than_it_took() {
-        assert_eq!(verdict(5, at(0, 0, 7), at(40, 1, 8)), (true, ms(5), ms(0)));
-        assert_eq!(
-            verdict(5, at(0, 0, 7), at(40, 60, 7)),
-            (false, ms(0), ms(5))
-        );
+        let before = at(0, 0, 7);
+        assert_eq!(verdict(5, before, at(40, 1, 8)), (ms(5), ms(0), ms(0)));
+        assert_eq!(verdict(5, before, at(40, 60, 7)), (ms(0), ms(0), ms(5)));
+    }
+
+    #[test]
+    fn the_run_queue_is_read_again_when_the_last_reading_is_old() {
+        let queue = RunQueue::open();
+        let now_ns = clock_ns(Instant::now());
+        queue.wait(now_ns, Duration::ZERO);
+        queue.wait(now_ns + 999_999, RUN_QUEUE_AGE_MAX);
+        assert_eq!(queue.read_ns.get(), now_ns);
+        queue.wait(now_ns + 1_000_000, RUN_QUEUE_AGE_MAX);
+        assert_eq!(queue.read_ns.get(), now_ns + 1_000_000);
     }
 
     /// What a worker counted.

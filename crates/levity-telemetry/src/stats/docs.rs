@@ -11,7 +11,7 @@ const INTRODUCTION: &str = "\
 <!-- Generated from crates/levity-telemetry/src/stats/metrics.rs: LEVITY_WRITE_DOCS=1 cargo test -p levity-telemetry --lib docs -->
 
 The admin listener serves these at `/metrics`, in the Prometheus text format. Times are in seconds. Workers are numbered from 0.
-The one to watch is `levity_loop_stall_seconds`: it should stay empty.
+The one to watch is `levity_loop_stall_seconds`: while there are processors enough, it should stay empty.
 ";
 
 /// The text of `docs/metrics.md`.

@@ -373,11 +373,12 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// of more than a few milliseconds come from high levels of `compress_codings`, or from too few processors.
     Histogram("levity_compute_run_seconds", "seconds", ComputeHistogram(|class| &class.run_time));
     /// Time that a worker slept inside one poll of one task, where it should never sleep; only stalls of at least 1
-    /// ms are recorded.
+    /// ms are recorded. The wait for a processor after the sleep counts as levity_loop_preempted_seconds.
     ///
     /// Something blocked the loop. Standard error names worker, step and connection of each poll over 50 ms. With the
-    /// sendfile engine this is the cost of the disk; choose another engine. With any other engine it is a bug, or
-    /// memory was swapped out (see `pgmajfault`).
+    /// sendfile engine this is the cost of the disk; choose another engine. With any other engine, see whether
+    /// levity_loop_preempted_seconds grows with it: where processors are missing, a loop may wait for a lock, of the
+    /// server or of the kernel, whose owner has none. Otherwise it is a bug, or memory was swapped out (see `pgmajfault`).
     Histogram("levity_loop_stall_seconds", "seconds", WorkerHistogram(|worker| &worker.polls.stall));
     /// The longest stall of a worker since the start.
     ///
@@ -388,8 +389,8 @@ pub(super) const METRICS: &[Metric] = metrics! {
     /// One task keeps every other connection of its worker waiting. Standard error names the step; large listings are
     /// the first suspect.
     Histogram("levity_loop_hog_seconds", "seconds", WorkerHistogram(|worker| &worker.polls.hog));
-    /// Time in which other threads had the processor during one poll that did not sleep; only times of at least 1 ms
-    /// are recorded.
+    /// Time in which other threads had the processor during one poll, while the worker did not sleep; only times of at
+    /// least 1 ms are recorded.
     ///
     /// The machine is short of processors: other programs compete, a container's CPU quota is used up, or a
     /// hypervisor steals time. Not a fault of the server.
