@@ -307,8 +307,7 @@ impl<'a> DiskClient<'a> {
         let since = Instant::now();
         let completions = &self.worker.completions;
         let completion = completions.within(self.timeout, receiver).await;
-        self.trace.disk_waited(self.engine(), since.elapsed());
-        let completion = completion.ok_or_else(timed_out)?;
+        let completion = self.waited(since, completion)?;
         match completion.map_err(|_| io::Error::from(Errno::CANCELED))? {
             refused if refused.result.as_ref().is_err_and(is_full) => {
                 read_ahead.stats.read_ahead(Ahead::Refused);
@@ -368,10 +367,19 @@ impl<'a> DiskClient<'a> {
         let completions = &self.worker.completions;
         let waiting = self.submit_and_wait(op, class);
         let result = completions.within(self.timeout, waiting).await;
-        self.trace.disk_waited(self.engine(), requested.elapsed());
-        let (submitted, completion) = result.ok_or_else(timed_out)??;
+        let (submitted, completion) = self.waited(requested, result)??;
         self.trace_trip(requested, submitted, requested, &completion);
         Ok(completion)
+    }
+
+    /// Adds the wait for a trip to the trace, which has lasted since `since`. `None` was given up.
+    fn waited<T>(&mut self, since: Instant, result: Option<T>) -> io::Result<T> {
+        let time = since.elapsed();
+        self.trace.disk_waited(self.engine(), time);
+        if result.is_none() {
+            self.trace.disk_given_up(time);
+        }
+        result.ok_or_else(timed_out)
     }
 
     /// Adds a trip to the trace: requested at `requested`, accepted by the disk at `submitted`, waited for since

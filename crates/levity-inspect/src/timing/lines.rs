@@ -35,6 +35,8 @@ pub(super) struct Request {
     pub(super) duration_us: f64,
     pub(super) ttfb_us: f64,
     pub(super) io_wait_us: f64,
+    /// The part of `io_wait_us` after which the request gave up. 0 if it did not.
+    pub(super) given_up_us: f64,
     pub(super) bytes: u64,
     /// `src`.
     pub(super) source: String,
@@ -182,6 +184,7 @@ fn request(line: &[u8]) -> Result<Request, LineError> {
         duration_us: seconds_in_us(&value, "dur")?,
         ttfb_us: seconds_in_us(&value, "ttfb")?,
         io_wait_us: seconds_in_us(&value, "io_wait")?,
+        given_up_us: given_up(&value)?,
         bytes: count(&value["bytes"]).ok_or(LineError::Key("bytes"))?,
         source: name(&value["src"]).ok_or(LineError::Key("src"))?,
         engine: name(&value["engine"]).unwrap_or_default(),
@@ -223,6 +226,15 @@ fn time(value: &Value) -> Option<f64> {
 fn seconds_in_us(value: &Value, key: &'static str) -> Result<f64, LineError> {
     let us = value[key].as_f64().map(|seconds| seconds * 1e6);
     us.and_then(time_us).ok_or(LineError::Key(key))
+}
+
+/// 0 when the key is absent.
+fn given_up(value: &Value) -> Result<f64, LineError> {
+    const KEY: &str = "io_given_up";
+    match value[KEY].is_null() {
+        true => Ok(0.0),
+        false => seconds_in_us(value, KEY),
+    }
 }
 
 /// `None` when the key is absent or null.

@@ -111,6 +111,8 @@ pub(super) struct Run {
     pub(super) requests: Histogram,
     pub(super) ttfb: Histogram,
     pub(super) io_wait: Histogram,
+    /// Waits for a disk that did not answer in time, of requests that had one.
+    pub(super) given_up: Histogram,
     /// Time in the queue of an upstream.
     pub(super) upstream_queue: Histogram,
     /// From there to the header of the response.
@@ -124,7 +126,7 @@ pub(super) struct Run {
     /// Of requests that made trips to the disk; so are `read` and `handover`.
     pub(super) queue: Histogram,
     pub(super) read: Histogram,
-    /// From the end of a read until the event loop took it up, or until the request gave up waiting.
+    /// From the end of a read until the event loop took it up.
     pub(super) handover: Histogram,
     pub(super) write: Histogram,
     pub(super) trips: u64,
@@ -169,6 +171,9 @@ impl Run {
         self.requests.record(request.duration_us);
         self.ttfb.record(request.ttfb_us);
         self.io_wait.record(request.io_wait_us);
+        if request.given_up_us > 0.0 {
+            self.given_up.record(request.given_up_us);
+        }
         if let Some(upstream) = &request.upstream {
             self.upstream_queue.record(upstream.queue_us);
             if let Some(us) = upstream.ttfb_us {
@@ -208,7 +213,7 @@ impl Run {
         }
         self.trips = self.trips.saturating_add(timing.trips);
         if timing.trips > 0 {
-            let at_disk = timing.queue + timing.read;
+            let at_disk = timing.queue + timing.read + request.given_up_us;
             self.queue.record(timing.queue);
             self.read.record(timing.read);
             self.handover

@@ -32,6 +32,7 @@ fn rows(run: &Run) -> Vec<Row<'_>> {
     rows.extend([
         row("disk queue", &run.queue),
         row("disk read", &run.read),
+        row("given up", &run.given_up),
         row("hand-over", &run.handover),
         row("write", &run.write),
         row("upst. queue", &run.upstream_queue),

@@ -18,6 +18,8 @@ pub(super) enum Part {
     Read,
     /// Queue and read together, of a log without `timing_us`.
     Disk,
+    /// Waiting for a disk that did not answer in time.
+    GivenUp,
     /// Between the disk and the loop.
     Handover,
     /// Writing to clients.
@@ -55,6 +57,10 @@ pub(super) fn verdict(run: &Run) -> Verdict {
         _ => largest,
     };
     let mut sentence = sentence(run, part, share);
+    if part != Part::GivenUp && run.given_up.count() > 0 {
+        // Each of them is a request that failed, however short a part of the time they took.
+        sentence = format!("{} {sentence}", given_up(run));
+    }
     if let Some(wait) = wait.filter(|_| part != Part::Processor) {
         sentence += &format!(" Also, {}", too_few_processors(wait));
     }
@@ -74,15 +80,17 @@ fn long_run_queue_wait(run: &Run) -> Option<f64> {
 /// The largest part and its time in microseconds.
 fn largest_part(run: &Run) -> (Part, f64) {
     let total = run.requests.total_us();
-    let disk = run.io_wait.total_us();
+    let given_up = run.given_up.total_us();
+    let disk = run.io_wait.total_us() - given_up;
     let to_header = run.upstream_queue.total_us() + run.upstream.total_us();
     // Where it is known, the wait for the body is included.
     let upstream = to_header.max(run.steps[UPSTREAM_STEP].total_us());
     let (filter_queue, filter) = (run.filter_queue.total_us(), run.filter.total_us());
-    let elsewhere = disk + upstream + filter_queue + filter;
+    let elsewhere = disk + given_up + upstream + filter_queue + filter;
     if run.timed == 0 {
         let parts = [
             (Part::Disk, disk),
+            (Part::GivenUp, given_up),
             (Part::Upstream, upstream),
             (Part::FilterQueue, filter_queue),
             (Part::Filter, filter),
@@ -95,6 +103,7 @@ fn largest_part(run: &Run) -> (Part, f64) {
     largest(&[
         (Part::Queue, queue),
         (Part::Read, read),
+        (Part::GivenUp, given_up),
         (Part::Handover, run.handover.total_us()),
         (Part::Write, write),
         (Part::Upstream, upstream),
@@ -122,10 +131,10 @@ fn sentence(run: &Run, part: Part, share: f64) -> String {
             "Waiting for the disk dominates: {percent:.0} % of the time. The log does not tell waiting for a turn and \
              reading apart: write `timing = \"chunk\"` under [log]."
         ),
+        (Part::GivenUp, _) => given_up(run),
         (Part::Handover, _) => format!(
             "Waiting for the event loop dominates: {percent:.0} % of the time lay between the end of a read and the loop that \
-             took it up, or reads were given up after limits.io_timeout. Look at levity_loop_hog_seconds and \
-             levity_worker_run_queue_wait_seconds_total, and for 5xx in the log."
+             took it up. Look at levity_loop_hog_seconds and levity_worker_run_queue_wait_seconds_total."
         ),
         (Part::Write, _) => format!(
             "Giving bytes to clients dominates: {percent:.0} % of the time, waiting for them included. The disk is not the \
@@ -152,6 +161,16 @@ fn sentence(run: &Run, part: Part, share: f64) -> String {
             too_few_processors(long_run_queue_wait(run).unwrap_or_default())
         ),
     }
+}
+
+fn given_up(run: &Run) -> String {
+    let count = run.given_up.count();
+    let requests = if count == 1 { "request" } else { "requests" };
+    format!(
+        "The disk did not answer: {count} {requests} gave up after limits.io_timeout, {:.0} % of the time. Look at the disk and its \
+         mount: `dmesg`, the server of a network file system, `levity top`.",
+        run.given_up.total_us() / run.requests.total_us().max(1e-3) * 100.0
+    )
 }
 
 fn filters(run: &Run, part: Part, percent: f64) -> String {
@@ -371,6 +390,43 @@ mod tests {
                 assert!(verdict.sentence.starts_with(start), "{verdict:?}");
             }
         }
+    }
+
+    /// Four requests of 3 s, of which `given_up` s were spent on a disk that did not answer.
+    fn dead_disk(timed: bool, given_up_s: f64) -> Run {
+        let mut run = Run::default();
+        for _ in 0..4 {
+            run.add(&Request {
+                duration_us: 3e6,
+                io_wait_us: given_up_s * 1e6,
+                given_up_us: given_up_s * 1e6,
+                run_queue_wait_percent: Some(60.0),
+                timing: timed.then(|| Timing {
+                    trips: 1,
+                    ..Timing::default()
+                }),
+                ..Request::default()
+            });
+        }
+        run
+    }
+
+    #[test]
+    fn a_disk_that_does_not_answer_comes_first() {
+        for timed in [true, false] {
+            let verdict = verdict(&dead_disk(timed, 2.97));
+            assert_eq!(verdict.part, Part::GivenUp);
+            let start = "The disk did not answer: 4 requests gave up after limits.io_timeout, 99 % of the time.";
+            assert!(verdict.sentence.starts_with(start), "{verdict:?}");
+        }
+        let verdict = verdict(&dead_disk(true, 0.3));
+        assert_eq!(verdict.part, Part::Processor);
+        let start = "The disk did not answer: 4 requests gave up after limits.io_timeout, 10 % of the time.";
+        assert!(verdict.sentence.starts_with(start), "{verdict:?}");
+        assert!(
+            verdict.sentence.contains("the event loops waited"),
+            "{verdict:?}"
+        );
     }
 
     /// A request of 1 ms, all of it in `write`, at the disk or in the steps of the server.

@@ -40,9 +40,7 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record, stamps: &mut Stamps, timi
     if record.body_bytes > 0 {
         push_number(out, "body_bytes", record.body_bytes);
     }
-    push_seconds(out, "dur", record.duration);
-    push_seconds(out, "ttfb", record.ttfb);
-    push_seconds(out, "io_wait", record.trace.disk.waited);
+    times(out, record);
     push_text(out, "src", record.source.label().as_bytes());
     push_text(out, "end", record.end.label().as_bytes());
     if let Some(LimitedBy { limit, is_report }) = record.limited {
@@ -125,6 +123,16 @@ fn filter(out: &mut Vec<u8>, filter: &Filter) {
     push_number(out, "in", filter.bytes_in);
     push_number(out, "out", filter.bytes_out);
     out.push(b'}');
+}
+
+fn times(out: &mut Vec<u8>, record: &Record) {
+    push_seconds(out, "dur", record.duration);
+    push_seconds(out, "ttfb", record.ttfb);
+    push_seconds(out, "io_wait", record.trace.disk.waited);
+    let given_up = record.trace.disk.given_up;
+    if !given_up.is_zero() {
+        push_seconds(out, "io_given_up", given_up);
+    }
 }
 
 fn timing_us(out: &mut Vec<u8>, trace: &Trace) {

@@ -38,6 +38,8 @@ pub(crate) struct Disk {
     pub(crate) trips: u32,
     /// Time that the request waited for them.
     pub(crate) waited: Duration,
+    /// The part of that time for trips that the request gave up.
+    pub(crate) given_up: Duration,
     /// The part of that time before the engine started on a trip.
     pub(crate) queue: Duration,
     /// The part of that time in the engine.
@@ -143,6 +145,11 @@ impl Trace {
         self.disk.trips += 1;
         self.disk.waited += time;
         self.disk.engine = Some(engine);
+    }
+
+    /// The last disk trip, for which the request has waited so long, did not end in time: it was given up.
+    pub fn disk_given_up(&mut self, time: Duration) {
+        self.disk.given_up += time;
     }
 
     /// A disk trip was completed for which the request has waited since `since`: time before that is not counted.

@@ -395,6 +395,34 @@ fn too_few_readers_show_as_queue_wait() {
     }
 }
 
+/// The request that the disk leaves without an answer, by its own key, however short of processors the machine is.
+#[test]
+fn a_disk_that_does_not_answer_comes_first() {
+    let tree = Tree::inside(Path::new("/dev/shm"));
+    tree.filled("frozen", 200_000);
+    let tables =
+        "[limits]\nio_timeout = \"300ms\"\n[log]\naccess = \"{own}/log\"\nformat = \"json\"\n";
+    for timing in ["", "timing = \"request\"\n"] {
+        let server = Launch::site(tree.path(), &format!("{tables}{timing}"), "")
+            .engine("simulated")
+            .environment("LEVITY_SIMULATED", "freeze=frozen")
+            .start();
+        server.get("/frozen").assert_status(503);
+        let line = &lines(&server, 1)[0];
+        let given_up = line["io_given_up"].as_f64().expect("seconds");
+        assert!(
+            (0.3..=line["io_wait"].as_f64().expect("seconds")).contains(&given_up),
+            "{line}"
+        );
+        let told = told(&server);
+        assert_eq!(told["dominant"]["part"], "given_up", "{told}");
+        assert!(
+            (mean_us(&told, "given up") - given_up * 1e6).abs() < 1.0,
+            "{told}"
+        );
+    }
+}
+
 /// The other half of it: too many readers only make each read slower.
 #[test]
 fn too_many_readers_show_as_slower_reads() {
