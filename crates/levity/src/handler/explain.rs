@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::Outcome;
 use crate::explanation::{Explanation, Topic};
+use crate::found::object::RunnableScript;
 use crate::http::client::Client;
 use crate::rate_limit::limit::RateLimit;
 use crate::resolve::Found;
@@ -71,9 +72,15 @@ pub(super) fn handler(
         },
         Handler::Upload(_) => of_upload(outcome),
         Handler::Acme(_) => "an authority looks whether the name leads here".to_owned(),
-        Handler::Https(_) => "`tls` wants it to come over another connection".to_owned(),
+        Handler::Https(_) => match location(outcome) {
+            Some(to) => format!("`tls` redirects to {to}: the request has not come over TLS"),
+            None => "`tls` wants it to come over another connection".to_owned(),
+        },
         Handler::Preflight(_) => "`cors` answers the preflight".to_owned(),
-        Handler::Redirect(to) => format!("`redirect` with {}", to.status),
+        Handler::Redirect(to) => match location(outcome) {
+            Some(location) => format!("`redirect` with {} to {location}", to.status),
+            None => format!("`redirect` with {}", to.status),
+        },
         Handler::Rewrite(_) => format!("`reroute`{}", target(outcome)),
         Handler::RewriteOnce(_) => format!("`_redirects`{}", target(outcome)),
         Handler::Respond(fixed) => {
@@ -180,6 +187,15 @@ fn goes_on(outcome: &Outcome<'_>) -> String {
     }
 }
 
+/// Where a redirect leads.
+fn location(outcome: &Outcome<'_>) -> Option<String> {
+    let Outcome::Response(response) = outcome else {
+        return None;
+    };
+    let location = response.fields.value("location")?;
+    Some(String::from_utf8_lossy(location).into_owned())
+}
+
 fn target(outcome: &Outcome<'_>) -> String {
     match outcome {
         Outcome::Rewritten(to) => {
@@ -244,6 +260,18 @@ pub(super) fn search(
         Err(error) => error.to_string(),
     };
     explanation.add(Topic::File, format!("{root}/{path}: {found}"));
+}
+
+/// Says which script among `files` runs.
+pub(super) fn script(files: &Files, script: &RunnableScript, explanation: &Explanation) {
+    let root = files.root.last();
+    let name = String::from_utf8_lossy(script.name());
+    let mut text = format!("{}/{name}: the script that runs", root.path().display());
+    if let Some(info) = script.info() {
+        let info = String::from_utf8_lossy(info);
+        text.push_str(&format!(", with /{info} as its PATH_INFO"));
+    }
+    explanation.add(Topic::File, text);
 }
 
 /// Says why `path` is not looked for among `files`.

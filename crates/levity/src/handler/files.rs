@@ -11,6 +11,7 @@ use levity_wire::http1::Method;
 
 use super::{Handling, Outcome, explain};
 use crate::cache::EntryRef;
+use crate::explanation::Topic;
 use crate::found;
 use crate::found::object::ServableFile;
 use crate::http::error::{self, error};
@@ -80,7 +81,7 @@ impl<'a> Handling<'a> {
         let at = (location, files);
         let file = match self.resolve(request, at, named).await {
             Ok(Found::File(..)) if is_folder_without_slash(request, named) => {
-                return Outcome::Response(respond::redirect::to_directory(request));
+                return Outcome::Response(self.to_directory(request));
             }
             Ok(Found::File(cached, ready)) => {
                 let file = match self.servable(request, at, named, (cached, ready)) {
@@ -104,6 +105,17 @@ impl<'a> Handling<'a> {
         Outcome::Response(response.await)
     }
 
+    /// The redirect to the path with a slash at its end.
+    pub(super) fn to_directory(&self, request: &Request) -> Response {
+        if let Some(explanation) = &self.worker.explanation {
+            explanation.add(
+                Topic::Handler,
+                "redirects to the path with a slash at its end: it is that of a folder, in which relative links begin",
+            );
+        }
+        respond::redirect::to_directory(request)
+    }
+
     /// The response for a directory without index.
     async fn folder(
         &mut self,
@@ -115,7 +127,7 @@ impl<'a> Handling<'a> {
             let name = [&request.path[..], b"/"].concat();
             match self.rules(request, at.0).is_internal(&name) {
                 true => error(404, ""),
-                false => respond::redirect::to_directory(request),
+                false => self.to_directory(request),
             }
         } else if at.1.listing {
             self.listing(request, at, directory).await
@@ -276,7 +288,7 @@ impl<'a> Handling<'a> {
         let lacks_slash = is_folder && !request.names_directory();
         let kind = match found {
             Ok(Found::File(..)) if lacks_slash || is_folder_without_slash(request, named) => {
-                return Outcome::Response(respond::redirect::to_directory(request));
+                return Outcome::Response(self.to_directory(request));
             }
             Ok(Found::File(cached, ready)) => {
                 let found = (cached, ready);

@@ -6,11 +6,10 @@ use std::time::Instant;
 use levity_telemetry::step::Step;
 
 use super::files::failed;
-use super::{Handling, Outcome};
+use super::{Handling, Outcome, explain};
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::respond;
 use crate::route::{Files, Location, Sought};
 use crate::script_search::{Located, ScriptSearch};
 use crate::scripts::{PathKind, Scripts};
@@ -49,7 +48,7 @@ impl<'a> Handling<'a> {
         let mut search = ScriptSearch::new((location, files), request, known, now, disk);
         if kind == PathKind::Directory && !request.names_directory() {
             match search.has_index(scripts).await {
-                Ok(true) => return Outcome::Response(respond::redirect::to_directory(request)),
+                Ok(true) => return Outcome::Response(self.to_directory(request)),
                 Ok(false) => {}
                 Err(error) => return self.search_failed(files, request, &error),
             }
@@ -80,8 +79,10 @@ impl<'a> Handling<'a> {
         match located {
             None => Outcome::Next,
             Some(Ok(script)) => {
-                if self.worker.explanation.is_some() {
-                    let name = scripts(location).0.path_of(&request.path, script.name());
+                if let Some(explanation) = &self.worker.explanation {
+                    let files = scripts(location).0;
+                    explain::script(files, &script, explanation);
+                    let name = files.path_of(&request.path, script.name());
                     self.explain_found(request, location, (&name, Sought::Script));
                 }
                 self.script = Some(script);

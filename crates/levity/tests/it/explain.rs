@@ -382,6 +382,7 @@ fn a_slash_that_is_missing_and_a_hidden_name() {
             "route    not `/folder/*` (line 6): the path has no slash at its end\n",
             "route    2 before it have other paths\n",
             &format!("file     {root}/folder: a folder, but the path has no slash at its end\n"),
+            "handler  redirects to the path with a slash at its end: ",
             "HTTP/1.1 301",
             "Location: /folder/\n",
         ],
@@ -405,6 +406,54 @@ fn a_slash_that_is_missing_and_a_hidden_name() {
             "handler  `try` of the file: the next handler follows\n",
             "handler  `try` of /app/index.html answers with 200\n",
             "HTTP/1.1 200",
+        ],
+    );
+}
+
+/// The script that runs, and where a redirect leads.
+#[test]
+fn scripts_and_redirects() {
+    let tree = Tree::new();
+    tree.file("root/index.php", "<?php");
+    tree.file("root/blog/index.php", "<?php");
+    tree.file("root/wp.php", "<?php");
+    tree.file(
+        "levity.toml",
+        "[[upstream]]\nname = \"php\"\nto = [\"127.0.0.1:9\"]\nprotocol = \"fastcgi\"\n\
+         [[site]]\nroot = \"root\"\nproxy = \"php\"\ntry = [\"file\", \"proxy\"]\nindex = [\"index.php\"]\n\
+         script_suffix = \".php\"\nscript_index = \"index.php\"\n\
+         [[site.route]]\npath = \"/old/*\"\nredirect = { to = \"/new/{rest}\", status = 302 }\n",
+    );
+    let root = tree.at("root").display().to_string();
+    for (path, script) in [
+        ("/wp.php", "wp.php: the script that runs\n"),
+        (
+            "/wp.php/a/b",
+            "wp.php: the script that runs, with /a/b as its PATH_INFO\n",
+        ),
+        ("/", "index.php: the script that runs\n"),
+        ("/blog/", "blog/index.php: the script that runs\n"),
+        ("/none", "index.php: the script that runs\n"),
+    ] {
+        says(
+            &explain(&tree, &[path]),
+            &[&format!("file     {root}/{script}"), "handler  `proxy`"],
+        );
+    }
+    let slash = explain(&tree, &["/blog"]);
+    says(
+        &slash,
+        &[
+            "handler  redirects to the path with a slash at its end: ",
+            "Location: /blog/\n",
+        ],
+    );
+    let redirect = explain(&tree, &["/old/a"]);
+    says(
+        &redirect,
+        &[
+            "handler  `redirect` with 302 to /new/a\n",
+            "Location: /new/a\n",
         ],
     );
 }
