@@ -59,6 +59,11 @@ impl FromStr for Address {
             let reason = format!("the port is missing, as in `{host}:{PORT_USUAL}`");
             return Err(AddressError(reason));
         }
+        if text.contains('$') {
+            let reason = "the environment is not read; `levity run --listen \"127.0.0.1:$PORT\"` takes an address from the shell, in \
+                          place of those of the file";
+            return Err(AddressError(reason.to_owned()));
+        }
         let Some((host, port)) = text.rsplit_once(':') else {
             return tcp_without_colon(text);
         };
@@ -304,6 +309,14 @@ mod tests {
             ("/run/x.sock", "write `unix:/run/x.sock`"),
             ("unix:", "empty"),
             ("*:80", "write `80`, which"),
+            (
+                "${PORT}",
+                "the environment is not read; `levity run --listen",
+            ),
+            (
+                "127.0.0.1:$PORT",
+                "the environment is not read; `levity run --listen",
+            ),
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -12,7 +12,7 @@ use crate::location_options::{self, LocationOptions};
 use crate::log::Logs;
 use crate::mailbox::read::Mailboxes;
 use crate::matcher::Matcher;
-use crate::model::{Answer, Location};
+use crate::model::{Answer, Location, Route};
 use crate::pattern::Pattern;
 use crate::proxying::{self, Reach};
 use crate::rate_limit::RateLimits;
@@ -104,7 +104,7 @@ pub(crate) fn read(
     has_routes: bool,
     references: References<'_>,
 ) -> Own {
-    let parent = above.location.clone();
+    let parent = inherited(above.location, |name| section.drops(name));
     let own_root = root::read(section, &references.own_folders());
     let (proxying, reach) = proxying::read(section, references.upstreams, above.reach);
     let own_answer = answer::read(section, path, !has_routes, references.mailboxes);
@@ -166,6 +166,53 @@ pub(crate) fn read(
     }
 }
 
+/// What a table inherits of `above` that drops keys.
+fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> Location {
+    fn drop<T: Default>(is_dropped: bool, value: &mut T) {
+        if is_dropped {
+            *value = T::default();
+        }
+    }
+    let mut above = above.clone();
+    above.options.drop(&is_dropped);
+    let proxying = &mut above.proxying;
+    drop(is_dropped("proxy"), &mut proxying.proxy);
+    drop(is_dropped("try"), &mut proxying.tries);
+    drop(is_dropped("script_suffix"), &mut proxying.script_suffix);
+    drop(is_dropped("script_index"), &mut proxying.script_index);
+    drop(is_dropped("body_bytes"), &mut proxying.body_bytes);
+    drop(is_dropped("ambiguous_paths"), &mut proxying.ambiguous_paths);
+    drop(is_dropped("root"), &mut above.root);
+    drop(is_dropped("strip_prefix"), &mut above.strip_prefix);
+    drop(is_dropped("allow"), &mut above.gates.allow);
+    drop(is_dropped("deny"), &mut above.gates.deny);
+    drop(is_dropped("headers"), &mut above.headers);
+    drop(is_dropped("request_headers"), &mut above.request_headers);
+    drop(is_dropped("rewrite"), &mut above.rewrite);
+    drop(is_dropped("mailbox_headers"), &mut above.mailbox_headers);
+    let is_answer_dropped = above
+        .answer
+        .as_ref()
+        .is_some_and(|answer| is_dropped(answer.key()));
+    drop(is_answer_dropped, &mut above.answer);
+    above
+}
+
+/// Reports a route that has dropped all that could answer.
+fn check_answered(section: &Section<'_>, location: &Location) {
+    const ANSWERS: &[&str] = &["root", "proxy", "redirect", "reroute", "respond", "mailbox"];
+    if location.root.is_none()
+        && location.proxying.proxy.is_none()
+        && location.answer.is_none()
+        && let Some(span) = section.dropped(ANSWERS)
+    {
+        let help = "without it there is no `root`, `proxy` or answer for the route".to_owned();
+        section
+            .reader
+            .report(&span, "nothing would answer here", Some(help));
+    }
+}
+
 /// The handlers that the keys of a table itself select.
 struct OwnHandlers {
     root: bool,
@@ -195,13 +242,23 @@ impl OwnHandlers {
 
     fn proxying(&self, own: Proxying, above: Proxying, has_root: bool) -> Proxying {
         let files_only = self.are_files_only();
+        let proxy = own
+            .proxy
+            .or(above.proxy.filter(|_| !(files_only && has_root)));
+        let inherited = above
+            .tries
+            .filter(|tries| !files_only && (!self.proxy || tries.contains(&Try::Proxy)));
+        // The table may have dropped what some of them are for.
+        let inherited = inherited.map(|mut tries| {
+            tries.retain(|one| match one {
+                Try::Proxy => proxy.is_some(),
+                one => has_root || !one.asks_files(),
+            });
+            tries
+        });
         Proxying {
-            proxy: own
-                .proxy
-                .or(above.proxy.filter(|_| !(files_only && has_root))),
-            tries: own.tries.or(above
-                .tries
-                .filter(|tries| !files_only && (!self.proxy || tries.contains(&Try::Proxy)))),
+            proxy,
+            tries: own.tries.or(inherited.filter(|tries| !tries.is_empty())),
             script_suffix: own.script_suffix.or(above.script_suffix),
             script_index: own.script_index.or(above.script_index),
             body_bytes: own.body_bytes.or(above.body_bytes),
@@ -244,6 +301,7 @@ fn check(section: &Section<'_>, location: &Location, has_routes: bool, reference
         limits::note_body_bytes(section, bytes, references.spool_bytes);
     }
     note_missing_pages(section, location);
+    check_answered(section, location);
 }
 
 fn check_upload(
@@ -288,13 +346,27 @@ fn check_proxying(section: &Section<'_>, reach: Reach, is_route: bool, has_route
     }
 }
 
-/// Reports keys about errors that have nothing to work on; in a table with routes they may be meant for these.
+/// Reports `error_pages` of a table without `root`, unless one of its `routes`, which inherit them, has one: then a note says that
+/// the pages are for such routes only.
+pub(crate) fn check_error_pages(section: &Section<'_>, reach: Reach, routes: &[Route]) {
+    const KEY: &str = "error_pages";
+    if !section.has(KEY) || reach.has_root {
+        return;
+    }
+    let has_pages = |route: &Route| route.location.error_pages_root.is_some();
+    match routes.iter().any(has_pages) {
+        true => section.note(
+            KEY,
+            "they are sent only by the routes that have a `root`: elsewhere there is none for them",
+        ),
+        false => section.report(KEY, "there is no `root` for them", None),
+    }
+}
+
+/// Reports `replace_errors` that has nothing to work on; in a table with routes it may be meant for these.
 fn check_errors(section: &Section<'_>, reach: Reach, has_routes: bool) {
     if has_routes {
         return;
-    }
-    if section.has("error_pages") && !reach.has_root {
-        section.report("error_pages", "there is no `root` for them", None);
     }
     if section.has("replace_errors") && !reach.has_proxy {
         section.report("replace_errors", "there is no `proxy` here", None);

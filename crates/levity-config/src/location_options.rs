@@ -35,6 +35,20 @@ macro_rules! options {
         )+};
 
         impl LocationOptions {
+            /// Gives the keys that `is_dropped` names their defaults.
+            pub(crate) fn drop(&mut self, is_dropped: impl Fn(&str) -> bool) {
+                let names = [$(stringify!($name)),+];
+                if names.into_iter().any(&is_dropped) {
+                    let defaults = Self::default();
+                    $(if is_dropped(stringify!($name)) {
+                        self.$name = defaults.$name;
+                    })+
+                }
+                if is_dropped("disk") {
+                    self.disk = LocationDisk::default();
+                }
+            }
+
             /// The values that `section` gives, and those of `above` for the others.
             fn take(section: &Section<'_>, above: Option<&Self>, disk: LocationDisk) -> Self {
                 Self {

@@ -402,6 +402,18 @@ pub enum Answer {
     Mailbox(usize),
 }
 
+impl Answer {
+    /// The key that gives it.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            Self::Redirect(_) => "redirect",
+            Self::Reroute(_) => "reroute",
+            Self::Fixed(_) => "respond",
+            Self::Mailbox(_) => "mailbox",
+        }
+    }
+}
+
 /// `redirect`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {

@@ -10,14 +10,35 @@ use crate::upstream::{Protocol, Proxying};
 pub(crate) struct Reach {
     pub(crate) has_root: bool,
     pub(crate) has_proxy: bool,
+    has_try: bool,
     /// `try` does not list the upstream.
     pub(crate) is_files_only: bool,
     /// The protocol of the upstream; `None` without an upstream, and when it is not known because of an error.
     protocol: Option<Protocol>,
     /// `try` lists files before the upstream.
     is_file_first: bool,
-    /// `script_suffix` or `script_index` is given.
-    has_scripts: bool,
+    has_script_suffix: bool,
+    has_script_index: bool,
+}
+
+impl Reach {
+    /// The reach of a table whose own one drops keys.
+    fn without(self, is_dropped: impl Fn(&str) -> bool) -> Self {
+        Self {
+            has_root: self.has_root && !is_dropped("root"),
+            has_proxy: self.has_proxy && !is_dropped("proxy"),
+            has_try: self.has_try && !is_dropped("try"),
+            is_files_only: self.is_files_only && !is_dropped("try"),
+            protocol: self.protocol.filter(|_| !is_dropped("proxy")),
+            is_file_first: self.is_file_first && !is_dropped("try"),
+            has_script_suffix: self.has_script_suffix && !is_dropped("script_suffix"),
+            has_script_index: self.has_script_index && !is_dropped("script_index"),
+        }
+    }
+
+    fn has_scripts(&self) -> bool {
+        self.has_script_suffix || self.has_script_index
+    }
 }
 
 /// Reads the keys of one table; `above` is the reach of the site around a route.
@@ -26,12 +47,14 @@ pub(crate) fn read(
     upstreams: &Upstreams,
     above: Reach,
 ) -> (Proxying, Reach) {
+    let above = above.without(|name| section.drops(name));
     let proxy = section.text("proxy");
     let known = proxy
         .as_ref()
         .and_then(|name| upstreams.find(section.reader, name, "proxy"));
     let own = section.has("proxy");
     let mut reach = Reach {
+        has_try: above.has_try || section.has("try"),
         // An upstream of its own replaces a `try` that leaves it out.
         is_files_only: above.is_files_only && !own,
         has_root: above.has_root || section.has("root"),
@@ -41,9 +64,8 @@ pub(crate) fn read(
             None => above.protocol.filter(|_| !own),
         },
         is_file_first: above.is_file_first,
-        has_scripts: above.has_scripts
-            || section.has("script_suffix")
-            || section.has("script_index"),
+        has_script_suffix: above.has_script_suffix || section.has("script_suffix"),
+        has_script_index: above.has_script_index || section.has("script_index"),
     };
     let has = Given {
         root: reach.has_root,
@@ -71,7 +93,7 @@ pub(crate) fn read(
 /// Notes an upstream for PHP behind `file` without a key that says which files are scripts.
 fn note_unsent_scripts(section: &Section<'_>, reach: Reach) {
     let is_fastcgi = reach.protocol == Some(Protocol::Fastcgi);
-    if is_fastcgi && reach.is_file_first && reach.has_root && !reach.has_scripts {
+    if is_fastcgi && reach.is_file_first && reach.has_root && !reach.has_scripts() {
         let at = if section.has("try") { "try" } else { "proxy" };
         let note = "`.php` files are never sent, and all requests for them go to the application; `script_suffix = \".php\"` finds scripts \
                     beneath the `root`";
@@ -86,7 +108,7 @@ pub(crate) fn note_unasked_files(
     reach: Reach,
     is_used: impl Fn(&str) -> bool,
 ) {
-    let asks_files = reach.is_files_only || reach.is_file_first || reach.has_scripts;
+    let asks_files = reach.is_files_only || reach.is_file_first || reach.has_scripts();
     let is_dead = |key: &&str| section.has(key) && !is_used(key);
     let Some(key) = [
         "root",
@@ -108,9 +130,12 @@ pub(crate) fn note_unasked_files(
          `script_suffix = \".php\"`, `script_index = \"index.php\"` and `try = [\"file\", \"proxy\"]`"
             .to_owned()
     } else {
+        let why = match reach.has_try {
+            true => "`try` has no step for files",
+            false => "without `try` the upstream answers everything",
+        };
         format!(
-            "without `try` the upstream answers everything, and `{key}` has no effect; `try = [\"file\", \"proxy\"]` beneath a \
-             `root` sends what is a file there"
+            "{why}, and `{key}` has no effect; `try = [\"file\", \"proxy\"]` beneath a `root` sends what is a file there"
         )
     };
     section.reader.note(&section.span_of(key), note);

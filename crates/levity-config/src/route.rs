@@ -119,6 +119,7 @@ fn route(
         files: used.files || within.files,
     };
     location::note_unasked_files(section, reach, has_use);
+    location::check_error_pages(section, reach, &routes);
     if matcher.is_none() {
         return (Vec::new(), used.or(within));
     }

@@ -4,6 +4,22 @@ use strum::{EnumMessage, VariantArray};
 
 use crate::value;
 
+/// The tables that inherit.
+const INHERITING: &[&str] = &["site", "site.route"];
+
+/// Their keys that nothing inherits.
+const OWN_KEYS: &[&str] = &["hosts", "path", "regex"];
+
+/// The tables beneath them that are dropped as keys are. What `false` means for the other ones, each of them says.
+const DROPPED_TABLES: &[&str] = &[
+    "redirect",
+    "respond",
+    "disk",
+    "headers",
+    "request_headers",
+    "rewrite",
+];
+
 /// One TOML table.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -200,6 +216,15 @@ impl Schema {
         let named = self.0.iter().filter(|table| !table.path.is_empty());
         let itself = table.is_recursive.then(|| table.name());
         named.filter_map(below).chain(itself)
+    }
+
+    /// Whether `false` stands for what `table` would inherit of the key or table `name`, and does without.
+    pub(crate) fn may_drop(self, table: &Table, name: &str) -> bool {
+        let may_be_dropped = |key: &Key| {
+            key.name == name && !OWN_KEYS.contains(&name) && !matches!(key.kind, Kind::Boolean)
+        };
+        INHERITING.contains(&table.path)
+            && (DROPPED_TABLES.contains(&name) || table.keys.iter().any(may_be_dropped))
     }
 
     /// The names of all keys and tables that may stand in `table`.

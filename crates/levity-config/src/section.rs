@@ -170,12 +170,25 @@ impl<'r> Section<'r> {
 
     fn value(&self, name: &str) -> Option<&'r Spanned<DeValue<'r>>> {
         let (key, value) = self.entry(name)?;
-        (!self.is_damaged(&key.span(), value)).then_some(value)
+        (!self.drops(name) && !self.is_damaged(&key.span(), value)).then_some(value)
     }
 
     /// Whether the file has the key, even with a wrong value.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.entry(name).is_some()
+        self.entry(name).is_some() && !self.drops(name)
+    }
+
+    /// Whether a site or route has `false` in place of `name`, so that it does not inherit it. To all else the key is absent.
+    pub(crate) fn drops(&self, name: &str) -> bool {
+        let value = self.entry(name).map(|(_, value)| value.get_ref());
+        matches!(value, Some(DeValue::Boolean(false)))
+            && self.reader.schema.may_drop(self.table, name)
+    }
+
+    /// The position of what drops the first of `names`.
+    pub(crate) fn dropped(&self, names: &[&str]) -> Option<Range<usize>> {
+        let name = names.iter().find(|name| self.drops(name))?;
+        self.entry(name).map(|(key, _)| key.span())
     }
 
     /// Other servers' names for the key `name`; empty for a table.

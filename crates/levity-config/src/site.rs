@@ -70,6 +70,7 @@ fn site(
     };
     let (routes, used) = route::routes(&route_sections, above, references);
     location::note_unasked_files(section, reach, used);
+    location::check_error_pages(section, reach, &routes);
     let mut site = Site {
         hosts: hosts(section, names),
         only: None,

@@ -59,7 +59,6 @@ impl Mailboxes {
     pub(crate) fn of_headers(&self, section: &Section<'_>, above: Option<usize>) -> Option<usize> {
         const KEY: &str = "mailbox_headers";
         match section.has(KEY) {
-            true if section.is_off(KEY) => None,
             true => self.named_by(section, KEY).filter(|&number| {
                 let is_boxes = self.all[number].protocol == MailboxProtocol::Mailbox;
                 if !is_boxes {

@@ -275,6 +275,17 @@ fn keys_of_other_servers_in_sites_and_routes() {
         ("secure_link_md5 = \"a\"", "`signed_url = {"),
         ("auth_jwt = \"a\"", "`jwt = {"),
         ("error_page = \"/a\"", "`error_pages = {"),
+        ("fastcgi_intercept_errors = true", "`replace_errors"),
+        (
+            "fastcgi_cache = \"a\"",
+            "responses of applications are not cached",
+        ),
+        ("fastcgi_read_timeout = \"1s\"", "`first_byte_timeout`"),
+        (
+            "ssl_protocols = \"TLSv1.2\"",
+            "leave it out: TLS 1.3 and 1.2",
+        ),
+        ("fastcgi_index = \"index.php\"", "`script_suffix` selects"),
     ] {
         for before in both {
             let (message, reports) = only(&format!("{before}{line}"));
@@ -707,4 +718,11 @@ fn mailboxes_of_other_servers() {
         let (_, reports) = only(&format!("{lines}\n{SITE}"));
         assert!(reports.contains(help), "{lines}: {reports}");
     }
+}
+
+#[test]
+fn other_protocols_than_http_are_not_passed_on() {
+    let (message, reports) = only(&format!("{SITE}[stream]\nserver = {{}}\n"));
+    assert!(message.starts_with("unknown key `stream`"), "{message}");
+    assert!(reports.contains("other protocols than HTTP"), "{reports}");
 }

@@ -355,6 +355,125 @@ fn files_without_try() {
     }
 }
 
+#[test]
+fn files_with_a_try_of_the_upstream_alone() {
+    let text = site_text("root = \"/\"\nproxy = \"app\"\ntry = [\"proxy\"]");
+    let notes = parse(&text).unwrap().notes;
+    let start = "line 9: `try` has no step for files, and `root` has no effect";
+    assert!(
+        notes.iter().any(|note| note.starts_with(start)),
+        "{notes:?}"
+    );
+}
+
+/// The pages of a site without `root` are for its routes that have one.
+#[test]
+fn error_pages_without_a_root() {
+    let site = "proxy = \"app\"\nerror_pages = { 404 = \"/404.html\" }\n";
+    let with_root = format!("{site}[[site.route]]\npath = \"/a/*\"\nroot = \"/\"\n");
+    let notes = parse(&site_text(&with_root)).unwrap().notes;
+    let start = "line 10: they are sent only by the routes that have a `root`";
+    assert!(
+        notes.iter().any(|note| note.starts_with(start)),
+        "{notes:?}"
+    );
+    for refused in [
+        site.to_owned(),
+        format!("{site}[[site.route]]\npath = \"/a/*\"\n"),
+        format!("{with_root}error_pages = false\n"),
+    ] {
+        let problems = parse(&site_text(&refused)).unwrap_err();
+        assert_eq!(
+            problems[0].message, "`error_pages`: there is no `root` for them",
+            "{refused}"
+        );
+    }
+}
+
+/// Every key and table that a route inherits it can do without.
+#[test]
+fn what_a_route_drops() {
+    let site = "root = \"/\"\nproxy = \"php\"\ntry = [\"file\", \"proxy\"]\nscript_suffix = \".php\"\nscript_index = \"index.php\"\n\
+        body_bytes = \"5B\"\nambiguous_paths = \"pass\"\ncache = \"no-cache\"\nindex = [\"a\"]\nhide = [\"b\"]\nallow = [\"10.0.0.0/8\"]\n\
+        deny = [\"10.0.0.1\"]\nerror_pages = { 404 = \"/a.html\" }\nheaders = { set = { A = \"1\" } }\n\
+        request_headers = { set = { B = \"1\" } }\nrewrite = { location = { \"/a\" = \"/b\" } }\ndisk = { direct = \"always\" }\n";
+    let location = |keys: &str| {
+        let text = site_text(&format!("{site}[[site.route]]\npath = \"/a/*\"\n{keys}"));
+        let config = parse(&text).unwrap_or_else(|problems| panic!("{keys}: {problems:?}"));
+        config.sites[0].routes[0].location.clone()
+    };
+    let all = location("");
+    let none = Location::default();
+    let changed = |keys: &str, change: fn(&mut Location, Location)| {
+        let mut expected = all.clone();
+        change(&mut expected, none.clone());
+        assert_ne!(expected, all, "{keys}");
+        assert_eq!(location(&format!("{keys} = false\n")), expected, "{keys}");
+    };
+    changed("try", |to, none| to.proxying.tries = none.proxying.tries);
+    changed("script_suffix", |to, none| {
+        to.proxying.script_suffix = none.proxying.script_suffix
+    });
+    changed("script_index", |to, none| {
+        to.proxying.script_index = none.proxying.script_index
+    });
+    changed("body_bytes", |to, none| {
+        to.proxying.body_bytes = none.proxying.body_bytes
+    });
+    changed("ambiguous_paths", |to, none| {
+        to.proxying.ambiguous_paths = none.proxying.ambiguous_paths
+    });
+    changed("cache", |to, none| to.options.cache = none.options.cache);
+    changed("index", |to, none| to.options.index = none.options.index);
+    changed("hide", |to, none| to.options.hide = none.options.hide);
+    changed("allow", |to, none| to.gates.allow = none.gates.allow);
+    changed("deny", |to, none| to.gates.deny = none.gates.deny);
+    changed("headers", |to, none| to.headers = none.headers);
+    changed("request_headers", |to, none| {
+        to.request_headers = none.request_headers
+    });
+    changed("rewrite", |to, none| to.rewrite = none.rewrite);
+    changed("disk", |to, none| to.options.disk = none.options.disk);
+    changed("error_pages", |to, none| {
+        to.options.error_pages = none.options.error_pages;
+        to.error_pages_root = None;
+    });
+    // Steps of `try` that have lost what they are for go with it.
+    changed("proxy", |to, _| {
+        to.proxying.proxy = None;
+        to.proxying.tries = Some(vec![Try::File]);
+    });
+    let without_files = location(
+        "root = false\nscript_suffix = false\nscript_index = false\nerror_pages = false\n",
+    );
+    assert_eq!(without_files.root, None);
+    assert_eq!(without_files.proxying.tries, Some(vec![Try::Proxy]));
+}
+
+#[test]
+fn a_route_that_has_dropped_all_answers() {
+    let refused = |keys: &str| {
+        let text = site_text(&format!(
+            "{keys}[[site.route]]\npath = \"/a/*\"\nproxy = false\n"
+        ));
+        parse(&text)
+            .err()
+            .map(|problems| problems[0].message.clone())
+    };
+    let message = "nothing would answer here".to_owned();
+    assert_eq!(refused("proxy = \"app\"\n"), Some(message));
+    assert_eq!(refused("proxy = \"app\"\nroot = \"/\"\n"), None);
+    // A path is not inherited, and a switch that is off is one.
+    let route = "root = \"/\"\n[[site.route]]\n";
+    assert!(parse(&site_text(&format!("{route}path = false\n"))).is_err());
+    assert!(
+        parse(&site_text(&format!(
+            "{route}path = \"/a\"\nlisting = false\n"
+        )))
+        .is_ok()
+    );
+}
+
 /// The whole path is no script of php-fpm.
 #[test]
 fn php_without_scripts_and_without_try() {
