@@ -54,6 +54,11 @@ fn html(status: u16, detail: &str, request: &Request) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{status} {name}</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>{status} {name}</h1>\n"
     );
+    let detail = if detail.is_empty() {
+        meaning(status)
+    } else {
+        detail
+    };
     if !detail.is_empty() {
         let detail = detail.replace('&', "&amp;").replace('<', "&lt;");
         page.push_str(&format!("<p>{detail}</p>\n"));
@@ -64,6 +69,20 @@ fn html(status: u16, detail: &str, request: &Request) -> String {
         "<p><small>Request {id}</small></p>\n</body>\n</html>\n"
     ));
     page
+}
+
+/// What a reader who knows no numbers can do about an error; empty where nothing can be said.
+fn meaning(status: u16) -> &'static str {
+    match status {
+        401 | 403 => "You may not see this page.",
+        404 | 410 => {
+            "There is no page at this address. The link that led here may be old, or the address misspelt."
+        }
+        413 => "What was sent is too large.",
+        429 => "There were too many requests. Please try again in a moment.",
+        500..=599 => "The server cannot answer now. Please try again later.",
+        _ => "",
+    }
 }
 
 /// Problem details (RFC 9457).

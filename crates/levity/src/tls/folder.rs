@@ -22,6 +22,9 @@ use crate::codings::suffix;
 const NO_FOLDER: &str = "there is no folder for certificates and their keys: this user has no home; set `STATE_DIRECTORY` or `HOME` to an \
                          absolute path, or `folder` of `[tls]`";
 
+/// What to do about a folder to which this user may not write.
+pub const OTHER_FOLDER: &str = "set `STATE_DIRECTORY` or `HOME` to a folder to which this user may write, or `folder` of `[tls]`";
+
 /// The folder of the state of TLS with `config`.
 ///
 /// # Errors
@@ -117,19 +120,28 @@ fn unwritable(config: &Config) -> Option<String> {
         Err(reason) => return Some(reason.to_owned()),
     };
     // What is missing is made.
-    let reason = patiently(&folder, |folder| {
-        let there = folder.ancestors().find(|path| path.exists())?;
-        match access(there, Access::WRITE_OK | Access::EXEC_OK) {
-            _ if !there.is_dir() => Some(format!("{} is not a folder", there.display())),
-            Ok(()) => None,
-            Err(error) => Some(format!("{}: {}", there.display(), io::Error::from(error))),
-        }
-    });
+    let reason = patiently(&folder, why_unwritable);
     let reason = reason.unwrap_or_else(|error| Some(format!("it {error}")))?;
     Some(format!(
-        "this user cannot write to {}, which is for certificates and their keys: {reason}; a server of another user may",
+        "this user cannot write to {}, which is for certificates and their keys: {reason}; {OTHER_FOLDER}, unless the server runs as \
+         another user",
         folder.display()
     ))
+}
+
+/// Whether this user may write to the folder, or make it. Makes nothing. Blocks.
+pub fn is_writable(folder: &Path) -> bool {
+    matches!(patiently(folder, why_unwritable), Ok(None))
+}
+
+fn why_unwritable(folder: &Path) -> Option<String> {
+    // What is missing is made.
+    let there = folder.ancestors().find(|path| path.exists())?;
+    match access(there, Access::WRITE_OK | Access::EXEC_OK) {
+        _ if !there.is_dir() => Some(format!("{} is not a folder", there.display())),
+        Ok(()) => None,
+        Err(error) => Some(format!("{}: {}", there.display(), io::Error::from(error))),
+    }
 }
 
 /// The folder of the state of a user; `None` without any place for it. `variable` is the environment.

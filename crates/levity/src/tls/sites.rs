@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use levity_acme::Acme;
 use levity_config::Config;
 use levity_config::tls::read_ticket_keys;
+use levity_disk::patiently;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::CertificateFigures;
 use levity_tls::{LocalCa, NamedKeys, Server, TicketKeys};
@@ -98,10 +99,11 @@ impl TlsSites {
         })))
     }
 
-    /// The file with the certificate of the authority of this machine, if sites have certificates of it.
+    /// The file with the certificate of the authority of this machine, if sites have certificates of it and it could be made. Blocks.
     pub fn local_authority(&self) -> Option<PathBuf> {
         let is_used = self.sources.iter().any(Source::is_internal);
-        is_used.then(|| LocalCa::path_in(&self.folder))
+        let path = is_used.then(|| LocalCa::path_in(&self.folder))?;
+        matches!(patiently(&path, Path::exists), Ok(true)).then_some(path)
     }
 
     /// The folder of the state.

@@ -19,6 +19,7 @@ use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, SitePolicy};
 use super::acme::{acme_names, bare_names};
 use super::certificates::{CertificateReport, Origin};
 use super::changes::{Changes, Otherwise, Part};
+use super::folder;
 
 /// When certificates of this machine are replaced: half of their life.
 const INTERNAL_AGE_MAX: Duration = Duration::from_secs(45 * 24 * 60 * 60);
@@ -80,9 +81,13 @@ impl<'f> Reading<'f> {
 
     /// The authority of this machine.
     fn authority(&self) -> Result<&LocalCa, String> {
-        let opened = self
-            .authority
-            .get_or_init(|| in_time(self.folder, LocalCa::open));
+        let opened = self.authority.get_or_init(|| {
+            let opened = in_time(self.folder, LocalCa::open);
+            opened.map_err(|reason| match folder::is_writable(self.folder) {
+                true => reason,
+                false => format!("{reason}; {}", folder::OTHER_FOLDER),
+            })
+        });
         opened.as_ref().map_err(String::clone)
     }
 }

@@ -83,7 +83,10 @@ fn the_form_is_chosen_by_accept() {
         (page.status, page.field("content-type")),
         (404, "text/html; charset=utf-8")
     );
-    assert!(page.text().contains("<h1>404 Not Found</h1>"));
+    assert!(
+        page.text()
+            .contains("<h1>404 Not Found</h1>\n<p>There is no page at this address.")
+    );
     assert!(!page.text().contains("levity"), "{}", page.text());
     for accept in ["application/json", "application/problem+json, */*;q=0.1"] {
         let problem = client.get_with("/none", &[("Accept", accept)]);

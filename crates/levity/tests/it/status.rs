@@ -323,6 +323,63 @@ fn documented() -> BTreeSet<String> {
         .collect()
 }
 
+/// The page is a program of its own: a key that it misspells is shown as "-".
+#[test]
+fn the_page_shows_keys_that_exist() {
+    const OBJECTS: [&str; 8] = [
+        "now.",
+        "before?.",
+        "old?.",
+        "was?.",
+        "pool.",
+        "worker.",
+        "device.",
+        "upstream.",
+    ];
+    // Of arrays and of the page itself.
+    const METHODS: [&str; 4] = ["map", "find", "reduce", "length"];
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/status/page.html");
+    let page = fs::read_to_string(file).expect("the page");
+    let documented = documented();
+    let documented: Vec<Vec<&str>> = documented
+        .iter()
+        .map(|path| {
+            path.split(['.', '[', ']'])
+                .filter(|key| !key.is_empty())
+                .collect()
+        })
+        .collect();
+    let is_there = |keys: &[&str]| {
+        documented
+            .iter()
+            .any(|path| path.windows(keys.len()).any(|part| part == keys))
+    };
+    let mut seen = 0;
+    for object in OBJECTS.into_iter().chain(["backend.", "file."]) {
+        for (at, _) in page.match_indices(object) {
+            let is_name =
+                page[..at].ends_with(|before: char| before.is_alphanumeric() || before == '.');
+            let chain: String = page[at + object.len()..]
+                .chars()
+                .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '?'))
+                .collect();
+            let keys: Vec<_> = chain
+                .split(['.', '?'])
+                .filter(|key| !key.is_empty())
+                .collect();
+            let keys: Vec<_> = keys
+                .into_iter()
+                .take_while(|key| !METHODS.contains(key))
+                .collect();
+            if !is_name && !keys.is_empty() {
+                assert!(is_there(&keys), "{object}{chain}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 50, "{seen}");
+}
+
 #[test]
 fn every_key_is_documented_and_exists() {
     let tree = Tree::new();

@@ -722,3 +722,18 @@ fn a_format_may_have_fields_of_the_handshake() {
     Client::new(server.addresses()[1]).get_for("a.test", "/index.html");
     server.prints("/index.html - - -");
 }
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_with_what_to_set() {
+    let tree = Tree::new();
+    tree.file("www/page", "content");
+    let file = tree.file("file", "");
+    let launch = Launch::serve(&tree.at("www")).arguments(["--tls"]);
+    let server = launch
+        .environment("STATE_DIRECTORY", &file.display().to_string())
+        .start();
+    server.says("set `STATE_DIRECTORY` or `HOME` to a folder to which this user may write");
+    server.says("serving ");
+    let said = server.stderr();
+    assert!(!said.contains("clients have to trust"), "{said}");
+}
