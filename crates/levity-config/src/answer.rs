@@ -17,6 +17,7 @@ const OTHER_HANDLERS: &[&str] = &[
     "try",
     "script_suffix",
     "script_index",
+    "script_root",
     "listing",
     "listing_archive",
     "hide",

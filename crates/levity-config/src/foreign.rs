@@ -70,6 +70,8 @@ const KEYS: &[Foreign] = &[
         "`proxy` takes the name of an `[[upstream]]` with `protocol = \"h2\"`, whose `to` has the address"),
     Foreign(&["uwsgi_pass"], LOCATIONS, "proxy",
         "`proxy` takes the name of an `[[upstream]]` with `protocol = \"scgi\"`; uwsgi is started with --scgi-socket"),
+    Foreign(&["fastcgi_param", "scgi_param", "fastcgi_params"], LOCATIONS, "params",
+        "`params = { NAME = \"VALUE\" }`; the usual variables are sent without it"),
     Foreign(&["php", "php_fastcgi", "fastcgi", "fastcgi_index", "fastcgi_split_path_info"], LOCATIONS, "",
         "`proxy` names an `[[upstream]]` with `protocol = \"fastcgi\"`, and `script_suffix` selects the scripts"),
     Foreign(&["client_max_body_size", "max_body_size"], LOCATIONS, "body_bytes",

@@ -261,6 +261,9 @@ impl OwnHandlers {
             tries: own.tries.or(inherited.filter(|tries| !tries.is_empty())),
             script_suffix: own.script_suffix.or(above.script_suffix),
             script_index: own.script_index.or(above.script_index),
+            // Another folder has another path there.
+            script_root: own.script_root.or(above.script_root.filter(|_| !self.root)),
+            params: proxying::merged_params(above.params, own.params),
             body_bytes: own.body_bytes.or(above.body_bytes),
             ambiguous_paths: own.ambiguous_paths.or(above.ambiguous_paths),
         }
@@ -334,6 +337,7 @@ fn check_proxying(section: &Section<'_>, reach: Reach, is_route: bool, has_route
     for key in [
         "request_headers",
         "rewrite",
+        "params",
         "ambiguous_paths",
         "mailbox_headers",
         "resume",

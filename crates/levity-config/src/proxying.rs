@@ -1,9 +1,16 @@
 //! Reads how sites and routes use an upstream.
 
-use crate::section::Section;
+use crate::section::{Section, Text};
 use crate::tries::{self, Given, Try};
 use crate::upstream::read::Upstreams;
 use crate::upstream::{Protocol, Proxying};
+
+/// The maximum size of `params` in one table, in bytes. An application gets at most about 60 KiB of variables, and most of
+/// that is for the headers of the request.
+const PARAMS_BYTES_MAX: usize = 16 * 1024;
+
+/// Variables that say where the body ends.
+const OF_THE_BODY: [&str; 2] = ["CONTENT_LENGTH", "SCGI"];
 
 /// Which handlers a site or route has, of its own or inherited.
 #[derive(Debug, Clone, Copy, Default)]
@@ -84,6 +91,8 @@ pub(crate) fn read(
         tries,
         script_suffix: script_suffix(section, reach),
         script_index: script_index(section, reach),
+        script_root: script_root(section, reach),
+        params: params(section, reach),
         body_bytes: section.optional_count("body_bytes"),
         ambiguous_paths: section.word("ambiguous_paths"),
     };
@@ -162,6 +171,58 @@ fn script_index(section: &Section<'_>, reach: Reach) -> Option<String> {
     }
     must_reach_scripts(section, "script_index", reach);
     Some(text.to_owned())
+}
+
+fn script_root(section: &Section<'_>, reach: Reach) -> Option<String> {
+    let given = section.text("script_root")?;
+    if !given.text.starts_with('/') || given.text.contains('\0') {
+        // Not from the folder of the configuration file: the path is one of another machine.
+        let message = format!("`{}` is not an absolute path", given.text);
+        given.refuse_with(message, "a path such as \"/var/www/html\"");
+    }
+    must_reach_scripts(section, "script_root", reach);
+    Some(given.text.to_owned())
+}
+
+fn params(section: &Section<'_>, reach: Reach) -> Vec<(String, String)> {
+    let pairs = section.pairs("params");
+    for (name, value) in &pairs {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if name.text.is_empty() || !name.text.chars().all(is_plain) {
+            let message = format!("`{}` is not the name of a variable", name.text);
+            name.refuse_with(message, "letters, digits, `_`, `-` and `.`");
+        } else if OF_THE_BODY.contains(&name.text) {
+            name.refuse(format!("`{}` is set by the server itself", name.text));
+        }
+        if value.text.contains('\0') {
+            value.refuse(format!("the value of `{}` has a NUL", name.text));
+        }
+    }
+    let texts = pairs.iter().flat_map(|(name, value)| [name, value]);
+    if texts.map(|text| text.text.len()).sum::<usize>() > PARAMS_BYTES_MAX {
+        let message = format!(
+            "names and values have more than {} KiB",
+            PARAMS_BYTES_MAX / 1024
+        );
+        section.report("params", message, None);
+    }
+    if !pairs.is_empty() && reach.protocol.is_some_and(|protocol| !protocol.is_cgi()) {
+        let help = "`request_headers` of a site or route sets headers".to_owned();
+        let message = "only upstreams of protocol fastcgi or scgi get variables";
+        section.report("params", message, Some(help));
+    }
+    let owned = |(name, value): (Text<'_>, Text<'_>)| (name.text.to_owned(), value.text.to_owned());
+    pairs.into_iter().map(owned).collect()
+}
+
+/// The variables of a table beneath one with those `above`.
+pub(crate) fn merged_params(
+    mut above: Vec<(String, String)>,
+    own: Vec<(String, String)>,
+) -> Vec<(String, String)> {
+    above.retain(|(name, _)| !own.iter().any(|(other, _)| other == name));
+    above.extend(own);
+    above
 }
 
 fn must_reach_scripts(section: &Section<'_>, name: &str, reach: Reach) {

@@ -21,6 +21,7 @@ fn request() -> Request<'static> {
         server_name: b"example.org",
         server_port: 8443,
         server_software: b"levity/1",
+        server_addr: Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))),
         remote_addr: Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7))),
         remote_port: Some(50_000),
         https: true,
@@ -91,7 +92,9 @@ fn all_variables_in_order() {
         "SERVER_SOFTWARE=levity/1",
         "SERVER_NAME=example.org",
         "SERVER_PORT=8443",
+        "SERVER_ADDR=192.0.2.1",
         "REDIRECT_STATUS=200",
+        "REQUEST_SCHEME=https",
         "HTTPS=on",
         "REMOTE_ADDR=192.0.2.7",
         "REMOTE_PORT=50000",
@@ -108,6 +111,7 @@ fn absent_values_are_unset_or_empty() {
         query: None,
         version: Version::Http10,
         host: None,
+        server_addr: None,
         remote_addr: None,
         remote_port: None,
         https: false,
@@ -124,6 +128,7 @@ fn absent_values_are_unset_or_empty() {
     let absent = [
         "HTTPS",
         "HTTP_HOST",
+        "SERVER_ADDR",
         "REMOTE_PORT",
         "CONTENT_LENGTH",
         "CONTENT_TYPE",
@@ -132,6 +137,7 @@ fn absent_values_are_unset_or_empty() {
     for name in absent {
         assert_eq!(value(&variables, name), None, "{name}");
     }
+    assert_eq!(value(&variables, "REQUEST_SCHEME"), Some("http"));
     assert_eq!(value(&variables, "QUERY_STRING"), Some(""));
     assert_eq!(value(&variables, "PATH_INFO"), Some(""));
     assert_eq!(value(&variables, "REMOTE_ADDR"), Some(""));

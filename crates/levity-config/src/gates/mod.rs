@@ -66,7 +66,8 @@ pub struct BasicAuth {
 impl Gates {
     /// Names of headers by which applications know who was let in.
     pub fn told(&self) -> impl Iterator<Item = &String> {
-        let copied = self.forward_auth.iter().flat_map(|gate| &gate.copy);
+        let portal = self.forward_auth.iter();
+        let copied = portal.flat_map(|gate| gate.copy.iter().chain(&gate.user));
         let users = self.basic_auth.iter().flat_map(|gate| &gate.user_header);
         let subjects = self.jwt.iter().flat_map(|gate| &gate.user_header);
         copied.chain(users).chain(subjects)

@@ -51,6 +51,8 @@ fn every_value_of_a_site_and_route_with_an_upstream() {
         tries: Some(vec![Try::File, Try::Proxy]),
         script_suffix: Some(".php".to_owned()),
         script_index: Some("a/index.php".to_owned()),
+        script_root: None,
+        params: Vec::new(),
         body_bytes: None,
         ambiguous_paths: None,
     };
@@ -275,6 +277,59 @@ fn scripts() {
     assert_site_problems(
         &format!("root = \"/\"\nproxy = \"other\"\n{suffix}"),
         &["10:9 no upstream has the name `other` [known: `app`, `php`]"],
+    );
+}
+
+#[test]
+fn variables_for_applications() {
+    assert_site_problems(
+        "proxy = \"php\"\nparams = { \"A B\" = \"\", \"\" = \"\", CONTENT_LENGTH = \"1\", SCGI = \"\", A = \"\\u0000\", B = 1 }",
+        &[
+            "10:12 `A B` is not the name of a variable [letters, digits, `_`, `-` and `.`]",
+            "10:24 `` is not the name of a variable [letters, digits, `_`, `-` and `.`]",
+            "10:33 `CONTENT_LENGTH` is set by the server itself",
+            "10:55 `SCGI` is set by the server itself",
+            "10:70 the value of `A` has a NUL",
+            "10:84 expected a string, found integer [write \"1\"]",
+        ],
+    );
+    assert_site_problems(
+        "proxy = \"app\"\nparams = { A = \"\" }",
+        &[
+            "10:10 `params`: only upstreams of protocol fastcgi or scgi get variables [`request_headers` of a site or route sets headers]",
+        ],
+    );
+    assert_site_problems(
+        "root = \"/\"\nparams = { A = \"\" }",
+        &["10:10 `params`: there is no `proxy` here"],
+    );
+    let of_size = |bytes: usize| format!("proxy = \"php\"\nparams.A = \"{}\"", "x".repeat(bytes));
+    site(&of_size((16 << 10) - 1));
+    assert_site_problems(
+        &of_size(16 << 10),
+        &["10:1 `params`: names and values have more than 16 KiB"],
+    );
+}
+
+#[test]
+fn the_root_of_scripts_elsewhere() {
+    let php = "root = \"/\"\nproxy = \"php\"\nscript_root = \"/there\"\n";
+    let site = site(&format!(
+        "{php}[[site.route]]\npath = \"/a\"\n[[site.route]]\npath = \"/b\"\nroot = \"/b\"\nproxy = \"php\""
+    ));
+    let script_root = |location: &Location| location.proxying.script_root.clone();
+    assert_eq!(
+        script_root(&site.routes[0].location).as_deref(),
+        Some("/there")
+    );
+    assert_eq!(script_root(&site.routes[1].location), None);
+    assert_site_problems(
+        "root = \"/\"\nproxy = \"php\"\nscript_root = \"there\"",
+        &["11:15 `there` is not an absolute path [a path such as \"/var/www/html\"]"],
+    );
+    assert_site_problems(
+        "proxy = \"php\"\nscript_root = \"/there\"",
+        &["10:15 `script_root`: there is no `root` for scripts"],
     );
 }
 

@@ -145,6 +145,14 @@ pub(crate) const PROXYING: &[Key] = documented! {
     /// Script beneath `root` that answers requests that match neither a file nor a script. Needs what `script_suffix`
     /// needs.
     key("script_index", Kind::Text("a file such as `index.php`"), None);
+    /// Path of `root` where the application runs, if it sees the folder elsewhere, as php-fpm in a container does: for
+    /// `SCRIPT_FILENAME`, `DOCUMENT_ROOT` and `PATH_TRANSLATED`. Scripts are looked up beneath `root` all the same. A route with
+    /// a `root` of its own does not inherit it. Needs what `script_suffix` needs.
+    key("script_root", Kind::Text("an absolute path"), None);
+    /// Variables of requests to an upstream of protocol fastcgi or scgi, NAME = "value": in addition to those of the
+    /// server, or in place of one of the same name. A route has those of its site too, unless it gives other values. Names and
+    /// values have at most 16 KiB together. [How](tasks.md#php-and-other-scripts) they are used.
+    key("params", Kind::Pairs, None);
     /// Length of a request body that an application gets, in place of `limits.body_bytes`. Where files answer, that one counts.
     key("body_bytes", Kind::Size("0B", "1TiB"), None);
     /// What happens to a request for the upstream whose path some applications read as a path of another route:

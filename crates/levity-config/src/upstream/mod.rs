@@ -260,6 +260,10 @@ pub struct Proxying {
     pub script_suffix: Option<String>,
     /// The script for requests that match neither a file nor a script, such as `index.php`.
     pub script_index: Option<String>,
+    /// The path of `root` for the application that runs the scripts, if it has another one there.
+    pub script_root: Option<String>,
+    /// Variables for FastCGI and SCGI, which replace those of the server; names and values.
+    pub params: Vec<(String, String)>,
     /// The largest body of a request, in bytes.
     pub body_bytes: Option<usize>,
     /// What happens to paths that an application may read as paths of another route.

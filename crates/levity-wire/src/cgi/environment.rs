@@ -45,11 +45,13 @@ pub struct Request<'a> {
     pub server_port: u16,
     /// SERVER_SOFTWARE: name and version of the server.
     pub server_software: &'a [u8],
+    /// SERVER_ADDR: the address that the client connected to; unset if it is not known.
+    pub server_addr: Option<IpAddr>,
     /// REMOTE_ADDR, empty for a client on a Unix socket.
     pub remote_addr: Option<IpAddr>,
     /// REMOTE_PORT.
     pub remote_port: Option<u16>,
-    /// Whether the client used TLS: HTTPS is `on`, else unset.
+    /// Whether the client used TLS: REQUEST_SCHEME is `https` and HTTPS `on`, else `http` and unset.
     pub https: bool,
     /// Bytes of the body: CONTENT_LENGTH. `None` if there is no body. Most applications ignore a
     /// body of unknown length.
@@ -164,11 +166,17 @@ impl Environment {
         self.put("SERVER_SOFTWARE", &[request.server_software])?;
         self.put("SERVER_NAME", &[request.server_name])?;
         self.put("SERVER_PORT", &[request.server_port.to_string().as_bytes()])?;
-        self.put("REDIRECT_STATUS", &[b"200"])?;
-        if request.https {
-            self.put("HTTPS", &[b"on"])?;
+        if let Some(addr) = request.server_addr {
+            self.put("SERVER_ADDR", &[addr.to_canonical().to_string().as_bytes()])?;
         }
-        Ok(())
+        self.put("REDIRECT_STATUS", &[b"200"])?;
+        match request.https {
+            true => {
+                self.put("REQUEST_SCHEME", &[b"https"])?;
+                self.put("HTTPS", &[b"on"])
+            }
+            false => self.put("REQUEST_SCHEME", &[b"http"]),
+        }
     }
 
     fn client(&mut self, request: &Request<'_>) -> Result<(), Reject> {

@@ -216,6 +216,7 @@ fn request() -> Request<'static> {
         server_name: b"a",
         server_port: 80,
         server_software: b"levity",
+        server_addr: None,
         remote_addr: None,
         remote_port: None,
         https: false,

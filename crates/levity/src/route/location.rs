@@ -412,6 +412,10 @@ pub struct Proxy {
     pub passes_ambiguous: bool,
     /// The root of the location's files; `None` when it has none.
     pub document_root: Option<Arc<LiveRoot>>,
+    /// The path of that root for the application, if it has another one there.
+    pub script_root: Option<String>,
+    /// Variables for applications that get a request as such, in place of those of the same name.
+    pub params: Vec<(String, String)>,
     /// The maximum size of a request body in bytes.
     pub body_bytes_max: u64,
     /// The header with the id of the request, in lower case, if it is sent.
@@ -435,8 +439,11 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// The present folder of the location's files; empty when it has none.
+    /// The folder of the location's files as the application knows it; empty when there is none.
     pub fn document_root(&self) -> Vec<u8> {
+        if let Some(path) = &self.script_root {
+            return path.as_bytes().to_vec();
+        }
         let root = self.document_root.as_ref().map(|root| root.last());
         root.map_or_else(Vec::new, |root| root.path().as_os_str().as_bytes().to_vec())
     }

@@ -20,6 +20,7 @@ use tokio::time::{self, MissedTickBehavior};
 
 use super::Upstream;
 use super::backend::Backend;
+use super::codec::cgi::SERVER_SOFTWARE;
 use super::codec::head::LIMITS;
 use super::connect::connect;
 use super::http2::probe;
@@ -303,7 +304,8 @@ fn environment(protocol: Protocol, path: &str, host: &str) -> Result<Environment
         host: Some(host),
         server_name,
         server_port: port.unwrap_or(80),
-        server_software: b"levity",
+        server_software: SERVER_SOFTWARE,
+        server_addr: None,
         remote_addr: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         remote_port: None,
         https: false,

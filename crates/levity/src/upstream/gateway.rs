@@ -163,11 +163,17 @@ impl Gateway<'_> {
             outgoing.whole_path = asked.map_err(|reject| Failure::of_client(reject.into()))?;
         }
         outgoing.identity = self.identity;
-        if let Some(version) = proxy.upstream.settings.proxy_protocol {
-            let destination = self.body.peer().proxy_destination();
-            let destination = destination.or_else(|| self.body.stream().local_address());
+        let destination = || {
+            let told = self.body.peer().proxy_destination();
+            told.or_else(|| self.body.stream().local_address())
+        };
+        let settings = &proxy.upstream.settings;
+        if settings.protocol.is_cgi() {
+            outgoing.server_ip = destination().map(|address| address.ip());
+        }
+        if let Some(version) = settings.proxy_protocol {
             outgoing.proxy_header =
-                proxy_header::for_client(version, self.client.address(), destination);
+                proxy_header::for_client(version, self.client.address(), destination());
         }
         Ok(outgoing)
     }

@@ -1,6 +1,7 @@
 //! A client's request in the form in which a backend gets it.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 use levity_wire::forwarded::{self, Element, Node};
@@ -46,6 +47,8 @@ pub struct UpstreamRequest<'a> {
     pub script: Option<&'a RunnableScript>,
     /// What the gates know of the sender.
     pub identity: &'a Identity,
+    /// The address that the sender connected to, for applications that get it as a variable.
+    pub server_ip: Option<IpAddr>,
     /// The requested path, as [`path::forwarded`] gives it.
     pub whole_path: Cow<'a, [u8]>,
     /// `whole_path` without `strip_prefix`.
@@ -116,6 +119,7 @@ impl<'a> UpstreamRequest<'a> {
             }),
             script: None,
             identity: &NOBODY,
+            server_ip: None,
             version: "HTTP/1.1",
             request,
             proxy,

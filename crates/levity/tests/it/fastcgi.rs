@@ -81,6 +81,8 @@ fn a_request_becomes_variables() {
         ("SERVER_PROTOCOL", Some("HTTP/1.1")),
         ("SERVER_NAME", Some("localhost")),
         ("SERVER_PORT", Some("80")),
+        ("SERVER_ADDR", Some("127.0.0.1")),
+        ("REQUEST_SCHEME", Some("http")),
         ("HTTP_HOST", Some("localhost")),
         ("REMOTE_ADDR", Some("127.0.0.1")),
         ("HTTPS", None),
@@ -99,6 +101,42 @@ fn a_request_becomes_variables() {
     }
     let port = request.field("REMOTE_PORT").map(str::parse::<u16>);
     assert!(matches!(port, Some(Ok(1..))), "{port:?}");
+    // Without the name of a server that it knows, WordPress would write /index.php into every link.
+    let software = request.field("SERVER_SOFTWARE").unwrap_or_default();
+    assert!(software.contains("nginx"), "{software}");
+}
+
+#[test]
+fn a_site_and_its_routes_add_variables() {
+    let site = "params = { APP_ENV = \"live\", SERVER_NAME = \"own\", EMPTY = \"\" }\n\
+                [[site.route]]\npath = \"/beta/*\"\n\
+                [site.route.params]\nAPP_ENV = \"beta\"\nfront_controller_active = \"true\"\n";
+    let fastcgi = saying("A: b\n\n");
+    let scgi = Scripted::unix(|conn| {
+        conn.read_scgi();
+        conn.send("A: b\n\n");
+    });
+    for (protocol, backend) in [("fastcgi", fastcgi), ("scgi", scgi)] {
+        let server = started_in_front_of(backend.address(), protocol, &Tree::new(), site);
+        server.get("/").assert_status(200);
+        server.get("/beta/a").assert_status(200);
+        let names = ["APP_ENV", "SERVER_NAME", "EMPTY", "front_controller_active"];
+        let told =
+            |at: usize| names.map(|name| backend.requests()[at].field(name).map(str::to_owned));
+        let expected = |texts: [Option<&str>; 4]| texts.map(|text| text.map(str::to_owned));
+        assert_eq!(
+            told(0),
+            expected([Some("live"), Some("own"), Some(""), None])
+        );
+        let beta = [Some("beta"), Some("own"), Some(""), Some("true")];
+        assert_eq!(told(1), expected(beta), "{protocol}");
+        let own = backend.requests()[0]
+            .fields
+            .iter()
+            .filter(|(name, _)| name == "SERVER_NAME")
+            .count();
+        assert_eq!(own, 1, "{protocol}");
+    }
 }
 
 per_engine! {
@@ -542,6 +580,35 @@ fn php_has_a_front_controller() {
         (answer.status, answer.field("x-a"), &*answer.text()),
         (404, "b", "gone")
     );
+}
+
+/// The scripts are looked up in a folder of the server, and run where php-fpm has them.
+#[test]
+fn php_has_its_scripts_elsewhere() {
+    let (app, there, here) = (App::php_fpm(), App::php(), Tree::new());
+    here.file("index.php", "");
+    here.file("answer.php", "");
+    let folder = there.path().display();
+    let site = format!(
+        "{PHP}\nscript_root = \"{folder}/\"\nparams.PHP_VALUE = \"default_mimetype = text/x-own\"\n\
+         [[site.route]]\npath = \"/own/*\"\nstrip_prefix = \"/own\"\nroot = \"{folder}\"\n{PHP}\nproxy = \"app\""
+    );
+    let server = started_in_front_of(app.address(), "fastcgi", &here, &site);
+    let said = json(&server.get("/absent").body);
+    assert_eq!(said["SCRIPT_FILENAME"], format!("{folder}/index.php"));
+    assert_eq!(said["DOCUMENT_ROOT"], format!("{folder}/"));
+    let answer = server.get("/answer.php?body=b");
+    assert!(
+        answer.field("content-type").starts_with("text/x-own"),
+        "{answer:?}"
+    );
+    // A script that is only there is not found.
+    assert_eq!(
+        json(&server.get("/upload.php").body)["SCRIPT_NAME"],
+        "/index.php"
+    );
+    let own = json(&server.get("/own/index.php").body);
+    assert_eq!(own["DOCUMENT_ROOT"], folder.to_string());
 }
 
 #[test]

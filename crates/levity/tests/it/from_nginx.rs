@@ -76,6 +76,10 @@ fn tree() -> Tree {
             "<?php echo 'index ', $_SERVER['REQUEST_URI'];",
         ),
         ("php/own.php", "<?php echo 'own';"),
+        (
+            "php/told.php",
+            "<?php echo $_SERVER['APP_ENV'] ?? 'no', ' ', $_SERVER['SCRIPT_FILENAME'] === __FILE__ ? 'here' : 'there';",
+        ),
         ("php/note.txt", "note\n"),
         ("php/admin/index.php", "<?php echo 'admin';"),
         // Made by `htpasswd -bnBC 4`: `secret`.

@@ -12,6 +12,10 @@ use super::length_check::LengthCheck;
 use super::{EncodeError, Event};
 use crate::upstream::upstream_request::{Length, UpstreamRequest};
 
+/// SERVER_SOFTWARE. WordPress gives every permalink `/index.php` unless this has the name of a server that it knows; of
+/// these, nginx is the one that also reads no `.htaccess` and knows `X-Accel-Redirect`.
+pub const SERVER_SOFTWARE: &[u8] = b"levity (like nginx)";
+
 /// The length of the request body in bytes; `None` when there is no body.
 ///
 /// # Errors
@@ -49,7 +53,8 @@ pub fn fill(
         host: (!host.is_empty()).then_some(host),
         server_name,
         server_port: port.unwrap_or(if is_https { 443 } else { 80 }),
-        server_software: b"levity",
+        server_software: SERVER_SOFTWARE,
+        server_addr: outgoing.server_ip,
         remote_addr: outgoing.client.ip,
         remote_port: outgoing.client.port,
         https: is_https,
@@ -65,6 +70,9 @@ pub fn fill(
         // Its path below the root differs from the one below the site.
         let name = [&proxy.strip_prefix, &b"/"[..], script.name()].concat();
         environment.set("SCRIPT_NAME", &name)?;
+    }
+    for (name, value) in &proxy.params {
+        environment.set(name, value.as_bytes())?;
     }
     Ok(())
 }

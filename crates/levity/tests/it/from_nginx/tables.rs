@@ -389,7 +389,26 @@ const PROOFS: &[Proof] = &[
             "GET /admin -> 301 | Location: /admin/",
         ],
     },
+    Proof {
+        row: "`fastcgi_param APP_ENV production;`",
+        swaps: &[],
+        nginx: SCRIPTS,
+        levity: PARAMS,
+        cases: &["GET /told.php -> 200 | \"production here\""],
+    },
+    Proof {
+        row: "`fastcgi_param SCRIPT_FILENAME /var/www/html$fastcgi_script_name;`",
+        swaps: &[("/var/www/html", "/srv/php")],
+        nginx: "root /srv/php; location / { include fastcgi_params; <1> fastcgi_pass unix:/run/php/php-fpm.sock; }",
+        levity: PARAMS,
+        cases: &["GET /told.php -> 200 | \"no here\""],
+    },
 ];
+
+/// Rows about PHP.
+const SCRIPTS: &str = "root /srv/php; location / { include fastcgi_params; \
+    fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; <1> fastcgi_pass unix:/run/php/php-fpm.sock; }";
+const PARAMS: &str = "root = \"/srv/php\"\nproxy = \"php\"\nscript_suffix = \".php\"\n<1>\n";
 
 /// The rows of the tables with `| nginx | Levity |` on top: both cells.
 fn rows() -> Vec<[String; 2]> {
@@ -475,7 +494,7 @@ fn both_servers_behave_as_the_tables_say() {
     }
     let is_run = |left: &str| PROOFS.iter().any(|proof| proof.row == left);
     let is_other = |left: &str| OTHERS.iter().any(|(row, _)| *row == left);
-    assert_eq!(rows.len(), 38);
+    assert_eq!(rows.len(), 40);
     rows.retain(|[left, _]| is_run(left) == is_other(left));
     assert_eq!(rows, [[""; 2]; 0], "these rows are run nowhere, or twice");
     let mut all_wrong = {

@@ -23,6 +23,7 @@ pub fn cgi<'a>(root: &'a Tree, split: Split<'a>, method: &'a str, target: &'a st
         server_name: b"localhost",
         server_port: 80,
         server_software: b"levity",
+        server_addr: None,
         remote_addr: Some([192, 0, 2, 1].into()),
         remote_port: Some(4321),
         https: false,
