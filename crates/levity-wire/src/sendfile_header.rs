@@ -78,8 +78,12 @@ const RESERVED: [&[u8]; 5] = [
     b"x-litespeed-",
 ];
 
-/// Whether a header of this name must never be forwarded from a client to an application, nor from
-/// an application to a client.
+/// The header by which an application asks every proxy before it not to buffer its response. Of all headers with these
+/// prefixes only this one is for other proxies too, so it reaches clients.
+pub const BUFFERING: &str = "X-Accel-Buffering";
+
+/// Whether a header of this name must never be forwarded from a client to an application, nor,
+/// unless it is [`BUFFERING`], from an application to a client.
 ///
 /// Gateways turn names into environment variables, in which `X_Sendfile_Type` and `X-Sendfile-Type`
 /// are equal. So any punctuation counts as a hyphen.

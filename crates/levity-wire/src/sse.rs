@@ -19,7 +19,8 @@ pub const HEARTBEAT: &[u8] = b":\n\n";
 
 const TOO_LONG: Reject = Reject::bad_gateway("event of the stream too long");
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// What a stream may begin with, and is no part of its first line.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Appends an event. The receiver gets `data` with each CR, LF and CRLF as one LF, because a line of the stream cannot
 /// contain them, and with U+FFFD for each sequence of bytes that is not UTF-8: a receiver that decodes strictly would fail

@@ -54,6 +54,7 @@ fn name_and_backends_are_enough() {
         slow_start: Duration::ZERO,
         check: None,
         buffer_requests: false,
+        event_stream_heartbeat: None,
         forwarded: Forwarded::Both,
         proxy_protocol: None,
         secret: None,
@@ -89,6 +90,7 @@ fail_after = 6
 fail_for = \"7s\"
 slow_start = \"8s\"
 buffer_requests = true
+event_stream_heartbeat = \"15s\"
 forwarded = \"x-forwarded\"
 proxy_protocol = \"v2\"
 sendfile_roots = [\"/a\", \"b\"]
@@ -148,6 +150,7 @@ rise = 5
             rise: 5,
         }),
         buffer_requests: true,
+        event_stream_heartbeat: Some(Duration::from_secs(15)),
         forwarded: Forwarded::XForwarded,
         proxy_protocol: Some(ProxyProtocol::V2),
         secret: None,

@@ -67,6 +67,11 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// Whether the whole body of a request is received before a backend is asked, so that a slow client does not
     /// occupy a backend: in memory up to `limits.body_memory`, and beyond that in a file in `disk.spool`.
     key("buffer_requests", Kind::Boolean, Some("false"));
+    /// How long a stream of server-sent events (`text/event-stream`) may be silent before its client gets a comment (`:`), so
+    /// that no proxy before it ends the connection. Only between two events, and before the first one; not where the
+    /// application has encoded the content. `idle_timeout` counts the silence of the application all the same. Without this
+    /// key there are none.
+    key("event_stream_heartbeat", Kind::Duration("100ms", "1h"), None);
     /// Headers that name the client to a backend: `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto` and `-Host`, or
     /// both; the latter include `X-Forwarded-Prefix`, the `strip_prefix` of the route. Such headers are always
     /// removed from requests of clients that are not among `server.trusted_proxies`.

@@ -61,6 +61,8 @@ pub struct Upstream {
     pub check: Option<Check>,
     /// Whether the whole body of a request is received before a backend is asked.
     pub buffer_requests: bool,
+    /// The silence of a backend after which its client gets a comment in a stream of events.
+    pub event_stream_heartbeat: Option<Duration>,
     /// The headers that name the client to a backend.
     pub forwarded: Forwarded,
     /// The version of the PROXY header at the start of each connection. Connections with one are not kept.

@@ -155,6 +155,9 @@ fn upstream(section: &Section<'_>, protocol: Protocol, names: &mut Named) -> Ups
             .has("check")
             .then(|| check(&section.child("check"), protocol)),
         buffer_requests: section.boolean_or_default("buffer_requests"),
+        event_stream_heartbeat: section
+            .has("event_stream_heartbeat")
+            .then(|| section.duration("event_stream_heartbeat")),
         forwarded: section.word_or_default("forwarded"),
         proxy_protocol,
         secret: secret(section, protocol),

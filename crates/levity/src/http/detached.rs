@@ -60,6 +60,10 @@ impl ClientStream for Detached {
         None
     }
 
+    fn is_direct(&self) -> bool {
+        false
+    }
+
     fn number(&self) -> u64 {
         self.number
     }

@@ -14,6 +14,7 @@ pub mod failure_reports;
 pub mod for_mailboxes;
 pub mod gateway;
 mod grip_sig;
+mod heartbeat;
 mod http2;
 pub mod names;
 mod own_connection;

@@ -12,12 +12,14 @@ use levity_net::TURN_BYTES_MAX;
 use levity_telemetry::stall;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
+use levity_wire::sse;
 use tokio::task;
 
 use super::codec::Event;
 use super::codec::head::Head;
 use super::drain::Drain;
 use super::failure::Failure;
+use super::heartbeat::Heartbeat;
 use super::pool::{Endpoint, Lease};
 use super::reported::Reported;
 use super::stderr::Stderr;
@@ -70,6 +72,8 @@ pub struct UpstreamResponse {
     /// The header, until it is passed on.
     head: Option<Head>,
     extent: Extent,
+    /// When a stream of events gets comments, if it does.
+    heartbeat: Option<Heartbeat>,
     /// Bytes of the body to pass on.
     data: Vec<u8>,
     /// Further bytes of the body, in place of `data`.
@@ -102,7 +106,7 @@ enum Extent {
 
 impl Extent {
     fn of(head: &Head) -> Self {
-        const EVENTS: &[u8] = b"text/event-stream";
+        const EVENTS: &[u8] = sse::MEDIA_TYPE.as_bytes();
         if head.length.is_some() {
             return Self::Length;
         }
@@ -113,6 +117,15 @@ impl Extent {
             false => Self::Unknown,
         }
     }
+}
+
+/// What the wait for the body has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// More of the body, or its end.
+    Body,
+    /// Nothing for so long that the client gets a comment.
+    Beat,
 }
 
 /// An event before the body of a response.
@@ -161,6 +174,7 @@ impl UpstreamResponse {
             interim_count: 0,
             head: None,
             extent: Extent::Unknown,
+            heartbeat: None,
             data: Vec::new(),
             spliced: None,
             limits: PieceLimits {
@@ -248,6 +262,7 @@ impl UpstreamResponse {
             }
             if let Some(head) = self.head.take() {
                 self.extent = Extent::of(&head);
+                self.heartbeat = self.heartbeat_of(&head);
                 self.upload.answered();
                 return Poll::Ready(Ok(BeforeBody::Head(head)));
             }
@@ -262,6 +277,12 @@ impl UpstreamResponse {
         .await;
         self.client().timer().clear();
         event
+    }
+
+    fn heartbeat_of(&self, head: &Head) -> Option<Heartbeat> {
+        let interval = self.endpoint.upstream().settings.event_stream_heartbeat?;
+        let is_stream = self.extent == Extent::Events && self.client().stream().is_direct();
+        is_stream.then(|| Heartbeat::of(head, interval, stall::poll_start()))?
     }
 
     /// Waits for `informing`, which sends an interim response to the client. Meanwhile it takes those that follow from a
@@ -340,21 +361,35 @@ impl UpstreamResponse {
         Ok(client.timer().poll_expired(context))
     }
 
-    /// Waits for more of the body, or its end, and sends the rest of the request.
-    fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    /// Waits for more of the body, or its end, and sends the rest of the request. `Beat` if a comment is to take its place.
+    fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<Result<Awaited, Failure>> {
         let moved = self.poll_transfer(context)?;
         if self.has_body() || self.trailers.is_some() {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(Awaited::Body));
         }
         let idle_timeout = |response: &Self| response.endpoint.upstream().settings.idle_timeout;
-        let has_expired = self.has_expired(moved, idle_timeout, context)?;
+        let now = stall::poll_start();
+        if let Some(heartbeat) = self.heartbeat.as_mut().filter(|_| moved) {
+            heartbeat.restart(now);
+        }
+        let wait = |response: &Self| match &response.heartbeat {
+            Some(heartbeat) => heartbeat.wait(idle_timeout(response), now),
+            None => idle_timeout(response),
+        };
+        let has_expired = self.has_expired(moved, wait, context)?;
         if self.client().input_ended() && self.extent == Extent::Events {
             return Poll::Ready(Err(Failure::of_client(RequestError::Gone)));
         }
         if !has_expired {
             return Poll::Pending;
         }
-        Poll::Ready(Err(match self.is_shortened(idle_timeout(self)) {
+        let silence_max = idle_timeout(self);
+        if let Some(heartbeat) = &mut self.heartbeat
+            && heartbeat.beats(silence_max, now)
+        {
+            return Poll::Ready(Ok(Awaited::Beat));
+        }
+        Poll::Ready(Err(match self.is_shortened(silence_max) {
             true => Failure::of_half_closed(),
             false => self.silence("the response stalled (idle_timeout)"),
         }))
@@ -583,7 +618,8 @@ impl UpstreamResponse {
         // From a Unix socket a splice costs more than two copies: 366 to 252 us per MB (Linux 6.18).
         let is_worthwhile =
             connection.plain_bytes() >= SPLICE_BYTES_MIN && connection.has_tcp_socket();
-        let may_splice = self.limits.may_splice && is_worthwhile;
+        // A heartbeat has to see where events end.
+        let may_splice = self.limits.may_splice && is_worthwhile && self.heartbeat.is_none();
         may_splice.then(|| self.worker.pipes.take()).flatten()
     }
 
@@ -668,10 +704,18 @@ impl BodyStream for UpstreamResponse {
         if !self.has_body() && self.trailers.is_none() {
             let more = ready!(self.poll_body(context));
             self.client().timer().clear();
-            more.map_err(|failure| self.reported(failure) as StreamError)?;
+            let more = more.map_err(|failure| self.reported(failure) as StreamError)?;
+            if more == Awaited::Beat {
+                let bytes = sse::HEARTBEAT.to_vec();
+                let is_last = false;
+                return Poll::Ready(Ok(Piece::Data { bytes, is_last }));
+            }
         }
         let is_last = self.trailers.is_some() && !self.has_trailers();
-        let bytes = mem::take(&mut self.data);
+        let mut bytes = mem::take(&mut self.data);
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.heard(&mut bytes, stall::poll_start());
+        }
         if !bytes.is_empty() {
             return Poll::Ready(Ok(Piece::Data { bytes, is_last }));
         }

@@ -656,13 +656,64 @@ fn a_reload_keeps_the_state_of_limits_that_stay() {
     }
 }
 
+/// The first recipe in a section of docs/tasks.md.
+fn recipe(section: &str) -> &'static str {
+    let page = include_str!("../../../../docs/tasks.md");
+    let (_, section) = page.split_once(section).expect("the section");
+    let (_, recipe) = section.split_once("```toml\n").expect("a recipe");
+    let (recipe, _) = recipe.split_once("```").expect("its end");
+    recipe
+}
+
+/// Calls are told apart by their headers.
+#[test]
+fn the_recipe_for_mcp() {
+    let [mcp, render] = ["mcp", "render"].map(|name| {
+        Scripted::tcp(move |conn| {
+            while let Some(request) = conn.read_request() {
+                if request.target == "/mcp?hold" {
+                    conn.stall();
+                }
+                conn.answer("200 OK", name);
+            }
+        })
+    });
+    let recipe = recipe("\n### Event streams and MCP\n")
+        .replace("address = \"80\"", "address = \"127.0.0.1:0\"")
+        .replace("127.0.0.1:3000", mcp.address())
+        .replace("127.0.0.1:3001", render.address());
+    let server = Launch::run(&recipe).start();
+    let ask = |target: &str, headers: &[(&str, &str)]| {
+        let length = [("Content-Length", "0")];
+        let mut client = server.client();
+        client.request("POST", target, &[headers, &length].concat())
+    };
+    let render_call = [("Mcp-Method", "tools/call"), ("Mcp-Name", "render")];
+    assert_eq!(ask("/mcp", &render_call).text(), "render");
+    let held: Vec<_> = (0..2)
+        .map(|_| {
+            let mut client = server.client();
+            let fields = [&render_call[..], &[("Content-Length", "0")]].concat();
+            client.send(crate::support::head("POST", "/mcp?hold", &fields));
+            client
+        })
+        .collect();
+    render.wait_for_requests(3);
+    ask("/mcp", &render_call).assert_status(429);
+    render.release();
+    held.into_iter()
+        .for_each(|mut client| client.receive().assert_status(200));
+    let call = [("Mcp-Method", "tools/call"), ("Mcp-Name", "other")];
+    let statuses: Vec<_> = (0..31).map(|_| ask("/mcp", &call).status).collect();
+    assert_eq!(statuses[..30], [200; 30]);
+    assert_eq!(statuses[30], 429);
+    assert_eq!(ask("/mcp", &[("Mcp-Method", "tools/list")]).text(), "mcp");
+}
+
 /// The recipe of docs/tasks.md, with other paths.
 #[test]
 fn the_recipe_of_the_documentation() {
-    let page = include_str!("../../../../docs/tasks.md");
-    let (_, section) = page.split_once("\n## Rate limits\n").expect("the section");
-    let (_, recipe) = section.split_once("```toml\n").expect("a recipe");
-    let (recipe, _) = recipe.split_once("```").expect("its end");
+    let recipe = recipe("\n## Rate limits\n");
     let tree = Tree::new();
     let body = content(7, 1000);
     for name in ["index.html", "pool/a", "login", "health"] {

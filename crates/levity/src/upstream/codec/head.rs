@@ -127,9 +127,11 @@ impl Head {
                 value: value.to_vec(),
             });
         }
+        let is_about_buffering =
+            || name.eq_ignore_ascii_case(sendfile_header::BUFFERING.as_bytes());
         if mailbox_header::is_reserved(name) {
             self.mailbox.add(name, value);
-        } else if !sendfile_header::is_reserved(name) {
+        } else if !sendfile_header::is_reserved(name) || is_about_buffering() {
             self.fields.add(name, value);
         } else if name.eq_ignore_ascii_case(b"x-sendfile-receipt") {
             self.receipt = Some(value.to_vec());

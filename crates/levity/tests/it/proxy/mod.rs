@@ -2,6 +2,7 @@
 
 mod bodies;
 mod continues;
+mod event_streams;
 mod fields;
 mod half_closed;
 mod messages;

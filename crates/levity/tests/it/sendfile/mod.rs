@@ -13,7 +13,7 @@ use crate::support::scripted::{Conn, Scripted, fastcgi};
 use crate::support::{Answer, Client, Launch, Tree};
 
 /// Fields that must never reach a client, whatever came of them.
-const FAMILY: [&str; 14] = [
+const FAMILY: [&str; 13] = [
     "x-sendfile",
     "x-sendfile2",
     "x-sendfile-temporary",
@@ -25,7 +25,6 @@ const FAMILY: [&str; 14] = [
     "x-lighttpd-send-temp-file",
     "x-accel-redirect",
     "x-accel-expires",
-    "x-accel-buffering",
     "x-reproxy-url",
     "x-litespeed-location",
 ];
