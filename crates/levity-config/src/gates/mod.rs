@@ -64,7 +64,7 @@ pub struct BasicAuth {
 }
 
 impl Gates {
-    /// Names of headers by which applications know who was let in.
+    /// Names of headers by which applications, or this server, know who was let in.
     pub fn told(&self) -> impl Iterator<Item = &String> {
         let portal = self.forward_auth.iter();
         let copied = portal.flat_map(|gate| gate.copy.iter().chain(&gate.user));

@@ -73,8 +73,9 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// key there are none.
     key("event_stream_heartbeat", Kind::Duration("100ms", "1h"), None);
     /// Headers that name the client to a backend: `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto` and `-Host`, or
-    /// both; the latter include `X-Forwarded-Prefix`, the `strip_prefix` of the route. Such headers are always
-    /// removed from requests of clients that are not among `server.trusted_proxies`.
+    /// both; the latter include `X-Forwarded-Prefix`, the `strip_prefix` of the route, and others that trusted proxies send, such
+    /// as `X-Forwarded-Port` and `-User`, unless a gate writes them. Such headers are always removed from requests of
+    /// clients that are not among `server.trusted_proxies`.
     key("forwarded", Kind::Word(Forwarded::VARIANTS), Some("both"));
     /// Whether connections to a backend begin with a PROXY header, as text or binary, that names the client. Each
     /// connection then carries one request, whatever `keep_alive` says. Not with h2.

@@ -154,7 +154,7 @@ impl<'a> UpstreamRequest<'a> {
         let passed = EndToEnd::of(bytes, headers);
         for header in passed.headers() {
             let name = header.name.of(bytes);
-            if passes(name, self.protected()) {
+            if passes(name, self.protected()) || self.is_believed(name) {
                 fields.push((name, header.value.of(bytes)));
             }
         }
@@ -166,6 +166,27 @@ impl<'a> UpstreamRequest<'a> {
         let known = self.identity.fields.iter();
         fields.extend(known.map(|(name, value)| (name.as_bytes(), &value[..])));
         fields
+    }
+
+    /// Whether a header of this name, which clients may not send, is one of a trusted proxy that is passed on as it is: what it
+    /// says of the client that this server does not know, such as the port or the user. Other spellings may be those of
+    /// its client, of whose headers it has replaced only its own.
+    fn is_believed(&self, name: &[u8]) -> bool {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+        let start = name.get(..X_FORWARDED.len()).unwrap_or_default();
+        self.client.by_trusted
+            && matches!(
+                self.proxy.upstream.settings.forwarded,
+                Forwarded::Both | Forwarded::XForwarded
+            )
+            && start.eq_ignore_ascii_case(X_FORWARDED.as_bytes())
+            && name.iter().all(is_plain)
+            && !MADE_HERE
+                .iter()
+                .any(|made| is_same_variable(name, made.as_bytes()))
+            && !self
+                .protected()
+                .any(|rule| is_same_variable(name, rule.as_bytes()))
     }
 
     /// Names of headers that the client may not send here: those that the route sets or removes, those that only a
@@ -249,6 +270,17 @@ pub fn passes<'r>(name: &[u8], mut protected: impl Iterator<Item = &'r str>) -> 
     !is_reserved(name) && !protected.any(|rule| is_same_variable(name, rule.as_bytes()))
 }
 
+/// How headers begin that proxies write.
+const X_FORWARDED: &str = "x-forwarded-";
+
+/// Those of them that this server writes itself, if at all.
+const MADE_HERE: [&str; 4] = [
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+];
+
 /// Headers that a client may not send to an application. A name that ends in a hyphen is a prefix.
 const RESERVED: [&str; 7] = [
     "host",
@@ -257,7 +289,7 @@ const RESERVED: [&str; 7] = [
     "proxy",
     "expect",
     "forwarded",
-    "x-forwarded-",
+    X_FORWARDED,
     "content-length",
     // The spelling with a hyphen ends at this hop. Other spellings that make the same variable would have the
     // application expect chunks that were never sent.

@@ -15,11 +15,16 @@ const TRUSTING: &str = "[server]\ntrusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0
 
 /// A server that hands everything to `backend`; `tables` come first, `keys` are those of its upstream.
 fn in_front_of(backend: &Scripted, tables: &str, keys: &str) -> Server {
+    in_front_of_site(backend, tables, keys, "")
+}
+
+/// The same with these keys of the site.
+fn in_front_of_site(backend: &Scripted, tables: &str, keys: &str, site: &str) -> Server {
     let to = backend.address();
     Launch::run(&format!(
         "{tables}\n[log]\naccess = \"stdout\"\nformat = \"json\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
          [[listen]]\naddress = \"unix:{{own}}/http.sock\"\n\
-         [[upstream]]\nname = \"app\"\nto = [\"{to}\"]\n{keys}\n[[site]]\nproxy = \"app\"\n"
+         [[upstream]]\nname = \"app\"\nto = [\"{to}\"]\n{keys}\n[[site]]\nproxy = \"app\"\n{site}"
     ))
     .start()
 }
@@ -113,6 +118,96 @@ fn a_trusted_proxy_is_believed_and_quoted() {
         (&line["peer"], &line["via"]),
         (&"192.0.2.1".into(), &"127.0.0.1".into())
     );
+}
+
+/// What trusted proxies say besides, and nobody else.
+const BESIDES: [(&str, &str); 3] = [
+    ("X-Forwarded-Port", "8443"),
+    ("x-forwarded-user", "ann"),
+    ("X-Forwarded-Client-Cert", "Hash=1"),
+];
+
+#[track_caller]
+fn besides(request: &Request) -> [Option<&str>; 3] {
+    BESIDES.map(|(name, _)| request.field(name))
+}
+
+#[test]
+fn what_a_trusted_proxy_says_besides_passes() {
+    for (tables, keys, passes) in [
+        (TRUSTING, "", true),
+        (TRUSTING, "forwarded = \"x-forwarded\"", true),
+        (TRUSTING, "forwarded = \"forwarded\"", false),
+        (TRUSTING, "forwarded = \"off\"", false),
+        ("", "", false),
+        ("[server]\ntrusted_proxies = [\"10.0.0.0/8\"]\n", "", false),
+    ] {
+        let (request, _) = told(tables, keys, &BESIDES);
+        let expected = BESIDES.map(|(_, value)| passes.then_some(value));
+        assert_eq!(besides(&request), expected, "{tables}{keys}");
+    }
+}
+
+/// Its client may have sent them.
+#[test]
+fn other_spellings_of_a_trusted_proxy_do_not_pass() {
+    let sent = [
+        ("X_Forwarded_User", "evil"),
+        ("X-Forwarded_User", "evil"),
+        ("X.Forwarded.Port", "evil"),
+        ("X-Forwarded-Client.Cert", "evil"),
+        ("X-Forwarded_For", "evil"),
+        ("X-Forwarded-Prefix", "evil"),
+    ];
+    let (request, _) = told(TRUSTING, "forwarded = \"x-forwarded\"", &sent);
+    let head = String::from_utf8_lossy(&request.head);
+    assert!(!head.contains("evil"), "{head}");
+}
+
+/// Nor in a trailer, which the proxy may pass on unread.
+#[test]
+fn trailers_of_a_trusted_proxy_do_not_say_it() {
+    let backend = Scripted::tcp(answer);
+    let server = in_front_of(&backend, TRUSTING, "");
+    let mut client = server.client();
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+         2\r\nok\r\n0\r\nX-Forwarded-User: evil\r\nX-Sum: 1\r\n\r\n",
+    );
+    client.receive().assert_status(200);
+    let request = backend.request();
+    assert_eq!(request.trailers, [("X-Sum".to_owned(), b"1".to_vec())]);
+}
+
+/// Whoever passes a gate is who the gate says, wherever it is.
+#[test]
+fn names_that_a_gate_writes_do_not_pass() {
+    let users = "ann:$2y$04$MoKKoQ5swkLbx1YRjQwMNeNLTLCQd61MP9T68vDeM5qpKwzjfEKsa\n";
+    let tree = crate::support::Tree::new();
+    let users = tree.file("users", users).display().to_string();
+    let portal = "forward_auth = { upstream = \"app\", path = \"/portal\", ";
+    let gates = [
+        format!("basic_auth = {{ users = \"{users}\", user_header = \"X-Forwarded-User\" }}"),
+        format!("{portal}copy = [\"X-Forwarded-User\"] }}"),
+        format!("{portal}user = \"X-FORWARDED-USER\" }}"),
+    ];
+    for gate in gates {
+        let backend = Scripted::tcp(answer);
+        let site = format!("[[site.route]]\npath = \"/in\"\n{gate}\n");
+        let server = in_front_of_site(&backend, TRUSTING, "", &site);
+        // `ann:secret`
+        let password = [("Authorization", "Basic YW5uOnNlY3JldA==")];
+        let sent = [&BESIDES[..], &password].concat();
+        for path in ["/", "/in"] {
+            server.get_with(path, &sent).assert_status(200);
+        }
+        for request in backend.requests() {
+            let user = request.field("x-forwarded-user");
+            let is_own = request.target == "/in" && gate.starts_with("basic_auth");
+            assert_eq!(user, is_own.then_some("ann"), "{} {gate}", request.target);
+            assert_eq!(request.field("x-forwarded-port"), Some("8443"), "{gate}");
+        }
+    }
 }
 
 #[test]

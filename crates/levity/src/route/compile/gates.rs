@@ -96,7 +96,8 @@ impl Resources<'_> {
         // By these two the client may authenticate itself.
         let is_credential =
             |name: &String| http1::is_one_of(name.as_bytes(), &["authorization", "cookie"]);
-        let mut remove = of.copy.clone();
+        // Trusted proxies may not send what it says either.
+        let mut remove = self.reserved.clone();
         remove.retain(|name| !is_credential(name));
         Ok(ForwardAuth {
             proxy: self.delegation_target(&of.upstream, &remove)?,
