@@ -114,6 +114,8 @@ const KEYS: &[Foreign] = &[
         "`retries` of the `[[upstream]]`"),
     Foreign(&["proxy_request_buffering"], ANYWHERE, "",
         "`buffer_requests` of the `[[upstream]]`"),
+    Foreign(&["proxy_buffer_size", "fastcgi_buffer_size", "scgi_buffer_size", "grpc_buffer_size"], ANYWHERE, "",
+        "`head_bytes` of `[upstream.limits]` is the largest header of a response; the rest is streamed"),
     Foreign(&["proxy_buffering", "proxy_buffer*", "grpc_buffer*"], ANYWHERE, "",
         "responses are streamed in bounded memory: there is nothing to set"),
     Foreign(&["proxy_http_version"], ANYWHERE, "",

@@ -285,6 +285,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// Health checks of the backends of the upstream above. Without this table the health of a backend is known from
     /// requests only.
     table("upstream.check", upstream::CHECK);
+    /// The largest header of a response of the upstream above; a longer one is 502. Not with ajp13, whose headers fit in one
+    /// packet.
+    table("upstream.limits", upstream::LIMITS);
     /// TLS with the backends of the upstream above, which have `https://` in `to`. The files are read at the start and at a reload
     /// that changes the upstream.
     table("upstream.tls", upstream::TLS);

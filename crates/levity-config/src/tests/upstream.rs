@@ -3,7 +3,9 @@
 use strum::VariantArray as _;
 
 use super::*;
-use crate::upstream::{At, Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, Sticky};
+use crate::upstream::{
+    At, Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, ResponseLimits, Sticky,
+};
 
 pub(super) const UPSTREAM: &str = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:9\"]\n";
 pub(super) const PHP: &str =
@@ -53,6 +55,11 @@ fn name_and_backends_are_enough() {
         fail_for: Duration::from_secs(10),
         slow_start: Duration::ZERO,
         check: None,
+        limits: ResponseLimits {
+            line_bytes: 16 << 10,
+            head_bytes: 64 << 10,
+            headers: 200,
+        },
         buffer_requests: false,
         event_stream_heartbeat: None,
         forwarded: Forwarded::Both,
@@ -98,6 +105,10 @@ temporary_roots = [\"/c\"]
 temporary_removal = \"sent\"
 reproxy = [\"app\"]
 resolve_interval = \"9s\"
+[upstream.limits]
+line_bytes = \"2KiB\"
+head_bytes = \"3KiB\"
+headers = 11
 [upstream.check]
 path = \"/well?a=%20\"
 host = \"app.example:81\"
@@ -149,6 +160,11 @@ rise = 5
             fall: 4,
             rise: 5,
         }),
+        limits: ResponseLimits {
+            line_bytes: 2 << 10,
+            head_bytes: 3 << 10,
+            headers: 11,
+        },
         buffer_requests: true,
         event_stream_heartbeat: Some(Duration::from_secs(15)),
         forwarded: Forwarded::XForwarded,
@@ -163,6 +179,27 @@ rise = 5
     let config = all(&format!("{text}{UPSTREAM}"));
     assert_eq!(config.upstreams.len(), 2);
     assert_eq!(config.upstreams[0], expected);
+}
+
+#[test]
+fn limits_of_a_header() {
+    assert_upstream_problems(
+        "[upstream.limits]\nline_bytes = \"4KiB\"\nhead_bytes = \"3KiB\"\nheaders = 9",
+        &[
+            "5:14 `line_bytes` (4KiB) is larger than `head_bytes` (3KiB)",
+            "7:11 `headers` must be from 10 to 1000",
+        ],
+    );
+    assert_eq!(
+        upstream("[upstream.limits]\nhead_bytes = \"1KiB\"")
+            .limits
+            .head_bytes,
+        1024
+    );
+    assert_upstream_problems(
+        "protocol = \"ajp13\"\n[upstream.limits]",
+        &["5:1 `limits`: they have no effect with ajp13, whose headers fit in one packet"],
+    );
 }
 
 #[test]

@@ -133,6 +133,17 @@ pub(crate) const CHECK: &[Key] = documented! {
     key("rise", IN_A_ROW, Some("2"));
 };
 
+/// `[upstream.limits]`
+pub(crate) const LIMITS: &[Key] = documented! {
+    /// Length of one header line, such as a long cookie or policy, without its end. Over HTTP/2 a name, its value and 2 bytes
+    /// count as a line.
+    key("line_bytes", Kind::Size("1KiB", "256KiB"), Some("16KiB"));
+    /// Length of the whole header with the status line. Over HTTP/2 each name and value counts with 32 bytes more.
+    key("head_bytes", Kind::Size("1KiB", "256KiB"), Some("64KiB"));
+    /// Number of header lines.
+    key("headers", Kind::Count("10", "1000"), Some("200"));
+};
+
 /// Of sites and routes.
 pub(crate) const PROXYING: &[Key] = documented! {
     /// Name of the `[[upstream]]` that answers.

@@ -59,6 +59,8 @@ pub struct Upstream {
     pub slow_start: Duration,
     /// Health checks.
     pub check: Option<Check>,
+    /// What the header of a response may have.
+    pub limits: ResponseLimits,
     /// Whether the whole body of a request is received before a backend is asked.
     pub buffer_requests: bool,
     /// The silence of a backend after which its client gets a comment in a stream of events.
@@ -207,6 +209,17 @@ pub enum Sticky {
     Cookie(String),
     /// The value of this request header, in lower case.
     Header(String),
+}
+
+/// `[upstream.limits]`: the largest header of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseLimits {
+    /// Bytes of a line, without its end.
+    pub line_bytes: usize,
+    /// Bytes in all.
+    pub head_bytes: usize,
+    /// Lines.
+    pub headers: usize,
 }
 
 /// `[upstream.check]`: health checks.

@@ -3,7 +3,8 @@
 use levity_wire::http1;
 
 use super::{
-    Backend, Balance, Check, Protocol, ProxyProtocol, Sticky, Upstream, UpstreamTls, backend,
+    Backend, Balance, Check, Protocol, ProxyProtocol, ResponseLimits, Sticky, Upstream,
+    UpstreamTls, backend,
 };
 use crate::headers::is_request_target;
 use crate::host::host_or_report;
@@ -154,6 +155,7 @@ fn upstream(section: &Section<'_>, protocol: Protocol, names: &mut Named) -> Ups
         check: section
             .has("check")
             .then(|| check(&section.child("check"), protocol)),
+        limits: limits(section, protocol),
         buffer_requests: section.boolean_or_default("buffer_requests"),
         event_stream_heartbeat: section
             .has("event_stream_heartbeat")
@@ -287,6 +289,22 @@ fn keep_alive(section: &Section<'_>, protocol: Protocol, connections: usize) -> 
 fn keep_until_sent(section: &Section<'_>) -> bool {
     let given = section.word_or("temporary_removal", |_| None);
     given.unwrap_or(section.default("temporary_removal")) == "sent"
+}
+
+fn limits(section: &Section<'_>, protocol: Protocol) -> ResponseLimits {
+    if section.has("limits") && protocol == Protocol::Ajp13 {
+        let message = "they have no effect with ajp13, whose headers fit in one packet";
+        section.report("limits", message, None);
+    }
+    let section = section.child("limits");
+    if section.has("line_bytes") {
+        section.at_most("line_bytes", "head_bytes");
+    }
+    ResponseLimits {
+        line_bytes: section.count("line_bytes"),
+        head_bytes: section.count("head_bytes"),
+        headers: section.count("headers"),
+    }
 }
 
 fn check(section: &Section<'_>, protocol: Protocol) -> Check {

@@ -13,7 +13,7 @@ use levity_telemetry::diagnostics;
 use levity_wire::ajp13;
 use levity_wire::cgi::{self, Environment, Script};
 use levity_wire::fastcgi;
-use levity_wire::http1::{self, Method, RequestInfo, Version};
+use levity_wire::http1::{self, Limits, Method, RequestInfo, Version};
 use levity_wire::{Reject, scgi};
 use tokio::task::JoinHandle;
 use tokio::time::{self, MissedTickBehavior};
@@ -21,13 +21,13 @@ use tokio::time::{self, MissedTickBehavior};
 use super::Upstream;
 use super::backend::Backend;
 use super::codec::cgi::SERVER_SOFTWARE;
-use super::codec::head::LIMITS;
+use super::codec::head;
 use super::connect::connect;
 use super::http2::probe;
 
-/// The maximum of bytes that are read of a response; its header must end within. A header that the gateway
-/// accepts is accepted here too, with room for interim responses and protocol framing.
-const RESPONSE_BYTES_MAX: usize = 2 * LIMITS.head_bytes_max;
+/// The bytes that are read of a response, for each byte that its header may have: a header that the gateway accepts is
+/// accepted here too, with room for interim responses and protocol framing.
+const BYTES_PER_HEAD_BYTE: usize = 2;
 
 /// The running checks of some upstreams. Dropping this stops them without waiting.
 #[derive(Default)]
@@ -145,9 +145,11 @@ async fn check_once(upstream: &Upstream, check: &Check, backend: &Backend) -> Re
             let probed = match check.path.as_deref() {
                 Some(path) => {
                     let url = url(upstream, check, address, path);
-                    probe::status(transport, &url).await.and_then(judge)
+                    probe::status(transport, &url, settings.limits)
+                        .await
+                        .and_then(judge)
                 }
-                None => probe::settings(transport).await,
+                None => probe::settings(transport, settings.limits).await,
             };
             return probed.map_err(|reason| described(settings.protocol, check, address, &reason));
         }
@@ -156,7 +158,7 @@ async fn check_once(upstream: &Upstream, check: &Check, backend: &Backend) -> Re
         };
         let mut bytes = proxy_header::for_own_request(settings.proxy_protocol);
         bytes.extend(request);
-        exchange(transport, &bytes, settings.protocol)
+        exchange(transport, &bytes, settings)
             .await
             .map_err(|reason| described(settings.protocol, check, address, &reason))
     };
@@ -182,13 +184,14 @@ fn described(protocol: Protocol, check: &Check, address: &Address, reason: &str)
 async fn exchange(
     mut transport: Transport,
     request: &[u8],
-    protocol: Protocol,
+    settings: &levity_config::Upstream,
 ) -> Result<(), String> {
     transport
         .write_all(request)
         .await
         .map_err(|error| format!("cannot send the request: {error}"))?;
-    let mut response = vec![0; RESPONSE_BYTES_MAX];
+    let bytes_max = settings.limits.head_bytes * BYTES_PER_HEAD_BYTE;
+    let mut response = vec![0; bytes_max];
     let mut filled = 0;
     while filled < response.len() {
         let free = &mut response[filled..];
@@ -198,14 +201,15 @@ async fn exchange(
             return Err("it closed the connection before its response".to_owned());
         }
         filled += bytes;
-        if let Some(status) = status(protocol, &response[..filled])
+        let limits = head::limits(settings.limits);
+        if let Some(status) = status(settings.protocol, &limits, &response[..filled])
             .map_err(|reject| format!("malformed response: {}", reject.reason))?
         {
             return judge(status);
         }
     }
     Err(format!(
-        "its response has no end of header within {RESPONSE_BYTES_MAX} bytes"
+        "its response has no end of header within {bytes_max} bytes"
     ))
 }
 
@@ -321,12 +325,12 @@ fn environment(protocol: Protocol, path: &str, host: &str) -> Result<Environment
 
 /// The status of a response of which `bytes` have arrived; `None` when more is needed. Parses from the start
 /// each time, which is cheap because responses are short.
-fn status(protocol: Protocol, bytes: &[u8]) -> Result<Option<u16>, Reject> {
+fn status(protocol: Protocol, limits: &Limits, bytes: &[u8]) -> Result<Option<u16>, Reject> {
     match protocol {
-        Protocol::Http => http_status(bytes),
+        Protocol::Http => http_status(limits, bytes),
         Protocol::H2 => unreachable!("`probe` reads it"),
-        Protocol::Scgi => cgi_status(bytes),
-        Protocol::Fastcgi => fastcgi_status(bytes),
+        Protocol::Scgi => cgi_status(limits, bytes),
+        Protocol::Fastcgi => fastcgi_status(limits, bytes),
         Protocol::Ajp13 => {
             let decoded = ajp13::Reader::pong().decode(bytes)?;
             Ok(decoded.message.map(|_pong| 200))
@@ -334,13 +338,13 @@ fn status(protocol: Protocol, bytes: &[u8]) -> Result<Option<u16>, Reject> {
     }
 }
 
-fn http_status(mut bytes: &[u8]) -> Result<Option<u16>, Reject> {
+fn http_status(limits: &Limits, mut bytes: &[u8]) -> Result<Option<u16>, Reject> {
     let mut head = http1::ResponseHead::default();
     let request = RequestInfo {
         method: Method::Get,
         upgrade: false,
     };
-    while http1::parse_response(bytes, &mut head, request, &LIMITS)? {
+    while http1::parse_response(bytes, &mut head, request, limits)? {
         if !head.is_interim() {
             return Ok(Some(head.status));
         }
@@ -349,20 +353,20 @@ fn http_status(mut bytes: &[u8]) -> Result<Option<u16>, Reject> {
     Ok(None)
 }
 
-fn cgi_status(bytes: &[u8]) -> Result<Option<u16>, Reject> {
+fn cgi_status(limits: &Limits, bytes: &[u8]) -> Result<Option<u16>, Reject> {
     let mut head = cgi::ResponseHead::default();
-    let complete = cgi::parse_response(bytes, &mut head, &LIMITS)?;
+    let complete = cgi::parse_response(bytes, &mut head, limits)?;
     Ok(complete.then_some(head.status))
 }
 
-fn fastcgi_status(bytes: &[u8]) -> Result<Option<u16>, Reject> {
+fn fastcgi_status(limits: &Limits, bytes: &[u8]) -> Result<Option<u16>, Reject> {
     let mut stdout = Vec::new();
     let decoded = fastcgi::ResponseDecoder::new(false).decode(bytes, |event| {
         if let fastcgi::Event::Stdout(part) = event {
             stdout.extend_from_slice(part);
         }
     })?;
-    let status = cgi_status(&stdout)?;
+    let status = cgi_status(limits, &stdout)?;
     // The response ended without a header; a client would get 502.
     Ok(status.or(decoded.done.then_some(502)))
 }

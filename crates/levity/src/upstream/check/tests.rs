@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::upstream::tests::settings;
-use levity_config::upstream::ProxyProtocol;
+use levity_config::upstream::{ProxyProtocol, ResponseLimits};
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
@@ -313,6 +313,16 @@ fn a_busy_backend_at_a_unix_socket_is_waited_for() {
     });
 }
 
+const LIMITS: ResponseLimits = ResponseLimits {
+    line_bytes: 16 << 10,
+    head_bytes: 64 << 10,
+    headers: 200,
+};
+
+fn status(protocol: Protocol, bytes: &[u8]) -> Result<Option<u16>, Reject> {
+    super::status(protocol, &head::limits(LIMITS), bytes)
+}
+
 #[test]
 fn a_header_may_be_as_long_as_for_the_gateway() {
     let field = format!("X-Long: {}\r\n", "x".repeat(12 * 1024));
@@ -326,7 +336,7 @@ fn a_header_may_be_as_long_as_for_the_gateway() {
 
 #[test]
 fn an_endless_response_is_given_up() {
-    const ENDLESS: &[u8] = &[b'x'; 2 * RESPONSE_BYTES_MAX];
+    const ENDLESS: &[u8] = &[b'x'; 4 * LIMITS.head_bytes];
     run(async {
         let application = Application::start(Some(ENDLESS)).await;
         for protocol in [Protocol::Http, Protocol::Scgi, Protocol::Fastcgi] {

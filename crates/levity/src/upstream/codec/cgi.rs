@@ -5,9 +5,9 @@ use std::mem;
 
 use levity_wire::Reject;
 use levity_wire::cgi::{self, Environment, ResponseHead, Split, parse_response, split_script};
-use levity_wire::http1::{EndToEnd, Method, Trailers};
+use levity_wire::http1::{EndToEnd, Limits, Method, Trailers};
 
-use super::head::{Head, LIMITS, may_end};
+use super::head::{Head, limits, may_end};
 use super::length_check::LengthCheck;
 use super::{EncodeError, Event};
 use crate::upstream::upstream_request::{Length, UpstreamRequest};
@@ -119,6 +119,8 @@ pub fn server(host: &[u8]) -> (&[u8], Option<u16>) {
 pub struct Response {
     /// The request's method.
     method: Method,
+    /// Those of the header.
+    limits: Limits,
     reading: Reading,
     /// The start of an incomplete header.
     partial: Vec<u8>,
@@ -138,6 +140,7 @@ impl Default for Response {
     fn default() -> Self {
         Self {
             method: Method::default(),
+            limits: Limits::default(),
             reading: Reading::Done,
             partial: Vec::new(),
             head: ResponseHead::default(),
@@ -146,8 +149,14 @@ impl Default for Response {
 }
 
 impl Response {
+    /// Begins the response to `outgoing`.
+    pub fn begin(&mut self, outgoing: &UpstreamRequest<'_>) {
+        self.limits = limits(outgoing.proxy.upstream.settings.limits);
+        self.begin_head(outgoing.request.head.method);
+    }
+
     /// Begins the response to a request of `method`.
-    pub fn begin(&mut self, method: Method) {
+    pub fn begin_head(&mut self, method: Method) {
         self.method = method;
         self.reading = Reading::Head;
         self.partial.clear();
@@ -223,7 +232,7 @@ impl Response {
         input: &'i [u8],
         event: &mut dyn FnMut(Event<'_>),
     ) -> Result<&'i [u8], Reject> {
-        if self.partial.is_empty() && parse_response(input, &mut self.head, &LIMITS)? {
+        if self.partial.is_empty() && parse_response(input, &mut self.head, &self.limits)? {
             self.headed(input, event);
             return Ok(&input[self.head.bytes..]);
         }
@@ -231,8 +240,8 @@ impl Response {
         let before = bytes.len();
         bytes.extend_from_slice(input);
         if before > 0
-            && may_end(input, bytes.len())
-            && parse_response(&bytes, &mut self.head, &LIMITS)?
+            && may_end(input, bytes.len(), &self.limits)
+            && parse_response(&bytes, &mut self.head, &self.limits)?
         {
             self.headed(&bytes, event);
             bytes.clear();

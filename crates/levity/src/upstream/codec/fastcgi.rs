@@ -44,7 +44,7 @@ impl Fastcgi {
         cgi::fill(&mut self.environment, outgoing, body_bytes)?;
         write_head(&self.environment, outgoing.keep_alive, out);
         self.records = fastcgi::ResponseDecoder::new(outgoing.keep_alive);
-        self.response.begin(outgoing.request.head.method);
+        self.response.begin(outgoing);
         self.ended = false;
         Ok(())
     }
@@ -146,7 +146,7 @@ mod tests {
                 ended: false,
                 ..Fastcgi::default()
             };
-            fastcgi.response.begin(method);
+            fastcgi.response.begin_head(method);
             fastcgi
         }
     }

@@ -1,5 +1,6 @@
 //! The header section of a backend's response, the same for all protocols.
 
+use levity_config::upstream::ResponseLimits;
 use levity_wire::grip;
 use levity_wire::http1::{self, Limits};
 use levity_wire::mailbox_header;
@@ -7,20 +8,24 @@ use levity_wire::sendfile_header::{self, Delegation};
 
 use crate::http::fields::Fields;
 
-/// Limits of a response header in HTTP or CGI syntax. Applications set long cookies and policies, so it may
-/// be four times as long as that of a request.
-pub const LIMITS: Limits = Limits {
-    line_bytes_max: 8 * 1024,
-    header_bytes_max: 16 * 1024,
-    head_bytes_max: 64 * 1024,
-    headers_max: 200,
-};
+/// The maximum size of a status line, in bytes.
+const STATUS_LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Limits of a response header in HTTP or CGI syntax.
+pub fn limits(of: ResponseLimits) -> Limits {
+    Limits {
+        line_bytes_max: STATUS_LINE_BYTES_MAX,
+        header_bytes_max: of.line_bytes,
+        head_bytes_max: of.head_bytes,
+        headers_max: of.headers,
+    }
+}
 
 /// Whether the header may be complete after `input`, with `bytes` in total. A header ends with a newline;
 /// parsing again after every byte would take quadratic time. A header that is too long is parsed too, to be
 /// rejected.
-pub fn may_end(input: &[u8], bytes: usize) -> bool {
-    input.contains(&b'\n') || bytes >= LIMITS.head_bytes_max
+pub fn may_end(input: &[u8], bytes: usize, limits: &Limits) -> bool {
+    input.contains(&b'\n') || bytes >= limits.head_bytes_max
 }
 
 /// The maximum of preloaded files per response; more are ignored.

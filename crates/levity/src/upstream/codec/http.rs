@@ -7,12 +7,12 @@ use std::time::Duration;
 use levity_wire::Reject;
 use levity_wire::http1::write::{self, CHUNK_END, ChunkSize};
 use levity_wire::http1::{
-    Chunked, EndToEnd, Framing, RequestInfo, ResponseFraming, ResponseHead, Trailers,
+    Chunked, EndToEnd, Framing, Limits, RequestInfo, ResponseFraming, ResponseHead, Trailers,
     keep_alive_timeout, parse_response,
 };
 use levity_wire::{mailbox_header, sendfile_header};
 
-use super::head::{Head, LIMITS, may_end};
+use super::head::{Head, limits, may_end};
 use super::{EncodeError, Event};
 use crate::upstream::upstream_request::{Length, UpstreamRequest, passes};
 
@@ -29,6 +29,8 @@ pub struct Http {
     /// Names of trailers that the client may not send.
     protected: Vec<String>,
     reading: Reading,
+    /// Those of a header.
+    limits: Limits,
     /// The start of an incomplete header.
     partial: Vec<u8>,
     /// The last header; kept for its allocation.
@@ -62,6 +64,7 @@ impl Default for Http {
             chunks: false,
             protected: Vec::new(),
             reading: Reading::Done,
+            limits: Limits::default(),
             partial: Vec::new(),
             head: ResponseHead::default(),
             trailers: Trailers::default(),
@@ -93,6 +96,7 @@ impl Http {
             self.protected = outgoing.protected_in_trailers();
         }
         self.reading = Reading::Head;
+        self.limits = limits(outgoing.proxy.upstream.settings.limits);
         self.reusable = false;
         Ok(())
     }
@@ -215,7 +219,7 @@ impl Http {
     /// Parses the header, or stores its start; returns how much of `input` belongs to it.
     fn head(&mut self, input: &[u8], event: &mut dyn FnMut(Event<'_>)) -> Result<usize, Reject> {
         if self.partial.is_empty() {
-            if parse_response(input, &mut self.head, self.request_info, &LIMITS)? {
+            if parse_response(input, &mut self.head, self.request_info, &self.limits)? {
                 self.headed(input, event);
                 return Ok(self.head.bytes);
             }
@@ -225,8 +229,8 @@ impl Http {
         let mut bytes = mem::take(&mut self.partial);
         let before = bytes.len();
         bytes.extend_from_slice(input);
-        if may_end(input, bytes.len())
-            && parse_response(&bytes, &mut self.head, self.request_info, &LIMITS)?
+        if may_end(input, bytes.len(), &self.limits)
+            && parse_response(&bytes, &mut self.head, self.request_info, &self.limits)?
         {
             self.headed(&bytes, event);
             return Ok(self.head.bytes - before);
@@ -345,7 +349,7 @@ mod tests {
         let mut decode = |bytes: &[u8]| http.decode(bytes, &mut |event| panic!("{event:?}"));
         decode(b"HTTP/1.1 200 OK\r\nA: ").expect("a beginning");
         let too_long = [b'x'; 2];
-        for _ in 0..LIMITS.header_bytes_max {
+        for _ in 0..Limits::default().header_bytes_max {
             decode(&too_long).expect("not parsed yet");
         }
         assert!(decode(b"\n").is_err());
@@ -355,7 +359,7 @@ mod tests {
         };
         http.decode(b"HTTP/1.1 200 OK\r\nA: ", &mut |_| {})
             .expect("a beginning");
-        let mut endless = std::iter::repeat_n(b"xx", LIMITS.head_bytes_max);
+        let mut endless = std::iter::repeat_n(b"xx", Limits::default().head_bytes_max);
         assert!(endless.any(|bytes| http.decode(bytes, &mut |_| {}).is_err()));
     }
 }

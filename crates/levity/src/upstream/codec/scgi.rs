@@ -25,7 +25,7 @@ impl Scgi {
         let body_bytes = cgi::body_bytes(outgoing)?;
         cgi::fill(&mut self.environment, outgoing, body_bytes)?;
         write_head(&self.environment, body_bytes.unwrap_or(0), out);
-        self.response.begin(outgoing.request.head.method);
+        self.response.begin(outgoing);
         Ok(())
     }
 
@@ -61,7 +61,7 @@ mod tests {
     fn transcript_of(method: Method, output: &[u8]) -> (Transcript, Result<(), Reject>, Scgi) {
         let begun = || {
             let mut scgi = Scgi::default();
-            scgi.response.begin(method);
+            scgi.response.begin_head(method);
             scgi
         };
         transcript(output, begun, Scgi::decode)

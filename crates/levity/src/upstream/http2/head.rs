@@ -3,11 +3,12 @@
 use http::header::{CONTENT_LENGTH, EXPECT, TE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use levity_config::upstream::ResponseLimits;
 use levity_wire::http1::{Framing, Trailers, is_hop_by_hop};
 use levity_wire::{Reject, mailbox_header, sendfile_header};
 
 use super::super::codec::EncodeError;
-use super::super::codec::head::{Head, LIMITS};
+use super::super::codec::head::Head;
 use super::super::upstream_request::{Length, UpstreamRequest, passes};
 
 /// The Host of a request without one.
@@ -17,6 +18,14 @@ const TOO_MANY_FIELDS: Reject = Reject {
     status: 502,
     reason: "too many header fields",
 };
+
+const FIELD_TOO_LONG: Reject = Reject {
+    status: 502,
+    reason: "header field too long",
+};
+
+/// What stands between name and value in a line of HTTP/1.1, in bytes.
+const SEPARATOR_BYTES: usize = 2;
 
 /// The header section of a request (RFC 9113, 8.3.1), without headers about the connection.
 ///
@@ -114,10 +123,20 @@ pub fn request_trailers(trailers: &Trailers, protected: &[String]) -> HeaderMap 
 ///
 /// # Errors
 /// 502 for a header section that no client may get.
-pub fn response(response: &Response<()>) -> Result<Head, Reject> {
+pub fn response(response: &Response<()>, limits: ResponseLimits) -> Result<Head, Reject> {
     let headers = response.headers();
-    if headers.len() > LIMITS.headers_max {
+    if headers.len() > limits.headers {
         return Err(TOO_MANY_FIELDS);
+    }
+    let line_bytes = |(name, value): (&HeaderName, &HeaderValue)| {
+        name.as_str().len() + SEPARATOR_BYTES + value.len()
+    };
+    if headers
+        .iter()
+        .map(line_bytes)
+        .any(|bytes| bytes > limits.line_bytes)
+    {
+        return Err(FIELD_TOO_LONG);
     }
     let status = response.status().as_u16();
     let mut head = Head::new(status, b"");
@@ -151,6 +170,29 @@ pub fn response_trailers(headers: &HeaderMap) -> Trailers {
 mod tests {
     use super::*;
 
+    const LIMITS: ResponseLimits = ResponseLimits {
+        line_bytes: 20,
+        head_bytes: 1000,
+        headers: 4,
+    };
+
+    /// A response with so many fields of 20 bytes, as lines of HTTP/1.1.
+    fn with_fields(count: usize, more: &str) -> Response<()> {
+        let mut response = Response::builder();
+        for number in 0..count {
+            response = response.header(format!("x-{number}"), format!("{}{more}", "v".repeat(15)));
+        }
+        response.body(()).expect("a response")
+    }
+
+    #[test]
+    fn a_header_section_at_its_limits() {
+        assert!(response(&with_fields(4, ""), LIMITS).is_ok());
+        let refused = |whole| response(&whole, LIMITS).map(|_| ());
+        assert_eq!(refused(with_fields(5, "")), Err(TOO_MANY_FIELDS));
+        assert_eq!(refused(with_fields(1, "v")), Err(FIELD_TOO_LONG));
+    }
+
     #[test]
     fn what_no_uri_has_is_escaped() {
         let target = escaped(b"/a<b>?q={\"x\"}|`^%41");
@@ -166,7 +208,7 @@ mod tests {
             .header("te", "trailers")
             .header("x-app", "yes")
             .body(());
-        let head = response(&whole.expect("a response")).expect("a head");
+        let head = response(&whole.expect("a response"), LIMITS).expect("a head");
         assert_eq!(head.fields.value("x-app"), Some(&b"yes"[..]));
         for name in ["trailer", "proxy-authenticate", "te"] {
             assert_eq!(head.fields.value(name), None, "{name}");
@@ -177,7 +219,7 @@ mod tests {
     fn statuses_that_http_does_not_know_pass() {
         for status in [200, 599, 600, 999] {
             let whole = Response::builder().status(status).body(());
-            let head = response(&whole.expect("a response"));
+            let head = response(&whole.expect("a response"), LIMITS);
             assert_eq!(head.map(|head| head.status), Ok(status));
         }
     }

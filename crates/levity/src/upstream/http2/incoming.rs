@@ -7,6 +7,7 @@ use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::Response;
+use levity_config::upstream::ResponseLimits;
 use levity_wire::Reject;
 use levity_wire::http1::Trailers;
 
@@ -27,8 +28,8 @@ const SWITCHED: Reject = Reject {
 pub enum Incoming {
     /// The request has not been sent.
     None,
-    /// Its header section has not arrived. With the time from which the caller does not wait for it any more.
-    Head(ResponseFuture, Option<Instant>),
+    /// Its header section has not arrived. With its limits, and the time from which the caller does not wait for it any more.
+    Head(ResponseFuture, ResponseLimits, Option<Instant>),
     /// Its body has not arrived.
     Body(Body),
     /// The stream could not be opened.
@@ -59,10 +60,11 @@ impl Incoming {
     ) -> Received {
         match self {
             Self::None => Poll::Pending,
-            Self::Head(response, deadline) => {
+            Self::Head(response, limits, deadline) => {
+                let (limits, deadline) = (*limits, *deadline);
                 let arrived = ready!(poll_head(response, context));
-                let arrived = arrived.map_err(|error| failure::before_response(&error, *deadline));
-                let taken = self.take_head(arrived, event);
+                let arrived = arrived.map_err(|error| failure::before_response(&error, deadline));
+                let taken = self.take_head(arrived, limits, event);
                 Poll::Ready((usize::from(taken.is_ok()), taken))
             }
             Self::Body(_) => self.poll_body(context, bytes_max, event),
@@ -74,6 +76,7 @@ impl Incoming {
     fn take_head(
         &mut self,
         arrived: Result<Arrived, Failure>,
+        limits: ResponseLimits,
         event: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Failure> {
         match arrived? {
@@ -81,13 +84,15 @@ impl Incoming {
                 return Err(Failure::of_invalid_response(SWITCHED));
             }
             Arrived::Interim(response) => {
-                let head = head::response(&response).map_err(Failure::of_invalid_response)?;
+                let head =
+                    head::response(&response, limits).map_err(Failure::of_invalid_response)?;
                 event(Event::Interim(head));
             }
             Arrived::Final(response) => {
                 let (parts, stream) = response.into_parts();
                 let response = Response::from_parts(parts, ());
-                let head = head::response(&response).map_err(Failure::of_invalid_response)?;
+                let head =
+                    head::response(&response, limits).map_err(Failure::of_invalid_response)?;
                 let left = head.length;
                 event(Event::Head(head));
                 *self = Self::Body(Body { stream, left });

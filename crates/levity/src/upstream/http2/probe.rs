@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request};
+use levity_config::upstream::ResponseLimits;
 use levity_net::Transport;
 
 use super::wire;
@@ -15,21 +16,27 @@ use super::wire;
 ///
 /// # Errors
 /// In words, when it does not.
-pub async fn settings(transport: Transport) -> Result<(), String> {
-    wire::begin(transport).await.map(|_| ()).map_err(failed)
+pub async fn settings(transport: Transport, limits: ResponseLimits) -> Result<(), String> {
+    let begun = wire::begin(transport, limits.head_bytes).await;
+    begun.map(|_| ()).map_err(failed)
 }
 
 /// Requests `uri` with GET over `transport`, and returns the status of the response. The caller limits the time.
 ///
 /// # Errors
 /// In words, when there is no response.
-pub async fn status(transport: Transport, uri: &str) -> Result<u16, String> {
+pub async fn status(
+    transport: Transport,
+    uri: &str,
+    limits: ResponseLimits,
+) -> Result<u16, String> {
     let mut request = Request::get(uri)
         .body(())
         .map_err(|error| error.to_string())?;
     let agent = HeaderValue::from_static("levity-check");
     request.headers_mut().insert(USER_AGENT, agent);
-    let (mut requests, mut connection) = wire::begin(transport).await.map_err(failed)?;
+    let begun = wire::begin(transport, limits.head_bytes).await;
+    let (mut requests, mut connection) = begun.map_err(failed)?;
     let (response, _stream) = requests.send_request(request, true).map_err(failed)?;
     let mut response = pin!(response);
     poll_fn(|context| {

@@ -189,5 +189,6 @@ async fn begin(
     upstream: &Upstream,
     backend: &Backend,
 ) -> io::Result<(SendRequest<Bytes>, Connection)> {
-    wire::begin(connect(upstream, backend).await?).await
+    let head_bytes_max = upstream.settings.limits.head_bytes;
+    wire::begin(connect(upstream, backend).await?, head_bytes_max).await
 }

@@ -96,9 +96,10 @@ impl Sessions {
         connections_max: usize,
     ) -> io::Result<(Stream, bool)> {
         let failures = self.failures.get();
+        let limits = upstream.settings.limits;
         loop {
             if let Some(place) = self.reserve() {
-                return Ok((Stream::new(place), true));
+                return Ok((Stream::new(place, limits), true));
             }
             let has_failed = self.failures.get() != failures;
             if has_failed
@@ -109,7 +110,7 @@ impl Sessions {
             }
             if !has_failed && self.may_open(connections_max) {
                 match self.open(upstream, backend).await {
-                    Ok(place) => return Ok((Stream::new(place), false)),
+                    Ok(place) => return Ok((Stream::new(place, limits), false)),
                     // It is noted: others may have a connection.
                     Err(_) if self.failures.get() != failures => continue,
                     Err(error) => return Err(error),

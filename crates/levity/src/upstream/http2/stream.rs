@@ -4,6 +4,7 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use levity_config::upstream::ResponseLimits;
 use levity_wire::http1::Trailers;
 
 use super::super::codec::{EncodeError, Event};
@@ -19,6 +20,8 @@ use super::session::Place;
 pub struct Stream {
     outgoing: Outgoing,
     incoming: Incoming,
+    /// Those of the header of the response.
+    limits: ResponseLimits,
     /// When the time is over that the caller gives the request, if it says so.
     deadline: Option<Instant>,
     // Last: the place is released after the stream.
@@ -26,11 +29,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// One that is not open yet.
-    pub fn new(place: Place) -> Self {
+    /// One that is not open yet. The header of its response has these `limits`.
+    pub fn new(place: Place, limits: ResponseLimits) -> Self {
         Self {
             outgoing: Outgoing::default(),
             incoming: Incoming::None,
+            limits,
             deadline: None,
             place,
         }
@@ -75,7 +79,7 @@ impl Stream {
         match self.outgoing.open(self.place.connection()) {
             Ok(None) => self.outgoing.poll_send(context),
             Ok(Some(response)) => {
-                self.incoming = Incoming::Head(response, self.deadline);
+                self.incoming = Incoming::Head(response, self.limits, self.deadline);
                 Poll::Ready(Ok(0))
             }
             Err(error) => {

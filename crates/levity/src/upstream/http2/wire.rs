@@ -10,7 +10,6 @@ use bytes::Bytes;
 use h2::client::{self, Builder, SendRequest};
 use levity_net::{AsyncTransport, Transport};
 
-use super::super::codec::head::LIMITS;
 use super::failure;
 
 /// The bytes of a response that may arrive before they are passed on, for each stream. Its client may read slowly.
@@ -44,12 +43,16 @@ const FRAMES_BUDGET_BYTES: usize =
 pub type Connection = client::Connection<AsyncTransport, Bytes>;
 
 /// Sends the preface over `transport`, and waits for the settings of the backend: only they say how many streams it takes,
-/// and that it speaks HTTP/2.
+/// and that it speaks HTTP/2. A header section may have `head_bytes_max` bytes, as HTTP/2 counts them: names, values and 32 bytes
+/// for each.
 ///
 /// # Errors
 /// When the connection has failed; `Unsupported` for a backend that does not speak HTTP/2.
-pub async fn begin(transport: Transport) -> io::Result<(SendRequest<Bytes>, Connection)> {
-    let begun = send_preface(transport).await;
+pub async fn begin(
+    transport: Transport,
+    head_bytes_max: usize,
+) -> io::Result<(SendRequest<Bytes>, Connection)> {
+    let begun = send_preface(transport, head_bytes_max).await;
     let (requests, mut connection) = begun.map_err(failure::of_opening)?;
     poll_fn(|context| {
         let ended = Pin::new(&mut connection).poll(context);
@@ -69,7 +72,10 @@ pub async fn begin(transport: Transport) -> io::Result<(SendRequest<Bytes>, Conn
     Ok((requests, connection))
 }
 
-async fn send_preface(transport: Transport) -> Result<(SendRequest<Bytes>, Connection), h2::Error> {
+async fn send_preface(
+    transport: Transport,
+    head_bytes_max: usize,
+) -> Result<(SendRequest<Bytes>, Connection), h2::Error> {
     // A stream whose client does not read keeps its own window. With room for all windows in that of the
     // connection, it takes nothing from the others.
     let all_windows = WINDOW_BYTES * STREAMS_MAX as u32;
@@ -79,7 +85,8 @@ async fn send_preface(transport: Transport) -> Result<(SendRequest<Bytes>, Conne
         .initial_connection_window_size(all_windows)
         .initial_max_send_streams(0)
         .max_send_buffer_size(SEND_BUFFER_BYTES_MAX)
-        .max_header_list_size(LIMITS.head_bytes_max as u32)
+        // The library refuses what has as many.
+        .max_header_list_size(head_bytes_max as u32 + 1)
         .data_frame_budget(FRAMES_BUDGET_BYTES)
         .max_concurrent_reset_streams(RESET_STREAMS_MAX)
         .reset_stream_duration(RESET_DURATION)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::tell_target;
 use crate::clients::run;
 use crate::support::scripted::{Scripted, ajp, fastcgi};
-use crate::support::{Answer, Launch, Tree, started_in_front_of};
+use crate::support::{Answer, Launch, Tree, in_front_of, started_in_front_of};
 
 /// The response that a client receives if the backend sends these header lines.
 fn answered(lines: &'static str) -> Answer {
@@ -248,6 +248,51 @@ fn hop_by_hop_fields_of_a_response_do_not_pass() {
         assert_eq!(answer.header(name), None, "{name}");
     }
     assert_eq!(answer.field("x-public"), "stays");
+}
+
+/// A header that begins with `start`, which has so many header lines. The target of the request says what else it has: a line
+/// of that size, so many lines, or so many bytes in all.
+fn sized(target: &str, (start, lines): (&str, usize)) -> String {
+    let (what, size) = target[1..].split_once('/').expect("two segments");
+    let size: usize = size.parse().expect("a number");
+    let line = |bytes: usize| format!("X: {}\r\n", "v".repeat(bytes - "X: ".len()));
+    let more = match what {
+        "line" => line(size),
+        "lines" => line(9).repeat(size - lines),
+        _ => {
+            let left = size - start.len() - "\r\n".len();
+            let [first, second] =
+                [left / 2, left - left / 2].map(|bytes| line(bytes - "\r\n".len()));
+            first + &second
+        }
+    };
+    format!("{start}{more}\r\n")
+}
+
+#[test]
+fn a_header_section_at_its_limits() {
+    let keys = "[upstream.limits]\nline_bytes = \"1KiB\"\nhead_bytes = \"2KiB\"\nheaders = 10\n";
+    let http = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            let start = ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n", 1);
+            conn.send(sized(&request.target, start));
+        }
+    });
+    let fastcgi = Scripted::unix(|conn| {
+        while let Some((request, _)) = conn.read_fastcgi() {
+            let start = ("Status: 200\r\nContent-Length: 0\r\n", 2);
+            conn.send(fastcgi::answer(sized(&request.target, start)));
+        }
+    });
+    for (protocol, backend) in [("http", &http), ("fastcgi", &fastcgi)] {
+        let server = in_front_of(&[backend.address()], protocol, keys, &Tree::new(), "").start();
+        for (what, size) in [("line", 1024), ("lines", 10), ("bytes", 2048)] {
+            for (size, status) in [(size, 200), (size + 1, 502)] {
+                let answer = server.get(&format!("/{what}/{size}"));
+                assert_eq!(answer.status, status, "{protocol} {what} {size}");
+            }
+        }
+    }
 }
 
 #[test]

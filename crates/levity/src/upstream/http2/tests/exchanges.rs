@@ -179,6 +179,24 @@ fn a_backend_decides_whether_it_wants_the_body() {
     });
 }
 
+/// Counted as HTTP/2 does: names, values and 32 bytes for each, the status included.
+#[test]
+fn a_header_section_has_a_maximum() {
+    let keys = "[upstream.limits]\nhead_bytes = \"1KiB\"\n";
+    for (bytes, status) in [(1024, "200"), (1025, "502")] {
+        with_h2(keys, async |rig, app| {
+            let clients = ask(rig, 1).await;
+            let mut call = Served::accept(app).await.call().await;
+            let left = bytes - (":status".len() + "200".len() + 32) - ("x-a".len() + 32);
+            let response = Response::builder().header("x-a", "v".repeat(left));
+            let response = response.body(()).expect("a response");
+            // The connection may be there no longer.
+            let _sent = call.reply.send_response(response, true);
+            expect_all(clients, status).await;
+        });
+    }
+}
+
 #[test]
 fn a_delegated_response_leaves_the_connection() {
     with_h2("", async |rig, app| {
