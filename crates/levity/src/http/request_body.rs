@@ -141,11 +141,11 @@ pub trait ClientStream {
     /// Whether a response may end before the request: the rest of the body then does not delay what else the client asks for.
     fn may_leave_body(&self) -> bool;
 
-    /// Whether the client waits for 100 (Continue) before it sends the body.
+    /// Whether the client waits for 100 (Continue) before it sends the body: it has said so, and sent nothing of it since.
     fn expects_continue(&self) -> bool;
 
     /// Sends an interim response (RFC 9110, 15.2). Does nothing if the version has none. A 100 is sent at most once,
-    /// and only to a client that expects it.
+    /// and only to a client that waits for it.
     fn inform<'a>(
         &'a self,
         status: u16,

@@ -248,7 +248,7 @@ impl Gateway<'_> {
     /// Handles `Expect: 100-continue` before the request is sent. Backends that speak HTTP decide whether they
     /// want the body. For the other protocols this server requests it.
     async fn start_expectation(&self, outgoing: &mut UpstreamRequest<'_>) {
-        let is_expected = outgoing.expects_continue && !self.body.is_complete();
+        let is_expected = self.body.expects_continue() && !self.body.is_complete();
         let backend_decides = outgoing.proxy.upstream.settings.protocol.is_http();
         outgoing.expects_continue = is_expected && backend_decides;
         if is_expected && !backend_decides {

@@ -57,7 +57,7 @@ pub struct UpstreamResponse {
     upload: Upload,
     /// The end of the body has been encoded. It may come long after the last byte.
     is_encoded: bool,
-    /// The body is not sent until the backend requests it with 100 (Continue).
+    /// The client does not send the body until the backend requests it with 100 (Continue).
     holds_body: bool,
     /// No more of the request is sent: the backend does not read it, or has responded without it.
     upload_stopped: bool,
@@ -532,11 +532,13 @@ impl UpstreamResponse {
             return Ok(connection.has_unsent());
         }
         let room = connection.room();
-        if self.upload_stopped || self.holds_body || self.is_encoded || room == 0 {
+        if self.upload_stopped || self.is_encoded || room == 0 {
             return Ok(has_header);
         }
         match self.upload.poll_piece(&self.worker, context, room) {
             Poll::Ready(Ok(piece)) => {
+                // A client that sends its body does not wait for 100 (Continue), whatever it has said.
+                self.holds_body = false;
                 connection.body(piece);
                 self.is_encoded = self.upload.is_done();
                 if self.is_encoded {

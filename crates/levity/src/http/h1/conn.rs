@@ -425,7 +425,8 @@ impl ClientStream for Conn {
     }
 
     fn expects_continue(&self) -> bool {
-        self.expects_continue.get()
+        let has_begun = || !self.is_body_unread() || !self.inbox.borrow().is_empty();
+        self.expects_continue.get() && !has_begun()
     }
 
     fn inform<'a>(
@@ -435,7 +436,7 @@ impl ClientStream for Conn {
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         // HTTP/1.0 has no interim responses (RFC 9110, 15.2).
         let is_due = match status {
-            100 => self.expects_continue.replace(false),
+            100 => self.expects_continue() && self.expects_continue.replace(false),
             _ => self.version.get() == Version::Http11,
         };
         Box::pin(async move {

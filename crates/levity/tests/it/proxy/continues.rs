@@ -1,9 +1,13 @@
 //! Interim responses: 100 for clients that wait for it, and 103.
 
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::clients::run;
 use crate::support::scripted::Scripted;
 use crate::support::{Client, Launch, Server, head};
 
@@ -98,8 +102,9 @@ fn a_malformed_body_is_refused_in_place_of_the_response() {
     let server = Launch::proxy(backend.address(), keys).start();
     let mut client = server.client();
     let fields = [("Expect", "100-continue"), ("Transfer-Encoding", "chunked")];
-    client.send(head("POST", "/", &fields) + "zz\r\n");
+    client.send(head("POST", "/", &fields));
     client.receive().assert_status(100);
+    client.send("zz\r\n");
     let answer = client.receive();
     assert_eq!((answer.status, answer.closes()), (400, true), "{answer:?}");
     client.assert_closed();
@@ -174,6 +179,76 @@ fn a_client_that_does_not_wait_gets_no_100() {
         ) + "body",
     );
     assert_eq!(client.receive().text(), "ok");
+}
+
+/// A backend that sends no 100, and says when it has the header of a request with Expect.
+fn without_100() -> (Scripted, Receiver<()>) {
+    let (asked, is_asked) = mpsc::channel();
+    let asked = Mutex::new(asked);
+    let backend = Scripted::tcp(move |conn| {
+        while let Some(mut request) = conn.read_head() {
+            if request.field("expect").is_some() {
+                let _ = asked.lock().expect("not poisoned").send(());
+            }
+            conn.read_body(&mut request);
+            conn.keep(request);
+            conn.answer("200 OK", "ok");
+        }
+    });
+    (backend, is_asked)
+}
+
+/// The backend need not request a body that is on its way. A client of which it was held would get 100.
+#[test]
+fn a_body_that_comes_without_being_asked_for_is_not_held() {
+    let (backend, is_asked) = without_100();
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = asks(&server);
+    is_asked.recv().expect("a request");
+    client.send("bo");
+    client.send("dy");
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+    assert_eq!(backend.request().body, b"body");
+}
+
+/// The same if a part of it comes with the header: the backend is not even asked.
+#[test]
+fn a_client_that_has_begun_its_body_is_not_taken_to_wait() {
+    let (backend, is_asked) = without_100();
+    let server = Launch::proxy(backend.address(), "").start();
+    let mut client = server.client();
+    let fields = [("Expect", "100-continue"), ("Transfer-Encoding", "chunked")];
+    client.send(head("POST", "/", &fields) + "2\r\nbo\r\n");
+    client.send("2\r\ndy\r\n0\r\n\r\n");
+    assert_eq!(client.receive().text(), "ok");
+    assert_eq!(backend.request().body, b"body");
+    assert!(is_asked.try_recv().is_err());
+}
+
+/// Over HTTP/2 a body never comes together with its header.
+#[test]
+fn a_body_over_http_2_is_not_held() {
+    let (backend, is_asked) = without_100();
+    let server = Launch::proxy(backend.address(), "").start();
+    let url = format!("http://{}/", server.address());
+    let arguments = [
+        "-sSi",
+        "--http2-prior-knowledge",
+        "-HExpect: 100-continue",
+        "--expect100-timeout",
+        "0.1",
+        "-dbody",
+        &url,
+    ];
+    let output = run(Duration::from_secs(10), "curl", &arguments, Path::new("/"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.starts_with("HTTP/2 200") && text.ends_with("ok"),
+        "{text}"
+    );
+    assert_eq!(backend.request().body, b"body");
+    is_asked.try_recv().expect("the backend was asked");
 }
 
 #[test]

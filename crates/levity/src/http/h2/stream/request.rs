@@ -160,7 +160,8 @@ impl ClientStream for Stream {
     }
 
     fn expects_continue(&self) -> bool {
-        self.expects_continue.get()
+        let has_begun = || self.with_body(|body| body.bytes() > 0 || body.unread() > 0);
+        self.expects_continue.get() && !has_begun()
     }
 
     fn inform<'a>(
@@ -168,7 +169,10 @@ impl ClientStream for Stream {
         status: u16,
         fields: &'a Fields,
     ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        let is_due = status != 100 || self.expects_continue.replace(false);
+        let is_due = match status {
+            100 => self.expects_continue() && self.expects_continue.replace(false),
+            _ => true,
+        };
         // A client that does not read gets none, because their number has no limit.
         if is_due && self.conn.may_read() {
             let block = head::interim(status, fields);
