@@ -27,7 +27,7 @@ const OTHER_HANDLERS: &[&str] = &[
 ];
 
 /// The keys of which a table may have one.
-const KEYS: &[&str] = &["redirect", "reroute", "respond", "mailbox"];
+const KEYS: [&str; 4] = Answer::KEYS;
 
 const STATUSES: &[usize] = &[301, 302, 303, 307, 308];
 

@@ -167,7 +167,7 @@ pub(crate) fn read(
 }
 
 /// What a table inherits of `above` that drops keys.
-fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> Location {
+pub(crate) fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> Location {
     fn drop<T: Default>(is_dropped: bool, value: &mut T) {
         if is_dropped {
             *value = T::default();
@@ -180,6 +180,8 @@ fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> Location {
     drop(is_dropped("try"), &mut proxying.tries);
     drop(is_dropped("script_suffix"), &mut proxying.script_suffix);
     drop(is_dropped("script_index"), &mut proxying.script_index);
+    drop(is_dropped("script_root"), &mut proxying.script_root);
+    drop(is_dropped("params"), &mut proxying.params);
     drop(is_dropped("body_bytes"), &mut proxying.body_bytes);
     drop(is_dropped("ambiguous_paths"), &mut proxying.ambiguous_paths);
     drop(is_dropped("root"), &mut above.root);
@@ -190,11 +192,13 @@ fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> Location {
     drop(is_dropped("request_headers"), &mut above.request_headers);
     drop(is_dropped("rewrite"), &mut above.rewrite);
     drop(is_dropped("mailbox_headers"), &mut above.mailbox_headers);
-    let is_answer_dropped = above
-        .answer
-        .as_ref()
-        .is_some_and(|answer| is_dropped(answer.key()));
-    drop(is_answer_dropped, &mut above.answer);
+    for key in Answer::KEYS {
+        let is_its_own = above
+            .answer
+            .as_ref()
+            .is_some_and(|answer| answer.key() == key);
+        drop(is_dropped(key) && is_its_own, &mut above.answer);
+    }
     above
 }
 

@@ -403,7 +403,9 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The key that gives it.
+    pub(crate) const KEYS: [&str; 4] = ["redirect", "reroute", "respond", "mailbox"];
+
+    /// The key of these that gives it.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             Self::Redirect(_) => "redirect",

@@ -14,6 +14,8 @@ mod syntax;
 mod uploads;
 mod upstream;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use levity_disk::Direct;
 use levity_wire::encoding::Coding;
 
 use crate::address::Address;
-use crate::keys::TABLES;
+use crate::keys::{SCHEMA, TABLES};
 use crate::load::FILE_BYTES_MAX;
 use crate::schema::Table;
 use crate::*;
@@ -207,7 +209,7 @@ fn every_key_of_the_table_is_read() {
                     "{SITE}[[site.route]]\npath = \"/a\"\n{}",
                     below(table, &line)
                 ),
-                "upstream.check" | "upstream.tls" => {
+                path if path.starts_with("upstream.") => {
                     format!("[[upstream]]\n{}\n{line}\n{SITE}", table.heading())
                 }
                 _ => format!("{}\n{line}\n{SITE}", table.heading()),
@@ -224,6 +226,25 @@ fn every_key_of_the_table_is_read() {
             assert!(read, "{text}");
         }
     }
+}
+
+/// A key that `false` may stand for is reset where it is inherited.
+#[test]
+fn every_key_that_may_be_dropped_is() {
+    let asked = RefCell::new(BTreeSet::new());
+    location::inherited(&Location::default(), |name| {
+        asked.borrow_mut().insert(name.to_owned());
+        false
+    });
+    let route = SCHEMA.table("site.route");
+    let names = SCHEMA
+        .names(route)
+        .filter(|name| SCHEMA.may_drop(route, name));
+    let may_be_dropped: BTreeSet<_> = names.map(str::to_owned).collect();
+    let mut is_asked = asked.into_inner();
+    // Those whose `false` is a value like another.
+    is_asked.retain(|name| SCHEMA.may_drop(route, name));
+    assert_eq!(is_asked, may_be_dropped);
 }
 
 fn below(table: &Table, line: &str) -> String {
