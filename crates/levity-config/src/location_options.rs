@@ -111,8 +111,9 @@ options! {
     /// How long clients and caches may keep content: a value for everything, or what = "value", where the first that fits
     /// counts: `{ hashed = "immutable", "text/html" = "no-cache", "image/*" = "30d" }`. A value is a duration, `"no-cache"`
     /// (ask each time), `"no-store"`, `"immutable"` (a year, without asking again), `"off"`, or all of a `Cache-Control`.
-    /// `hashed` are names with a hash of the content, such as `app.3f2a9c1b.js` or `index-DiwrgTda.css`. Not for errors,
-    /// nor for responses of an upstream that have a `Cache-Control`.
+    /// `hashed` are names with a hash of the content, as [build tools](tasks.md#headers-of-responses) write them: `app.3f2a9c1b.js`,
+    /// `/assets/index-DiwrgTda.css`. Not for errors, nor for responses of an upstream and what it hands over, nor where a
+    /// `Cache-Control` is set already.
     cache: Vec<CacheRule> = cache_control::rules, Kind::TextOrPairs, "{}";
     /// Whether responses have the headers that most sites want: `X-Content-Type-Options: nosniff`,
     /// `Referrer-Policy: strict-origin-when-cross-origin` and `X-Frame-Options: SAMEORIGIN`. Those that an upstream has sent

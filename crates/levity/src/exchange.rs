@@ -340,22 +340,16 @@ async fn send_replacement<'a, S: ResponseSink>(
 }
 
 /// Applies the filters of the location and decides whether the connection closes after the response.
-fn prepare<S: ResponseSink>(
+fn prepare<'a, S: ResponseSink>(
     stream: &S,
     request: &Request,
-    location: Option<&Location>,
+    location: Option<&'a Location>,
     response: &mut Response,
-    handling: &mut Handling<'_>,
+    handling: &mut Handling<'a>,
 ) {
     handling.disk.trace.enter(Step::Filter);
     if let Some(location) = location {
-        let (filters, claims) = (&location.filters, &handling.claims());
-        match &handling.worker.explanation {
-            None => filter::apply(filters, request, response, claims),
-            Some(explanation) => {
-                filter::apply_and_explain(filters, request, response, claims, explanation);
-            }
-        }
+        filtered(request, location, response, handling);
     }
     response.frame_parts();
     let ends_by_closing = stream.framing(response.is_open_ended()) == Framing::ByClosing;
@@ -370,6 +364,30 @@ fn prepare<S: ResponseSink>(
         handling.disk.count_failed_lookups();
     }
     handling.disk.trace.enter(Step::Send);
+}
+
+/// Applies the filters of `location`.
+fn filtered<'a>(
+    request: &Request,
+    location: &'a Location,
+    response: &mut Response,
+    handling: &Handling<'a>,
+) {
+    let page = handling.page_sent(request, location).map(|(page, of)| {
+        let keeping = filter::keeping(&of.filters, request, page, response);
+        (page, keeping)
+    });
+    let (filters, claims) = (&location.filters, &handling.claims());
+    let explanation = handling.worker.explanation.as_ref();
+    match explanation {
+        None => filter::apply(filters, request, response, claims),
+        Some(explanation) => {
+            filter::apply_and_explain(filters, request, response, claims, explanation);
+        }
+    }
+    if let Some((page, keeping)) = page {
+        filter::keep_as(page, &keeping, response, explanation);
+    }
 }
 
 /// Checks the host of a request to a server that answers to its own names only. That protects browsers from DNS

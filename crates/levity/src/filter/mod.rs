@@ -15,10 +15,14 @@ pub mod substitute;
 use levity_wire::http1::Method;
 
 use crate::explanation::{Explanation, Topic};
+use crate::http::fields::Fields;
 use crate::http::filter::{Filter, FilteredHead, Filters};
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::shares::claim::Claims;
+
+/// Headers that say how long a response may be kept.
+const KEEPING: &[&str] = &["Cache-Control", "Expires"];
 
 /// Applies `filters` in order.
 pub fn apply(filters: &Filters, request: &Request, response: &mut Response, claims: &Claims) {
@@ -56,6 +60,44 @@ pub fn apply_and_explain(
     }
 }
 
+/// How long `response`, to which no filter was applied, may be kept by `filters`, as that of a request for `path`.
+pub fn keeping(filters: &Filters, request: &Request, path: &[u8], response: &Response) -> Fields {
+    let base = response.base.as_ref();
+    let mut fields = base.map_or_else(Fields::default, |base| base.fields().clone());
+    fields.extend(&response.fields);
+    let mut has_server = response.has_server;
+    for filter in filters.list() {
+        let head = FilteredHead {
+            status: response.status,
+            length: response.content_length(),
+            fields: &mut fields,
+            has_server: &mut has_server,
+            path,
+            is_of_application: response.is_of_application,
+        };
+        filter.header(request, head);
+    }
+    fields.take(KEEPING)
+}
+
+/// Has `response` say what [`keeping`] has returned for the page that stands in for its path, whatever the rules of the path say.
+pub fn keep_as(
+    page: &[u8],
+    keeping: &Fields,
+    response: &mut Response,
+    explanation: Option<&Explanation>,
+) {
+    response.merge_base();
+    let own = response.fields.take(KEEPING);
+    response.fields.extend(keeping);
+    for (sign, line) in own.changes(keeping) {
+        let (line, page) = (String::from_utf8_lossy(line), String::from_utf8_lossy(page));
+        if let Some(explanation) = explanation {
+            explanation.add(Topic::Header, format!("{sign} {line}  (as for {page})"));
+        }
+    }
+}
+
 fn apply_one(filter: &dyn Filter, request: &Request, response: &mut Response, claims: &Claims) {
     if let Some(base) = response.base.as_ref().filter(|_| response.status == 200)
         && filter.passes(base.fields())
@@ -63,9 +105,9 @@ fn apply_one(filter: &dyn Filter, request: &Request, response: &mut Response, cl
         return;
     }
     response.merge_base();
-    filter.header(request, head(response));
+    filter.header(request, head(request, response));
     if may_change_body(request, response)
-        && let Some(body) = filter.body(request, head(response), claims)
+        && let Some(body) = filter.body(request, head(request, response), claims)
     {
         // An upstream's response to HEAD announces the length of the unchanged body.
         response.fields.remove("content-length");
@@ -73,12 +115,14 @@ fn apply_one(filter: &dyn Filter, request: &Request, response: &mut Response, cl
     }
 }
 
-fn head(response: &mut Response) -> FilteredHead<'_> {
+fn head<'r>(request: &'r Request, response: &'r mut Response) -> FilteredHead<'r> {
     FilteredHead {
         status: response.status,
         length: response.content_length(),
         fields: &mut response.fields,
         has_server: &mut response.has_server,
+        path: &request.path,
+        is_of_application: response.is_of_application,
     }
 }
 
@@ -105,7 +149,6 @@ mod tests {
     use super::*;
     use crate::cache::{Cache, EntryRef};
     use crate::entry::{self, Content};
-    use crate::http::fields::Fields;
     use crate::http::filter::{BodyFilter, FilterError};
     use levity_config::Etag;
 

@@ -272,9 +272,26 @@ impl<'a> Handling<'a> {
         let outcome = self
             .outcome_of_step(request, (location, step), named, found)
             .await;
+        self.sends_page =
+            is_fixed && path != request.path && matches!(outcome, Outcome::Response(_));
         self.served_key = key;
         outcome
     }
+    /// The path of the page of `try` that is sent in place of what `request` names, and the location of a request for that page, if
+    /// it has the same files. How long the page may be kept is said there: the name that it stands in for may exist later.
+    pub fn page_sent<'s>(
+        &'s self,
+        request: &'s Request,
+        location: &'a Location,
+    ) -> Option<(&'s [u8], &'a Location)> {
+        if !self.sends_page {
+            return None;
+        }
+        let page = request.path_of(&self.served_key);
+        let of_page = self.rules(request, location).with_files_of(page);
+        Some((page, of_page))
+    }
+
 
     async fn outcome_of_step(
         &mut self,

@@ -68,6 +68,8 @@ pub struct Handling<'a> {
     path_kind: PathKind,
     /// The key in the cache of the last file that a step of `try` has looked for; empty without one.
     served_key: Vec<u8>,
+    /// That file is a page, and is sent in place of what the path names.
+    sends_page: bool,
     /// The script that handles the request.
     script: Option<RunnableScript>,
     /// What has moved the request to the path of a script, if something has.
@@ -156,6 +158,7 @@ impl<'a> Handling<'a> {
             charges: Charges::new(worker.explanation.is_some()),
             path_kind: PathKind::Unknown,
             served_key: Vec::new(),
+            sends_page: false,
             script: None,
             moved_script: None,
             identity: Identity::default(),
@@ -222,6 +225,7 @@ impl<'a> Handling<'a> {
     /// Runs the handlers of `location`.
     pub async fn respond(&mut self, request: &Request, location: &'a Location) -> Handled {
         (self.path_kind, self.script) = (PathKind::Unknown, None);
+        self.sends_page = false;
         // What the gates before a rewrite have found out still holds.
         if !request.is_moved() {
             self.identity = Identity::default();
@@ -321,11 +325,11 @@ impl<'a> Handling<'a> {
                 }
                 Handler::Mailbox(_) => self.unasked(),
                 Handler::Proxy(proxy) if self.worker.explanation.is_none() => {
-                    return Box::pin(self.proxy(request, proxy)).await;
+                    return of_application(Box::pin(self.proxy(request, proxy)).await);
                 }
                 Handler::Proxy(proxy) => match self.body.limit(proxy.body_bytes_max) {
                     Err(reject) => Outcome::Response(refused_body(reject)),
-                    Ok(()) => self.unasked(),
+                    Ok(()) => of_application(self.unasked()),
                 },
                 Handler::IndexScript => Box::pin(self.index_script(request, location)).await,
                 Handler::ExistingFile(step) => {
@@ -418,6 +422,7 @@ impl<'a> Handling<'a> {
         while let Some(delegated_by) = delegations.pop() {
             response = self.settle(&delegated_by, delegated_by.with_headers(response));
         }
+        response.is_of_application = true;
         response
     }
 
@@ -460,6 +465,13 @@ impl<'a> Handling<'a> {
         }
         Ok(())
     }
+}
+
+fn of_application(mut outcome: Outcome<'_>) -> Outcome<'_> {
+    if let Outcome::Response(response) = &mut outcome {
+        response.is_of_application = true;
+    }
+    outcome
 }
 
 /// What routes look at in a request.

@@ -95,6 +95,10 @@ pub struct FilteredHead<'r> {
     pub fields: &'r mut Fields,
     /// No `Server` is to be added: `fields` have one, or the location removed it.
     pub has_server: &'r mut bool,
+    /// The path for which rules about paths are looked up: that of the request, or of the page that stands in for it.
+    pub path: &'r [u8],
+    /// An application has made the response, or has handed over what is sent.
+    pub is_of_application: bool,
 }
 
 /// Transforms a body as it is sent. It does no I/O and does not block, and may run on any thread. After an error it is

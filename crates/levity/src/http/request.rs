@@ -289,6 +289,11 @@ impl Request {
 
     /// The requested host, with its port if sent; empty when the request has none.
     pub fn host(&self) -> &[u8] {
+    /// The path that [`key_of`](Self::key_of) has made `key` of.
+    pub fn path_of<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        &key[self.key.len() - self.path.len()..]
+    }
+
         self.head.host.map_or(b"", |span| span.of(&self.bytes))
     }
 
@@ -382,6 +387,11 @@ fn without_date(value: &mut [u8]) -> usize {
     if is_tag || value.len() < WEAK_TAG.len() {
         return value.len();
     }
+/// The last segment of a decoded path; empty for that of a folder.
+pub fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
     value[..WEAK_TAG.len()].copy_from_slice(WEAK_TAG);
     WEAK_TAG.len()
 }

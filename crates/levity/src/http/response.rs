@@ -289,6 +289,8 @@ pub struct Response {
     pub close: bool,
     /// The body is the text of an error of this server, for which a page may be sent.
     pub is_error_text: bool,
+    /// An application has made it, or has handed over what is sent.
+    pub is_of_application: bool,
 }
 
 // A response passes through a dozen functions by value. Beyond this size each of them calls `memmove`.
@@ -308,6 +310,7 @@ impl Response {
             filters: Vec::new(),
             close: false,
             is_error_text: false,
+            is_of_application: false,
         }
     }
 

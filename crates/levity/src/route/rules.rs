@@ -69,6 +69,18 @@ impl<'s, 'r> Rules<'s, 'r> {
         })
     }
 
+    /// The location of a request for `name` if it has the files of this one; else this one.
+    pub fn with_files_of(&self, name: &[u8]) -> &'s Location {
+        let own = self.location.files.as_deref();
+        let is_alike = |location: &&Location| match (location.files.as_deref(), own) {
+            (Some(files), Some(own)) => {
+                Arc::ptr_eq(&files.root, &own.root) && files.strip_prefix == own.strip_prefix
+            }
+            _ => false,
+        };
+        self.route(name).filter(is_alike).unwrap_or(self.location)
+    }
+
     /// Whether whoever may list the folder of `name` may know that name. To be told a name costs nothing, and changes nothing.
     pub fn may_list(&self, name: &[u8]) -> bool {
         let may_list = |location: &Location, name: &[u8]| {

@@ -175,12 +175,90 @@ fn an_application_knows_its_own_content() {
     assert_fields(
         &ours,
         &[
-            ("cache-control", Some("no-store")),
+            ("cache-control", None),
             ("x-frame-options", Some("SAMEORIGIN")),
             ("x-content-type-options", Some("nosniff")),
             ("referrer-policy", Some("strict-origin-when-cross-origin")),
         ],
     );
+}
+
+/// A fallback has the rules of the page, and not those of the name that it stands in for.
+#[test]
+fn how_long_a_fallback_may_be_kept() {
+    let tree = Tree::new();
+    for name in ["index.html", "assets/app-DiwrgTda.js", "latest.3f2a9c1b.js"] {
+        tree.file(name, "x");
+    }
+    tree.file(
+        "_headers",
+        "/named/*\n  Cache-Control: immutable\n  X-Named: 1\n",
+    );
+    tree.file("_redirects", "/latest.js /latest.3f2a9c1b.js 200\n");
+    let year = "max-age=31536000";
+    let keys = format!(
+        "static_host_files = true\ntry = [\"file\", \"/index.html\"]\n\
+         cache = {{ hashed = \"{year}\", \"text/html\" = \"no-cache\" }}\n\
+         [[site.route]]\npath = \"/kept/*\"\ncache = \"{year}\"\n\
+         [[site.route]]\npath = \"/set/*\"\nheaders.set = {{ Cache-Control = \"{year}\", X-Set = \"1\" }}"
+    );
+    let server = Launch::site(tree.path(), "", &keys).start();
+    let mut client = server.client();
+    for (path, expected) in [
+        ("/assets/app-DiwrgTda.js", Some(year)),
+        ("/assets/app-DiwrgTdb.js", Some("no-cache")),
+        ("/kept/a.js", Some("no-cache")),
+        ("/set/a.js", Some("no-cache")),
+        ("/named/a.js", Some("no-cache")),
+        ("/latest.3f2a9c1b.js", Some(year)),
+        ("/latest.js", None),
+    ] {
+        let answer = client.get(path);
+        answer.assert_status(200);
+        assert_eq!(answer.header("cache-control"), expected, "{path}");
+    }
+    // All else is said by the route that answers.
+    assert_eq!(client.get("/set/a.js").header("x-set"), Some("1"));
+    assert_eq!(client.get("/named/a.js").header("x-named"), Some("1"));
+}
+
+/// What an application hands over may be for one client only.
+#[test]
+fn applications_say_how_long_their_answers_may_be_kept() {
+    let tree = Tree::new();
+    tree.file("a.txt", "file");
+    let backend = Scripted::tcp(|conn| {
+        while let Some(request) = conn.read_request() {
+            let delegates = request.target == "/handed";
+            let header = if delegates {
+                "X-Accel-Redirect: /in/a.txt\r\n"
+            } else {
+                ""
+            };
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\n{header}Content-Length: 0\r\n\r\n"
+            ));
+        }
+    });
+    let upstream = format!(
+        "[[upstream]]\nname = \"app\"\nto = [\"{}\"]\n",
+        backend.address()
+    );
+    let keys = format!(
+        "try = [\"file\", \"proxy\"]\nproxy = \"app\"\ncache = \"1h\"\n\
+         [[site.route]]\npath = \"/in/*\"\nroot = \"{}\"\nstrip_prefix = \"/in\"\ninternal = true",
+        tree.path().display()
+    );
+    let server = Launch::site(tree.path(), &upstream, &keys).start();
+    let mut client = server.client();
+    assert_eq!(
+        client.get("/a.txt").header("cache-control"),
+        Some("max-age=3600")
+    );
+    assert_eq!(client.get("/made").header("cache-control"), None);
+    let handed = client.get("/handed");
+    assert_eq!((handed.status, handed.text().as_str()), (200, "file"));
+    assert_eq!(handed.header("cache-control"), None);
 }
 
 #[test]

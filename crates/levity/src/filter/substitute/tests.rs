@@ -368,6 +368,8 @@ fn head<'r>(status: u16, fields: &'r mut Fields, has_server: &'r mut bool) -> Fi
         length: None,
         fields,
         has_server,
+        path: b"/",
+        is_of_application: false,
     }
 }
 

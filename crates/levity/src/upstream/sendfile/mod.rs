@@ -36,7 +36,7 @@ use crate::entry::{self, Content, Entry};
 use crate::found::object::ServableFile;
 use crate::http::error;
 use crate::http::fields::{CONTENT_HEADERS, Fields};
-use crate::http::request::Request;
+use crate::http::request::{Request, file_name};
 use crate::http::response::{Body, BodyStream, Response};
 use crate::http::send::Sent;
 use crate::respond::file;
@@ -414,9 +414,8 @@ impl Delegated {
 
     /// The metadata of the file; headers of the application take precedence.
     fn entry(&self, path: &[u8], opened: &Opened) -> Entry {
-        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         let form = entry::Form {
-            name,
+            name: file_name(path),
             coding: None,
             varies: false,
             etag: self.etag,
@@ -441,7 +440,7 @@ impl Delegated {
             }
         }
         if fields.value("content-type").is_none() {
-            fields.add("Content-Type", mime::of(name).as_bytes());
+            fields.add("Content-Type", mime::of(file_name(path)).as_bytes());
         }
         fields.add("Accept-Ranges", b"bytes");
         entry.fields = fields;
