@@ -37,7 +37,16 @@ impl Default for Config {
 ///
 /// All problems, in the order of the text.
 pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
-    read(text, None, false)
+    read(text, None, None, false)
+}
+
+/// Parses a configuration that no file has. Relative paths are relative to `folder`, and every root must exist. May block.
+///
+/// # Errors
+///
+/// All problems, in the order of the text.
+pub fn parse_beneath(folder: &Path, text: &str) -> Result<Config, Vec<Problem>> {
+    read(text, Some(folder), None, true)
 }
 
 /// Reads and parses a configuration file. Relative paths are relative to its folder, and every root must exist.
@@ -87,7 +96,8 @@ fn parse_file(path: &Path, text: &str, reads_certificates: bool) -> Result<Confi
     let unread = |message: String| errors(vec![Problem::without_position(message)]);
     let file =
         std::path::absolute(path).map_err(|error| unread(format!("no such path: {error}")))?;
-    let config = read(text, Some(&file), reads_certificates).map_err(errors)?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let config = read(text, Some(folder), Some(&file), reads_certificates).map_err(errors)?;
     Ok(Config {
         text: text.into(),
         ..config
@@ -111,9 +121,13 @@ fn text(path: &Path) -> Result<String, (String, bool)> {
     })
 }
 
-fn read(text: &str, file: Option<&Path>, reads_certificates: bool) -> Result<Config, Vec<Problem>> {
+fn read(
+    text: &str,
+    base: Option<&Path>,
+    file: Option<&Path>,
+    reads_certificates: bool,
+) -> Result<Config, Vec<Problem>> {
     let (document, errors) = DeTable::parse_recoverable(text);
-    let base = file.map(|file| file.parent().unwrap_or(Path::new("/")));
     let mut reader = Reader::new(text, base, SCHEMA);
     reader.reads_certificates = reads_certificates;
     // It has secrets too, such as those of `signed_url` and of backends.

@@ -1,6 +1,5 @@
 //! `levity serve` and `levity run`: from flags to a [`Plan`].
 
-use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use clap::Args;
 use super::{EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams, exit_of};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
 use levity_config::tls::SiteTls;
-use levity_config::{Config, Location, LocationOptions, OwnNames, Site, Symlinks, Try};
+use levity_config::{Config, OwnNames};
 use levity_disk::engine::NAMES;
 use levity_disk::patiently;
 
@@ -20,7 +19,8 @@ pub(super) struct Options {
     /// The folder or file
     #[arg(value_name = "DIR", default_value = ".")]
     what: PathBuf,
-    /// Serve a single-page application: paths that name no file get /index.html, and folders are not listed
+    /// Serve a single-page application: paths that name no file get /index.html, and folders are not listed. A name with an extension gets it
+    /// only if the client wants HTML
     #[arg(long)]
     spa: bool,
     /// Encrypt connections, with a certificate of this machine that browsers accept once they trust its authority
@@ -165,13 +165,8 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
         Ok(listen) => listen,
         Err(reason) => return misused(&reason, streams),
     };
-    let site = site(&what).and_then(|site| if spa { single_page(site) } else { Ok(site) });
-    match site {
-        Ok(site) => {
-            let mut config = Config {
-                sites: vec![site],
-                ..Config::default()
-            };
+    match content(&what, spa) {
+        Ok(mut config) => {
             // A saved file is visible at once.
             config.disk.entry_ttl = Duration::ZERO;
             let mut plan = flags.plan(config, None, listen);
@@ -205,23 +200,6 @@ fn encrypt(config: &mut Config, hosts: &[String]) {
     }
 }
 
-/// The folder of `site` as a single-page application.
-fn single_page(mut site: Site) -> Result<Site, String> {
-    const PAGE: &str = "index.html";
-    let root = site
-        .location
-        .root
-        .as_deref()
-        .filter(|_| site.only.is_none());
-    let root = root.ok_or("`--spa` is for a folder")?;
-    if !root.join(PAGE).is_file() {
-        return Err(format!("it has no {PAGE}, which `--spa` serves"));
-    }
-    site.location.options.listing = false;
-    site.location.proxying.tries = Some(vec![Try::File, Try::Path(format!("/{PAGE}"))]);
-    Ok(site)
-}
-
 /// The host names to answer to; `None` is any. Where only this machine can connect, any other name could be that of a
 /// web page that reads the folder (DNS rebinding). Other machines may know this one by names that it does not know.
 fn own_names(config: &Config, added: Vec<String>) -> Option<OwnNames> {
@@ -251,47 +229,98 @@ fn misused(reason: &str, streams: &mut Streams<'_>) -> Step {
     Step::Exit(EXIT_USAGE)
 }
 
-fn site(what: &Path) -> Result<Site, String> {
+/// What every site of `levity serve` has. Its content may be edited at any time.
+const CONTENT: &str = "[[site]]\nroot = \".\"\ncompress = true\ncache = \"no-cache\"\n";
+
+/// A file that is named on the command line is served wherever its link leads.
+const FILE: &str = "symlinks = \"follow\"\n";
+
+const FOLDER: &str = "listing = true\n";
+
+/// A folder that a site generator may have written.
+const BUILT: &str = "static_host_files = true\ntry = [\"file\", \"file.html\", \"directory\"]\n";
+
+const LOST: &str = "error_pages = { 404 = \"/404.html\" }\n";
+
+/// A script or an image that is missing is no page, but a client that follows a link may be at a path with a dot.
+const SINGLE_PAGE: &str = r#"[[site]]
+root = "."
+compress = true
+cache = { hashed = "immutable", "*/*" = "no-cache" }
+static_host_files = true
+try = ["file", "/index.html"]
+
+[[site.route]]
+regex = '\.[^./]+$'
+when = { header = { Accept = "*text/html*" } }
+
+[[site.route]]
+regex = '\.[^./]+$'
+try = ["file"]
+"#;
+
+/// What serves the folder or file `what`. May block.
+fn content(what: &Path, is_single_page: bool) -> Result<Config, String> {
+    const PAGE: &str = "index.html";
     let path = std::path::absolute(what).map_err(|error| error.to_string())?;
     let meta = patiently(&path, |path| std::fs::metadata(path)).and_then(|meta| meta);
     let meta = meta.map_err(|error| error.to_string())?;
-    let (root, only) = if meta.is_dir() {
-        (path, None)
-    } else if meta.is_file() {
-        let name = path
-            .file_name()
-            .map(OsString::from)
-            .ok_or("it has no name")?;
-        (
-            path.parent().unwrap_or(Path::new("/")).to_owned(),
-            Some(name),
-        )
-    } else {
+    if meta.is_file() {
+        if is_single_page {
+            return Err("`--spa` is for a folder".to_owned());
+        }
+        let name = path.file_name().ok_or("it has no name")?;
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let mut config = parsed(folder, &[CONTENT, FILE].concat())?;
+        config.sites[0].only = Some(name.to_owned());
+        return Ok(config);
+    }
+    if !meta.is_dir() {
         return Err("it is neither a folder nor a file".to_owned());
+    }
+    let is_built = path.join(PAGE).is_file();
+    let lost = match path.join("404.html").is_file() {
+        true => LOST,
+        false => "",
     };
-    let location = Location {
-        root: Some(root),
-        options: LocationOptions {
-            listing: only.is_none(),
-            compress: true,
-            // A file that is named on the command line is served wherever its link leads.
-            symlinks: match only {
-                Some(_) => Symlinks::Follow,
-                None => Symlinks::Beneath,
-            },
-            ..LocationOptions::default()
-        },
-        ..Location::default()
+    let text = match (is_single_page, is_built) {
+        (true, false) => return Err(format!("it has no {PAGE}, which `--spa` serves")),
+        (true, true) => SINGLE_PAGE.to_owned(),
+        (false, true) => [CONTENT, FOLDER, BUILT, lost].concat(),
+        (false, false) => [CONTENT, FOLDER].concat(),
     };
-    Ok(Site {
-        only,
-        location,
-        ..Site::default()
-    })
+    let mut config = parsed(&path, &text)?;
+    if is_single_page {
+        // A redirect of the site's author goes before what is missing.
+        config.sites[0].routes.rotate_left(2);
+    }
+    Ok(config)
+}
+
+/// The configuration `text`, with `folder` as root.
+fn parsed(folder: &Path, text: &str) -> Result<Config, String> {
+    let config = levity_config::parse_beneath(folder, text);
+    let mut config = config.map_err(|problems| problems[0].message.clone())?;
+    for site in &mut config.sites {
+        let routes = site.routes.iter_mut().map(|route| &mut route.location);
+        // The name for people has no dot at its end.
+        for location in routes.chain([&mut site.location]) {
+            location.root = Some(folder.to_owned());
+        }
+    }
+    // Nobody knows the lines of that text.
+    for note in &mut config.notes {
+        if let Some((_, what)) = note.split_once(": ") {
+            *note = what.to_owned();
+        }
+    }
+    Ok(config)
 }
 
 #[cfg(test)]
 mod tests {
+    use levity_config::{Symlinks, Try};
+
     use super::super::tests::{Folder, levity};
     use super::*;
 
@@ -351,6 +380,10 @@ mod tests {
         let page = folder.write("index.html", "x");
         let plan = levity(&["serve", "--spa", folder.path()]).plan();
         let site = &plan.config.sites[0];
+        assert_eq!(
+            site.location.root.as_deref(),
+            Some(Path::new(folder.path()))
+        );
         let steps = [Try::File, Try::Path("/index.html".to_owned())];
         assert_eq!(site.location.proxying.tries.as_deref(), Some(&steps[..]));
         assert!(!site.location.options.listing);

@@ -120,10 +120,7 @@ fn chromium_opens_a_deep_link_into_what_is_served_with_spa() {
     let tree = built();
     let server = Launch::serve(&tree.at("dist")).arguments(["--spa"]).start();
     assert_opens(&server);
-    // One page for all names that do not exist, as docs/tasks.md says.
-    let gone = server.get("/assets/index-DiwrgTda.js");
-    gone.assert_status(200);
-    assert_eq!(gone.field("content-type"), "text/html; charset=utf-8");
+    server.get("/assets/index-DiwrgTda.js").assert_status(404);
 }
 
 /// Silence in a frame of ADTS (ISO 13818-7): AAC-LC with one channel of 44.1 kHz.

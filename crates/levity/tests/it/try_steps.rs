@@ -229,6 +229,92 @@ fn serve_a_single_page_application() {
     );
 }
 
+/// Whatever is served may be edited: a browser that keeps it would show what it was.
+#[test]
+fn how_long_what_is_served_may_be_kept() {
+    let tree = tree();
+    tree.file("assets/app-DiwrgTda.js", "code");
+    let plain = Tree::new();
+    plain.file("app-3f2a9c1b.js", "code");
+    let (no_cache, year) = (
+        Some("no-cache"),
+        Some("public, max-age=31536000, immutable"),
+    );
+    let hashed = "/assets/app-DiwrgTda.js";
+    for (root, flags, path, expected) in [
+        (tree.path(), &[][..], "/", no_cache),
+        (tree.path(), &[], "/empty/", no_cache),
+        (tree.path(), &[], hashed, no_cache),
+        (tree.path(), &["--spa"], "/", no_cache),
+        (tree.path(), &["--spa"], "/users/7", no_cache),
+        (tree.path(), &["--spa"], hashed, year),
+        (plain.path(), &[], "/app-3f2a9c1b.js", no_cache),
+        (&plain.at("app-3f2a9c1b.js"), &[], "/", no_cache),
+    ] {
+        let server = Launch::serve(root).arguments(flags).start();
+        let answer = server.get(path);
+        answer.assert_status(200);
+        assert_eq!(answer.header("cache-control"), expected, "{flags:?} {path}");
+    }
+}
+
+/// What a site generator writes, such as Astro or Hugo, is served as its host would.
+#[test]
+fn a_built_site_is_served_by_its_own_rules() {
+    let tree = tree();
+    tree.file("404.html", "lost");
+    tree.file("_redirects", "/old /b 302\n/new x\n/made-of/* /a 200\n");
+    tree.file("_headers", "/a\n  X-Own: 1\n");
+    let server = Launch::serve(tree.path()).start();
+    assert_contents(
+        &server,
+        &[
+            ("/", "home"),
+            ("/a", "file"),
+            ("/b", "page"),
+            ("/docs/", "folder"),
+            ("/made-of/x", "file"),
+        ],
+    );
+    assert_statuses(
+        &server,
+        &[("/docs/?x", 200), ("/_redirects", 404), ("/empty/", 200)],
+    );
+    let lost = server.get("/none/none.js");
+    assert_eq!((lost.status, lost.text().as_str()), (404, "lost"));
+    assert_eq!(server.get("/a").header("x-own"), Some("1"));
+    let old = server.get("/old");
+    assert_eq!((old.status, old.field("location")), (302, "/b"));
+    let log = server.stderr();
+    assert!(
+        log.contains("configuration: _redirects, line 2, is left out"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_missing_file_of_a_single_page_application() {
+    let tree = tree();
+    tree.file("_redirects", "/moved.js /a 302\n");
+    let server = Launch::serve(tree.path()).arguments(["--spa"]).start();
+    let mut client = server.client();
+    let page = "text/html,application/xhtml+xml,*/*;q=0.8";
+    for (path, accept, status) in [
+        ("/users/7", "*/*", 200),
+        ("/v1.2/users", "*/*", 200),
+        ("/gone.js", "*/*", 404),
+        ("/gone.png", "image/avif,*/*", 404),
+        ("/users/john.doe", page, 200),
+        ("/users/john.doe", "application/json", 404),
+        ("/b.html", "*/*", 200),
+        ("/moved.js", "*/*", 302),
+    ] {
+        let answer = client.get_with(path, &[("Accept", accept)]);
+        assert_eq!(answer.status, status, "{path} {accept}");
+    }
+    client.get("/gone.js").assert_status(404);
+}
+
 /// What a route guards is not sent for another path that leads to the same file.
 #[test]
 fn guarded_files_under_other_paths() {
