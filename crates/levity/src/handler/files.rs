@@ -9,13 +9,13 @@ use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 use levity_wire::http1::Method;
 
-use super::{Handling, Outcome, explain};
+use super::{Handling, NewTarget, Outcome, explain, target_for};
 use crate::cache::EntryRef;
 use crate::explanation::Topic;
 use crate::found;
 use crate::found::object::ServableFile;
 use crate::http::error::{self, error};
-use crate::http::request::Request;
+use crate::http::request::{Request, file_name};
 use crate::http::response::Response;
 use crate::resolve::{self, Found, Named};
 use crate::respond;
@@ -81,7 +81,7 @@ impl<'a> Handling<'a> {
         let at = (location, files);
         let file = match self.resolve(request, at, named).await {
             Ok(Found::File(..)) if is_folder_without_slash(request, named) => {
-                return Outcome::Response(self.to_directory(request));
+                return self.to_folder(request, location);
             }
             Ok(Found::File(cached, ready)) => {
                 let file = match self.servable(request, at, named, (cached, ready)) {
@@ -94,8 +94,7 @@ impl<'a> Handling<'a> {
                 file
             }
             Ok(Found::Directory(directory)) => {
-                let folder = Box::pin(self.folder(request, at, directory));
-                return Outcome::Response(folder.await);
+                return Box::pin(self.folder(request, at, directory)).await;
             }
             Err(error) => {
                 return Outcome::Response(failed(self.worker, files, request, &error));
@@ -105,15 +104,27 @@ impl<'a> Handling<'a> {
         Outcome::Response(response.await)
     }
 
-    /// The redirect to the path with a slash at its end.
-    pub(super) fn to_directory(&self, request: &Request) -> Response {
-        if let Some(explanation) = &self.worker.explanation {
-            explanation.add(
-                Topic::Handler,
-                "redirects to the path with a slash at its end: it is that of a folder, in which relative links begin",
-            );
+    /// Has the client ask for a folder by its path with a slash, which relative links need.
+    ///
+    /// A rule may have led here from a name that is not that of the folder. Then nobody knows whether that name with a slash leads
+    /// here too, and the client may not know the path of the folder: the request goes on as one for the folder.
+    pub(super) fn to_folder(&self, request: &Request, location: &Location) -> Outcome<'a> {
+        let (sent, query) = request.sent_path_and_query();
+        if file_name(sent) == file_name(&request.path) {
+            if let Some(explanation) = &self.worker.explanation {
+                explanation.add(
+                    Topic::Handler,
+                    "redirects to the path with a slash at its end: it is that of a folder, in which relative links begin",
+                );
+            }
+            return Outcome::Response(respond::redirect::to_directory(sent, query));
         }
-        respond::redirect::to_directory(request)
+        let folder = [&request.path[..], b"/"].concat();
+        Outcome::Rewritten(NewTarget {
+            target: target_for(&folder, request),
+            may_be_internal: location.internal,
+            by_rule: true,
+        })
     }
 
     /// The response for a directory without index.
@@ -122,18 +133,18 @@ impl<'a> Handling<'a> {
         request: &Request,
         at: (&'a Location, &Files),
         directory: Arc<OpenFile>,
-    ) -> Response {
-        if !request.names_directory() {
+    ) -> Outcome<'a> {
+        Outcome::Response(if !request.names_directory() {
             let name = [&request.path[..], b"/"].concat();
             match self.rules(request, at.0).is_internal(&name) {
                 true => error(404, ""),
-                false => self.to_directory(request),
+                false => return self.to_folder(request, at.0),
             }
         } else if at.1.listing {
             self.listing(request, at, directory).await
         } else {
             error(403, "listing is off for this directory")
-        }
+        })
     }
 
     /// The file that the search for `named` at a location has found, to be sent; or the outcome if it belongs elsewhere.
@@ -272,11 +283,12 @@ impl<'a> Handling<'a> {
         let outcome = self
             .outcome_of_step(request, (location, step), named, found)
             .await;
+        self.served_key = key;
         self.sends_page =
             is_fixed && path != request.path && matches!(outcome, Outcome::Response(_));
-        self.served_key = key;
         outcome
     }
+
     /// The path of the page of `try` that is sent in place of what `request` names, and the location of a request for that page, if
     /// it has the same files. How long the page may be kept is said there: the name that it stands in for may exist later.
     pub fn page_sent<'s>(
@@ -292,7 +304,6 @@ impl<'a> Handling<'a> {
         Some((page, of_page))
     }
 
-
     async fn outcome_of_step(
         &mut self,
         request: &Request,
@@ -305,7 +316,7 @@ impl<'a> Handling<'a> {
         let lacks_slash = is_folder && !request.names_directory();
         let kind = match found {
             Ok(Found::File(..)) if lacks_slash || is_folder_without_slash(request, named) => {
-                return Outcome::Response(self.to_directory(request));
+                return self.to_folder(request, location);
             }
             Ok(Found::File(cached, ready)) => {
                 let found = (cached, ready);
@@ -319,7 +330,7 @@ impl<'a> Handling<'a> {
             }
             Ok(Found::Directory(directory)) if is_folder && files.listing => {
                 let folder = self.folder(request, (location, files), directory);
-                return Outcome::Response(Box::pin(folder).await);
+                return Box::pin(folder).await;
             }
             Ok(Found::Directory(_)) => PathKind::Directory,
             Err(error) => match failed(self.worker, files, request, &error) {

@@ -12,7 +12,7 @@ use crate::route::{RedirectTo, TargetOf};
 
 /// The redirect of `request`, or the response to one that cannot be redirected.
 pub fn response(to: &RedirectTo, request: &Request, client: &Client) -> Response {
-    match target(&to.target, request, client) {
+    match target(&to.target, request.sent_raw_path(), request, client) {
         Ok(location) => {
             let mut response = error(to.status, "");
             response.fields.add("Location", &location);
@@ -29,7 +29,7 @@ pub(super) fn rewritten<'s>(
     client: &Client,
     may_be_internal: bool,
 ) -> Outcome<'s> {
-    match target(to, request, client).and_then(without_dot_segments) {
+    match target(to, request.raw_path(), request, client).and_then(without_dot_segments) {
         Ok(target) => Outcome::Rewritten(NewTarget {
             target,
             may_be_internal,
@@ -52,7 +52,13 @@ fn without_dot_segments(target: Vec<u8>) -> Result<Vec<u8>, Reject> {
     }
 }
 
-fn target(to: &TargetOf, request: &Request, client: &Client) -> Result<Vec<u8>, Reject> {
+/// The target for `request`; `raw_path` is what `{path}` stands for, not decoded.
+fn target(
+    to: &TargetOf,
+    raw_path: &[u8],
+    request: &Request,
+    client: &Client,
+) -> Result<Vec<u8>, Reject> {
     let template = &to.template;
     let mut location = Vec::new();
     for part in &template.0 {
@@ -62,7 +68,7 @@ fn target(to: &TargetOf, request: &Request, client: &Client) -> Result<Vec<u8>, 
             Part::Host => location.extend_from_slice(host(request)?.as_bytes()),
             // Two slashes at the start would name a host.
             Part::Path => {
-                let path = path::forwarded(request.raw_path())?;
+                let path = path::forwarded(raw_path)?;
                 location.extend_from_slice(path::one_leading_slash(&path));
             }
             Part::Rest => push_decoded(rest(to, request), request, &mut location)?,

@@ -48,7 +48,7 @@ impl<'a> Handling<'a> {
         let mut search = ScriptSearch::new((location, files), request, known, now, disk);
         if kind == PathKind::Directory && !request.names_directory() {
             match search.has_index(scripts).await {
-                Ok(true) => return Outcome::Response(self.to_directory(request)),
+                Ok(true) => return self.to_folder(request, location),
                 Ok(false) => {}
                 Err(error) => return self.search_failed(files, request, &error),
             }

@@ -183,7 +183,7 @@ impl Handling<'_> {
         let store = &variants.store;
         if !store.is_dictionary(original, resource) {
             self.want(request, variants, original, Wanted::Dictionary(resource));
-        } else if let Some(value) = dictionary::use_as(request.raw_path()) {
+        } else if let Some(value) = dictionary::use_as(request.sent_raw_path()) {
             fields.add("Use-As-Dictionary", &value);
         }
     }

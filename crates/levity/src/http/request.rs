@@ -48,6 +48,7 @@ pub struct Request {
 #[derive(Debug, Clone)]
 struct Sent {
     target: Span,
+    raw_path: Span,
     /// Decoded.
     path: Vec<u8>,
     query: Option<Span>,
@@ -146,13 +147,18 @@ impl Request {
     }
 
     /// The decoded path and the query as they were sent, whatever the target is now.
-    pub fn sent_path_and_query(&self) -> (&[u8], &[u8]) {
+    pub fn sent_path_and_query(&self) -> (&[u8], Option<&[u8]>) {
         let (path, query) = match &self.sent {
             Some(sent) => (&sent.path, sent.query),
             None => (&self.path, self.head.query),
         };
-        let query = query.map(|query| query.of(&self.bytes));
-        (path, query.unwrap_or_default())
+        (path, query.map(|query| query.of(&self.bytes)))
+    }
+
+    /// The path as sent, without the query, whatever the target is now.
+    pub fn sent_raw_path(&self) -> &[u8] {
+        let sent = self.sent.as_ref().map(|sent| sent.raw_path);
+        sent.unwrap_or(self.head.path).of(&self.bytes)
     }
 
     /// Whether its target was changed.
@@ -185,6 +191,7 @@ impl Request {
         }
         let sent = self.sent.get_or_insert_with(|| Sent {
             target: self.head.target_span,
+            raw_path: self.head.path,
             path: mem::take(&mut self.path),
             query: self.head.query,
             is_rewritten: false,
@@ -220,7 +227,7 @@ impl Request {
         &self.bytes
     }
 
-    /// The path as sent, without the query.
+    /// The path of the target, not decoded, without the query.
     pub fn raw_path(&self) -> &[u8] {
         self.head.path.of(&self.bytes)
     }
@@ -282,6 +289,11 @@ impl Request {
         [&self.key[..location], path].concat()
     }
 
+    /// The path that [`key_of`](Self::key_of) has made `key` of.
+    pub fn path_of<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        &key[self.key.len() - self.path.len()..]
+    }
+
     /// The query as sent, without the question mark.
     pub fn query(&self) -> Option<&[u8]> {
         self.head.query.map(|span| span.of(&self.bytes))
@@ -289,11 +301,6 @@ impl Request {
 
     /// The requested host, with its port if sent; empty when the request has none.
     pub fn host(&self) -> &[u8] {
-    /// The path that [`key_of`](Self::key_of) has made `key` of.
-    pub fn path_of<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        &key[self.key.len() - self.path.len()..]
-    }
-
         self.head.host.map_or(b"", |span| span.of(&self.bytes))
     }
 
@@ -380,6 +387,11 @@ impl Request {
     }
 }
 
+/// The last segment of a decoded path; empty for that of a folder.
+pub fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
 /// Replaces a date in `value`, that of If-Range, by a tag that never matches. Returns the new length.
 fn without_date(value: &mut [u8]) -> usize {
     const WEAK_TAG: &[u8] = b"W/\"\"";
@@ -387,11 +399,6 @@ fn without_date(value: &mut [u8]) -> usize {
     if is_tag || value.len() < WEAK_TAG.len() {
         return value.len();
     }
-/// The last segment of a decoded path; empty for that of a folder.
-pub fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
-}
-
     value[..WEAK_TAG.len()].copy_from_slice(WEAK_TAG);
     WEAK_TAG.len()
 }

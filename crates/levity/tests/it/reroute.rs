@@ -44,6 +44,43 @@ per_engine! {
     }
 }
 
+/// The client knows the path that it has asked for, and not the one to which a rule leads.
+#[test]
+fn a_folder_without_its_slash() {
+    let tree = Tree::new();
+    tree.file("hidden/d/index.html", "index");
+    tree.file(
+        "_redirects",
+        "/made/* /hidden/:splat 200\n/named /open 200\n",
+    );
+    tree.file("open/index.html", "open");
+    let routes = "static_host_files = true\n\
+        [[site.route]]\npath = \"/in/*\"\nreroute = \"/hidden/{rest}?by=rule\"\n\
+        [[site.route]]\npath = \"/fixed\"\nreroute = \"/hidden/d\"\n\
+        [[site.route]]\npath = \"/moved/*\"\nreroute = \"/away/{rest}\"\n\
+        [[site.route]]\npath = \"/away/*\"\nredirect = { to = \"https://a.example{path}\" }\n\
+        [[site.route]]\npath = \"/hidden/*\"\ninternal = true";
+    let server = started(&tree, "auto", routes);
+    let mut client = server.client();
+    for (path, status, found) in [
+        ("/in/d?q", 301, "/in/d/?q"),
+        ("/in/d/", 200, "index"),
+        ("/fixed", 200, "index"),
+        ("/named", 200, "open"),
+        ("/open", 301, "/open/"),
+        ("/made/d", 404, ""),
+        ("/moved/x%20y", 302, "https://a.example/moved/x%20y"),
+    ] {
+        let answer = client.get(path);
+        let seen = match status {
+            200 => answer.text(),
+            404 => String::new(),
+            _ => answer.field("location").to_owned(),
+        };
+        assert_eq!((answer.status, seen.as_str()), (status, found), "{path}");
+    }
+}
+
 #[test]
 fn an_application_gets_the_new_target_and_the_log_the_old_one() {
     let backend = Scripted::tcp(|conn| {

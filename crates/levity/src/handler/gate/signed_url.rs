@@ -26,6 +26,7 @@ impl<'a> Handling<'a> {
     /// Lets requests for signed URLs through. A signature is about the URL as it was sent, also after a rewrite.
     pub(in super::super) fn signed_url(&self, request: &Request, gate: &SignedUrl) -> Outcome<'a> {
         let (path, query) = request.sent_path_and_query();
+        let query = query.unwrap_or_default();
         let signed = Signed {
             path,
             query,

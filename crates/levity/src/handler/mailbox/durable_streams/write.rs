@@ -102,10 +102,10 @@ impl Handling<'_> {
         Ok(content)
     }
 
-    /// The URL of the request, without its query.
+    /// The URL that the client has asked for, without its query.
     fn url(&self, request: &Request) -> String {
         let (scheme, host) = (self.client.scheme, request.host());
-        let (host, path) = (host.escape_ascii(), request.raw_path().escape_ascii());
+        let (host, path) = (host.escape_ascii(), request.sent_raw_path().escape_ascii());
         format!("{scheme}://{host}{path}")
     }
 }
