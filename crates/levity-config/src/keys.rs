@@ -83,7 +83,7 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Notifications that invalidate cached files. `"inotify"` watches the directories of open files: a file
         /// is used until something changes there, for 20 s at most, whatever `entry_ttl` is. Files on network
         /// file systems, files behind a symbolic link or with several names, and names that were not found stay
-        /// on `entry_ttl`.
+        /// on `entry_ttl`. So do all, with a line in the log, if the user has no instance of inotify left at the start.
         key("watch", Kind::Word(Watch::VARIANTS), Some("off"));
         /// Folder for request bodies that do not fit into memory; see `limits.body_memory`.
         key("spool", PATH, Some("/var/tmp"));

@@ -395,7 +395,7 @@ impl Shared {
             service: Arc::new(service),
             parts,
             cache: shared_cache(&config.disk, &descriptors, workers),
-            watcher: start_watcher(config.disk.watch)?,
+            watcher: start_watcher(config.disk.watch),
             logs,
             descriptors,
             workers,
@@ -727,18 +727,20 @@ fn devices_of(service: &Service) -> Vec<(u64, PathBuf)> {
         .collect()
 }
 
-fn start_watcher(watch: levity_config::Watch) -> io::Result<Option<Arc<Watcher>>> {
-    match watch {
-        levity_config::Watch::Off => Ok(None),
-        levity_config::Watch::Inotify => {
-            Watcher::start(|line| diagnostics::log(format_args!("{line}")))
-                .map(|watcher| Some(Arc::new(watcher)))
-                .map_err(|error| {
-                    let help = "the sysctls fs.inotify.* limit each user";
-                    io::Error::new(error.kind(), format!("disk.watch: {error}: {help}"))
-                })
-        }
+/// The watcher, if it is wanted and there can be one: other programs of the user may have all instances of inotify, and files are served
+/// without it too.
+fn start_watcher(watch: levity_config::Watch) -> Option<Arc<Watcher>> {
+    if watch == levity_config::Watch::Off {
+        return None;
     }
+    Watcher::start(|line| diagnostics::log(format_args!("{line}")))
+        .map(Arc::new)
+        .inspect_err(|error| {
+            diagnostics::log(format_args!(
+                "disk.watch: nothing is watched: {error}; the sysctls fs.inotify.* limit each user. Files stay on disk.entry_ttl until a restart"
+            ));
+        })
+        .ok()
 }
 
 /// The sources of `/metrics`.

@@ -166,3 +166,23 @@ fn off_there_are_no_figures() {
     let server = Launch::site(tree.path(), tables, "").start();
     assert!(!server.metrics(&server.own("admin")).has("levity_watches"));
 }
+
+/// Other programs of the user may have them all.
+#[test]
+fn without_an_instance_of_inotify_nothing_is_watched() {
+    let tree = Tree::new();
+    tree.file("file", "old");
+    let server = Launch::site(
+        tree.path(),
+        "[disk]\nwatch = \"inotify\"\nentry_ttl = \"0s\"",
+        "",
+    )
+    .without_inotify()
+    .start();
+    let mut client = server.client();
+    until_body(&mut client, "/file", b"old");
+    tree.file("file", "new");
+    until_body(&mut client, "/file", b"new");
+    let log = server.stderr();
+    assert!(log.contains("disk.watch: nothing is watched: "), "{log}");
+}

@@ -22,6 +22,7 @@ pub struct Launch {
     environment: Vec<(OsString, OsString)>,
     folder: Option<PathBuf>,
     descriptors_max: Option<u32>,
+    without_inotify: bool,
     guard: bool,
     unread: bool,
     /// Holds the configuration and, where the build folder is closed to others, the binary.
@@ -49,6 +50,7 @@ impl Launch {
             environment: Vec::new(),
             folder: None,
             descriptors_max: None,
+            without_inotify: false,
             guard: false,
             unread: false,
             own,
@@ -133,6 +135,12 @@ impl Launch {
         self
     }
 
+    /// The user has no instance of inotify left.
+    pub fn without_inotify(mut self) -> Self {
+        self.without_inotify = true;
+        self
+    }
+
     fn guard(mut self) -> Self {
         self.guard = true;
         self
@@ -210,6 +218,19 @@ impl Launch {
                 "prlimit",
                 &format!("--nofile={descriptors}:{descriptors}"),
                 "--",
+            ]);
+        }
+        if self.without_inotify {
+            // A limit of a user namespace may be lowered by whoever has made it.
+            let lowered = "echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"";
+            command.args([
+                "unshare",
+                "--user",
+                "--map-root-user",
+                "sh",
+                "-c",
+                lowered,
+                "sh",
             ]);
         }
         command.arg(self.binary()).args(&self.arguments);
