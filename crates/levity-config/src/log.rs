@@ -17,10 +17,14 @@ pub(crate) const LOGS_MAX: usize = 64;
 /// The formats that have a name.
 const FORMATS: &[&str] = &["combined", "json"];
 
+/// How names of what a process has open begin.
+const OPEN_FILES: [&str; 3] = ["/dev/stderr", "/dev/fd/", "/proc/self/fd/"];
+
 /// Keys of `[log]`.
 pub(crate) const KEYS: &[Key] = documented! {
     /// Where the access log goes, one line per request. A file is opened for appending, and reopened on
-    /// SIGUSR1. Tables that name the same file share it.
+    /// SIGUSR1. Tables that name the same file share it. `/dev/stdout` is `"stdout"`; other names of open files, such as
+    /// `/dev/stderr`, are errors, because not all that a process has open can be opened again.
     key("access", Kind::Text("`\"off\"`, `\"stdout\"` or a path with a `/`"), Some("stdout"));
     /// Format of a line: the Combined Log Format; one JSON object, whose keys are in [log.md](log.md); or a text of up to 4
     /// KiB with [fields](log.md#custom), such as `'{peer} "{request}" {status} {request.header.accept}'`. What clients send
@@ -154,7 +158,14 @@ fn access(section: &Section<'_>, above: &AccessLog) -> AccessLog {
         return above.clone();
     };
     match given.text {
-        "stdout" => AccessLog::Stdout,
+        // It cannot be opened if it is a socket, as under systemd, or belongs to another user.
+        "stdout" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1" => AccessLog::Stdout,
+        name if OPEN_FILES.iter().any(|open| name.starts_with(open)) => {
+            let message =
+                format!("whether {name} can be opened depends on how the server is started");
+            given.refuse_with(message, "\"stdout\", or the path of a file");
+            AccessLog::Off
+        }
         "off" => AccessLog::Off,
         path if path.contains('/') && !path.ends_with('/') => {
             let Some(file) = section.path("access") else {

@@ -607,6 +607,21 @@ fn words() {
     );
 }
 
+/// Under systemd standard output is a socket, which cannot be opened.
+#[test]
+fn a_log_by_the_name_of_an_open_file() {
+    for name in ["/dev/stdout", "/dev/fd/1"] {
+        let config = all(&format!("[log]\naccess = \"{name}\""));
+        assert_eq!(config.log.access, AccessLog::Stdout, "{name}");
+    }
+    assert_problems(
+        &format!("[log]\naccess = \"/dev/stderr\"\n{SITE}"),
+        &[
+            "2:10 whether /dev/stderr can be opened depends on how the server is started [\"stdout\", or the path of a file]",
+        ],
+    );
+}
+
 #[test]
 fn timing_needs_json() {
     let reports = [

@@ -107,13 +107,14 @@ fn without_content(status: u16, entry: &Entry) -> Response {
     response
 }
 
-/// The range of the request: only for GET, and only if If-Range matches (RFC 9110, 14.2).
+/// The range of the request: only for GET, and only if If-Range matches (RFC 9110, 14.2). One of an empty file is ignored: clients that ask
+/// for ranges of everything take 416 for a failure.
 fn requested_range(request: &Request, cached: &EntryRef) -> Range {
     let Some(value) = request.header("range") else {
         return Range::Whole;
     };
     let holds = request.header("if-range").is_none() || names_version(request, cached);
-    if request.head.method == Method::Get && holds {
+    if request.head.method == Method::Get && holds && cached.entry.meta.size > 0 {
         range::parse(value, cached.entry.meta.size)
     } else {
         Range::Whole

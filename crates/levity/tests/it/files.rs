@@ -406,3 +406,11 @@ fn a_client_that_reads_late_is_no_failure_of_the_disk() {
     let metrics = server.metrics(&server.own("admin.sock"));
     assert!(metrics.sum("levity_body_zero_copy_bytes_total") > 0.0);
 }
+
+/// As from nginx and Apache: the file system says that there is nothing.
+#[test]
+fn a_file_of_proc_has_the_size_that_is_said() {
+    let server = Launch::serve("/proc/version".as_ref()).start();
+    let answer = server.get("/");
+    assert_eq!((answer.status, answer.length()), (200, Some(0)));
+}
