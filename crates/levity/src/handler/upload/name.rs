@@ -261,6 +261,14 @@ impl Name {
 
     /// The response to a failure. Logs those that need the operator's attention.
     pub fn refusal(&self, error: &io::Error) -> Response {
+        let log = || {
+            let root = self.root.path().display();
+            let path = String::from_utf8_lossy(&self.path.bytes).into_owned();
+            let worker = self.disk.worker();
+            worker.disk_failed(error, || {
+                format!("cannot write {path} beneath {root}: {error}")
+            });
+        };
         let (status, detail) = match Errno::from_io_error(error) {
             Some(Errno::NOENT | Errno::NOTDIR) => (409, "the folder does not exist"),
             Some(Errno::ISDIR) => (409, "a folder has this name"),
@@ -269,19 +277,16 @@ impl Name {
             Some(Errno::BUSY) => (409, "the folder is in use"),
             Some(Errno::XDEV) => (409, "another file system is mounted there"),
             Some(Errno::LOOP) => (403, "a symbolic link is on the way"),
+            // Modes do not say why: also a file system in user space refuses by rules of its own.
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+                log();
                 (403, "the server may not write there")
             }
             Some(Errno::NAMETOOLONG) => (414, "the name is too long"),
             Some(Errno::NOSPC | Errno::DQUOT) => (507, "the disk is full"),
             Some(Errno::FBIG) => (507, "the file system has no files of this size"),
             _ => {
-                let root = self.root.path().display();
-                let path = String::from_utf8_lossy(&self.path.bytes).into_owned();
-                let worker = self.disk.worker();
-                worker.disk_failed(error, || {
-                    format!("cannot write {path} beneath {root}: {error}")
-                });
+                log();
                 return error::from_io(error);
             }
         };

@@ -207,3 +207,20 @@ fn gates_come_first() {
     assert_eq!(fs::read(root.at("file")).expect("a file"), b"old");
     assert_eq!(names(root.path()), ["file"]);
 }
+
+/// The client is told as little as possible, and the operator why: modes do not show what a file system in user space allows.
+#[test]
+fn the_log_says_why_the_server_may_not_write() {
+    let tree = writable();
+    tree.folder("closed");
+    let closed = Permissions::from_mode(0o555);
+    fs::set_permissions(tree.at("closed"), closed).expect("chmod");
+    let server = taking(tree.path(), ALL).start();
+    put_new(&server, "/closed/a", b"x").assert_status(403);
+    server.says("closed/a beneath ");
+    assert!(
+        server.stderr().contains("Permission denied"),
+        "{}",
+        server.stderr()
+    );
+}
