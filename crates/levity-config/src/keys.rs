@@ -288,6 +288,10 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// The largest header of a response of the upstream above; a longer one is 502. Not with ajp13, whose headers fit in one
     /// packet.
     table("upstream.limits", upstream::LIMITS);
+    /// When a request is tried again at the upstream above. Whatever these keys say, a request that a backend may have begun
+    /// to answer is tried again only if its method is idempotent (GET, HEAD, OPTIONS, PUT and DELETE), and never after a
+    /// time-out.
+    table("upstream.retry", upstream::RETRY);
     /// TLS with the backends of the upstream above, which have `https://` in `to`. The files are read at the start and at a reload
     /// that changes the upstream.
     table("upstream.tls", upstream::TLS);

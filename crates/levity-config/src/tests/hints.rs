@@ -84,7 +84,7 @@ fn keys_that_are_often_tried() {
         ("grpc_set_header = \"a\"", "`request_headers"),
         ("grpc_pass = \"a\"", "with `protocol = \"h2\"`"),
         ("grpc_connect_timeout = 1", "`connect_timeout` of the"),
-        ("grpc_next_upstream_tries = 1", "`retries` of the"),
+        ("grpc_next_upstream_tries = 1", "`times` and `for`"),
         ("grpc_ssl_certificate = \"a\"", "`[upstream.tls]`"),
         ("proxy_ssl_server_name = true", "`[upstream.tls]`"),
         ("grpc_socket_keepalive = true", "speaks gRPC"),

@@ -4,7 +4,7 @@ use strum::VariantArray as _;
 
 use super::*;
 use crate::upstream::{
-    At, Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, ResponseLimits, Sticky,
+    At, Backend, Balance, Check, Forwarded, Protocol, ProxyProtocol, ResponseLimits, Retry, Sticky,
 };
 
 pub(super) const UPSTREAM: &str = "[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:9\"]\n";
@@ -50,7 +50,10 @@ fn name_and_backends_are_enough() {
         tunnel_timeout: Duration::from_secs(3600),
         queue: 1024,
         queue_timeout: Duration::from_secs(10),
-        retries: 2,
+        retry: Retry {
+            times: 2,
+            within: Duration::from_secs(2),
+        },
         fail_after: 1,
         fail_for: Duration::from_secs(10),
         slow_start: Duration::ZERO,
@@ -92,7 +95,6 @@ idle_timeout = \"4s\"
 tunnel_timeout = \"9s\"
 queue = 0
 queue_timeout = \"5s\"
-retries = 16
 fail_after = 6
 fail_for = \"7s\"
 slow_start = \"8s\"
@@ -109,6 +111,10 @@ resolve_interval = \"9s\"
 line_bytes = \"2KiB\"
 head_bytes = \"3KiB\"
 headers = 11
+[upstream.retry]
+times = 16
+for = \"8s\"
+on = [\"connect\"]
 [upstream.check]
 path = \"/well?a=%20\"
 host = \"app.example:81\"
@@ -148,7 +154,10 @@ rise = 5
         tunnel_timeout: Duration::from_secs(9),
         queue: 0,
         queue_timeout: Duration::from_secs(5),
-        retries: 16,
+        retry: Retry {
+            times: 16,
+            within: Duration::from_secs(8),
+        },
         fail_after: 6,
         fail_for: Duration::from_secs(7),
         slow_start: Duration::from_secs(8),
@@ -224,6 +233,7 @@ fn every_word_of_an_upstream() {
         ("proxy_protocol = \"v1\"", |u| {
             u.proxy_protocol == Some(ProxyProtocol::V1)
         }),
+        ("retry.on = []", |u| u.retry.within.is_zero()),
         ("[upstream.check]", |u| {
             u.check.as_ref().is_some_and(|check| check.path.is_none())
         }),
@@ -287,13 +297,25 @@ fn wrong_words_of_an_upstream() {
 }
 
 #[test]
+fn the_former_key_of_retries_names_the_new_one() {
+    assert_upstream_problems(
+        "retries = 2\nretry.on = [\"connect\", \"timeout\"]",
+        &[
+            "4:1 unknown key `retries` [it is `times` of `[upstream.retry]`]",
+            "5:24 `timeout` is not a failure to wait after [\"connect\" is the only one]",
+        ],
+    );
+}
+
+#[test]
 fn quantities_of_an_upstream_at_the_edge() {
     // The key, its least value, one below, its largest value, one above.
     let edges = "\
         connections 32 0 65535 65536
         keep_alive 0 -1 256 65536
         queue 0 -1 1000000 1000001
-        retries 0 -1 16 17
+        retry.times 0 -1 16 17
+        retry.for 0s -1s 1m 61s
         fail_after 1 0 1000 1001
         keep_alive_timeout 10ms 9ms 1d 25h
         connect_timeout 10ms 9ms 1h 61m
@@ -322,7 +344,7 @@ fn quantities_of_an_upstream_at_the_edge() {
         }
         for bad in [below, above] {
             let text = format!("{UPSTREAM}{}\n{SITE}", line(bad));
-            let name = key.trim_start_matches("check.");
+            let name = key.rsplit('.').next().expect("a name");
             let messages = messages(&text);
             assert_eq!(messages.len(), 1, "{text}");
             assert!(

@@ -54,9 +54,6 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     key("queue", Kind::Count("0", "1000000"), Some("1024"));
     /// How long a request may wait for a connection; then it gets 503.
     key("queue_timeout", BRIEF, Some("10s"));
-    /// Maximum number of retries of a request: each at another backend, or at the same one when a kept connection
-    /// turns out to be closed.
-    key("retries", Kind::Count("0", "16"), Some("2"));
     /// Failures within `fail_for`, without a success between them, after which a backend gets no requests for that
     /// time; then one request tries it. The only backend that new clients can get is never left out.
     key("fail_after", Kind::Count("1", "1000"), Some("1")).also(&[("max_fails", "")]);
@@ -92,9 +89,23 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// Names of other upstreams, of protocol http or h2, to which the application may hand a request on with
     /// `X-Reproxy-URL`.
     key("reproxy", Kind::Names, Some("[]"));
-    /// How often names in `to` are resolved again; a name without an address is retried sooner, after 1 s, 2 s, 4 s
-    /// and so on. When a name cannot be resolved any more, its last addresses stay in use.
+    /// How often names in `to` are resolved again: also at once when no connection can be made or a check fails, at most
+    /// once per second. A name without an address is retried sooner, after 1 s, 2 s, 4 s and so on. When a name cannot be resolved any more, its last addresses stay in use.
     key("resolve_interval", Kind::Duration("1s", "1d"), Some("30s"));
+};
+
+/// `[upstream.retry]`
+pub(crate) const RETRY: &[Key] = documented! {
+    /// Maximum number of retries of a request: each at another backend, or at the same one when a kept connection
+    /// turns out to be closed. 0 is none, also for `for`.
+    key("times", Kind::Count("0", "16"), Some("2"));
+    /// How long a request waits for a backend, from its first failure of a kind in `on`: when none is left to try, all are
+    /// tried again, 0.1 s later at the soonest. `times` then counts anew, but for what a backend may have begun to answer.
+    /// `"0s"` tries each backend once.
+    key("for", Kind::Duration("0s", "1m"), Some("2s"));
+    /// Failures after which a request waits: `"connect"` is the only one. The backend refuses the connection or cannot
+    /// be reached, or the connection ends before anything of the request is sent. A time-out is none of these.
+    key("on", Kind::Names, Some("[\"connect\"]"));
 };
 
 /// `[upstream.tls]`

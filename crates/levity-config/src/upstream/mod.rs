@@ -48,8 +48,8 @@ pub struct Upstream {
     pub queue: usize,
     /// How long a request may wait for a connection.
     pub queue_timeout: Duration,
-    /// Maximum number of retries of a request, at other backends if there are any.
-    pub retries: usize,
+    /// How often, and for how long, a request is tried again.
+    pub retry: Retry,
     /// Failures within `fail_for`, without a success between them, after which a backend gets no requests for
     /// that time.
     pub fail_after: usize,
@@ -128,6 +128,15 @@ impl Protocol {
     pub fn is_cgi(self) -> bool {
         matches!(self, Self::Fastcgi | Self::Scgi)
     }
+}
+
+/// `[upstream.retry]`: what happens to a request that has failed at a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Maximum number of retries of a request, at other backends if there are any.
+    pub times: usize,
+    /// How long a request of which nothing was sent is tried again, at the same backends too.
+    pub within: Duration,
 }
 
 /// One entry of `to`.

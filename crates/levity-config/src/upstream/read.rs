@@ -1,9 +1,11 @@
 //! Reads `[[upstream]]`.
 
+use std::time::Duration;
+
 use levity_wire::http1;
 
 use super::{
-    Backend, Balance, Check, Protocol, ProxyProtocol, ResponseLimits, Sticky, Upstream,
+    Backend, Balance, Check, Protocol, ProxyProtocol, ResponseLimits, Retry, Sticky, Upstream,
     UpstreamTls, backend,
 };
 use crate::headers::is_request_target;
@@ -19,6 +21,9 @@ const NAME: NameForm = NameForm {
     bytes_max: usize::MAX,
     help: "letters, digits, `-`, `_` and `.`",
 };
+
+/// The failure in `on` that a request waits after.
+const CONNECT: &str = "connect";
 
 /// What comes of files that cannot be used.
 const UNREACHED: &str = "no backend of the upstream is reached until it can be used";
@@ -148,7 +153,7 @@ fn upstream(section: &Section<'_>, protocol: Protocol, names: &mut Named) -> Ups
         tunnel_timeout: section.duration("tunnel_timeout"),
         queue: section.count("queue"),
         queue_timeout: section.duration("queue_timeout"),
-        retries: section.count("retries"),
+        retry: retry(&section.child("retry")),
         fail_after: section.count("fail_after"),
         fail_for: section.duration("fail_for"),
         slow_start: section.duration("slow_start"),
@@ -168,6 +173,21 @@ fn upstream(section: &Section<'_>, protocol: Protocol, names: &mut Named) -> Ups
         keep_until_sent: keep_until_sent(section),
         reproxy: Vec::new(),
         resolve_interval: section.duration("resolve_interval"),
+    }
+}
+
+fn retry(section: &Section<'_>) -> Retry {
+    let given = section.names("on");
+    for failure in given.iter().flatten().filter(|one| one.text != CONNECT) {
+        let message = format!("`{}` is not a failure to wait after", failure.text);
+        failure.refuse_with(message, format!("\"{CONNECT}\" is the only one"));
+    }
+    Retry {
+        times: section.count("times"),
+        within: match given.is_some_and(|given| given.is_empty()) {
+            true => Duration::ZERO,
+            false => section.duration("for"),
+        },
     }
 }
 

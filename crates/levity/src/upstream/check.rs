@@ -87,6 +87,7 @@ async fn watch(upstream: Arc<Upstream>, check: Arc<Check>, backend: Arc<Backend>
         let found = check_once(&upstream, &check, &backend).await;
         if let Err(reason) = &found {
             backend.set_last_failure(reason.clone(), Instant::now());
+            upstream.resolve_again();
         }
         if streak.add(found.is_ok(), backend.is_well(), &check) {
             record(&upstream, &backend, found);

@@ -82,6 +82,20 @@ impl Failure {
         self.side == Side::Backend && !self.response_begun && (self.is_untouched || may_repeat)
     }
 
+    /// Whether the backend may be about to start: no connection could be made, or it ended before anything of the request was
+    /// sent. What a handshake of TLS or HTTP/2 refuses it would refuse again, and a time-out has taken long enough.
+    pub fn is_unreached(&self) -> bool {
+        let unreached = [
+            "connection_refused",
+            "connection_terminated",
+            "destination_ip_unroutable",
+            "destination_unavailable",
+            "http_response_incomplete",
+        ];
+        let is_so = self.is_untouched && !self.spares_backend && self.side == Side::Backend;
+        is_so && self.status == 502 && unreached.contains(&self.kind)
+    }
+
     /// Whether the connection ended before a byte of the response.
     pub fn is_end_of_connection(&self) -> bool {
         let ended = ["connection_terminated", "http_response_incomplete"];

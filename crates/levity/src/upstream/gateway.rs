@@ -13,8 +13,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
-use levity_config::upstream::Balance;
+use levity_config::upstream::{Balance, Retry};
 use levity_net::proxy_header;
 use levity_telemetry::stall;
 use levity_telemetry::step::Step;
@@ -178,8 +179,9 @@ impl Gateway<'_> {
         Ok(outgoing)
     }
 
-    /// Sends the request to one backend after another until one responds, at most `retries` + 1 times. Attempts that a backend has
-    /// not looked at are not among these, but there is a maximum of them, too.
+    /// Sends the request to one backend after another until one responds, at most `retry.times` + 1 times. Attempts that a backend
+    /// has not looked at are not among these, but there is a maximum of them, too. While no backend can be reached, all this is
+    /// repeated for `retry.within`.
     async fn try_backends(
         &self,
         mut outgoing: UpstreamRequest<'_>,
@@ -193,8 +195,7 @@ impl Gateway<'_> {
         }
         let mut slot_request = slot_request(request, proxy);
         let mut last = None;
-        let settings = &proxy.upstream.settings;
-        let mut left = AttemptsLeft::new(settings.retries);
+        let mut left = AttemptsLeft::new(proxy.upstream.settings.retry);
         loop {
             let queued_at = stall::poll_start();
             let slot = async { pool.slot(&slot_request).await.map_err(Failure::of_slot) };
@@ -203,6 +204,7 @@ impl Gateway<'_> {
                 // `Exhausted` adds no information: report the last real failure.
                 (Err(failure), Some(last)) if failure.side == Side::Own => return Err(last),
                 (Err(failure), _) => {
+                    proxy.upstream.resolve_if_unreached(&failure);
                     pool.report(&failure, None);
                     return Err(failure);
                 }
@@ -215,6 +217,7 @@ impl Gateway<'_> {
                     if proxy.upstream.succeeded(&backend, stall::poll_start()) {
                         pool.serve_queue();
                     }
+                    pool.end_pauses();
                     rewrite(&mut head, proxy, &backend);
                     keep_affinity(&mut head, &slot_request, proxy, self.client, &backend);
                     return Ok((head, response, backend));
@@ -230,19 +233,29 @@ impl Gateway<'_> {
                 let now = stall::poll_start();
                 proxy.upstream.failed(&backend, now, reason);
             }
-            let stays = left.has_all_refusals() && stays_bound(&failure, &slot_request, &backend);
-            if !failure.was_stale && !stays {
-                note_tried(&mut slot_request, &backend, &failure, pool);
-            }
-            let is_last = !left.take(&failure) || !pool.has_untried(&slot_request);
+            proxy.upstream.resolve_if_unreached(&failure);
+            let next = left.next(&failure, &backend, &mut slot_request, pool);
+            let is_last = matches!(next, Next::None);
             failure.retried = !is_last && failure.may_retry(request) && upload.rewind();
             trace.attempt_failed(failure.kind);
             pool.report(&failure, Some(&backend));
             if !failure.retried {
                 return Err(failure);
             }
+            if let Next::Pause(until) = next {
+                Box::pin(self.pause(pool, until)).await?;
+            }
             last = Some(failure);
         }
+    }
+
+    /// Waits until a request that could reach no backend may try again, and fails when the client disconnects meanwhile.
+    async fn pause(&self, pool: &Pool, until: Instant) -> Result<(), Failure> {
+        let pause = async {
+            pool.pause(until).await;
+            Ok(())
+        };
+        self.while_client_waits(Wait::Connection, pause).await
     }
 
     /// Handles `Expect: 100-continue` before the request is sent. Backends that speak HTTP decide whether they
@@ -360,16 +373,66 @@ impl Gateway<'_> {
 
 /// The attempts that a request has left.
 struct AttemptsLeft {
+    retry: Retry,
     retries: usize,
     refusals: usize,
+    /// Attempts that a backend may have begun to answer. No pause gives them back.
+    begun: usize,
+    /// When all backends are tried for the last time. `None` while each has been reached.
+    until: Option<Instant>,
+}
+
+/// What follows a failed attempt.
+enum Next {
+    /// No other attempt.
+    None,
+    /// Another one.
+    Now,
+    /// Another one after a pause, until this time at most.
+    Pause(Instant),
 }
 
 impl AttemptsLeft {
-    /// Those of an upstream with so many `retries`; without any there is one attempt.
-    fn new(retries: usize) -> Self {
+    /// Those of an upstream with this `retry`; without `times` there is one attempt.
+    fn new(retry: Retry) -> Self {
         Self {
-            retries,
-            refusals: if retries == 0 { 0 } else { REFUSALS_MAX },
+            retry,
+            retries: retry.times,
+            refusals: if retry.times == 0 { 0 } else { REFUSALS_MAX },
+            begun: 0,
+            until: None,
+        }
+    }
+
+    /// What follows `failure` of `backend`, which is noted in `slot_request`. A pause begins a new round of attempts at all
+    /// backends.
+    fn next(
+        &mut self,
+        failure: &Failure,
+        backend: &Backend,
+        slot_request: &mut SlotRequest,
+        pool: &Pool,
+    ) -> Next {
+        let now = stall::poll_start();
+        let is_unreached = failure.is_unreached();
+        if is_unreached && self.until.is_none() {
+            self.until = Some(now + self.retry.within);
+        }
+        self.begun += usize::from(!failure.is_untouched);
+        let stays = self.has_all_refusals() && stays_bound(failure, slot_request, backend);
+        if !failure.was_stale && !stays {
+            note_tried(slot_request, backend, failure, pool);
+        }
+        if self.take(failure) && pool.has_untried(slot_request) {
+            return Next::Now;
+        }
+        match self.until {
+            Some(until) if is_unreached && self.retry.times > 0 && now < until => {
+                self.retries = self.retry.times.saturating_sub(self.begun);
+                slot_request.tried.clear();
+                Next::Pause(until)
+            }
+            _ => Next::None,
         }
     }
 

@@ -43,10 +43,12 @@ use levity_wire::http1;
 
 use crate::limit::Limit;
 use backend::Backend;
+use failure::Failure;
 use levity_config::address::Address;
 use levity_config::upstream::At;
 use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
+use levity_telemetry::trace::Side;
 use names::{Found, Lookup, Names, Unresolved};
 use tls::BackendTls;
 
@@ -73,7 +75,7 @@ pub struct Upstream {
     /// Preloaded files that are being opened.
     pub preload_limit: Limit,
     found: Arc<Found>,
-    _names: Option<names::Keeper>,
+    names: Option<names::Keeper>,
 }
 
 /// Creates the upstreams of a configuration. An upstream of `old` with the same settings is reused; one whose
@@ -161,7 +163,7 @@ impl Upstream {
         });
         Ok(Self {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            _names: names.keep(settings.resolve_interval, found.clone())?,
+            names: names.keep(settings.resolve_interval, found.clone())?,
             found,
             tls,
             settings,
@@ -235,6 +237,18 @@ impl Upstream {
         self.found.unresolved.load_full()
     }
 
+    /// Has the names of its backends resolved again if `failure` is that none was reached: they may have moved. Does not wait.
+    pub fn resolve_if_unreached(&self, failure: &Failure) {
+        if failure.side == Side::Backend && (failure.is_untouched || failure.kind == "dns_error") {
+            self.resolve_again();
+        }
+    }
+
+    /// Has the names of its backends resolved again, at most once per second. Does not wait.
+    pub fn resolve_again(&self) {
+        self.names.iter().for_each(names::Keeper::ask);
+    }
+
     /// Records that a request failed through the fault of `backend`. Does not wait.
     ///
     /// The only backend that accepts new clients is never ejected: no other could respond, and an attempt
@@ -271,7 +285,7 @@ impl Upstream {
         let (name, backend) = (&self.settings.name, &backend.name);
         match outage {
             Some((lasted, failures)) => diagnostics::log(format_args!(
-                "upstream {name}: backend {backend} is back after {lasted:.1?}: {failures} requests failed"
+                "upstream {name}: backend {backend} is back after {lasted:.1?}: {failures} attempts failed"
             )),
             None => diagnostics::log(format_args!("upstream {name}: backend {backend} is back")),
         }

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -24,6 +24,9 @@ pub const ADDRESSES_MAX: usize = 256;
 /// The interval between attempts to resolve a name without addresses. It doubles with each attempt, up to
 /// `resolve_interval`.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// The least time between two attempts that someone [asks](Keeper::ask) for.
+const ASKED_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// The resolved backends of an upstream, replaced by its thread.
 #[derive(Debug)]
@@ -174,14 +177,18 @@ impl Names {
         if !self.has_names() {
             return Ok(None);
         }
-        let (keeper, dropped) = channel();
-        thread::Builder::new()
+        let signals = Arc::<Signals>::default();
+        let of_thread = signals.clone();
+        let running = thread::Builder::new()
             .name("names".into())
-            .spawn(move || self.run(interval, &found, &dropped))?;
-        Ok(Some(Keeper(keeper)))
+            .spawn(move || self.run(interval, &found, &of_thread))?;
+        Ok(Some(Keeper {
+            signals,
+            thread: running.thread().clone(),
+        }))
     }
 
-    fn run(mut self, interval: Duration, found: &Found, dropped: &Receiver<()>) {
+    fn run(mut self, interval: Duration, found: &Found, signals: &Signals) {
         let mut retry = RETRY;
         loop {
             let mut pause = interval;
@@ -189,7 +196,7 @@ impl Names {
                 pause = retry.min(interval);
                 retry = retry.saturating_mul(2);
             }
-            if dropped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            if !signals.wait(pause) {
                 return;
             }
             if self.refresh() {
@@ -238,8 +245,57 @@ fn log(upstream: &str, message: &str) {
     diagnostics::log(format_args!("upstream {upstream}: {message}"));
 }
 
-/// Ends the thread when dropped; does not wait for it.
-pub struct Keeper(#[expect(dead_code, reason = "dropping it ends the thread")] Sender<()>);
+/// The thread that resolves names. Dropping this ends the thread, and does not wait for it.
+pub struct Keeper {
+    signals: Arc<Signals>,
+    thread: Thread,
+}
+
+impl Keeper {
+    /// Asks for the names to be resolved now, or [`ASKED_INTERVAL_MIN`] after the last time. Takes no lock and does not wait.
+    pub fn ask(&self) {
+        if !self.signals.is_asked.swap(true, Ordering::AcqRel) {
+            self.thread.unpark();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.signals.has_ended.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// What the thread is told.
+#[derive(Debug, Default)]
+struct Signals {
+    is_asked: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+impl Signals {
+    /// Waits for `pause`, or for [`ASKED_INTERVAL_MIN`] once someone has asked. False at the end.
+    fn wait(&self, pause: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            if self.has_ended.load(Ordering::Acquire) {
+                return false;
+            }
+            let pause = match self.is_asked.load(Ordering::Acquire) {
+                true => pause.min(ASKED_INTERVAL_MIN),
+                false => pause,
+            };
+            let left = pause.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                // Whoever asks from now on may have failed at an address that is about to be found.
+                self.is_asked.store(false, Ordering::Release);
+                return true;
+            }
+            thread::park_timeout(left);
+        }
+    }
+}
 
 /// Sorted, without duplicates, and at most [`ADDRESSES_MAX`]. Never empty.
 fn addresses(lookup: &Arc<Lookup>, host: &str, port: u16) -> io::Result<Vec<Address>> {
@@ -261,7 +317,7 @@ fn addresses(lookup: &Arc<Lookup>, host: &str, port: u16) -> io::Result<Vec<Addr
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::mpsc;
+    use std::sync::mpsc::{self, RecvTimeoutError};
 
     use super::*;
     use crate::upstream::Upstream;
@@ -475,6 +531,28 @@ mod tests {
         assert_eq!(texts(&upstream.backends()), ["10.0.0.1:80"]);
         while !upstream.unresolved().is_empty() {
             assert!(start.elapsed() < WAIT_MAX);
+            thread::sleep(TURN);
+        }
+    }
+
+    #[test]
+    fn names_are_resolved_again_when_someone_asks() {
+        let (server, queries) = Server::new(&["10.0.0.1:80"]);
+        let lookup = server.lookup_in_step();
+        let upstream = thread::scope(|scope| {
+            // Its `resolve_interval` is longer than the test may take.
+            let settings = settings(&["app.test:80"]);
+            let made = scope.spawn(|| Upstream::with_lookup(settings, &[], lookup));
+            queries.recv_timeout(WAIT_MAX).expect("a query");
+            made.join().expect("join").expect("upstream")
+        });
+        let made = Instant::now();
+        server.set(&["10.0.0.2:80"]);
+        upstream.resolve_again();
+        queries.recv_timeout(WAIT_MAX).expect("another query");
+        assert!(made.elapsed() >= ASKED_INTERVAL_MIN / 2);
+        while texts(&upstream.backends()) != ["10.0.0.2:80"] {
+            assert!(made.elapsed() < WAIT_MAX);
             thread::sleep(TURN);
         }
     }

@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time;
 
 use super::Upstream;
@@ -36,6 +36,12 @@ use levity_telemetry::trace::Side;
 /// than the requests themselves.
 const PASSED_OVER_MAX: usize = 1024;
 
+/// From a failure to reach any backend to the next attempt of the request, at least.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// Between two such attempts of different requests of one worker, unless a backend has responded.
+const ATTEMPT_GAP: Duration = Duration::from_millis(10);
+
 /// A worker's view of an upstream.
 pub struct Pool {
     upstream: Arc<Upstream>,
@@ -54,6 +60,10 @@ pub struct Pool {
     usable: RefCell<Vec<usize>>,
     candidates: RefCell<Vec<Candidate>>,
     abandoned: Rc<AbandonedResponses>,
+    /// When the next request that could reach no backend may try again.
+    next_attempt: Cell<Instant>,
+    /// Wakes all such requests.
+    answered: Notify,
 }
 
 /// The criteria by which a pool selects a backend for a request.
@@ -166,6 +176,8 @@ impl Pool {
             usable: RefCell::default(),
             candidates: RefCell::default(),
             abandoned: Rc::default(),
+            next_attempt: Cell::new(Instant::now()),
+            answered: Notify::new(),
             upstream,
         }
     }
@@ -267,6 +279,25 @@ impl Pool {
             !member.backend.drain && !request.tried.contains(&member.backend.id)
         };
         self.members.borrow().iter().any(is_left)
+    }
+
+    /// Waits until a request that could reach no backend may try again, until `until` at most. However many wait, they have
+    /// [`ATTEMPT_GAP`] between their attempts, so that they do not occupy the loop; the first response lets all others try.
+    pub async fn pause(&self, until: Instant) {
+        let now = stall::poll_start();
+        let next = self.next_attempt.get().max(now + PAUSE_MIN);
+        if next <= until {
+            self.next_attempt.set(next + ATTEMPT_GAP);
+        }
+        let pause = next.min(until).saturating_duration_since(now);
+        // The end of the time is as good as a response.
+        let _ = time::timeout(pause, self.answered.notified()).await;
+    }
+
+    /// Ends the pauses of all requests: a backend has responded.
+    pub fn end_pauses(&self) {
+        self.next_attempt.set(stall::poll_start());
+        self.answered.notify_waiters();
     }
 
     /// Appends a request to the queue.

@@ -98,7 +98,7 @@ fn removing_the_check_clears_its_result() {
     let old = make(&[settings(&["127.0.0.1:1", "127.0.0.1:2"])], None).expect("made");
     old[0].backends()[0].set_well(false, now);
     let mut settings = settings(&["127.0.0.1:1", "127.0.0.1:2"]);
-    settings.retries = 7;
+    settings.retry.times = 7;
     let new = make(&[settings], Some(&old)).expect("made");
     assert!(new[0].backends()[0].is_up(now));
 }

@@ -259,7 +259,7 @@ fn an_idle_container_is_pinged() {
         }
     });
     let root = Tree::new();
-    let upstream = "connect_timeout = \"200ms\"\nretries = 0";
+    let upstream = "connect_timeout = \"200ms\"\nretry.times = 0";
     let server = in_front_of(&[backend.address()], "ajp13", upstream, &root, "").start();
     let idle = Duration::from_millis(5200);
     let mut client = server.client();
@@ -288,7 +288,8 @@ fn a_connection_after_a_failed_ping_counts_as_new() {
         }
     });
     let other = "127.0.0.1:1";
-    let upstream = "connect_timeout = \"200ms\"\nretries = 0\nfail_after = 1\nbalance = \"static\"";
+    let upstream =
+        "connect_timeout = \"200ms\"\nretry.times = 0\nfail_after = 1\nbalance = \"static\"";
     let to = [backend.address(), other];
     let server = in_front_of(&to, "ajp13", upstream, &Tree::new(), "").start();
     let mut client = server.client();

@@ -600,7 +600,8 @@ fn figures_of_an_upstream() {
 #[test]
 fn a_backend_that_is_down_does_not_flood_standard_error() {
     let refusing = Refusing::new();
-    let server = in_front_of(&format!("to = [\"{}\"]", refusing.address()), "");
+    let keys = format!("to = [\"{}\"]\nretry.for = \"0s\"", refusing.address());
+    let server = in_front_of(&keys, "");
     let mut client = server.client();
     for _ in 0..500 {
         client.get("/").assert_status(502);

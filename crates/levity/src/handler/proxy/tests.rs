@@ -34,8 +34,8 @@ impl Apps {
             ),
             route("other", "proxy = \"other\"\ninternal = true"),
             upstream("app", "unix:/app", "reproxy = [\"other\", \"third\"]"),
-            upstream("other", "192.0.2.1:80", ""),
-            upstream("third", "192.0.2.2:80", ""),
+            upstream("other", "192.0.2.1:80", "retry.for = \"0s\""),
+            upstream("third", "192.0.2.2:80", "retry.for = \"0s\""),
         ];
         let files = [("file", "content of the file")];
         Self {

@@ -174,7 +174,7 @@ fn a_failure_of_the_application_is_an_error() {
         conn.stall();
     });
     let server = Launch::run(&format!(
-        "{LISTEN}[[upstream]]\nname = \"auth\"\nto = [\"{}\"]\nfirst_byte_timeout = \"100ms\"\nretries = 0\n\
+        "{LISTEN}[[upstream]]\nname = \"auth\"\nto = [\"{}\"]\nfirst_byte_timeout = \"100ms\"\nretry.times = 0\n\
          [[site]]\nrespond = {{}}\nforward_auth = {{ upstream = \"auth\", path = \"/\" }}\n",
         slow.address()
     ))

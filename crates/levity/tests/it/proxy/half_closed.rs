@@ -93,7 +93,7 @@ fn a_silent_backend_is_freed_after_a_time_out() {
             conn.send(begin);
             assert_eq!(conn.read_to_end(), b"");
         });
-        let keys = "retries = 0\n[limits]\nhalf_closed_timeout = \"300ms\"\n\
+        let keys = "retry.times = 0\n[limits]\nhalf_closed_timeout = \"300ms\"\n\
                     [log]\naccess = \"stdout\"\nformat = \"json\"";
         let server = Launch::proxy(backend.address(), keys).start();
         let start = Instant::now();

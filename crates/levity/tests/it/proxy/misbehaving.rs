@@ -360,7 +360,7 @@ fn a_body_that_stalls() {
 #[test]
 fn a_header_that_does_not_arrive() {
     let reason = "no response in time (first_byte_timeout)";
-    let more = "first_byte_timeout = \"300ms\"\nretries = 0";
+    let more = "first_byte_timeout = \"300ms\"\nretry.times = 0";
     refused(504, "http_response_timeout", reason, more, |conn| {
         conn.read_to_end();
     });
@@ -369,7 +369,7 @@ fn a_header_that_does_not_arrive() {
 #[test]
 fn a_header_that_arrives_slowly() {
     let reason = "no response in time (first_byte_timeout)";
-    let more = "first_byte_timeout = \"500ms\"\nretries = 0";
+    let more = "first_byte_timeout = \"500ms\"\nretry.times = 0";
     refused(504, "http_response_timeout", reason, more, |conn| {
         conn.send("HTTP/1.1 200 OK\r\nX: ");
         while conn.send("y") {
@@ -538,7 +538,7 @@ fn byte_by_byte() {
 
 #[test]
 fn misbehaving_backends_do_not_affect_others() {
-    let (backend, server) = server("retries = 0\nfail_for = \"0s\"", |conn| conn.reset());
+    let (backend, server) = server("retry.times = 0\nfail_for = \"0s\"", |conn| conn.reset());
     let mut clients: Vec<_> = (0..10).map(|_| server.client()).collect();
     for _ in 0..10 {
         for client in &mut clients {

@@ -9,7 +9,9 @@ use crate::support::scripted::{Refusing, Scripted};
 fn the_only_backend_fails_and_comes_back() {
     let refusing = Refusing::new();
     let address = refusing.address().to_owned();
-    let server = Launch::proxy(&address, "").workers(1).start();
+    let server = Launch::proxy(&address, "retry.for = \"0s\"")
+        .workers(1)
+        .start();
     let mut client = server.client();
     for _ in 0..5 {
         client.get("/").assert_status(502);
@@ -18,5 +20,5 @@ fn the_only_backend_fails_and_comes_back() {
     let _backend = Scripted::on(refusing.listen(), tell_target);
     client.get("/").assert_status(200);
     let back = server.says(&format!("upstream app: backend {address} is back after "));
-    assert!(back.ends_with(": 5 requests failed"), "{back}");
+    assert!(back.ends_with(": 5 attempts failed"), "{back}");
 }

@@ -310,7 +310,7 @@ fn an_idle_connection_that_the_backend_closes_is_not_used() {
             conn.stall();
         }
     });
-    let server = Launch::proxy(backend.address(), "retries = 0")
+    let server = Launch::proxy(backend.address(), "retry.times = 0")
         .workers(1)
         .start();
     let mut clients = [server.client(), server.client(), server.client()];
@@ -404,7 +404,7 @@ fn retries_are_limited() {
     let to: Vec<_> = all.iter().map(Scripted::address).collect();
     for (retries, times) in [(0, 1), (1, 2), (3, 4), (16, 4)] {
         let before: usize = all.iter().map(Scripted::connections).sum();
-        let more = format!("retries = {retries}\nfail_for = \"0s\"");
+        let more = format!("retry.times = {retries}\nfail_for = \"0s\"");
         let server = Launch::proxy(&to.join(","), &more).start();
         refused(&server.get("/"), 502, "http_response_incomplete");
         let asked: usize = all.iter().map(Scripted::connections).sum();
@@ -415,19 +415,68 @@ fn retries_are_limited() {
 #[test]
 fn the_only_backend_may_refuse() {
     let refusing = Refusing::new();
-    let server = Launch::proxy(refusing.address(), "").start();
+    let server = Launch::proxy(refusing.address(), "retry.for = \"0s\"").start();
     let mut client = server.client();
     for _ in 0..3 {
         refused(&client.get("/"), 502, "connection_refused");
     }
+    assert!(!server.stderr().contains("tried again"));
     let backend = Scripted::on(refusing.listen(), tell_target);
     assert_eq!(client.get("/x").text(), "/x");
     assert_eq!(backend.requests().len(), 1);
 }
 
+/// Many at once, of any method and with a body: nothing was sent.
+#[test]
+fn requests_wait_for_the_only_backend() {
+    let refusing = Refusing::new();
+    let server = Launch::proxy(refusing.address(), "retry.for = \"1m\"").start();
+    let mut clients: Vec<_> = (0..20).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.send(head("POST", "/x", &[("Content-Length", "4")]) + "body");
+    }
+    server.says("cannot connect: Connection refused (os error 111); tried again");
+    let backend = Scripted::on(refusing.listen(), tell_target);
+    for client in &mut clients {
+        assert_eq!(client.receive().text(), "/x");
+    }
+    assert_eq!(backend.requests().len(), clients.len());
+}
+
+#[test]
+fn requests_wait_for_a_limited_time() {
+    let refusing = [Refusing::new(), Refusing::new()];
+    let to = refusing.each_ref().map(Refusing::address).join(",");
+    for (retry, waits) in [
+        ("for = \"300ms\"", true),
+        ("for = \"300ms\"\nretry.times = 0", false),
+        ("on = []", false),
+    ] {
+        let server = Launch::proxy(&to, &format!("retry.{retry}\n{ADMIN}")).start();
+        let start = Instant::now();
+        refused(&server.get("/"), 502, "connection_refused");
+        assert!(!waits || start.elapsed() >= Duration::from_millis(300));
+        let retries = told(&server)["retries"].as_u64().expect("a number");
+        assert_eq!(retries > 1, waits, "{retry}: {retries}");
+    }
+}
+
+#[test]
+fn a_client_may_leave_while_its_request_waits() {
+    let refusing = Refusing::new();
+    let log = "retry.for = \"1m\"\n[log]\naccess = \"stdout\"\nformat = \"json\"";
+    let server = Launch::proxy(refusing.address(), log).start();
+    let mut client = server.client();
+    client.send(head("GET", "/left", &[]));
+    server.says("tried again");
+    client.reset_when_closed();
+    drop(client);
+    assert!(server.prints("/left").contains("\"status\":499"));
+}
+
 #[test]
 fn a_missing_socket() {
-    let server = Launch::proxy("unix:/nonexistent/socket", "").start();
+    let server = Launch::proxy("unix:/nonexistent/socket", "retry.for = \"0s\"").start();
     refused(&server.get("/"), 502, "connection_refused");
 }
 
@@ -493,7 +542,7 @@ fn a_backend_that_fails_is_ejected_and_comes_back() {
         backend.requests().len() > 3
     });
     let back = server.says(&format!("upstream app: backend {address} is back after "));
-    assert!(back.ends_with(" requests failed"), "{back}");
+    assert!(back.ends_with(" attempts failed"), "{back}");
 }
 
 #[test]
@@ -726,7 +775,7 @@ fn a_reload_fails_no_request() {
 #[test]
 fn requests_continue_across_reloads() {
     let backend = Scripted::tcp(tell_target);
-    let server = Launch::proxy(backend.address(), "retries = 0\nqueue = 100").start();
+    let server = Launch::proxy(backend.address(), "retry.times = 0\nqueue = 100").start();
     let answered = Arc::<AtomicUsize>::default();
     std::thread::scope(|scope| {
         let asking = |number: usize| {

@@ -162,7 +162,7 @@ fn under_load(clients: usize, steady: bool) -> (Seen, Arrived) {
         to = format!("{to},{}", steady.address());
     }
     let more = format!(
-        "connections = 5\nfail_for = \"50ms\"\nretries = {}\nqueue = {}",
+        "connections = 5\nfail_for = \"50ms\"\nretry.times = {}\nqueue = {}",
         ATTEMPTS_MAX - 1,
         2 * clients
     );

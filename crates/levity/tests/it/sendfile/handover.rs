@@ -628,7 +628,7 @@ fn the_next_url_is_tried_after_a_failure() {
     let app = App::http();
     let tables = app.upstream("reproxy = [\"gone\", \"other\", \"good\"]")
         + &format!(
-            "[[upstream]]\nname = \"gone\"\nto = [\"{}\"]\n",
+            "[[upstream]]\nname = \"gone\"\nto = [\"{}\"]\nretry.for = \"0s\"\n",
             gone.address()
         )
         + &upstream("other", "http", &other, "connections = 1")

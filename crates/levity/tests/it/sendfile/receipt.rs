@@ -604,7 +604,7 @@ fn to_a_script() {
     client.send(head("GET", &target, &[]));
     client.receive_head().expect("a head");
     let config = std::fs::read_to_string(server.config()).expect("configuration");
-    let config = config.replace("protocol = ", "retries = 0\nprotocol = ");
+    let config = config.replace("protocol = ", "retry.times = 0\nprotocol = ");
     std::fs::write(server.config(), config).expect("write");
     server.signal(Signal::HUP);
     server.says("(changed)");

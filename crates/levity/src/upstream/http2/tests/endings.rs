@@ -19,7 +19,7 @@ fn a_refused_stream_is_tried_again() {
 
 #[test]
 fn a_stream_that_is_always_refused_gets_503() {
-    with_h2("retries = 1\n", async |rig, app| {
+    with_h2("retry.times = 1\n", async |rig, app| {
         let clients = ask(rig, 1).await;
         let mut served = Served::accept(app).await;
         // Eight beside the first one; `retries` is for those that a backend has begun.
@@ -103,7 +103,7 @@ fn a_stream_beyond_the_last_of_a_connection_is_tried_again() {
 
 #[test]
 fn a_reset_before_and_after_the_header() {
-    with_h2("retries = 0\n", async |rig, app| {
+    with_h2("retry.times = 0\n", async |rig, app| {
         let clients = ask(rig, 1).await;
         let mut served = Served::accept(app).await;
         served.call().await.reply.send_reset(Reason::INTERNAL_ERROR);
@@ -123,7 +123,7 @@ fn a_reset_before_and_after_the_header() {
 /// The library says only that it has detected an unspecific error.
 #[test]
 fn a_malformed_response_is_named_as_the_fault_of_the_backend() {
-    with_h2("retries = 0\n", async |rig, app| {
+    with_h2("retry.times = 0\n", async |rig, app| {
         let clients = ask(rig, 1).await;
         let mut raw = Raw::accept(app).await;
         raw.until(HEADERS).await;
@@ -145,7 +145,7 @@ fn a_reset_at_the_deadline_of_the_call() {
         ("1H", Reason::CANCEL, "502", 1),
         ("1n", Reason::INTERNAL_ERROR, "502", 1),
     ] {
-        with_h2("retries = 0\n", async |rig, app| {
+        with_h2("retry.times = 0\n", async |rig, app| {
             let mut client = rig.client(4096);
             let header = format!("\r\ngrpc-timeout: {timeout}\r\n\r\n");
             client
@@ -164,7 +164,7 @@ fn a_reset_at_the_deadline_of_the_call() {
 
 #[test]
 fn a_call_that_fails_ends_with_a_code() {
-    with_h2("retries = 0\n", async |rig, app| {
+    with_h2("retry.times = 0\n", async |rig, app| {
         let client = Client::new(rig).await;
         let request = Request::post("http://a.test/app").header("content-type", "application/grpc");
         let request = request.body(()).expect("a request");
@@ -202,7 +202,7 @@ fn a_client_that_leaves_ends_its_stream_alone() {
 
 #[test]
 fn a_connection_that_is_given_up_is_no_failure_of_the_backend() {
-    with_h2("retries = 0\n", async |rig, app| {
+    with_h2("retry.times = 0\n", async |rig, app| {
         let clients = ask(rig, 2).await;
         let mut raw = Raw::accept(app).await;
         raw.until(HEADERS).await;
@@ -215,7 +215,7 @@ fn a_connection_that_is_given_up_is_no_failure_of_the_backend() {
 
 #[test]
 fn a_connection_that_ends_is_a_failure_unless_it_was_idle() {
-    with_h2("retries = 0\n", async |rig, app| {
+    with_h2("retry.times = 0\n", async |rig, app| {
         let clients = ask(rig, 1).await;
         let mut served = Served::accept(app).await;
         served.call().await.answer("");

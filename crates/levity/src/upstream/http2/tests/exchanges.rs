@@ -215,7 +215,7 @@ fn a_delegated_response_leaves_the_connection() {
 
 #[test]
 fn an_early_response_is_complete_although_the_connection_ends_with_it() {
-    with_h2("retries = 0\n", async |rig, app| {
+    with_h2("retry.times = 0\n", async |rig, app| {
         let mut client = rig.client(4096);
         client
             .send("POST /app HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100000\r\n\r\nbegin")

@@ -21,7 +21,7 @@ fn requests_share_a_connection_that_is_being_opened() {
 
 #[test]
 fn a_connect_that_nobody_waits_for_is_given_up() {
-    with_h2("retries = 0\n", async |rig, app| {
+    with_h2("retry.times = 0\n", async |rig, app| {
         let client = ask(rig, 1).await.remove(0);
         let given_up = app.accept(WIRE_BYTES).await;
         client.close().await;
@@ -38,7 +38,7 @@ fn a_connect_that_nobody_waits_for_is_given_up() {
 
 #[test]
 fn a_client_that_leaves_while_it_connects_leaves_the_connection_to_others() {
-    with_h2("retries = 0\n", async |rig, app| {
+    with_h2("retry.times = 0\n", async |rig, app| {
         let mut clients = ask(rig, 3).await;
         let accepted = app.accept(WIRE_BYTES).await;
         settle().await;
@@ -130,7 +130,7 @@ fn a_connection_that_has_broken_is_not_used_again() {
 
 #[test]
 fn all_that_wait_for_a_connection_learn_that_it_fails() {
-    with_h2("retries = 0\n", async |rig, app| {
+    with_h2("retry.times = 0\n", async |rig, app| {
         let clients = ask(rig, 5).await;
         settle().await;
         app.refuse().await;
@@ -165,7 +165,7 @@ fn many_clients_at_once() {
 
 #[test]
 fn more_streams_serve_those_that_wait() {
-    with_h2("connections = 1\nretries = 0\n", async |rig, app| {
+    with_h2("connections = 1\nretry.times = 0\n", async |rig, app| {
         let clients = ask(rig, 2).await;
         let mut raw = Raw::with_streams(app, 1).await;
         raw.until(HEADERS).await;
@@ -214,7 +214,7 @@ fn the_end_of_a_full_connection_serves_those_that_wait() {
 
 #[test]
 fn a_further_connection_that_fails_fails_no_request() {
-    with_h2("connections = 2\nretries = 0\n", async |rig, app| {
+    with_h2("connections = 2\nretry.times = 0\n", async |rig, app| {
         let mut clients = ask(rig, 1).await;
         let mut served = Served::with(app, &with_streams(1)).await;
         let mut call = served.call().await;
