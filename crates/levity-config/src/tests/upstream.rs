@@ -389,6 +389,13 @@ fn backends() {
             "3:53 `b:1 weight=2` repeats a backend",
         ],
     );
+    for second in ["127.0.0.1:1", "[::1]:1", "LOCALHOST:1"] {
+        let repeats = format!("3:22 `{second}` repeats a backend");
+        assert_problems_beside(
+            &to(&format!("[\"localhost:1\", \"{second}\"]")),
+            &[&repeats],
+        );
+    }
     for spare in ["[\"a:1 backup\"]", "[\"a:1 drain\", \"a:2 backup\"]"] {
         assert_problems_beside(
             &to(spare),

@@ -11,7 +11,7 @@ use crate::value::whole_number;
 
 const WEIGHT_MAX: u32 = 1000;
 
-/// The name of this machine, which is read as an address.
+/// The name of this machine, which is not resolved.
 const LOCALHOST: &str = "localhost";
 
 /// Reads `ADDRESS [weight=N] [backup] [drain]`, a relative socket path from `base`.
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str, base: Option<&Path>) -> Result<Backend, String> 
         None => at(first, base)?,
     };
     let mut backend = Backend {
-        tls: https.map(|host| name_to_prove(host, &at)),
+        tls: https.map(|_| name_to_prove(&at)),
         at,
         weight: 1,
         backup: false,
@@ -83,15 +83,12 @@ fn at_https(host: &str, base: Option<&Path>) -> Result<At, String> {
     }
 }
 
-/// What the backend at the host that follows `https://` proves.
-fn name_to_prove(host: &str, at: &At) -> String {
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+/// What a backend after `https://` proves.
+fn name_to_prove(at: &At) -> String {
     match at {
         At::Name(name, _) => name.trim_end_matches('.').to_owned(),
-        At::Address(Address::Tcp(address)) if name != LOCALHOST => {
-            address.ip().to_canonical().to_string()
-        }
-        At::Address(_) => LOCALHOST.to_owned(),
+        At::Address(Address::Tcp(address)) => address.ip().to_canonical().to_string(),
+        At::Address(Address::Unix(_)) | At::Localhost(_) => LOCALHOST.to_owned(),
     }
 }
 
@@ -123,7 +120,10 @@ fn at(text: &str, base: Option<&Path>) -> Result<At, String> {
         });
     };
     let number = self::port(port)?;
-    if host == LOCALHOST || host.contains(':') || host.parse::<Ipv4Addr>().is_ok() {
+    if host.eq_ignore_ascii_case(LOCALHOST) {
+        return Ok(At::Localhost(number));
+    }
+    if host.contains(':') || host.parse::<Ipv4Addr>().is_ok() {
         return address(text, base);
     }
     name(host).map(|name| At::Name(name, number))
@@ -179,6 +179,7 @@ mod tests {
         } = parse(text, Some(Path::new("/etc"))).unwrap();
         let at = match at {
             At::Address(address) => address.to_string(),
+            At::Localhost(port) => format!("localhost {port}"),
             At::Name(name, port) => format!("name {name} {port}"),
         };
         let tls = tls.map_or_else(String::new, |name| format!(" tls {name}"));
@@ -189,7 +190,8 @@ mod tests {
     fn forms_that_are_read() {
         for (text, expected) in [
             ("127.0.0.1:1", "127.0.0.1:1 1 false false"),
-            ("localhost:65535", "127.0.0.1:65535 1 false false"),
+            ("localhost:65535", "localhost 65535 1 false false"),
+            ("Localhost:1", "localhost 1 1 false false"),
             ("[::1]:80 weight=1000", "[::1]:80 1000 false false"),
             ("unix:a.sock backup", "unix:/etc/a.sock 1 true false"),
             ("unix:/a.sock", "unix:/a.sock 1 false false"),
@@ -206,7 +208,7 @@ mod tests {
             ),
             (
                 "https://localhost:8443",
-                "127.0.0.1:8443 1 false false tls localhost",
+                "localhost 8443 1 false false tls localhost",
             ),
             ("https://[::1]", "[::1]:443 1 false false tls ::1"),
             ("https://[::1]:1", "[::1]:1 1 false false tls ::1"),

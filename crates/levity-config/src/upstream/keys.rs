@@ -17,7 +17,7 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// passes: over TLS where `to` has `https://` (ALPN), otherwise at once (prior knowledge).
     key("protocol", Kind::Word(Protocol::VARIANTS), Some("http"));
     /// The backends, each `"ADDRESS"` or `"ADDRESS weight=N backup drain"`. An address is `unix:PATH`, `IP:PORT`,
-    /// `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1) or `NAME:PORT`, where every address of the name is a backend. A
+    /// `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1, or ::1 if that refuses) or `NAME:PORT`, where every address of the name is a backend. A
     /// name that cannot be resolved is reported, has no backend meanwhile, and is tried again. `weight`, from 1 to
     /// 1000, is the share of requests; `backup` gets requests only when all others are down; `drain` gets no new
     /// clients, only those that `sticky` ties to it. At least one backend is neither. Required.

@@ -4,6 +4,7 @@ mod backend;
 pub(crate) mod keys;
 pub(crate) mod read;
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -172,8 +173,31 @@ pub struct UpstreamTls {
 pub enum At {
     /// An address, or the path of a Unix socket.
     Address(Address),
+    /// This machine at this port: 127.0.0.1, or `::1` if that refuses. Many programs listen on one of them only.
+    Localhost(u16),
     /// A host name and a port: each address of the name is a backend.
     Name(String, u16),
+}
+
+impl At {
+    /// The address to connect to, unless a name has to be resolved.
+    #[must_use]
+    pub fn address(&self) -> Option<Address> {
+        match self {
+            At::Address(address) => Some(address.clone()),
+            At::Localhost(port) => Some(Address::Tcp((Ipv4Addr::LOCALHOST, *port).into())),
+            At::Name(..) => None,
+        }
+    }
+
+    /// The address to connect to if the first one refuses.
+    #[must_use]
+    pub fn second_address(&self) -> Option<Address> {
+        match self {
+            At::Localhost(port) => Some(Address::Tcp((Ipv6Addr::LOCALHOST, *port).into())),
+            At::Address(_) | At::Name(..) => None,
+        }
+    }
 }
 
 /// How a backend is chosen. The comments of the variants are their text in the reference.

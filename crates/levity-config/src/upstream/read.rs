@@ -5,7 +5,7 @@ use std::time::Duration;
 use levity_wire::http1;
 
 use super::{
-    Backend, Balance, Check, Protocol, ProxyProtocol, ResponseLimits, Retry, Sticky, Upstream,
+    At, Backend, Balance, Check, Protocol, ProxyProtocol, ResponseLimits, Retry, Sticky, Upstream,
     UpstreamTls, backend,
 };
 use crate::headers::is_request_target;
@@ -205,7 +205,7 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
         let text = one.text;
         match backend::parse(text, section.reader.base) {
             Ok(backend) => {
-                if backends.iter().any(|other| other.at == backend.at) {
+                if backends.iter().any(|other| is_same(&other.at, &backend.at)) {
                     one.refuse(format!("`{text}` repeats a backend"));
                 }
                 backends.push(backend);
@@ -220,6 +220,15 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
         section.report("to", "every backend is `backup` or `drain`", None);
     }
     backends
+}
+
+/// Whether two entries are one backend, or may be: `localhost` is one of two addresses.
+fn is_same(one: &At, other: &At) -> bool {
+    let is_either = |localhost: &At, at: &At| {
+        let second = localhost.second_address();
+        second.is_some() && (localhost.address() == at.address() || second == at.address())
+    };
+    one == other || is_either(one, other) || is_either(other, one)
 }
 
 fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<UpstreamTls> {

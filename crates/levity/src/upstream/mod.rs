@@ -195,20 +195,9 @@ impl Upstream {
         let Ok(host) = http1::host_name(host) else {
             return false;
         };
-        // The configuration reads `localhost` as this address.
-        let ip = match host.as_ref() {
-            "localhost" => "127.0.0.1",
-            host => host.trim_start_matches('[').trim_end_matches(']'),
-        };
         let is_own_name = port == 80 && self.settings.name.eq_ignore_ascii_case(&host);
-        let is_at = |entry: &levity_config::upstream::Backend| match &entry.at {
-            At::Name(name, at) => name.eq_ignore_ascii_case(&host) && *at == port,
-            At::Address(Address::Tcp(address)) => {
-                ip.parse() == Ok(address.ip()) && address.port() == port
-            }
-            At::Address(Address::Unix(_)) => false,
-        };
-        is_own_name || self.settings.to.iter().any(is_at)
+        let mut entries = self.settings.to.iter();
+        is_own_name || entries.any(|entry| is_entry_at(entry, &host, port))
     }
 
     /// A line for each backend whose Unix socket lies on a remote file system: an event loop resolves its path.
@@ -289,6 +278,28 @@ impl Upstream {
             )),
             None => diagnostics::log(format_args!("upstream {name}: backend {backend} is back")),
         }
+    }
+}
+
+/// Whether the entry of `to` has this port and this host, which is in lower case: the one that is written, or another name of
+/// the same loopback address.
+fn is_entry_at(entry: &levity_config::upstream::Backend, host: &str, port: u16) -> bool {
+    let is_localhost = host == "localhost";
+    let is_address = |address: &Address| match address {
+        Address::Tcp(address) => {
+            let ip = host.trim_start_matches('[').trim_end_matches(']').parse();
+            let is_its = ip == Ok(address.ip()) || is_localhost && address.ip().is_loopback();
+            is_its && address.port() == port
+        }
+        Address::Unix(_) => false,
+    };
+    match &entry.at {
+        At::Name(name, at) => name.trim_end_matches('.') == host && *at == port,
+        at => at
+            .address()
+            .iter()
+            .chain(&at.second_address())
+            .any(is_address),
     }
 }
 

@@ -85,13 +85,13 @@ impl Names {
     ) -> Self {
         let entry = |settings: &upstream::Backend| Entry {
             settings: settings.clone(),
-            addresses: match &settings.at {
-                At::Address(address) => vec![address.clone()],
-                at @ At::Name(..) => {
-                    let same = known.iter().filter(|one| one.at == *at);
+            addresses: settings.at.address().map_or_else(
+                || {
+                    let same = known.iter().filter(|one| one.at == settings.at);
                     same.map(|one| one.address.clone()).collect()
-                }
-            },
+                },
+                |address| vec![address],
+            ),
             trouble: None,
         };
         let mut names = Self {

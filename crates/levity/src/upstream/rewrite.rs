@@ -57,6 +57,7 @@ fn is_own(authority: &[u8], proxy: &Proxy, backend: &Backend) -> bool {
     let is = |name: &str| is_same_authority(authority, name);
     let of_entry = |at: &At| match at {
         At::Address(address) => is_address(address, authority),
+        At::Localhost(port) => is(&format!("localhost:{port}")),
         At::Name(name, port) => is(&format!("{name}:{port}")),
     };
     let set = &proxy.request_headers.set;

@@ -1,5 +1,6 @@
 //! Connections to backends: limits, time-outs, balancing and affinity.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -472,6 +473,17 @@ fn a_client_may_leave_while_its_request_waits() {
     client.reset_when_closed();
     drop(client);
     assert!(server.prints("/left").contains("\"status\":499"));
+}
+
+#[test]
+fn localhost_is_either_loopback_address() {
+    for loopback in ["127.0.0.1:0", "[::1]:0"] {
+        let listener = TcpListener::bind(loopback).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let _backend = Scripted::on(listener, tell_target);
+        let server = Launch::proxy(&format!("localhost:{port}"), "retry.times = 0").start();
+        assert_eq!(server.get("/x").text(), "/x", "{loopback}");
+    }
 }
 
 #[test]
