@@ -354,10 +354,10 @@ const CORS: &[Key] = documented! {
 
 /// `[site.rewrite]` and `[site.route.rewrite]`
 const REWRITE: &[Key] = documented! {
-    /// The start of `Location`, such as `"http://a.internal/app/" = "/"`, and of no other header. Where no
-    /// pair matches, a URL that begins with the address of a backend, or with the `Host` that the route sets,
-    /// becomes a path on this server, with `strip_prefix` put back: `"http://" = "http://"` leaves it as it
-    /// is.
+    /// The start of `Location` and of the URL in `Refresh`, such as `"http://a.internal/app/" = "/"`, and of no other header.
+    /// `"/"` is not the start of `//HOST/`. Where no pair matches, a URL with `http://` or `https://` and a backend as it is
+    /// in `to`, its address, or the `Host` that the route sets becomes a path on this server, with `strip_prefix` put back:
+    /// `"http://" = "http://"` leaves it as it is.
     key("location", Kind::Pairs, None);
     /// The start of the `Path` of each `Set-Cookie`.
     key("cookie_path", Kind::Pairs, None);

@@ -40,13 +40,17 @@ pub fn host_name(host: &[u8]) -> Result<Cow<'_, str>, Reject> {
 /// Whether two Host values mean the same where the port is `default_port` unless it is said. Of values that are
 /// invalid only the same text is the same.
 pub(crate) fn is_same(one: &[u8], other: &[u8], default_port: u16) -> bool {
-    let meaning = |host| {
-        let port = split(host).ok()?.port.filter(|port| !port.is_empty());
-        let port = port.map_or(Some(u64::from(default_port)), decimal::parse)?;
-        Some((host_name(host).ok()?, port))
-    };
+    let meaning = |host| name_and_port(host, default_port);
     let is_same_text = one.eq_ignore_ascii_case(other);
     is_same_text || meaning(one).is_some_and(|one| meaning(other) == Some(one))
+}
+
+/// The name in a Host value as [`host_name`] gives it, and the port, which is `default_port` unless it is said. `None` for a
+/// value that is invalid.
+pub fn name_and_port(host: &[u8], default_port: u16) -> Option<(Cow<'_, str>, u16)> {
+    let port = split(host).ok()?.port.filter(|port| !port.is_empty());
+    let port = port.map_or(Some(u64::from(default_port)), decimal::parse)?;
+    Some((host_name(host).ok()?, u16::try_from(port).ok()?))
 }
 
 pub(crate) fn split(host: &[u8]) -> Result<Authority<'_>, Reject> {

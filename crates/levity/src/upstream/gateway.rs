@@ -218,7 +218,7 @@ impl Gateway<'_> {
                         pool.serve_queue();
                     }
                     pool.end_pauses();
-                    rewrite(&mut head, proxy, &backend);
+                    rewrite(&mut head, proxy, &backend, self.client.scheme);
                     keep_affinity(&mut head, &slot_request, proxy, self.client, &backend);
                     return Ok((head, response, backend));
                 }

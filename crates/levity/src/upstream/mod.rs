@@ -196,8 +196,19 @@ impl Upstream {
             return false;
         };
         let is_own_name = port == 80 && self.settings.name.eq_ignore_ascii_case(&host);
-        let mut entries = self.settings.to.iter();
-        is_own_name || entries.any(|entry| is_entry_at(entry, &host, port))
+        is_own_name || self.has_backend_at(&host, port)
+    }
+
+    /// Whether one of its backends has this port and this host in the configuration. The host is as
+    /// [`host_name`](http1::host_name) gives it.
+    pub fn has_backend_at(&self, host: &str, port: u16) -> bool {
+        self.settings.to.iter().any(|entry| match &entry.at {
+            At::Name(name, at) => name.trim_end_matches('.') == host && *at == port,
+            at => {
+                let mut addresses = at.address().into_iter().chain(at.second_address());
+                addresses.any(|address| is_address_of(&address, host, port))
+            }
+        })
     }
 
     /// A line for each backend whose Unix socket lies on a remote file system: an event loop resolves its path.
@@ -281,26 +292,14 @@ impl Upstream {
     }
 }
 
-/// Whether the entry of `to` has this port and this host, which is in lower case: the one that is written, or another name of
-/// the same loopback address.
-fn is_entry_at(entry: &levity_config::upstream::Backend, host: &str, port: u16) -> bool {
-    let is_localhost = host == "localhost";
-    let is_address = |address: &Address| match address {
-        Address::Tcp(address) => {
-            let ip = host.trim_start_matches('[').trim_end_matches(']').parse();
-            let is_its = ip == Ok(address.ip()) || is_localhost && address.ip().is_loopback();
-            is_its && address.port() == port
-        }
-        Address::Unix(_) => false,
+/// Whether `address` has this port and this host, which is an IP address, or `localhost` for one of a loopback interface.
+fn is_address_of(address: &Address, host: &str, port: u16) -> bool {
+    let Address::Tcp(address) = address else {
+        return false;
     };
-    match &entry.at {
-        At::Name(name, at) => name.trim_end_matches('.') == host && *at == port,
-        at => at
-            .address()
-            .iter()
-            .chain(&at.second_address())
-            .any(is_address),
-    }
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse();
+    let is_host = ip == Ok(address.ip()) || host == "localhost" && address.ip().is_loopback();
+    is_host && address.port() == port
 }
 
 #[cfg(test)]

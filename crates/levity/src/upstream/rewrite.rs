@@ -1,94 +1,123 @@
-//! Rewriting of Location and Set-Cookie: an application names its own host and paths, and clients need those
+//! Rewriting of Location, Refresh and Set-Cookie: an application names its own host and paths, and clients need those
 //! of this server.
 
 use std::borrow::Cow;
 
+use levity_wire::http1;
+
 use super::backend::Backend;
 use super::codec::head::Head;
+use super::is_address_of;
 use crate::route::Proxy;
 use levity_config::Rewrite;
-use levity_config::address::Address;
-use levity_config::upstream::At;
 
-/// Applies the rules of `proxy` to a response of `backend`, whatever its status.
-pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend) {
+/// Applies the rules of `proxy` to a response of `backend`, whatever its status, for a client that uses `scheme`.
+pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend, scheme: &str) {
     let rules = &proxy.rewrite;
-    head.fields.edit("location", |value| {
-        let ruled = replace_start(&rules.location, value);
-        ruled.or_else(|| at_this_site(value, proxy, backend))
+    let rewritten = |url: &[u8]| {
+        let ruled = by_rule(&rules.location, url);
+        ruled.or_else(|| at_this_site(url, proxy, backend, scheme))
+    };
+    head.fields.edit("location", rewritten);
+    head.fields.edit("refresh", |value| {
+        let (time, url) = split_refresh(value)?;
+        Some([time, b" url=", &rewritten(url)?].concat())
     });
     if !(rules.cookie_path.is_empty() && rules.cookie_domain.is_empty()) {
         head.fields.edit("set-cookie", |value| cookie(value, rules));
     }
 }
 
+/// The time of a Refresh with the mark behind it, and the URL, which may have quotes and lack `url=` (HTML, 4.2.5.3).
+fn split_refresh(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = value.iter().position(|byte| b";,".contains(byte))?;
+    let (time, url) = value.split_at(end + 1);
+    let mut url = url.trim_ascii();
+    if let Some((name, rest)) = url.split_at_checked(3)
+        && name.eq_ignore_ascii_case(b"url")
+        && let Some(named) = rest.trim_ascii_start().strip_prefix(b"=")
+    {
+        url = named.trim_ascii_start();
+    }
+    if let [quote @ (b'"' | b'\''), quoted @ ..] = url {
+        url = quoted.split(|byte| byte == quote).next()?;
+    }
+    Some((time, url))
+}
+
 /// The first pair whose first half is a prefix of `value`, applied.
 fn replace_start(pairs: &[(String, String)], value: &[u8]) -> Option<Vec<u8>> {
-    pairs.iter().find_map(|(found, put)| {
-        let rest = value.strip_prefix(found.as_bytes())?;
-        Some([put.as_bytes(), rest].concat())
+    pairs
+        .iter()
+        .find_map(|pair| Some(replacement(pair, value)?.concat()))
+}
+
+/// As [`replace_start`] for a URL. A pair is not used if it would take a host for a path, as `"/"` would that of
+/// `//other.example/`, or a path for a host.
+fn by_rule(pairs: &[(String, String)], url: &[u8]) -> Option<Vec<u8>> {
+    pairs.iter().find_map(|pair| {
+        let (found, put) = (pair.0.as_bytes(), pair.1.as_bytes());
+        let new = replacement(pair, url)?.concat();
+        let is_sound = names_host(found) == names_host(url) && names_host(put) == names_host(&new);
+        is_sound.then_some(new)
     })
 }
 
+/// The parts of `value` after the pair, if its first half is a prefix.
+fn replacement<'a>((found, put): &'a (String, String), value: &'a [u8]) -> Option<[&'a [u8]; 2]> {
+    Some([put.as_bytes(), value.strip_prefix(found.as_bytes())?])
+}
+
+/// Whether a reference begins with a host (RFC 3986, 4.2), or is taken for one by browsers.
+fn names_host(reference: &[u8]) -> bool {
+    matches!(reference, [b'/', b'/' | b'\\', ..])
+}
+
 /// Turns a URL with a host that only this server uses for the application into a path of this site.
-fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend) -> Option<Vec<u8>> {
+fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend, client: &str) -> Option<Vec<u8>> {
     if !proxy.upstream.settings.protocol.is_http() {
         return None;
     }
-    let scheme = url.get(..7)?;
-    let rest = &url[7..];
-    if !scheme.eq_ignore_ascii_case(b"http://") {
-        return None;
-    }
+    let end = url.iter().position(|&byte| byte == b':')?;
+    let scheme = str::from_utf8(&url[..end]).ok()?.to_ascii_lowercase();
+    let rest = url[end..].strip_prefix(b"://")?;
     let end = rest.iter().position(|byte| b"/?#".contains(byte));
     let (authority, rest) = rest.split_at(end.unwrap_or(rest.len()));
-    if !is_own(authority, proxy, backend) {
+    let default_port = default_port(&scheme)?;
+    let (host, port) = http1::name_and_port(authority, default_port)?;
+    let is_backend =
+        proxy.upstream.has_backend_at(&host, port) || is_address_of(&backend.address, &host, port);
+    if !is_backend && !is_host_set(proxy, (&scheme, client), (&host, port)) {
         return None;
     }
     let slash: &[u8] = if rest.starts_with(b"/") { b"" } else { b"/" };
     let path = [&proxy.strip_prefix, slash, rest].concat();
-    // Such a path would be a reference to another host (RFC 3986, 4.2), or be taken for one by browsers.
-    let is_elsewhere = matches!(path.as_slice(), [b'/', b'/' | b'\\', ..]);
-    (!is_elsewhere).then_some(path)
+    (!names_host(&path)).then_some(path)
 }
 
-/// Whether the authority is that of the backend, of an entry in `to`, or the Host that the route sets.
-fn is_own(authority: &[u8], proxy: &Proxy, backend: &Backend) -> bool {
-    let is = |name: &str| is_same_authority(authority, name);
-    let of_entry = |at: &At| match at {
-        At::Address(address) => is_address(address, authority),
-        At::Localhost(port) => is(&format!("localhost:{port}")),
-        At::Name(name, port) => is(&format!("{name}:{port}")),
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    }
+}
+
+/// Whether the route sets this Host, which the application may have from there. Clients may know the host too, so that a scheme
+/// that neither the client nor the backend uses is a place of its own: as a path it would lead to itself.
+fn is_host_set(proxy: &Proxy, (scheme, client): (&str, &str), (host, port): (&str, u16)) -> bool {
+    let of_backend = match proxy.upstream.tls {
+        Some(_) => "https",
+        None => "http",
     };
     let set = &proxy.request_headers.set;
     let mut hosts = set
         .iter()
-        .filter(|(name, _)| name.eq_ignore_ascii_case("host"));
-    is_address(&backend.address, authority)
-        || proxy
-            .upstream
-            .settings
-            .to
-            .iter()
-            .any(|entry| of_entry(&entry.at))
-        || hosts.any(|(_, host)| is(host))
-}
-
-fn is_address(address: &Address, authority: &[u8]) -> bool {
-    match address {
-        Address::Tcp(address) => is_same_authority(authority, &address.to_string()),
-        Address::Unix(_) => false,
-    }
-}
-
-/// Port 80 may be omitted.
-fn is_same_authority(one: &[u8], other: &str) -> bool {
-    let other = other.as_bytes();
-    let without_port = |authority: &[u8]| {
-        let authority = authority.strip_suffix(b":80").unwrap_or(authority);
-        authority.to_ascii_lowercase()
-    };
-    without_port(one) == without_port(other)
+        .filter(|(name, _)| name.eq_ignore_ascii_case("host"))
+        .filter_map(|(_, host)| {
+            http1::name_and_port(host.as_bytes(), default_port(scheme).unwrap_or_default())
+        });
+    [client, of_backend].contains(&scheme) && hosts.any(|set| set == (host.into(), port))
 }
 
 /// A cookie with its `Path` and `Domain` rewritten; parsed as browsers do (RFC 6265, 5.2). `None` when it
@@ -221,22 +250,41 @@ mod tests {
     }
 
     #[test]
-    fn hosts_with_ports_are_compared() {
-        for (one, other, same) in [
-            ("127.0.0.1:8080", "127.0.0.1:8080", true),
-            ("127.0.0.1", "127.0.0.1:80", true),
-            ("App.Example:80", "app.example", true),
-            ("[::1]:8080", "[::1]:8080", true),
-            ("127.0.0.1:8081", "127.0.0.1:8080", false),
-            ("127.0.0.1", "127.0.0.1:8080", false),
-            ("127.0.0.1:8080@evil", "127.0.0.1:8080", false),
-            ("user@127.0.0.1:8080", "127.0.0.1:8080", false),
+    fn no_rule_takes_a_host_for_a_path() {
+        let pairs = pairs(&[
+            ("http://a/", "/"),
+            ("/app", ""),
+            ("//cdn.a/", "//cdn.example/"),
+            ("/", "/wiki/"),
+        ]);
+        for (url, expected) in [
+            ("/x", Some("/wiki/x")),
+            ("/", Some("/wiki/")),
+            ("//other.example/a", None),
+            ("/\\other.example/a", None),
+            ("//cdn.a/x", Some("//cdn.example/x")),
+            ("http://a/x", Some("/x")),
+            ("http://a//other.example/x", None),
+            ("/app//other.example/x", Some("/wiki/app//other.example/x")),
         ] {
-            assert_eq!(
-                is_same_authority(one.as_bytes(), other),
-                same,
-                "{one} {other}"
-            );
+            let ruled = by_rule(&pairs, url.as_bytes());
+            assert_eq!(ruled.as_deref(), expected.map(str::as_bytes), "{url}");
+        }
+    }
+
+    #[test]
+    fn forms_of_refresh() {
+        for (value, split) in [
+            ("0;url=http://a/", Some(("0;", "http://a/"))),
+            ("5 , URL = 'http://a/' x", Some(("5 ,", "http://a/"))),
+            ("0; \"/a;b\"", Some(("0;", "/a;b"))),
+            ("0; /url", Some(("0;", "/url"))),
+            ("0;ur", Some(("0;", "ur"))),
+            ("5", None),
+        ] {
+            let found = split_refresh(value.as_bytes());
+            let split = split.map(|(time, url)| (time.as_bytes(), url.as_bytes()));
+            assert_eq!(found, split, "{value}");
         }
     }
 }

@@ -26,6 +26,33 @@ fn sockets_on_remote_file_systems_are_named() {
 }
 
 #[test]
+fn backends_are_found_by_what_the_file_says() {
+    let upstream = upstream(&["App.Example:80", "127.0.0.1:81", "localhost:82", "[::1]:83"]);
+    for (host, port, is_there) in [
+        ("app.example", 80, true),
+        ("app.example", 443, false),
+        ("app", 80, false),
+        ("127.0.0.1", 81, true),
+        ("localhost", 81, true),
+        ("[::1]", 81, false),
+        ("localhost", 82, true),
+        ("127.0.0.1", 82, true),
+        ("[::1]", 82, true),
+        ("[::1]", 83, true),
+        ("localhost", 84, false),
+    ] {
+        assert_eq!(
+            upstream.has_backend_at(host, port),
+            is_there,
+            "{host} {port}"
+        );
+    }
+    assert!(upstream.is_at(b"app", 80) && !upstream.is_at(b"app", 81));
+    let tls = super::Upstream::new(settings(&["https://a.example"])).expect("upstream");
+    assert!(tls.has_backend_at("a.example", 443) && !tls.has_backend_at("a.example", 80));
+}
+
+#[test]
 fn the_only_backend_is_never_ejected() {
     let now = Instant::now();
     for to in [

@@ -87,7 +87,23 @@ fn an_address_that_only_we_know_becomes_a_path() {
         (stripped, "/app/", "/login", "/login"),
         (&named, "/", "http://App.Internal:80/x", "/x"),
         ("", "/", "http://app.internal/x", "http://app.internal/x"),
-        ("", "/", "https://SELF/x", "https://SELF/x"),
+        ("", "/", "https://SELF/x", "/x"),
+        ("", "/", "http://localhost:PORT/x", "/x"),
+        ("", "/", "ftp://SELF/x", "ftp://SELF/x"),
+        ("", "/", "http://SELF@b/x", "http://SELF@b/x"),
+        // As the client and the backend may not mean by the host that the route sets.
+        (
+            &named,
+            "/",
+            "https://app.internal/x",
+            "https://app.internal/x",
+        ),
+        (
+            &named,
+            "/",
+            "http://app.internal:81/x",
+            "http://app.internal:81/x",
+        ),
         ("", "/", "http://SELF0/x", "http://SELF0/x"),
         ("", "/", "http://localhost/x", "http://localhost/x"),
         // Paths that lead elsewhere.
@@ -108,11 +124,13 @@ fn an_address_that_only_we_know_becomes_a_path() {
     ] {
         let backend = Scripted::tcp(say);
         let own = backend.address().to_owned();
+        let (_, port) = own.rsplit_once(':').expect("a port");
+        let sent = sent.replace("PORT", port);
         let server = in_front_of(&backend, route);
         let mut client = server.client();
         client.send(head(
             "GET",
-            &format!("{target}?Location:_{sent}"),
+            &format!("{target}?Location:_{sent}|Refresh:_1;_url={sent}"),
             &[("X-Own", &own)],
         ));
         let answer = client.receive_head().expect("a head");
@@ -121,6 +139,8 @@ fn an_address_that_only_we_know_becomes_a_path() {
             expected.replace("SELF", &own),
             "{sent}"
         );
+        let refresh = format!("1; url={}", expected.replace("SELF", &own));
+        assert_eq!(answer.field("refresh"), refresh, "{sent}");
     }
 }
 
