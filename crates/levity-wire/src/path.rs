@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::iter;
+use std::ops::Range;
 
 use memchr::memchr3;
 
@@ -216,6 +217,34 @@ fn has_marks(path: &[u8]) -> bool {
 /// The query of a request for an application: as sent, with bytes from 0x80 escaped.
 pub fn forwarded_query(raw: &[u8]) -> Cow<'_, [u8]> {
     escaped(raw, |byte| !byte.is_ascii())
+}
+
+/// The part of a path of [`forwarded`] that has become `part` of the decoded one: that of
+/// [`decode_keeping_slashes`], with a slash before it. Its escapes and repeated slashes are those
+/// that were sent.
+pub fn part_as_sent(path: &[u8], part: Range<usize>) -> &[u8] {
+    let (mut rest, mut at, mut after_slash) = (path, 0, false);
+    let mut start = None;
+    while let [first, after @ ..] = rest {
+        let sent = path.len() - rest.len();
+        if at == part.start {
+            start = start.or(Some(sent));
+        }
+        let (byte, after) = match escape(after) {
+            // An escaped slash is three bytes in both.
+            Ok(escaped) if *first == b'%' && escaped.0 != b'/' => escaped,
+            _ => (*first, after),
+        };
+        // Slashes that repeat one are not in the decoded path.
+        let is_repeated = after_slash && byte == b'/';
+        if at == part.end && !is_repeated {
+            return &path[start.unwrap_or(sent)..sent];
+        }
+        at += usize::from(!is_repeated);
+        after_slash = byte == b'/';
+        rest = after;
+    }
+    &path[start.unwrap_or(path.len())..]
 }
 
 /// Removes all leading slashes except the last.
@@ -443,6 +472,24 @@ mod tests {
             );
         }
         assert_eq!(&*forwarded_query(b"a=\\&\xff?"), b"a=\\&%FF?");
+    }
+
+    #[test]
+    fn a_part_is_as_it_was_sent() {
+        for (path, start, end, part) in [
+            ("/old/a%2Fb:&[%5b", 5, 15, "a%2Fb:&[%5b"),
+            ("/%6Fld/%41//b/", 5, 9, "%41//b/"),
+            ("/old//a//", 5, 7, "/a//"),
+            ("//old", 1, 4, "/old"),
+            ("/a//b/c", 3, 4, "b"),
+            ("/a%252Fb/c", 1, 6, "a%252Fb"),
+            ("/a/b", 2, 2, ""),
+            ("/a", 2, 2, ""),
+            ("/a", 9, 9, ""),
+        ] {
+            let found = part_as_sent(path.as_bytes(), start..end);
+            assert_eq!(found.escape_ascii().to_string(), part, "{path}");
+        }
     }
 
     #[test]

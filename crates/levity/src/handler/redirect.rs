@@ -1,5 +1,7 @@
 //! The handlers that send every request of a location elsewhere: by a redirect, or by a rewrite of its target.
 
+use std::ops::Range;
+
 use levity_config::{Part, Pattern};
 use levity_wire::{Reject, http1, path};
 
@@ -71,10 +73,8 @@ fn target(
                 let path = path::forwarded(raw_path)?;
                 location.extend_from_slice(path::one_leading_slash(&path));
             }
-            Part::Rest => push_decoded(rest(to, request), request, &mut location)?,
-            Part::Group(number) => {
-                push_decoded(group(to, request, *number), request, &mut location)?
-            }
+            Part::Rest => push_part(rest(to, request), request, &mut location)?,
+            Part::Group(number) => push_part(group(to, request, *number), request, &mut location)?,
             Part::Query => match &*query(request) {
                 b"" if location.ends_with(b"?") || location.ends_with(b"&") => {
                     location.pop();
@@ -98,7 +98,17 @@ fn target(
     Ok(location)
 }
 
-/// Appends a part of the decoded path. Where that has kept an escaped slash, a `%` may begin one or be one.
+/// Appends a part of the decoded path as it was sent. In a query a `&` would begin another parameter.
+fn push_part(part: Range<usize>, request: &Request, location: &mut Vec<u8>) -> Result<(), Reject> {
+    if location.contains(&b'?') {
+        return push_decoded(&request.path[part], request, location);
+    }
+    let path = path::forwarded(request.raw_path())?;
+    location.extend_from_slice(path::part_as_sent(&path, part));
+    Ok(())
+}
+
+/// Appends a part of the decoded path with its escapes. Where that has kept an escaped slash, a `%` may begin one or be one.
 fn push_decoded(part: &[u8], request: &Request, location: &mut Vec<u8>) -> Result<(), Reject> {
     if request.has_encoded_slash && part.contains(&b'%') {
         return Err(Reject {
@@ -111,19 +121,20 @@ fn push_decoded(part: &[u8], request: &Request, location: &mut Vec<u8>) -> Resul
 }
 
 /// What `*` matches at the end of the path of the route.
-fn rest<'r>(to: &TargetOf, request: &'r Request) -> &'r [u8] {
-    let rest = match &to.path {
-        Some(Pattern::Prefix(prefix)) => request.path.strip_prefix(prefix.as_bytes()),
-        _ => None,
-    };
-    rest.unwrap_or_default()
+fn rest(to: &TargetOf, request: &Request) -> Range<usize> {
+    match &to.path {
+        Some(Pattern::Prefix(prefix)) if request.path.starts_with(prefix.as_bytes()) => {
+            prefix.len()..request.path.len()
+        }
+        _ => 0..0,
+    }
 }
 
 /// What a group in the path of the route matches.
-fn group<'r>(to: &TargetOf, request: &'r Request, number: usize) -> &'r [u8] {
+fn group(to: &TargetOf, request: &Request, number: usize) -> Range<usize> {
     let groups = to.path.as_ref().map(|path| path.captures(&request.path));
     let group = groups.and_then(|groups| groups.get(number - 1).cloned());
-    group.map_or(b"", |group| &request.path[group])
+    group.unwrap_or_default()
 }
 
 /// The host of the request without its port.

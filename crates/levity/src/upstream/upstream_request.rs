@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 use levity_wire::forwarded::{self, Element, Node};
-use levity_wire::http1::{EndToEnd, Method};
+use levity_wire::http1::{self, EndToEnd, Method};
 use levity_wire::{Reject, grip, mailbox_header, path, sendfile_header};
 
 use super::grip_sig::grip_sig;
@@ -15,10 +15,18 @@ use crate::http::client::Client;
 use crate::http::request::Request;
 use crate::route::Proxy;
 use levity_config::Secret;
-use levity_config::upstream::Forwarded;
+use levity_config::upstream::{Forwarded, Protocol};
 
 /// The header of a request that somebody may have copied and sent again (RFC 8470, 5.1).
 const EARLY_DATA: &str = "Early-Data";
+
+/// The header of MOVE and COPY that says where to.
+const DESTINATION: &str = "destination";
+
+const OUTSIDE: Reject = Reject {
+    status: 502,
+    reason: "Destination is outside of the folder that the application has here",
+};
 
 /// The length of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +74,8 @@ pub struct UpstreamRequest<'a> {
     /// The connection may be reused.
     pub keep_alive: bool,
     forwarding: ForwardingHeaders,
+    /// In place of the Destination that was sent.
+    destination: Option<Box<[u8]>>,
     /// The proof that it may hold the client; `None` if it gets none.
     grip_sig: Option<String>,
 }
@@ -87,7 +97,7 @@ impl<'a> UpstreamRequest<'a> {
     /// Prepares `request` for `proxy`.
     ///
     /// # Errors
-    /// 400 for a path that [`path::forwarded`] refuses, or that cannot be re-encoded without `strip_prefix`.
+    /// 400 for a path that [`path::forwarded`] refuses, also in Destination; 502 for one there that the backend cannot have.
     pub fn new(
         request: &'a Request,
         proxy: &'a Proxy,
@@ -98,7 +108,8 @@ impl<'a> UpstreamRequest<'a> {
         let te = || request.headers_named("te");
         let whole_path = path::forwarded(request.raw_path())?;
         Ok(Self {
-            path: without_prefix(&whole_path, &proxy.strip_prefix, request)?,
+            path: without_prefix(&whole_path, &proxy.strip_prefix, &request.path),
+            destination: destination(request, proxy, client)?,
             whole_path,
             query: request.query().map(path::forwarded_query),
             upgrade: request.upgrade().filter(|offer| {
@@ -138,11 +149,7 @@ impl<'a> UpstreamRequest<'a> {
 
     /// The Host for the backend, with its port.
     pub fn host(&self) -> &[u8] {
-        let rules = &self.proxy.request_headers.set;
-        let set = rules
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("host"));
-        set.map_or(self.request.host(), |(_, value)| value.as_bytes())
+        host(self.request, self.proxy)
     }
 
     /// The end-to-end headers except Host and those that frame the body, in their order; headers of this
@@ -155,7 +162,10 @@ impl<'a> UpstreamRequest<'a> {
         for header in passed.headers() {
             let name = header.name.of(bytes);
             if passes(name, self.protected()) || self.is_believed(name) {
-                fields.push((name, header.value.of(bytes)));
+                let rewritten = self.destination.as_deref();
+                let rewritten =
+                    rewritten.filter(|_| name.eq_ignore_ascii_case(DESTINATION.as_bytes()));
+                fields.push((name, rewritten.unwrap_or(header.value.of(bytes))));
             }
         }
         self.add_forwarding_headers(&mut fields);
@@ -418,32 +428,82 @@ fn from_the_left(hops: impl Iterator<Item = Option<Node>>) -> impl Iterator<Item
     hops.into_iter().rev()
 }
 
-/// `path` without `prefix`. If the client sent the prefix with escapes, the path is re-encoded.
-fn without_prefix<'a>(
-    path: &Cow<'a, [u8]>,
-    prefix: &[u8],
+/// `path`, whose decoded form is `decoded`, without `prefix`.
+fn without_prefix<'a>(path: &Cow<'a, [u8]>, prefix: &[u8], decoded: &[u8]) -> Cow<'a, [u8]> {
+    if prefix.is_empty() || !is_beneath(decoded, prefix) {
+        return path.clone();
+    }
+    Cow::Owned(
+        match path::part_as_sent(path, prefix.len()..decoded.len()) {
+            b"" => b"/".to_vec(),
+            rest => path::one_leading_slash(rest).to_vec(),
+        },
+    )
+}
+
+fn is_beneath(path: &[u8], prefix: &[u8]) -> bool {
+    let rest = path.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// The Host for the backend.
+fn host<'a>(request: &'a Request, proxy: &'a Proxy) -> &'a [u8] {
+    let mut set = proxy.request_headers.set.iter();
+    let set = set.find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    set.map_or(request.host(), |(_, value)| value.as_bytes())
+}
+
+/// The Destination of MOVE and COPY (RFC 4918, 10.3) as the path, the Host and the scheme of the request are for the backend,
+/// which compares them. `None` if it passes as sent: on another host, or for a program, which knows the URL of the client.
+///
+/// # Errors
+/// As [`path::forwarded`], and 502 if it is not beneath `strip_prefix` (RFC 4918, 9.8.5): there the backend has no place for it.
+fn destination(
     request: &Request,
-) -> Result<Cow<'a, [u8]>, Reject> {
-    if prefix.is_empty() {
-        return Ok(path.clone());
-    }
-    let mut rest = match path.strip_prefix(prefix) {
-        Some(rest) if rest.is_empty() || rest[0] == b'/' => rest.to_vec(),
-        _ if request.has_encoded_slash => {
-            return Err(Reject {
-                status: 400,
-                reason: "an escaped slash after a prefix with escapes",
-            });
-        }
-        _ => {
-            let decoded = request.path.strip_prefix(prefix).unwrap_or(&request.path);
-            let mut rest = Vec::with_capacity(decoded.len());
-            path::encode(decoded, &mut rest);
-            rest
-        }
+    proxy: &Proxy,
+    client: &Client,
+) -> Result<Option<Box<[u8]>>, Reject> {
+    let protocol = proxy.upstream.settings.protocol;
+    let has_one = matches!(request.method(), b"MOVE" | b"COPY") && !protocol.is_cgi();
+    let sent = request.header(DESTINATION).filter(|_| has_one);
+    let Some((is_absolute, path)) = sent.and_then(|url| own_path(url, request, client)) else {
+        return Ok(None);
     };
-    if rest.is_empty() {
-        rest.push(b'/');
+    let mut decoded = Vec::new();
+    path::decode_keeping_slashes(path, &mut decoded)?;
+    decoded.insert(0, b'/');
+    let whole = path::forwarded(path)?;
+    if !is_beneath(&decoded, &proxy.strip_prefix) {
+        return Err(OUTSIDE);
     }
-    Ok(Cow::Owned(path::one_leading_slash(&rest).to_vec()))
+    let path = without_prefix(&whole, &proxy.strip_prefix, &decoded);
+    let scheme = match (protocol, &proxy.upstream.tls) {
+        (Protocol::Ajp13, _) => client.scheme,
+        (_, Some(_)) => "https",
+        (_, None) => "http",
+    };
+    let origin = [scheme.as_bytes(), b"://", host(request, proxy)].concat();
+    let origin: &[u8] = if is_absolute { &origin } else { b"" };
+    Ok(Some([origin, &path].concat().into()))
+}
+
+/// The path of a URL of the site that the client asks, and whether the URL has a host.
+fn own_path<'u>(url: &'u [u8], request: &Request, client: &Client) -> Option<(bool, &'u [u8])> {
+    if url.starts_with(b"/") {
+        return Some((false, url));
+    }
+    let end = url.iter().position(|&byte| byte == b':')?;
+    let default_port = match url[..end].to_ascii_lowercase().as_slice() {
+        b"http" => 80,
+        b"https" => 443,
+        _ => return None,
+    };
+    let rest = url[end..].strip_prefix(b"://")?;
+    let end = rest.iter().position(|&byte| byte == b'/');
+    let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
+    let named = http1::name_and_port(authority, default_port)?;
+    let mut hosts = [client.host(request), request.host()].into_iter();
+    let is_own =
+        hosts.any(|host| http1::name_and_port(host, default_port).as_ref() == Some(&named));
+    is_own.then_some((true, path))
 }

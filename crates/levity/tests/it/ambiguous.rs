@@ -207,10 +207,11 @@ fn a_prefix_leaves_no_host_behind() {
             ("//app/x", "/x"),
             ("/%61pp//caf\u{e9}", "/caf%C3%A9"),
             ("/app/a%2Fb;c", "/a%2Fb;c"),
+            ("/%61pp/a%2Fb:&[", "/a%2Fb:&["),
         ] {
             assert_eq!(server.get(sent).text(), seen, "{protocol} {sent}");
         }
-        for path in ["/app%2Fx", "/app;x/y", "/%61pp/a%2Fb"] {
+        for path in ["/app%2Fx", "/app;x/y"] {
             assert_eq!(server.get(path).status, 400, "{protocol} {path}");
         }
     }

@@ -42,8 +42,8 @@ fn a_target_is_made_of_the_request() {
     let rest = [
         ("/old/", "/new/"),
         ("/old/a/b?c", "/new/a/b?c"),
-        ("/%6fld/%41%20%22?c", "/new/A%20%22?c"),
-        ("/old/a//b", "/new/a/b"),
+        ("/%6fld/%41%20%22?c", "/new/%41%20%22?c"),
+        ("/old/a//b%2F:&[", "/new/a//b%2F:&["),
         ("/old/../old/%5Cb", "/new/%5Cb"),
     ];
     assert_redirects("/old/*", "/new/{rest}", &rest);
@@ -74,8 +74,8 @@ fn no_request_leads_to_another_host() {
         let is_here = location.starts_with('/') && !location[1..].starts_with(['/', '\\']);
         assert!(answer.status == 400 || is_here, "{target}: {location}");
     }
-    let answer = ask(&mut client, "GET", "/b/a%2Fb", "");
-    assert_eq!(answer.status, 400);
+    let answer = ask(&mut client, "GET", "/b/%2Fb", "");
+    assert_eq!(answer.field("location"), "/%2Fb");
 }
 
 #[test]

@@ -340,6 +340,37 @@ fn a_prefix_is_stripped() {
     targets(route, &sent_and_seen);
 }
 
+/// As the path, the host and the scheme of the request are; a backend compares them.
+#[test]
+fn the_destination_of_a_move_is_that_of_the_backend() {
+    let backend = Scripted::tcp(tell_target);
+    let route = "[[site.route]]\npath = \"/dav/*\"\nstrip_prefix = \"/dav\"\n";
+    let server = Launch::proxy(backend.address(), route).start();
+    let mut client = server.client();
+    for (method, sent, seen) in [
+        (
+            "MOVE",
+            "https://localhost/dav/x%2Fy%20z",
+            "http://localhost/x%2Fy%20z",
+        ),
+        ("COPY", "HTTP://Localhost:80/d%61v//x", "http://localhost/x"),
+        ("MOVE", "/dav/x/../y", "/y"),
+        ("MOVE", "http://b.example/dav/x", "http://b.example/dav/x"),
+        ("PUT", "https://localhost/dav/x", "https://localhost/dav/x"),
+    ] {
+        let fields = [("Destination", sent), ("Content-Length", "0")];
+        client.send(head(method, "/dav/a", &fields));
+        client.receive().assert_status(200);
+        let request = backend.requests().pop().expect("a request");
+        assert_eq!(request.field("destination"), Some(seen), "{sent}");
+    }
+    for (sent, status) in [("/other/x", 502), ("/davx/../x", 502), ("/dav/..%2Fx", 400)] {
+        let fields = [("Destination", sent), ("Content-Length", "0")];
+        client.send(head("MOVE", "/dav/a", &fields));
+        client.receive().assert_status(status);
+    }
+}
+
 #[test]
 fn pipelined_responses_are_in_order() {
     let backend = Scripted::tcp(tell_target);
