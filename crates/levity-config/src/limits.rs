@@ -40,9 +40,9 @@ limits! {
     /// How long a client may accept no byte of a response before its connection is closed.
     send_timeout: Duration = duration(Duration, "60s", "10ms".."1d"),
     /// How long the server waits for a silent application after the client has shut down its side of the connection
-    /// (half-closed TCP): for the header section of the response, or for more of a response of unknown length. Such
-    /// a client may still want the response, or be gone.
-    half_closed_timeout: Duration = duration(Duration, "5s", "0s".."1d"),
+    /// (half-closed TCP): for the header section of the response, or for more of a response of unknown length. Nearly
+    /// always such a client is gone; a few programs, such as `nc -N`, end their side and still want the response.
+    half_closed_timeout: Duration = duration(Duration, "0s", "0s".."1d"),
     /// How long a read may take. After that the request gets 503, or the connection is closed if the response has
     /// begun.
     io_timeout: Duration = duration(Duration, "30s", "10ms".."1h"),

@@ -292,7 +292,7 @@ listen = \"unix:admin.sock\"
 hosts = [\"WEB1.example\", \"*.example.org.\"]
 [limits]
 idle_timeout = \"2m\"
-half_closed_timeout = \"0s\"
+half_closed_timeout = \"6s\"
 connections = 5000
 body_memory = \"1GiB\"
 compression_memory = \"1MiB\"
@@ -380,7 +380,7 @@ root = \"/srv/b\"
     assert_eq!(admin.listen, Address::Unix("admin.sock".into()));
     assert_eq!(admin.names.added, ["web1.example", "*.example.org"]);
     assert_eq!(config.limits.idle_timeout, Duration::from_secs(120));
-    assert_eq!(config.limits.half_closed_timeout, Duration::ZERO);
+    assert_eq!(config.limits.half_closed_timeout, Duration::from_secs(6));
     assert_eq!(config.limits.connections, Some(5000));
     assert_eq!(config.limits.body_memory, 1 << 30);
     assert_eq!(config.limits.compression_memory, 1 << 20);

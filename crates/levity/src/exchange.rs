@@ -22,7 +22,7 @@ use crate::disk_client::DiskClient;
 use crate::filter;
 use crate::handler::{Handled, Handling};
 use crate::http::client::{Client, logged_tls};
-use crate::http::error::{detail, error};
+use crate::http::error::{ABSENT, detail, error};
 use crate::http::request::{Arrival, Request};
 use crate::http::request_body::RequestBody;
 use crate::http::response::{Body, Response};
@@ -115,8 +115,7 @@ pub async fn exchange<S: ResponseSink + 'static>(
         close = Box::pin(replacing).await;
     }
     close |= sink.body_remaining() != Some(0);
-    if sink.is_body_cut_off() && sent.end == End::Complete {
-        // What was sent is an error that nobody may read.
+    if sent.end == End::Complete && is_unread(sink, &response) {
         sent.end = End::ClientAbort;
     }
     handling.completed(&sent);
@@ -138,6 +137,11 @@ pub async fn exchange<S: ResponseSink + 'static>(
     };
     conclude(sink, &service, &subject, &sent, handling.disk.trace);
     Exchanged::new(&sent, close, None)
+}
+
+/// Whether what was sent is an error that nobody may read.
+fn is_unread<S: ResponseSink>(sink: &S, response: &Response) -> bool {
+    sink.is_body_cut_off() || response.status == ABSENT && sink.input_ended()
 }
 
 /// The body of the request on `stream`. One without a body claims nothing.

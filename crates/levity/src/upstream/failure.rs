@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use levity_wire::Reject;
 use levity_wire::http1::Method;
@@ -9,6 +10,7 @@ use rustix::io::Errno;
 
 use super::backend::Backend;
 use super::tls;
+use crate::http::error::ABSENT;
 use crate::http::request::{Request, RequestError};
 use crate::http::request_body::NO_ROOM;
 use levity_telemetry::access_log::End;
@@ -195,32 +197,38 @@ impl Failure {
         }
     }
 
-    /// The client disconnected while it waited for the response, which nobody reads. The status is for the log: 499,
-    /// as nginx and Caddy write it.
+    /// The client disconnected while it waited for the response, which nobody reads.
     pub fn of_absent_client() -> Self {
         Self {
-            status: 499,
+            status: ABSENT,
             ..Self::of_client(RequestError::Gone)
         }
     }
 
-    /// The client has ended its side, and the backend is silent: the client may be gone.
-    pub fn of_half_closed() -> Self {
+    /// The client has ended its side, and the backend was silent for `timeout`: the client may be gone.
+    pub fn of_half_closed(timeout: Duration) -> Self {
         Self::of_ended_side(
             "the client has ended its side, and the backend is silent (half_closed_timeout)",
+            timeout,
         )
     }
 
     /// The client has ended its side while its request was queued.
-    pub fn of_half_closed_in_queue() -> Self {
-        Self::of_ended_side("the client has ended its side while its request was in the queue")
+    pub fn of_half_closed_in_queue(timeout: Duration) -> Self {
+        Self::of_ended_side(
+            "the client has ended its side while its request was in the queue",
+            timeout,
+        )
     }
 
     /// 408, because the request is valid and only its connection is closed after a time-out (RFC 9110,
-    /// 15.5.9).
-    fn of_ended_side(reason: &str) -> Self {
+    /// 15.5.9). Without a `timeout` the client counts as gone.
+    fn of_ended_side(reason: &str, timeout: Duration) -> Self {
         Self {
-            status: 408,
+            status: match timeout.is_zero() {
+                true => ABSENT,
+                false => 408,
+            },
             reason: reason.to_owned(),
             ..Self::of_client(RequestError::Gone)
         }

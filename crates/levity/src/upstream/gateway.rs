@@ -295,11 +295,12 @@ impl Gateway<'_> {
             }
             let watched = self.body.watch(context);
             watched.map_err(|_| Failure::of_absent_client())?;
+            let patience = self.body.half_closed_timeout();
             match wait {
                 _ if !self.body.input_ended() => Poll::Pending,
-                Wait::Slot => Poll::Ready(Err(Failure::of_half_closed_in_queue())),
+                Wait::Slot => Poll::Ready(Err(Failure::of_half_closed_in_queue(patience))),
                 Wait::Connection if self.body.poll_half_closed(context) => {
-                    Poll::Ready(Err(Failure::of_half_closed()))
+                    Poll::Ready(Err(Failure::of_half_closed(patience)))
                 }
                 Wait::Connection => Poll::Pending,
             }

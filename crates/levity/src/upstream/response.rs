@@ -390,7 +390,7 @@ impl UpstreamResponse {
             return Poll::Ready(Ok(Awaited::Beat));
         }
         Poll::Ready(Err(match self.is_shortened(silence_max) {
-            true => Failure::of_half_closed(),
+            true => Failure::of_half_closed(self.client().half_closed_timeout()),
             false => self.silence("the response stalled (idle_timeout)"),
         }))
     }
@@ -439,7 +439,7 @@ impl UpstreamResponse {
 
     fn timeout_failure(&self) -> Failure {
         if self.is_shortened(self.header_timeout()) {
-            return Failure::of_half_closed();
+            return Failure::of_half_closed(self.client().half_closed_timeout());
         }
         if self.has_unsent() {
             return self.silence("the backend does not read the request (idle_timeout)");

@@ -176,16 +176,24 @@ impl<'a> Handling<'a> {
 
     /// Waits for the header of the response, or until the client leaves.
     async fn wait_for(&self, mut beginning: oneshot::Receiver<Begun>) -> Result<Begun, Response> {
-        poll_fn(|context| match Pin::new(&mut beginning).poll(context) {
-            Poll::Ready(begun) => {
-                Poll::Ready(begun.map_err(|_| error(502, "the application does not answer")))
+        let begun = poll_fn(|context| {
+            if let Poll::Ready(begun) = Pin::new(&mut beginning).poll(context) {
+                let begun = begun.map_err(|_| error(502, "the application does not answer"));
+                return Poll::Ready(begun);
             }
-            Poll::Pending if self.body.watch(context).is_err() => {
-                Poll::Ready(Err(reported::response(&Failure::of_absent_client())))
-            }
-            Poll::Pending => Poll::Pending,
+            let patience = self.body.half_closed_timeout();
+            let failure = match self.body.watch(context) {
+                Err(_) => Failure::of_absent_client(),
+                Ok(()) if self.body.input_ended() && self.body.poll_half_closed(context) => {
+                    Failure::of_half_closed(patience)
+                }
+                Ok(()) => return Poll::Pending,
+            };
+            Poll::Ready(Err(reported::response(&failure)))
         })
-        .await
+        .await;
+        self.body.timer().clear();
+        begun
     }
 
     async fn whole_body(&self, proxy: &Proxy) -> Result<Gathered, Response> {

@@ -33,7 +33,7 @@ fn a_late_response_arrives() {
             conn.answer("200 OK", request.target);
         }
     });
-    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    let server = Launch::proxy(backend.address(), LATE).workers(1).start();
     let mut client = asks(server.client(), &["/a", "/b"]);
     backend.wait_for_requests(1);
     pass(SEEN);
@@ -57,7 +57,7 @@ fn a_long_response_arrives() {
         ));
         conn.send(&sent);
     });
-    let server = Launch::proxy(backend.address(), "").start();
+    let server = Launch::proxy(backend.address(), LATE).start();
     let mut client = asks(Client::narrow(server.address()), &["/"]);
     assert_same(&client.receive().body, &bytes);
     client.assert_closed();
@@ -120,6 +120,27 @@ fn a_silent_backend_is_freed_after_a_time_out() {
         // It does not count as a failure of the backend.
         assert!(!server.stderr().contains("backend"), "{}", server.stderr());
     }
+}
+
+/// Without the time-out such a client counts as gone.
+#[test]
+fn a_client_that_ends_its_side_has_left() {
+    let backend = Scripted::tcp(|conn| {
+        conn.read_request();
+        assert_eq!(conn.read_to_end(), b"");
+    });
+    let log = "[log]\naccess = \"stdout\"\nformat = \"json\"";
+    let server = Launch::proxy(backend.address(), log).start();
+    let mut client = asks(server.client(), &["/"]);
+    let answer = client.receive();
+    answer.assert_status(499);
+    assert!(answer.text().contains("half_closed_timeout"), "{answer:?}");
+    backend.wait_for_no_connection();
+    let line: Value = serde_json::from_str(&server.prints("\"target\":\"/\"")).expect("JSON");
+    assert_eq!(
+        (&line["status"], &line["end"]),
+        (&499.into(), &"client_abort".into())
+    );
 }
 
 #[test]
@@ -245,7 +266,7 @@ fn a_client_that_resets_has_disconnected() {
 #[test]
 fn other_clients_are_served_meanwhile() {
     let backend = Scripted::tcp(tell_target);
-    let server = Launch::proxy(backend.address(), "").workers(1).start();
+    let server = Launch::proxy(backend.address(), LATE).workers(1).start();
     for round in 0..20 {
         let path = format!("/{round}");
         let mut half = asks(server.client(), &[&path]);
