@@ -58,7 +58,8 @@ pub(crate) const FORWARD_AUTH: &[Key] = documented! {
     /// Headers of its responses that the application of the site or route gets, such as `["Remote-User"]`. Headers of these
     /// names from clients reach no application of the site, whichever route they take.
     key("copy", Kind::Names, Some("[]"));
-    /// Header of its responses with the name of the user, for the access log and `REMOTE_USER`.
+    /// Header of its responses with the name of the user, for the access log and `REMOTE_USER`. Clients may not send it, as
+    /// with `copy`.
     key("user", Kind::Text("the name of a header"), None);
 };
 

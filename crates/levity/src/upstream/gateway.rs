@@ -170,11 +170,11 @@ impl Gateway<'_> {
         };
         let settings = &proxy.upstream.settings;
         if settings.protocol.is_cgi() {
-            outgoing.server_ip = destination().map(|address| address.ip());
+            outgoing.server_ip = destination().map(|address| Box::new(address.ip()));
         }
         if let Some(version) = settings.proxy_protocol {
-            outgoing.proxy_header =
-                proxy_header::for_client(version, self.client.address(), destination());
+            let header = proxy_header::for_client(version, self.client.address(), destination());
+            outgoing.proxy_header = header.into();
         }
         Ok(outgoing)
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use levity_net::proxy_header;
 use levity_wire::http1::Limits;
 
 use super::Upstream;
@@ -88,8 +89,8 @@ impl Subrequest<'_> {
         let mut outgoing = UpstreamRequest::new(&request, &proxy, &server_as_client, length)
             .map_err(|reject| Failure::of_client(reject.into()))?;
         outgoing.script = script.as_ref();
-        outgoing.proxy_header =
-            levity_net::proxy_header::for_own_request(self.proxy.upstream.settings.proxy_protocol);
+        let version = self.proxy.upstream.settings.proxy_protocol;
+        outgoing.proxy_header = proxy_header::for_own_request(version).into();
         let slot_request = SlotRequest {
             tried: Vec::new(),
             affinity: self.affinity,

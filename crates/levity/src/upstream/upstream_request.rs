@@ -55,8 +55,8 @@ pub struct UpstreamRequest<'a> {
     pub script: Option<&'a RunnableScript>,
     /// What the gates know of the sender.
     pub identity: &'a Identity,
-    /// The address that the sender connected to, for applications that get it as a variable.
-    pub server_ip: Option<IpAddr>,
+    /// The address that the sender connected to, for applications that get it as a variable. Boxed: few get it.
+    pub server_ip: Option<Box<IpAddr>>,
     /// The requested path, as [`path::forwarded`] gives it.
     pub whole_path: Cow<'a, [u8]>,
     /// `whole_path` without `strip_prefix`.
@@ -70,7 +70,7 @@ pub struct UpstreamRequest<'a> {
     /// The client accepts trailers.
     pub accepts_trailers: bool,
     /// The PROXY protocol header that begins the connection; may be empty.
-    pub proxy_header: Vec<u8>,
+    pub proxy_header: Box<[u8]>,
     /// The connection may be reused.
     pub keep_alive: bool,
     forwarding: ForwardingHeaders,
@@ -121,7 +121,7 @@ impl<'a> UpstreamRequest<'a> {
             }),
             expects_continue: request.head.expect_continue,
             accepts_trailers: te().any(names_trailers),
-            proxy_header: Vec::new(),
+            proxy_header: Box::default(),
             keep_alive: settings.keep_alive > 0,
             forwarding: forwarding_headers(request, client, proxy),
             grip_sig: proxy.mailboxes.as_ref().and_then(|set| {

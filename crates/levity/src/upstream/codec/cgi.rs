@@ -54,7 +54,7 @@ pub fn fill(
         server_name,
         server_port: port.unwrap_or(if is_https { 443 } else { 80 }),
         server_software: SERVER_SOFTWARE,
-        server_addr: outgoing.server_ip,
+        server_addr: outgoing.server_ip.as_deref().copied(),
         remote_addr: outgoing.client.ip,
         remote_port: outgoing.client.port,
         https: is_https,

@@ -349,7 +349,7 @@ mod tests {
         let mut decode = |bytes: &[u8]| http.decode(bytes, &mut |event| panic!("{event:?}"));
         decode(b"HTTP/1.1 200 OK\r\nA: ").expect("a beginning");
         let too_long = [b'x'; 2];
-        for _ in 0..Limits::default().header_bytes_max {
+        for _ in 0..Limits::default().header_bytes_max * 3 / 4 {
             decode(&too_long).expect("not parsed yet");
         }
         assert!(decode(b"\n").is_err());

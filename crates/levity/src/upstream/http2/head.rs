@@ -171,16 +171,16 @@ mod tests {
     use super::*;
 
     const LIMITS: ResponseLimits = ResponseLimits {
-        line_bytes: 20,
+        line_bytes: 40,
         head_bytes: 1000,
         headers: 4,
     };
 
-    /// A response with so many fields of 20 bytes, as lines of HTTP/1.1.
+    /// A response with so many fields of 40 bytes, as lines of HTTP/1.1.
     fn with_fields(count: usize, more: &str) -> Response<()> {
         let mut response = Response::builder();
         for number in 0..count {
-            response = response.header(format!("x-{number}"), format!("{}{more}", "v".repeat(15)));
+            response = response.header(format!("x-{number}"), format!("{}{more}", "v".repeat(35)));
         }
         response.body(()).expect("a response")
     }
