@@ -11,6 +11,7 @@ mod frame;
 mod head;
 mod hpack;
 mod priority;
+mod receive_window;
 mod settings;
 mod streams;
 

@@ -8,10 +8,11 @@ use super::{Failure, WINDOW_BYTES_MAX};
 /// The maximum of streams that a client may have open.
 pub const STREAMS_MAX: usize = 128;
 
-/// The window of a stream: the maximum of bytes of its request body that wait here.
+/// The window of a stream at its start: the maximum of bytes of its request body that wait here.
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// The maximum window of a connection. Larger, so that streams that nobody reads do not block the others.
+/// The maximum window of a connection while no stream has a larger one. Larger than that of a stream, so that streams that nobody
+/// reads do not block the others.
 pub const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 
 /// The initial size of all windows in bytes (RFC 9113, 6.9.2).

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::priority::Priority;
+use super::receive_window::ReceiveWindow;
 use super::settings::{STREAM_WINDOW_BYTES, STREAMS_MAX};
 
 /// The number of a stream: odd, and larger than those of all earlier ones of the connection.
@@ -23,10 +24,8 @@ pub(super) struct Stream {
 /// The rest of a request body.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// The bytes that the client may still send.
-    pub receive_window: u32,
-    /// The bytes that were consumed and that no WINDOW_UPDATE has given back.
-    pub consumed: u32,
+    /// What the client may still send.
+    pub window: ReceiveWindow,
     /// The rest of Content-Length; `None` without it.
     pub length_left: Option<u64>,
 }
@@ -35,8 +34,7 @@ impl Body {
     /// A body of which nothing has arrived, with this Content-Length.
     pub fn new(length: Option<u64>) -> Self {
         Self {
-            receive_window: STREAM_WINDOW_BYTES,
-            consumed: 0,
+            window: ReceiveWindow::new(STREAM_WINDOW_BYTES),
             length_left: length,
         }
     }

@@ -220,3 +220,33 @@ fn responses_wait_for_windows() {
     feed(&mut connection, &update(1, 1), 100);
     assert_eq!(connection.window(1), 1);
 }
+
+#[test]
+fn the_window_of_a_stream_grows_and_is_withheld_later() {
+    let mut connection = with_uploads(1);
+    connection.set_stream_window(1, 2 * STREAM_WINDOW_BYTES);
+    connection.set_stream_window(3, 2 * STREAM_WINDOW_BYTES);
+    let updates = sent(connection.out());
+    assert_eq!(opened(&updates, 1), STREAM_WINDOW_BYTES);
+    assert_eq!(opened(&updates, 3), 0);
+    connection.out().clear();
+    connection.set_stream_window(1, STREAM_WINDOW_BYTES);
+    let parts = STREAM_WINDOW_BYTES / PART_BYTES;
+    let consume = |connection: &mut Connection, parts| {
+        for _ in 0..parts {
+            receive_part(connection, 1);
+            connection.consumed(1, PART_BYTES as usize);
+        }
+    };
+    consume(&mut connection, parts);
+    assert_eq!(opened(&sent(connection.out()), 1), 0);
+    // What was withheld cannot be sent.
+    consume(&mut connection, parts / 2);
+    let half = STREAM_WINDOW_BYTES / 2;
+    assert_eq!(opened(&sent(connection.out()), 1), half);
+    for _ in 0..parts {
+        receive_part(&mut connection, 1);
+    }
+    let outcome = feed(&mut connection, &frame(DATA, 0, 1, b"a"), 100);
+    outcome.assert_reset(1, ErrorCode::FlowControl);
+}

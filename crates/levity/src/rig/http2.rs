@@ -1,7 +1,9 @@
 //! A client over HTTP/2, which is the crate `h2`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use ::http::Request;
 use bytes::Bytes;
@@ -10,7 +12,7 @@ use h2::{Ping, PingPong, RecvStream, SendStream};
 use levity_net::{AsyncTransport, Peer, Transport};
 use tokio::task::{self, JoinHandle};
 
-use super::Rig;
+use super::{Rig, settle};
 use crate::serve::serve_unaccepted;
 
 /// The size of the connection's buffer in each direction.
@@ -33,6 +35,10 @@ impl Client {
     /// A client with other settings.
     pub async fn with(rig: &Rig, builder: &Builder) -> Self {
         let (ours, served) = Transport::memory(WIRE_BYTES);
+        Self::over(rig, builder, ours, served).await
+    }
+
+    async fn over(rig: &Rig, builder: &Builder, ours: Transport, served: Transport) -> Self {
         let slot = rig.worker.slots.clone().try_acquire_owned();
         let front = serve_unaccepted(&rig.worker, served, Peer::new(None), slot.expect("a slot"));
         let serving = task::spawn_local(front);
@@ -49,6 +55,16 @@ impl Client {
             connection,
             serving,
         }
+    }
+
+    /// A client that is far away, and the number of round trips that it has waited for.
+    pub async fn far(rig: &Rig) -> (Self, Rc<Cell<usize>>) {
+        let ((ours, near), (far, served)) =
+            (Transport::memory(WIRE_BYTES), Transport::memory(WIRE_BYTES));
+        let trips = Rc::new(Cell::new(0));
+        task::spawn_local(relay(near, far, trips.clone()));
+        let client = Self::over(rig, &Builder::new(), ours, served).await;
+        (client, trips)
     }
 
     /// Sends a header section; the body follows unless `ends`.
@@ -83,6 +99,34 @@ impl Client {
     /// Waits until the worker has ended the connection and released its resources.
     pub async fn served(self) {
         self.serving.await.expect("served");
+    }
+}
+
+/// Passes on what `client` sends at once, and what `server` says only when nothing happens before: that takes a round trip.
+async fn relay(mut client: Transport, mut server: Transport, trips: Rc<Cell<usize>>) {
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut buffer, mut said, mut is_settled) = (vec![0; WIRE_BYTES], Vec::new(), false);
+    loop {
+        let sent = client.poll_read(&mut context, &mut buffer);
+        if let Poll::Ready(sent) = sent {
+            let Ok(bytes @ 1..) = sent else {
+                return;
+            };
+            if server.write_all(&buffer[..bytes]).await.is_err() {
+                return;
+            }
+            is_settled = false;
+        }
+        if let Poll::Ready(Ok(bytes)) = server.poll_read(&mut context, &mut buffer) {
+            said.extend_from_slice(&buffer[..bytes]);
+            is_settled &= bytes == 0;
+        }
+        if is_settled && !said.is_empty() {
+            trips.set(trips.get() + 1);
+            let _ = client.write_all(&std::mem::take(&mut said)).await;
+        }
+        settle().await;
+        is_settled = true;
     }
 }
 

@@ -226,13 +226,21 @@ impl Held {
     /// # Errors
     /// Then it has as much as before.
     pub fn try_grow(&mut self, more: usize) -> Result<(), Shortage> {
+        self.try_grow_within(self.portion, more)
+    }
+
+    /// The same as long as no more than `portion` is used.
+    ///
+    /// # Errors
+    /// Then it has as much as before.
+    pub fn try_grow_within(&mut self, portion: Portion, more: usize) -> Result<(), Shortage> {
         if more == 0 {
             return Ok(());
         }
         // Before: the share of the client depends on whether it is a holder.
         self.make_part(true);
         let account = &self.account;
-        let taken = account.take(&self.shares, self.resource, more, self.portion);
+        let taken = account.take(&self.shares, self.resource, more, portion);
         if taken.is_ok() {
             self.grown(more);
         }

@@ -60,6 +60,11 @@ impl Claims {
         self.stakes.shares().max(resource)
     }
 
+    /// Whether anybody may take one more of `resource`.
+    pub fn is_plenty(&self, resource: Resource) -> bool {
+        self.stakes.shares().is_plenty(resource)
+    }
+
     /// Nothing yet of what may outlive the exchange, and which its end need not give back: it counts to the client only.
     pub fn nothing_lasting(&self, resource: Resource, portion: Portion) -> Held {
         let holder = self.exchange.holder;

@@ -59,6 +59,8 @@ pub enum Portion {
     Most,
     /// A half, for what is kept for hours: otherwise idle streams would leave nothing for other responses.
     Half,
+    /// A quarter, for what only makes transfers faster.
+    Quarter,
 }
 
 impl Portion {
@@ -67,6 +69,7 @@ impl Portion {
             Self::Whole => max,
             Self::Most => max / 4 * 3,
             Self::Half => max / 2,
+            Self::Quarter => max / 4,
         }
     }
 }

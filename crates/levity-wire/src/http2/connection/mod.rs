@@ -19,6 +19,7 @@ use super::budget::{self, Budget};
 use super::head::HeadText;
 use super::hpack::Decoder;
 use super::priority::Priority;
+use super::receive_window::ReceiveWindow;
 use super::settings::{self, Settings, USUAL_WINDOW_BYTES};
 use super::streams::{StreamId, Streams};
 use crate::http1::Trailers;
@@ -89,14 +90,8 @@ pub struct Connection {
     streams: Streams,
     settings: Settings,
     send_window: i64,
-    /// The bytes of request bodies that the client may send.
-    receive_window: u32,
-    /// The bytes that were consumed and that no WINDOW_UPDATE has given back.
-    consumed: u32,
-    /// These two, and the bytes that have arrived and that were not consumed.
-    granted: u32,
-    /// What is to be granted. What was granted before can only be withheld once it was used.
-    window: u32,
+    /// Of all request bodies.
+    receive_window: ReceiveWindow,
     budget: Budget,
     out: Vec<u8>,
     /// The last stream whose request was processed.
@@ -127,10 +122,7 @@ impl Connection {
             streams: Streams::default(),
             settings: Settings::default(),
             send_window: USUAL_WINDOW_BYTES.into(),
-            receive_window: USUAL_WINDOW_BYTES,
-            consumed: 0,
-            granted: USUAL_WINDOW_BYTES,
-            window: USUAL_WINDOW_BYTES,
+            receive_window: ReceiveWindow::new(USUAL_WINDOW_BYTES),
             budget: Budget::default(),
             out,
             last_stream: 0,

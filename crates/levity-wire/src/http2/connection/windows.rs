@@ -3,7 +3,6 @@
 use super::{Connection, Event, Outcome};
 use crate::http2::budget;
 use crate::http2::frame::{self, FrameHeader, kind};
-use crate::http2::settings::STREAM_WINDOW_BYTES;
 use crate::http2::streams::StreamId;
 use crate::http2::{ErrorCode, Failure, WINDOW_BYTES_MAX};
 
@@ -24,60 +23,61 @@ impl Connection {
     /// Sets the bytes that may wait here in all: those that have arrived and were not consumed, and those that the client may send.
     /// When that is less than before, it counts for what is consumed from now on: what the client may send cannot be taken back.
     pub fn set_receive_window(&mut self, bytes: u32) {
-        self.window = bytes;
-        let more = bytes.saturating_sub(self.granted);
-        if more > 0 {
-            self.granted += more;
-            self.receive_window += more;
-            frame::write_number(&mut self.out, kind::WINDOW_UPDATE, 0, more);
-        }
+        let more = self.receive_window.resize(bytes);
+        self.send_update(0, more);
         self.open_receive_window();
+    }
+
+    /// Sets the same for the body of `stream`.
+    pub fn set_stream_window(&mut self, stream: StreamId, bytes: u32) {
+        let open = self.streams.get_mut(stream);
+        if let Some(body) = open.and_then(|open| open.body.as_mut()) {
+            let more = body.window.resize(bytes);
+            self.send_update(stream, more);
+        }
+    }
+
+    /// Lets the client send `more` bytes.
+    fn send_update(&mut self, stream: StreamId, more: u32) {
+        if more > 0 {
+            frame::write_number(&mut self.out, kind::WINDOW_UPDATE, stream, more);
+        }
     }
 
     /// Whether the client may send bytes of bodies: its window for all streams is open.
     pub fn may_receive(&self) -> bool {
-        self.receive_window > 0
+        self.receive_window.open() > 0
     }
 
     /// The bytes that were not consumed, with the frame that is arriving.
     pub fn unread(&self) -> u32 {
-        self.granted - self.receive_window - self.consumed
+        self.receive_window.unread()
     }
 
     /// The bytes that were not consumed beyond those that may wait here: the window was larger before, and the client may use what
     /// it had of it.
     pub fn excess(&self) -> u32 {
-        self.unread().saturating_sub(self.window)
+        self.receive_window.excess()
     }
 
     /// The owner has consumed `bytes` of the body of `stream`: the client may send as many more.
     pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
         let bytes = bytes as u32;
-        self.consumed += bytes;
+        self.receive_window.consume(bytes);
         self.open_receive_window();
         let open = self.streams.get_mut(stream);
-        let Some(body) = open.and_then(|open| open.body.as_mut()) else {
-            return;
-        };
-        body.consumed += bytes;
-        if body.consumed >= STREAM_WINDOW_BYTES / 2 {
-            let consumed = std::mem::take(&mut body.consumed);
-            body.receive_window += consumed;
-            frame::write_number(&mut self.out, kind::WINDOW_UPDATE, stream, consumed);
+        if let Some(body) = open.and_then(|open| open.body.as_mut()) {
+            body.window.consume(bytes);
+            let more = body.window.reopen(body.window.half());
+            self.send_update(stream, more);
         }
     }
 
     /// Opens the window of the connection again when as much was consumed as is left of it. Unread bytes of some streams may leave
     /// less than half.
     fn open_receive_window(&mut self) {
-        let withheld = self.granted.saturating_sub(self.window).min(self.consumed);
-        self.consumed -= withheld;
-        self.granted -= withheld;
-        if self.consumed > 0 && self.consumed >= self.receive_window {
-            let consumed = std::mem::take(&mut self.consumed);
-            self.receive_window += consumed;
-            frame::write_number(&mut self.out, kind::WINDOW_UPDATE, 0, consumed);
-        }
+        let more = self.receive_window.reopen(self.receive_window.open());
+        self.send_update(0, more);
     }
 
     /// Takes `bytes` that were sent from the windows of the client.
@@ -117,8 +117,8 @@ impl Connection {
         stream: StreamId,
         bytes: u32,
     ) -> Result<Option<ErrorCode>, Failure> {
-        let room = self.receive_window.checked_sub(bytes);
-        self.receive_window = room.ok_or(Failure::flow("more bytes than the window"))?;
+        let taken = self.receive_window.take(bytes);
+        taken.ok_or(Failure::flow("more bytes than the window"))?;
         // What others have not read may have used it up.
         self.open_receive_window();
         Ok(self.take_stream_window(stream, bytes))
@@ -129,11 +129,10 @@ impl Connection {
         let Some(body) = open.and_then(|open| open.body.as_mut()) else {
             return Some(ErrorCode::StreamClosed);
         };
-        let Some(room) = body.receive_window.checked_sub(bytes) else {
-            return Some(ErrorCode::FlowControl);
-        };
-        body.receive_window = room;
-        None
+        match body.window.take(bytes) {
+            Some(()) => None,
+            None => Some(ErrorCode::FlowControl),
+        }
     }
 
     /// WINDOW_UPDATE (RFC 9113, 6.9).

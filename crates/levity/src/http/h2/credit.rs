@@ -14,7 +14,14 @@ use crate::shares::{Held, Portion, Resource};
 /// window is no obstacle: a stream of small messages would otherwise hold credit for hours.
 const BYTES_MIN: usize = 32 * 1024;
 
-/// The time in which bytes are counted.
+/// The bytes by which the windows of all bodies of a connection may grow beyond the usual one of a stream. A client that has all of
+/// it sends 4 MiB per round trip, which is about what the kernel buffers of a connection.
+pub const GROWTH_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The window of a stream at its start.
+pub const WINDOW_BYTES: usize = STREAM_WINDOW_BYTES as usize;
+
+/// The time in which bytes are counted. A body whose client takes longer for a round trip does not grow its window.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The credit of a body.
@@ -38,8 +45,12 @@ pub struct Arrival {
     pub unread: usize,
     /// The bytes of this body that are unread or to come, at most.
     pub outstanding: usize,
-    /// The bytes of credit that the connection may still take.
+    /// The bytes of this body that nobody has read, with these.
+    pub unread_here: usize,
+    /// The bytes of credit that the connection may still take, up to the window of each stream at its start.
     pub room: usize,
+    /// The bytes by which the windows of the connection may still grow beyond.
+    pub growth_room: usize,
 }
 
 impl Credit {
@@ -69,28 +80,63 @@ impl Credit {
         self.is_paused = false;
     }
 
-    /// Takes credit for a body that arrives fast or when bodies are not read, as far as the client may have as much; and gives it back
-    /// when the body has become slow.
+    /// Takes credit for a body that arrives fast or when bodies are not read, as far as the client may have as much; more for one that
+    /// fills its window and is read as fast; and gives it back when the body has become slow.
     pub fn arrived(&mut self, arrival: Arrival, now: Instant) {
         if now.saturating_duration_since(self.since) >= PERIOD {
-            if self.bytes < BYTES_MIN && arrival.unread < BYTES_MIN {
-                self.held = None;
-            }
-            (self.since, self.bytes) = (now, 0);
+            self.end_period(arrival.unread);
+            self.begin_period(now);
         }
         self.bytes += arrival.bytes;
-        if let Some(held) = &mut self.held {
-            return held.shrink_to(arrival.outstanding);
+        if self.held.is_some() {
+            return self.follow(arrival, now);
         }
         if self.is_paused || self.bytes.max(arrival.unread) < BYTES_MIN {
             return;
         }
         let wanted_max = arrival.outstanding.min(arrival.room);
-        let wanted = wanted_max.min(STREAM_WINDOW_BYTES as usize);
+        let wanted = wanted_max.min(WINDOW_BYTES);
         if wanted > 0 {
             // Half: bodies can do without it, but not without the memory in which they are gathered.
             let mut held = self.claims.nothing(Resource::Bodies, Portion::Half);
             self.held = held.try_grow(wanted).is_ok().then_some(held);
+        }
+    }
+
+    fn begin_period(&mut self, now: Instant) {
+        (self.since, self.bytes) = (now, 0);
+    }
+
+    /// Gives back what a body that has become slow does not use.
+    fn end_period(&mut self, unread: usize) {
+        if self.bytes < BYTES_MIN && unread < BYTES_MIN {
+            self.held = None;
+        }
+        if let Some(held) = &mut self.held
+            && self.bytes < held.amount() / 4
+        {
+            held.shrink_to(WINDOW_BYTES.max(held.amount() / 2));
+        }
+    }
+
+    /// Changes credit that there is: the client gets twice as much if it has used all of it within a period, and somebody reads the
+    /// body as fast. Without that, a client could send no more than one window per round trip.
+    fn follow(&mut self, arrival: Arrival, now: Instant) {
+        let Some(held) = &mut self.held else {
+            return;
+        };
+        held.shrink_to(arrival.outstanding);
+        if !self.claims.is_plenty(Resource::Bodies) {
+            return held.shrink_to(WINDOW_BYTES);
+        }
+        let amount = held.amount();
+        if amount < WINDOW_BYTES || self.bytes < amount || arrival.unread_here > amount / 2 {
+            return;
+        }
+        let more_max = (arrival.outstanding - amount).min(arrival.growth_room);
+        let more = amount.min(more_max);
+        if more > 0 && held.try_grow_within(Portion::Quarter, more).is_ok() {
+            self.begin_period(now);
         }
     }
 }
@@ -106,13 +152,17 @@ mod tests {
     use crate::shares::{Bounds, Shares};
 
     const BODIES: usize = 1 << 20;
-    const WINDOW: usize = STREAM_WINDOW_BYTES as usize;
+    const WINDOW: usize = WINDOW_BYTES;
 
     fn shares() -> Arc<Shares> {
+        shares_of(BODIES)
+    }
+
+    fn shares_of(bodies: usize) -> Arc<Shares> {
         Shares::new(&Bounds {
             files: 1,
             coders: 1,
-            bodies: BODIES,
+            bodies,
             spool: 1,
         })
     }
@@ -139,8 +189,10 @@ mod tests {
         Arrival {
             bytes,
             unread: bytes,
+            unread_here: bytes,
             outstanding: usize::MAX,
             room: usize::MAX,
+            growth_room: usize::MAX,
         }
     }
 
@@ -155,11 +207,108 @@ mod tests {
             (credit.amount(), shares.used(Resource::Bodies)),
             (WINDOW, WINDOW)
         );
-        // It does not grow further.
-        credit.arrived(read_at_once(BYTES_MIN), now);
-        assert_eq!(credit.amount(), WINDOW);
         drop(credit);
         assert_eq!(shares.used(Resource::Bodies), 0);
+    }
+
+    /// Sends a window within the next period, in parts that are read at once.
+    fn fill(credit: &mut Credit, now: Instant) {
+        let parts = credit.amount() / BYTES_MIN;
+        (0..parts).for_each(|_| credit.arrived(read_at_once(BYTES_MIN), now));
+    }
+
+    #[test]
+    fn a_window_that_is_filled_and_read_within_a_period_doubles() {
+        let (shares, now) = (shares_of(16 * WINDOW), Instant::now());
+        let mut credit = credit(&shares, 1, now);
+        credit.arrived(read_at_once(BYTES_MIN), now);
+        fill(&mut credit, now);
+        assert_eq!(credit.amount(), 2 * WINDOW);
+        fill(&mut credit, now);
+        assert_eq!(credit.amount(), 4 * WINDOW);
+        // A quarter of the memory is used.
+        fill(&mut credit, now);
+        assert_eq!(credit.amount(), 4 * WINDOW);
+        // Others need more than the other half.
+        let requester = credit.claims.clone();
+        let mut others = requester.nothing(Resource::Bodies, Portion::Whole);
+        others.grow(4 * WINDOW);
+        credit.arrived(read_at_once(1), now);
+        assert_eq!(credit.amount(), WINDOW);
+    }
+
+    #[test]
+    fn a_window_does_not_grow_without_a_reason() {
+        let now = Instant::now();
+        let whole = Arrival {
+            unread_here: 0,
+            ..read_at_once(WINDOW - BYTES_MIN)
+        };
+        let unread_here = WINDOW / 2 + 1;
+        for (arrival, amount) in [
+            (whole, 2 * WINDOW),
+            (
+                Arrival {
+                    bytes: whole.bytes - 1,
+                    ..whole
+                },
+                WINDOW,
+            ),
+            (
+                Arrival {
+                    unread_here,
+                    ..whole
+                },
+                WINDOW,
+            ),
+            (
+                Arrival {
+                    growth_room: 5,
+                    ..whole
+                },
+                WINDOW + 5,
+            ),
+            (
+                Arrival {
+                    growth_room: 0,
+                    ..whole
+                },
+                WINDOW,
+            ),
+            (
+                Arrival {
+                    outstanding: WINDOW + 7,
+                    ..whole
+                },
+                WINDOW + 7,
+            ),
+            (
+                Arrival {
+                    outstanding: WINDOW - 1,
+                    ..whole
+                },
+                WINDOW - 1,
+            ),
+        ] {
+            let shares = shares_of(16 * WINDOW);
+            let mut credit = credit(&shares, 1, now);
+            credit.arrived(read_at_once(BYTES_MIN), now);
+            credit.arrived(arrival, now);
+            assert_eq!(credit.amount(), amount, "{arrival:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_not_filled_any_more_is_halved() {
+        let (shares, start) = (shares_of(64 * WINDOW), Instant::now());
+        let mut credit = credit(&shares, 1, start);
+        credit.arrived(read_at_once(BYTES_MIN), start);
+        fill(&mut credit, start);
+        fill(&mut credit, start);
+        for (period, amount) in [(1, 2 * WINDOW), (2, WINDOW), (3, WINDOW)] {
+            credit.arrived(read_at_once(BYTES_MIN), start + period * PERIOD);
+            assert_eq!(credit.amount(), amount);
+        }
     }
 
     #[test]
@@ -211,10 +360,8 @@ mod tests {
         assert_eq!(credit.amount(), WINDOW);
         // Nobody reads it, or another: what may come may have to stay.
         let unread = Arrival {
-            bytes: 1,
             unread: BYTES_MIN,
-            outstanding: usize::MAX,
-            room: usize::MAX,
+            ..read_at_once(1)
         };
         credit.arrived(unread, start + 2 * PERIOD);
         assert_eq!(credit.amount(), WINDOW);
@@ -228,10 +375,8 @@ mod tests {
         let mut credit = credit(&shares, 1, start);
         for unread in [BYTES_MIN - 1, BYTES_MIN] {
             let arrival = Arrival {
-                bytes: 1,
                 unread,
-                outstanding: usize::MAX,
-                room: usize::MAX,
+                ..read_at_once(1)
             };
             assert_eq!(credit.amount(), 0);
             credit.arrived(arrival, start + 5 * PERIOD);

@@ -1,5 +1,6 @@
 //! The body of a request that arrives in frames.
 
+use std::collections::VecDeque;
 use std::task::Poll;
 
 use levity_wire::http1::{Framing, Reject, Trailers};
@@ -10,8 +11,8 @@ use crate::http::request_body::{BODY_TOO_LARGE, PART_BYTES_MAX};
 
 /// A body. It holds the bytes that have arrived and that nobody has read: at most the window of the stream.
 pub struct Incoming {
-    /// Bytes that nobody has read.
-    unread: Vec<u8>,
+    /// Bytes that nobody has read. A window may be many times as large as the part that is taken of it: the rest must not be moved.
+    unread: VecDeque<u8>,
     /// The whole body has arrived.
     has_ended: bool,
     /// The request has no body.
@@ -32,7 +33,7 @@ impl Incoming {
     /// The body of a request with this framing. Bytes after a request without a body are for a tunnel.
     pub fn new(framing: Framing, has_ended: bool) -> Self {
         Self {
-            unread: Vec::new(),
+            unread: VecDeque::new(),
             has_ended,
             is_tunnel: framing == Framing::None,
             is_cut_off: false,
@@ -50,7 +51,7 @@ impl Incoming {
 
     /// Takes bytes of the client.
     pub fn arrived(&mut self, bytes: &[u8], ends: bool) {
-        self.unread.extend_from_slice(bytes);
+        self.unread.extend(bytes);
         self.has_ended |= ends;
     }
 
@@ -149,11 +150,9 @@ impl Incoming {
                 (false, false) => Poll::Pending,
             };
         }
-        let rest = self.unread.split_off(bytes);
-        let mut taken = std::mem::replace(&mut self.unread, rest);
-        match out.is_empty() {
-            true => *out = taken,
-            false => out.append(&mut taken),
+        match out.is_empty() && bytes == self.unread.len() {
+            true => *out = std::mem::take(&mut self.unread).into(),
+            false => self.take(bytes, |part| out.extend_from_slice(part)),
         }
         self.count(bytes);
         let taken = match self.bytes > self.bytes_max {
@@ -172,10 +171,22 @@ impl Incoming {
                 false => Poll::Pending,
             };
         }
-        buffer[..bytes].copy_from_slice(&self.unread[..bytes]);
-        self.unread.drain(..bytes);
+        let mut at = 0;
+        self.take(bytes, |part| {
+            buffer[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        });
         self.count(bytes);
         Poll::Ready(bytes)
+    }
+
+    /// Passes the first `bytes` of what is unread to `copy`, in up to two parts.
+    fn take(&mut self, bytes: usize, mut copy: impl FnMut(&[u8])) {
+        let (first, second) = self.unread.as_slices();
+        let cut = bytes.min(first.len());
+        copy(&first[..cut]);
+        copy(&second[..bytes - cut]);
+        self.unread.drain(..bytes);
     }
 
     fn count(&mut self, bytes: usize) {

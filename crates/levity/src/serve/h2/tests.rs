@@ -380,6 +380,39 @@ fn an_upload_waits_for_the_backend() {
     });
 }
 
+/// The way to the client is long: what it may send in advance is how fast it can be.
+#[test]
+fn an_upload_from_far_away_takes_few_round_trips() {
+    const UPLOAD_BYTES: usize = 20 << 20;
+    let (rig, app) = Rig::proxy("[limits]\nbody_bytes = \"32MiB\"\n");
+    rig.run(async {
+        let (client, trips) = Client::far(&rig).await;
+        let (reply, mut body) = client.send(request(Method::POST, "/app"), false).await;
+        let reading = async {
+            let (mut backend, _) = app.asked().await;
+            let mut read = 0;
+            while read < UPLOAD_BYTES {
+                read += backend
+                    .read(1 << 16)
+                    .await
+                    .expect("a body")
+                    .matches('z')
+                    .count();
+            }
+            backend
+        };
+        let (mut backend, ()) = join(reading, send_part(&mut body, UPLOAD_BYTES)).await;
+        assert!((5..20).contains(&trips.get()), "{} trips", trips.get());
+        body.send_data(Bytes::new(), true).expect("sent");
+        backend.until("0\r\n\r\n").await;
+        backend.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert_eq!(reply.await.expect("a response").status(), 204);
+        until_idle(&rig).await;
+        client.close().await;
+    });
+    rig.assert_idle();
+}
+
 /// The memory of all request bodies in [`with_large_window`].
 const BODIES_BYTES: usize = 1 << 20;
 

@@ -20,13 +20,14 @@ use levity_wire::http2::{
 use self::excess::Excess;
 pub(super) use self::output::PIECE_BYTES_MAX;
 pub(super) use self::shutdown::LINGER_TIME_MAX;
+use super::credit::{GROWTH_BYTES_MAX, WINDOW_BYTES};
 use super::turns::Turns;
 use crate::failed_lookups::FailedLookups;
 use crate::http::arriving::Arriving;
 use crate::http::request::Arrival;
 use crate::worker::Worker;
 
-/// The maximum of bytes by which a window may be larger than usual.
+/// The maximum of bytes by which a window may be larger than usual because of bodies with a usual window.
 const CREDIT_BYTES_MAX: usize = (CONNECTION_WINDOW_BYTES - USUAL_WINDOW_BYTES) as usize;
 
 /// A connection. Its methods borrow the cells, and return no borrow.
@@ -40,8 +41,10 @@ pub struct Conn {
     task: WakerCell,
     /// It is being polled.
     is_polled: Cell<bool>,
-    /// The bytes by which the window is larger than usual.
+    /// The bytes by which the window is larger than usual because of bodies with a usual window.
     credit: Cell<usize>,
+    /// The bytes by which the windows of bodies have grown beyond.
+    growth: Cell<usize>,
     /// What is unread beyond the window.
     excess: RefCell<Excess>,
     /// The bytes that were moved in this poll.
@@ -84,6 +87,7 @@ impl Conn {
             task: WakerCell::default(),
             is_polled: Cell::new(false),
             credit: Cell::new(0),
+            growth: Cell::new(0),
             excess: RefCell::default(),
             moved: Cell::new(0),
             written: Cell::new(0),
@@ -129,12 +133,25 @@ impl Conn {
         CREDIT_BYTES_MAX - self.credit.get()
     }
 
-    /// The credit of a stream, which was `before`, is now `after`.
-    pub(super) fn change_credit(&self, before: usize, after: usize) {
-        let credit = self.credit.get() - before + after;
+    /// The bytes by which the windows of bodies may still grow beyond the usual one. Apart from the above, so that a large window
+    /// leaves others theirs.
+    pub(super) fn growth_left(&self) -> usize {
+        GROWTH_BYTES_MAX - self.growth.get()
+    }
+
+    /// The credit of `stream`, which was `before`, is now `after`.
+    pub(super) fn change_credit(&self, stream: StreamId, before: usize, after: usize) {
+        let usual = |amount: usize| amount.min(WINDOW_BYTES);
+        let growth = |amount: usize| amount.saturating_sub(WINDOW_BYTES);
+        let credit = self.credit.get() - usual(before) + usual(after);
         self.credit.set(credit);
-        let window = USUAL_WINDOW_BYTES + credit as u32;
-        self.with_wire(|wire| wire.set_receive_window(window));
+        let grown = self.growth.get() - growth(before) + growth(after);
+        self.growth.set(grown);
+        let window = USUAL_WINDOW_BYTES + (credit + grown) as u32;
+        self.with_wire(|wire| {
+            wire.set_receive_window(window);
+            wire.set_stream_window(stream, after.max(WINDOW_BYTES) as u32);
+        });
         self.follow_excess();
     }
 

@@ -126,7 +126,9 @@ impl Stream {
             bytes,
             unread: self.conn.unread(),
             outstanding: body.outstanding(),
+            unread_here: body.unread(),
             room: self.conn.credit_left(),
+            growth_room: self.conn.growth_left(),
         };
         if let Some(credit) = &mut body.credit {
             credit.arrived(arrival, stall::poll_start());
@@ -169,7 +171,7 @@ impl Stream {
             ((before, action(body)), body.credit_bytes())
         });
         if before != after {
-            self.conn.change_credit(before, after);
+            self.conn.change_credit(self.id, before, after);
         }
         done
     }
