@@ -164,6 +164,7 @@ pub(crate) fn site(section: &Section<'_>, hosts: &[String], acme: &Acme) -> Opti
     if !section.has(TABLE) {
         return None;
     }
+    note_hosts(section, hosts);
     let is_for_all = !section.has("hosts") || section.is_empty_array("hosts");
     let named = (!is_for_all).then_some(hosts);
     if let Some(text) = section.text_for_table(TABLE) {
@@ -202,6 +203,20 @@ pub(crate) fn site(section: &Section<'_>, hosts: &[String], acme: &Acme) -> Opti
         early_data: early_data(&section),
         ..SiteTls::of(certificates)
     })
+}
+
+/// Notes hosts that a request may have, and a handshake may not.
+fn note_hosts(section: &Section<'_>, hosts: &[String]) {
+    for host in hosts {
+        let name = host.strip_prefix("*.").unwrap_or(host);
+        if !levity_tls::can_be_asked_for(name) {
+            let rule = "labels have letters, digits, `-` and `_` there, and neither begin nor end with `-`";
+            section.note(
+                "hosts",
+                format!("no client can ask for `{host}` over TLS: {rule}"),
+            );
+        }
+    }
 }
 
 /// Certificates that are in no files of the operator, if there can be such.
@@ -362,6 +377,10 @@ fn note(section: &Section<'_>, files: &[CertificateFiles], hosts: &[String]) {
         dates(now, start, end, "clients refuse it")
             .into_iter()
             .for_each(note);
+        if certificate.names.is_empty() {
+            note("has no names (subjectAltName), and clients ignore the one in its subject (CN); they refuse it".to_owned());
+            continue;
+        }
         for host in hosts.iter().filter(|host| !certificate.is_for(host)) {
             let names = certificate.names.join(", ");
             note(format!(

@@ -24,7 +24,7 @@ pub(crate) fn check_trusted(section: &Section<'_>, key: &str, file: &Path) -> Re
     Ok(())
 }
 
-/// Notes the authorities in a file that are not valid now, or not for long. `what` says what comes of that.
+/// Notes the authorities in a file whose signatures cannot be verified, and those that are not valid now, or not for long. `what` says what comes of that.
 pub(crate) fn note_dates(
     section: &Section<'_>,
     key: &str,
@@ -38,6 +38,15 @@ pub(crate) fn note_dates(
         for said in dates {
             let (name, file) = (&one.name, file.display());
             section.note(key, format!("the authority `{name}` in {file} {said}"));
+        }
+        if let Some(kind) = &one.unusable_key {
+            let (name, file) = (&one.name, file.display());
+            section.note(
+                key,
+                format!(
+                    "the authority `{name}` in {file} has a key of {kind}; what it signs is refused"
+                ),
+            );
         }
     }
 }

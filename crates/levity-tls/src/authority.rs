@@ -1,7 +1,5 @@
 //! Authorities in files, and clients whose certificates they have signed.
 
-use std::error::Error as StdError;
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,8 +14,9 @@ use rustls::{
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::certificate::{short, time};
-use crate::pem;
+use crate::certificate::{DAMAGED, short, time};
+use crate::words::NotValid;
+use crate::{key_kind, pem};
 
 /// An authority by its certificate.
 #[derive(Debug, Clone)]
@@ -28,24 +27,29 @@ pub struct Authority {
     pub not_before: SystemTime,
     /// When that ends.
     pub not_after: SystemTime,
+    /// What its key is of, if nothing that it signs can be verified here.
+    pub unusable_key: Option<String>,
     pub(crate) anchor: TrustAnchor<'static>,
 }
 
 impl Authority {
     fn of(certificate: CertificateDer<'static>) -> Result<Self, String> {
         let parsed = X509Certificate::from_der(&certificate);
-        let (_, parsed) = parsed.map_err(|error| error.to_string())?;
+        let (_, parsed) = parsed.map_err(|_| DAMAGED.to_owned())?;
         let (name, validity) = (short(parsed.subject()), parsed.validity());
+        let unusable_key = key_kind::unusable(&parsed.public_key().algorithm);
         let (not_before, not_after) = (
             time(validity.not_before.timestamp()),
             time(validity.not_after.timestamp()),
         );
         let mut store = RootCertStore::empty();
-        store.add(certificate).map_err(|error| error.to_string())?;
+        let added = store.add(certificate);
+        added.map_err(|error| crate::reason(&error))?;
         Ok(Self {
             name,
             not_before,
             not_after,
+            unusable_key,
             anchor: store.roots.swap_remove(0),
         })
     }
@@ -92,22 +96,10 @@ impl ClientVerifier {
     pub(crate) fn new(authorities: &[Authority], is_required: bool) -> Result<Self, String> {
         Ok(Self {
             authorities: authorities.to_vec(),
-            all: verifier(authorities, is_required).map_err(|error| error.to_string())?,
+            all: verifier(authorities, is_required).map_err(|error| crate::reason(&error))?,
         })
     }
 }
-
-/// Why a client is not let in whose certificate is valid.
-#[derive(Debug)]
-struct NotValid;
-
-impl fmt::Display for NotValid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("its authority has expired, or is not valid yet")
-    }
-}
-
-impl StdError for NotValid {}
 
 fn verifier<'a>(
     authorities: impl IntoIterator<Item = &'a Authority>,

@@ -1,21 +1,26 @@
 //! Certificates from PEM files.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::CertifiedKey;
-use rustls::{InconsistentKeys, SignatureAlgorithm};
+use rustls::SignatureAlgorithm;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SigningKey};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
 use x509_parser::public_key::PublicKey;
 
+use crate::key_kind::{self, KEYS};
 use crate::pem;
 
 /// The minimum of bits of a key for RSA, less than which rustls does not sign with.
 const RSA_BITS_MIN: usize = 2048;
+
+/// What is in the form of PEM and DER, and is no certificate.
+pub(crate) const DAMAGED: &str = "the certificate is damaged: it cannot be read";
 
 /// A certificate with its chain and its key.
 #[derive(Debug, Clone)]
@@ -48,20 +53,16 @@ impl Certificate {
                 "the first certificate is that of an authority; that of the server comes first";
             return Err(in_chain(reason.to_owned()));
         }
-        let certified = CertifiedKey::from_der(certificates, der, &crate::provider());
-        let certified = certified.map_err(|error| {
-            let name = key.display();
-            match (error, leaf.short_rsa_bits) {
-                (rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch), _) => {
-                    format!("{name}: the key is not that of {}", chain.display())
-                }
-                (_, Some(bits)) => format!(
-                    "{name}: the key is too short; it has {bits} bits, and with RSA it needs {RSA_BITS_MIN} at least"
-                ),
-                (error, None) => format!("{name}: {error}"),
-            }
+        let signing = leaf.key(&der).map_err(|wrong| match wrong {
+            Wrong::Kind(_) => in_chain(wrong.to_string()),
+            Wrong::Key(_) => format!("{}: {wrong}", key.display()),
+            Wrong::Other => format!(
+                "{}: the key is not that of {}",
+                key.display(),
+                chain.display()
+            ),
         })?;
-        Ok(leaf.with_key(certified))
+        Ok(leaf.with_key(certificates, signing))
     }
 
     /// The same from one text with a key, a certificate and its chain, as PEM.
@@ -88,8 +89,8 @@ impl Certificate {
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, String> {
         let leaf = Leaf::parse(&chain[0])?;
-        let key = CertifiedKey::from_der(chain, key, &crate::provider());
-        Ok(leaf.with_key(key.map_err(|error| error.to_string())?))
+        let key = leaf.key(&key).map_err(|wrong| wrong.to_string())?;
+        Ok(leaf.with_key(chain, key))
     }
 
     /// Whether a client that asks for `host` accepts it. `*.example.org` stands for each name directly beneath.
@@ -112,6 +113,12 @@ pub fn is_for(names: &[String], host: &str) -> bool {
     let above = host.split_once('.').map(|(_, above)| above);
     let mut names = names.iter();
     names.any(|name| name == host || above.is_some() && name.strip_prefix("*.") == above)
+}
+
+/// Whether a handshake can be for `host`: an address, or a name that is allowed in it (RFC 6066, 3).
+#[must_use]
+pub fn can_be_asked_for(host: &str) -> bool {
+    ServerName::try_from(bare(host)).is_ok()
 }
 
 /// An IPv6 address without the brackets that it has in URLs.
@@ -165,14 +172,20 @@ struct Leaf {
     not_after: SystemTime,
     /// The bits of its key, if that is one for RSA with too few.
     short_rsa_bits: Option<usize>,
+    /// What its key is of, if it cannot be used.
+    unusable_kind: Option<String>,
+    /// Its key as DER.
+    public_key: Vec<u8>,
 }
 
 impl Leaf {
     fn parse(der: &CertificateDer<'_>) -> Result<Self, String> {
         let parsed = X509Certificate::from_der(der);
-        let (_, certificate) = parsed.map_err(|error| format!("not a certificate: {error}"))?;
+        let (_, certificate) = parsed.map_err(|_| DAMAGED.to_owned())?;
         let alternatives = certificate.subject_alternative_name();
-        let alternatives = alternatives.map_err(|error| error.to_string())?;
+        let alternatives = alternatives.map_err(|_| {
+            "the names of the certificate (subjectAltName) cannot be read".to_owned()
+        })?;
         let alternatives = alternatives.iter().flat_map(|one| &one.value.general_names);
         let validity = certificate.validity();
         Ok(Self {
@@ -182,16 +195,71 @@ impl Leaf {
             not_before: time(validity.not_before.timestamp()),
             not_after: time(validity.not_after.timestamp()),
             short_rsa_bits: rsa_bits(&certificate).filter(|bits| *bits < RSA_BITS_MIN),
+            unusable_kind: key_kind::unusable(&certificate.public_key().algorithm),
+            public_key: certificate.public_key().raw.to_vec(),
         })
     }
 
-    fn with_key(self, key: CertifiedKey) -> Certificate {
+    /// The key `der`, which is to be that of the certificate. The library would compare them as well, but refuses certificates that
+    /// clients may accept: those of version 1 of X.509, and with extensions that it does not know.
+    fn key(&self, der: &PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Wrong> {
+        if let Some(kind) = &self.unusable_kind {
+            return Err(Wrong::Kind(kind.clone()));
+        }
+        let loaded = crate::provider()
+            .key_provider
+            .load_private_key(der.clone_key());
+        let key = loaded.map_err(|_| self.wrong_key(der))?;
+        match key.public_key() {
+            Some(public) if public.as_ref() != self.public_key => Err(Wrong::Other),
+            _ => Ok(key),
+        }
+    }
+
+    /// Why a key cannot be used.
+    fn wrong_key(&self, der: &PrivateKeyDer<'_>) -> Wrong {
+        let kind = key_kind::unusable_private(der.secret_der());
+        Wrong::Key(match (kind, self.short_rsa_bits) {
+            (Some(kind), _) => format!("one of {kind}; {KEYS}"),
+            (None, Some(bits)) => format!(
+                "too short; it has {bits} bits, and with RSA it needs {RSA_BITS_MIN} at least"
+            ),
+            (None, None) => format!("damaged, or none that can be used; {KEYS}"),
+        })
+    }
+
+    fn with_key(
+        self,
+        chain: Vec<CertificateDer<'static>>,
+        key: Arc<dyn SigningKey>,
+    ) -> Certificate {
         Certificate {
             names: self.names,
             issuer: self.issuer,
             not_before: self.not_before,
             not_after: self.not_after,
-            key: Arc::new(key),
+            key: Arc::new(CertifiedKey::new(chain, key)),
+        }
+    }
+}
+
+/// Why a certificate and a key cannot be used together.
+#[derive(Debug)]
+enum Wrong {
+    /// The certificate is for a key of this kind.
+    Kind(String),
+    /// The key is this.
+    Key(String),
+    /// The key is that of another certificate.
+    Other,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => write!(f, "the certificate is for a key of {kind}; {KEYS}"),
+            Self::Key(reason) => write!(f, "the key is {reason}"),
+            Self::Other => f.write_str("the key is not that of the certificate"),
         }
     }
 }

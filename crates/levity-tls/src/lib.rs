@@ -7,6 +7,7 @@ mod certificate;
 pub mod challenge;
 mod client;
 pub mod files;
+mod key_kind;
 mod local_ca;
 pub mod ocsp;
 mod pem;
@@ -20,7 +21,9 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 
 pub use authority::{Authority, authorities};
-pub use certificate::{Certificate, Identity, Validity, bare, is_for, passed_over};
+pub use certificate::{
+    Certificate, Identity, Validity, bare, can_be_asked_for, is_for, passed_over,
+};
 pub use client::{Trust, client_config};
 pub use local_ca::LocalCa;
 pub use rustls::pki_types::{CertificateDer, ServerName};

@@ -15,7 +15,7 @@ use x509_parser::verify::verify_signature;
 use x509_parser::x509::AlgorithmIdentifier;
 
 use self::der::{Malformed, Reader};
-use crate::certificate::{Identity, time};
+use crate::certificate::{DAMAGED, Identity, time};
 
 /// The maximum size of a response, in bytes. Each handshake carries it; usual ones have 500 to 4000.
 const RESPONSE_BYTES_MAX: usize = 16 << 10;
@@ -384,7 +384,7 @@ fn parse<'d>(der: &'d CertificateDer<'_>) -> Result<X509Certificate<'d>, String>
     let parsed = X509Certificate::from_der(der);
     parsed
         .map(|(_, certificate)| certificate)
-        .map_err(|error| format!("not a certificate: {error}"))
+        .map_err(|_| DAMAGED.to_owned())
 }
 
 /// The URL of the responder that a certificate names (RFC 5280, 4.2.2.1).

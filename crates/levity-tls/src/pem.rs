@@ -27,7 +27,7 @@ const KEYS: [&str; 3] = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];
 /// That of a key with a password.
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 /// What a key of the older form with a password has (RFC 1421).
-const ENCRYPTED: &str = "Proc-Type: 4,ENCRYPTED";
+const ENCRYPTED: &str = "4,ENCRYPTED";
 
 /// What is in the labels of certificates and keys, and of others that are not passed over unless they are known.
 const CANNOT_BE_PASSED_OVER: [&str; 2] = ["CERTIFICATE", "KEY"];
@@ -86,7 +86,7 @@ fn read_certificates(
         }
     }
     match count {
-        0 => Err("there is no certificate in the form of PEM".to_owned()),
+        0 => Err("there is no certificate in the form of PEM; `openssl x509` makes it of one in the form of DER, and `openssl pkcs12` of a `.p12` or `.pfx`".to_owned()),
         _ => Ok(()),
     }
 }
@@ -364,7 +364,7 @@ mod tests {
         }
         for text in ["", "text", &key] {
             let found = count(text).expect_err(text);
-            assert_eq!(found, "there is no certificate in the form of PEM");
+            assert!(found.starts_with("there is no certificate in the form of PEM; "));
         }
     }
 

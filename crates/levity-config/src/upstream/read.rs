@@ -268,6 +268,7 @@ fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<Upst
     if encrypted == 0 {
         return None;
     }
+    check_name(&section, tls.name.as_deref());
     if section.reads_files()
         && let Some(path) = &tls.authorities
         && let Err(reason) = crate::validity::check_trusted(&section, "authorities", path)
@@ -281,6 +282,18 @@ fn tls(section: &Section<'_>, to: &[Backend], protocol: Protocol) -> Option<Upst
         section.note("certificate", format!("{reason}; {UNREACHED}"));
     }
     Some(tls)
+}
+
+/// Reports a name of which no certificate can be.
+fn check_name(section: &Section<'_>, name: Option<&str>) {
+    if let Some(name) = name.filter(|name| !levity_tls::can_be_asked_for(name)) {
+        let help = "write the one name for which the backends have a certificate".to_owned();
+        section.report(
+            "name",
+            format!("no certificate can be for `{name}`"),
+            Some(help),
+        );
+    }
 }
 
 fn balance(section: &Section<'_>) -> Balance {

@@ -84,7 +84,11 @@ impl BackendTls {
         })?;
         let name = self.settings.name.as_ref().or(backend.tls.as_ref());
         let name = name.cloned().unwrap_or_default();
-        let name = ServerName::try_from(name).map_err(io::Error::other)?;
+        let name = ServerName::try_from(levity_tls::bare(&name).to_owned());
+        let name = name.map_err(|_| {
+            let reason = "no certificate can be for the name of the backend".to_owned();
+            HandshakeFailure::new(Cause::Certificate, reason)
+        })?;
         let handshake = Handshake::connect(below, config.clone(), name).map_err(reason)?;
         // To verify an ordinary chain takes a fifth of a millisecond.
         let at_once = async |job: ProcessJob| Some(job.run());

@@ -83,6 +83,7 @@ mod tls_missing;
 mod tls_pem;
 mod tls_reload;
 mod tls_staple;
+mod tls_unusual;
 mod try_steps;
 mod uploads;
 mod variants;

@@ -80,7 +80,7 @@ pub fn fails(server: &Server, authority: &Authority, host: &str, more: &[&str]) 
 }
 
 /// What `openssl s_client` says, with nothing to send.
-fn openssl(server: &Server, more: &[&str]) -> String {
+pub fn openssl(server: &Server, more: &[&str]) -> String {
     let address = server.address().to_string();
     let fixed = ["s_client", "-connect", &address];
     let output: Output = run(LIMIT, "openssl", &[&fixed, more].concat(), Path::new("/"));
