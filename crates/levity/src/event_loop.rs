@@ -18,6 +18,7 @@ use tokio::task;
 
 use crate::accept;
 use crate::completions::Completions;
+use crate::lacking::lacking;
 use crate::mailboxes::local::LocalParts;
 use crate::mailboxes::streams::StreamParts;
 use crate::route::Service;
@@ -97,7 +98,8 @@ fn run(parts: Parts) -> io::Result<()> {
         .enable_io()
         .enable_time()
         .on_thread_unpark(turn_begins)
-        .build_local(LocalOptions::default())?;
+        .build_local(LocalOptions::default())
+        .map_err(lacking("no event loop"))?;
     Watch::install(parts.worker.stats.polls.clone());
     let disk = &parts.worker.disk;
     if parts.guard && !disk.blocks_on_loop() {

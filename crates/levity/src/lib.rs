@@ -27,6 +27,7 @@ pub mod found;
 pub mod handler;
 pub mod http;
 mod introduce;
+mod lacking;
 mod limit;
 mod log_writers;
 pub mod mailboxes;

@@ -27,9 +27,11 @@ use levity_telemetry::stats::{
     DiskFigures, MailboxFigures, Sources, Stats, VariantFigures, WorkerStats,
 };
 use levity_tls::TicketKeys;
+use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch};
-use tokio::task::{self, JoinHandle};
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{self, MissedTickBehavior};
 
 use crate::admin;
@@ -40,6 +42,7 @@ use crate::credentials::guesses::Guesses;
 use crate::descriptors::{Descriptors, widen_descriptor_table};
 use crate::event_loop::{self, Message, Parts};
 use crate::introduce::{Introduction, log_notes, log_some};
+use crate::lacking::{lacking, with_help};
 use crate::log_writers::LogWriters;
 use crate::mailboxes;
 use crate::mailboxes::set::SharedMailboxes;
@@ -59,6 +62,9 @@ use crate::worker::{WorkerParts, ZeroCopy};
 /// The maximum of jobs of one class that wait for a thread that computes. A connection has one at a time.
 const COMPUTE_QUEUE_MAX: usize = 4096;
 
+/// Descriptors of which a runtime has fewer.
+const RUNTIME_DESCRIPTORS: usize = 8;
+
 /// The delay after which draining is logged.
 const DRAIN_REPORT_DELAY: Duration = Duration::from_millis(500);
 
@@ -77,7 +83,7 @@ pub fn run(plan: Plan) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             diagnostics::flush(FINAL_FLUSH_TIMEOUT);
-            eprintln!("error: {error}");
+            eprintln!("error: {}", with_help(&error));
             ExitCode::FAILURE
         }
     }
@@ -85,12 +91,10 @@ pub fn run(plan: Plan) -> ExitCode {
 
 fn serve(plan: Plan) -> io::Result<()> {
     refuse_huge_pages();
-    diagnostics::start()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    diagnostics::start().map_err(lacking("no thread for the log"))?;
+    let runtime = start_runtime().map_err(lacking("no event loop for the control thread"))?;
     let outcome = runtime.block_on(async {
-        let mut signals = Signals::new()?;
+        let mut signals = Signals::new().map_err(lacking("no handlers of signals"))?;
         let Some(mut server) = start(plan, &mut signals).await? else {
             return Ok(());
         };
@@ -104,13 +108,44 @@ fn serve(plan: Plan) -> io::Result<()> {
     outcome
 }
 
+fn start_runtime() -> io::Result<Runtime> {
+    // tokio panics when it cannot have those of its signals.
+    let descriptor = |_| rustix::io::fcntl_dupfd_cloexec(io::stderr(), 0);
+    let spare: Result<Vec<_>, _> = (0..RUNTIME_DESCRIPTORS).map(descriptor).collect();
+    drop(spare?);
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
 /// Starts the server beside the control thread, which handles signals meanwhile. `None` when one of them ends it.
 async fn start(plan: Plan, signals: &mut Signals) -> io::Result<Option<Server>> {
-    let started = task::spawn_blocking(move || Server::start(plan));
+    let started = beside("start", move || Server::start(plan))?;
     tokio::select! {
         started = started => started.map_err(io::Error::other)?.map(Some),
         () = signals.stop() => Ok(None),
     }
+}
+
+/// Runs `work` on a thread of its own, in the runtime of the control thread. tokio's own way panics where no thread is to be had.
+///
+/// # Errors
+/// When there is no thread. What is returned fails when `work` panics.
+fn beside<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<oneshot::Receiver<T>> {
+    let (sender, done) = oneshot::channel();
+    let runtime = Handle::current();
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let _entered = runtime.enter();
+            // Nobody waits any more at the end of the process.
+            let _ = sender.send(work());
+        })
+        .map_err(lacking("no thread beside the control thread"))?;
+    Ok(done)
 }
 
 /// Keeps the heap of each thread from growing by huge pages, for which the allocator asks: 72 disk threads took 2 MiB each
@@ -124,6 +159,8 @@ fn refuse_huge_pages() {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// nginx ends gracefully by it, and scripts and images that were made for it send it.
+    quit: Signal,
     reload: Signal,
     reopen: Signal,
 }
@@ -139,6 +176,7 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
             reload: signal(SignalKind::hangup())?,
             reopen: signal(SignalKind::user_defined1())?,
         })
@@ -148,6 +186,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Event::Stop,
             _ = self.interrupt.recv() => Event::Stop,
+            _ = self.quit.recv() => Event::Stop,
             _ = self.reload.recv() => Event::Reload,
             _ = self.reopen.recv() => Event::Reopen,
         }
@@ -162,7 +201,7 @@ impl Signals {
 /// from handling signals.
 #[derive(Default)]
 struct Reloading {
-    made: Option<JoinHandle<Result<Made, Refused>>>,
+    made: Option<oneshot::Receiver<Result<Made, Refused>>>,
     /// Another reload was requested meanwhile: the file may have been read before it changed.
     again: bool,
     /// [`late_returns`] when the last one began; at first, when the process did.
@@ -196,7 +235,7 @@ impl Reloading {
             logs: server.logs.opener(),
         };
         self.late_returns = late_returns();
-        self.made = Some(task::spawn_blocking(move || {
+        let made = beside("reload", move || {
             let config = match text {
                 Text::New => plan.reload(),
                 Text::Same => plan.again(&old.config.text),
@@ -204,6 +243,11 @@ impl Reloading {
             let config = config.map_err(Refused::File)?;
             let service = Service::new(config, &parts, Some(&old)).map_err(Refused::Service)?;
             Made::new(service, &old, &present).map_err(Refused::Service)
+        });
+        self.made = Some(made.unwrap_or_else(|error| {
+            let (sender, refused) = oneshot::channel();
+            let _ = sender.send(Err(Refused::Service(error)));
+            refused
         }));
     }
 
@@ -222,32 +266,33 @@ impl Reloading {
         };
         let joined = made.await;
         self.made = None;
-        joined.unwrap_or_else(|error| Err(Refused::Service(io::Error::other(error))))
+        let panicked = |_| Err(Refused::Service(io::Error::other("the reload panicked")));
+        joined.unwrap_or_else(panicked)
     }
 }
 
 /// A look at the files of certificates, beside the control thread: they may be on a frozen disk.
 #[derive(Default)]
-struct Looking(Option<JoinHandle<()>>);
+struct Looking(Option<oneshot::Receiver<()>>);
 
 impl Looking {
     /// Begins another one, unless one is in progress.
     fn begin(&mut self, server: &Server) {
-        let is_busy = self
-            .0
-            .as_ref()
-            .is_some_and(|looking| !looking.is_finished());
+        let mut looking = self.0.iter_mut();
+        let is_busy = looking.any(|looking| looking.try_recv() == Err(TryRecvError::Empty));
         let sites = server.service.tls.clone();
         let upstreams = server.service.upstreams.iter();
         let unusable = upstreams.filter(|upstream| upstream.tls_failure().is_some());
         let unusable: Vec<_> = unusable.cloned().collect();
         if !is_busy && (sites.is_some() || !unusable.is_empty()) {
-            self.0 = Some(task::spawn_blocking(move || {
+            // Without a thread, the next look may have one.
+            self.0 = beside("certificates", move || {
                 sites.iter().for_each(|sites| sites.refresh());
                 unusable
                     .iter()
                     .for_each(|upstream| upstream.read_tls_again());
-            }));
+            })
+            .ok();
         }
     }
 }
@@ -287,7 +332,8 @@ fn shared_cache(
 
 fn start_watchdog(worker_stats: &[Arc<WorkerStats>]) -> io::Result<Watchdog> {
     let polls = worker_stats.iter().map(|stats| stats.polls.clone());
-    Watchdog::start(polls.collect(), diagnostics::log)
+    let started = Watchdog::start(polls.collect(), diagnostics::log);
+    started.map_err(lacking("no thread for the watch over event loops"))
 }
 
 fn bind_all(config: &Config, workers: usize) -> io::Result<Vec<Bound>> {
@@ -298,7 +344,7 @@ fn bind_all(config: &Config, workers: usize) -> io::Result<Vec<Bound>> {
 }
 
 fn start_disk(settings: &levity_config::Disk, descriptors: &Descriptors) -> io::Result<Arc<Disk>> {
-    widen_descriptor_table(descriptors)?;
+    widen_descriptor_table(descriptors).map_err(lacking("no table of open files"))?;
     levity_disk::set_direct_files_max(descriptors.direct_max);
     levity_disk::set_unclosed_max(descriptors.unclosed_max);
     let disk = Disk::start(settings.settings.clone()).map_err(io::Error::other)?;
@@ -347,7 +393,8 @@ fn start_compute() -> io::Result<Arc<Compute>> {
     let pool = Pool::start(levity_compute::Settings {
         threads: cores(),
         queue_max: COMPUTE_QUEUE_MAX,
-    })?;
+    });
+    let pool = pool.map_err(lacking("no threads that compute"))?;
     Ok(Arc::new(Compute::new(pool)))
 }
 
@@ -420,7 +467,8 @@ impl Shared {
             shares: self.parts.shares.clone(),
             cache: self.cache.clone(),
             watcher: self.watcher.clone(),
-            zero_copy: ZeroCopy::start(share(self.descriptors.transfers_max))?,
+            zero_copy: ZeroCopy::start(share(self.descriptors.transfers_max))
+                .map_err(lacking("no thread for transfers"))?,
             stats,
             logs: self.logs.logs(&self.service.logs),
             connections_max: self.connections_max(),
@@ -641,7 +689,8 @@ impl Server {
         match reloaded {
             Ok(()) => diagnostics::log(format_args!("configuration reloaded")),
             Err(error) => diagnostics::log(format_args!(
-                "configuration not reloaded, the old one stays: {error}"
+                "configuration not reloaded, the old one stays: {}",
+                with_help(&error)
             )),
         }
     }
@@ -821,7 +870,8 @@ fn start_admin(
 
 /// Starts a worker. Its result, or its panic, is sent to the control thread.
 fn start_worker(number: usize, parts: Parts, end: mpsc::Sender<io::Result<()>>) -> io::Result<()> {
-    let worker = event_loop::start(number, parts)?;
+    let worker = event_loop::start(number, parts);
+    let worker = worker.map_err(lacking("no thread for an event loop"))?;
     let wait = move || {
         let panicked = |_| Err(io::Error::other(format!("worker {number} panicked")));
         // The control thread ends only with the process.
@@ -829,6 +879,7 @@ fn start_worker(number: usize, parts: Parts, end: mpsc::Sender<io::Result<()>>) 
     };
     thread::Builder::new()
         .name(format!("join-{number}"))
-        .spawn(wait)?;
+        .spawn(wait)
+        .map_err(lacking("no thread beside an event loop"))?;
     Ok(())
 }

@@ -13,6 +13,8 @@ use levity_config::{Config, OwnNames};
 use levity_disk::engine::NAMES;
 use levity_disk::patiently;
 
+use crate::lacking::with_help;
+
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
 pub(super) struct Options {
@@ -177,10 +179,8 @@ pub(super) fn serve(options: Options, streams: &mut Streams<'_>) -> Step {
             Step::Serve(Box::new(plan))
         }
         Err(reason) => {
-            streams.err(&format!(
-                "error: cannot serve {}: {reason}\n",
-                what.display()
-            ));
+            let error = format!("cannot serve {}: {reason}", what.display());
+            streams.err(&format!("error: {}\n", with_help(&error)));
             Step::Exit(EXIT_FAILURE)
         }
     }

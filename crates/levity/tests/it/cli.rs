@@ -33,6 +33,25 @@ fn bare_levity_shows_examples() {
     assert!(ran.stderr.contains("levity serve"), "{}", ran.stderr);
 }
 
+/// The errors of the system say neither what could not be had nor what helps.
+#[test]
+fn a_start_that_meets_a_limit_names_it() {
+    let tree = Tree::new();
+    let serve = || serve(&tree, &["--listen", "127.0.0.1:0"]);
+    for descriptors in 4..40 {
+        if let Err(said) = serve().descriptors_max(descriptors).try_start() {
+            assert!(said.contains("LimitNOFILE="), "{descriptors}: {said}");
+        }
+    }
+    let said = serve()
+        .threads_max(1)
+        .try_start()
+        .err()
+        .expect("it has one");
+    let help = "no thread to be had: the user of the process may have 1 threads; raise that";
+    assert!(said.contains(help), "{said}");
+}
+
 #[test]
 fn exit_codes() {
     let tree = Tree::new();

@@ -363,16 +363,18 @@ fn refuses(server: &Server) -> bool {
 #[test]
 fn the_server_drains() {
     let tree = tree();
-    let mut server = server(&tree);
-    let (mut idle, mut busy) = (server.client(), long_transfer(&server));
-    idle.get("/a").assert_status(200);
-    server.signal(Signal::TERM);
-    idle.assert_closed();
-    wait_until("new connections are refused", || refuses(&server));
-    assert!(server.is_running());
-    completes(&mut busy);
-    busy.assert_closed();
-    assert_eq!(server.wait().code(), Some(0));
+    for signal in [Signal::TERM, Signal::QUIT] {
+        let mut server = server(&tree);
+        let (mut idle, mut busy) = (server.client(), long_transfer(&server));
+        idle.get("/a").assert_status(200);
+        server.signal(signal);
+        idle.assert_closed();
+        wait_until("new connections are refused", || refuses(&server));
+        assert!(server.is_running());
+        completes(&mut busy);
+        busy.assert_closed();
+        assert_eq!(server.wait().code(), Some(0));
+    }
 }
 
 /// The response announces the end of the connection.

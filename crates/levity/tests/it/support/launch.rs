@@ -23,6 +23,7 @@ pub struct Launch {
     folder: Option<PathBuf>,
     descriptors_max: Option<u32>,
     without_inotify: bool,
+    threads_max: Option<u32>,
     guard: bool,
     unread: bool,
     /// Holds the configuration and, where the build folder is closed to others, the binary.
@@ -51,6 +52,7 @@ impl Launch {
             folder: None,
             descriptors_max: None,
             without_inotify: false,
+            threads_max: None,
             guard: false,
             unread: false,
             own,
@@ -141,6 +143,12 @@ impl Launch {
         self
     }
 
+    /// RLIMIT_NPROC, soft and hard: of all threads of its user.
+    pub fn threads_max(mut self, threads: u32) -> Self {
+        self.threads_max = Some(threads);
+        self
+    }
+
     fn guard(mut self) -> Self {
         self.guard = true;
         self
@@ -213,12 +221,13 @@ impl Launch {
             let nobody = NOBODY.to_string();
             command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]);
         }
-        if let Some(descriptors) = self.descriptors_max {
-            command.args([
-                "prlimit",
-                &format!("--nofile={descriptors}:{descriptors}"),
-                "--",
-            ]);
+        for (name, limit) in [
+            ("nofile", self.descriptors_max),
+            ("nproc", self.threads_max),
+        ] {
+            if let Some(limit) = limit {
+                command.args(["prlimit", &format!("--{name}={limit}:{limit}"), "--"]);
+            }
         }
         if self.without_inotify {
             // A limit of a user namespace may be lowered by whoever has made it.
