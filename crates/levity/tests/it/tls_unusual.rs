@@ -2,9 +2,12 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::clients::run;
+use crate::support::Capture;
 use crate::support::certificates::{Authority, Key};
 use crate::support::{Launch, Tree};
 use crate::tls::{LISTEN, openssl, site};
@@ -164,6 +167,74 @@ fn a_client_that_asks_for_no_name_of_a_host_is_named_as_such() {
     let server = Launch::run(&format!("{LISTEN}{site}")).start();
     openssl(&server, &["-servername", "a..b"]);
     server.says("failed: the peer asks for a name that no host can have (SNI)");
+}
+
+/// `openssl s_server` with a certificate of `folder`, ended with the value. It responds to any request.
+struct Backend {
+    child: Child,
+    address: String,
+    _said: Capture,
+}
+
+impl Backend {
+    fn start(folder: &Path, name: &str) -> Self {
+        let command = format!(
+            "--pdeathsig KILL openssl s_server -www -accept 127.0.0.1:0 -cert {name}.pem -key {name}.key"
+        );
+        let child = Command::new("setpriv")
+            .args(command.split(' '))
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut child = child.expect("setpriv of util-linux");
+        let said = Capture::start(child.stdout.take().expect("stdout"));
+        let line = said.line_with("ACCEPT ").expect("openssl");
+        let address = line.trim_start_matches("ACCEPT ").trim().to_owned();
+        Self {
+            child,
+            address,
+            _said: said,
+        }
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        // It runs until then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_backend_that_is_not_verified_may_have_any_certificate() {
+    let folder = Tree::new();
+    make_unreadable(&folder);
+    make(&folder, "pss", "-newkey rsa-pss");
+    for (name, reason) in [
+        ("v1", "it is of an old version of X.509"),
+        (
+            "critical",
+            "it has an extension that is critical and unknown here",
+        ),
+        ("pss", "the peer has found nothing that both ends have"),
+    ] {
+        let backend = Backend::start(folder.path(), name);
+        let upstream = |keys: &str| {
+            let to = format!("https://{}", backend.address);
+            Launch::proxy(&to, &format!("[upstream.tls]\n{keys}\n")).start()
+        };
+        upstream("verify = false").get("/").assert_status(200);
+        let file = folder.at(format!("{name}.pem"));
+        let verified = upstream(&format!(
+            "name = \"a.test\"\nauthorities = \"{}\"",
+            file.display()
+        ));
+        verified.get("/").assert_status(502);
+        verified.says(reason);
+    }
 }
 
 /// Clients may accept what the library does not.
