@@ -292,8 +292,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// to answer is tried again only if its method is idempotent (GET, HEAD, OPTIONS, PUT and DELETE), and never after a
     /// time-out.
     table("upstream.retry", upstream::RETRY);
-    /// TLS with the backends of the upstream above, which have `https://` in `to`. The files are read at the start and at a reload
-    /// that changes the upstream.
+    /// TLS with the backends of the upstream above, which have `https://` in `to`. The files are looked at every 2 s, and read
+    /// again when they change.
     table("upstream.tls", upstream::TLS);
     /// Where the messages of all mailboxes are kept. Only a restart changes this table.
     table("mailbox_store", mailbox::STORE);

@@ -282,15 +282,13 @@ impl Looking {
         let is_busy = looking.any(|looking| looking.try_recv() == Err(TryRecvError::Empty));
         let sites = server.service.tls.clone();
         let upstreams = server.service.upstreams.iter();
-        let unusable = upstreams.filter(|upstream| upstream.tls_failure().is_some());
-        let unusable: Vec<_> = unusable.cloned().collect();
-        if !is_busy && (sites.is_some() || !unusable.is_empty()) {
+        let followed = upstreams.filter(|upstream| upstream.follows_tls());
+        let followed: Vec<_> = followed.cloned().collect();
+        if !is_busy && (sites.is_some() || !followed.is_empty()) {
             // Without a thread, the next look may have one.
             self.0 = beside("certificates", move || {
                 sites.iter().for_each(|sites| sites.refresh());
-                unusable
-                    .iter()
-                    .for_each(|upstream| upstream.read_tls_again());
+                followed.iter().for_each(|upstream| upstream.refresh_tls());
             })
             .ok();
         }

@@ -9,6 +9,7 @@ pub mod offline;
 mod reports;
 pub mod sites;
 mod source;
+pub mod stamp;
 pub mod staple;
 
 pub use self::reports::Reports;

@@ -17,7 +17,8 @@ use levity_tls::{LocalCa, NamedKeys, Server, TicketKeys};
 use super::certificates::{CertificateReport, by_name};
 use super::changes::Changes;
 use super::folder::state_folder;
-use super::source::{Reading, SeenSite, Source, Stamp};
+use super::source::{Reading, SeenSite, Source};
+use super::stamp::Stamp;
 use super::staple::Staples;
 
 /// How often the files are looked at.

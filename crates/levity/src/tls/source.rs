@@ -2,8 +2,6 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,39 +11,20 @@ use levity_acme::Report;
 use levity_acme::folder::certificate_path;
 use levity_config::tls::{Certificates, ClientAuthMode, SiteTls, read_certificate};
 use levity_config::{Config, Site};
-use levity_disk::{patiently, patiently_for_each};
+use levity_disk::patiently;
 use levity_tls::{Certificate, ClientAuth, LocalCa, NamedKeys, SitePolicy};
 
 use super::acme::{acme_names, bare_names};
 use super::certificates::{CertificateReport, Origin};
 use super::changes::{Changes, Otherwise, Part};
 use super::folder;
+use super::stamp::{Stamp, stamps};
 
 /// When certificates of this machine are replaced: half of their life.
 const INTERNAL_AGE_MAX: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
 /// The names of a site without hosts in a certificate of this machine.
 pub const LOCAL_NAME: &str = "localhost";
-
-/// What tells versions of a file apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stamp {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    /// That of a file; `None` if it cannot be found. Blocks.
-    fn of(path: &Path) -> Option<Self> {
-        let meta = fs::metadata(path).ok()?;
-        Some(Self {
-            inode: meta.ino(),
-            size: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-        })
-    }
-}
 
 /// What sites have in common while their files are read.
 pub struct Reading<'f> {
@@ -61,8 +40,7 @@ impl<'f> Reading<'f> {
     pub fn new(folder: &'f Path, sources: &[Source], others: &[PathBuf]) -> Self {
         let of_sources = sources.iter().flat_map(|source| source.files(folder));
         let files: Vec<_> = of_sources.chain(others.iter().cloned()).collect();
-        let stamps = patiently_for_each(&files, Stamp::of);
-        let stamps = stamps.into_iter().map(|stamp| stamp.ok().flatten());
+        let stamps = stamps(&files);
         let stamps = files.into_iter().zip(stamps);
         Self {
             folder,

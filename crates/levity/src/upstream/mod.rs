@@ -173,19 +173,20 @@ impl Upstream {
     }
 
     /// Why files of `tls` cannot be used.
-    pub fn tls_failure(&self) -> Option<String> {
+    pub fn tls_failure(&self) -> Option<Arc<String>> {
         self.tls.as_ref()?.failure()
     }
 
-    /// Reads files of `tls` again that could not be used. Blocks.
-    pub fn read_tls_again(&self) {
-        if let Some(tls) = self.tls.as_ref().filter(|tls| tls.failure().is_some())
-            && tls.read().is_none()
-        {
+    /// Whether files of `tls` may have to be read again. Does not block.
+    pub fn follows_tls(&self) -> bool {
+        self.tls.as_ref().is_some_and(BackendTls::is_to_be_followed)
+    }
+
+    /// Reads files of `tls` again that have changed, or could not be used. Blocks.
+    pub fn refresh_tls(&self) {
+        if let Some(said) = self.tls.as_ref().and_then(BackendTls::refresh) {
             let name = &self.settings.name;
-            diagnostics::log(format_args!(
-                "upstream {name}: the files of `tls` were read"
-            ));
+            diagnostics::log(format_args!("upstream {name}: {said}"));
         }
     }
 

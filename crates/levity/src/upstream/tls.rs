@@ -3,8 +3,10 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwapOption;
 use levity_config::upstream::{Protocol, UpstreamTls};
 use levity_disk::patiently;
 use levity_net::Transport;
@@ -12,45 +14,84 @@ use levity_net::tls::{Handshake, HandshakeError, ProcessJob};
 use levity_tls::{ALPN_HTTP2, Cause, ClientConfig, ServerName, Trust, client_config};
 
 use super::backend::Backend;
+use crate::tls::stamp::{Stamp, stamps};
 
 /// How connections to the backends of an upstream are encrypted.
 pub struct BackendTls {
     settings: UpstreamTls,
     /// They have to choose HTTP/2.
     is_http2: bool,
-    /// None while a file of the settings cannot be used.
-    config: OnceLock<Arc<ClientConfig>>,
-    /// Why it could not at first.
-    failure: Option<String>,
+    /// `None` until all files of the settings could be used.
+    config: ArcSwapOption<ClientConfig>,
+    /// The versions of the files that were read last. Only locked where files may be read.
+    read: Mutex<Vec<Option<Stamp>>>,
+    /// Why they cannot be used, if they cannot.
+    failure: ArcSwapOption<String>,
 }
 
 impl BackendTls {
     /// As `settings` say, for connections of `protocol`. Without a file that cannot be used there are no handshakes until it can.
     /// Blocks.
     pub fn new(settings: &UpstreamTls, protocol: Protocol) -> Self {
-        let mut tls = Self {
+        let tls = Self {
             settings: settings.clone(),
             is_http2: protocol == Protocol::H2,
-            config: OnceLock::new(),
-            failure: None,
+            config: ArcSwapOption::empty(),
+            read: Mutex::default(),
+            failure: ArcSwapOption::empty(),
         };
-        tls.failure = tls.read();
+        // Notes of the configuration have said it.
+        let _ = tls.refresh();
         tls
     }
 
-    /// Why a file cannot be used, as it was found at first; `None` once all can.
-    pub fn failure(&self) -> Option<String> {
-        self.failure.clone().filter(|_| self.config.get().is_none())
+    /// Why no file is used, if none is. Does not block.
+    pub fn failure(&self) -> Option<Arc<String>> {
+        let failure = self.failure.load_full();
+        failure.filter(|_| self.config.load().is_none())
     }
 
-    /// Reads the files; returns why one cannot be used. Blocks.
-    pub fn read(&self) -> Option<String> {
-        let config = self.client_config();
-        config
-            .map(|config| {
-                self.config.get_or_init(|| Arc::new(config));
-            })
-            .err()
+    /// Whether there may be something to read again. Does not block.
+    pub fn is_to_be_followed(&self) -> bool {
+        !self.files().is_empty() || self.failure().is_some()
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let own = self.settings.certificate.iter();
+        let own = own.flat_map(|files| [&files.certificate, &files.key]);
+        let authorities = self.settings.authorities.iter();
+        let authorities = authorities.filter(|_| self.settings.verify);
+        own.chain(authorities).cloned().collect()
+    }
+
+    /// Reads the files if they have changed, or could not be used. What cannot be used leaves what was there before in use. Returns
+    /// what is new of it, in words. Blocks.
+    pub fn refresh(&self) -> Option<String> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before they are read: what changes meanwhile is read again.
+        let versions = stamps(&self.files());
+        let failure = self.failure.load_full();
+        if *read == versions && failure.is_none() && self.config.load().is_some() {
+            return None;
+        }
+        *read = versions;
+        match self.client_config() {
+            Ok(config) => {
+                self.config.store(Some(Arc::new(config)));
+                self.failure.store(None);
+                Some("the files of `tls` were read".to_owned())
+            }
+            Err(reason) if failure.is_some_and(|before| *before == reason) => None,
+            Err(reason) => {
+                let otherwise = match self.config.load().is_some() {
+                    true => "those from before stay in use",
+                    false => "no backend is reached until they can",
+                };
+                let said = format!("the files of `tls` cannot be used: {reason}; {otherwise}");
+                self.failure.store(Some(Arc::new(reason)));
+                Some(said)
+            }
+        }
     }
 
     fn client_config(&self) -> Result<ClientConfig, String> {
@@ -78,7 +119,7 @@ impl BackendTls {
     /// When a file cannot be used, the two ends do not agree, also not on the protocol, or the backend is not the one that it should
     /// be.
     pub async fn encrypt(&self, below: Transport, backend: &Backend) -> io::Result<Transport> {
-        let config = self.config.get().ok_or_else(|| {
+        let config = self.config.load_full().ok_or_else(|| {
             let reason = "a file of `tls` cannot be used".to_owned();
             HandshakeFailure::new(Cause::Certificate, reason)
         })?;
@@ -89,7 +130,7 @@ impl BackendTls {
             let reason = "no certificate can be for the name of the backend".to_owned();
             HandshakeFailure::new(Cause::Certificate, reason)
         })?;
-        let handshake = Handshake::connect(below, config.clone(), name).map_err(reason)?;
+        let handshake = Handshake::connect(below, config, name).map_err(reason)?;
         // To verify an ordinary chain takes a fifth of a millisecond.
         let at_once = async |job: ProcessJob| Some(job.run());
         let stream = handshake.finish(at_once).await.map_err(reason)?;

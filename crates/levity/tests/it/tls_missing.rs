@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use rustix::process::Signal;
 
 use crate::support::certificates::{Authority, Key};
-use crate::support::{Launch, Server, Tree};
+use crate::support::{Launch, Server, Tree, wait_until};
 use crate::tls::{LISTEN, fails, get, site};
 
 /// Two sites of `tree`, `b.test` before `a.test`, with certificates of `authority`, and these keys of `b.test`.
@@ -117,7 +117,7 @@ fn a_missing_file_of_an_upstream_stops_nothing_else() {
     let (ca, key) = (tree.at("ca.pem"), tree.at("a.key"));
     let config = format!(
         "[[listen]]\naddress = \"127.0.0.1:0\"\n\
-         [[upstream]]\nname = \"app\"\nto = [\"https://{}\"]\nfail_after = 100\n\
+         [[upstream]]\nname = \"app\"\nto = [\"https://{}\"]\nfail_after = 100\nkeep_alive = 0\n\
          [upstream.tls]\nname = \"a.test\"\nauthorities = \"{}\"\ncertificate = \"{}\"\nkey = \"{}\"\n\
          [[site]]\nroot = \"{}\"\n[[site.route]]\npath = \"/app/*\"\nproxy = \"app\"\nstrip_prefix = \"/app\"\n\
          request_headers.set = {{ Host = \"a.test\" }}\n",
@@ -141,6 +141,17 @@ fn a_missing_file_of_an_upstream_stops_nothing_else() {
     fs::copy(authority.file("a.key"), &key).expect("copied");
     server.says("upstream app: the files of `tls` were read");
     assert_eq!(server.get("/app/index.html").text(), "content");
+    // Later changes are followed as well.
+    let other = Authority::new("other");
+    fs::write(&ca, "none").expect("written");
+    let line = server.says("ca.pem: there is no certificate in the form of PEM");
+    assert!(line.ends_with("; those from before stay in use"), "{line}");
+    assert_eq!(server.get("/app/index.html").text(), "content");
+    let is = |status: u16| server.get("/app/index.html").status == status;
+    fs::copy(other.file("ca.pem"), &ca).expect("copied");
+    wait_until("the backend is not trusted", || is(502));
+    fs::copy(authority.file("ca.pem"), &ca).expect("copied");
+    wait_until("it is again", || is(200));
     let config = fs::read_to_string(server.config()).expect("read");
     fs::write(server.config(), config.replace("/ca.pem", "/none.pem")).expect("written");
     server.signal(Signal::HUP);
