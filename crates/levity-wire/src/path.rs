@@ -221,7 +221,7 @@ pub fn forwarded_query(raw: &[u8]) -> Cow<'_, [u8]> {
 
 /// The part of a path of [`forwarded`] that has become `part` of the decoded one: that of
 /// [`decode_keeping_slashes`], with a slash before it. Its escapes and repeated slashes are those
-/// that were sent.
+/// that were sent; slashes that repeat one belong to what follows.
 pub fn part_as_sent(path: &[u8], part: Range<usize>) -> &[u8] {
     let (mut rest, mut at, mut after_slash) = (path, 0, false);
     let mut start = None;
@@ -481,7 +481,7 @@ mod tests {
             ("/%6Fld/%41//b/", 5, 9, "%41//b/"),
             ("/old//a//", 5, 7, "/a//"),
             ("//old", 1, 4, "/old"),
-            ("/a//b/c", 3, 4, "b"),
+            ("/a//b/c", 3, 4, "/b"),
             ("/a%252Fb/c", 1, 6, "a%252Fb"),
             ("/a/b", 2, 2, ""),
             ("/a", 2, 2, ""),

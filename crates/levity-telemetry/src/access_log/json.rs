@@ -129,7 +129,7 @@ fn times(out: &mut Vec<u8>, record: &Record) {
     push_seconds(out, "dur", record.duration);
     push_seconds(out, "ttfb", record.ttfb);
     push_seconds(out, "io_wait", record.trace.disk.waited);
-    let given_up = record.trace.disk.given_up;
+    let given_up = record.trace.disk.given_up();
     if !given_up.is_zero() {
         push_seconds(out, "io_given_up", given_up);
     }

@@ -36,10 +36,10 @@ pub struct Trace {
 pub(crate) struct Disk {
     /// Trips, completed or not.
     pub(crate) trips: u32,
+    /// The part of `waited` for trips that the request gave up, in milliseconds: a number, because nearly all requests have none.
+    given_up_ms: u32,
     /// Time that the request waited for them.
     pub(crate) waited: Duration,
-    /// The part of that time for trips that the request gave up.
-    pub(crate) given_up: Duration,
     /// The part of that time before the engine started on a trip.
     pub(crate) queue: Duration,
     /// The part of that time in the engine.
@@ -71,6 +71,13 @@ pub(crate) struct Filter {
     pub(crate) bytes_in: u64,
     /// Bytes after the filters.
     pub(crate) bytes_out: u64,
+}
+
+impl Disk {
+    /// The part of the time waited for trips that the request gave up.
+    pub(crate) fn given_up(&self) -> Duration {
+        Duration::from_millis(self.given_up_ms.into())
+    }
 }
 
 impl Trace {
@@ -149,7 +156,8 @@ impl Trace {
 
     /// The last disk trip, for which the request has waited so long, did not end in time: it was given up.
     pub fn disk_given_up(&mut self, time: Duration) {
-        self.disk.given_up += time;
+        let ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        self.disk.given_up_ms = self.disk.given_up_ms.saturating_add(ms);
     }
 
     /// A disk trip was completed for which the request has waited since `since`: time before that is not counted.

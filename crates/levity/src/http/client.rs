@@ -39,16 +39,16 @@ pub struct Client {
 }
 
 /// Where the host is that a client has asked for: a trusted proxy may have changed Host. With the number of the element,
-/// from the right.
+/// from the right: behind more than 256 proxies it is that of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HostIn {
     /// In the request itself.
     #[default]
     Request,
     /// In `Forwarded`.
-    Forwarded(usize),
+    Forwarded(u8),
     /// In X-Forwarded-Host.
-    XForwardedHost(usize),
+    XForwardedHost(u8),
 }
 
 impl HostIn {
@@ -57,9 +57,9 @@ impl HostIn {
         let host = match self {
             Self::Request => Some(request.host()),
             Self::Forwarded(at) => forwarded::forwarded_hosts(request.headers_named("forwarded"))
-                .nth(at)
+                .nth(at.into())
                 .flatten(),
-            Self::XForwardedHost(at) => from_the_right(request, "x-forwarded-host", at),
+            Self::XForwardedHost(at) => from_the_right(request, "x-forwarded-host", at.into()),
         };
         host.filter(|host| host_name(host).is_ok())
     }
@@ -139,8 +139,10 @@ impl Forwarded {
         let said = || forwarded::forwarded_schemes(request.headers_named("forwarded")).nth(at);
         let said = is_standard.then(said).flatten().flatten();
         // What a proxy does not say in the one form, it may say in the other.
-        let host_in = [HostIn::Forwarded(at), HostIn::XForwardedHost(at)];
-        let mut host_in = host_in.into_iter().skip(usize::from(!is_standard));
+        let number = u8::try_from(at).ok();
+        let places = number.map(|at| [HostIn::Forwarded(at), HostIn::XForwardedHost(at)]);
+        let places = places.into_iter().flatten();
+        let mut host_in = places.skip(usize::from(!is_standard));
         Self {
             client: origin.client,
             elements: origin.elements,

@@ -84,6 +84,11 @@ impl Failure {
         self.side == Side::Backend && !self.response_begun && (self.is_untouched || may_repeat)
     }
 
+    /// Whether names of backends may lead elsewhere by now: none has begun to process the request, or none has an address.
+    pub fn may_have_moved(&self) -> bool {
+        self.side == Side::Backend && (self.is_untouched || self.kind == "dns_error")
+    }
+
     /// Whether the backend may be about to start: no connection could be made, or it ended before anything of the request was
     /// sent. What a handshake of TLS or HTTP/2 refuses it would refuse again, and a time-out has taken long enough.
     pub fn is_unreached(&self) -> bool {

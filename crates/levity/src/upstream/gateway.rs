@@ -204,7 +204,9 @@ impl Gateway<'_> {
                 // `Exhausted` adds no information: report the last real failure.
                 (Err(failure), Some(last)) if failure.side == Side::Own => return Err(last),
                 (Err(failure), _) => {
-                    proxy.upstream.resolve_if_unreached(&failure);
+                    if failure.may_have_moved() {
+                        proxy.upstream.resolve_again();
+                    }
                     pool.report(&failure, None);
                     return Err(failure);
                 }
@@ -233,7 +235,9 @@ impl Gateway<'_> {
                 let now = stall::poll_start();
                 proxy.upstream.failed(&backend, now, reason);
             }
-            proxy.upstream.resolve_if_unreached(&failure);
+            if failure.may_have_moved() {
+                proxy.upstream.resolve_again();
+            }
             let next = left.next(&failure, &backend, &mut slot_request, pool);
             let is_last = matches!(next, Next::None);
             failure.retried = !is_last && failure.may_retry(request) && upload.rewind();
@@ -374,7 +378,6 @@ impl Gateway<'_> {
 
 /// The attempts that a request has left.
 struct AttemptsLeft {
-    retry: Retry,
     retries: usize,
     refusals: usize,
     /// Attempts that a backend may have begun to answer. No pause gives them back.
@@ -397,7 +400,6 @@ impl AttemptsLeft {
     /// Those of an upstream with this `retry`; without `times` there is one attempt.
     fn new(retry: Retry) -> Self {
         Self {
-            retry,
             retries: retry.times,
             refusals: if retry.times == 0 { 0 } else { REFUSALS_MAX },
             begun: 0,
@@ -415,9 +417,10 @@ impl AttemptsLeft {
         pool: &Pool,
     ) -> Next {
         let now = stall::poll_start();
+        let retry = pool.upstream().settings.retry;
         let is_unreached = failure.is_unreached();
         if is_unreached && self.until.is_none() {
-            self.until = Some(now + self.retry.within);
+            self.until = Some(now + retry.within);
         }
         self.begun += usize::from(!failure.is_untouched);
         let stays = self.has_all_refusals() && stays_bound(failure, slot_request, backend);
@@ -428,8 +431,8 @@ impl AttemptsLeft {
             return Next::Now;
         }
         match self.until {
-            Some(until) if is_unreached && self.retry.times > 0 && now < until => {
-                self.retries = self.retry.times.saturating_sub(self.begun);
+            Some(until) if is_unreached && retry.times > 0 && now < until => {
+                self.retries = retry.times.saturating_sub(self.begun);
                 slot_request.tried.clear();
                 Next::Pause(until)
             }

@@ -43,12 +43,10 @@ use levity_wire::http1;
 
 use crate::limit::Limit;
 use backend::Backend;
-use failure::Failure;
 use levity_config::address::Address;
 use levity_config::upstream::At;
 use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
-use levity_telemetry::trace::Side;
 use names::{Found, Lookup, Names, Unresolved};
 use tls::BackendTls;
 
@@ -238,14 +236,7 @@ impl Upstream {
         self.found.unresolved.load_full()
     }
 
-    /// Has the names of its backends resolved again if `failure` is that none was reached: they may have moved. Does not wait.
-    pub fn resolve_if_unreached(&self, failure: &Failure) {
-        if failure.side == Side::Backend && (failure.is_untouched || failure.kind == "dns_error") {
-            self.resolve_again();
-        }
-    }
-
-    /// Has the names of its backends resolved again, at most once per second. Does not wait.
+    /// Has the names of its backends resolved again, which may have moved; at most once per second. Does not wait.
     pub fn resolve_again(&self) {
         self.names.iter().for_each(names::Keeper::ask);
     }

@@ -326,33 +326,6 @@ fn a_client_may_disconnect_after_each_byte_of_a_response() {
     });
 }
 
-/// As most clients do it that give up: the connection is not reset.
-#[test]
-fn a_client_that_ends_its_side_is_gone_at_once() {
-    with_proxy("connections = 1\n", async |rig, app| {
-        // For a connection.
-        let mut client = rig.client(4096);
-        client.send(GET).await;
-        settle().await;
-        assert_eq!(app.waiting(), 1);
-        client.end_output();
-        assert!(client.rest().await.starts_with("HTTP/1.1 499 "));
-        client.served().await;
-        assert_eq!(app.waiting(), 0);
-        // For a response, after each byte; the backend sees its connection end.
-        for cut in 0..CHUNKS.len() {
-            let (mut client, mut backend) = begin(rig, app, GET).await;
-            backend.send(&CHUNKS[..cut]).await;
-            client.arrived().await;
-            client.end_output();
-            client.served().await;
-            backend.all().await;
-        }
-        let counted = rig.worker.stats.ended(Ended::ClientAbort);
-        assert_eq!(counted, 1 + CHUNKS.len() as u64);
-    });
-}
-
 const PATIENT: &str = "[limits]\nhalf_closed_timeout = \"5s\"\n";
 
 #[test]

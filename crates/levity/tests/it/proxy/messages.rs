@@ -365,6 +365,7 @@ fn the_destination_of_a_move_is_that_of_the_backend() {
         assert_eq!(request.field("destination"), Some(seen), "{sent}");
     }
     for (sent, status) in [("/other/x", 502), ("/davx/../x", 502), ("/dav/..%2Fx", 400)] {
+        let mut client = server.client();
         let fields = [("Destination", sent), ("Content-Length", "0")];
         client.send(head("MOVE", "/dav/a", &fields));
         client.receive().assert_status(status);
