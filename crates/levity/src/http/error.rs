@@ -10,9 +10,6 @@ use super::response::{Body, Response};
 /// The methods that are allowed for files.
 pub const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// The status of a request whose client is gone, for the log, as nginx and Caddy write it.
-pub const ABSENT: u16 = 499;
-
 /// The value of Retry-After when the disk is busy.
 const RETRY_AFTER_SECONDS: &[u8] = b"5";
 

@@ -411,6 +411,9 @@ pub struct Arrival {
     pub waited: Option<Duration>,
 }
 
+/// The status of a request whose client is gone, for the log, as nginx and Caddy write it.
+pub const ABSENT: u16 = 499;
+
 /// Why a request, or its body, could not be read.
 #[derive(Debug)]
 pub enum RequestError {
