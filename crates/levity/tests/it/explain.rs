@@ -685,7 +685,7 @@ fn clients_over_tls() {
     says(
         &explain(&tree, &["http://a.test/x"]),
         &[
-            "handler  `tls` wants it to come over another connection\n",
+            "handler  `tls` redirects to https://a.test:8443/x: the request has not come over TLS\n",
             "HTTP/1.1 308",
             "Location: https://a.test:8443/x\n",
         ],
