@@ -43,8 +43,13 @@ impl Certificate {
     /// In words, with the path.
     pub fn read(chain: &Path, key: &Path) -> Result<Self, String> {
         let in_chain = |reason: String| format!("{}: {reason}", chain.display());
-        let certificates = pem::certificates(&crate::files::read(chain)?).map_err(in_chain)?;
-        let der = pem::key(&crate::files::read(key)?);
+        let text = crate::files::read(chain)?;
+        let certificates = pem::certificates(&text).map_err(in_chain)?;
+        // A file that has both may be replaced between two reads.
+        let der = match key == chain {
+            true => pem::key(&text),
+            false => pem::key(&crate::files::read(key)?),
+        };
         let der = der.map_err(|reason| format!("{}: {reason}", key.display()))?;
         let leaf = Leaf::parse(&certificates[0]).map_err(in_chain)?;
         // One that is signed by itself may be an authority too, as `openssl req -x509` makes it.
