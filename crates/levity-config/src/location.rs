@@ -186,8 +186,6 @@ pub(crate) fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> 
     drop(is_dropped("ambiguous_paths"), &mut proxying.ambiguous_paths);
     drop(is_dropped("root"), &mut above.root);
     drop(is_dropped("strip_prefix"), &mut above.strip_prefix);
-    drop(is_dropped("allow"), &mut above.gates.allow);
-    drop(is_dropped("deny"), &mut above.gates.deny);
     drop(is_dropped("headers"), &mut above.headers);
     drop(is_dropped("request_headers"), &mut above.request_headers);
     drop(is_dropped("rewrite"), &mut above.rewrite);

@@ -7,8 +7,9 @@ use crate::value;
 /// The tables that inherit.
 const INHERITING: &[&str] = &["site", "site.route"];
 
-/// Their keys that nothing inherits.
-const OWN_KEYS: &[&str] = &["hosts", "path", "regex"];
+/// Their keys that `false` does not drop: nothing inherits them, or it might be read as the opposite. `allow = false` would let
+/// everyone in, for which there is `["all"]`.
+const OWN_KEYS: &[&str] = &["hosts", "path", "regex", "allow", "deny"];
 
 /// The tables beneath them that are dropped as keys are. What `false` means for the other ones, each of them says.
 const DROPPED_TABLES: &[&str] = &[

@@ -67,8 +67,7 @@ pub(crate) const FORWARD_AUTH: &[Key] = documented! {
 pub(crate) fn are_given(section: &Section<'_>) -> bool {
     let tables = ["signed_url", "jwt", "basic_auth", "forward_auth"];
     let keys = KEYS.iter().map(|key| key.name);
-    keys.chain(tables)
-        .any(|name| section.has(name) || section.drops(name))
+    keys.chain(tables).any(|name| section.has(name))
 }
 
 /// Reads the keys of one table; `above` are the gates of the table around it.

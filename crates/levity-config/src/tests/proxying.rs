@@ -481,8 +481,6 @@ fn what_a_route_drops() {
     changed("cache", |to, none| to.options.cache = none.options.cache);
     changed("index", |to, none| to.options.index = none.options.index);
     changed("hide", |to, none| to.options.hide = none.options.hide);
-    changed("allow", |to, none| to.gates.allow = none.gates.allow);
-    changed("deny", |to, none| to.gates.deny = none.gates.deny);
     changed("headers", |to, none| to.headers = none.headers);
     changed("request_headers", |to, none| {
         to.request_headers = none.request_headers
@@ -527,6 +525,12 @@ fn a_route_that_has_dropped_all_answers() {
         )))
         .is_ok()
     );
+    // It would let everyone in.
+    for gate in ["allow", "deny"] {
+        for keys in ["root = \"/\"\n", &format!("{route}path = \"/a\"\n")] {
+            assert!(parse(&site_text(&format!("{keys}{gate} = false\n"))).is_err());
+        }
+    }
 }
 
 /// The whole path is no script of php-fpm.

@@ -466,6 +466,7 @@ mod tests {
             upstream.failed(Side::Backend, "connection_refused");
         });
         trace.filtered(Duration::ZERO, Duration::ZERO, 1, 1);
+        trace.disk_given_up(Duration::from_secs(3));
         let by_proxy = Record {
             run_queue_wait_percent: None,
             via: None,
