@@ -27,7 +27,7 @@ const OTHER_HANDLERS: &[&str] = &[
 ];
 
 /// The keys of which a table may have one.
-const KEYS: [&str; 4] = Answer::KEYS;
+pub(crate) const KEYS: [&str; 4] = ["redirect", "reroute", "respond", "mailbox"];
 
 const STATUSES: &[usize] = &[301, 302, 303, 307, 308];
 

@@ -203,8 +203,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     /// the order of the file is used.
     table("site.rewrite", REWRITE);
     /// Other rules for some requests to the site above. The first route that matches wins; a key that is absent is
-    /// inherited from the site, unless the route has `false` in its place: `script_index = false`, `cache = false`. A route may have routes within it, `[[site.route.route]]`, with the same keys and tables:
-    /// they inherit from it, need its conditions too, and go before it. Their paths are written in full.
+    /// inherited from the site, unless the route has `false` in its place: `script_index = false`, `cache = false`. A route may
+    /// have routes within it, `[[site.route.route]]`, with the same keys and tables: they inherit from it, need its conditions
+    /// too, and go before it. Their paths are written in full.
     array("site.route", joined!(documented! {
         /// `/a` matches that path only; so does `/a/`, which is another path. `/a/*` matches everything beneath,
         /// `/a/` included but not `/a`; `/*` matches everything. Elsewhere `*` is any part of a name, `**` any text

@@ -190,7 +190,7 @@ pub(crate) fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> 
     drop(is_dropped("request_headers"), &mut above.request_headers);
     drop(is_dropped("rewrite"), &mut above.rewrite);
     drop(is_dropped("mailbox_headers"), &mut above.mailbox_headers);
-    for key in Answer::KEYS {
+    for key in answer::KEYS {
         let is_its_own = above
             .answer
             .as_ref()
@@ -202,11 +202,11 @@ pub(crate) fn inherited(above: &Location, is_dropped: impl Fn(&str) -> bool) -> 
 
 /// Reports a route that has dropped all that could answer.
 fn check_answered(section: &Section<'_>, location: &Location) {
-    const ANSWERS: &[&str] = &["root", "proxy", "redirect", "reroute", "respond", "mailbox"];
+    let mut answers = ["root", "proxy"].into_iter().chain(answer::KEYS);
     if location.root.is_none()
         && location.proxying.proxy.is_none()
         && location.answer.is_none()
-        && let Some(span) = section.dropped(ANSWERS)
+        && let Some(span) = answers.find_map(|name| section.dropped(name))
     {
         let help = "without it there is no `root`, `proxy` or answer for the route".to_owned();
         section

@@ -403,9 +403,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    pub(crate) const KEYS: [&str; 4] = ["redirect", "reroute", "respond", "mailbox"];
-
-    /// The key of these that gives it.
+    /// The key that gives it.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             Self::Redirect(_) => "redirect",

@@ -185,10 +185,10 @@ impl<'r> Section<'r> {
             && self.reader.schema.may_drop(self.table, name)
     }
 
-    /// The position of what drops the first of `names`.
-    pub(crate) fn dropped(&self, names: &[&str]) -> Option<Range<usize>> {
-        let name = names.iter().find(|name| self.drops(name))?;
-        self.entry(name).map(|(key, _)| key.span())
+    /// The position of what drops `name`.
+    pub(crate) fn dropped(&self, name: &str) -> Option<Range<usize>> {
+        let (key, _) = self.entry(name).filter(|_| self.drops(name))?;
+        Some(key.span())
     }
 
     /// Other servers' names for the key `name`; empty for a table.

@@ -24,7 +24,8 @@ pub(crate) fn check_trusted(section: &Section<'_>, key: &str, file: &Path) -> Re
     Ok(())
 }
 
-/// Notes the authorities in a file whose signatures cannot be verified, and those that are not valid now, or not for long. `what` says what comes of that.
+/// Notes the authorities in a file whose signatures cannot be verified, and those that are not valid now, or not for long. `what`
+/// says what comes of that.
 pub(crate) fn note_dates(
     section: &Section<'_>,
     key: &str,

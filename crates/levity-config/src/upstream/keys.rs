@@ -17,8 +17,8 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// passes: over TLS where `to` has `https://` (ALPN), otherwise at once (prior knowledge).
     key("protocol", Kind::Word(Protocol::VARIANTS), Some("http"));
     /// The backends, each `"ADDRESS"` or `"ADDRESS weight=N backup drain"`. An address is `unix:PATH`, `IP:PORT`,
-    /// `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1, or ::1 if that refuses) or `NAME:PORT`, where every address of the name is a backend. A
-    /// name that cannot be resolved is reported, has no backend meanwhile, and is tried again. `weight`, from 1 to
+    /// `[IPv6]:PORT`, `localhost:PORT` (127.0.0.1, or ::1 if that refuses) or `NAME:PORT`, where every address of the name is a
+    /// backend. A name that cannot be resolved is reported, has no backend meanwhile, and is tried again. `weight`, from 1 to
     /// 1000, is the share of requests; `backup` gets requests only when all others are down; `drain` gets no new
     /// clients, only those that `sticky` ties to it. At least one backend is neither. Required.
     /// `https://HOST` or `https://HOST:PORT` is one over TLS, as all are then: it has to prove by its certificate that it is HOST.
@@ -90,7 +90,8 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// `X-Reproxy-URL`.
     key("reproxy", Kind::Names, Some("[]"));
     /// How often names in `to` are resolved again: also at once when no connection can be made or a check fails, at most
-    /// once per second. A name without an address is retried sooner, after 1 s, 2 s, 4 s and so on. When a name cannot be resolved any more, its last addresses stay in use.
+    /// once per second. A name without an address is retried sooner, after 1 s, 2 s, 4 s and so on. When a name cannot be
+    /// resolved any more, its last addresses stay in use.
     key("resolve_interval", Kind::Duration("1s", "1d"), Some("30s"));
 };
 

@@ -143,7 +143,7 @@ fn sentence(run: &Run, part: Part, share: f64) -> String {
         (Part::Upstream, _) => format!(
             "Waiting for upstreams dominates: {percent:.0} % of the time, {:.0} % in their queues. Those are long where `connections` \
              are few or backends are; otherwise the applications are slow. The key `upstream` of each line says which.",
-            run.upstream_queue.total_us() / run.requests.total_us().max(1e-3) * 100.0
+            percent_of(run, run.upstream_queue.total_us())
         ),
         (Part::FilterQueue | Part::Filter, _) => filters(run, part, percent),
         (Part::Server, _) if run.timed == 0 => format!(
@@ -169,21 +169,20 @@ fn given_up(run: &Run) -> String {
     format!(
         "The disk did not answer: {count} {requests} gave up after limits.io_timeout, {:.0} % of the time. Look at the disk and its \
          mount: `dmesg`, the server of a network file system, `levity top`.",
-        run.given_up.total_us() / run.requests.total_us().max(1e-3) * 100.0
+        percent_of(run, run.given_up.total_us())
     )
 }
 
 fn filters(run: &Run, part: Part, percent: f64) -> String {
-    let share = |us: f64| us / run.requests.total_us().max(1e-3) * 100.0;
     let what = match part {
         Part::FilterQueue => format!(
             "Waiting for a thread that runs filters dominates: {percent:.0} % of the time; the filters themselves took {:.0} %. \
              The processors do not suffice for them.",
-            share(run.filter.total_us())
+            percent_of(run, run.filter.total_us())
         ),
         _ => format!(
             "Filters of bodies dominate: {percent:.0} % of the time, while waiting for a thread that runs them took {:.0} %.",
-            share(run.filter_queue.total_us())
+            percent_of(run, run.filter_queue.total_us())
         ),
     };
     format!(
@@ -198,6 +197,11 @@ fn too_few_processors(wait: f64) -> String {
          is used up. If `nr_throttled` in the `cpu.stat` of the control group grows, raise its quota (`cpu.max`, `CPUQuota=`). \
          If other programs use the processors, move or stop them. Otherwise add processors."
     )
+}
+
+/// The share of the time of all requests, in percent.
+fn percent_of(run: &Run, us: f64) -> f64 {
+    us / run.requests.total_us().max(1e-3) * 100.0
 }
 
 fn per_trip(run: &Run, us: f64) -> f64 {

@@ -90,11 +90,13 @@ pub fn keep_as(
     response.merge_base();
     let own = response.fields.take(KEEPING);
     response.fields.extend(keeping);
+    let Some(explanation) = explanation else {
+        return;
+    };
+    let page = String::from_utf8_lossy(page);
     for (sign, line) in own.changes(keeping) {
-        let (line, page) = (String::from_utf8_lossy(line), String::from_utf8_lossy(page));
-        if let Some(explanation) = explanation {
-            explanation.add(Topic::Header, format!("{sign} {line}  (as for {page})"));
-        }
+        let line = String::from_utf8_lossy(line);
+        explanation.add(Topic::Header, format!("{sign} {line}  (as for {page})"));
     }
 }
 

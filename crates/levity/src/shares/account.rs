@@ -31,8 +31,8 @@ pub(super) struct Account {
     parts: [AtomicUsize; Resource::COUNT],
 }
 
-/// The accounts of all clients that hold something, or did lately. Requests ask it, so it has no lock: with one, a loop would
-/// wait for another that holds it and has lost its processor.
+/// The accounts of all clients that hold something, or did lately. Requests look theirs up without a lock: with one, a loop would
+/// wait for another that holds it and has lost its processor. Only who adds an account may wait, while the map grows.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     by_holder: HashMap<Holder, Weak<Account>>,

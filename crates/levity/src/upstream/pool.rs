@@ -282,7 +282,7 @@ impl Pool {
     }
 
     /// Waits until a request that could reach no backend may try again, until `until` at most. However many wait, they have
-    /// [`ATTEMPT_GAP`] between their attempts, so that they do not occupy the loop; the first response lets all others try.
+    /// `ATTEMPT_GAP` between their attempts, so that they do not occupy the loop; the first response lets all others try.
     pub async fn pause(&self, until: Instant) {
         let now = stall::poll_start();
         let next = self.next_attempt.get().max(now + PAUSE_MIN);

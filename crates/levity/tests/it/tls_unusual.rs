@@ -16,14 +16,20 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 const P256: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256";
 
+/// Runs `openssl` with the words of `command` in `folder`.
+#[track_caller]
+fn made_by(folder: &Tree, command: &str) {
+    let words: Vec<_> = command.split_whitespace().collect();
+    let made = run(LIMIT, "openssl", &words, folder.path());
+    assert!(made.status.success(), "{command}: {made:?}");
+}
+
 /// `NAME.pem` and `NAME.key` for `a.test`, by `openssl req -x509` with these arguments.
 fn make(folder: &Tree, name: &str, arguments: &str) {
     let command = format!(
         "req -x509 {arguments} -nodes -days 30 -subj /CN=a.test -keyout {name}.key -out {name}.pem"
     );
-    let words: Vec<_> = command.split_whitespace().collect();
-    let made = run(LIMIT, "openssl", &words, folder.path());
-    assert!(made.status.success(), "{command}: {made:?}");
+    made_by(folder, &command);
     let readable = Permissions::from_mode(0o644);
     fs::set_permissions(folder.at(format!("{name}.key")), readable).expect("chmod");
 }
@@ -35,9 +41,7 @@ fn make_unreadable(folder: &Tree) {
         "req -new -key v1.key -subj /CN=a.test -out v1.csr",
         "x509 -req -in v1.csr -signkey v1.key -days 30 -out v1.pem",
     ] {
-        let words: Vec<_> = command.split(' ').collect();
-        let made = run(LIMIT, "openssl", &words, folder.path());
-        assert!(made.status.success(), "{command}: {made:?}");
+        made_by(folder, command);
     }
     let unknown = "-addext subjectAltName=DNS:a.test -addext 1.2.3.4=critical,DER:0500";
     make(folder, "critical", &format!("{P256} {unknown}"));
