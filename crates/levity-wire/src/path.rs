@@ -247,6 +247,18 @@ pub fn part_as_sent(path: &[u8], part: Range<usize>) -> &[u8] {
     &path[start.unwrap_or(path.len())..]
 }
 
+/// The rest of `path` behind `prefix`: empty, or with a slash at its start. `None` unless `prefix` is whole segments of it: of
+/// `/app` and `/apple` only one is beneath `/app`.
+pub fn beneath<'p>(path: &'p [u8], prefix: &[u8]) -> Option<&'p [u8]> {
+    let rest = path.strip_prefix(prefix)?;
+    (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
+}
+
+/// The last segment of a path; empty for that of a folder.
+pub fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
 /// Removes all leading slashes except the last.
 pub fn one_leading_slash(mut path: &[u8]) -> &[u8] {
     while path.starts_with(b"//") {

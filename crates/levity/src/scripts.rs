@@ -1,6 +1,7 @@
 //! Scripts: which files of a location an application runs, and which are never sent as files.
 
 use levity_wire::cgi::{Split, split_script};
+use levity_wire::path::file_name;
 
 /// The scripts of a location.
 #[derive(Debug, Clone)]
@@ -145,7 +146,7 @@ fn ends_with(name: &[u8], suffix: &[u8]) -> bool {
 
 /// The extension of a path with its dot.
 fn extension(path: &[u8]) -> Option<&[u8]> {
-    let name = path.rsplit(|&byte| byte == b'/').next()?;
+    let name = file_name(path);
     let dot = name.iter().rposition(|&byte| byte == b'.')?;
     Some(&name[dot..]).filter(|extension| extension.len() > 1)
 }

@@ -53,6 +53,25 @@ pub fn name_and_port(host: &[u8], default_port: u16) -> Option<(Cow<'_, str>, u1
     Some((host_name(host).ok()?, u16::try_from(port).ok()?))
 }
 
+/// The port that a scheme implies; `None` if it is not one of HTTP.
+pub fn default_port(scheme: &[u8]) -> Option<u16> {
+    match scheme {
+        scheme if scheme.eq_ignore_ascii_case(b"http") => Some(80),
+        scheme if scheme.eq_ignore_ascii_case(b"https") => Some(443),
+        _ => None,
+    }
+}
+
+/// The scheme of a URL, the authority, and the rest, which begins with `/`, `?` or `#` unless it is empty. `None` for a
+/// reference without an authority behind a scheme.
+pub fn split_url(url: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (scheme, rest) = url.split_at(url.iter().position(|&byte| byte == b':')?);
+    let rest = rest.strip_prefix(b"://")?;
+    let end = rest.iter().position(|byte| b"/?#".contains(byte));
+    let (authority, rest) = rest.split_at(end.unwrap_or(rest.len()));
+    Some((scheme, authority, rest))
+}
+
 pub(crate) fn split(host: &[u8]) -> Result<Authority<'_>, Reject> {
     let name_len = match host {
         [b'[', ..] => address_len(host),

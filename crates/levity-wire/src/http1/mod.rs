@@ -26,7 +26,7 @@ pub use head::{
     Version,
 };
 pub use hop::{EndToEnd, is_hop_by_hop, is_one_of};
-pub use host::{host_name, name_and_port};
+pub use host::{default_port, host_name, name_and_port, split_url};
 pub use keep_alive::keep_alive_timeout;
 pub use request::parse_request;
 pub use response::{RequestInfo, parse_response};

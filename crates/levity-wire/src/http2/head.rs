@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::priority::Priority;
-use crate::http1::{Span, Trailers, has_control, is_same_host, is_token};
+use crate::http1::{self, Span, Trailers, has_control, is_same_host, is_token};
 
 /// What a header section says besides the text.
 #[derive(Debug, Default)]
@@ -165,11 +165,7 @@ impl<'o> HeadWriter<'o> {
     /// The port that the scheme implies; zero, which is none, for a scheme that is not of HTTP.
     fn default_port(&self) -> u16 {
         let scheme = self.pseudo.scheme.map(|scheme| scheme.of(self.pseudo_text));
-        match scheme.unwrap_or_default() {
-            scheme if scheme.eq_ignore_ascii_case(b"https") => 443,
-            scheme if scheme.eq_ignore_ascii_case(b"http") => 80,
-            _ => 0,
-        }
+        http1::default_port(scheme.unwrap_or_default()).unwrap_or_default()
     }
 
     /// Writes the request line and Host before the first field.

@@ -1,9 +1,10 @@
 //! How long clients and caches may keep responses.
 
 use levity_config::{CacheRule, Cached, is_hashed};
+use levity_wire::path::file_name;
 
 use crate::http::filter::{Filter, FilteredHead};
-use crate::http::request::{Request, file_name};
+use crate::http::request::Request;
 
 /// The rules of one location; the first that fits counts.
 pub struct CacheControl(pub Vec<CacheRule>);

@@ -8,6 +8,7 @@ use levity_disk::{OpenFile, Ready};
 use levity_telemetry::diagnostics;
 use levity_telemetry::step::Step;
 use levity_wire::http1::Method;
+use levity_wire::path::file_name;
 
 use super::{Handling, NewTarget, Outcome, explain, target_for};
 use crate::cache::EntryRef;
@@ -15,7 +16,7 @@ use crate::explanation::Topic;
 use crate::found;
 use crate::found::object::ServableFile;
 use crate::http::error::{self, error};
-use crate::http::request::{Request, file_name};
+use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::resolve::{self, Found, Named};
 use crate::respond;

@@ -387,11 +387,6 @@ impl Request {
     }
 }
 
-/// The last segment of a decoded path; empty for that of a folder.
-pub fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
-}
-
 /// Replaces a date in `value`, that of If-Range, by a tag that never matches. Returns the new length.
 fn without_date(value: &mut [u8]) -> usize {
     const WEAK_TAG: &[u8] = b"W/\"\"";

@@ -15,6 +15,7 @@ use levity_config::{
 use levity_disk::{ReadOptions, Spool};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
+use levity_wire::path;
 
 use super::fingerprint::{Asked, Fingerprint};
 use crate::codings;
@@ -439,6 +440,13 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// The Host for the application, if the route sets it.
+    pub fn host_set(&self) -> Option<&[u8]> {
+        let mut set = self.request_headers.set.iter();
+        let (_, host) = set.find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
+        Some(host.as_bytes())
+    }
+
     /// The folder of the location's files as the application knows it; empty when there is none.
     pub fn document_root(&self) -> Vec<u8> {
         if let Some(path) = &self.script_root {
@@ -509,7 +517,7 @@ pub struct FileVariants {
 impl Files {
     /// The path relative to the root.
     pub fn beneath<'a>(&'a self, path: &'a [u8]) -> &'a [u8] {
-        let path = self.stripped(path).unwrap_or(path);
+        let path = path::beneath(path, &self.strip_prefix).unwrap_or(path);
         let path = path.strip_prefix(b"/").unwrap_or(path);
         match &self.only {
             Some(name) if path.is_empty() => name,
@@ -517,16 +525,9 @@ impl Files {
         }
     }
 
-    /// `path` without the prefix that is stripped; `None` if it does not have that. Of `/app` and `/apple` only one is a path with
-    /// the prefix `/app`.
-    fn stripped<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
-        let rest = path.strip_prefix(self.strip_prefix.as_slice())?;
-        (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
-    }
-
     /// The path of a request for `name`, which is relative to the root, written as `asked`, the path of another one.
     pub fn path_of(&self, asked: &[u8], name: &[u8]) -> Vec<u8> {
-        match self.stripped(asked) {
+        match path::beneath(asked, &self.strip_prefix) {
             Some(_) => [&self.strip_prefix, &b"/"[..], name].concat(),
             None => [b"/", name].concat(),
         }

@@ -192,6 +192,7 @@ async fn exchange(
         .await
         .map_err(|error| format!("cannot send the request: {error}"))?;
     let bytes_max = settings.limits.head_bytes * BYTES_PER_HEAD_BYTE;
+    let limits = head::limits(settings.limits);
     let mut response = vec![0; bytes_max];
     let mut filled = 0;
     while filled < response.len() {
@@ -202,7 +203,6 @@ async fn exchange(
             return Err("it closed the connection before its response".to_owned());
         }
         filled += bytes;
-        let limits = head::limits(settings.limits);
         if let Some(status) = status(settings.protocol, &limits, &response[..filled])
             .map_err(|reject| format!("malformed response: {}", reject.reason))?
         {
@@ -223,10 +223,7 @@ fn judge(status: u16) -> Result<(), String> {
 
 /// What a check over HTTP/2 requests.
 fn url(upstream: &Upstream, check: &Check, address: &Address, path: &str) -> String {
-    let scheme = match upstream.tls {
-        Some(_) => "https",
-        None => "http",
-    };
+    let scheme = upstream.scheme();
     let host = host(upstream.settings.protocol, check, address);
     format!("{scheme}://{host}{path}")
 }

@@ -199,14 +199,13 @@ impl Gateway<'_> {
         loop {
             let queued_at = stall::poll_start();
             let slot = async { pool.slot(&slot_request).await.map_err(Failure::of_slot) };
-            let lease = match (self.while_client_waits(Wait::Slot, slot).await, last.take()) {
+            let leased = while_client_waits(self.body, Wait::Slot, slot).await;
+            let lease = match (leased, last.take()) {
                 (Ok(lease), _) => lease,
                 // `Exhausted` adds no information: report the last real failure.
                 (Err(failure), Some(last)) if failure.side == Side::Own => return Err(last),
                 (Err(failure), _) => {
-                    if failure.may_have_moved() {
-                        proxy.upstream.resolve_again();
-                    }
+                    resolve_if_moved(&failure, proxy);
                     pool.report(&failure, None);
                     return Err(failure);
                 }
@@ -235,9 +234,7 @@ impl Gateway<'_> {
                 let now = stall::poll_start();
                 proxy.upstream.failed(&backend, now, reason);
             }
-            if failure.may_have_moved() {
-                proxy.upstream.resolve_again();
-            }
+            resolve_if_moved(&failure, proxy);
             let next = left.next(&failure, &backend, &mut slot_request, pool);
             let is_last = matches!(next, Next::None);
             failure.retried = !is_last && failure.may_retry(request) && upload.rewind();
@@ -259,7 +256,7 @@ impl Gateway<'_> {
             pool.pause(until).await;
             Ok(())
         };
-        self.while_client_waits(Wait::Connection, pause).await
+        while_client_waits(self.body, Wait::Connection, pause).await
     }
 
     /// Handles `Expect: 100-continue` before the request is sent. Backends that speak HTTP decide whether they
@@ -285,35 +282,6 @@ impl Gateway<'_> {
         }
     }
 
-    /// Waits for `step`, and fails when the client disconnects meanwhile, so that its slot goes to another
-    /// request. In the queue a half-closed connection counts as disconnected.
-    async fn while_client_waits<T>(
-        &self,
-        wait: Wait,
-        step: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        let mut step = pin!(step);
-        let outcome = poll_fn(|context| {
-            if let Poll::Ready(outcome) = step.as_mut().poll(context) {
-                return Poll::Ready(outcome);
-            }
-            let watched = self.body.watch(context);
-            watched.map_err(|_| Failure::of_absent_client())?;
-            let patience = self.body.half_closed_timeout();
-            match wait {
-                _ if !self.body.input_ended() => Poll::Pending,
-                Wait::Slot => Poll::Ready(Err(Failure::of_half_closed_in_queue(patience))),
-                Wait::Connection if self.body.poll_half_closed(context) => {
-                    Poll::Ready(Err(Failure::of_half_closed(patience)))
-                }
-                Wait::Connection => Poll::Pending,
-            }
-        })
-        .await;
-        self.body.timer().clear();
-        outcome
-    }
-
     /// Sends the request to one backend. A failure returns the upload, for another attempt.
     async fn attempt(
         &self,
@@ -323,7 +291,7 @@ impl Gateway<'_> {
         trace: &mut UpstreamTrace,
     ) -> Result<(Head, Box<UpstreamResponse>), Box<(Failure, Upload)>> {
         let open = lease.open();
-        if let Err(failure) = self.while_client_waits(Wait::Connection, open).await {
+        if let Err(failure) = while_client_waits(self.body, Wait::Connection, open).await {
             return Err(Box::new((failure, upload)));
         }
         trace.connected(lease.is_reused);
@@ -524,13 +492,49 @@ fn keep_affinity(
     }
 }
 
-/// What a request waits for before it is sent.
+/// Has the names of the backends resolved again if they may lead elsewhere by now. Does not wait.
+fn resolve_if_moved(failure: &Failure, proxy: &Proxy) {
+    if failure.may_have_moved() {
+        proxy.upstream.resolve_again();
+    }
+}
+
+/// What a request waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wait {
+pub enum Wait {
     /// It waits in the queue, and so do others behind it.
     Slot,
     /// It has its slot.
     Connection,
+}
+
+/// Waits for `step`, and fails when the client disconnects meanwhile, so that its slot goes to another
+/// request. In the queue a half-closed connection counts as disconnected.
+pub async fn while_client_waits<T>(
+    body: &RequestBody,
+    wait: Wait,
+    step: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut step = pin!(step);
+    let outcome = poll_fn(|context| {
+        if let Poll::Ready(outcome) = step.as_mut().poll(context) {
+            return Poll::Ready(outcome);
+        }
+        let watched = body.watch(context);
+        watched.map_err(|_| Failure::of_absent_client())?;
+        let patience = body.half_closed_timeout();
+        match wait {
+            _ if !body.input_ended() => Poll::Pending,
+            Wait::Slot => Poll::Ready(Err(Failure::of_half_closed_in_queue(patience))),
+            Wait::Connection if body.poll_half_closed(context) => {
+                Poll::Ready(Err(Failure::of_half_closed(patience)))
+            }
+            Wait::Connection => Poll::Pending,
+        }
+    })
+    .await;
+    body.timer().clear();
+    outcome
 }
 
 /// Makes the response for the client from the backend's header and the rest of its response.

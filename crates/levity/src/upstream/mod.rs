@@ -175,6 +175,14 @@ impl Upstream {
         self.tls.as_ref()?.failure()
     }
 
+    /// The scheme of URLs at its backends.
+    pub fn scheme(&self) -> &'static str {
+        match self.tls {
+            Some(_) => "https",
+            None => "http",
+        }
+    }
+
     /// Whether files of `tls` may have to be read again. Does not block.
     pub fn follows_tls(&self) -> bool {
         self.tls.as_ref().is_some_and(BackendTls::is_to_be_followed)

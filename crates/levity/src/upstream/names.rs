@@ -252,7 +252,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Asks for the names to be resolved now, or [`ASKED_INTERVAL_MIN`] after the last time. Takes no lock and does not wait.
+    /// Asks for the names to be resolved now, or `ASKED_INTERVAL_MIN` after the last time. Takes no lock and does not wait.
     pub fn ask(&self) {
         if !self.signals.is_asked.swap(true, Ordering::AcqRel) {
             self.thread.unpark();
@@ -506,17 +506,21 @@ mod tests {
         assert_eq!(last, Some(RecvTimeoutError::Disconnected));
     }
 
-    #[test]
-    fn a_name_without_addresses_is_resolved_more_often() {
-        let (server, queries) = Server::new(&[]);
+    /// An upstream after its first query. Its `resolve_interval` is longer than a test may take.
+    fn made_in_step(server: &Server, queries: &mpsc::Receiver<()>) -> Upstream {
         let lookup = server.lookup_in_step();
-        let upstream = thread::scope(|scope| {
-            // Its `resolve_interval` is longer than the test may take.
+        thread::scope(|scope| {
             let settings = settings(&["app.test:80"]);
             let made = scope.spawn(|| Upstream::with_lookup(settings, &[], lookup));
             queries.recv_timeout(WAIT_MAX).expect("a query");
             made.join().expect("join").expect("upstream")
-        });
+        })
+    }
+
+    #[test]
+    fn a_name_without_addresses_is_resolved_more_often() {
+        let (server, queries) = Server::new(&[]);
+        let upstream = made_in_step(&server, &queries);
         assert!(upstream.settings.resolve_interval > WAIT_MAX && upstream.backends().is_empty());
         let unresolved = upstream.unresolved();
         assert_eq!(unresolved[0].name, "app.test:80");
@@ -538,14 +542,7 @@ mod tests {
     #[test]
     fn names_are_resolved_again_when_someone_asks() {
         let (server, queries) = Server::new(&["10.0.0.1:80"]);
-        let lookup = server.lookup_in_step();
-        let upstream = thread::scope(|scope| {
-            // Its `resolve_interval` is longer than the test may take.
-            let settings = settings(&["app.test:80"]);
-            let made = scope.spawn(|| Upstream::with_lookup(settings, &[], lookup));
-            queries.recv_timeout(WAIT_MAX).expect("a query");
-            made.join().expect("join").expect("upstream")
-        });
+        let upstream = made_in_step(&server, &queries);
         let made = Instant::now();
         server.set(&["10.0.0.2:80"]);
         upstream.resolve_again();

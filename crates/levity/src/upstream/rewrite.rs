@@ -78,16 +78,14 @@ fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend, client: &str) -> O
     if !proxy.upstream.settings.protocol.is_http() {
         return None;
     }
-    let end = url.iter().position(|&byte| byte == b':')?;
-    let scheme = str::from_utf8(&url[..end]).ok()?.to_ascii_lowercase();
-    let rest = url[end..].strip_prefix(b"://")?;
-    let end = rest.iter().position(|byte| b"/?#".contains(byte));
-    let (authority, rest) = rest.split_at(end.unwrap_or(rest.len()));
-    let default_port = default_port(&scheme)?;
-    let (host, port) = http1::name_and_port(authority, default_port)?;
+    let (scheme, authority, rest) = http1::split_url(url)?;
+    let named = |host| http1::name_and_port(host, http1::default_port(scheme)?);
+    let (host, port) = named(authority)?;
     let is_backend =
         proxy.upstream.has_backend_at(&host, port) || is_address_of(&backend.address, &host, port);
-    if !is_backend && !is_host_set(proxy, (&scheme, client), (&host, port)) {
+    let is_host_set = || proxy.host_set().and_then(named) == Some((host.clone(), port));
+    let is_own = is_backend || is_shared(scheme, proxy, client) && is_host_set();
+    if !is_own {
         return None;
     }
     let slash: &[u8] = if rest.starts_with(b"/") { b"" } else { b"/" };
@@ -95,29 +93,11 @@ fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend, client: &str) -> O
     (!names_host(&path)).then_some(path)
 }
 
-fn default_port(scheme: &str) -> Option<u16> {
-    match scheme {
-        "http" => Some(80),
-        "https" => Some(443),
-        _ => None,
-    }
-}
-
-/// Whether the route sets this Host, which the application may have from there. Clients may know the host too, so that a scheme
-/// that neither the client nor the backend uses is a place of its own: as a path it would lead to itself.
-fn is_host_set(proxy: &Proxy, (scheme, client): (&str, &str), (host, port): (&str, u16)) -> bool {
-    let of_backend = match proxy.upstream.tls {
-        Some(_) => "https",
-        None => "http",
-    };
-    let set = &proxy.request_headers.set;
-    let mut hosts = set
-        .iter()
-        .filter(|(name, _)| name.eq_ignore_ascii_case("host"))
-        .filter_map(|(_, host)| {
-            http1::name_and_port(host.as_bytes(), default_port(scheme).unwrap_or_default())
-        });
-    [client, of_backend].contains(&scheme) && hosts.any(|set| set == (host.into(), port))
+/// Whether the client or the backend uses this scheme. Clients may know the Host that a route sets, so that with another scheme it
+/// is a place of its own: as a path it would lead to itself.
+fn is_shared(scheme: &[u8], proxy: &Proxy, client: &str) -> bool {
+    let mut used = [client, proxy.upstream.scheme()].into_iter();
+    used.any(|used| scheme.eq_ignore_ascii_case(used.as_bytes()))
 }
 
 /// A cookie with its `Path` and `Domain` rewritten; parsed as browsers do (RFC 6265, 5.2). `None` when it

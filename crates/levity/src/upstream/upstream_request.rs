@@ -430,7 +430,7 @@ fn from_the_left(hops: impl Iterator<Item = Option<Node>>) -> impl Iterator<Item
 
 /// `path`, whose decoded form is `decoded`, without `prefix`.
 fn without_prefix<'a>(path: &Cow<'a, [u8]>, prefix: &[u8], decoded: &[u8]) -> Cow<'a, [u8]> {
-    if prefix.is_empty() || !is_beneath(decoded, prefix) {
+    if prefix.is_empty() || path::beneath(decoded, prefix).is_none() {
         return path.clone();
     }
     Cow::Owned(
@@ -441,16 +441,9 @@ fn without_prefix<'a>(path: &Cow<'a, [u8]>, prefix: &[u8], decoded: &[u8]) -> Co
     )
 }
 
-fn is_beneath(path: &[u8], prefix: &[u8]) -> bool {
-    let rest = path.strip_prefix(prefix);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-}
-
 /// The Host for the backend.
 fn host<'a>(request: &'a Request, proxy: &'a Proxy) -> &'a [u8] {
-    let mut set = proxy.request_headers.set.iter();
-    let set = set.find(|(name, _)| name.eq_ignore_ascii_case("host"));
-    set.map_or(request.host(), |(_, value)| value.as_bytes())
+    proxy.host_set().unwrap_or(request.host())
 }
 
 /// The Destination of MOVE and COPY (RFC 4918, 10.3) as the path, the Host and the scheme of the request are for the backend,
@@ -473,14 +466,13 @@ fn destination(
     path::decode_keeping_slashes(path, &mut decoded)?;
     decoded.insert(0, b'/');
     let whole = path::forwarded(path)?;
-    if !is_beneath(&decoded, &proxy.strip_prefix) {
+    if path::beneath(&decoded, &proxy.strip_prefix).is_none() {
         return Err(OUTSIDE);
     }
     let path = without_prefix(&whole, &proxy.strip_prefix, &decoded);
-    let scheme = match (protocol, &proxy.upstream.tls) {
-        (Protocol::Ajp13, _) => client.scheme,
-        (_, Some(_)) => "https",
-        (_, None) => "http",
+    let scheme = match protocol {
+        Protocol::Ajp13 => client.scheme,
+        _ => proxy.upstream.scheme(),
     };
     let origin = [scheme.as_bytes(), b"://", host(request, proxy)].concat();
     let origin: &[u8] = if is_absolute { &origin } else { b"" };
@@ -492,15 +484,11 @@ fn own_path<'u>(url: &'u [u8], request: &Request, client: &Client) -> Option<(bo
     if url.starts_with(b"/") {
         return Some((false, url));
     }
-    let end = url.iter().position(|&byte| byte == b':')?;
-    let default_port = match url[..end].to_ascii_lowercase().as_slice() {
-        b"http" => 80,
-        b"https" => 443,
-        _ => return None,
-    };
-    let rest = url[end..].strip_prefix(b"://")?;
-    let end = rest.iter().position(|&byte| byte == b'/');
-    let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
+    let (scheme, authority, path) = http1::split_url(url)?;
+    let default_port = http1::default_port(scheme)?;
+    if !(path.is_empty() || path.starts_with(b"/")) {
+        return None;
+    }
     let named = http1::name_and_port(authority, default_port)?;
     let mut hosts = [client.host(request), request.host()].into_iter();
     let is_own =

@@ -13,11 +13,8 @@ mod id;
 mod permit;
 mod stream;
 
-use std::future::{Future as _, poll_fn};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 
 use levity_mailbox::{Cursor, Message, MessageId, Name};
 use levity_wire::accept;
@@ -40,7 +37,7 @@ use crate::http::request::Request;
 use crate::http::request_body::RequestBody;
 use crate::http::response::Response;
 use crate::route::{Proxy, Resume};
-use crate::upstream::failure::Failure;
+use crate::upstream::gateway::{Wait, while_client_waits};
 use crate::upstream::reported;
 
 /// The header that makes requests other than GET resumable: a value that the client repeats when it comes back.
@@ -175,25 +172,11 @@ impl<'a> Handling<'a> {
     }
 
     /// Waits for the header of the response, or until the client leaves.
-    async fn wait_for(&self, mut beginning: oneshot::Receiver<Begun>) -> Result<Begun, Response> {
-        let begun = poll_fn(|context| {
-            if let Poll::Ready(begun) = Pin::new(&mut beginning).poll(context) {
-                let begun = begun.map_err(|_| error(502, "the application does not answer"));
-                return Poll::Ready(begun);
-            }
-            let patience = self.body.half_closed_timeout();
-            let failure = match self.body.watch(context) {
-                Err(_) => Failure::of_absent_client(),
-                Ok(()) if self.body.input_ended() && self.body.poll_half_closed(context) => {
-                    Failure::of_half_closed(patience)
-                }
-                Ok(()) => return Poll::Pending,
-            };
-            Poll::Ready(Err(reported::response(&failure)))
-        })
-        .await;
-        self.body.timer().clear();
-        begun
+    async fn wait_for(&self, beginning: oneshot::Receiver<Begun>) -> Result<Begun, Response> {
+        let begun = while_client_waits(&self.body, Wait::Connection, async { Ok(beginning.await) });
+        let begun = begun.await;
+        let begun = begun.map_err(|failure| reported::response(&failure))?;
+        begun.map_err(|_| error(502, "the application does not answer"))
     }
 
     async fn whole_body(&self, proxy: &Proxy) -> Result<Gathered, Response> {

@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use levity_disk::{First, Kind, OpenFile, Opened};
 use levity_wire::http1::Method;
+use levity_wire::path::file_name;
 use levity_wire::sendfile_header::{self, Delegation};
 use levity_wire::{Reject, date, mime};
 
@@ -36,7 +37,7 @@ use crate::entry::{self, Content, Entry};
 use crate::found::object::ServableFile;
 use crate::http::error;
 use crate::http::fields::{CONTENT_HEADERS, Fields};
-use crate::http::request::{Request, file_name};
+use crate::http::request::Request;
 use crate::http::response::{Body, BodyStream, Response};
 use crate::http::send::Sent;
 use crate::respond::file;
