@@ -30,7 +30,7 @@ use super::for_mailboxes::ForMailboxes;
 use super::pool::{Lease, Pool, SlotRequest};
 use super::reported;
 use super::response::{BeforeBody, UpstreamResponse};
-use super::rewrite::rewrite;
+use super::rewrite::{Asked, rewrite};
 use super::sendfile::{Delegated, preload};
 use super::sticky::{self, Affinity};
 use super::subrequest::Origin;
@@ -219,7 +219,11 @@ impl Gateway<'_> {
                         pool.serve_queue();
                     }
                     pool.end_pauses();
-                    rewrite(&mut head, proxy, &backend, self.client.scheme);
+                    let asked = Asked {
+                        scheme: self.client.scheme,
+                        target: request.sent_target(),
+                    };
+                    rewrite(&mut head, proxy, &backend, asked);
                     keep_affinity(&mut head, &slot_request, proxy, self.client, &backend);
                     return Ok((head, response, backend));
                 }

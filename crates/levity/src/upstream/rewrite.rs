@@ -11,12 +11,21 @@ use super::is_address_of;
 use crate::route::Proxy;
 use levity_config::Rewrite;
 
-/// Applies the rules of `proxy` to a response of `backend`, whatever its status, for a client that uses `scheme`.
-pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend, scheme: &str) {
+/// What a client has asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// `http` or `https`.
+    pub scheme: &'a str,
+    /// The request target.
+    pub target: &'a [u8],
+}
+
+/// Applies the rules of `proxy` to a response of `backend`, whatever its status, for a client that has `asked` for it.
+pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend, asked: Asked<'_>) {
     let rules = &proxy.rewrite;
     let rewritten = |url: &[u8]| {
         let ruled = by_rule(&rules.location, url);
-        ruled.or_else(|| at_this_site(url, proxy, backend, scheme))
+        ruled.or_else(|| at_this_site(url, proxy, backend, asked))
     };
     head.fields.edit("location", rewritten);
     head.fields.edit("refresh", |value| {
@@ -74,30 +83,29 @@ fn names_host(reference: &[u8]) -> bool {
 }
 
 /// Turns a URL with a host that only this server uses for the application into a path of this site.
-fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend, client: &str) -> Option<Vec<u8>> {
+fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend, asked: Asked<'_>) -> Option<Vec<u8>> {
     if !proxy.upstream.settings.protocol.is_http() {
         return None;
     }
     let (scheme, authority, rest) = http1::split_url(url)?;
     let named = |host| http1::name_and_port(host, http1::default_port(scheme)?);
     let (host, port) = named(authority)?;
-    let is_backend =
-        proxy.upstream.has_backend_at(&host, port) || is_address_of(&backend.address, &host, port);
-    let is_host_set = || proxy.host_set().and_then(named) == Some((host.clone(), port));
-    let is_own = is_backend || is_shared(scheme, proxy, client) && is_host_set();
-    if !is_own {
-        return None;
-    }
     let slash: &[u8] = if rest.starts_with(b"/") { b"" } else { b"/" };
     let path = [&proxy.strip_prefix, slash, rest].concat();
-    (!names_host(&path)).then_some(path)
+    let is_backend =
+        proxy.upstream.has_backend_at(&host, port) || is_address_of(&backend.address, &host, port);
+    let is_host_set = || proxy.host_set().and_then(named) == Some((host, port));
+    let is_own = is_backend || !is_elsewhere(scheme, &path, proxy, asked) && is_host_set();
+    (is_own && !names_host(&path)).then_some(path)
 }
 
-/// Whether the client or the backend uses this scheme. Clients may know the Host that a route sets, so that with another scheme it
-/// is a place of its own: as a path it would lead to itself.
-fn is_shared(scheme: &[u8], proxy: &Proxy, client: &str) -> bool {
-    let mut used = [client, proxy.upstream.scheme()].into_iter();
-    used.any(|used| scheme.eq_ignore_ascii_case(used.as_bytes()))
+/// Whether a URL with the Host that a route sets is a place of its own, since clients may know that name: it has a scheme that neither
+/// the client nor the backend uses, or is the one that was asked for with TLS. As a path it would lead to itself.
+fn is_elsewhere(scheme: &[u8], path: &[u8], proxy: &Proxy, asked: Asked<'_>) -> bool {
+    let is = |other: &str| scheme.eq_ignore_ascii_case(other.as_bytes());
+    let without_fragment = path.split(|&byte| byte == b'#').next();
+    let has_tls_in_place = asked.scheme == "http" && without_fragment == Some(asked.target);
+    !is(asked.scheme) && (!is(proxy.upstream.scheme()) || has_tls_in_place)
 }
 
 /// A cookie with its `Path` and `Domain` rewritten; parsed as browsers do (RFC 6265, 5.2). `None` when it

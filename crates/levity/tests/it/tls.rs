@@ -616,6 +616,28 @@ fn backends_prove_who_they_are() {
     unverified.get("/file.bin").assert_status(200);
 }
 
+/// The application is asked with TLS, and wants the client to use it too.
+#[test]
+fn a_redirect_of_an_application_to_tls_stays_one() {
+    let authority = Authority::new("authority");
+    authority.certify("a", &["a.test"], Key::Ecdsa);
+    let app = format!(
+        "[[site]]\nhosts = [\"a.test\"]\nredirect = {{ to = \"https://a.test/x?q\" }}\n{}",
+        authority.table(&["a"])
+    );
+    let app = Launch::run(&format!("{LISTEN}{app}")).start();
+    let server = Launch::run(&format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[upstream]]\nname = \"app\"\nto = [\"https://{}\"]\n\
+         [upstream.tls]\nverify = false\nname = \"a.test\"\n[[site]]\nproxy = \"app\"\n\
+         request_headers.set = {{ Host = \"a.test\" }}\n",
+        app.address()
+    ))
+    .start();
+    for (asked, location) in [("/x?q", "https://a.test/x?q"), ("/y", "/x?q")] {
+        assert_eq!(server.get(asked).field("location"), location, "{asked}");
+    }
+}
+
 /// A connection over TLS on which one request follows the other.
 struct Kept(StreamOwned<ClientConnection, TcpStream>);
 
