@@ -682,6 +682,19 @@ impl UpstreamResponse {
         Reported::new(failure, self.endpoint.clone())
     }
 
+    /// What has arrived of the body, or its end.
+    fn next_piece(&mut self) -> Piece {
+        let is_last = self.trailers.is_some() && !self.has_trailers();
+        let bytes = mem::take(&mut self.data);
+        if !bytes.is_empty() {
+            return Piece::Data { bytes, is_last };
+        }
+        match self.spliced.take() {
+            Some(pipe) => Piece::Spliced(pipe),
+            None => Piece::End(self.trailers.take().unwrap_or_default()),
+        }
+    }
+
     fn is_request_sent(&self) -> bool {
         self.is_encoded && !self.has_unsent() && !self.upload_stopped
     }
@@ -703,28 +716,26 @@ impl BodyStream for UpstreamResponse {
         limits: PieceLimits,
     ) -> Poll<Result<Piece, StreamError>> {
         self.limits = limits;
-        if !self.has_body() && self.trailers.is_none() {
-            let more = ready!(self.poll_body(context));
-            self.client().timer().clear();
-            let more = more.map_err(|failure| self.reported(failure) as StreamError)?;
-            if more == Awaited::Beat {
-                let bytes = sse::HEARTBEAT.to_vec();
-                let is_last = false;
-                return Poll::Ready(Ok(Piece::Data { bytes, is_last }));
+        loop {
+            if !self.has_body() && self.trailers.is_none() {
+                let more = ready!(self.poll_body(context));
+                self.client().timer().clear();
+                let more = more.map_err(|failure| self.reported(failure) as StreamError)?;
+                if more == Awaited::Beat {
+                    let bytes = sse::HEARTBEAT.to_vec();
+                    let is_last = false;
+                    return Poll::Ready(Ok(Piece::Data { bytes, is_last }));
+                }
             }
+            if let Some(heartbeat) = &mut self.heartbeat {
+                heartbeat.heard(&mut self.data, stall::poll_start());
+                if !self.has_body() && self.trailers.is_none() {
+                    // A byte order mark was all that had arrived.
+                    continue;
+                }
+            }
+            return Poll::Ready(Ok(self.next_piece()));
         }
-        let is_last = self.trailers.is_some() && !self.has_trailers();
-        let mut bytes = mem::take(&mut self.data);
-        if let Some(heartbeat) = &mut self.heartbeat {
-            heartbeat.heard(&mut bytes, stall::poll_start());
-        }
-        if !bytes.is_empty() {
-            return Poll::Ready(Ok(Piece::Data { bytes, is_last }));
-        }
-        Poll::Ready(Ok(match self.spliced.take() {
-            Some(pipe) => Piece::Spliced(pipe),
-            None => Piece::End(self.trailers.take().unwrap_or_default()),
-        }))
     }
 
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), StreamError> {

@@ -30,6 +30,11 @@ fn stream(conn: &mut Conn) {
         "HTTP/1.1 200 OK\r\nX-Accel-Buffering: no\r\n{head}Connection: close\r\n\r\n{begun}"
     ));
     conn.stall();
+    if request.target == "/mark" {
+        conn.send("\u{feff}");
+        conn.read_request();
+        return;
+    }
     conn.send(EVENT);
     conn.finish();
 }
@@ -70,6 +75,18 @@ fn comments_come_between_events_while_the_application_is_silent() {
         let body = String::from_utf8(client.read_to_end().body()).expect("text");
         assert_eq!(body, format!("{begun}{EVENT}"), "{target}");
     }
+}
+
+/// Behind a comment it is not sent on, and nothing else is there.
+#[test]
+fn a_byte_order_mark_alone_is_not_the_end() {
+    let app = Scripted::tcp(stream);
+    let server = server(&app, "60s");
+    let mut client = open(&server, "/mark");
+    client.read_through(COMMENT.as_bytes());
+    app.release();
+    let still = COMMENT.repeat(3);
+    assert_eq!(client.read_exactly(still.len()), still.as_bytes());
 }
 
 /// The client of a silent application is not kept for ever.
