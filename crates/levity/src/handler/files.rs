@@ -107,11 +107,16 @@ impl<'a> Handling<'a> {
 
     /// Has the client ask for a folder by its path with a slash, which relative links need.
     ///
-    /// A rule may have led here from a name that is not that of the folder. Then nobody knows whether that name with a slash leads
-    /// here too, and the client may not know the path of the folder: the request goes on as one for the folder.
+    /// A rule may have led here from a name that is not that of the folder, or that has a route of its own. Then nobody knows whether
+    /// that name with a slash leads here too, and the client may not know the path of the folder: the request goes on as one for the
+    /// folder.
     pub(super) fn to_folder(&self, request: &Request, location: &Location) -> Outcome<'a> {
         let (sent, query) = request.sent_path_and_query();
-        if file_name(sent) == file_name(&request.path) {
+        let has_its_route = request.is_rewritten()
+            && !self
+                .rules(request, location)
+                .are_together(sent, &with_slash(sent));
+        if file_name(sent) == file_name(&request.path) && !has_its_route {
             if let Some(explanation) = &self.worker.explanation {
                 explanation.add(
                     Topic::Handler,
@@ -120,9 +125,8 @@ impl<'a> Handling<'a> {
             }
             return Outcome::Response(respond::redirect::to_directory(sent, query));
         }
-        let folder = [&request.path[..], b"/"].concat();
         Outcome::Rewritten(NewTarget {
-            target: target_for(&folder, request),
+            target: target_for(&with_slash(&request.path), request),
             may_be_internal: location.internal,
             by_rule: true,
         })
@@ -136,7 +140,7 @@ impl<'a> Handling<'a> {
         directory: Arc<OpenFile>,
     ) -> Outcome<'a> {
         Outcome::Response(if !request.names_directory() {
-            let name = [&request.path[..], b"/"].concat();
+            let name = with_slash(&request.path);
             match self.rules(request, at.0).is_internal(&name) {
                 true => error(404, ""),
                 false => return self.to_folder(request, at.0),
@@ -398,4 +402,8 @@ pub(super) fn failed(
         });
     }
     response
+}
+
+fn with_slash(path: &[u8]) -> Vec<u8> {
+    [path, b"/"].concat()
 }

@@ -107,6 +107,12 @@ impl<'s, 'r> Rules<'s, 'r> {
         self.location.asked != Asked::Never && self.route(name).is_some_and(is_internal)
     }
 
+    /// Whether requests for the two names get to the same location, before what it says of other targets.
+    pub fn are_together(&self, one: &[u8], other: &[u8]) -> bool {
+        let number = |name| self.route(name).map(|location| location.number);
+        number(one) == number(other)
+    }
+
     /// The files of which `name` would be a compressed form, with their locations, as far as these ask for more: a request for
     /// `name` has to pass them too.
     pub fn of_originals<'n>(

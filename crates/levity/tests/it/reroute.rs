@@ -54,8 +54,10 @@ fn a_folder_without_its_slash() {
         "/made/* /hidden/:splat 200\n/named /open 200\n",
     );
     tree.file("open/index.html", "open");
+    tree.file("hidden/docs/index.html", "docs");
     let routes = "static_host_files = true\n\
         [[site.route]]\npath = \"/in/*\"\nreroute = \"/hidden/{rest}?by=rule\"\n\
+        [[site.route]]\npath = \"/docs\"\nreroute = \"/hidden/docs\"\n\
         [[site.route]]\npath = \"/fixed\"\nreroute = \"/hidden/d\"\n\
         [[site.route]]\npath = \"/moved/*\"\nreroute = \"/away/{rest}\"\n\
         [[site.route]]\npath = \"/away/*\"\nredirect = { to = \"https://a.example{path}\" }\n\
@@ -66,6 +68,7 @@ fn a_folder_without_its_slash() {
         ("/in/d?q", 301, "/in/d/?q"),
         ("/in/d/", 200, "index"),
         ("/fixed", 200, "index"),
+        ("/docs", 200, "docs"),
         ("/named", 200, "open"),
         ("/open", 301, "/open/"),
         ("/made/d", 404, ""),
