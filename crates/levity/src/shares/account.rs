@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -38,6 +38,7 @@ pub(super) struct Accounts {
     by_holder: HashMap<Holder, Weak<Account>>,
     /// The number of accounts at which those without a user are removed.
     sweep_at: AtomicUsize,
+    is_swept: AtomicBool,
 }
 
 impl Accounts {
@@ -66,9 +67,13 @@ impl Accounts {
     fn sweep(&self) {
         let by_holder = self.by_holder.pin();
         let sweep_at = self.sweep_at.load(Ordering::Relaxed);
-        if by_holder.len() >= sweep_at.max(ACCOUNTS_SWEPT_MIN) {
+        // One loop is enough for that.
+        if by_holder.len() >= sweep_at.max(ACCOUNTS_SWEPT_MIN)
+            && !self.is_swept.swap(true, Ordering::Acquire)
+        {
             by_holder.retain(|_, account| account.strong_count() > 0);
             self.sweep_at.store(2 * by_holder.len(), Ordering::Relaxed);
+            self.is_swept.store(false, Ordering::Release);
         }
     }
 

@@ -187,6 +187,10 @@ impl Incoming {
         copy(&first[..cut]);
         copy(&second[..bytes - cut]);
         self.unread.drain(..bytes);
+        if self.unread.is_empty() {
+            // Its room may be that of a whole window, which no budget counts while nothing is in it.
+            self.unread = VecDeque::new();
+        }
     }
 
     fn count(&mut self, bytes: usize) {
