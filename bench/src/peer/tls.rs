@@ -14,7 +14,7 @@ const CADDY: &str = include_str!("../../peers/tls/caddy.conf");
 pub const TLS_PEERS: [&str; 3] = ["nginx", "h2o", "caddy"];
 
 impl Row {
-    /// The name of [`Row::bare`].
+    /// The name of [`Row::bare_tls`].
     pub const BARE: &str = "rustls";
 
     /// A peer that speaks TLS, by its name. [`Row::over_tls`] completes it.

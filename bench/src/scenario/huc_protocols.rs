@@ -1,4 +1,4 @@
-//! T6, S2 and S3: hot under cold ([`huc`](super::huc)) with all clients over TLS, over HTTP/2, and over both.
+//! T6, S2 and S3: hot under cold ([`huc`]) with all clients over TLS, over HTTP/2, and over both.
 
 use super::hot_and_cold::COLD_STREAMS;
 use super::{Run, huc, to_json};

@@ -2,9 +2,9 @@
 //!
 //! # Files
 //!
-//! Boxes share a log. It consists of *segments*, files to which records are appended. A [record](record) is complete in
+//! Boxes share a log. It consists of *segments*, files to which records are appended. A record is complete in
 //! itself and has a checksum. When a segment is large enough, a new one begins, and the finished one gets an
-//! [index](index), which is all that a start reads of it. The messages themselves are read when a box is opened. A segment
+//! index, which is all that a start reads of it. The messages themselves are read when a box is opened. A segment
 //! of which less than half is needed is freed: what is needed of it is copied to the newest one.
 //!
 //! | thread | does |
@@ -30,7 +30,7 @@
 //! synced before: messages that were not acknowledged are refused, and all others are written again to a new segment. At the
 //! next start all boxes that are not durable begin a new epoch.
 //!
-//! A full disk refuses messages with [`StoreError::Full`](crate::StoreError::Full), while some space is left for what frees
+//! A full disk refuses messages with [`StoreError::Full`], while some space is left for what frees
 //! space: removals and copies.
 
 mod batch;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use crate::shares::claim::Claims;
 use crate::shares::{Held, Portion, Resource, Shortage};
 
-/// Bytes of a request body in memory, which count to the client's share of [`Resource::Bodies`]. Only [`RequestBody`] adds some.
+/// Bytes of a request body in memory, which count to the client's share of `Resource::Bodies`. Only [`RequestBody`] adds some.
 ///
 /// [`RequestBody`]: super::request_body::RequestBody
 #[derive(Default)]
