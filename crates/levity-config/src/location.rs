@@ -116,6 +116,7 @@ pub(crate) fn read(
     let handlers = OwnHandlers {
         root: section.has("root"),
         proxy: proxying.proxy.is_some(),
+        error_pages: section.has("error_pages"),
         tries: proxying.tries.is_some(),
         internal,
     };
@@ -219,6 +220,7 @@ fn check_answered(section: &Section<'_>, location: &Location) {
 struct OwnHandlers {
     root: bool,
     proxy: bool,
+    error_pages: bool,
     tries: bool,
     internal: bool,
 }
@@ -280,7 +282,7 @@ impl OwnHandlers {
             || own.script_index.is_some();
         Used {
             files,
-            root: files && !self.root,
+            root: (files || self.error_pages) && !self.root,
         }
     }
 }
@@ -288,7 +290,7 @@ impl OwnHandlers {
 /// Notes keys about files that have no effect in a table. `used` is what it, or a route within it, uses.
 pub(crate) fn note_unasked_files(section: &Section<'_>, reach: Reach, used: Used) {
     proxying::note_unasked_files(section, reach, |key| match key {
-        "root" => used.root,
+        "root" => used.root || section.has("error_pages"),
         _ => used.files,
     });
 }

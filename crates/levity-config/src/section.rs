@@ -120,7 +120,7 @@ impl<'r> Section<'r> {
         } else {
             let remark = key.also.iter().find(|(also, _)| *also == name);
             let remark = remark.map_or("", |(_, remark)| *remark);
-            let note = format!("`{name}` is called `{}` here{remark}", key.name);
+            let note = format!("`{name}` counts, but is called `{}` here{remark}", key.name);
             self.reader.note(span, note);
         }
     }

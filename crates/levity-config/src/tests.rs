@@ -473,7 +473,7 @@ fn names_of_other_servers_are_taken_with_a_note() {
     assert_eq!(disk.direct, Direct::Always);
     let notes = &config.notes;
     assert!(
-        notes[0].contains("`max-read-threads` is called `threads`"),
+        notes[0].contains("`max-read-threads` counts, but is called `threads`"),
         "{notes:?}"
     );
     assert_eq!(notes.len(), 3, "{notes:?}");

@@ -35,7 +35,7 @@ use crate::route::{Location, Service};
 use crate::shares::Shares;
 use crate::shares::stakes::Stakes;
 use crate::tls;
-use crate::upstream::failure_reports::FailureReports;
+use crate::upstream::failure_reports::{FailureReports, Key};
 use crate::upstream::pool::Pools;
 use crate::variant_store::candidates::Candidates;
 
@@ -579,7 +579,7 @@ impl Worker {
             io::ErrorKind::TimedOut => {
                 let reason = error.to_string();
                 let mut time_outs = self.time_outs.borrow_mut();
-                time_outs.add(Instant::now(), None, &reason, line, log);
+                time_outs.add(Instant::now(), Key::WHOLE, &reason, line, log);
             }
             _ => log(&line()),
         }

@@ -391,6 +391,10 @@ fn files_without_try() {
     )));
     let route = "[[site.route]]\npath = \"/a/*\"\n";
     let site = "proxy = \"app\"\n";
+    // Where the pages for errors are.
+    let pages = "error_pages = { 5xx = \"/sorry.html\" }\n";
+    assert_eq!(notes(&format!("root = \"/\"\n{site}{pages}")), None);
+    assert_eq!(notes(&format!("root = \"/\"\n{site}{route}{pages}")), None);
     assert!(dead(12, "index")(notes(&format!(
         "{site}{route}index = []"
     ))));

@@ -148,7 +148,7 @@ pub(crate) const CHECK: &[Key] = documented! {
 /// `[upstream.limits]`
 pub(crate) const LIMITS: &[Key] = documented! {
     /// Length of one header line, such as a long cookie or policy, without its end. Over HTTP/2 a name, its value and 2 bytes
-    /// count as a line.
+    /// count as a line. A response with a longer one is "header line too long" in the log.
     key("line_bytes", Kind::Size("1KiB", "256KiB"), Some("16KiB"));
     /// Length of the whole header with the status line. Over HTTP/2 each name and value counts with 32 bytes more.
     key("head_bytes", Kind::Size("1KiB", "256KiB"), Some("64KiB"));

@@ -95,6 +95,10 @@ fn without_content(response: Response) -> Response {
         stream.discard();
     }
     let mut text = error(response.status, "");
+    // The application knows them, if there are any.
+    for name in ["allow", "retry-after"] {
+        text.fields.remove(name);
+    }
     text.fields.extend_except(&response.fields, CONTENT_HEADERS);
     remove_foreign(&mut text);
     text.has_date = response.has_date;

@@ -14,9 +14,26 @@ pub const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct FailureReports(Vec<FailureReport>);
 
+/// What failures have in common that are counted together, beside their reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// The backend; `None` for the upstream as a whole.
+    pub backend: Option<u64>,
+    /// The request was tried again, so that the client has not seen the failure.
+    pub is_retried: bool,
+}
+
+impl Key {
+    /// A failure of the upstream as a whole, which a client has seen.
+    pub const WHOLE: Self = Self {
+        backend: None,
+        is_retried: false,
+    };
+}
+
 #[derive(Debug)]
 struct FailureReport {
-    backend: Option<u64>,
+    key: Key,
     reason: String,
     line: String,
     logged: Instant,
@@ -25,24 +42,23 @@ struct FailureReport {
 }
 
 impl FailureReports {
-    /// Adds a failure at a backend, or with `None` of the upstream as a whole. Calls `log` with the result of
-    /// `line` if it is to be logged now.
+    /// Adds a failure. Calls `log` with the result of `line` if it is to be logged now.
     pub fn add(
         &mut self,
         now: Instant,
-        backend: Option<u64>,
+        key: Key,
         reason: &str,
         line: impl FnOnce() -> String,
         log: impl FnOnce(&str),
     ) {
         let mut known = self.0.iter_mut();
-        match known.find(|known| known.backend == backend && known.reason == reason) {
+        match known.find(|known| known.key == key && known.reason == reason) {
             Some(known) => known.more += 1,
             None => {
                 let line = line();
                 log(&line);
                 self.0.push(FailureReport {
-                    backend,
+                    key,
                     reason: reason.to_owned(),
                     line,
                     logged: now,
@@ -76,6 +92,14 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    fn at(backend: u64) -> Key {
+        let backend = Some(backend);
+        Key {
+            backend,
+            ..Key::WHOLE
+        }
+    }
+
     /// Ten seconds of 1000 failures each, swept as a worker does: the log lines with their times in
     /// milliseconds.
     fn logged() -> Vec<(u32, String)> {
@@ -85,7 +109,7 @@ mod tests {
             let now = start + MS * ms;
             if ms < 10_000 {
                 let line = || "refused".to_owned();
-                failure_reports.add(now, Some(1), "refused", line, |line| {
+                failure_reports.add(now, at(1), "refused", line, |line| {
                     logged.push((ms, line.to_owned()));
                 });
             }
@@ -115,7 +139,7 @@ mod tests {
             (Instant::now(), Vec::new(), FailureReports::default());
         for (backend, reason) in [(1, "a"), (1, "b"), (2, "a"), (1, "a"), (2, "a")] {
             let line = || format!("{backend}{reason}");
-            failure_reports.add(now, Some(backend), reason, line, |line| {
+            failure_reports.add(now, at(backend), reason, line, |line| {
                 logged.push(line.to_owned());
             });
         }
@@ -131,7 +155,7 @@ mod tests {
             failure_reports.sweep(now, |line| logged.push(line.to_owned()));
             failure_reports.add(
                 now,
-                Some(1),
+                at(1),
                 "a",
                 || format!("at {ms}"),
                 |line| {

@@ -20,7 +20,7 @@ use super::backend::{Backend, Begun};
 use super::balance::{self, Balancer, Candidate};
 use super::connection::Connection;
 use super::failure::{Failure, NoSlot};
-use super::failure_reports::FailureReports;
+use super::failure_reports::{FailureReports, Key};
 use super::http2::sessions::Sessions;
 use super::own_connection::OwnConnection;
 use super::sticky::Affinity;
@@ -217,7 +217,7 @@ impl Pool {
         let name = &self.upstream.settings.name;
         let line = || format!("upstream {name}: a stream is cut short: {reason}");
         let mut reports = self.failure_reports.borrow_mut();
-        reports.add(Instant::now(), None, reason, line, log);
+        reports.add(Instant::now(), Key::WHOLE, reason, line, log);
     }
 
     /// Logs a failure, except one that is the client's. Repetitions within a second are counted, and the
@@ -241,10 +241,13 @@ impl Pool {
         if failure.side == Side::Client {
             return;
         }
-        let (id, reason) = (backend.map(|backend| backend.id), &failure.reason);
+        let key = Key {
+            backend: backend.map(|backend| backend.id),
+            is_retried: failure.retried,
+        };
         let line = || failure.line(&self.upstream.settings.name, backend, &outcome());
         let mut failure_reports = self.failure_reports.borrow_mut();
-        failure_reports.add(Instant::now(), id, reason, line, log);
+        failure_reports.add(Instant::now(), key, &failure.reason, line, log);
     }
 
     /// Takes a slot at a backend, with an idle connection if there is one. Waits in the queue if no slot is

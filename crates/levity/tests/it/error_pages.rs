@@ -25,7 +25,7 @@ fn backend() -> Scripted {
         while let Some(request) = conn.read_request() {
             let status = request.target.trim_start_matches('/').to_owned();
             let head = format!(
-                "HTTP/1.1 {status} Own\r\nX-Own: 1\r\nETag: \"own\"\r\nContent-Type: text/own\r\nContent-Length: 3\r\n\r\nown"
+                "HTTP/1.1 {status} Own\r\nX-Own: 1\r\nETag: \"own\"\r\nRetry-After: 7\r\nContent-Type: text/own\r\nContent-Length: 3\r\n\r\nown"
             );
             conn.send(head);
         }
@@ -212,6 +212,9 @@ fn errors_of_an_upstream() {
         (replaced.field("x-own"), replaced.header("etag")),
         ("1", None)
     );
+    let times = replaced.headers().into_iter();
+    let times = times.filter(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
+    assert_eq!(times.map(|(_, value)| value).collect::<Vec<_>>(), [b"7"]);
     assert_eq!(client.get("/404").text(), "404 Not Found\n");
     assert_eq!(
         client.request("HEAD", "/404", &[]).field("content-length"),

@@ -22,3 +22,13 @@ fn the_only_backend_fails_and_comes_back() {
     let back = server.says(&format!("upstream app: backend {address} is back after "));
     assert!(back.ends_with(": 5 attempts failed"), "{back}");
 }
+
+/// A line about an attempt does not take the place of the one about its end.
+#[test]
+fn the_failure_that_a_client_sees_is_logged_after_those_that_it_does_not() {
+    let refusing = Refusing::new();
+    let server = Launch::proxy(refusing.address(), "retry.for = \"300ms\"").start();
+    server.get("/").assert_status(502);
+    server.says("; tried again");
+    server.says("(502)");
+}
