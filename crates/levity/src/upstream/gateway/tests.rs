@@ -706,3 +706,21 @@ fn the_rest_of_a_discarded_response_is_read() {
         client.close().await;
     });
 }
+
+/// A client that ends its side has left, unless the response has a length. The backend learns it after each byte.
+#[test]
+fn a_client_may_leave_within_a_response() {
+    with_proxy("", async |rig, app| {
+        for answer in [CHUNKS, UNTIL_CLOSE] {
+            for cut in 0..answer.len() - 1 {
+                let (mut client, mut backend) = begin(rig, app, KEEP).await;
+                backend.send(&answer[..cut]).await;
+                client.arrived().await;
+                client.end_output();
+                rig.pass_seconds(1).await;
+                backend.rest().await;
+                client.close().await;
+            }
+        }
+    });
+}
