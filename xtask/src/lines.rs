@@ -1,4 +1,4 @@
-//! `cargo xtask lines`: counts the lines of product code.
+//! `cargo xtask lines`: counts the lines of product code, without tests, comments and blank lines.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,47 @@ use std::path::{Path, PathBuf};
 use crate::files;
 use crate::run::{self, Result};
 
-/// Prints the lines of each crate and their sum, without tests, comments and blank lines.
+/// What makes up the mailboxes: files and folders, beneath `crates`.
+const MAILBOX: &[&str] = &[
+    "levity-config/src/mailbox",
+    "levity-config/src/resume.rs",
+    "levity-inspect/src/mailbox.rs",
+    "levity-mailbox/src",
+    "levity-wire/src/durable_streams",
+    "levity-wire/src/grip",
+    "levity-wire/src/mailbox.rs",
+    "levity-wire/src/mailbox_header.rs",
+    "levity-wire/src/sse.rs",
+    "levity-wire/src/websocket",
+    "levity-wire/src/websocket.rs",
+    "levity/src/handler/mailbox",
+    "levity/src/handler/resume",
+    "levity/src/http/detached.rs",
+    "levity/src/mailboxes",
+    "levity/src/upstream/abandoned.rs",
+    "levity/src/upstream/for_mailboxes.rs",
+];
+
+/// Prints the lines of all that belongs to the mailboxes, and their sum.
+///
+/// # Errors
+/// When a path of the list does not exist: what has moved would not be counted.
+pub fn mailbox() -> Result<()> {
+    let mut sum = 0;
+    for path in MAILBOX {
+        let whole = run::root().join("crates").join(path);
+        let lines = match whole.is_dir() {
+            true => lines_beneath(&whole)?,
+            false => product_lines(&files::read(&whole)?),
+        };
+        println!("{lines:>7} {path}");
+        sum += lines;
+    }
+    println!("{sum:>7} in all");
+    Ok(())
+}
+
+/// Prints the lines of each crate and their sum.
 pub fn run() -> Result<()> {
     let mut by_crate = BTreeMap::new();
     for folder in files::entries(&run::root().join("crates"))? {

@@ -24,7 +24,7 @@ cargo xtask bench SCENARIO [OPTIONS]    run a benchmark as root; -h lists the sc
 cargo xtask fuzz [TARGET [SECONDS]]     fuzz one target, or list them
 cargo xtask docs                        write the generated parts of docs/
 cargo xtask files [PART]                list source files with a summary of each
-cargo xtask lines                       count the lines of product code";
+cargo xtask lines [mailbox]             count the lines of product code";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +48,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["files"] => files::run(""),
         ["files", part] => files::run(part),
         ["lines"] => lines::run(),
+        ["lines", "mailbox"] => lines::mailbox(),
         _ => Err(format!("usage:\n{USAGE}")),
     }
 }
