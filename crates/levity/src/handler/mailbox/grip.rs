@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use levity_mailbox::{Feed, Message, Name, Next};
+use levity_mailbox::{Feed, Message, MessageId, Name, Next};
 use levity_wire::grip::{self, Instruct, TIMEOUT_DEFAULT};
 use levity_wire::{mailbox_header, sendfile_header};
 
@@ -12,6 +12,7 @@ use super::super::Handling;
 use super::forms::Form;
 use super::grip_item;
 use super::in_band::Start;
+use super::mark_when_sent::MarkWhenSent;
 use super::receiver::Hold;
 use crate::http::fields::{Fields, lines};
 use crate::http::response::{Body, Response};
@@ -110,32 +111,37 @@ impl Handling<'_> {
 
     /// The first response that is published to one of the boxes until `end`.
     async fn published(
-        &self,
+        &mut self,
         mut feeds: Vec<(Feed, ReceiverSlot)>,
         end: Instant,
     ) -> Option<grip::Response> {
         let published =
             self.ready_for_client(end, |context| self.poll_published(&mut feeds, context));
-        published.await.flatten()
+        let (number, last, response) = published.await.flatten()?;
+        let (feed, _) = feeds.swap_remove(number);
+        self.hooks.push(MarkWhenSent::new(feed, last));
+        Some(response)
     }
 
+    /// The response, with the number of the feed that has brought it and the id of its message.
     fn poll_published(
         &self,
         feeds: &mut [(Feed, ReceiverSlot)],
         context: &mut Context<'_>,
-    ) -> Poll<Option<grip::Response>> {
-        for (feed, _) in feeds {
+    ) -> Poll<Option<(usize, MessageId, grip::Response)>> {
+        for (number, (feed, _)) in feeds.iter_mut().enumerate() {
             while let Poll::Ready(next) = feed.poll_next(context, self.now()) {
                 match next {
                     Next::Message(entry) => {
                         let Message { id, .. } = entry.message;
-                        feed.mark_read(id);
                         let response = grip_item::response(&entry);
                         if !feed.keeps_forms() {
                             entry.forget_forms();
                         }
-                        if let Some(response) = response {
-                            return Poll::Ready(Some(response));
+                        match response {
+                            Some(response) => return Poll::Ready(Some((number, id, response))),
+                            // It has nothing for a client that waits for a response.
+                            None => feed.mark_read(id),
                         }
                     }
                     Next::Gap(_) => {}

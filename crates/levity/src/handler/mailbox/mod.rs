@@ -8,6 +8,7 @@ mod grip_item;
 mod grip_publish;
 mod in_band;
 mod list;
+mod mark_when_sent;
 mod page;
 mod publish;
 mod publisher;

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::super::Handling;
 use super::forms::Form;
+use super::mark_when_sent::MarkWhenSent;
 use super::page::{Page, add_next};
 use super::receiver::{Hold, Receiver};
 use super::websocket;
@@ -215,7 +216,7 @@ impl Handling<'_> {
 
     /// Waits for messages, and answers with all that have come by then.
     async fn long_poll(
-        &self,
+        &mut self,
         name: &Name,
         (mut feed, slot): (Feed, ReceiverSlot),
         wait: Duration,
@@ -241,15 +242,14 @@ impl Handling<'_> {
             epoch: 0,
             sequence: 0,
         });
-        if let Some(last) = page.last() {
-            feed.mark_read(last);
-        }
         if page.is_empty() {
             let mut response = Response::new(204);
             add_next(&mut response, last);
             return Ok(response);
         }
-        drop(feed);
+        if let Some(last) = page.last() {
+            self.hooks.push(MarkWhenSent::new(feed, last));
+        }
         Ok(page.into_response(name, last, slot).await)
     }
 }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::{Events, SOON, json, launch, post, publisher, start, text, wait_for_receivers};
-use crate::support::wait_until;
+use crate::support::{frames, wait_until};
 
 #[test]
 fn a_receiver_that_comes_back_gets_the_rest() {
@@ -49,6 +49,27 @@ fn an_inbox_begins_with_what_was_not_read() {
     wait_for_receivers(&mut publisher, "a", 0);
     post(&mut publisher, "a", &[], "three");
     assert_eq!(Events::new(&server, "a", &[]).data(), "three");
+}
+
+/// A poll whose client leaves before it has the response brings nothing.
+#[test]
+fn an_inbox_keeps_what_a_poll_has_not_sent() {
+    let server = start("mode = \"inbox\"");
+    let mut publisher = publisher(&server);
+    post(&mut publisher, "a", &[], "one");
+    let wait = [("prefer", "wait=25")];
+    let mut blocked = server.client();
+    blocked.send([frames::preface(0), frames::get_with(1, "/m/a", &wait)].concat());
+    let head = [frames::HEADERS, frames::END_HEADERS, 0, 0, 0, 1];
+    blocked.read_through(&head);
+    blocked.send(frames::frame(frames::RST_STREAM, 0, 1, &8u32.to_be_bytes()));
+    wait_for_receivers(&mut publisher, "a", 0);
+    let mut client = server.client();
+    let again = client.get_with("/m/a", &wait);
+    assert_eq!(text(&json(&again)["messages"][0], "data"), "one");
+    post(&mut publisher, "a", &[], "two");
+    let next = client.get_with("/m/a", &wait);
+    assert_eq!(text(&json(&next)["messages"][0], "data"), "two");
 }
 
 #[test]

@@ -6,6 +6,9 @@ pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const WINDOW_UPDATE: u8 = 8;
 
+/// A flag of HEADERS: the header section ends.
+pub const END_HEADERS: u8 = 4;
+
 /// Flags of HEADERS: the stream and the header section end.
 pub const WHOLE: u8 = 5;
 
@@ -32,14 +35,24 @@ pub fn preface(window: u32) -> Vec<u8> {
 
 /// A request for `path` of less than 127 bytes, by indices of the static table.
 pub fn get(stream: u32, path: &str) -> Vec<u8> {
-    let path_bytes = u8::try_from(path.len()).expect("a short path");
-    let fields = [
-        &b"\x82\x86\x04"[..],
-        &[path_bytes],
-        path.as_bytes(),
-        b"\x41\x09localhost",
-    ];
-    frame(HEADERS, WHOLE, stream, &fields.concat())
+    get_with(stream, path, &[])
+}
+
+/// The same with further fields, whose names are in lower case.
+pub fn get_with(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = [&b"\x82\x86\x04"[..], &text(path), b"\x41\x09localhost"].concat();
+    for (name, value) in fields {
+        block.push(0);
+        block.extend_from_slice(&text(name));
+        block.extend_from_slice(&text(value));
+    }
+    frame(HEADERS, WHOLE, stream, &block)
+}
+
+/// A string of less than 127 bytes (RFC 7541, 5.2).
+fn text(text: &str) -> Vec<u8> {
+    let length = u8::try_from(text.len()).expect("a short text");
+    [&[length], text.as_bytes()].concat()
 }
 
 /// Lets the server send `bytes` more on a stream, or on the connection with the number 0.

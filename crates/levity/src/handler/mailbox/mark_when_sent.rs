@@ -1,0 +1,43 @@
+//! Messages of an inbox that one response brings count as read when it has been sent, and not before: a client that leaves before
+//! gets them again.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use levity_mailbox::{Feed, MessageId};
+use levity_telemetry::access_log::End;
+
+use crate::http::send::Sent;
+use crate::route::Service;
+use crate::upstream::sendfile::completion::CompletionHook;
+use crate::worker::Worker;
+
+/// What a response brings.
+pub(super) struct MarkWhenSent {
+    feed: Feed,
+    last: MessageId,
+    is_replaced: bool,
+}
+
+impl MarkWhenSent {
+    /// The messages of `feed` up to `last`.
+    pub(super) fn new(feed: Feed, last: MessageId) -> Box<Self> {
+        Box::new(Self {
+            feed,
+            last,
+            is_replaced: false,
+        })
+    }
+}
+
+impl CompletionHook for MarkWhenSent {
+    fn replaced(&mut self) {
+        self.is_replaced = true;
+    }
+
+    fn completed(self: Box<Self>, _: &Rc<Worker>, _: &Arc<Service>, sent: &Sent) {
+        if sent.end == End::Complete && !self.is_replaced {
+            self.feed.mark_read(self.last);
+        }
+    }
+}
