@@ -113,13 +113,7 @@ pub(crate) fn read(
     let options = location_options::read(section, disk, &parent.options);
     let may_list = options.listing || has_routes;
     listing_archive::check(section, &options.listing_archive, may_list);
-    let handlers = OwnHandlers {
-        root: section.has("root"),
-        proxy: proxying.proxy.is_some(),
-        error_pages: section.has("error_pages"),
-        tries: proxying.tries.is_some(),
-        internal,
-    };
+    let handlers = OwnHandlers::of(section, &proxying, internal);
     let used = handlers.used(&proxying);
     let root = own_root.or(parent.root);
     let mut location = Location {
@@ -226,6 +220,16 @@ struct OwnHandlers {
 }
 
 impl OwnHandlers {
+    fn of(section: &Section<'_>, proxying: &Proxying, internal: bool) -> Self {
+        Self {
+            root: section.has("root"),
+            proxy: proxying.proxy.is_some(),
+            error_pages: section.has("error_pages"),
+            tries: proxying.tries.is_some(),
+            internal,
+        }
+    }
+
     /// Whether the table serves files only, whatever is around it.
     fn are_files_only(&self) -> bool {
         (self.root || self.internal) && !self.proxy && !self.tries

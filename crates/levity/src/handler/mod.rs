@@ -236,6 +236,9 @@ impl<'a> Handling<'a> {
         if !request.is_moved() {
             self.identity = Identity::default();
         }
+        if let Err(reject) = self.check_destination(request, location) {
+            return Handled::Response(error(reject.status, reject.reason));
+        }
         Handled::Response(match self.run(request, location).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),
@@ -315,9 +318,6 @@ impl<'a> Handling<'a> {
 
     /// Runs the handlers in order.
     async fn run(&mut self, request: &Request, location: &'a Location) -> Outcome<'a> {
-        if let Err(reject) = self.check_destination(request, location) {
-            return Outcome::Response(error(reject.status, reject.reason));
-        }
         let mut handlers = location.handlers.iter();
         while let Some(handler) = handlers.next() {
             // Boxed except for files: moving one future that holds those of all handlers to the heap costs

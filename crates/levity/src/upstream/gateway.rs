@@ -219,11 +219,11 @@ impl Gateway<'_> {
                         pool.serve_queue();
                     }
                     pool.end_pauses();
-                    let asked = Asked {
-                        scheme: self.client.scheme,
-                        target: request.sent_target(),
-                    };
-                    rewrite(&mut head, proxy, &backend, asked);
+                    rewrite(
+                        &mut head,
+                        (proxy, &backend),
+                        Asked::by(self.client, request),
+                    );
                     keep_affinity(&mut head, &slot_request, proxy, self.client, &backend);
                     return Ok((head, response, backend));
                 }

@@ -8,6 +8,8 @@ use levity_wire::http1;
 use super::backend::Backend;
 use super::codec::head::Head;
 use super::is_address_of;
+use crate::http::client::Client;
+use crate::http::request::Request;
 use crate::route::Proxy;
 use levity_config::Rewrite;
 
@@ -20,8 +22,18 @@ pub struct Asked<'a> {
     pub target: &'a [u8],
 }
 
+impl<'a> Asked<'a> {
+    /// What `client` has asked for by `request`, wherever rules have led it.
+    pub fn by(client: &'a Client, request: &'a Request) -> Self {
+        Self {
+            scheme: client.scheme,
+            target: request.sent_target(),
+        }
+    }
+}
+
 /// Applies the rules of `proxy` to a response of `backend`, whatever its status, for a client that has `asked` for it.
-pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend, asked: Asked<'_>) {
+pub fn rewrite(head: &mut Head, (proxy, backend): (&Proxy, &Backend), asked: Asked<'_>) {
     let rules = &proxy.rewrite;
     let rewritten = |url: &[u8]| {
         let ruled = by_rule(&rules.location, url);
