@@ -10,15 +10,12 @@ pub fn run() -> Result<()> {
         "clippy",
         "--workspace",
         "--all-targets",
-        "--features",
-        tests::FEATURES_FULL,
         "--locked",
         "--",
         "-D",
         "warnings",
     ]))?;
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
-    doc.args(["--features", tests::FEATURES_FULL]);
     run::run(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     tests::run(&[])
 }

@@ -17,8 +17,6 @@ mod making;
 pub mod memory;
 mod message;
 mod name;
-#[cfg(feature = "nats")]
-pub mod nats;
 mod owner;
 mod protocol;
 pub mod redis;
@@ -30,7 +28,6 @@ pub mod stream;
 pub use budget::{Budget, Reservation};
 pub use copies::{Copies, Feed, SubscribeError};
 pub use kept::{Entry, FORMS, Next};
-pub use log::{Log, Trimmed};
 pub use making::{Encoded, Making, Place};
 pub use message::{Draft, Message};
 pub use name::Name;

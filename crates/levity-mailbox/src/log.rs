@@ -15,42 +15,9 @@ const KEYS_MAX: usize = 256;
 /// The maximum of messages that [`Log::expire`] drops.
 const EXPIRED_MAX: usize = 256;
 
-/// What a log knows of a message.
-pub trait Logged {
-    /// Its number.
-    fn number(&self) -> u64;
-
-    /// The id that its publisher has given it.
-    fn key(&self) -> Option<&str>;
-
-    /// When it is over.
-    fn deadline(&self) -> Option<SystemTime>;
-
-    /// Its size in bytes.
-    fn bytes(&self) -> usize;
-}
-
-impl Logged for Message {
-    fn number(&self) -> u64 {
-        self.id.sequence
-    }
-
-    fn key(&self) -> Option<&str> {
-        self.draft.key.as_deref()
-    }
-
-    fn deadline(&self) -> Option<SystemTime> {
-        self.draft.deadline
-    }
-
-    fn bytes(&self) -> usize {
-        self.draft.bytes()
-    }
-}
-
 /// A bounded log of messages. Their numbers begin with 1, so that there is an id before the first one.
 #[derive(Debug)]
-pub struct Log<M = Message> {
+pub struct Log {
     epoch: u64,
     /// The number of the next message.
     next: u64,
@@ -59,7 +26,7 @@ pub struct Log<M = Message> {
     /// Messages with smaller numbers were read by a receiver.
     read: u64,
     bytes: usize,
-    messages: VecDeque<M>,
+    messages: VecDeque<Message>,
     /// When messages are over, and their numbers.
     deadlines: BTreeSet<(SystemTime, u64)>,
     /// The ids of publishers, and which messages they were given to. Those of the last messages are remembered even
@@ -79,20 +46,6 @@ pub struct Trimmed {
 }
 
 impl Log {
-    /// Appends a message, and drops old ones beyond the bounds of `settings`. The caller has looked for
-    /// [its key](Self::find).
-    pub fn append(&mut self, draft: Arc<Draft>, settings: &Settings) -> (Message, Trimmed) {
-        let id = MessageId {
-            epoch: self.epoch,
-            sequence: self.next,
-        };
-        let message = Message { id, draft };
-        let trimmed = self.restore(message.clone(), settings);
-        (message, trimmed)
-    }
-}
-
-impl<M: Logged> Log<M> {
     /// An empty log in its life `epoch`. Its first message has the number 1: the number 0 is that before all messages.
     #[must_use]
     pub fn new(epoch: u64) -> Self {
@@ -140,7 +93,7 @@ impl<M: Logged> Log<M> {
     }
 
     /// The messages that are kept, the oldest first.
-    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &M> + ExactSizeIterator {
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> + ExactSizeIterator {
         self.messages.iter()
     }
 
@@ -153,59 +106,39 @@ impl<M: Logged> Log<M> {
         })
     }
 
-    /// Appends a message that has its id already, as when a log is read back. Its number is not smaller than that of the
-    /// next one.
-    pub fn restore(&mut self, message: M, settings: &Settings) -> Trimmed {
-        self.push(message);
-        self.trim(settings)
-    }
-
-    /// As [`restore`](Self::restore), without a bound.
-    pub(crate) fn push(&mut self, message: M) {
-        let number = message.number();
-        debug_assert!(number >= self.next);
-        if let Some(key) = message.key() {
-            self.remember(key.into(), number);
+    /// Appends a message, and drops old ones beyond the bounds of `settings`. The caller has looked for
+    /// [its key](Self::find).
+    pub fn append(&mut self, draft: Arc<Draft>, settings: &Settings) -> (Message, Trimmed) {
+        let sequence = self.next;
+        if let Some(key) = &draft.key {
+            let key = Arc::<str>::from(&**key);
+            self.keys.insert(key.clone(), sequence);
+            self.key_order.push_back((sequence, key));
         }
-        if let Some(deadline) = message.deadline() {
-            self.deadlines.insert((deadline, number));
+        if let Some(deadline) = draft.deadline {
+            self.deadlines.insert((deadline, sequence));
         }
-        self.next = number + 1;
-        self.bytes += message.bytes();
-        self.messages.push_back(message);
-    }
-
-    /// Continues after gaps that a store knows of: sets the numbers of the next message, of the first that was not lost, and
-    /// of the first that was not read. Numbers never go down.
-    pub fn advance(&mut self, next: u64, lost: u64, read: u64) {
-        self.next = self.next.max(next);
-        self.lost = self.lost.max(lost);
-        self.read = self.read.max(read);
-    }
-
-    /// Remembers the id of a publisher, and to which message it was given. Numbers never go down.
-    pub(crate) fn remember(&mut self, key: Arc<str>, sequence: u64) {
-        self.keys.insert(key.clone(), sequence);
-        self.key_order.push_back((sequence, key));
+        self.next += 1;
+        self.bytes += draft.bytes();
+        let epoch = self.epoch;
+        let id = MessageId { epoch, sequence };
+        let message = Message { id, draft };
+        self.messages.push_back(message.clone());
+        (message, self.trim(settings))
     }
 
     /// Drops what exceeds the bounds. The last message stays, whatever its size.
-    pub fn trim(&mut self, settings: &Settings) -> Trimmed {
-        self.trim_to(settings.messages_max, settings.bytes_max)
-    }
-
-    /// As [`trim`](Self::trim) with these bounds.
-    pub(crate) fn trim_to(&mut self, messages_max: usize, bytes_max: usize) -> Trimmed {
+    fn trim(&mut self, settings: &Settings) -> Trimmed {
         let mut trimmed = Trimmed::default();
-        while self.messages.len() > messages_max.max(1)
-            || self.bytes > bytes_max && self.messages.len() > 1
+        while self.messages.len() > settings.messages_max.max(1)
+            || self.bytes > settings.bytes_max && self.messages.len() > 1
         {
-            let dropped = self.messages.pop_front().expect("there is one");
-            self.bytes -= dropped.bytes();
-            if let Some(deadline) = dropped.deadline() {
-                self.deadlines.remove(&(deadline, dropped.number()));
+            let Message { id, draft } = self.messages.pop_front().expect("there is one");
+            self.bytes -= draft.bytes();
+            if let Some(deadline) = draft.deadline {
+                self.deadlines.remove(&(deadline, id.sequence));
             }
-            self.lost = dropped.number() + 1;
+            self.lost = id.sequence + 1;
             trimmed.lost += 1;
         }
         self.forget_keys();
@@ -226,7 +159,7 @@ impl<M: Logged> Log<M> {
         {
             let index = self.index_of(*number);
             let expired = self.messages.remove(index).expect("there is one");
-            self.bytes -= expired.bytes();
+            self.bytes -= expired.draft.bytes();
             self.deadlines.pop_first();
             trimmed.expired += 1;
         }
@@ -237,13 +170,13 @@ impl<M: Logged> Log<M> {
     /// Where the first message is whose number is not smaller.
     fn index_of(&self, number: u64) -> usize {
         self.messages
-            .partition_point(|message| message.number() < number)
+            .partition_point(|message| message.id.sequence < number)
     }
 
     /// Whether the message of that number is kept.
-    pub(crate) fn has(&self, number: u64) -> bool {
+    fn has(&self, number: u64) -> bool {
         let found = self.messages.get(self.index_of(number));
-        found.is_some_and(|message| message.number() == number)
+        found.is_some_and(|message| message.id.sequence == number)
     }
 
     /// Forgets ids of messages that are gone, but not the last [`KEYS_MAX`].
@@ -271,20 +204,6 @@ impl<M: Logged> Log<M> {
         if self.keys.get(key) == Some(&number) {
             self.keys.remove(key);
         }
-    }
-
-    /// The ids of publishers that are remembered although their messages are gone, in the order of these.
-    #[cfg(feature = "nats")]
-    pub(crate) fn keys_of_dropped(&self) -> impl Iterator<Item = (u64, &str)> {
-        let order = self.key_order.iter();
-        let dropped = order.filter(|(number, key)| !self.has(*number) && self.keys[key] == *number);
-        dropped.map(|(number, key)| (*number, &**key))
-    }
-
-    /// Begins another life with the same messages.
-    #[cfg(feature = "nats")]
-    pub(crate) fn set_epoch(&mut self, epoch: u64) {
-        self.epoch = epoch;
     }
 
     /// Notes that a receiver has read all messages up to `last`. One of another life of the box is ignored.

@@ -14,9 +14,6 @@ use crate::tools::install;
 use crate::{go, node, python};
 use runner::Runner;
 
-/// What the default build lacks. The quick tests are of the server as users build it.
-pub const FEATURES_FULL: &str = "levity/nats";
-
 /// The variable with which the test runner is told how many tests run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
@@ -36,13 +33,12 @@ pub fn run(words: &[&str]) -> Result<()> {
     python::install()?;
     go::install()?;
     node::install()?;
-    let features = full.then_some(FEATURES_FULL);
     let runner = Runner {
         filter,
         options: if full { &["--include-ignored"] } else { &[] },
         threads: threads(),
     };
-    runner.run(&suite::build(features)?)
+    runner.run(&suite::build()?)
 }
 
 /// How many tests run at the same time: one more than there are processors, because most tests wait for some of their

@@ -29,14 +29,9 @@ impl Suite {
     }
 }
 
-/// Builds all tests of the workspace with `features`. The tests of the documentation are built when they run.
-pub fn build(features: Option<&str>) -> Result<Vec<Suite>> {
+/// Builds all tests of the workspace. The tests of the documentation are built when they run.
+pub fn build() -> Result<Vec<Suite>> {
     let mut arguments = vec!["test", "--workspace"];
-    arguments.extend(
-        features
-            .iter()
-            .flat_map(|features| ["--features", features]),
-    );
     let mut build = cargo(&arguments);
     build.args(["--no-run", "--message-format=json-render-diagnostics"]);
     let messages = run::output(build.stderr(Stdio::inherit()))?;

@@ -201,10 +201,6 @@ pub const QUICK: &[Tool] = &[
 /// Additional tools of the slow tests.
 pub const FULL: &[Tool] = &[
     Tool {
-        program: "nats-server",
-        package: "nats-server",
-    },
-    Tool {
         program: "javac",
         package: "default-jdk-headless",
     },

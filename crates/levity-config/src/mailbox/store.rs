@@ -39,8 +39,6 @@ pub enum StoreKind {
     Journal,
     /// a server of Redis or Valkey, with its streams, which several processes may share
     Redis,
-    /// a server of NATS, with JetStream, which several processes may share, in builds with `--features nats`
-    Nats,
 }
 
 impl StoreKind {
@@ -54,7 +52,6 @@ impl StoreKind {
         match self {
             Self::Memory | Self::Journal => None,
             Self::Redis => Some("redis://127.0.0.1:6379"),
-            Self::Nats => Some("nats://127.0.0.1:4222"),
         }
     }
 }
@@ -97,7 +94,7 @@ fn check_keys(section: &Section<'_>, kind: StoreKind) {
             kind == StoreKind::Journal,
             "`store = \"journal\"`",
         ),
-        ("url", is_remote, "`store = \"redis\"` or `\"nats\"`"),
+        ("url", is_remote, "`store = \"redis\"`"),
     ] {
         if is_used {
             section.require(key);

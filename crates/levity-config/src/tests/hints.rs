@@ -712,7 +712,6 @@ fn mailboxes_of_other_servers() {
             "did you mean \"inbox\"?",
         ),
         ("[mailbox_store]\nstore = \"disk\"", "write \"journal\""),
-        ("[mailbox_store]\nstore = \"jetstream\"", "write \"nats\""),
         ("[mailbox]\nname = \"a\"", "a `[[mailbox]]` has"),
     ] {
         let (_, reports) = only(&format!("{lines}\n{SITE}"));

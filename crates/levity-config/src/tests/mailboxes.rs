@@ -216,18 +216,16 @@ fn stores_and_the_keys_that_they_have() {
             (StoreKind::Redis, Some(url))
         );
     }
-    let found = store("store = \"nats\"\nurl = \"nats://token@a.example:4222\"");
-    assert_eq!((found.kind, found.kind.label()), (StoreKind::Nats, "nats"));
     for (lines, expected) in [
         ("store = \"journal\"", "1:1 `folder` is missing"),
-        ("store = \"nats\"", "1:1 `url` is missing"),
+        ("store = \"redis\"", "1:1 `url` is missing"),
         (
             "folder = \"/a\"",
             "2:10 `folder`: it is of use with `store = \"journal\"` only",
         ),
         (
             "store = \"memory\"\nurl = \"redis://a\"",
-            "3:7 `url`: it is of use with `store = \"redis\"` or `\"nats\"` only",
+            "3:7 `url`: it is of use with `store = \"redis\"` only",
         ),
         (
             "store = \"journl\"\nurl = \"a\"",
@@ -236,6 +234,11 @@ fn stores_and_the_keys_that_they_have() {
         (
             "store = \"valkey\"\nurl = \"a\"",
             "2:9 `valkey` is not a value of `store` [write \"redis\": Valkey speaks its protocol]",
+        ),
+        (
+            "store = \"nats\"\nurl = \"nats://127.0.0.1:4222\"",
+            "2:9 `nats` is not a value of `store` [there is no store on NATS any more: \"redis\" is a server that several \
+             processes may share]",
         ),
     ] {
         assert_problems_beside(&format!("[mailbox_store]\n{lines}"), &[expected]);
@@ -255,7 +258,7 @@ fn urls_of_stores() {
     let tls = "there is no TLS to stores yet";
     for (kind, url, help) in [
         ("redis", "127.0.0.1:6379", redis),
-        ("redis", "nats://127.0.0.1:4222", redis),
+        ("redis", "http://127.0.0.1:6379", redis),
         ("redis", "redis:127.0.0.1:6379", redis),
         ("redis", "redis://", redis),
         ("redis", "redis:///1", redis),
@@ -265,8 +268,6 @@ fn urls_of_stores() {
         ("redis", "redis://a/\\n", redis),
         ("redis", "redis://password@", redis),
         ("redis", "rediss://a", tls),
-        ("nats", "tls://a", tls),
-        ("nats", "redis://a", "such as \"nats://127.0.0.1:4222\""),
     ] {
         assert_problems_beside(
             &format!("[mailbox_store]\nstore = \"{kind}\"\nurl = \"{url}\""),

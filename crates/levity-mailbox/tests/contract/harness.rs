@@ -49,11 +49,6 @@ macro_rules! for_every_store {
             fn journal() {
                 crate::harness::run(crate::stores::journal(), super::cases::$case);
             }
-            #[cfg(feature = "nats")]
-            #[test]
-            fn nats() {
-                crate::harness::run(crate::stores::nats(), super::cases::$case);
-            }
         })*
     };
 }
@@ -71,11 +66,6 @@ pub trait Subject: 'static {
 
     /// What time goes by.
     fn clock(&self) -> Clock;
-
-    /// The maximum size of a content in bytes.
-    fn content_bytes_max(&self) -> usize {
-        1 << 20
-    }
 
     /// Opens the store. It is opened again after it was dropped.
     fn open(&mut self, now: SystemTime) -> Local<'_, Box<dyn Store>>;
@@ -157,10 +147,6 @@ impl Rig {
 
     pub fn is_shared(&self) -> bool {
         self.world.subject.borrow().is_shared()
-    }
-
-    pub fn content_bytes_max(&self) -> usize {
-        self.world.subject.borrow().content_bytes_max()
     }
 
     pub fn now(&self) -> SystemTime {

@@ -9,8 +9,6 @@ mod failing;
 mod harness;
 mod keys;
 mod listing;
-#[cfg(feature = "nats")]
-mod nats;
 mod redis;
 mod removing;
 mod reopening;

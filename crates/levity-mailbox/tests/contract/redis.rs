@@ -8,7 +8,6 @@ use levity_mailbox::{Appended, Draft, StoreError};
 use crate::failing::{assert_outdated, at, open, publish, reported, run_with, texts};
 use crate::harness::*;
 use crate::servers::{Server, Switch};
-use crate::stores::Kind;
 
 /// Asks a server as an operator does.
 fn ask(server: &Server, command: &str) -> ::redis::Value {
@@ -25,7 +24,7 @@ fn ask(server: &Server, command: &str) -> ::redis::Value {
 #[test]
 fn a_restart_of_a_server_without_a_disk_is_a_loss() {
     let mut server = Server::redis("");
-    run_with(Kind::Redis, &mut server, |rig, server| {
+    run_with(&mut server, |rig, server| {
         rig.watch(&name("a"), true);
         let before = open(rig).epoch;
         publish(rig, "0");
@@ -61,7 +60,7 @@ fn wait_for_replica(first: &Server) {
 #[test]
 fn a_failover_without_loss_goes_unnoticed() {
     let (mut first, second, switch) = replicated();
-    run(Some(at(Kind::Redis, switch.port())), |rig| {
+    run(Some(at(switch.port())), |rig| {
         rig.watch(&name("a"), true);
         let before = open(rig).epoch;
         for number in 0..5 {
@@ -105,7 +104,7 @@ fn lose_half(rig: &mut Rig, first: &mut Server, second: &Server, switch: &Switch
 #[test]
 fn a_failover_with_loss_begins_a_new_epoch() {
     let (mut first, second, switch) = replicated();
-    run(Some(at(Kind::Redis, switch.port())), |rig| {
+    run(Some(at(switch.port())), |rig| {
         rig.watch(&name("a"), true);
         let before = open(rig);
         lose_half(rig, &mut first, &second, &switch);
@@ -125,7 +124,7 @@ fn a_failover_with_loss_begins_a_new_epoch() {
 #[test]
 fn a_loss_is_noticed_although_others_have_published_more() {
     let (mut first, second, switch) = replicated();
-    run(Some(at(Kind::Redis, switch.port())), |rig| {
+    run(Some(at(switch.port())), |rig| {
         let mut other = rig.other_process();
         // The other knows nothing of the box that is lost.
         rig.watch(&name("a"), true);
@@ -147,7 +146,7 @@ fn a_loss_is_noticed_although_others_have_published_more() {
 #[test]
 fn a_publisher_notices_a_loss() {
     let (mut first, second, switch) = replicated();
-    run(Some(at(Kind::Redis, switch.port())), |rig| {
+    run(Some(at(switch.port())), |rig| {
         rig.watch(&name("a"), true);
         let before = open(rig);
         lose_half(rig, &mut first, &second, &switch);
@@ -160,7 +159,7 @@ fn a_publisher_notices_a_loss() {
 #[test]
 fn a_server_without_room_says_so() {
     let mut server = Server::redis("");
-    run_with(Kind::Redis, &mut server, |rig, server| {
+    run_with(&mut server, |rig, server| {
         publish(rig, "0");
         ask(server, "CONFIG SET maxmemory 1");
         let append = append_of(&name("a"), &settings(), draft("1"));
@@ -183,7 +182,7 @@ fn a_server_without_room_says_so() {
 #[test]
 fn scripts_that_the_server_has_forgotten_are_loaded_again() {
     let mut server = Server::redis("");
-    run_with(Kind::Redis, &mut server, |rig, server| {
+    run_with(&mut server, |rig, server| {
         publish(rig, "0");
         ask(server, "SCRIPT FLUSH");
         let append = |text| append_of(&name("a"), &settings(), draft(text));
@@ -197,7 +196,7 @@ fn scripts_that_the_server_has_forgotten_are_loaded_again() {
 #[test]
 fn keys_that_the_server_has_dropped_are_a_loss() {
     let mut server = Server::redis("");
-    run_with(Kind::Redis, &mut server, |rig, server| {
+    run_with(&mut server, |rig, server| {
         rig.watch(&name("a"), true);
         let mut last = open(rig).epoch;
         for kind in ["log", "box"] {
@@ -218,7 +217,7 @@ fn keys_that_the_server_has_dropped_are_a_loss() {
 #[test]
 fn deadlines_end_on_the_server_too() {
     let mut server = Server::redis("");
-    run_with(Kind::Redis, &mut server, |rig, server| {
+    run_with(&mut server, |rig, server| {
         let (a, settings) = (name("a"), settings());
         for number in 0..10 {
             let deadline = Some(rig.now() + Duration::from_millis(300 + number));

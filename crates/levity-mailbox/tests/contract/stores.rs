@@ -6,8 +6,6 @@ use std::time::SystemTime;
 use levity_disk::Disk;
 use levity_mailbox::journal::{JournalStore, Options};
 use levity_mailbox::memory::MemoryStore;
-#[cfg(feature = "nats")]
-use levity_mailbox::nats::NatsStore;
 use levity_mailbox::redis::RedisStore;
 use levity_mailbox::{Budget, Store, new_epoch};
 use tempfile::TempDir;
@@ -87,23 +85,14 @@ pub fn simulated_shared() -> Option<OnServer> {
     })
 }
 
-/// A server of a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Redis,
-    #[cfg(feature = "nats")]
-    Nats,
-}
-
-/// A server that several processes share, and that tests may stop and start.
-pub struct Shared {
-    pub kind: Kind,
+/// A Redis server, which several processes share, and which tests may stop and start.
+pub struct Redis {
     pub port: u16,
     /// `None` if the test has it.
     pub _server: Option<servers::Server>,
 }
 
-impl Subject for Shared {
+impl Subject for Redis {
     fn is_persistent(&self) -> bool {
         true
     }
@@ -116,49 +105,21 @@ impl Subject for Shared {
         Clock::OfMachine
     }
 
-    fn content_bytes_max(&self) -> usize {
-        match self.kind {
-            Kind::Redis => 1 << 20,
-            // The server takes 1 MiB, including what is said of the content.
-            #[cfg(feature = "nats")]
-            Kind::Nats => (1 << 20) - 1024,
-        }
-    }
-
     fn open(&mut self, _: SystemTime) -> Local<'_, Box<dyn Store>> {
-        let (kind, port) = (self.kind, self.port);
-        let budget = Budget::new(usize::MAX);
+        let url = format!("redis://127.0.0.1:{}", self.port);
         Box::pin(async move {
-            match kind {
-                Kind::Redis => {
-                    let store = RedisStore::new(&format!("redis://127.0.0.1:{port}"), budget);
-                    Box::new(store.expect("a URL")) as Box<dyn Store>
-                }
-                #[cfg(feature = "nats")]
-                Kind::Nats => {
-                    let store = NatsStore::new(&format!("nats://127.0.0.1:{port}"), budget);
-                    Box::new(store.expect("a URL"))
-                }
-            }
+            let store = RedisStore::new(&url, Budget::new(usize::MAX));
+            Box::new(store.expect("a URL")) as Box<dyn Store>
         })
     }
 }
 
-fn shared(kind: Kind, server: servers::Server) -> Option<Shared> {
-    Some(Shared {
-        kind,
+pub fn redis() -> Option<Redis> {
+    let server = servers::Server::redis("");
+    Some(Redis {
         port: server.port(),
         _server: Some(server),
     })
-}
-
-pub fn redis() -> Option<Shared> {
-    shared(Kind::Redis, servers::Server::redis(""))
-}
-
-#[cfg(feature = "nats")]
-pub fn nats() -> Option<Shared> {
-    shared(Kind::Nats, servers::Server::nats())
 }
 
 /// A folder.

@@ -4,10 +4,8 @@ mod ports;
 
 pub use ports::free;
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-#[cfg(feature = "nats")]
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -16,9 +14,10 @@ use std::thread;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
-/// A server. Dropping it ends the process.
+const PROGRAM: &str = "redis-server";
+
+/// A Redis server. Dropping it ends the process.
 pub struct Server {
-    program: &'static str,
     arguments: String,
     port: u16,
     folder: TempDir,
@@ -26,31 +25,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// A Redis server. Without further arguments it keeps nothing on disk.
+    /// Starts one. Without further arguments it keeps nothing on disk.
     #[must_use]
     pub fn redis(arguments: &str) -> Self {
-        Self::new("redis-server", |port| {
-            format!("--port {port} --bind 127.0.0.1 --save '' {arguments}")
-        })
-    }
-
-    /// A NATS server with JetStream, which keeps messages on disk.
-    #[cfg(feature = "nats")]
-    #[must_use]
-    pub fn nats() -> Self {
-        Self::new("nats-server", |port| {
-            format!("--port {port} --addr 127.0.0.1 --jetstream --store_dir .")
-        })
-    }
-
-    fn new(program: &'static str, arguments: impl Fn(u16) -> String) -> Self {
         let mut failures = Vec::new();
         // Another process may have taken the port meanwhile.
         for _ in 0..5 {
             let port = free("127.0.0.1").port();
             let mut server = Self {
-                program,
-                arguments: arguments(port),
+                arguments: format!("--port {port} --bind 127.0.0.1 --save '' {arguments}"),
                 port,
                 folder: tempfile::tempdir().unwrap(),
                 child: None,
@@ -60,7 +43,7 @@ impl Server {
                 Err(log) => failures.push(log),
             }
         }
-        panic!("{program} does not start: {failures:?}");
+        panic!("{PROGRAM} does not start: {failures:?}");
     }
 
     /// Starts the process again.
@@ -73,25 +56,16 @@ impl Server {
         assert!(self.child.is_none());
         let words = self.arguments.split_whitespace();
         let words = words.map(|word| word.trim_matches('\''));
-        let mut child = Command::new(self.program)
+        let mut child = Command::new(PROGRAM)
             .args(words)
             .current_dir(self.folder.path())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}: run `cargo xtask test`", self.program));
-        let (output, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        // Each server writes its log to one of them.
-        let output: Box<dyn Read + Send> = match self.program {
-            "nats-server" => Box::new(errors),
-            _ => Box::new(output),
-        };
-        let mut lines = BufReader::new(output);
+            .unwrap_or_else(|error| panic!("{PROGRAM}: {error}: run `cargo xtask test`"));
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut log = String::new();
-        let is_ready = |log: &str| {
-            log.contains("Ready to accept connections") || log.contains("Server is ready")
-        };
-        while !is_ready(&log) {
+        while !log.contains("Ready to accept connections") {
             if lines.read_line(&mut log).unwrap() == 0 {
                 child.wait().unwrap();
                 return Err(log);
@@ -101,13 +75,6 @@ impl Server {
         thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
         self.child = Some(child);
         Ok(())
-    }
-
-    /// The folder of what it keeps.
-    #[cfg(feature = "nats")]
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     /// Kills the process.

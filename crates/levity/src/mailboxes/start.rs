@@ -10,8 +10,6 @@ use std::time::{Duration, SystemTime};
 use levity_config::{MailboxStore, StoreKind};
 use levity_disk::{Disk, responds};
 use levity_mailbox::journal::{JournalStore, Options};
-#[cfg(feature = "nats")]
-use levity_mailbox::nats::NatsStore;
 use levity_mailbox::redis::RedisStore;
 use levity_mailbox::{Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run};
 use levity_telemetry::diagnostics;
@@ -91,18 +89,6 @@ pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Res
             let disk = parts.disk.clone();
             let make = move || open_journal(&folder, disk, budget);
             on_thread(workers, store, make)
-        }
-        #[cfg(feature = "nats")]
-        StoreKind::Nats => {
-            let url = of.url.clone().unwrap_or_default();
-            let make = move || NatsStore::new(&url, budget).map_err(unusable);
-            on_thread(workers, store, make)
-        }
-        #[cfg(not(feature = "nats"))]
-        StoreKind::Nats => {
-            let reason = "this Levity is built without the store `nats`, which \
-                          `cargo build --release --features nats` builds in";
-            Err(unusable(reason.to_owned()))
         }
     }
 }

@@ -79,8 +79,12 @@ fn readers_leave_memory_to_publishers() {
 /// Arguments of a Redis server that has synced everything it acknowledges.
 pub(super) const LASTING: &str = "--appendonly yes --appendfsync always";
 
-fn assert_share_boxes(store: &str) {
-    let (one, other) = (start(store, ""), start(store, ""));
+#[test]
+fn servers_share_boxes_on_a_redis_server() {
+    let redis = servers::Server::redis("");
+    let port = redis.port();
+    let store = format!("store = \"redis\"\nurl = \"redis://127.0.0.1:{port}\"");
+    let (one, other) = (start(&store, ""), start(&store, ""));
     let (mut to_one, mut to_other) = (publisher(&one), publisher(&other));
     let mut events = Events::new(&other, "a", &[]);
     wait_for_receivers(&mut to_other, "a", 1);
@@ -95,36 +99,6 @@ fn assert_share_boxes(store: &str) {
         assert_eq!(event.data, number.to_string());
         assert_eq!(event.id, text(&json(&answer), "id"));
     }
-}
-
-#[test]
-fn servers_share_boxes_on_a_redis_server() {
-    let redis = servers::Server::redis("");
-    let port = redis.port();
-    assert_share_boxes(&format!(
-        "store = \"redis\"\nurl = \"redis://127.0.0.1:{port}\""
-    ));
-}
-
-#[cfg(feature = "nats")]
-#[test]
-fn servers_share_boxes_on_a_nats_server() {
-    let nats = servers::Server::nats();
-    let port = nats.port();
-    assert_share_boxes(&format!(
-        "store = \"nats\"\nurl = \"nats://127.0.0.1:{port}\""
-    ));
-}
-
-#[cfg(not(feature = "nats"))]
-#[test]
-fn a_server_without_the_feature_says_how_to_build_it_in() {
-    let launch = Launch::run(
-        "[[listen]]\naddress = \"127.0.0.1:0\"\n[mailbox_store]\nstore = \"nats\"\n\
-         url = \"nats://127.0.0.1\"\n[[site]]\nrespond = {}\n",
-    );
-    let error = launch.try_start().err().expect("it does not start");
-    assert!(error.contains("--features nats"), "{error}");
 }
 
 #[test]
