@@ -39,19 +39,13 @@ use crate::http::request_body::{NO_ROOM, RequestBody, ends_upload};
 use crate::http::response::Response;
 use crate::http::send::Sent;
 use crate::rate_limit::charges::Charges;
-use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Rules, Service, Sought};
+use crate::route::{Gate, Handler, Location, Proxy, RouteInput, Rules, Service};
 use crate::scripts::PathKind;
 use crate::shares::claim::{Claims, Requester};
 use crate::upstream::sendfile::Delegated;
 use crate::upstream::sendfile::completion::CompletionHook;
 use crate::upstream::sendfile::receipt::Subject;
-use crate::upstream::upstream_request::destination_path;
 use crate::worker::Worker;
-
-const GUARDED_DESTINATION: Reject = Reject {
-    status: 403,
-    reason: "Destination belongs to a route with other rules",
-};
 
 /// The maximum of reroutes per request. It ends loops, such as an application that receives its own reroute.
 const REROUTES_MAX: usize = 3;
@@ -299,20 +293,6 @@ impl<'a> Handling<'a> {
     pub fn completed(&mut self, sent: &Sent) {
         for hook in self.hooks.drain(..) {
             hook.completed(self.worker, self.service, sent);
-        }
-    }
-
-    /// Checks where a MOVE or COPY leads: an application that several routes lead to does not know which of them guards what.
-    fn check_destination(&self, request: &Request, location: &'a Location) -> Result<(), Reject> {
-        match destination_path(request, self.client).transpose()? {
-            Some(path)
-                if !self
-                    .rules(request, location)
-                    .suffice_for(&path, Sought::File) =>
-            {
-                Err(GUARDED_DESTINATION)
-            }
-            _ => Ok(()),
         }
     }
 

@@ -457,11 +457,14 @@ fn destination(
     client: &Client,
 ) -> Result<Option<Box<[u8]>>, Reject> {
     let protocol = proxy.upstream.settings.protocol;
-    let own = own_destination(request, client).filter(|_| !protocol.is_cgi());
-    let Some((is_absolute, path)) = own else {
+    let has_one = matches!(request.method(), b"MOVE" | b"COPY") && !protocol.is_cgi();
+    let sent = request.header(DESTINATION).filter(|_| has_one);
+    let Some((is_absolute, path)) = sent.and_then(|url| own_path(url, request, client)) else {
         return Ok(None);
     };
-    let decoded = decoded(path)?;
+    let mut decoded = Vec::new();
+    path::decode_keeping_slashes(path, &mut decoded)?;
+    decoded.insert(0, b'/');
     let whole = path::forwarded(path)?;
     if path::beneath(&decoded, &proxy.strip_prefix).is_none() {
         return Err(OUTSIDE);
@@ -474,28 +477,6 @@ fn destination(
     let origin = [scheme.as_bytes(), b"://", host(request, proxy)].concat();
     let origin: &[u8] = if is_absolute { &origin } else { b"" };
     Ok(Some([origin, &path].concat().into()))
-}
-
-/// The decoded path of the Destination of a MOVE or COPY, if that is on the site of the client.
-///
-/// # Errors
-/// As [`path::decode_keeping_slashes`].
-pub fn destination_path(request: &Request, client: &Client) -> Option<Result<Vec<u8>, Reject>> {
-    own_destination(request, client).map(|(_, path)| decoded(path))
-}
-
-/// The path of the Destination of a MOVE or COPY, as [`own_path`] gives it.
-fn own_destination<'r>(request: &'r Request, client: &Client) -> Option<(bool, &'r [u8])> {
-    let has_one = matches!(request.method(), b"MOVE" | b"COPY");
-    let sent = request.header(DESTINATION).filter(|_| has_one)?;
-    own_path(sent, request, client)
-}
-
-fn decoded(path: &[u8]) -> Result<Vec<u8>, Reject> {
-    let mut decoded = Vec::new();
-    path::decode_keeping_slashes(path, &mut decoded)?;
-    decoded.insert(0, b'/');
-    Ok(decoded)
 }
 
 /// The path of a URL of the site that the client asks, and whether the URL has a host.

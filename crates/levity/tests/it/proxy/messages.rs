@@ -372,34 +372,6 @@ fn the_destination_of_a_move_is_that_of_the_backend() {
     }
 }
 
-/// An application does not know which route guards what.
-#[test]
-fn nothing_is_moved_to_where_another_gate_stands() {
-    let backend = Scripted::tcp(tell_target);
-    let routes = "[[site.route]]\npath = \"/private/*\"\nallow = [\"10.0.0.1\"]\n[[site.route]]\npath = \"/b/*\"\n";
-    let server = Launch::proxy(backend.address(), routes).start();
-    let mut client = server.client();
-    for (destination, status) in [
-        ("/b/x", 200),
-        ("/private/x", 403),
-        ("http://localhost/b/../p%72ivate/x", 403),
-        ("http://other.example/private/x", 200),
-        ("/b/%00", 400),
-    ] {
-        for method in ["MOVE", "COPY"] {
-            let fields = [("Destination", destination), ("Content-Length", "0")];
-            client.send(head(method, "/a", &fields));
-            client.receive().assert_status(status);
-        }
-    }
-    client.send(head(
-        "PUT",
-        "/a",
-        &[("Destination", "/private/x"), ("Content-Length", "0")],
-    ));
-    client.receive().assert_status(200);
-}
-
 #[test]
 fn pipelined_responses_are_in_order() {
     let backend = Scripted::tcp(tell_target);
