@@ -215,15 +215,9 @@ impl Gateway<'_> {
             let mut failure = match self.attempt(&mut outgoing, lease, upload, trace).await {
                 Ok((mut head, response)) => {
                     trace.answered();
-                    if proxy.upstream.succeeded(&backend, stall::poll_start()) {
-                        pool.serve_queue();
-                    }
-                    pool.end_pauses();
-                    rewrite(
-                        &mut head,
-                        (proxy, &backend),
-                        Asked::by(self.client, request),
-                    );
+                    pool.answered(&backend);
+                    let asked = Asked::by(self.client, request, &head);
+                    rewrite(&mut head, proxy, &backend, asked);
                     keep_affinity(&mut head, &slot_request, proxy, self.client, &backend);
                     return Ok((head, response, backend));
                 }

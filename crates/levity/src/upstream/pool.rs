@@ -297,9 +297,13 @@ impl Pool {
         let _ = time::timeout(pause, self.answered.notified()).await;
     }
 
-    /// Ends the pauses of all requests: a backend has responded.
-    pub fn end_pauses(&self) {
-        self.next_attempt.set(stall::poll_start());
+    /// Notes that `backend` has responded. If it is back, that serves the queue, and it ends the pauses of all requests.
+    pub fn answered(self: &Rc<Self>, backend: &Backend) {
+        let now = stall::poll_start();
+        if self.upstream.succeeded(backend, now) {
+            self.serve_queue();
+        }
+        self.next_attempt.set(now);
         self.answered.notify_waiters();
     }
 

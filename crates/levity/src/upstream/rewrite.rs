@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use levity_wire::http1;
+use levity_wire::http1::{self, Method};
 
 use super::backend::Backend;
 use super::codec::head::Head;
@@ -18,31 +18,39 @@ use levity_config::Rewrite;
 pub struct Asked<'a> {
     /// `http` or `https`.
     pub scheme: &'a str,
-    /// The request target.
-    pub target: &'a [u8],
+    /// The request target, if to be sent back to it would change nothing.
+    pub target: Option<&'a [u8]>,
 }
 
 impl<'a> Asked<'a> {
-    /// What `client` has asked for by `request`, wherever rules have led it.
-    pub fn by(client: &'a Client, request: &'a Request) -> Self {
+    /// What `client` has asked for by `request`, wherever rules have led it, before it got `head`. A POST is sent back to its own URL
+    /// for a GET, and a client with a new cookie gets something else there.
+    pub fn by(client: &'a Client, request: &'a Request, head: &Head) -> Self {
+        let is_read = matches!(request.head.method, Method::Get | Method::Head);
+        let changes_nothing = is_read && head.fields.value("set-cookie").is_none();
         Self {
             scheme: client.scheme,
-            target: request.sent_target(),
+            target: changes_nothing.then(|| request.sent_target()),
         }
     }
 }
 
 /// Applies the rules of `proxy` to a response of `backend`, whatever its status, for a client that has `asked` for it.
-pub fn rewrite(head: &mut Head, (proxy, backend): (&Proxy, &Backend), asked: Asked<'_>) {
+pub fn rewrite(head: &mut Head, proxy: &Proxy, backend: &Backend, asked: Asked<'_>) {
     let rules = &proxy.rewrite;
-    let rewritten = |url: &[u8]| {
+    let rewritten = |url: &[u8], asked| {
         let ruled = by_rule(&rules.location, url);
         ruled.or_else(|| at_this_site(url, proxy, backend, asked))
     };
-    head.fields.edit("location", rewritten);
+    head.fields.edit("location", |url| rewritten(url, asked));
     head.fields.edit("refresh", |value| {
         let (time, url) = split_refresh(value)?;
-        Some([time, b" url=", &rewritten(url)?].concat())
+        // A page may have itself shown again.
+        let asked = Asked {
+            target: None,
+            ..asked
+        };
+        Some([time, b" url=", &rewritten(url, asked)?].concat())
     });
     if !(rules.cookie_path.is_empty() && rules.cookie_domain.is_empty()) {
         head.fields.edit("set-cookie", |value| cookie(value, rules));
@@ -116,7 +124,7 @@ fn at_this_site(url: &[u8], proxy: &Proxy, backend: &Backend, asked: Asked<'_>) 
 fn is_elsewhere(scheme: &[u8], path: &[u8], proxy: &Proxy, asked: Asked<'_>) -> bool {
     let is = |other: &str| scheme.eq_ignore_ascii_case(other.as_bytes());
     let without_fragment = path.split(|&byte| byte == b'#').next();
-    let has_tls_in_place = asked.scheme == "http" && without_fragment == Some(asked.target);
+    let has_tls_in_place = asked.scheme == "http" && without_fragment == asked.target;
     !is(asked.scheme) && (!is(proxy.upstream.scheme()) || has_tls_in_place)
 }
 

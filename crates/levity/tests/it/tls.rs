@@ -636,6 +636,11 @@ fn a_redirect_of_an_application_to_tls_stays_one() {
     for (asked, location) in [("/x?q", "https://a.test/x?q"), ("/y", "/x?q")] {
         assert_eq!(server.get(asked).field("location"), location, "{asked}");
     }
+    // What follows a POST is another request for the same URL.
+    let posted = server
+        .client()
+        .request("POST", "/x?q", &[("Content-Length", "0")]);
+    assert_eq!(posted.field("location"), "/x?q");
 }
 
 /// A connection over TLS on which one request follows the other.
