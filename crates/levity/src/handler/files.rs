@@ -107,16 +107,16 @@ impl<'a> Handling<'a> {
 
     /// Has the client ask for a folder by its path with a slash, which relative links need.
     ///
-    /// A rule may have led here from a name that is not that of the folder, or that has a route of its own. Then nobody knows whether
+    /// A rule may have led here from a name that is not that of the folder, or that no rule has with a slash. Then nobody knows whether
     /// that name with a slash leads here too, and the client may not know the path of the folder: the request goes on as one for the
     /// folder.
     pub(super) fn to_folder(&self, request: &Request, location: &Location) -> Outcome<'a> {
         let (sent, query) = request.sent_path_and_query();
-        let has_its_route = request.is_rewritten()
-            && !self
-                .rules(request, location)
-                .are_together(sent, &with_slash(sent));
-        if file_name(sent) == file_name(&request.path) && !has_its_route {
+        let leads_nowhere = || {
+            let rules = self.rules(request, location);
+            request.is_rewritten() && rules.has_route_only_without_slash(sent)
+        };
+        if file_name(sent) == file_name(&request.path) && !leads_nowhere() {
             if let Some(explanation) = &self.worker.explanation {
                 explanation.add(
                     Topic::Handler,

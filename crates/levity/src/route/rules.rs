@@ -107,10 +107,14 @@ impl<'s, 'r> Rules<'s, 'r> {
         self.location.asked != Asked::Never && self.route(name).is_some_and(is_internal)
     }
 
-    /// Whether requests for the two names get to the same location, before what it says of other targets.
-    pub fn are_together(&self, one: &[u8], other: &[u8]) -> bool {
-        let number = |name| self.route(name).map(|location| location.number);
-        number(one) == number(other)
+    /// Whether the site has a public route for `name`, and none for `name` with a slash.
+    pub fn has_route_only_without_slash(&self, name: &[u8]) -> bool {
+        let routes = self.service.sites[self.location.site].routes.len();
+        let has_route = |name: &[u8]| {
+            let location = self.route(name);
+            location.is_some_and(|location| location.position < routes && !location.internal)
+        };
+        has_route(name) && !has_route(&[name, b"/"].concat())
     }
 
     /// The files of which `name` would be a compressed form, with their locations, as far as these ask for more: a request for

@@ -55,9 +55,12 @@ fn a_folder_without_its_slash() {
     );
     tree.file("open/index.html", "open");
     tree.file("hidden/docs/index.html", "docs");
+    tree.file("hidden/pair/index.html", "pair");
     let routes = "static_host_files = true\n\
         [[site.route]]\npath = \"/in/*\"\nreroute = \"/hidden/{rest}?by=rule\"\n\
         [[site.route]]\npath = \"/docs\"\nreroute = \"/hidden/docs\"\n\
+        [[site.route]]\npath = \"/pair\"\nreroute = \"/hidden/pair\"\n\
+        [[site.route]]\npath = \"/pair/*\"\nreroute = \"/hidden/pair/{rest}\"\n\
         [[site.route]]\npath = \"/fixed\"\nreroute = \"/hidden/d\"\n\
         [[site.route]]\npath = \"/moved/*\"\nreroute = \"/away/{rest}\"\n\
         [[site.route]]\npath = \"/away/*\"\nredirect = { to = \"https://a.example{path}\" }\n\
@@ -69,6 +72,8 @@ fn a_folder_without_its_slash() {
         ("/in/d/", 200, "index"),
         ("/fixed", 200, "index"),
         ("/docs", 200, "docs"),
+        ("/pair", 301, "/pair/"),
+        ("/pair/", 200, "pair"),
         ("/named", 200, "open"),
         ("/open", 301, "/open/"),
         ("/made/d", 404, ""),
