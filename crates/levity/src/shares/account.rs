@@ -38,7 +38,8 @@ pub(super) struct Accounts {
     by_holder: HashMap<Holder, Weak<Account>>,
     /// The number of accounts at which those without a user are removed.
     sweep_at: AtomicUsize,
-    is_swept: AtomicBool,
+    /// A loop removes them. The others need not wait for that.
+    is_being_swept: AtomicBool,
 }
 
 impl Accounts {
@@ -67,13 +68,12 @@ impl Accounts {
     fn sweep(&self) {
         let by_holder = self.by_holder.pin();
         let sweep_at = self.sweep_at.load(Ordering::Relaxed);
-        // One loop is enough for that.
         if by_holder.len() >= sweep_at.max(ACCOUNTS_SWEPT_MIN)
-            && !self.is_swept.swap(true, Ordering::Acquire)
+            && !self.is_being_swept.swap(true, Ordering::Acquire)
         {
             by_holder.retain(|_, account| account.strong_count() > 0);
             self.sweep_at.store(2 * by_holder.len(), Ordering::Relaxed);
-            self.is_swept.store(false, Ordering::Release);
+            self.is_being_swept.store(false, Ordering::Release);
         }
     }
 

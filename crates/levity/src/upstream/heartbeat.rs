@@ -20,6 +20,8 @@ pub struct Heartbeat {
     tail: Vec<u8>,
     /// A comment has been sent.
     has_beaten: bool,
+    /// The byte order mark behind it has been left out.
+    has_no_mark: bool,
 }
 
 impl Heartbeat {
@@ -32,6 +34,7 @@ impl Heartbeat {
             heard_at: now,
             tail: Vec::new(),
             has_beaten: false,
+            has_no_mark: false,
         })
     }
 
@@ -60,8 +63,11 @@ impl Heartbeat {
     /// so it is removed.
     pub fn heard(&mut self, data: &mut Vec<u8>, now: Instant) {
         self.heard_at = now;
-        if self.has_beaten && self.tail.is_empty() && data.starts_with(BYTE_ORDER_MARK) {
+        let may_begin = self.has_beaten && self.tail.is_empty() && !self.has_no_mark;
+        if may_begin && data.starts_with(BYTE_ORDER_MARK) {
             data.drain(..BYTE_ORDER_MARK.len());
+            // A second one is content, so that nobody keeps a loop busy with marks that lead to nothing.
+            self.has_no_mark = true;
         }
         let last = data.len().saturating_sub(TAIL_BYTES);
         self.tail.extend_from_slice(&data[last..]);

@@ -187,8 +187,8 @@ impl Incoming {
         copy(&first[..cut]);
         copy(&second[..bytes - cut]);
         self.unread.drain(..bytes);
-        if self.unread.is_empty() {
-            // Its room may be that of a whole window, which no budget counts while nothing is in it.
+        if self.unread.is_empty() && self.unread.capacity() > PART_BYTES_MAX {
+            // The room may be that of a whole window, which no budget counts while nothing is in it.
             self.unread = VecDeque::new();
         }
     }
@@ -221,6 +221,7 @@ mod tests {
             }
             assert!(body.is_complete());
             assert_eq!(out, all[..bytes]);
+            assert!(body.unread.capacity() <= PART_BYTES_MAX);
         }
     }
 }
