@@ -230,9 +230,6 @@ impl<'a> Handling<'a> {
         if !request.is_moved() {
             self.identity = Identity::default();
         }
-        if let Err(reject) = self.check_destination(request, location) {
-            return Handled::Response(error(reject.status, reject.reason));
-        }
         Handled::Response(match self.run(request, location).await {
             Outcome::Response(response) => response,
             Outcome::Next => error(404, ""),

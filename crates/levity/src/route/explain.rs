@@ -16,13 +16,12 @@ impl Service {
     ) {
         let Some(site) = self.site_of(host) else {
             let host = String::from_utf8_lossy(host);
-            let mut sites = self.config.sites.iter();
-            let known = sites.find_map(|site| site.hosts.first());
-            let known = known.map_or("", String::as_str);
-            let path = String::from_utf8_lossy(path);
-            let text = format!(
-                "none: no site is called `{host}`, and each site has `hosts`; ask for one of them, as in http://{known}{path}"
-            );
+            let mut text = format!("none: no site is called `{host}`, and each site has `hosts`");
+            let mut known = self.config.sites.iter().flat_map(|site| &site.hosts);
+            if let Some(known) = known.find(|host| !host.contains('*')) {
+                let path = String::from_utf8_lossy(path);
+                text += &format!("; http://{known}{path} asks one of them");
+            }
             explanation.set_place(None);
             return explanation.add(Topic::Site, text);
         };
