@@ -61,6 +61,17 @@ fn threads_of(server: &Server) -> Vec<Thread> {
     tasks.filter_map(|task| thread(task.ok()?.path())).collect()
 }
 
+/// The first loop. A thread gets its name after it was started, perhaps later than the server says that it serves.
+fn worker_of(server: &Server) -> Thread {
+    let mut worker = None;
+    wait_until("a loop runs", || {
+        let mut threads = threads_of(server).into_iter();
+        worker = threads.find(|thread| thread.name == "worker-0");
+        worker.is_some()
+    });
+    worker.expect("it was found")
+}
+
 fn own_nice() -> i32 {
     rustix::process::getpriority_process(None).expect("getpriority")
 }
@@ -92,8 +103,7 @@ per_engine! {
         let threads = threads_of(&server);
         let mut others = threads.iter().filter(|thread| !thread.is_behind_loops());
         assert!(others.all(|thread| thread.nice == own_nice()));
-        let worker = threads.iter().find(|thread| thread.name == "worker-0").expect("a worker");
-        if let (Some(slice), true) = (worker.slice, kernel_takes_a_slice()) {
+        if let (Some(slice), true) = (worker_of(&server).slice, kernel_takes_a_slice()) {
             assert_eq!(slice, LOOP_SLICE);
         }
     }
@@ -146,9 +156,7 @@ fn a_loop_that_waits_for_a_processor_is_reported() {
     let last = (0..CpuSet::MAX_CPU).rfind(|number| allowed.is_set(*number));
     let mut processor = CpuSet::new();
     processor.set(last.expect("a processor"));
-    let threads = threads_of(&server);
-    let worker = threads.iter().find(|thread| thread.name == "worker-0");
-    sched_setaffinity(Some(worker.expect("a worker").id), &processor).expect("sched_setaffinity");
+    sched_setaffinity(Some(worker_of(&server).id), &processor).expect("sched_setaffinity");
 
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
