@@ -276,7 +276,7 @@ impl<'a> Handling<'a> {
     /// The response failed before its first byte was sent, and another replaces it.
     pub fn replaced(&mut self) {
         self.is_replacing = true;
-        self.hooks.iter_mut().for_each(|hook| hook.replaced());
+        self.hooks.retain_mut(|hook| hook.replaced());
     }
 
     /// Drops the file of the response from the cache, because it has changed.

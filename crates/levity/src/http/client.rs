@@ -66,6 +66,18 @@ impl HostIn {
 }
 
 impl Client {
+    /// A client that has no address, and that no proxy reports, such as this server itself.
+    pub const fn without_address(scheme: &'static str) -> Self {
+        Self {
+            ip: None,
+            port: None,
+            peer: None,
+            scheme,
+            by_trusted: false,
+            host_in: HostIn::Request,
+        }
+    }
+
     /// The host that it has asked for, with its port; empty if it has named none.
     pub fn host<'r>(&self, request: &'r Request) -> &'r [u8] {
         self.host_in.read(request).unwrap_or(request.host())

@@ -44,14 +44,7 @@ pub struct Origin {
 impl Origin {
     /// The server as the client of this request, with no address.
     fn server_as_client(&self) -> Client {
-        Client {
-            ip: None,
-            port: None,
-            peer: None,
-            scheme: self.scheme,
-            by_trusted: false,
-            host_in: crate::http::client::HostIn::Request,
-        }
+        Client::without_address(self.scheme)
     }
 }
 

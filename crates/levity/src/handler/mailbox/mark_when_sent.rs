@@ -16,27 +16,18 @@ use crate::worker::Worker;
 pub(super) struct MarkWhenSent {
     feed: Feed,
     last: MessageId,
-    is_replaced: bool,
 }
 
 impl MarkWhenSent {
     /// The messages of `feed` up to `last`.
     pub(super) fn new(feed: Feed, last: MessageId) -> Box<Self> {
-        Box::new(Self {
-            feed,
-            last,
-            is_replaced: false,
-        })
+        Box::new(Self { feed, last })
     }
 }
 
 impl CompletionHook for MarkWhenSent {
-    fn replaced(&mut self) {
-        self.is_replaced = true;
-    }
-
     fn completed(self: Box<Self>, _: &Rc<Worker>, _: &Arc<Service>, sent: &Sent) {
-        if sent.end == End::Complete && !self.is_replaced {
+        if sent.end == End::Complete {
             self.feed.mark_read(self.last);
         }
     }

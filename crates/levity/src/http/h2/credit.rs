@@ -168,14 +168,7 @@ mod tests {
     }
 
     fn credit(shares: &Arc<Shares>, connection: u64, now: Instant) -> Credit {
-        let client = Client {
-            ip: None,
-            port: None,
-            peer: None,
-            scheme: "http",
-            by_trusted: false,
-            host_in: crate::http::client::HostIn::Request,
-        };
+        let client = Client::without_address("http");
         let requester = Requester {
             client: &client,
             connection,

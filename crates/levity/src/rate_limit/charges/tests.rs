@@ -5,11 +5,7 @@ use super::*;
 
 const CLIENT: &Client = &Client {
     ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-    port: None,
-    peer: None,
-    scheme: "http",
-    by_trusted: false,
-    host_in: crate::http::client::HostIn::Request,
+    ..Client::without_address("http")
 };
 
 /// Limits of a site, a table of keys each.

@@ -72,18 +72,12 @@ pub struct Delegated {
 struct RemoveWhenSent {
     beneath: Beneath,
     file: Arc<OpenFile>,
-    /// An error was sent in its place.
-    is_replaced: bool,
 }
 
 impl CompletionHook for RemoveWhenSent {
-    fn replaced(&mut self) {
-        self.is_replaced = true;
-    }
-
     fn completed(self: Box<Self>, worker: &Rc<Worker>, _: &Arc<Service>, sent: &Sent) {
         let is_whole = sent.end == End::Complete && sent.content_bytes >= self.file.meta().size;
-        if is_whole && !self.is_replaced {
+        if is_whole {
             self.beneath.remove(worker, self.file);
         }
     }
@@ -302,7 +296,6 @@ impl Delegated {
             hooks.push(Box::new(RemoveWhenSent {
                 beneath: found.beneath.clone(),
                 file: found.opened.file.clone(),
-                is_replaced: false,
             }));
         }
         Ok(self.whole(found, request))

@@ -43,8 +43,9 @@ pub enum Subject {
 }
 
 impl CompletionHook for Receipt {
-    fn replaced(&mut self) {
+    fn replaced(&mut self) -> bool {
         self.subject = Subject::Refusal;
+        true
     }
 
     /// Posts the receipt in a task of its own.
