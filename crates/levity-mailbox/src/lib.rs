@@ -36,8 +36,8 @@ pub use protocol::{Command, Delivery, Event, EventKind, Info, Published};
 pub use settings::{Mode, Settings};
 pub use shared::SharedStore;
 pub use store::{
-    Append, Appended, Appending, Change, Figures, Listing, Looking, Opened, Opening, Removing,
-    Store, StoreError, Summary, new_epoch,
+    Append, Appended, Appending, Change, Figures, Limit, Listing, Opened, Opening, Reading,
+    Removing, Store, StoreError, Summary, Summing, new_epoch,
 };
 
 pub use levity_wire::mailbox::{Cursor, MessageId};

@@ -97,6 +97,11 @@ impl Log {
         self.messages.iter()
     }
 
+    /// Those from the number `first` on.
+    pub fn messages_from(&self, first: u64) -> impl Iterator<Item = &Message> {
+        self.messages.range(self.index_of(first)..)
+    }
+
     /// The message to which a publisher has given the id `key`, if it is remembered.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<MessageId> {

@@ -14,8 +14,8 @@ use crate::log::{Log, Trimmed};
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::store::{
-    Append, Appended, Appending, Change, Figures, Listing, Looking, Opened, Opening, Removing,
-    Store, StoreError, Summary,
+    Append, Appended, Appending, Change, Figures, Limit, Listing, Opened, Opening, Reading,
+    Removing, Store, StoreError, Summary, Summing,
 };
 
 /// The maximum of boxes that a sweep looks at.
@@ -207,13 +207,20 @@ impl Store for MemoryStore {
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening {
         let opened = self
             .get(name, settings, now)
-            .map(|found| opened(&found.log));
+            .map(|found| opened(&found.log, None, Limit::NONE));
         Box::pin(ready(opened))
     }
 
-    fn look(&mut self, name: &Name) -> Looking {
-        let found = self.boxes.get(name).map(|found| opened(&found.log));
-        Box::pin(ready(Ok(found)))
+    fn summary(&mut self, name: &Name) -> Summing {
+        let found = self.boxes.get(name);
+        let summary = found.map(|found| summary(name, &found.log));
+        Box::pin(ready(Ok(summary)))
+    }
+
+    fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Reading {
+        let found = self.boxes.get(name);
+        let opened = found.map(|found| opened(&found.log, after, limit));
+        Box::pin(ready(Ok(opened)))
     }
 
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending {
@@ -251,12 +258,8 @@ impl Store for MemoryStore {
         let names = self.names.range((start, Bound::Unbounded));
         let names = names.take_while(|name| name.set() == set);
         let summaries = names.take(count_max).filter_map(|name| {
-            let log = &self.boxes.get(name)?.log;
-            Some(Summary {
-                name: name.clone(),
-                messages: log.messages().len(),
-                bytes: log.bytes(),
-            })
+            let found = self.boxes.get(name)?;
+            Some(summary(name, &found.log))
         });
         Box::pin(ready(Ok(summaries.collect())))
     }
@@ -288,13 +291,28 @@ impl Store for MemoryStore {
     }
 }
 
-fn opened(log: &Log) -> Opened {
+fn summary(name: &Name, log: &Log) -> Summary {
+    Summary {
+        name: name.clone(),
+        epoch: log.epoch(),
+        next: log.next(),
+        lost: log.lost(),
+        read: log.read(),
+        messages: log.messages().len(),
+        bytes: log.bytes(),
+    }
+}
+
+fn opened(log: &Log, after: Option<MessageId>, mut limit: Limit) -> Opened {
+    let after = after.filter(|after| after.epoch == log.epoch());
+    let messages = log.messages_from(after.map_or(0, |after| after.sequence.saturating_add(1)));
+    let messages = messages.take_while(|message| limit.take(message.draft.bytes()));
     Opened {
         epoch: log.epoch(),
         next: log.next(),
         lost: log.lost(),
         read: log.read(),
-        messages: log.messages().cloned().collect(),
+        messages: messages.cloned().collect(),
     }
 }
 

@@ -99,16 +99,10 @@ type Replies = oneshot::Sender<Vec<Delivery>>;
 enum Answer {
     Opened(Name, CopyAt, Result<Opened, StoreError>),
     Updated(Name, Vec<CopyAt>, Result<Opened, StoreError>),
-    Looked(
-        Name,
-        Result<Option<Opened>, StoreError>,
-        Reply<Option<Info>>,
-    ),
+    Summed(Result<Option<Summary>, StoreError>, Reply<Option<Info>>),
+    Read(Result<Option<Opened>, StoreError>, Reply<Option<Opened>>),
     Removed(Name, Vec<CopyAt>, Result<bool, StoreError>, Reply<bool>),
-    Listed(
-        Result<Vec<Summary>, StoreError>,
-        Reply<Vec<(Summary, usize)>>,
-    ),
+    Listed(Result<Vec<Summary>, StoreError>, Reply<Vec<Info>>),
 }
 
 /// A copy of a box.
@@ -166,9 +160,18 @@ impl<S: Store> Owner<S> {
                 receivers,
             } => self.set_receivers(&name, worker, receivers, now),
             Command::Read { name, worker, last } => self.mark_read(&name, worker, last, now),
-            Command::Look { name, reply } => {
-                let looking = self.store.look(&name);
-                self.ask(async move { Answer::Looked(name, looking.await, reply) });
+            Command::Summary { name, reply } => {
+                let summing = self.store.summary(&name);
+                self.ask(async move { Answer::Summed(summing.await, reply) });
+            }
+            Command::ReadAfter {
+                name,
+                after,
+                limit,
+                reply,
+            } => {
+                let reading = self.store.read(&name, after, limit);
+                self.ask(async move { Answer::Read(reading.await, reply) });
             }
             Command::Remove { name, reply } => {
                 let removing = self.store.remove(&name);
@@ -357,11 +360,11 @@ impl<S: Store> Owner<S> {
                 let kind = opened.map_or_else(EventKind::Failed, EventKind::Updated);
                 self.report(&name, copies, &kind, now);
             }
-            Answer::Looked(name, found, reply) => {
-                let receivers = self.receivers(&name);
-                let info = |opened| Info { opened, receivers };
-                let _ = reply.send(found.map(|found| found.map(info)));
+            Answer::Summed(found, reply) => {
+                let found = found.map(|found| found.map(|summary| self.info(summary)));
+                let _ = reply.send(found);
             }
+            Answer::Read(found, reply) => drop(reply.send(found)),
             Answer::Removed(name, copies, removed, reply) => {
                 if removed.is_ok() {
                     self.report(&name, copies, &EventKind::Removed, now);
@@ -369,14 +372,15 @@ impl<S: Store> Owner<S> {
                 let _ = reply.send(removed);
             }
             Answer::Listed(listed, reply) => {
-                let with_receivers = |summary: Summary| {
-                    let receivers = self.receivers(&summary.name);
-                    (summary, receivers)
-                };
-                let list = listed.map(|list| list.into_iter().map(with_receivers).collect());
-                let _ = reply.send(list);
+                let infos = |list: Vec<_>| list.into_iter().map(|one| self.info(one)).collect();
+                let _ = reply.send(listed.map(infos));
             }
         }
+    }
+
+    fn info(&self, summary: Summary) -> Info {
+        let receivers = self.receivers(&summary.name);
+        Info { summary, receivers }
     }
 
     fn appended(

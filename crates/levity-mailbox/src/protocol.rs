@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::store::{Append, Opened, StoreError, Summary};
+use crate::store::{Append, Limit, Opened, StoreError, Summary};
 
 /// A command of an event loop to an owner. An answer that nobody waits for any more is dropped.
 #[derive(Debug)]
@@ -50,12 +50,23 @@ pub enum Command {
         /// The last message that was read.
         last: MessageId,
     },
-    /// What is kept of a box, which is not made.
-    Look {
+    /// What is known of a box, which is not made.
+    Summary {
         /// The box.
         name: Name,
         /// Where the result goes: `None` if the box is not known.
         reply: oneshot::Sender<Result<Option<Info>, StoreError>>,
+    },
+    /// What is kept of a box, which is not made, as [`Store::read`](crate::Store::read) says.
+    ReadAfter {
+        /// The box.
+        name: Name,
+        /// The messages after this one.
+        after: Option<MessageId>,
+        /// How much of them.
+        limit: Limit,
+        /// Where the result goes: `None` if the box is not known.
+        reply: oneshot::Sender<Result<Option<Opened>, StoreError>>,
     },
     /// Remove a box, and end its receivers.
     Remove {
@@ -73,7 +84,7 @@ pub enum Command {
         /// The maximum of names.
         count_max: usize,
         /// Where the result goes.
-        reply: oneshot::Sender<Result<Vec<(Summary, usize)>, StoreError>>,
+        reply: oneshot::Sender<Result<Vec<Info>, StoreError>>,
     },
     /// End, once everything that was asked before has been done.
     End,
@@ -82,8 +93,8 @@ pub enum Command {
 /// What is known of a box.
 #[derive(Debug)]
 pub struct Info {
-    /// What is kept of it.
-    pub opened: Opened,
+    /// What the store knows.
+    pub summary: Summary,
     /// The number of receivers in this process.
     pub receivers: usize,
 }

@@ -17,8 +17,8 @@ use tokio::time;
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::store::{
-    Append, Appended, Appending, Change, Figures, Listing, Looking, Opened, Opening, Removing,
-    Store, StoreError, Summary,
+    Append, Appended, Appending, Change, Figures, Limit, Listing, Opened, Opening, Reading,
+    Removing, Store, StoreError, Summary, Summing,
 };
 
 /// The maximum of messages that wait for the server to take them.
@@ -56,7 +56,8 @@ impl AppendReply {
 pub(crate) enum Request {
     Append(Append, SystemTime, AppendReply),
     Open(Name, Arc<Settings>, Reply<Opened>),
-    Look(Name, Reply<Option<Opened>>),
+    Summary(Name, Reply<Option<Summary>>),
+    ReadAfter(Name, Option<MessageId>, Limit, Reply<Option<Opened>>),
     Remove(Name, Reply<bool>),
     List(String, Option<Name>, usize, Reply<Vec<Summary>>),
     Read(Name, MessageId),
@@ -150,7 +151,8 @@ impl Request {
         match self {
             Self::Append(_, _, reply) => reply.send(Err(error.clone())),
             Self::Open(_, _, reply) => drop(reply.send(Err(error.clone()))),
-            Self::Look(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::Summary(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::ReadAfter(_, _, _, reply) => drop(reply.send(Err(error.clone()))),
             Self::Remove(_, reply) => drop(reply.send(Err(error.clone()))),
             Self::List(_, _, _, reply) => drop(reply.send(Err(error.clone()))),
             other => return Some(other),
@@ -201,9 +203,14 @@ impl<S: 'static> Store for SharedStore<S> {
         self.ask(move |reply| Request::Open(name, settings, reply))
     }
 
-    fn look(&mut self, name: &Name) -> Looking {
+    fn summary(&mut self, name: &Name) -> Summing {
         let name = name.clone();
-        self.ask(move |reply| Request::Look(name, reply))
+        self.ask(move |reply| Request::Summary(name, reply))
+    }
+
+    fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Reading {
+        let name = name.clone();
+        self.ask(move |reply| Request::ReadAfter(name, after, limit, reply))
     }
 
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending {

@@ -36,8 +36,14 @@ pub trait Store: 'static {
     /// it. An `append` that began earlier and has not ended may be in it or not; none that begins later is.
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening;
 
-    /// What is kept of a box, or [`StoreError::Memory`]; `None` if it is not known. Changes nothing.
-    fn look(&mut self, name: &Name) -> Looking;
+    /// What is known of a box without its messages; `None` if it is not known. Changes nothing, and reads little however much
+    /// the box keeps. Calls of the box that have not ended may be in it or not.
+    fn summary(&mut self, name: &Name) -> Summing;
+
+    /// What is kept of a box, but of its messages only the first ones after the id `after`: no more than `limit` says, and the
+    /// first in any case. Those after `None`, and after an id of another life, are all. `None` if the box is not known, or
+    /// [`StoreError::Memory`]. Changes nothing. Calls of the box that have not ended may be in it or not.
+    fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Reading;
 
     /// Appends messages in this order, and drops what then exceeds the bounds of a box, the oldest first and no more than
     /// necessary; makes a box as [`open`](Self::open) does. The results are in the same order, and each is for itself. A draft
@@ -91,8 +97,11 @@ pub trait Store: 'static {
 /// A result of [`Store::open`].
 pub type Opening = Pin<Box<dyn Future<Output = Result<Opened, StoreError>>>>;
 
-/// A result of [`Store::look`].
-pub type Looking = Pin<Box<dyn Future<Output = Result<Option<Opened>, StoreError>>>>;
+/// A result of [`Store::summary`].
+pub type Summing = Pin<Box<dyn Future<Output = Result<Option<Summary>, StoreError>>>>;
+
+/// A result of [`Store::read`].
+pub type Reading = Pin<Box<dyn Future<Output = Result<Option<Opened>, StoreError>>>>;
 
 /// A result of [`Store::append`].
 pub type Appending = Pin<Box<dyn Future<Output = Vec<Result<Appended, StoreError>>>>>;
@@ -103,11 +112,46 @@ pub type Removing = Pin<Box<dyn Future<Output = Result<bool, StoreError>>>>;
 /// A result of [`Store::list`].
 pub type Listing = Pin<Box<dyn Future<Output = Result<Vec<Summary>, StoreError>>>>;
 
-/// A box in a list.
+/// A bound on what is read at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// The maximum of messages.
+    pub messages: usize,
+    /// After messages of this size in bytes there is no further one.
+    pub bytes: usize,
+}
+
+impl Limit {
+    /// No bound.
+    pub const NONE: Self = Self {
+        messages: usize::MAX,
+        bytes: usize::MAX,
+    };
+
+    /// Takes a message of `bytes` out of the limit; false if there was no room for one more.
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        let has_room = self.messages > 0 && self.bytes > 0;
+        if has_room {
+            self.messages -= 1;
+            self.bytes = self.bytes.saturating_sub(bytes);
+        }
+        has_room
+    }
+}
+
+/// What is known of a box without its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// Its name.
     pub name: Name,
+    /// As in [`Opened`].
+    pub epoch: u64,
+    /// As in [`Opened`].
+    pub next: u64,
+    /// As in [`Opened`].
+    pub lost: u64,
+    /// As in [`Opened`].
+    pub read: u64,
     /// The number of messages that are kept.
     pub messages: usize,
     /// Their size in bytes.

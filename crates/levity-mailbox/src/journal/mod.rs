@@ -76,8 +76,8 @@ use crate::budget::Budget;
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::store::{
-    Append, Appending, Change, Figures, Listing, Looking, Opening, Removing, Store, StoreError,
-    new_epoch,
+    Append, Appending, Change, Figures, Limit, Listing, Opening, Reading, Removing, Store,
+    StoreError, Summing, new_epoch,
 };
 
 /// The maximum of read positions that a sweep has written.
@@ -203,7 +203,7 @@ impl JournalStore {
     }
 
     /// Reads what is not in memory of what is to be opened.
-    fn load(&self, plan: Plan) -> Looking {
+    fn load(&self, plan: Plan) -> Reading {
         match plan.in_memory() {
             Ok(opened) => Box::pin(ready(Ok(Some(opened)))),
             Err(plan) => {
@@ -259,12 +259,26 @@ impl Store for JournalStore {
         })
     }
 
-    fn look(&mut self, name: &Name) -> Looking {
+    fn summary(&mut self, name: &Name) -> Summing {
+        Box::pin(ready(Ok(self.shared.state().summary(name))))
+    }
+
+    fn read(&mut self, name: &Name, after: Option<MessageId>, mut limit: Limit) -> Reading {
         let of = self.shared.state().find(name).map(|(of, _)| of);
-        match of.and_then(|of| Plan::new(&self.shared, of)) {
-            Some(plan) => self.load(plan),
-            None => Box::pin(ready(Ok(None))),
-        }
+        let Some(plan) = of.and_then(|of| Plan::new(&self.shared, of)) else {
+            return Box::pin(ready(Ok(None)));
+        };
+        let loading = self.load(plan);
+        Box::pin(async move {
+            let mut found = loading.await?;
+            if let Some(found) = &mut found {
+                let after = after.filter(|after| after.epoch == found.epoch);
+                found.messages.retain(|one| {
+                    after.is_none_or(|after| one.id > after) && limit.take(one.draft.bytes())
+                });
+            }
+            Ok(found)
+        })
     }
 
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending {

@@ -543,15 +543,21 @@ impl State {
         let start = Bound::Excluded(after.unwrap_or(&first));
         let names = self.names.range((start, Bound::Unbounded));
         let names = names.take_while(|(name, _)| name.set() == set);
-        let summary = |(name, index): (&Name, &u32)| {
-            let stored = &self.boxes[*index as usize];
-            Summary {
-                name: name.clone(),
-                messages: stored.messages(),
-                bytes: stored.bytes(),
-            }
-        };
-        names.take(count_max).map(summary).collect()
+        let names = names.take(count_max).map(|(name, _)| name);
+        names.filter_map(|name| self.summary(name)).collect()
+    }
+
+    pub(super) fn summary(&self, name: &Name) -> Option<Summary> {
+        let (_, stored) = self.find(name)?;
+        Some(Summary {
+            name: name.clone(),
+            epoch: stored.epoch,
+            next: stored.next,
+            lost: stored.lost,
+            read: stored.read,
+            messages: stored.messages(),
+            bytes: stored.bytes(),
+        })
     }
 
     /// Drops what has expired, and idle boxes.

@@ -11,7 +11,7 @@ use crate::budget::Budget;
 use crate::encoding;
 use crate::message::Message;
 use crate::name::Name;
-use crate::store::{Append, Opened, Summary, new_epoch};
+use crate::store::{Append, Limit, Opened, Summary, new_epoch};
 
 /// The minimum of ids of publishers that a box remembers.
 const KEYS_MIN: usize = 256;
@@ -33,7 +33,8 @@ macro_rules! scripts {
 scripts! {
     Append "append.lua",
     Open "open.lua",
-    Look "look.lua",
+    Summary "summary.lua",
+    ReadAfter "read_after.lua",
     Resume "resume.lua",
     Remove "remove.lua",
     Read "read.lua",
@@ -124,6 +125,15 @@ pub(super) fn add_list(call: &mut Cmd, after: Option<&Name>, count_max: usize) {
     call.arg(after).arg(count_max);
 }
 
+/// The arguments that only `read_after.lua` has.
+pub(super) fn add_read_after(call: &mut Cmd, after: Option<MessageId>, limit: Limit) {
+    let (epoch, sequence) = after.map_or((0, 0), |after| (after.epoch, after.sequence));
+    // No box has as many messages, nor does the server compute with larger numbers.
+    let messages = limit.messages.min(1 << 30);
+    call.arg(epoch).arg(sequence).arg(messages);
+    call.arg(limit.bytes.min(1 << 52));
+}
+
 fn milliseconds(duration: Duration) -> u64 {
     // The server computes with doubles.
     duration.as_millis().min(1 << 52) as u64
@@ -164,7 +174,7 @@ pub(super) fn is_refused(reply: &Value) -> bool {
     matches!(array(reply), Some([only]) if text(only) == Some("too many"))
 }
 
-/// A reply of `look.lua`, which may be that the box is not known.
+/// A reply of `read_after.lua`, which may be that the box is not known.
 pub(super) fn opened_if_known(reply: &Value) -> Option<Option<Opened>> {
     match reply {
         Value::Nil => Some(None),
@@ -197,20 +207,36 @@ pub(super) fn opened(reply: &Value) -> Option<Opened> {
     })
 }
 
+/// A reply of `summary.lua`, which may be that the box is not known.
+pub(super) fn summed(reply: &Value, name: &Name) -> Option<Option<Summary>> {
+    match reply {
+        Value::Nil => Some(None),
+        reply => summary(name.clone(), array(reply)?).map(Some),
+    }
+}
+
+fn summary(name: Name, values: &[Value]) -> Option<Summary> {
+    let [epoch, next, lost, read, messages, bytes] = values else {
+        return None;
+    };
+    Some(Summary {
+        name,
+        epoch: number(epoch)?,
+        next: number(next)?,
+        lost: number(lost)?,
+        read: number(read)?,
+        messages: number(messages)? as usize,
+        bytes: number(bytes)? as usize,
+    })
+}
+
 /// A reply of `list.lua`.
 pub(super) fn listed(reply: &Value, set: &str) -> Option<Vec<Summary>> {
-    let summary = |values: &[Value]| {
-        let [name, messages, bytes] = values else {
-            return None;
-        };
-        Some(Summary {
-            name: Name::new(set, text(name)?.as_bytes())?,
-            messages: number(messages)? as usize,
-            bytes: number(bytes)? as usize,
-        })
+    let listed = |one: &Value| {
+        let (name, values) = array(one)?.split_first()?;
+        summary(Name::new(set, text(name)?.as_bytes())?, values)
     };
-    let values = array(reply)?.chunks(3);
-    Some(values.filter_map(summary).collect())
+    Some(array(reply)?.iter().filter_map(listed).collect())
 }
 
 /// What a channel of a box says; `None` for what this process has done itself, and for anything else.

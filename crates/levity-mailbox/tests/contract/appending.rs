@@ -19,7 +19,7 @@ for_every_store! {
 }
 
 mod cases {
-    use levity_mailbox::{Appended, MessageId, StoreError};
+    use levity_mailbox::{Appended, Limit, MessageId, StoreError};
 
     use crate::harness::*;
 
@@ -80,7 +80,7 @@ mod cases {
         // Opened while they are pending: a beginning of the messages, without a hole.
         let (now, first) = (rig.now(), &names[0]);
         let opening = rig.call(|store| store.open(first, &settings, now));
-        let looking = rig.call(|store| store.look(first));
+        let looking = rig.call(|store| store.read(first, None, Limit::NONE));
         let results: Vec<_> = pending.into_iter().map(|one| rig.finish(one)).collect();
         let opened = rig.finish(opening).expect("a box");
         let looked = rig.finish(looking).expect("an answer");

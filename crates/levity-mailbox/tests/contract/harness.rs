@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use levity_mailbox::{
-    Append, Appended, Change, Draft, Message, MessageId, Mode, Name, Opened, Settings, Store,
-    StoreError, Summary,
+    Append, Appended, Change, Draft, Limit, Message, MessageId, Mode, Name, Opened, Settings,
+    Store, StoreError, Summary,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time;
@@ -301,13 +301,25 @@ impl Rig {
         self.try_open(name, settings).expect("a box")
     }
 
+    /// All that is kept of a box, and its summary says the same.
     pub fn look(&mut self, name: &Name) -> Option<Opened> {
-        let looking = self.call(|store| store.look(name));
-        let found = self.finish(looking).expect("an answer");
-        if let Some(found) = &found {
+        let summing = self.call(|store| store.summary(name));
+        let summary = self.finish(summing).expect("an answer");
+        let found = self.read(name, None, Limit::NONE);
+        assert_eq!(summary.is_some(), found.is_some());
+        if let Some((summary, found)) = summary.zip(found.as_ref()) {
             check(found);
+            // The journal counts messages that are over until it has written that.
+            if self.is_shared() || !self.is_persistent() {
+                check_summary(&summary, found);
+            }
         }
         found
+    }
+
+    pub fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Option<Opened> {
+        let reading = self.call(|store| store.read(name, after, limit));
+        self.finish(reading).expect("an answer")
     }
 
     pub fn remove(&mut self, name: &Name) -> bool {
@@ -343,6 +355,15 @@ pub fn check(opened: &Opened) {
     let has = |id: &MessageId| numbers.contains(&id.sequence);
     assert!(ids.iter().all(has), "{ids:?} within {numbers:?}");
     assert!(opened.lost <= opened.next && opened.read <= opened.next);
+}
+
+/// What a summary says of what is kept.
+pub fn check_summary(summary: &Summary, found: &Opened) {
+    let bytes = found.messages.iter().map(|one| one.draft.bytes()).sum();
+    let said = (summary.messages, summary.bytes);
+    assert_eq!(said, (found.messages.len(), bytes));
+    let positions = [summary.epoch, summary.next, summary.lost, summary.read];
+    assert_eq!(positions, [found.epoch, found.next, found.lost, found.read]);
 }
 
 pub fn name(name: &str) -> Name {

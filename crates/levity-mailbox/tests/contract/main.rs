@@ -9,6 +9,7 @@ mod failing;
 mod harness;
 mod keys;
 mod listing;
+mod reading;
 mod redis;
 mod removing;
 mod reopening;

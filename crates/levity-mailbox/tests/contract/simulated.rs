@@ -11,8 +11,8 @@ use std::time::SystemTime;
 
 use levity_mailbox::memory::MemoryStore;
 use levity_mailbox::{
-    Append, Appended, Appending, Change, Figures, Listing, Looking, Message, MessageId, Name,
-    Opened, Opening, Removing, Settings, Store, StoreError,
+    Append, Appended, Appending, Change, Figures, Limit, Listing, Message, MessageId, Name, Opened,
+    Opening, Reading, Removing, Settings, Store, StoreError, Summing,
 };
 
 /// How much larger the epochs are after a failover.
@@ -156,7 +156,8 @@ impl Server {
 
     /// What is kept of a box now.
     pub fn look(&self, name: &Name) -> Option<Opened> {
-        now(self.inner().memory.look(name)).expect("an answer")
+        let memory = &mut self.inner().memory;
+        now(memory.read(name, None, Limit::NONE)).expect("an answer")
     }
 
     /// Loses what is on its way to the processes.
@@ -322,7 +323,8 @@ impl Inner {
         }
         let loses_all = self.random.one_in(3);
         for (name, settings) in self.settings.clone() {
-            let Some(opened) = now(before.look(&name)).expect("an answer") else {
+            let Some(opened) = now(before.read(&name, None, Limit::NONE)).expect("an answer")
+            else {
                 continue;
             };
             let count = match loses_all {
@@ -452,10 +454,18 @@ impl Store for Simulated {
         self.call(move |inner| inner.open(&name, &settings, now))
     }
 
-    fn look(&mut self, name: &Name) -> Looking {
+    fn summary(&mut self, name: &Name) -> Summing {
         let name = name.clone();
         self.call(move |inner| match inner.fault() {
-            Fault::None => now(inner.memory.look(&name)),
+            Fault::None => now(inner.memory.summary(&name)),
+            _ => Err(unavailable()),
+        })
+    }
+
+    fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Reading {
+        let name = name.clone();
+        self.call(move |inner| match inner.fault() {
+            Fault::None => now(inner.memory.read(&name, after, limit)),
             _ => Err(unavailable()),
         })
     }

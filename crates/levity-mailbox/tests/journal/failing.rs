@@ -95,7 +95,7 @@ fn a_disk_that_does_not_answer_is_unavailable_in_time() {
     rig.disk = disk("simulated:delay_ms=0,freeze=0000000001.segment");
     rig.options.time_max = Duration::from_millis(50);
     rig.open_store();
-    let looked = rig.call(|store| store.look(&a));
+    let looked = rig.call(|store| store.read(&a, None, levity_mailbox::Limit::NONE));
     assert!(
         matches!(looked, Err(StoreError::Unavailable(_))),
         "{looked:?}"

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 use levity_disk::Disk;
 use levity_mailbox::journal::{JournalStore, Options};
 use levity_mailbox::{
-    Append, Appended, Budget, Draft, Message, MessageId, Mode, Name, Opened, Settings, Store,
-    StoreError,
+    Append, Appended, Budget, Draft, Limit, Message, MessageId, Mode, Name, Opened, Settings,
+    Store, StoreError,
 };
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -182,7 +182,9 @@ impl Rig {
     }
 
     pub fn look(&mut self, name: &Name) -> Option<Opened> {
-        let looked = self.call(|store| store.look(name)).expect("an answer");
+        let looked = self
+            .call(|store| store.read(name, None, Limit::NONE))
+            .expect("an answer");
         looked.iter().for_each(check);
         looked
     }

@@ -166,7 +166,7 @@ fn a_segment_that_is_read_stays() {
     for number in 0..100 {
         rig.append(&b, &few, &format!("{number:>500}"));
     }
-    let looking = rig.store().look(&a);
+    let looking = rig.store().read(&a, None, levity_mailbox::Limit::NONE);
     for number in 0..200 {
         rig.append(&a, &few, &format!("{number:>500}"));
     }

@@ -23,7 +23,7 @@ use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::shared::{AppendReply, Ended, Reply, Request, TaskFigures};
-use crate::store::{Append, Appended, Opened, StoreError, Summary};
+use crate::store::{Append, Appended, Limit, Opened, StoreError, Summary};
 
 /// The pause between two checks whether the connections live.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -77,7 +77,8 @@ impl Batch {
 enum Waiting {
     Append(Append, AppendReply),
     Open(Name, Reply<Opened>),
-    Look(Reply<Option<Opened>>),
+    Summary(Name, Reply<Option<Summary>>),
+    ReadAfter(Limit, Reply<Option<Opened>>),
     Remove(Name, Reply<bool>),
     List(String, Reply<Vec<Summary>>),
     Resume(Name),
@@ -92,7 +93,8 @@ impl Waiting {
         match self {
             Self::Append(_, reply) => reply.send(Err(error)),
             Self::Open(_, reply) => drop(reply.send(Err(error))),
-            Self::Look(reply) => drop(reply.send(Err(error))),
+            Self::Summary(_, reply) => drop(reply.send(Err(error))),
+            Self::ReadAfter(_, reply) => drop(reply.send(Err(error))),
             Self::Remove(_, reply) => drop(reply.send(Err(error))),
             Self::List(_, reply) => drop(reply.send(Err(error))),
             Self::Resume(_) | Self::Touch(_) | Self::Expire(_) | Self::Prune | Self::Nobody => {}
@@ -249,10 +251,16 @@ impl<'a> Serving<'a> {
                 let call = self.call_with(Script::Open, &name, &settings);
                 self.next.push(call, Waiting::Open(name, reply));
             }
-            Request::Look(name, reply) => {
+            Request::Summary(name, reply) => {
                 self.flush_read(&name);
-                let call = self.call(Script::Look, &name);
-                self.next.push(call, Waiting::Look(reply));
+                let call = self.call(Script::Summary, &name);
+                self.next.push(call, Waiting::Summary(name, reply));
+            }
+            Request::ReadAfter(name, after, limit, reply) => {
+                self.flush_read(&name);
+                let mut call = self.call(Script::ReadAfter, &name);
+                scripts::add_read_after(&mut call, after, limit);
+                self.next.push(call, Waiting::ReadAfter(limit, reply));
             }
             Request::Remove(name, reply) => {
                 self.link.reads.remove(&name);
@@ -447,9 +455,16 @@ impl<'a> Serving<'a> {
                 }
                 let _ = reply.send(opened);
             }
-            Waiting::Look(reply) => {
+            Waiting::Summary(name, reply) => {
+                let _ = reply.send(scripts::summed(answer, &name).ok_or_else(strange));
+            }
+            Waiting::ReadAfter(mut limit, reply) => {
                 let found = scripts::opened_if_known(answer).ok_or_else(strange);
-                let _ = reply.send(found.and_then(|found| found.map(reserve).transpose()));
+                let limited = |mut found: Opened| {
+                    found.messages.retain(|one| limit.take(one.draft.bytes()));
+                    reserve(found)
+                };
+                let _ = reply.send(found.and_then(|found| found.map(limited).transpose()));
             }
             Waiting::Remove(name, reply) => {
                 self.link.boxes.removed(&name);

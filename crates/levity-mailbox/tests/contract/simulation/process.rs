@@ -146,7 +146,7 @@ impl Process {
     /// The number of receivers of a box, which event loops and the owner agree on.
     pub fn receivers(&mut self, name: &Name, server: &Server, now: SystemTime) -> usize {
         let (reply, mut answer) = oneshot::channel();
-        let command = Command::Look {
+        let command = Command::Summary {
             name: name.clone(),
             reply,
         };

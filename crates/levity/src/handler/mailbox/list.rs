@@ -1,6 +1,6 @@
 //! Lists of boxes, for publishers.
 
-use levity_mailbox::{Command, Name, Summary};
+use levity_mailbox::{Command, Info, Name};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -44,14 +44,14 @@ impl Handling<'_> {
             let of_owner = self.answer_of_owner(answer).await?;
             boxes.extend(of_owner.map_err(|failure| refused_by_store(set, &failure))?);
         }
-        boxes.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        boxes.sort_by(|one, other| one.summary.name.cmp(&other.summary.name));
         let has_more = boxes.len() >= BOXES_MAX;
         boxes.truncate(BOXES_MAX);
         let last = boxes.last().filter(|_| has_more);
-        let next = last.map(|(last, _)| last.name.in_set().to_owned());
+        let next = last.map(|last| last.summary.name.in_set().to_owned());
         let boxes: Vec<_> = boxes
             .iter()
-            .map(|(summary, receivers): &(Summary, usize)| {
+            .map(|Info { summary, receivers }| {
                 json!({
                     "mailbox": summary.name.in_set(),
                     "messages": summary.messages,

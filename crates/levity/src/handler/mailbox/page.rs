@@ -2,19 +2,13 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use levity_mailbox::{Message, MessageId, Name};
+use levity_mailbox::{Limit, Message, MessageId, Name};
 use serde_json::{Value, json};
 
 use super::forms::outlined;
 use crate::http::response::{Body, Response, StreamError};
 use crate::mailboxes::set::ReceiverSlot;
 use crate::respond::generated::{Gathered, Generated, Output};
-
-/// The maximum of messages of a page.
-const MESSAGES_MAX: usize = 1000;
-
-/// A page with as many bytes gets no further message.
-const PAGE_BYTES: usize = 256 * 1024;
 
 /// The maximum of a body that is made before it is sent.
 const WHOLE_BYTES_MAX: usize = 64 * 1024;
@@ -31,6 +25,18 @@ pub struct Page {
 }
 
 impl Page {
+    /// What a page has room for: a page that is not full takes a message of any size.
+    pub const LIMIT: Limit = Limit {
+        messages: 1000,
+        bytes: 256 * 1024,
+    };
+
+    /// Whether there may be more messages than these, which were read with [`LIMIT`](Self::LIMIT).
+    pub fn is_limited(read: &[Message]) -> bool {
+        let bytes: usize = read.iter().map(|message| message.draft.bytes()).sum();
+        read.len() >= Self::LIMIT.messages || bytes >= Self::LIMIT.bytes
+    }
+
     /// A page without messages. `is_gap` if messages before it are gone.
     pub fn new(is_gap: bool) -> Self {
         Self {
@@ -40,13 +46,16 @@ impl Page {
         }
     }
 
-    /// Whether further messages belong to the next page. A page that is not full has room for a message of any size.
+    /// Whether further messages belong to the next page.
     pub fn is_full(&self) -> bool {
-        self.messages.len() >= MESSAGES_MAX || self.bytes >= PAGE_BYTES
+        self.messages.len() >= Self::LIMIT.messages || self.bytes >= Self::LIMIT.bytes
     }
 
-    /// Takes a message.
+    /// Takes a message, unless it is full.
     pub fn push(&mut self, message: Message) {
+        if self.is_full() {
+            return;
+        }
         self.bytes += message.draft.bytes();
         self.messages.push(message);
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levity_mailbox::{Command, Cursor, Feed, MessageId, Name, Next};
+use levity_mailbox::{
+    Command, Cursor, Feed, Info, Limit, MessageId, Name, Next, Opened, StoreError, Summary,
+};
 use levity_wire::accept;
 use levity_wire::http1::Method;
 use serde_json::json;
@@ -150,44 +152,86 @@ impl Handling<'_> {
         cursor: Option<Cursor>,
     ) -> Result<Response, Response> {
         let slot = self.count_receiver(set, name)?;
-        let info = self.look(set, name).await?;
-        let opened = &info.opened;
-        let (first, is_gap) = match cursor {
-            None | Some(Cursor::Earliest) => (0, false),
-            Some(Cursor::New) => (opened.next, false),
-            Some(Cursor::After(id)) if id.epoch != opened.epoch || id.sequence >= opened.next => {
-                (0, true)
-            }
-            Some(Cursor::After(id)) => (id.sequence + 1, id.sequence + 1 < opened.lost),
-        };
+        let (mut opened, mut page) = self.first_part(set, name, cursor).await?;
         let now = self.now();
-        let messages = opened.messages.iter();
-        let messages = messages.filter(|one| one.id.sequence >= first && !one.has_expired(now));
-        let mut page = Page::new(is_gap);
-        for message in messages {
-            if page.is_full() {
-                break;
+        loop {
+            let is_limited = Page::is_limited(&opened.messages);
+            let end = opened.messages.last().map(|message| message.id);
+            let messages = opened.messages.into_iter();
+            for message in messages.filter(|one| !one.has_expired(now)) {
+                page.push(message);
             }
-            page.push(message.clone());
+            let after = end.filter(|_| is_limited && !page.is_full());
+            if after.is_none() {
+                let last = last_id(opened.epoch, opened.next);
+                return Ok(page.into_response(name, last, slot).await);
+            }
+            let epoch = opened.epoch;
+            opened = self.read(set, name, after, Page::LIMIT).await?;
+            // The box was removed and made again.
+            page.is_gap |= opened.epoch != epoch;
         }
-        let last = MessageId {
-            epoch: opened.epoch,
-            sequence: opened.next.saturating_sub(1),
-        };
-        Ok(page.into_response(name, last, slot).await)
     }
 
-    pub(in crate::handler) async fn look(
+    /// The first messages of a page after `cursor`, and the page, which knows of messages that are gone before them.
+    async fn first_part(
         &self,
         set: &MailboxSet,
         name: &Name,
-    ) -> Result<levity_mailbox::Info, Response> {
-        let (reply, answer) = oneshot::channel();
-        let command = Command::Look {
+        cursor: Option<Cursor>,
+    ) -> Result<(Opened, Page), Response> {
+        let after = match cursor {
+            None | Some(Cursor::Earliest) => None,
+            Some(Cursor::New) => {
+                let Summary { epoch, next, .. } = self.summary(set, name).await?.summary;
+                Some(last_id(epoch, next))
+            }
+            Some(Cursor::After(id)) => Some(id),
+        };
+        let mut opened = self.read(set, name, after, Page::LIMIT).await?;
+        let is_known = |id: MessageId| id.epoch == opened.epoch && id.sequence < opened.next;
+        let is_gap = after.is_some_and(|id| !is_known(id) || id.sequence + 1 < opened.lost);
+        if after.is_some_and(|id| !is_known(id)) && opened.messages.is_empty() {
+            // After an id that was never given there is nothing: all is what the client has missed.
+            opened = self.read(set, name, None, Page::LIMIT).await?;
+        }
+        Ok((opened, Page::new(is_gap)))
+    }
+
+    /// A part of what is kept of a box.
+    pub(in crate::handler) async fn read(
+        &self,
+        set: &MailboxSet,
+        name: &Name,
+        after: Option<MessageId>,
+        limit: Limit,
+    ) -> Result<Opened, Response> {
+        let ask = |reply| Command::ReadAfter {
+            name: name.clone(),
+            after,
+            limit,
+            reply,
+        };
+        self.ask_owner(set, name, ask).await
+    }
+
+    async fn summary(&self, set: &MailboxSet, name: &Name) -> Result<Info, Response> {
+        let ask = |reply| Command::Summary {
             name: name.clone(),
             reply,
         };
-        self.worker.mailboxes.send_to_owner_of(name, command);
+        self.ask_owner(set, name, ask).await
+    }
+
+    /// What the owner of a box answers, if there is such a box.
+    async fn ask_owner<T>(
+        &self,
+        set: &MailboxSet,
+        name: &Name,
+        ask: impl FnOnce(oneshot::Sender<Result<Option<T>, StoreError>>) -> Command,
+    ) -> Result<T, Response> {
+        let (reply, answer) = oneshot::channel();
+        self.worker.mailboxes.send_to_owner_of(name, ask(reply));
         let found = self.answer_of_owner(answer).await?;
         let found = found.map_err(|failure| refused_by_store(set, &failure))?;
         found.ok_or_else(|| error(404, "there is no such mailbox"))
@@ -195,21 +239,15 @@ impl Handling<'_> {
 
     /// What is known of a box.
     async fn info(&self, set: &MailboxSet, name: &Name) -> Result<Response, Response> {
-        let info = self.look(set, name).await?;
-        let opened = &info.opened;
-        let bytes: usize = opened.messages.iter().map(|one| one.draft.bytes()).sum();
-        let last = MessageId {
-            epoch: opened.epoch,
-            sequence: opened.next.saturating_sub(1),
-        };
+        let Info { summary, receivers } = self.summary(set, name).await?;
         Ok(json(
             200,
             &json!({
                 "mailbox": name.in_set(),
-                "last": last.to_string(),
-                "messages": opened.messages.len(),
-                "bytes": bytes,
-                "receivers": info.receivers,
+                "last": last_id(summary.epoch, summary.next).to_string(),
+                "messages": summary.messages,
+                "bytes": summary.bytes,
+                "receivers": receivers,
             }),
         ))
     }
@@ -251,6 +289,14 @@ impl Handling<'_> {
             self.hooks.push(MarkWhenSent::new(feed, last));
         }
         Ok(page.into_response(name, last, slot).await)
+    }
+}
+
+/// The id before the number `next`.
+fn last_id(epoch: u64, next: u64) -> MessageId {
+    MessageId {
+        epoch,
+        sequence: next.saturating_sub(1),
     }
 }
 

@@ -53,7 +53,7 @@ impl EventBox {
     pub async fn receivers(&self) -> usize {
         let (reply, answer) = oneshot::channel();
         let name = self.name.clone();
-        self.send(Command::Look { name, reply });
+        self.send(Command::Summary { name, reply });
         let found = answer.await.ok().and_then(Result::ok).flatten();
         found.map_or(0, |info| info.receivers)
     }

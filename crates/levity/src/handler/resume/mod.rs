@@ -16,7 +16,7 @@ mod stream;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use levity_mailbox::{Cursor, Message, MessageId, Name};
+use levity_mailbox::{Cursor, Limit, Message, MessageId, Name};
 use levity_wire::accept;
 use levity_wire::http1::Method;
 use levity_wire::sse;
@@ -86,8 +86,8 @@ impl<'a> Handling<'a> {
 
     /// Resumes a stream; `None` if there is none of this name, or its client has all of it.
     async fn resume(&self, resume: &Resume, name: &Name, last: MessageId) -> Option<Response> {
-        let info = self.look(&resume.set, name).await.ok()?;
-        let messages = &info.opened.messages;
+        let read = self.read(&resume.set, name, None, Limit::NONE).await;
+        let messages = &read.ok()?.messages;
         let (end, others) = messages.split_last()?;
         let is_missed = |one: &Message| one.id.sequence > last.sequence && !is_headers(one);
         if Form::Resumed.end(end).is_some() && !others.iter().rev().any(is_missed) {
