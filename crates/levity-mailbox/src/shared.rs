@@ -1,12 +1,14 @@
-//! Stores on servers that several processes share.
+//! Stores of which others do the work: tasks with connections to a server, or threads with a file.
 //!
-//! A task has the connection. The store passes it requests, in their order, and gets changes from it.
+//! The store passes on what is asked, in its order, and gets changes back. What only reads has a queue of its own, so that it
+//! need not wait behind what writes.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
@@ -28,9 +30,15 @@ const APPENDS_MAX: usize = 4096;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Keeps messages on a server of the kind `S`.
+/// How long a call waits for those who do the work.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Keeps messages in a way of the kind `S`.
 pub struct SharedStore<S> {
-    requests: mpsc::UnboundedSender<Request>,
+    pub(crate) requests: mpsc::UnboundedSender<Request>,
+    pub(crate) reads: mpsc::UnboundedSender<Request>,
+    /// Boxes that are being removed, while somebody has the other reference.
+    removing: HashMap<Name, Weak<()>>,
     changes: mpsc::UnboundedReceiver<Change>,
     /// One permit for each message that waits.
     permits: Arc<Semaphore>,
@@ -58,7 +66,8 @@ pub(crate) enum Request {
     Open(Name, Arc<Settings>, Reply<Opened>),
     Summary(Name, Reply<Option<Summary>>),
     ReadAfter(Name, Option<MessageId>, Limit, Reply<Option<Opened>>),
-    Remove(Name, Reply<bool>),
+    /// The last is dropped when it is done.
+    Remove(Name, Reply<bool>, Arc<()>),
     List(String, Option<Name>, usize, Reply<Vec<Summary>>),
     Read(Name, MessageId),
     Watch(Name, bool),
@@ -83,6 +92,7 @@ impl TaskFigures {
 /// What the task is given.
 pub(crate) struct Ends {
     pub(crate) requests: mpsc::UnboundedReceiver<Request>,
+    pub(crate) reads: mpsc::UnboundedReceiver<Request>,
     pub(crate) changes: mpsc::UnboundedSender<Change>,
     pub(crate) figures: Arc<TaskFigures>,
 }
@@ -153,7 +163,7 @@ impl Request {
             Self::Open(_, _, reply) => drop(reply.send(Err(error.clone()))),
             Self::Summary(_, reply) => drop(reply.send(Err(error.clone()))),
             Self::ReadAfter(_, _, _, reply) => drop(reply.send(Err(error.clone()))),
-            Self::Remove(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::Remove(_, reply, _) => drop(reply.send(Err(error.clone()))),
             Self::List(_, _, _, reply) => drop(reply.send(Err(error.clone()))),
             other => return Some(other),
         }
@@ -165,10 +175,13 @@ impl<S> SharedStore<S> {
     /// A store, and what its task is given.
     pub(crate) fn with_ends() -> (Self, Ends) {
         let (sender, requests) = mpsc::unbounded_channel();
+        let (reads_sender, reads) = mpsc::unbounded_channel();
         let (changes, receiver) = mpsc::unbounded_channel();
         let figures = Arc::<TaskFigures>::default();
         let store = Self {
             requests: sender,
+            reads: reads_sender,
+            removing: HashMap::new(),
             changes: receiver,
             permits: Arc::new(Semaphore::new(APPENDS_MAX)),
             figures: figures.clone(),
@@ -176,41 +189,66 @@ impl<S> SharedStore<S> {
         };
         let ends = Ends {
             requests,
+            reads,
             changes,
             figures,
         };
         (store, ends)
     }
 
-    /// Passes a request on. The future ends with an error if the task is gone.
-    fn ask<T: 'static>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Asking<T> {
-        let (reply, answer) = oneshot::channel();
-        let _ = self.requests.send(request(reply));
-        Box::pin(answered(answer))
+    fn is_removing(&self, name: &Name) -> bool {
+        let removing = self.removing.get(name);
+        removing.is_some_and(|removing| removing.strong_count() > 0)
     }
+}
+
+/// Passes a request on. The future ends with an error if those who do the work are gone, or take too long.
+fn ask<T: 'static>(
+    queue: &mpsc::UnboundedSender<Request>,
+    request: impl FnOnce(Reply<T>) -> Request,
+) -> Asking<T> {
+    let (reply, answer) = oneshot::channel();
+    let _ = queue.send(request(reply));
+    Box::pin(answered(answer))
 }
 
 type Asking<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
 
 async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
-    let ended = |_| Err(StoreError::Unavailable("the store has ended".to_owned()));
-    answer.await.unwrap_or_else(ended)
+    let unavailable = |reason: &str| Err(StoreError::Unavailable(reason.to_owned()));
+    match time::timeout(ANSWER_TIME_MAX, answer).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => unavailable("the store has ended"),
+        Err(_) => unavailable("the store does not answer in time"),
+    }
 }
 
-impl<S: 'static> Store for SharedStore<S> {
+/// What distinguishes the ways to keep messages.
+pub(crate) trait Kind: 'static {
+    /// Whether the queue of reads takes [`Request::Open`], too, unless the box is being removed.
+    const OPENS_BY_READING: bool;
+}
+
+impl<S: Kind> Store for SharedStore<S> {
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, _: SystemTime) -> Opening {
+        let queue = match S::OPENS_BY_READING && !self.is_removing(name) {
+            true => &self.reads,
+            false => &self.requests,
+        };
         let (name, settings) = (name.clone(), settings.clone());
-        self.ask(move |reply| Request::Open(name, settings, reply))
+        ask(queue, move |reply| Request::Open(name, settings, reply))
     }
 
     fn summary(&mut self, name: &Name) -> Summing {
         let name = name.clone();
-        self.ask(move |reply| Request::Summary(name, reply))
+        ask(&self.reads, |reply| Request::Summary(name, reply))
     }
 
     fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Reading {
         let name = name.clone();
-        self.ask(move |reply| Request::ReadAfter(name, after, limit, reply))
+        ask(&self.reads, |reply| {
+            Request::ReadAfter(name, after, limit, reply)
+        })
     }
 
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending {
@@ -245,8 +283,12 @@ impl<S: 'static> Store for SharedStore<S> {
     }
 
     fn remove(&mut self, name: &Name) -> Removing {
-        let name = name.clone();
-        self.ask(move |reply| Request::Remove(name, reply))
+        let (name, removing) = (name.clone(), Arc::new(()));
+        self.removing
+            .insert(name.clone(), Arc::downgrade(&removing));
+        ask(&self.requests, |reply| {
+            Request::Remove(name, reply, removing)
+        })
     }
 
     fn mark_read(&mut self, name: &Name, last: MessageId) {
@@ -259,7 +301,9 @@ impl<S: 'static> Store for SharedStore<S> {
 
     fn list(&mut self, set: &str, after: Option<&Name>, count_max: usize) -> Listing {
         let (set, after) = (set.to_owned(), after.cloned());
-        self.ask(move |reply| Request::List(set, after, count_max, reply))
+        ask(&self.reads, |reply| {
+            Request::List(set, after, count_max, reply)
+        })
     }
 
     fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Change> {
@@ -275,6 +319,8 @@ impl<S: 'static> Store for SharedStore<S> {
     }
 
     fn sweep(&mut self, now: SystemTime) {
+        self.removing
+            .retain(|_, removing| removing.strong_count() > 0);
         let _ = self.requests.send(Request::Sweep(now));
     }
 

@@ -36,6 +36,10 @@ use crate::store::new_epoch;
 #[derive(Debug)]
 pub enum Redis {}
 
+impl shared::Kind for Redis {
+    const OPENS_BY_READING: bool = false;
+}
+
 /// Keeps messages on a Redis or Valkey server, version 6.2 of Redis or later.
 pub type RedisStore = SharedStore<Redis>;
 
@@ -51,7 +55,8 @@ impl RedisStore {
     /// If it is called outside a runtime of tokio.
     pub fn new(url: &str, budget: Arc<Budget>) -> Result<Self, String> {
         let client = client(url)?;
-        let (store, ends) = Self::with_ends();
+        let (mut store, ends) = Self::with_ends();
+        store.reads = store.requests.clone();
         let link = Link {
             client,
             budget,

@@ -262,7 +262,7 @@ impl<'a> Serving<'a> {
                 scripts::add_read_after(&mut call, after, limit);
                 self.next.push(call, Waiting::ReadAfter(limit, reply));
             }
-            Request::Remove(name, reply) => {
+            Request::Remove(name, reply, _) => {
                 self.link.reads.remove(&name);
                 let mut call = self.call(Script::Remove, &name);
                 call.arg(&self.session.calls.process);
