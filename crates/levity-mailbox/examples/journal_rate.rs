@@ -58,6 +58,7 @@ fn append(number: usize, settings: &Arc<Settings>) -> Append {
         content: [b'x'; CONTENT_BYTES].into(),
         deadline: None,
         reservation: None,
+        is_damaged: false,
     };
     Append {
         name: Name::new("set", format!("user-{number:07}").as_bytes()).expect("a name"),

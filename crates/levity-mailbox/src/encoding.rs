@@ -50,6 +50,7 @@ pub(crate) fn decode(encoded: &[u8]) -> Option<Draft> {
             digits => Some(UNIX_EPOCH + Duration::from_nanos(digits.parse().ok()?)),
         },
         reservation: None,
+        is_damaged: false,
     })
 }
 
@@ -65,6 +66,7 @@ mod tests {
             content: b"\n\n1b\n\0".as_slice().into(),
             deadline: Some(UNIX_EPOCH + Duration::new(1_800_000_000, 123_456_789)),
             reservation: None,
+            is_damaged: false,
         };
         let empty = Draft {
             key: None,
@@ -73,6 +75,7 @@ mod tests {
             content: Box::default(),
             deadline: None,
             reservation: None,
+            is_damaged: false,
         };
         [full, empty]
     }

@@ -404,7 +404,12 @@ impl Kept {
             Some(entry) => entry.message.id.sequence + 1,
             None => position.next.max(self.next),
         };
-        next.cloned().map(Next::Message)
+        let next = next?;
+        if next.message.draft.is_damaged {
+            let sequence = position.next;
+            return Some(Next::Gap(MessageId { epoch, sequence }));
+        }
+        Some(Next::Message(next.clone()))
     }
 
     /// Where the first message is whose number is not smaller.

@@ -9,6 +9,7 @@
 mod budget;
 mod by_name;
 mod copies;
+pub mod disk;
 mod encoding;
 pub mod journal;
 mod kept;

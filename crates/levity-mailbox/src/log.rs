@@ -249,6 +249,7 @@ pub(crate) mod tests {
             content: text.as_bytes().into(),
             deadline: None,
             reservation: None,
+            is_damaged: false,
         }
     }
 

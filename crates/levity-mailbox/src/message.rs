@@ -25,9 +25,19 @@ pub struct Draft {
     pub deadline: Option<SystemTime>,
     /// Its memory. `None` in tests.
     pub reservation: Option<Reservation>,
+    /// The store has lost its content: receivers learn of a gap in its place.
+    pub is_damaged: bool,
 }
 
 impl Draft {
+    /// Stands for a message whose content the store has lost.
+    pub(crate) fn damaged() -> Self {
+        Self {
+            is_damaged: true,
+            ..Self::default()
+        }
+    }
+
     /// The memory that it takes in bytes, about. This counts for the bounds of a box.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -37,13 +36,14 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 pub struct SharedStore<S> {
     pub(crate) requests: mpsc::UnboundedSender<Request>,
     pub(crate) reads: mpsc::UnboundedSender<Request>,
-    /// Boxes that are being removed, while somebody has the other reference.
-    removing: HashMap<Name, Weak<()>>,
+    /// Boxes with a pending call that a later `open` has to see, while somebody has the other reference.
+    pending: HashMap<Name, Weak<()>>,
     changes: mpsc::UnboundedReceiver<Change>,
     /// One permit for each message that waits.
     permits: Arc<Semaphore>,
     figures: Arc<TaskFigures>,
-    kind: PhantomData<fn(S)>,
+    /// Dropped after the queues, whose end it may wait for.
+    pub(crate) kind: S,
 }
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -60,16 +60,18 @@ impl AppendReply {
     }
 }
 
+/// Dropped when a request is done.
+pub(crate) type Pending = Arc<()>;
+
 /// What the store asks for.
 pub(crate) enum Request {
     Append(Append, SystemTime, AppendReply),
     Open(Name, Arc<Settings>, Reply<Opened>),
     Summary(Name, Reply<Option<Summary>>),
     ReadAfter(Name, Option<MessageId>, Limit, Reply<Option<Opened>>),
-    /// The last is dropped when it is done.
-    Remove(Name, Reply<bool>, Arc<()>),
+    Remove(Name, Reply<bool>, Pending),
     List(String, Option<Name>, usize, Reply<Vec<Summary>>),
-    Read(Name, MessageId),
+    Read(Name, MessageId, Pending),
     Watch(Name, bool),
     Sweep(SystemTime),
 }
@@ -173,7 +175,7 @@ impl Request {
 
 impl<S> SharedStore<S> {
     /// A store, and what its task is given.
-    pub(crate) fn with_ends() -> (Self, Ends) {
+    pub(crate) fn with_ends(kind: S) -> (Self, Ends) {
         let (sender, requests) = mpsc::unbounded_channel();
         let (reads_sender, reads) = mpsc::unbounded_channel();
         let (changes, receiver) = mpsc::unbounded_channel();
@@ -181,11 +183,11 @@ impl<S> SharedStore<S> {
         let store = Self {
             requests: sender,
             reads: reads_sender,
-            removing: HashMap::new(),
+            pending: HashMap::new(),
             changes: receiver,
             permits: Arc::new(Semaphore::new(APPENDS_MAX)),
             figures: figures.clone(),
-            kind: PhantomData,
+            kind,
         };
         let ends = Ends {
             requests,
@@ -196,9 +198,15 @@ impl<S> SharedStore<S> {
         (store, ends)
     }
 
-    fn is_removing(&self, name: &Name) -> bool {
-        let removing = self.removing.get(name);
-        removing.is_some_and(|removing| removing.strong_count() > 0)
+    fn is_pending(&self, name: &Name) -> bool {
+        let pending = self.pending.get(name);
+        pending.is_some_and(|pending| pending.strong_count() > 0)
+    }
+
+    fn pend(&mut self, name: &Name) -> Pending {
+        let pending = Pending::default();
+        self.pending.insert(name.clone(), Arc::downgrade(&pending));
+        pending
     }
 }
 
@@ -225,13 +233,13 @@ async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result
 
 /// What distinguishes the ways to keep messages.
 pub(crate) trait Kind: 'static {
-    /// Whether the queue of reads takes [`Request::Open`], too, unless the box is being removed.
+    /// Whether the queue of reads takes [`Request::Open`], too, unless the box has a [pending](Pending) call.
     const OPENS_BY_READING: bool;
 }
 
 impl<S: Kind> Store for SharedStore<S> {
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, _: SystemTime) -> Opening {
-        let queue = match S::OPENS_BY_READING && !self.is_removing(name) {
+        let queue = match S::OPENS_BY_READING && !self.is_pending(name) {
             true => &self.reads,
             false => &self.requests,
         };
@@ -283,16 +291,17 @@ impl<S: Kind> Store for SharedStore<S> {
     }
 
     fn remove(&mut self, name: &Name) -> Removing {
-        let (name, removing) = (name.clone(), Arc::new(()));
-        self.removing
-            .insert(name.clone(), Arc::downgrade(&removing));
+        let (name, pending) = (name.clone(), self.pend(name));
         ask(&self.requests, |reply| {
-            Request::Remove(name, reply, removing)
+            Request::Remove(name, reply, pending)
         })
     }
 
     fn mark_read(&mut self, name: &Name, last: MessageId) {
-        let _ = self.requests.send(Request::Read(name.clone(), last));
+        let pending = self.pend(name);
+        let _ = self
+            .requests
+            .send(Request::Read(name.clone(), last, pending));
     }
 
     fn watch(&mut self, name: &Name, is_read: bool, _: SystemTime) {
@@ -319,8 +328,7 @@ impl<S: Kind> Store for SharedStore<S> {
     }
 
     fn sweep(&mut self, now: SystemTime) {
-        self.removing
-            .retain(|_, removing| removing.strong_count() > 0);
+        self.pending.retain(|_, pending| pending.strong_count() > 0);
         let _ = self.requests.send(Request::Sweep(now));
     }
 

@@ -312,6 +312,7 @@ impl<'a> Fields<'a> {
             content: self.content.into(),
             deadline: (self.deadline_ns != 0).then(|| UNIX_EPOCH + since),
             reservation: None,
+            is_damaged: false,
         }
     }
 

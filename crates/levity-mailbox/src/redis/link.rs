@@ -51,7 +51,7 @@ impl Connect for Link {
 
     fn note(&mut self, request: Request) {
         match request {
-            Request::Read(name, last) => self.mark_read(name, last),
+            Request::Read(name, last, _) => self.mark_read(name, last),
             Request::Watch(name, is_read) => {
                 self.boxes.set_watched(&name, is_read, Instant::now());
             }

@@ -34,7 +34,7 @@ use crate::store::new_epoch;
 
 /// A Redis or Valkey server.
 #[derive(Debug)]
-pub enum Redis {}
+pub struct Redis;
 
 impl shared::Kind for Redis {
     const OPENS_BY_READING: bool = false;
@@ -55,7 +55,7 @@ impl RedisStore {
     /// If it is called outside a runtime of tokio.
     pub fn new(url: &str, budget: Arc<Budget>) -> Result<Self, String> {
         let client = client(url)?;
-        let (mut store, ends) = Self::with_ends();
+        let (mut store, ends) = Self::with_ends(Redis);
         store.reads = store.requests.clone();
         let link = Link {
             client,

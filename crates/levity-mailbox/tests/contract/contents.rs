@@ -76,6 +76,7 @@ mod cases {
             content: b"\0\r\n".as_slice().into(),
             deadline: Some(deadline),
             reservation: None,
+            is_damaged: false,
         });
     }
 

@@ -46,8 +46,8 @@ macro_rules! for_every_store {
                 crate::harness::run(crate::stores::redis(), super::cases::$case);
             }
             #[test]
-            fn journal() {
-                crate::harness::run(crate::stores::journal(), super::cases::$case);
+            fn disk() {
+                crate::harness::run(crate::stores::disk(), super::cases::$case);
             }
         })*
     };
@@ -303,18 +303,23 @@ impl Rig {
 
     /// All that is kept of a box, and its summary says the same.
     pub fn look(&mut self, name: &Name) -> Option<Opened> {
-        let summing = self.call(|store| store.summary(name));
-        let summary = self.finish(summing).expect("an answer");
+        let summary = self.summary(name);
         let found = self.read(name, None, Limit::NONE);
-        assert_eq!(summary.is_some(), found.is_some());
-        if let Some((summary, found)) = summary.zip(found.as_ref()) {
+        if let Some(found) = &found {
             check(found);
-            // The journal counts messages that are over until it has written that.
-            if self.is_shared() || !self.is_persistent() {
-                check_summary(&summary, found);
-            }
+        }
+        // A sweep may have dropped something meanwhile.
+        if summary == self.summary(name) {
+            assert_eq!(summary.is_some(), found.is_some());
+            let both = summary.zip(found.as_ref());
+            both.inspect(|(summary, found)| check_summary(summary, found));
         }
         found
+    }
+
+    pub fn summary(&mut self, name: &Name) -> Option<Summary> {
+        let summing = self.call(|store| store.summary(name));
+        self.finish(summing).expect("an answer")
     }
 
     pub fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Option<Opened> {
@@ -399,6 +404,7 @@ pub fn draft(text: &str) -> Draft {
         content: text.as_bytes().into(),
         deadline: None,
         reservation: None,
+        is_damaged: false,
     }
 }
 

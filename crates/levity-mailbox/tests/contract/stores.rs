@@ -1,10 +1,8 @@
 //! The stores that are tested.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use levity_disk::Disk;
-use levity_mailbox::journal::{JournalStore, Options};
+use levity_mailbox::disk::{DiskStore, Options};
 use levity_mailbox::memory::MemoryStore;
 use levity_mailbox::redis::RedisStore;
 use levity_mailbox::{Budget, Store, new_epoch};
@@ -123,12 +121,9 @@ pub fn redis() -> Option<Redis> {
 }
 
 /// A folder.
-pub struct Journal {
-    folder: TempDir,
-    disk: Arc<Disk>,
-}
+pub struct Disk(TempDir);
 
-impl Subject for Journal {
+impl Subject for Disk {
     fn is_persistent(&self) -> bool {
         true
     }
@@ -144,16 +139,12 @@ impl Subject for Journal {
     fn open(&mut self, now: SystemTime) -> Local<'_, Box<dyn Store>> {
         let report = |line: &str| panic!("{line}");
         let options = Options::new(report).expect("the kernel says which boot this is");
-        let budget = Budget::new(64 << 20);
-        let store = JournalStore::open(self.folder.path(), self.disk.clone(), budget, options, now);
-        let store = store.expect("a journal");
+        let store = DiskStore::open(self.0.path(), Budget::new(64 << 20), options, now);
+        let store = store.expect("a store");
         Box::pin(async move { Box::new(store) as Box<dyn Store> })
     }
 }
 
-pub fn journal() -> Option<Journal> {
-    Some(Journal {
-        folder: tempfile::tempdir().expect("a folder"),
-        disk: Disk::start(levity_disk::Settings::default()).expect("a disk"),
-    })
+pub fn disk() -> Option<Disk> {
+    Some(Disk(tempfile::tempdir().expect("a folder")))
 }

@@ -294,6 +294,7 @@ pub fn draft(text: &str) -> Draft {
         content: text.as_bytes().into(),
         deadline: None,
         reservation: None,
+        is_damaged: false,
     }
 }
 

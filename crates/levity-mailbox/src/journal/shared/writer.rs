@@ -633,6 +633,7 @@ mod tests {
             content: b"text".as_slice().into(),
             deadline: None,
             reservation: None,
+            is_damaged: false,
         };
         Append {
             name: Name::parse("set/a").expect("a name"),

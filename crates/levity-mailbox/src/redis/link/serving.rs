@@ -274,7 +274,7 @@ impl<'a> Serving<'a> {
                 scripts::add_list(&mut call, after.as_ref(), count_max);
                 self.next.push(call, Waiting::List(set, reply));
             }
-            Request::Read(name, last) => self.link.mark_read(name, last),
+            Request::Read(name, last, _) => self.link.mark_read(name, last),
             Request::Watch(name, is_read) => {
                 self.link.boxes.set_watched(&name, is_read, Instant::now());
                 self.touch(name);

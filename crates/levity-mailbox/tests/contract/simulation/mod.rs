@@ -372,6 +372,7 @@ impl Publisher {
                 content: text.into_bytes().into(),
                 deadline: random.one_in(6).then_some(deadline),
                 reservation: None,
+                is_damaged: false,
             };
             self.appends.push(Append {
                 name: name_of(index),

@@ -1,0 +1,530 @@
+//! Boxes and their messages, within a transaction.
+//!
+//! The rows of boxes are kept in memory. If a transaction fails, they are forgotten and read again: nothing has to be undone.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use levity_wire::mailbox::MessageId;
+use rusqlite::{Connection, OptionalExtension as _, Result, params};
+
+use super::schema::{BOX_COLUMNS, BoxRow, crc_of_message, signed, unsigned};
+use super::start::Bases;
+use crate::encoding;
+use crate::message::Message;
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::store::{Append, Appended, StoreError};
+
+/// The minimum of keys that a box remembers.
+const KEYS_MIN: u64 = 256;
+
+/// Keys are forgotten after as many messages.
+const KEYS_INTERVAL: u64 = 64;
+
+/// The maximum of rows of boxes that are kept in memory between two transactions.
+const ROWS_MAX: usize = 65_536;
+
+/// The maximum of messages whose time is over that a sweep drops.
+const EXPIRED_MAX: usize = 256;
+
+/// The maximum of boxes that a sweep looks at.
+const SWEPT_MAX: usize = 128;
+
+/// A sweep that has dropped as many messages looks at no further box.
+const DROPPED_MAX: usize = 1024;
+
+/// A box that is watched or used has its time in the table renewed when this part of its idle time is over.
+const DUE_DIVISOR: u64 = 16;
+
+/// What a transaction has changed.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Counted {
+    pub made: usize,
+    pub removed: usize,
+    pub lost: u64,
+    pub expired: u64,
+    pub idle_boxes: u64,
+}
+
+/// The boxes as the transaction sees them.
+pub(super) struct Boxes {
+    rows: HashMap<Name, BoxRow>,
+    changed: HashSet<Name>,
+    /// The number of boxes of a set.
+    counts: HashMap<String, usize>,
+    bases: Bases,
+    /// The last epoch that was given to a box.
+    pub epoch: u64,
+    pub counted: Counted,
+    /// Boxes that have begun a new epoch because something was damaged.
+    pub renewed: Vec<Name>,
+    /// Boxes with receivers.
+    pub watched: HashSet<Name>,
+    /// When the store was opened: boxes count as used then.
+    started: u64,
+}
+
+type Refusable<T> = Result<std::result::Result<T, StoreError>>;
+
+impl Boxes {
+    pub fn new(bases: Bases, epoch: u64, now: SystemTime) -> Self {
+        Self {
+            rows: HashMap::new(),
+            changed: HashSet::new(),
+            counts: HashMap::new(),
+            bases,
+            epoch,
+            counted: Counted::default(),
+            renewed: Vec::new(),
+            watched: HashSet::new(),
+            started: milliseconds(now),
+        }
+    }
+
+    /// Forgets what a failed transaction has done.
+    pub fn forget(&mut self, epoch: u64) {
+        self.rows.clear();
+        self.changed.clear();
+        self.counts.clear();
+        self.renewed.clear();
+        self.counted = Counted::default();
+        self.epoch = epoch;
+    }
+
+    /// Takes what a transaction has done, after its commit.
+    pub fn take_counted(&mut self) -> (Counted, Vec<Name>) {
+        if self.rows.len() > ROWS_MAX {
+            self.rows.clear();
+        }
+        let renewed = std::mem::take(&mut self.renewed);
+        (std::mem::take(&mut self.counted), renewed)
+    }
+
+    fn next_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
+    }
+
+    /// Writes the rows that have changed.
+    pub fn write(&mut self, database: &Connection) -> Result<()> {
+        for name in self.changed.drain() {
+            if let Some(row) = self.rows.get(&name) {
+                row.write(database, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The row of a box; `None` if it is not known.
+    fn get(&mut self, database: &Connection, name: &Name) -> Result<Option<&mut BoxRow>> {
+        if !self.rows.contains_key(name) {
+            let select = format!("SELECT {BOX_COLUMNS} FROM box WHERE name = ?1");
+            let mut statement = database.prepare_cached(&select)?;
+            let found = statement.query_row([name.as_str()], |row| {
+                let (_, found) = BoxRow::read(row, self.bases)?;
+                Ok((row.get(0)?, found))
+            });
+            let Some((id, found)) = found.optional()? else {
+                return Ok(None);
+            };
+            let row = match found {
+                Some(row) => row,
+                None => self.counted_again(database, name, id)?,
+            };
+            self.rows.insert(name.clone(), row);
+        }
+        Ok(self.rows.get_mut(name))
+    }
+
+    /// The row of a box whose row, or one of whose messages, is damaged: it begins a new epoch with what is left.
+    fn counted_again(&mut self, database: &Connection, name: &Name, id: i64) -> Result<BoxRow> {
+        let mut statement = database.prepare_cached(
+            "SELECT count(*), total(size), min(seq), max(seq) FROM message WHERE box = ?1",
+        )?;
+        let (messages, bytes, first, last) = statement.query_row([id], |row| {
+            let numbers: (Option<i64>, Option<i64>) = (row.get(2)?, row.get(3)?);
+            Ok((row.get(0)?, row.get::<_, f64>(1)?, numbers.0, numbers.1))
+        })?;
+        let number = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok());
+        let next = number(last).map_or(1, |last| last + 1);
+        let epoch = self.next_epoch();
+        self.renewed.push(name.clone());
+        self.changed.insert(name.clone());
+        Ok(BoxRow {
+            id,
+            epoch,
+            next,
+            lost: number(first).unwrap_or(next),
+            read: 1,
+            messages,
+            bytes: bytes as usize,
+            is_durable: false,
+            idle_ms: 0,
+            due_ms: self.started,
+        })
+    }
+
+    /// Makes a box if it is not known. One of which messages are missing begins a new epoch.
+    pub fn open(
+        &mut self,
+        database: &Connection,
+        name: &Name,
+        settings: &Settings,
+        now: SystemTime,
+    ) -> Refusable<()> {
+        let row = match self.get_or_make(database, name, settings, now)? {
+            Ok(row) => row,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let (id, messages) = (row.id, row.messages);
+        if count(database, id)? < messages {
+            let row = self.counted_again(database, name, id)?;
+            self.rows.insert(name.clone(), row);
+        }
+        Ok(Ok(()))
+    }
+
+    /// The row of a box, which is made if it is not known.
+    fn get_or_make(
+        &mut self,
+        database: &Connection,
+        name: &Name,
+        settings: &Settings,
+        now: SystemTime,
+    ) -> Refusable<&mut BoxRow> {
+        if self.get(database, name)?.is_none() {
+            if let Err(refusal) = self.make_room(database, settings)? {
+                return Ok(Err(refusal));
+            }
+            self.make(database, name, settings, now)?;
+        }
+        let row = self.rows.get_mut(name).expect("it is there");
+        let idle_ms = settings.idle.as_millis() as u64;
+        if row.idle_ms != idle_ms {
+            row.idle_ms = idle_ms;
+            self.changed.insert(name.clone());
+        }
+        let due_ms = milliseconds(now) + idle_ms;
+        if due_ms.abs_diff(row.due_ms) > idle_ms / DUE_DIVISOR {
+            row.due_ms = due_ms;
+            self.changed.insert(name.clone());
+        }
+        Ok(Ok(row))
+    }
+
+    fn make(
+        &mut self,
+        database: &Connection,
+        name: &Name,
+        settings: &Settings,
+        now: SystemTime,
+    ) -> Result<()> {
+        let idle_ms = settings.idle.as_millis() as u64;
+        let mut row = BoxRow {
+            // Of boxes that are made in turn, no two have the same, not even one that was removed.
+            id: signed(self.next_epoch()),
+            epoch: self.epoch,
+            next: 1,
+            lost: 1,
+            read: 1,
+            messages: 0,
+            bytes: 0,
+            is_durable: settings.is_durable,
+            idle_ms,
+            due_ms: milliseconds(now) + idle_ms,
+        };
+        row.epoch = self.bases.epoch_of(&row);
+        row.write(database, name)?;
+        self.rows.insert(name.clone(), row);
+        *self.count_of(database, &settings.set)? += 1;
+        self.counted.made += 1;
+        Ok(())
+    }
+
+    fn count_of(&mut self, database: &Connection, set: &str) -> Result<&mut usize> {
+        match self.counts.entry(set.to_owned()) {
+            Entry::Occupied(found) => Ok(found.into_mut()),
+            Entry::Vacant(vacant) => {
+                let (first, end) = names_of(set);
+                let mut statement = database
+                    .prepare_cached("SELECT count(*) FROM box WHERE name > ?1 AND name < ?2")?;
+                let count: usize = statement.query_row([first, end], |row| row.get(0))?;
+                Ok(vacant.insert(count))
+            }
+        }
+    }
+
+    /// Has a box give way that nobody watches and that has never had a message, if the set has as many as it may.
+    fn make_room(&mut self, database: &Connection, settings: &Settings) -> Refusable<()> {
+        if *self.count_of(database, &settings.set)? < settings.boxes_max {
+            return Ok(Ok(()));
+        }
+        self.write(database)?;
+        let (first, end) = names_of(&settings.set);
+        let mut statement = database.prepare_cached(
+            "SELECT name FROM box WHERE next = 1 AND name > ?1 AND name < ?2 ORDER BY name",
+        )?;
+        let mut names = statement.query([first, end])?;
+        while let Some(row) = names.next()? {
+            let name = Name::parse(&row.get::<_, String>(0)?);
+            if let Some(name) = name.filter(|name| !self.watched.contains(name)) {
+                self.remove(database, &name)?;
+                return Ok(Ok(()));
+            }
+        }
+        Ok(Err(StoreError::TooManyBoxes))
+    }
+
+    /// Appends a message, unless the box remembers its key, and drops what exceeds the bounds.
+    pub fn append(
+        &mut self,
+        database: &Connection,
+        append: &Append,
+        now: SystemTime,
+    ) -> Refusable<Appended> {
+        let Append {
+            name,
+            settings,
+            draft,
+        } = append;
+        if let Err(refusal) = self.get_or_make(database, name, settings, now)? {
+            return Ok(Err(refusal));
+        }
+        let row = self.rows.get_mut(name).expect("it is there");
+        if let Some(key) = &draft.key {
+            let mut statement =
+                database.prepare_cached("SELECT seq FROM key WHERE box = ?1 AND key = ?2")?;
+            let found = statement.query_row(params![row.id, key], |row| unsigned(row, 0));
+            if let Some(sequence) = found.optional()? {
+                let epoch = row.epoch;
+                return Ok(Ok(Appended::Duplicate(MessageId { epoch, sequence })));
+            }
+        }
+        if row.is_durable != settings.is_durable {
+            // As one that is not durable it must not get the epoch of an earlier start.
+            if !settings.is_durable && row.epoch < self.bases.unsynced {
+                self.epoch += 1;
+                row.epoch = self.epoch;
+                self.renewed.push(name.clone());
+            }
+            row.is_durable = settings.is_durable;
+        }
+        let (epoch, sequence) = (row.epoch, row.next);
+        insert(database, row.id, sequence, append)?;
+        row.next += 1;
+        row.messages += 1;
+        row.bytes += draft.bytes();
+        let dropped = trim(database, row, settings)?;
+        if draft.key.is_some() && sequence.is_multiple_of(KEYS_INTERVAL) {
+            forget_keys(database, row)?;
+        }
+        let lost = row.lost;
+        self.counted.lost += dropped;
+        self.changed.insert(name.clone());
+        let id = MessageId { epoch, sequence };
+        let draft = Arc::clone(draft);
+        let message = Message { id, draft };
+        Ok(Ok(Appended::New { message, lost }))
+    }
+
+    /// Removes a box; the number of its messages, if it is known.
+    pub fn remove(&mut self, database: &Connection, name: &Name) -> Result<Option<usize>> {
+        let Some(BoxRow { id, messages, .. }) = self.get(database, name)?.cloned() else {
+            return Ok(None);
+        };
+        self.count_of(database, name.set())?;
+        for table in ["message WHERE box", "key WHERE box", "box WHERE id"] {
+            let delete = format!("DELETE FROM {table} = ?1");
+            database.prepare_cached(&delete)?.execute([id])?;
+        }
+        self.rows.remove(name);
+        self.changed.remove(name);
+        *self.count_of(database, name.set())? -= 1;
+        self.counted.removed += 1;
+        Ok(Some(messages))
+    }
+
+    /// Moves the read position of a life of a box forward.
+    pub fn mark_read(&mut self, database: &Connection, name: &Name, last: MessageId) -> Result<()> {
+        if let Some(row) = self.get(database, name)?
+            && row.epoch == last.epoch
+        {
+            let read = last.sequence.saturating_add(1).min(row.next);
+            if read > row.read {
+                row.read = read;
+                self.changed.insert(name.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the idle time of a box anew.
+    pub fn touch(&mut self, database: &Connection, name: &Name, now: SystemTime) -> Result<()> {
+        if let Some(row) = self.get(database, name)? {
+            row.due_ms = milliseconds(now) + row.idle_ms;
+            self.changed.insert(name.clone());
+        }
+        Ok(())
+    }
+
+    /// Drops messages whose time is over, and idle boxes: a bounded number.
+    pub fn sweep(&mut self, database: &Connection, now: SystemTime) -> Result<()> {
+        self.expire(database, now)?;
+        self.write(database)?;
+        let now_ms = milliseconds(now);
+        let mut dropped = 0;
+        for name in due_boxes(database, now_ms)? {
+            let Some(row) = self.get(database, &name)? else {
+                continue;
+            };
+            let (idle_ms, due_ms) = (row.idle_ms, row.due_ms);
+            let is_used = self.watched.contains(&name) || self.started + idle_ms > now_ms;
+            if is_used || due_ms > now_ms {
+                self.touch(database, &name, now)?;
+                continue;
+            }
+            dropped += self.remove(database, &name)?.unwrap_or_default();
+            self.counted.idle_boxes += 1;
+            if dropped >= DROPPED_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self, database: &Connection, now: SystemTime) -> Result<()> {
+        let mut statement = database.prepare_cached(
+            "SELECT message.row, message.size, box.name FROM message JOIN box ON box.id = message.box
+             WHERE message.due_ns <= ?1 ORDER BY message.due_ns LIMIT ?2",
+        )?;
+        let due = statement.query_map(params![nanoseconds(now), EXPIRED_MAX], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+        let due: Vec<(i64, usize, String)> = due.collect::<Result<_>>()?;
+        for (number, size, name) in due {
+            delete(database, number)?;
+            let Some(name) = Name::parse(&name) else {
+                continue;
+            };
+            if let Some(row) = self.get(database, &name)? {
+                row.messages = row.messages.saturating_sub(1);
+                row.bytes = row.bytes.saturating_sub(size);
+                self.changed.insert(name);
+            }
+            self.counted.expired += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a sweep has something to drop or to renew.
+pub(super) fn has_due(database: &Connection, now: SystemTime) -> Result<bool> {
+    let mut statement = database.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM message WHERE due_ns <= ?1) OR EXISTS (SELECT 1 FROM box WHERE due_ms <= ?2)",
+    )?;
+    statement.query_row(
+        params![nanoseconds(now), signed(milliseconds(now))],
+        |row| row.get(0),
+    )
+}
+
+fn due_boxes(database: &Connection, now_ms: u64) -> Result<Vec<Name>> {
+    let mut statement = database
+        .prepare_cached("SELECT name FROM box WHERE due_ms <= ?1 ORDER BY due_ms LIMIT ?2")?;
+    let names = statement.query_map(params![signed(now_ms), SWEPT_MAX], |row| {
+        row.get::<_, String>(0)
+    })?;
+    let names: Vec<String> = names.collect::<Result<_>>()?;
+    Ok(names.iter().filter_map(|name| Name::parse(name)).collect())
+}
+
+/// The number of messages of a box that are there, by the index.
+pub(super) fn count(database: &Connection, id: i64) -> Result<usize> {
+    let mut statement = database.prepare_cached("SELECT count(*) FROM message WHERE box = ?1")?;
+    statement.query_row([id], |found| found.get(0))
+}
+
+fn insert(database: &Connection, id: i64, sequence: u64, append: &Append) -> Result<()> {
+    let draft = &append.draft;
+    let body = encoding::encode(draft);
+    let mut statement = database.prepare_cached(
+        "INSERT INTO message (box, seq, size, due_ns, body, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    statement.execute(params![
+        id,
+        signed(sequence),
+        draft.bytes(),
+        draft.deadline.map(nanoseconds),
+        body,
+        crc_of_message(id, sequence, &body),
+    ])?;
+    if let Some(key) = &draft.key {
+        let mut statement =
+            database.prepare_cached("INSERT INTO key (box, key, seq) VALUES (?1, ?2, ?3)")?;
+        statement.execute(params![id, key, signed(sequence)])?;
+    }
+    Ok(())
+}
+
+/// Drops what exceeds the bounds of a box, the oldest first; the number of messages. The last message stays, whatever its size.
+fn trim(database: &Connection, row: &mut BoxRow, settings: &Settings) -> Result<u64> {
+    let mut dropped = 0;
+    while row.messages > settings.messages_max.max(1)
+        || row.bytes > settings.bytes_max && row.messages > 1
+    {
+        let mut statement = database.prepare_cached(
+            "SELECT row, seq, size FROM message WHERE box = ?1 AND seq >= ?2 ORDER BY seq LIMIT 1",
+        )?;
+        let first = statement.query_row(params![row.id, signed(row.lost)], |found| {
+            Ok((found.get(0)?, unsigned(found, 1)?, unsigned(found, 2)?))
+        });
+        let Some((number, sequence, size)) = first.optional()? else {
+            // Fewer are left than were counted.
+            (row.messages, row.bytes) = (0, 0);
+            break;
+        };
+        delete(database, number)?;
+        row.messages -= 1;
+        row.bytes = row.bytes.saturating_sub(size as usize);
+        row.lost = sequence + 1;
+        dropped += 1;
+    }
+    Ok(dropped)
+}
+
+fn delete(database: &Connection, number: i64) -> Result<()> {
+    let mut statement = database.prepare_cached("DELETE FROM message WHERE row = ?1")?;
+    statement.execute([number]).map(drop)
+}
+
+/// Forgets keys of messages that are gone, but not the last [`KEYS_MIN`].
+fn forget_keys(database: &Connection, row: &BoxRow) -> Result<()> {
+    let mut statement = database.prepare_cached("SELECT min(seq) FROM message WHERE box = ?1")?;
+    let first = statement.query_row([row.id], |found| unsigned(found, 0))?;
+    let end = first.min(row.next.saturating_sub(KEYS_MIN));
+    let mut statement = database.prepare_cached("DELETE FROM key WHERE box = ?1 AND seq < ?2")?;
+    statement.execute(params![row.id, signed(end)]).map(drop)
+}
+
+/// The names of boxes of a set are between these.
+pub(super) fn names_of(set: &str) -> (String, String) {
+    // The character after the slash.
+    (format!("{set}/"), format!("{set}0"))
+}
+
+/// Milliseconds since 1970, rounded down.
+pub(super) fn milliseconds(time: SystemTime) -> u64 {
+    since_1970(time).as_millis() as u64
+}
+
+/// Nanoseconds since 1970, until 2262.
+fn nanoseconds(time: SystemTime) -> i64 {
+    since_1970(time).as_nanos().try_into().unwrap_or(i64::MAX)
+}
+
+fn since_1970(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
+}

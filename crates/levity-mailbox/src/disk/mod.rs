@@ -1,0 +1,340 @@
+//! The store in a folder: an SQLite database, so messages outlive the process.
+//!
+//! | thread | does |
+//! |---|---|
+//! | `mailbox-writer` | one transaction for all that arrived during the last one |
+//! | `mailbox-reader` | summaries, lists, parts of boxes, without waiting for a commit |
+//! | `mailbox-syncer` | syncs what nobody waits for, and moves the write-ahead log to the database |
+//!
+//! | file | is |
+//! |---|---|
+//! | `messages.db`, `messages.db-wal` | the database |
+//! | `acknowledged` | which commits there were: see [`witness`] |
+//! | `reserve` | space that is given back when the disk is full |
+//! | `damaged` | says that the next start has to set the database aside |
+//! | `lock` | keeps other processes out |
+//!
+//! # What is acknowledged, and what a crash takes
+//!
+//! - A message of a durable set is acknowledged after the sync that covers it. No crash takes it.
+//! - Any other message is acknowledged after the commit, and synced at most 250 ms later. The end of the process, in whatever
+//!   way, does not take it; a crash of the machine may take those of that time.
+//!
+//! Loss is never silent: what a start finds decides which boxes begin a new epoch, as [`start`] says. A damaged message is a
+//! gap for its receivers. A box of which the row is damaged, or of which messages are missing, begins a new epoch with what is
+//! left of it when it is opened or written to.
+//!
+//! # What follows a failure
+//!
+//! - *A commit or a sync fails*: whatever the batch was is refused, and it is not known whether it was written: the next start
+//!   may find it. Keys are written in the same transaction, so a publisher that tries again does not double its message.
+//!   Nothing is acknowledged before the database was opened again and all of the write-ahead log was moved to it and synced,
+//!   which is tried twice a second. Reads go on. Receivers open their boxes again.
+//! - *A sync hangs*: calls end after ten seconds, later ones too, and at most 4096 messages wait. What becomes of those that
+//!   had begun is reported when the sync ends. Reads go on.
+//! - *The disk is full*: messages are refused while less than 64 MiB are free. If others take these as well, the reserved space
+//!   is given back, so that boxes can be removed and messages expire.
+//! - *A page of the database is damaged*: requests that need it are refused, and the next start sets the database aside, as
+//!   `messages.damaged-TIME.db`, and begins an empty one with larger epochs. A checkpoint that was cut short is no damage:
+//!   the write-ahead log has its pages until the database is synced.
+
+mod boxes;
+mod failure;
+mod reader;
+mod schema;
+mod space;
+mod start;
+mod syncer;
+mod witness;
+mod writer;
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
+
+use rusqlite::Connection;
+
+use self::failure::Failure;
+use self::reader::Reader;
+use self::schema::{DATABASE, Meta, connect, make_tables};
+use self::space::Space;
+use self::syncer::{Log, Syncer};
+use self::witness::Witness;
+use self::writer::{Parts, Writer};
+use crate::budget::Budget;
+use crate::shared::{Kind, SharedStore};
+
+/// The file that keeps other processes out.
+const LOCK: &str = "lock";
+
+/// The file that says that the database is damaged.
+const DAMAGED: &str = "damaged";
+
+/// The endings of the files of a journal, which earlier versions kept.
+const OF_JOURNAL: [&str; 2] = ["segment", "index"];
+
+/// How messages are kept on a disk.
+#[derive(Clone)]
+pub struct Options {
+    /// Space that messages leave free on the file system, in bytes.
+    pub free_bytes_min: u64,
+    /// What tells one run of the machine from another.
+    pub boot: String,
+    /// Logs a line. Must not block.
+    pub report: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Options {
+    /// The usual sizes; `report` logs a line and must not block. Reads which run of the machine this is, and so blocks.
+    ///
+    /// # Errors
+    /// When the kernel does not tell the run of the machine.
+    pub fn new(report: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        Ok(Self {
+            free_bytes_min: 64 << 20,
+            boot: boot.trim().to_owned(),
+            report: Arc::new(report),
+        })
+    }
+}
+
+/// A folder of this machine. The drop blocks until everything is written and synced.
+pub struct Disk {
+    threads: Vec<JoinHandle<()>>,
+    /// Ends the syncer.
+    to_syncer: Option<Sender<()>>,
+    /// Locked, so that no other process uses the folder.
+    lock: File,
+}
+
+impl Kind for Disk {
+    const OPENS_BY_READING: bool = true;
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.to_syncer = None;
+        for thread in self.threads.drain(..) {
+            // A panic was reported.
+            let _ = thread.join();
+        }
+        // A child of this process may have the file open, for a moment.
+        let _ = self.lock.unlock();
+    }
+}
+
+/// Keeps messages in an SQLite database.
+pub type DiskStore = SharedStore<Disk>;
+
+impl DiskStore {
+    /// Opens the store in `folder`, which is made if it does not exist. Messages that are read take memory of `budget`. Blocks.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if another process uses the folder; if it has the files of a journal; those of reading and writing it,
+    /// but not that the disk is full.
+    pub fn open(
+        folder: &Path,
+        budget: Arc<Budget>,
+        options: Options,
+        now: SystemTime,
+    ) -> io::Result<Self> {
+        make_folder(folder)?;
+        let lock = lock(folder)?;
+        refuse_journal(folder)?;
+        let database = match is_marked(folder) {
+            true => Err(Failure::Damaged("marked as damaged".to_owned())),
+            false => open_database(folder),
+        };
+        let database = match database {
+            Err(Failure::Damaged(reason)) => {
+                set_aside(folder, now, &reason, &options)?;
+                open_database(folder)
+            }
+            other => other,
+        };
+        let (database, found) =
+            database.map_err(|failure| io::Error::other(failure.to_string()))?;
+        let (witness, said) = Witness::open(&folder.join("acknowledged"))?;
+        let start = start::decide(found, said, &options.boot, now);
+        if let Some(fault) = start.fault {
+            (options.report)(&format!("{}: {fault}", folder.display()));
+        }
+        let opening = Opening {
+            folder,
+            budget,
+            options,
+            now,
+        };
+        opening.start(lock, database, start.meta, witness)
+    }
+}
+
+struct Opening<'a> {
+    folder: &'a Path,
+    budget: Arc<Budget>,
+    options: Options,
+    now: SystemTime,
+}
+
+impl Opening<'_> {
+    /// Starts the threads.
+    fn start(
+        self,
+        lock: File,
+        database: Connection,
+        meta: Meta,
+        witness: Witness,
+    ) -> io::Result<DiskStore> {
+        let (kind, log) = (
+            Disk {
+                threads: Vec::new(),
+                to_syncer: None,
+                lock,
+            },
+            Arc::new(Log::default()),
+        );
+        let (mut store, ends) = DiskStore::with_ends(kind);
+        let reader = Reader {
+            database: connect(self.folder, reader::CACHE_KIB).map_err(io::Error::other)?,
+            reads: ends.reads,
+            requests: store.requests.downgrade(),
+            bases: meta.bases,
+            budget: self.budget,
+            damaged: marking(self.folder, &self.options),
+        };
+        let syncer = Syncer::new(self.folder, witness.file()?, log.clone());
+        let syncer = syncer.map_err(io::Error::other)?;
+        let parts = Parts {
+            folder: self.folder.to_owned(),
+            requests: ends.requests,
+            reads: store.reads.downgrade(),
+            changes: ends.changes,
+            figures: ends.figures,
+            witness,
+            space: Space::new(self.folder, self.options.free_bytes_min)?,
+            log,
+            damaged: marking(self.folder, &self.options),
+            report: self.options.report,
+        };
+        let writer = Writer::new(parts, meta, self.now);
+        let (to_syncer, ended) = mpsc::channel();
+        store.kind.to_syncer = Some(to_syncer);
+        store.kind.threads = vec![
+            spawn("mailbox-writer", move || writer.run(database))?,
+            spawn("mailbox-reader", move || reader.run())?,
+            spawn("mailbox-syncer", move || syncer.run(&ended))?,
+        ];
+        Ok(store)
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// A connection, and what the last process has left.
+fn open_database(folder: &Path) -> Result<(Connection, Option<(Meta, bool)>), Failure> {
+    let database = connect(folder, writer::CACHE_KIB)?;
+    // A full disk is no reason not to start: what is there can be read.
+    match make_tables(&database).map_err(Failure::from) {
+        Ok(()) | Err(Failure::Full(_)) => {}
+        Err(failure) => return Err(failure),
+    }
+    let found = Meta::read(&database)?;
+    Ok((database, found))
+}
+
+/// Makes the last folder of the path, if it is not there. Nobody else may look into it.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = fs::DirBuilder::new().mode(0o700).create(folder);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Sees to it that no other process uses the folder.
+fn lock(folder: &Path) -> io::Result<File> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(folder.join(LOCK))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let reason = "another process keeps messages here";
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, reason))
+        }
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Refuses a folder with the files of a journal, whose messages would be lost without a word.
+///
+/// # Errors
+/// If it is one; those of reading the folder. Blocks.
+pub fn refuse_journal(folder: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if ending.is_some_and(|ending| OF_JOURNAL.contains(&ending)) {
+            let reason = "the folder has a journal of an earlier version, which this version cannot read: name another folder";
+            return Err(io::Error::other(reason));
+        }
+    }
+    Ok(())
+}
+
+fn is_marked(folder: &Path) -> bool {
+    folder.join(DAMAGED).exists()
+}
+
+/// Has the next start set the database aside, if that is what a failure says.
+fn marking(folder: &Path, options: &Options) -> Arc<dyn Fn(&Failure) + Send + Sync> {
+    let (mark, report) = (folder.join(DAMAGED), options.report.clone());
+    Arc::new(move |failure| {
+        if matches!(failure, Failure::Damaged(_)) && !mark.exists() {
+            let marked = File::create(&mark).and_then(|file| file.sync_all());
+            let after = match marked {
+                Ok(()) => {
+                    "the next start sets the database aside and begins an empty one".to_owned()
+                }
+                Err(error) => format!("and {} cannot be made: {error}", mark.display()),
+            };
+            report(&format!("{failure}: {after}"));
+        }
+    })
+}
+
+/// Keeps a damaged database under another name, and begins anew.
+fn set_aside(folder: &Path, now: SystemTime, reason: &str, options: &Options) -> io::Result<()> {
+    let seconds = boxes::milliseconds(now) / 1000;
+    for ending in ["", "-wal"] {
+        let aside = folder.join(format!("messages.damaged-{seconds}.db{ending}"));
+        match fs::rename(folder.join(format!("{DATABASE}{ending}")), aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    match fs::remove_file(folder.join(DAMAGED)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let folder = folder.display();
+    let line = format!(
+        "{folder}: {reason}; it is kept as messages.damaged-{seconds}.db, and all mailboxes are empty"
+    );
+    (options.report)(&line);
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! The thread that reads: it never waits for a commit.
+//!
+//! Boxes take turns: a large one is read in parts, each in a transaction of its own, so that the write-ahead log need not keep
+//! for long what they see.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use levity_wire::mailbox::MessageId;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
+
+use super::boxes::{count, names_of};
+use super::failure::Failure;
+use super::schema::{BOX_COLUMNS, BoxRow, crc_of_message, signed, unsigned};
+use super::start::Bases;
+use crate::budget::Budget;
+use crate::encoding;
+use crate::message::{Draft, Message};
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::shared::{Reply, Request};
+use crate::store::{Limit, Opened, StoreError, Summary};
+
+/// The memory of the connection for pages of the database, in KiB.
+pub(super) const CACHE_KIB: u32 = 8 * 1024;
+
+/// What is read of a box before others have a turn.
+const PART: Limit = Limit {
+    messages: 256,
+    bytes: 256 * 1024,
+};
+
+/// Requests that are accepted before a box is read on.
+const ACCEPTED_MAX: usize = 64;
+
+/// How often a box is read from its beginning because it begins a new life meanwhile.
+const LIVES_MAX: usize = 8;
+
+pub(super) struct Reader {
+    pub database: Connection,
+    pub reads: UnboundedReceiver<Request>,
+    /// Where boxes are made. It ends before the reader does.
+    pub requests: WeakUnboundedSender<Request>,
+    pub bases: Bases,
+    pub budget: Arc<Budget>,
+    /// Notes that the database is damaged.
+    pub damaged: Arc<dyn Fn(&Failure) + Send + Sync>,
+}
+
+/// A box that is being read.
+struct Job {
+    name: Name,
+    after: Option<MessageId>,
+    limit: Limit,
+    purpose: Purpose,
+    /// What was read so far, and how often from the beginning.
+    opened: Option<Opened>,
+    lives: usize,
+}
+
+enum Purpose {
+    /// The box is made if it is not there.
+    Open(Arc<Settings>, Reply<Opened>),
+    Read(Reply<Option<Opened>>),
+}
+
+/// What has become of a part.
+enum Part {
+    /// There is more.
+    More,
+    Whole,
+    /// The box is not known, or it is damaged and has to begin a new epoch.
+    Missing {
+        is_damaged: bool,
+    },
+}
+
+/// Why a part cannot be read.
+enum Refusal {
+    Store(StoreError),
+    Failure(Failure),
+}
+
+impl From<rusqlite::Error> for Refusal {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+impl Reader {
+    /// Reads until the store is dropped.
+    pub fn run(mut self) {
+        let mut jobs = VecDeque::new();
+        loop {
+            if jobs.is_empty() {
+                match self.reads.blocking_recv() {
+                    Some(request) => jobs.extend(self.accept(request)),
+                    None => return,
+                }
+            }
+            for _ in 0..ACCEPTED_MAX {
+                match self.reads.try_recv() {
+                    Ok(request) => jobs.extend(self.accept(request)),
+                    Err(_) => break,
+                }
+            }
+            if let Some(job) = jobs.pop_front() {
+                jobs.extend(self.go_on(job));
+            }
+        }
+    }
+
+    /// Answers what is small. Anything else is a job.
+    fn accept(&self, request: Request) -> Option<Job> {
+        match request {
+            Request::Open(name, settings, reply) => {
+                let purpose = Purpose::Open(settings, reply);
+                Some(Job::new(name, None, Limit::NONE, purpose))
+            }
+            Request::ReadAfter(name, after, limit, reply) => {
+                Some(Job::new(name, after, limit, Purpose::Read(reply)))
+            }
+            Request::Summary(name, reply) => {
+                let _ = reply.send(self.summary(name).map_err(|failure| self.error(failure)));
+                None
+            }
+            Request::List(set, after, count_max, reply) => {
+                let list = self.list(&set, after.as_ref(), count_max);
+                let list = list.map_err(|error| self.error(Refusal::from(error)));
+                let _ = reply.send(list);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn error(&self, refusal: Refusal) -> StoreError {
+        match refusal {
+            Refusal::Store(error) => error,
+            Refusal::Failure(failure) => {
+                (self.damaged)(&failure);
+                failure.error()
+            }
+        }
+    }
+
+    fn summary(&self, name: Name) -> Result<Option<Summary>, Refusal> {
+        match find(&self.database, &name, self.bases)? {
+            None => Ok(None),
+            Some(Some(row)) => Ok(Some(row.summary(name))),
+            Some(None) => Err(Refusal::Store(is_damaged())),
+        }
+    }
+
+    fn list(
+        &self,
+        set: &str,
+        after: Option<&Name>,
+        count_max: usize,
+    ) -> rusqlite::Result<Vec<Summary>> {
+        let (first, end) = names_of(set);
+        let first = after.map_or(first.as_str(), Name::as_str);
+        let select = format!(
+            "SELECT {BOX_COLUMNS} FROM box WHERE name > ?1 AND name < ?2 ORDER BY name LIMIT ?3"
+        );
+        let mut statement = self.database.prepare_cached(&select)?;
+        let listed = statement.query_map(params![first, end, count_max], |row| {
+            let (name, row) = BoxRow::read(row, self.bases)?;
+            Ok(row.map(|row| row.summary(name)))
+        })?;
+        listed.filter_map(Result::transpose).collect()
+    }
+
+    /// Reads one more part of a box, and answers if it was the last one.
+    fn go_on(&self, mut job: Job) -> Option<Job> {
+        let part = match self.read_part(&mut job) {
+            Ok(part) => part,
+            Err(refusal) => {
+                job.purpose.fail(self.error(refusal));
+                return None;
+            }
+        };
+        match (part, job.purpose) {
+            (Part::More, purpose) => return Some(Job { purpose, ..job }),
+            (Part::Whole, Purpose::Open(_, reply)) => {
+                let _ = reply.send(job.opened.ok_or_else(is_damaged));
+            }
+            (Part::Whole, Purpose::Read(reply)) => drop(reply.send(Ok(job.opened))),
+            (Part::Missing { .. }, Purpose::Open(settings, reply)) => {
+                // Without a sender the store is being dropped, and nobody waits.
+                if let Some(requests) = self.requests.upgrade() {
+                    let _ = requests.send(Request::Open(job.name, settings, reply));
+                }
+            }
+            (Part::Missing { is_damaged: false }, Purpose::Read(reply)) => {
+                let _ = reply.send(Ok(None));
+            }
+            (Part::Missing { is_damaged: true }, Purpose::Read(reply)) => {
+                let _ = reply.send(Err(is_damaged()));
+            }
+        }
+        None
+    }
+
+    fn read_part(&self, job: &mut Job) -> Result<Part, Refusal> {
+        let transaction = self.database.unchecked_transaction()?;
+        let row = match find(&transaction, &job.name, self.bases)? {
+            Some(Some(row)) => row,
+            found => {
+                let is_damaged = found.is_some();
+                return Ok(Part::Missing { is_damaged });
+            }
+        };
+        let is_first = job.opened.is_none();
+        if is_first && job.is_to_open() && count(&transaction, row.id)? < row.messages {
+            return Ok(Part::Missing { is_damaged: true });
+        }
+        let opened = job.opened.get_or_insert_with(|| row.opened());
+        if opened.epoch != row.epoch {
+            job.begin_again()?;
+            return Ok(Part::More);
+        }
+        opened.lost = row.lost;
+        opened.messages.retain(|one| one.id.sequence >= row.lost);
+        let is_whole = self.read_messages(&transaction, &row, job)?;
+        Ok(if is_whole { Part::Whole } else { Part::More })
+    }
+
+    /// Reads messages up to the end of the part; whether they were the last of the job.
+    fn read_messages(
+        &self,
+        database: &Connection,
+        row: &BoxRow,
+        job: &mut Job,
+    ) -> Result<bool, Refusal> {
+        let opened = job.opened.as_mut().expect("it was begun");
+        let after = job.after.filter(|after| after.epoch == row.epoch);
+        let last = opened.messages.last().map(|message| message.id);
+        let after = last.or(after).map_or(0, |after| after.sequence);
+        let mut statement = database.prepare_cached(
+            "SELECT seq, size, body, crc FROM message WHERE box = ?1 AND seq > ?2 AND seq < ?3 ORDER BY seq",
+        )?;
+        let (after, end) = (signed(after), signed(opened.next));
+        let mut rows = statement.query(params![row.id, after, end])?;
+        let mut part = PART;
+        while let Some(found) = rows.next()? {
+            let bytes = found.get(1)?;
+            if !part.take(bytes) {
+                return Ok(false);
+            }
+            if !job.limit.take(bytes) {
+                return Ok(true);
+            }
+            let (sequence, mut draft) = message(found, row.id)?;
+            let reservation = self.budget.try_reserve_to_read(draft.bytes());
+            let no_memory = || Refusal::Store(StoreError::Memory);
+            draft.reservation = Some(reservation.ok_or_else(no_memory)?);
+            let epoch = row.epoch;
+            let id = MessageId { epoch, sequence };
+            let draft = draft.into();
+            opened.messages.push(Message { id, draft });
+        }
+        Ok(true)
+    }
+}
+
+impl Job {
+    fn new(name: Name, after: Option<MessageId>, limit: Limit, purpose: Purpose) -> Self {
+        Self {
+            name,
+            after,
+            limit,
+            purpose,
+            opened: None,
+            lives: 0,
+        }
+    }
+
+    fn is_to_open(&self) -> bool {
+        matches!(self.purpose, Purpose::Open(..))
+    }
+
+    /// Forgets what was read: the box is another one by now.
+    fn begin_again(&mut self) -> Result<(), Refusal> {
+        let Some(opened) = self.opened.take() else {
+            return Ok(());
+        };
+        for message in opened.messages {
+            self.limit.give_back(message.draft.bytes());
+        }
+        self.lives += 1;
+        if self.lives < LIVES_MAX {
+            return Ok(());
+        }
+        let reason = "the mailbox is removed again and again".to_owned();
+        Err(Refusal::Store(StoreError::Unavailable(reason)))
+    }
+}
+
+impl Purpose {
+    fn fail(self, error: StoreError) {
+        match self {
+            Self::Open(_, reply) => drop(reply.send(Err(error))),
+            Self::Read(reply) => drop(reply.send(Err(error))),
+        }
+    }
+}
+
+fn is_damaged() -> StoreError {
+    StoreError::Unavailable("the mailbox is damaged until it is received from".to_owned())
+}
+
+/// The row of a box; `Some(None)` if it is damaged.
+fn find(
+    database: &Connection,
+    name: &Name,
+    bases: Bases,
+) -> rusqlite::Result<Option<Option<BoxRow>>> {
+    let select = format!("SELECT {BOX_COLUMNS} FROM box WHERE name = ?1");
+    let mut statement = database.prepare_cached(&select)?;
+    let found = statement.query_row([name.as_str()], |row| Ok(BoxRow::read(row, bases)?.1));
+    found.optional()
+}
+
+/// The number and the content of a message.
+fn message(found: &Row<'_>, id: i64) -> rusqlite::Result<(u64, Draft)> {
+    let sequence = unsigned(found, 0)?;
+    let body = found.get_ref(2)?.as_blob()?;
+    let is_right = found.get::<_, i64>(3)? == i64::from(crc_of_message(id, sequence, body));
+    let draft = encoding::decode(body).filter(|_| is_right);
+    Ok((sequence, draft.unwrap_or_else(Draft::damaged)))
+}

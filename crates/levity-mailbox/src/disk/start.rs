@@ -1,0 +1,175 @@
+//! What a start makes of what it finds.
+//!
+//! | what was found | what may be missing | boxes that begin a new epoch |
+//! |---|---|---|
+//! | closed in order | nothing | none |
+//! | not closed, same run of the machine, all commits that the witness knows | nothing: a kill loses no write | none |
+//! | not closed, another run of the machine | what had not been synced | those that are not durable |
+//! | fewer commits than the witness knows | those commits | those that are not durable; all, if a synced commit is missing |
+//! | no witness, or a damaged one, or a damaged row of `meta` | anything | all |
+//!
+//! The decision is written in the same transaction as the mark that the store is open. If that fails, for example because the
+//! disk is full, the decision holds in memory, nothing is acknowledged, and the next start decides the same again.
+
+use std::time::SystemTime;
+
+use super::schema::{BoxRow, Meta};
+use super::witness::Acknowledged;
+use crate::store::new_epoch;
+
+/// The smallest epochs of boxes that have lost nothing. A box with a smaller one has this one instead: so a start that finds
+/// that messages may be missing need not touch the boxes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Bases {
+    /// Of all boxes.
+    pub all: u64,
+    /// Of boxes that are not durable.
+    pub unsynced: u64,
+}
+
+impl Bases {
+    /// The epoch of a box, of which the row has an earlier one perhaps.
+    pub fn epoch_of(self, row: &BoxRow) -> u64 {
+        let base = match row.is_durable {
+            true => self.all,
+            false => self.all.max(self.unsynced),
+        };
+        row.epoch.max(base)
+    }
+}
+
+/// The state of the store after a start, and what it has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    pub meta: Meta,
+    /// What to log.
+    pub fault: Option<&'static str>,
+}
+
+/// Decides what `found` in the database and `said` by the witness mean, in the run `boot` of the machine.
+pub(super) fn decide(
+    found: Option<(Meta, bool)>,
+    said: Option<Acknowledged>,
+    boot: &str,
+    now: SystemTime,
+) -> Start {
+    let said_epoch = said.map_or(0, |said| said.epoch);
+    let Some((mut meta, is_right)) = found else {
+        let epoch = new_epoch(now).max(said_epoch + 1);
+        let bases = Bases {
+            all: epoch,
+            unsynced: epoch,
+        };
+        let (boot, commits) = (boot.to_owned(), said.map_or(0, |said| said.commits));
+        return Start {
+            meta: Meta {
+                boot,
+                is_closed: false,
+                commits,
+                epoch,
+                bases,
+            },
+            fault: None,
+        };
+    };
+    // A damaged row may have any epoch.
+    let last_epoch = if is_right { meta.epoch } else { 0 };
+    let epoch = new_epoch(now).max(last_epoch + 1).max(said_epoch + 1);
+    let is_another_run = !meta.is_closed && meta.boot != boot;
+    let mut fault = None;
+    match said {
+        Some(said) if is_right && meta.commits >= said.synced => {
+            if meta.commits < said.commits && !is_another_run {
+                fault = Some("messages that were acknowledged are missing");
+            }
+            if is_another_run || meta.commits < said.commits {
+                meta.bases.unsynced = epoch;
+            }
+        }
+        _ => {
+            fault = Some("messages that were acknowledged may be missing");
+            meta.bases.all = epoch;
+        }
+    }
+    boot.clone_into(&mut meta.boot);
+    (meta.is_closed, meta.epoch) = (false, epoch);
+    meta.commits = meta.commits.max(said.map_or(0, |said| said.commits));
+    Start { meta, fault }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn meta(is_closed: bool, commits: u64) -> Option<(Meta, bool)> {
+        let boot = "one".to_owned();
+        let bases = Bases {
+            all: 10,
+            unsynced: 20,
+        };
+        let meta = Meta {
+            boot,
+            is_closed,
+            commits,
+            epoch: 1 << 40,
+            bases,
+        };
+        Some((meta, true))
+    }
+
+    fn said(commits: u64, synced: u64) -> Option<Acknowledged> {
+        Some(Acknowledged {
+            commits,
+            synced,
+            epoch: 1 << 50,
+        })
+    }
+
+    /// Which of the bases are new, after a start in the run `boot`.
+    fn bases(found: Option<(Meta, bool)>, said: Option<Acknowledged>, boot: &str) -> (bool, bool) {
+        let Start { meta, .. } = decide(found, said, boot, NOW);
+        assert!(meta.epoch > 1 << 40 && !meta.is_closed && meta.boot == boot);
+        (
+            meta.bases.all == meta.epoch,
+            meta.bases.unsynced == meta.epoch,
+        )
+    }
+
+    #[test]
+    fn nothing_is_new_if_nothing_is_missing() {
+        assert_eq!(bases(meta(true, 7), said(7, 3), "one"), (false, false));
+        assert_eq!(bases(meta(true, 7), said(7, 3), "two"), (false, false));
+        assert_eq!(bases(meta(false, 7), said(7, 3), "one"), (false, false));
+        // A commit whose acknowledgement was not sent.
+        assert_eq!(bases(meta(false, 8), said(7, 3), "one"), (false, false));
+    }
+
+    #[test]
+    fn a_crash_of_the_machine_takes_what_was_not_synced() {
+        assert_eq!(bases(meta(false, 7), said(7, 3), "two"), (false, true));
+        assert_eq!(bases(meta(false, 3), said(7, 3), "two"), (false, true));
+    }
+
+    #[test]
+    fn missing_commits_are_noticed() {
+        assert_eq!(bases(meta(false, 6), said(7, 3), "one"), (false, true));
+        assert_eq!(bases(meta(false, 2), said(7, 3), "one"), (true, false));
+        assert_eq!(bases(meta(false, 2), said(7, 3), "two"), (true, false));
+        assert_eq!(bases(meta(true, 2), said(7, 3), "one"), (true, false));
+    }
+
+    #[test]
+    fn what_nobody_can_know_is_missing() {
+        assert_eq!(bases(meta(true, 7), None, "one"), (true, false));
+        let damaged = meta(true, 7).map(|(meta, _)| (meta, false));
+        assert_eq!(bases(damaged, said(7, 3), "one"), (true, false));
+    }
+
+    #[test]
+    fn epochs_grow_also_without_the_database() {
+        let start = decide(None, said(7, 3), "one", NOW);
+        assert_eq!((start.meta.epoch, start.meta.commits), ((1 << 50) + 1, 7));
+    }
+}

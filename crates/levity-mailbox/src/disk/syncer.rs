@@ -1,0 +1,114 @@
+//! The thread that syncs what nobody waits for, and moves what is in the write-ahead log to the database.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::wal::CheckpointMode;
+
+use super::schema::{DATABASE, connect};
+
+/// How long a message of a set that is not durable may stay out of reach of a sync. A crash of the machine takes no older one.
+const SYNC_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The length of the write-ahead log from which on its content is moved, in pages: 4 MiB.
+const LOG_PAGES: usize = 1024;
+
+/// The memory of the connection for pages of the database, in KiB.
+const CACHE_KIB: u32 = 1024;
+
+/// What writer and syncer tell each other of the write-ahead log.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// Its length.
+    pages: AtomicUsize,
+    is_unsynced: AtomicBool,
+    has_failed: AtomicBool,
+}
+
+impl Log {
+    /// The writer has committed.
+    pub fn committed(&self, is_synced: bool) {
+        if !is_synced {
+            self.is_unsynced.store(true, Ordering::Release);
+        }
+    }
+
+    /// The log has as many pages.
+    pub fn has_pages(&self, pages: i32) {
+        let pages = usize::try_from(pages).unwrap_or(0);
+        self.pages.store(pages, Ordering::Relaxed);
+    }
+
+    /// The log is empty, and the database synced.
+    pub fn truncated(&self) {
+        self.pages.store(0, Ordering::Relaxed);
+        self.is_unsynced.store(false, Ordering::Relaxed);
+        self.has_failed.store(false, Ordering::Relaxed);
+    }
+
+    pub fn pages(&self) -> usize {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// Whether a sync has failed since this was asked last: what the kernel could not write may be lost.
+    pub fn take_failure(&self) -> bool {
+        self.has_failed.swap(false, Ordering::Acquire)
+    }
+}
+
+pub(super) struct Syncer {
+    folder: PathBuf,
+    database: Connection,
+    /// The witness, to sync it.
+    witness: File,
+    log: Arc<Log>,
+    /// Pages that a checkpoint has found in the log, all of which it has moved.
+    moved: usize,
+}
+
+impl Syncer {
+    pub fn new(folder: &Path, witness: File, log: Arc<Log>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            folder: folder.to_owned(),
+            database: connect(folder, CACHE_KIB)?,
+            witness,
+            log,
+            moved: 0,
+        })
+    }
+
+    /// Works until the other end of `ended` is dropped.
+    pub fn run(mut self, ended: &Receiver<()>) {
+        while ended.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            if self.log.is_unsynced.swap(false, Ordering::AcqRel) && self.sync().is_err() {
+                self.log.has_failed.store(true, Ordering::Release);
+            }
+            let pages = self.log.pages();
+            if pages >= LOG_PAGES && pages != self.moved {
+                self.checkpoint();
+            }
+        }
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        // Nobody holds a lock on this file, which a close would end: SQLite locks the database only.
+        let log = File::open(self.folder.join(format!("{DATABASE}-wal")))?;
+        log.sync_data()?;
+        self.witness.sync_data()
+    }
+
+    /// Moves what is in the log. If that fails, the log grows until the writer does it, and fails.
+    fn checkpoint(&mut self) {
+        let passive = CheckpointMode::PASSIVE;
+        if let Ok((pages, moved)) = self.database.wal_checkpoint_v2(None::<&str>, passive)
+            && pages == moved
+        {
+            self.moved = usize::try_from(pages).unwrap_or(0);
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The thread that writes: what arrives during a commit forms the next one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use rusqlite::wal::CheckpointMode;
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
+
+use super::boxes::{Boxes, has_due};
+use super::failure::Failure;
+use super::schema::{Meta, connect, make_tables};
+use super::space::Space;
+use super::syncer::Log;
+use super::witness::{Acknowledged, Witness};
+use crate::name::Name;
+use crate::shared::{Request, TaskFigures};
+use crate::store::{Append, Appended, Change, StoreError};
+
+/// The memory of the connection for pages of the database, in KiB.
+pub(super) const CACHE_KIB: u32 = 16 * 1024;
+
+/// The maximum of requests, and of bytes of messages, in a transaction.
+const BATCH_MAX: usize = 1024;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest write-ahead log in pages: 64 MiB. Then the writer waits until the database has what is in it.
+const LOG_PAGES_MAX: usize = 16 * 1024;
+
+pub(super) struct Parts {
+    pub folder: PathBuf,
+    pub requests: UnboundedReceiver<Request>,
+    /// Where boxes are read that were made. It ends before the writer does.
+    pub reads: WeakUnboundedSender<Request>,
+    pub changes: UnboundedSender<Change>,
+    pub figures: Arc<TaskFigures>,
+    pub witness: Witness,
+    pub space: Space,
+    pub log: Arc<Log>,
+    /// Notes that the database is damaged.
+    pub damaged: Arc<dyn Fn(&Failure) + Send + Sync>,
+    /// Logs a line. Must not block.
+    pub report: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+pub(super) struct Writer {
+    parts: Parts,
+    /// `None` after a failure.
+    database: Option<Connection>,
+    /// As the last commit has left it.
+    meta: Meta,
+    acknowledged: Acknowledged,
+    boxes: Boxes,
+    /// The latest time that a request has named.
+    now: SystemTime,
+    /// Why messages are refused, and not before when the database is opened again.
+    outage: Option<(StoreError, Instant)>,
+}
+
+/// What has become of a request.
+enum Done {
+    Appended(Result<Appended, StoreError>),
+    /// Whether the box is there.
+    Opened(Result<(), StoreError>),
+    Removed(bool),
+    Other,
+}
+
+impl Writer {
+    /// A writer that has written nothing yet, not even `meta`: that the store is open, and what its start has decided.
+    pub fn new(parts: Parts, meta: Meta, now: SystemTime) -> Self {
+        let acknowledged = Acknowledged {
+            commits: meta.commits,
+            synced: meta.commits,
+            epoch: meta.epoch,
+        };
+        Self {
+            boxes: Boxes::new(meta.bases, meta.epoch, now),
+            parts,
+            database: None,
+            meta,
+            acknowledged,
+            now,
+            outage: None,
+        }
+    }
+
+    /// Serves requests until the store is dropped.
+    pub fn run(mut self, database: Connection) {
+        if let Err(failure) = self.begin(database) {
+            self.fail(&failure);
+        }
+        while let Some(first) = self.parts.requests.blocking_recv() {
+            let batch = self.gather(first);
+            self.serve(batch);
+        }
+        if let Err(failure) = self.close() {
+            (self.parts.report)(&format!("not closed in order: {failure}"));
+        }
+    }
+
+    /// What waits, a bounded part of it.
+    fn gather(&mut self, first: Request) -> Vec<Request> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut next = Some(first);
+        while let Some(request) = next.take() {
+            match &request {
+                Request::Append(append, now, _) => {
+                    bytes += append.draft.bytes();
+                    self.now = self.now.max(*now);
+                }
+                Request::Sweep(now) => self.now = self.now.max(*now),
+                Request::Watch(name, true) => drop(self.boxes.watched.insert(name.clone())),
+                Request::Watch(name, false) => drop(self.boxes.watched.remove(name)),
+                _ => {}
+            }
+            batch.push(request);
+            if batch.len() < BATCH_MAX && bytes < BATCH_BYTES {
+                next = self.parts.requests.try_recv().ok();
+            }
+        }
+        batch
+    }
+
+    /// Does what a batch asks for, and answers.
+    fn serve(&mut self, batch: Vec<Request>) {
+        if let Err(error) = self.mend() {
+            return refuse(batch, &error);
+        }
+        let has_appends = batch.iter().any(is_append);
+        let batch = match self.parts.space.refusal().filter(|_| has_appends) {
+            Some(full) => self.refuse_appends(batch, &full),
+            None => batch,
+        };
+        match self.commit(&batch) {
+            Ok(done) => {
+                if has_appends && batch.iter().any(is_append) {
+                    self.recovered();
+                }
+                self.answer(batch, done);
+            }
+            Err(full @ Failure::Full(_)) => {
+                let others = self.refuse_appends(batch, &full);
+                // What frees space gets what was left for it.
+                self.parts.space.release();
+                match self.commit(&others) {
+                    Ok(done) => self.answer(others, done),
+                    Err(failure) => refuse(others, &self.fail(&failure)),
+                }
+            }
+            Err(failure) => refuse(batch, &self.fail(&failure)),
+        }
+    }
+
+    /// Refuses messages for which there is no space; the other requests.
+    fn refuse_appends(&mut self, batch: Vec<Request>, full: &Failure) -> Vec<Request> {
+        let (appends, others) = batch.into_iter().partition(is_append);
+        refuse(appends, &self.fail(full));
+        others
+    }
+
+    /// Commits what a batch asks for. If that fails, none of it is done, or it is not known whether it is.
+    fn commit(&mut self, batch: &[Request]) -> Result<Vec<Done>, Failure> {
+        let mut database = self.database.take().expect("it was mended");
+        let committed = self.try_commit(&mut database, batch);
+        if committed.is_ok() || matches!(committed, Err(Failure::Full(_))) {
+            self.database = Some(database);
+        }
+        if committed.is_err() {
+            self.boxes.forget(self.meta.epoch);
+        }
+        committed
+    }
+
+    fn try_commit(
+        &mut self,
+        database: &mut Connection,
+        batch: &[Request],
+    ) -> Result<Vec<Done>, Failure> {
+        if !needs_transaction(database, batch)? {
+            return Ok(batch.iter().map(|_| Done::Other).collect());
+        }
+        let is_synced = batch.iter().any(is_synced);
+        let mode = if is_synced { "FULL" } else { "NORMAL" };
+        database.pragma_update(None, "synchronous", mode)?;
+        let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let done = batch
+            .iter()
+            .map(|request| self.apply(&transaction, request));
+        let done = done.collect::<rusqlite::Result<_>>()?;
+        self.boxes.write(&transaction)?;
+        let mut meta = self.meta.clone();
+        (meta.commits, meta.epoch) = (meta.commits + 1, self.boxes.epoch);
+        meta.write(&transaction)?;
+        transaction.commit()?;
+        self.committed(meta, is_synced)?;
+        Ok(done)
+    }
+
+    /// Notes a commit where the next start finds it.
+    fn committed(&mut self, meta: Meta, is_synced: bool) -> Result<(), Failure> {
+        self.meta = meta;
+        self.acknowledged.commits = self.meta.commits;
+        self.acknowledged.epoch = self.meta.epoch;
+        if is_synced {
+            self.acknowledged.synced = self.meta.commits;
+        }
+        self.parts.witness.write(self.acknowledged)?;
+        self.parts.log.committed(is_synced);
+        Ok(())
+    }
+
+    fn apply(&mut self, database: &Connection, request: &Request) -> rusqlite::Result<Done> {
+        let boxes = &mut self.boxes;
+        Ok(match request {
+            Request::Append(append, now, _) => {
+                Done::Appended(boxes.append(database, append, *now)?)
+            }
+            Request::Open(name, settings, _) => {
+                Done::Opened(boxes.open(database, name, settings, self.now)?)
+            }
+            Request::Remove(name, ..) => Done::Removed(boxes.remove(database, name)?.is_some()),
+            Request::Read(name, last, _) => {
+                boxes.mark_read(database, name, *last)?;
+                Done::Other
+            }
+            Request::Watch(name, false) => {
+                boxes.touch(database, name, self.now)?;
+                Done::Other
+            }
+            Request::Sweep(now) => {
+                boxes.sweep(database, *now)?;
+                Done::Other
+            }
+            Request::Watch(_, true)
+            | Request::Summary(..)
+            | Request::ReadAfter(..)
+            | Request::List(..) => Done::Other,
+        })
+    }
+
+    fn answer(&mut self, batch: Vec<Request>, done: Vec<Done>) {
+        let (counted, renewed) = self.boxes.take_counted();
+        let figures = &self.parts.figures;
+        figures.boxes.fetch_add(counted.made, Ordering::Relaxed);
+        figures.boxes.fetch_sub(counted.removed, Ordering::Relaxed);
+        TaskFigures::add(&figures.lost, counted.lost);
+        TaskFigures::add(&figures.expired, counted.expired);
+        TaskFigures::add(&figures.idle_boxes, counted.idle_boxes);
+        for name in renewed {
+            self.change(&name, Change::Outdated(name.clone()));
+        }
+        for (request, done) in batch.into_iter().zip(done) {
+            match (request, done) {
+                (Request::Append(append, _, reply), Done::Appended(result)) => {
+                    self.report_append(&append, &result);
+                    reply.send(result);
+                }
+                (Request::Open(name, settings, reply), Done::Opened(Ok(()))) => {
+                    // Without a sender the store is being dropped, and nobody waits.
+                    if let Some(reads) = self.parts.reads.upgrade() {
+                        let _ = reads.send(Request::Open(name, settings, reply));
+                    }
+                }
+                (Request::Open(_, _, reply), Done::Opened(Err(refusal))) => {
+                    let _ = reply.send(Err(refusal));
+                }
+                (Request::Remove(_, reply, pending), Done::Removed(was_known)) => {
+                    drop(pending);
+                    let _ = reply.send(Ok(was_known));
+                }
+                (Request::Read(_, _, pending), _) => drop(pending),
+                _ => {}
+            }
+        }
+        if self.parts.log.pages() > LOG_PAGES_MAX
+            && let Some(database) = &mut self.database
+            && let Err(error) = database.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)
+        {
+            self.database = None;
+            self.fail(&error.into());
+        }
+    }
+
+    fn report_append(&self, append: &Append, result: &Result<Appended, StoreError>) {
+        if let Ok(Appended::New { message, lost }) = result {
+            let change = Change::Appended {
+                name: append.name.clone(),
+                message: message.clone(),
+                lost: *lost,
+            };
+            self.change(&append.name, change);
+        }
+    }
+
+    fn change(&self, name: &Name, change: Change) {
+        if self.boxes.watched.contains(name) {
+            let _ = self.parts.changes.send(change);
+        }
+    }
+
+    /// Notes that messages are refused, and returns what to say of it.
+    fn fail(&mut self, failure: &Failure) -> StoreError {
+        (self.parts.damaged)(failure);
+        if self.outage.is_none() {
+            (self.parts.report)(&format!("messages are refused: {failure}"));
+        }
+        let error = failure.error();
+        self.outage = Some((error.clone(), Instant::now() + PAUSE));
+        error
+    }
+
+    /// Notes that messages are taken.
+    fn recovered(&mut self) {
+        if self.outage.take().is_some() {
+            (self.parts.report)("messages are taken again");
+        }
+    }
+
+    /// Opens the database again after a failure.
+    fn mend(&mut self) -> Result<(), StoreError> {
+        if self.database.is_some() && !self.parts.log.take_failure() {
+            return Ok(());
+        }
+        if let Some((error, again)) = &self.outage
+            && self.database.is_none()
+            && Instant::now() < *again
+        {
+            return Err(error.clone());
+        }
+        self.database = None;
+        let begun = connect(&self.parts.folder, CACHE_KIB)
+            .map_err(Failure::from)
+            .and_then(|database| self.begin(database));
+        begun.map_err(|failure| self.fail(&failure))?;
+        // What was refused may have been written all the same.
+        for name in &self.boxes.watched {
+            let _ = self.parts.changes.send(Change::Outdated(name.clone()));
+        }
+        Ok(())
+    }
+
+    /// Begins to write to `database`, once it has all that is in its write-ahead log: after a failed sync the kernel takes what
+    /// it could not write for written, and only another write of the same pages reaches the disk.
+    fn begin(&mut self, mut database: Connection) -> Result<(), Failure> {
+        make_tables(&database)?;
+        database.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE)?;
+        let log = self.parts.log.clone();
+        log.truncated();
+        database.wal_hook(Some(move |_: &mut _, pages| {
+            log.has_pages(pages);
+            Ok(())
+        }))?;
+        let mut meta = self.meta.clone();
+        if let Some((found, true)) = Meta::read(&database)? {
+            // A batch that was refused has been written.
+            meta.commits = meta.commits.max(found.commits);
+            meta.epoch = meta.epoch.max(found.epoch);
+        }
+        meta.commits += 1;
+        database.pragma_update(None, "synchronous", "FULL")?;
+        let transaction = database.transaction()?;
+        meta.write(&transaction)?;
+        transaction.commit()?;
+        self.boxes.forget(meta.epoch);
+        self.committed(meta, true)?;
+        let boxes = database.query_row("SELECT count(*) FROM box", [], |row| row.get(0))?;
+        self.parts.figures.boxes.store(boxes, Ordering::Relaxed);
+        self.database = Some(database);
+        Ok(())
+    }
+
+    /// Notes that the store was closed in order.
+    fn close(&mut self) -> Result<(), Failure> {
+        let Some(mut database) = self.database.take() else {
+            return Ok(());
+        };
+        let mut meta = self.meta.clone();
+        (meta.is_closed, meta.commits) = (true, meta.commits + 1);
+        database.pragma_update(None, "synchronous", "FULL")?;
+        let transaction = database.transaction()?;
+        meta.write(&transaction)?;
+        transaction.commit()?;
+        self.committed(meta, true)
+    }
+}
+
+/// Whether anything in a batch changes the database.
+fn needs_transaction(database: &Connection, batch: &[Request]) -> rusqlite::Result<bool> {
+    for request in batch {
+        let is_change = match request {
+            Request::Sweep(now) => has_due(database, *now)?,
+            Request::Watch(_, is_read) => !is_read,
+            _ => true,
+        };
+        if is_change {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a request is answered only when a crash of the machine can no longer undo it.
+fn is_synced(request: &Request) -> bool {
+    match request {
+        Request::Append(append, ..) => append.settings.is_durable,
+        Request::Remove(..) => true,
+        _ => false,
+    }
+}
+
+fn is_append(request: &Request) -> bool {
+    matches!(request, Request::Append(..))
+}
+
+fn refuse(batch: Vec<Request>, error: &StoreError) {
+    for request in batch {
+        request.fail(error);
+    }
+}
