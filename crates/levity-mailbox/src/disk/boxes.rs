@@ -313,11 +313,11 @@ impl Boxes {
             row.is_durable = settings.is_durable;
         }
         let (epoch, sequence) = (row.epoch, row.next);
-        insert(database, row.id, sequence, append)?;
+        let (replaced, dropped) = make_room_in(database, row, append)?;
+        store(database, row.id, sequence, append, replaced)?;
         row.next += 1;
         row.messages += 1;
         row.bytes += draft.bytes();
-        let dropped = trim(database, row, settings)?;
         if draft.key.is_some() && sequence.is_multiple_of(KEYS_INTERVAL) {
             forget_keys(database, row)?;
         }
@@ -447,15 +447,25 @@ pub(super) fn count(database: &Connection, id: i64) -> Result<usize> {
     statement.query_row([id], |found| found.get(0))
 }
 
-fn insert(database: &Connection, id: i64, sequence: u64, append: &Append) -> Result<()> {
+/// Writes a message, in place of another one if there is a row to be reused: a box that is full would otherwise have the tree of
+/// messages balanced at two places for each message.
+fn store(
+    database: &Connection,
+    id: i64,
+    sequence: u64,
+    append: &Append,
+    replaced: Option<i64>,
+) -> Result<()> {
     let draft = &append.draft;
     let body = encoding::encode(draft);
     let mut statement = database.prepare_cached(
-        "INSERT INTO message (box, seq, size, due_ns, body, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO message (row, box, seq, size, due_ns, body, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (row) DO UPDATE SET box = ?2, seq = ?3, size = ?4, due_ns = ?5, body = ?6, crc = ?7",
     )?;
     statement.execute(params![
+        replaced,
         id,
-        signed(sequence),
+        sequence,
         draft.bytes(),
         draft.deadline.map(nanoseconds),
         body,
@@ -464,21 +474,27 @@ fn insert(database: &Connection, id: i64, sequence: u64, append: &Append) -> Res
     if let Some(key) = &draft.key {
         let mut statement =
             database.prepare_cached("INSERT INTO key (box, key, seq) VALUES (?1, ?2, ?3)")?;
-        statement.execute(params![id, key, signed(sequence)])?;
+        statement.execute(params![id, key, sequence])?;
     }
     Ok(())
 }
 
-/// Drops what exceeds the bounds of a box, the oldest first; the number of messages. The last message stays, whatever its size.
-fn trim(database: &Connection, row: &mut BoxRow, settings: &Settings) -> Result<u64> {
-    let mut dropped = 0;
-    while row.messages > settings.messages_max.max(1)
-        || row.bytes > settings.bytes_max && row.messages > 1
+/// Drops what exceeds the bounds of a box with one more message, the oldest first: a row that can be reused, and the number of
+/// messages. The last message stays, whatever its size.
+fn make_room_in(
+    database: &Connection,
+    row: &mut BoxRow,
+    append: &Append,
+) -> Result<(Option<i64>, u64)> {
+    let (settings, bytes) = (&append.settings, append.draft.bytes());
+    let (mut replaced, mut dropped) = (None, 0);
+    while row.messages > 0
+        && (row.messages >= settings.messages_max || row.bytes + bytes > settings.bytes_max)
     {
         let mut statement = database.prepare_cached(
             "SELECT row, seq, size FROM message WHERE box = ?1 AND seq >= ?2 ORDER BY seq LIMIT 1",
         )?;
-        let first = statement.query_row(params![row.id, signed(row.lost)], |found| {
+        let first = statement.query_row(params![row.id, row.lost], |found| {
             Ok((found.get(0)?, unsigned(found, 1)?, unsigned(found, 2)?))
         });
         let Some((number, sequence, size)) = first.optional()? else {
@@ -486,13 +502,16 @@ fn trim(database: &Connection, row: &mut BoxRow, settings: &Settings) -> Result<
             (row.messages, row.bytes) = (0, 0);
             break;
         };
-        delete(database, number)?;
+        match replaced {
+            None => replaced = Some(number),
+            Some(_) => delete(database, number)?,
+        }
         row.messages -= 1;
         row.bytes = row.bytes.saturating_sub(size as usize);
         row.lost = sequence + 1;
         dropped += 1;
     }
-    Ok(dropped)
+    Ok((replaced, dropped))
 }
 
 fn delete(database: &Connection, number: i64) -> Result<()> {

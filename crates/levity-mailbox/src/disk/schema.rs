@@ -1,6 +1,6 @@
 //! The database: its tables, and how a connection is made.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
@@ -13,7 +13,7 @@ use crate::store::{Opened, Summary};
 pub(super) const DATABASE: &str = "messages.db";
 
 /// The size of a write-ahead log that is kept for the next commits when it begins anew, in bytes.
-const LOG_KEPT_BYTES: u32 = 16 << 20;
+const LOG_KEPT_BYTES: u32 = 32 << 20;
 
 /// How long a connection waits for another one of this process.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
@@ -67,6 +67,11 @@ pub(super) fn connect(folder: &Path, cache_kib: u32) -> rusqlite::Result<Connect
          PRAGMA journal_size_limit = {LOG_KEPT_BYTES};"
     ))?;
     Ok(connection)
+}
+
+/// The write-ahead log. SQLite locks the database only, so it may be opened and closed: the close of a file ends all locks on it.
+pub(super) fn log_of(folder: &Path) -> PathBuf {
+    folder.join(format!("{DATABASE}-wal"))
 }
 
 /// Makes the tables that are not there. Blocks.

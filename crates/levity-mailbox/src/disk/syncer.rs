@@ -2,21 +2,22 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
 
-use super::schema::{DATABASE, connect};
+use super::schema::{connect, log_of};
 
 /// How long a message of a set that is not durable may stay out of reach of a sync. A crash of the machine takes no older one.
 const SYNC_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The length of the write-ahead log from which on its content is moved, in pages: 4 MiB.
-const LOG_PAGES: usize = 1024;
+/// The length of the write-ahead log from which on its content is moved, in pages: 16 MiB. Pages that are written often
+/// are moved once then.
+const LOG_PAGES: usize = 4 * 1024;
 
 /// The memory of the connection for pages of the database, in KiB.
 const CACHE_KIB: u32 = 1024;
@@ -28,6 +29,8 @@ pub(super) struct Log {
     pages: AtomicUsize,
     is_unsynced: AtomicBool,
     has_failed: AtomicBool,
+    /// Held during a checkpoint: SQLite does not let a second one wait, but refuses it.
+    checkpoint: Mutex<()>,
 }
 
 impl Log {
@@ -49,6 +52,19 @@ impl Log {
         self.pages.store(0, Ordering::Relaxed);
         self.is_unsynced.store(false, Ordering::Relaxed);
         self.has_failed.store(false, Ordering::Relaxed);
+    }
+
+    /// Moves what is in the log to the database: the number of pages in the log, and how many of them were moved.
+    pub fn checkpoint(
+        &self,
+        database: &Connection,
+        mode: CheckpointMode,
+    ) -> rusqlite::Result<(i32, i32)> {
+        let _only = self
+            .checkpoint
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        database.wal_checkpoint_v2(None::<&str>, mode)
     }
 
     pub fn pages(&self) -> usize {
@@ -96,16 +112,14 @@ impl Syncer {
     }
 
     fn sync(&self) -> std::io::Result<()> {
-        // Nobody holds a lock on this file, which a close would end: SQLite locks the database only.
-        let log = File::open(self.folder.join(format!("{DATABASE}-wal")))?;
-        log.sync_data()?;
+        File::open(log_of(&self.folder))?.sync_data()?;
         self.witness.sync_data()
     }
 
     /// Moves what is in the log. If that fails, the log grows until the writer does it, and fails.
     fn checkpoint(&mut self) {
         let passive = CheckpointMode::PASSIVE;
-        if let Ok((pages, moved)) = self.database.wal_checkpoint_v2(None::<&str>, passive)
+        if let Ok((pages, moved)) = self.log.checkpoint(&self.database, passive)
             && pages == moved
         {
             self.moved = usize::try_from(pages).unwrap_or(0);

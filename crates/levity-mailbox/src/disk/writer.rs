@@ -1,6 +1,8 @@
 //! The thread that writes: what arrives during a commit forms the next one.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -11,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender}
 
 use super::boxes::{Boxes, has_due};
 use super::failure::Failure;
-use super::schema::{Meta, connect, make_tables};
+use super::schema::{Meta, connect, log_of, make_tables};
 use super::space::Space;
 use super::syncer::Log;
 use super::witness::{Acknowledged, Witness};
@@ -28,6 +30,9 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// The length of the write-ahead log that most commits find, in bytes: it begins anew at about this length.
+const LOG_BYTES: usize = 20 << 20;
 
 /// The longest write-ahead log in pages: 64 MiB. Then the writer waits until the database has what is in it.
 const LOG_PAGES_MAX: usize = 16 * 1024;
@@ -280,7 +285,7 @@ impl Writer {
         }
         if self.parts.log.pages() > LOG_PAGES_MAX
             && let Some(database) = &mut self.database
-            && let Err(error) = database.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)
+            && let Err(error) = self.parts.log.checkpoint(database, CheckpointMode::RESTART)
         {
             self.database = None;
             self.fail(&error.into());
@@ -349,9 +354,10 @@ impl Writer {
     /// it could not write for written, and only another write of the same pages reaches the disk.
     fn begin(&mut self, mut database: Connection) -> Result<(), Failure> {
         make_tables(&database)?;
-        database.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE)?;
         let log = self.parts.log.clone();
+        log.checkpoint(&database, CheckpointMode::TRUNCATE)?;
         log.truncated();
+        lengthen_log(&self.parts.folder);
         database.wal_hook(Some(move |_: &mut _, pages| {
             log.has_pages(pages);
             Ok(())
@@ -388,6 +394,17 @@ impl Writer {
         transaction.commit()?;
         self.committed(meta, true)
     }
+}
+
+/// Fills the empty write-ahead log with zeros, which no start takes for commits. The sync of a commit that makes the file longer
+/// waits for the file system's journal as well.
+fn lengthen_log(folder: &Path) {
+    let log = File::options().write(true).open(log_of(folder));
+    // Without space the log grows as it has to.
+    let _ = log.and_then(|mut log| {
+        let zeros = [0; 64 * 1024];
+        (0..LOG_BYTES / zeros.len()).try_for_each(|_| log.write_all(&zeros))
+    });
 }
 
 /// Whether anything in a batch changes the database.
