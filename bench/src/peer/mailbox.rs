@@ -100,12 +100,12 @@ impl Row {
         })
     }
 
-    /// The same with messages in a journal in this folder.
+    /// The same with messages on the disk, in this folder.
     #[must_use]
-    pub fn with_journal(&self, folder: &Path) -> Self {
+    pub fn with_disk(&self, folder: &Path) -> Self {
         let folder = folder.display();
         Self {
-            settings: format!("[mailbox_store]\nstore = \"journal\"\nfolder = \"{folder}\"\n"),
+            settings: format!("[mailbox_store]\nstore = \"disk\"\nfolder = \"{folder}\"\n"),
             ..self.clone()
         }
     }

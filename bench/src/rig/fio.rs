@@ -52,7 +52,7 @@ fn stream_arguments(files: &[PathBuf], chunk: usize, seconds: f64) -> Vec<String
     arguments
 }
 
-/// Writes of 4 KiB per second, one after another at the end of a new file, with `fdatasync` after each `group`.
+/// Writes of 4 KiB per second, one after another at the end of a new file, with `fdatasync` after each `group` of them.
 ///
 /// # Errors
 /// fio is missing or fails.

@@ -141,7 +141,7 @@ pub enum Scenario {
     M2,
     /// Many boxes with one subscriber each.
     M3,
-    /// Durable messages in the journal.
+    /// Durable messages on the disk.
     M3j,
     /// A small hot file while messages go to many subscribers.
     M4,

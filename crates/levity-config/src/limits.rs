@@ -90,7 +90,7 @@ limits! {
     /// `levity_limit_evictions_total`. A reload that changes it forgets all of them.
     rate_limit_bytes: usize = count(Size, "64MiB", "64KiB".."64GiB"),
     /// Memory of all messages in mailboxes. When it is used up, messages are refused with 507. Messages that are read again from a
-    /// journal or a Redis server take three quarters of it at most; then those who want them are refused with 503.
+    /// disk or a Redis server take three quarters of it at most; then those who want them are refused with 503.
     mailbox_memory: usize = count(Size, "256MiB", "1MiB".."1TiB"),
     /// Names in one directory listing; a listing that is cut says so.
     listing_entries: usize = count(Count, "1000000", "1".."100000000"),

@@ -12,8 +12,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use levity_mailbox::disk::{DiskStore, Options};
-use levity_mailbox::journal::JournalStore;
-use levity_mailbox::{Append, Appending, Budget, Draft, Mode, Name, Settings, Store};
+use levity_mailbox::{Append, Appending, Budget, Draft, Mode, Name, Settings, Store as _};
 use tokio::runtime::{Builder, Runtime};
 
 /// The number of boxes that publishers write to.
@@ -51,7 +50,7 @@ fn append(number: usize, bytes: usize, settings: &Arc<Settings>) -> Append {
 /// Messages that are acknowledged within a time, or a number of them.
 fn publish(
     runtime: &Runtime,
-    store: &mut dyn Store,
+    store: &mut DiskStore,
     publishers: usize,
     bytes: usize,
     settings: &Arc<Settings>,
@@ -104,65 +103,37 @@ fn publish(
     (acknowledged, start.elapsed().as_secs_f64())
 }
 
-fn open(kind: &str, folder: &Path) -> Outcome<Box<dyn Store>> {
-    let (budget, now) = (Budget::new(256 << 20), SystemTime::now());
-    if kind == "journal" {
-        let disk = levity_disk::Disk::start(levity_disk::Settings::default())?;
-        let options = levity_mailbox::journal::Options::new(|line| eprintln!("{line}"))?;
-        return Ok(Box::new(JournalStore::open(
-            folder, disk, budget, options, now,
-        )?));
-    }
+fn open(folder: &Path) -> Outcome<DiskStore> {
     let options = Options::new(|line| eprintln!("{line}"))?;
-    Ok(Box::new(DiskStore::open(folder, budget, options, now)?))
+    let budget = Budget::new(256 << 20);
+    Ok(DiskStore::open(folder, budget, options, SystemTime::now())?)
 }
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, seconds, bytes, mebibytes, kinds] = arguments.as_slice() else {
-        return Err("usage: store_rate FOLDER SECONDS CONTENT_BYTES MEBIBYTES KINDS".into());
+    let [folder, seconds, bytes, mebibytes] = arguments.as_slice() else {
+        return Err("usage: store_rate FOLDER SECONDS CONTENT_BYTES MEBIBYTES".into());
     };
     let (seconds, bytes) = (Duration::from_secs(seconds.parse()?), bytes.parse()?);
     let stored = mebibytes.parse::<usize>()? << 20;
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let kinds: Vec<&str> = kinds.split(',').collect();
-    for kind in &kinds {
-        let folder = Path::new(folder).join(kind);
-        let start = Instant::now();
-        let _guard = runtime.enter();
-        let mut store = open(kind, &folder)?;
-        let opened = start.elapsed().as_secs_f64();
-        let settings = settings(false, stored / BOXES);
-        let count = stored / (bytes + 160);
-        let filled = publish(
-            &runtime,
-            &mut *store,
-            64,
-            bytes,
-            &settings,
-            (Duration::MAX, count),
-        );
-        println!(
-            "{{\"store\":{kind:?},\"open\":{opened:.3},\"filled\":{},\"seconds\":{:.1}}}",
-            filled.0, filled.1
-        );
-    }
+    let _guard = runtime.enter();
+    let start = Instant::now();
+    let mut store = open(Path::new(folder))?;
+    let opened = start.elapsed().as_secs_f64();
+    let filling = settings(false, stored / BOXES);
+    let end = (Duration::MAX, stored / (bytes + 160));
+    let (filled, time) = publish(&runtime, &mut store, 64, bytes, &filling, end);
+    println!("{{\"open\":{opened:.3},\"filled\":{filled},\"seconds\":{time:.1}}}");
     for is_durable in [true, false] {
         for publishers in [1, 8, 64] {
-            for round in 0..3 {
-                for kind in &kinds {
-                    let _guard = runtime.enter();
-                    let mut store = open(kind, &Path::new(folder).join(kind))?;
-                    let settings = settings(is_durable, stored / BOXES);
-                    let end = (seconds, usize::MAX);
-                    let (acknowledged, time) =
-                        publish(&runtime, &mut *store, publishers, bytes, &settings, end);
-                    println!(
-                        "{{\"store\":{kind:?},\"round\":{round},\"durable\":{is_durable},\"publishers\":{publishers},\"per_second\":{:.0}}}",
-                        acknowledged as f64 / time
-                    );
-                }
-            }
+            let settings = settings(is_durable, stored / BOXES);
+            let end = (seconds, usize::MAX);
+            let (count, time) = publish(&runtime, &mut store, publishers, bytes, &settings, end);
+            let rate = f64::from(u32::try_from(count)?) / time;
+            println!(
+                "{{\"durable\":{is_durable},\"publishers\":{publishers},\"per_second\":{rate:.0}}}"
+            );
         }
     }
     Ok(())

@@ -11,7 +11,6 @@ mod by_name;
 mod copies;
 pub mod disk;
 mod encoding;
-pub mod journal;
 mod kept;
 mod log;
 mod making;

@@ -33,7 +33,7 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     key("receivers_per_client", Kind::Count("1", "10000000"), Some("100"));
     /// Messages that may be published in a second, to all boxes; one for several boxes counts for each of them. Others get 429.
     key("publishes_per_second", Kind::Count("1", "10000000"), Some("1000"));
-    /// Whether a message is safe before its publisher has an answer: in the journal it is on the disk then, and with `"redis"`
+    /// Whether a message is safe before its publisher has an answer: with `"disk"` it is there then, and with `"redis"`
     /// as safe as the configuration of that server makes it. Not with `store = "memory"`.
     key("durable", Kind::Boolean, Some("false"));
     /// Time without a message after which a receiver gets a sign of life, so that neither it nor a proxy between takes the
@@ -71,8 +71,8 @@ pub(crate) const STORE: &[Key] = documented! {
     /// What keeps messages.
     key("store", Kind::Word(StoreKind::VARIANTS), Some("memory"))
         .with_meanings(meanings::<StoreKind>);
-    /// Folder of the journal, which must exist and belong to the server alone. It must neither lie in a `root` nor contain
-    /// one: `check` compares the paths, without regard to links. Required with `store = "journal"`.
+    /// Folder of the database, which must exist and belong to the server alone. It must neither lie in a `root` nor contain
+    /// one: `check` compares the paths, without regard to links. Required with `store = "disk"`.
     key("folder", Kind::Text("a path"), None);
     /// URL of the server, such as `"redis://127.0.0.1:6379"`, with user and password if it asks for them:
     /// `"redis://USER:PASSWORD@HOST:PORT"`. There is no TLS. Required with `store = "redis"`.

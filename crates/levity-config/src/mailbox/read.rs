@@ -103,7 +103,7 @@ fn check_place(section: &Section<'_>, set: &Mailbox, store: &MailboxStore, limit
         let message = "streams are kept in memory only, whatever `store` is";
         section.report("durable", message, None);
     } else if set.durable && store.kind == StoreKind::Memory {
-        let help = "add `[mailbox_store]` with `store = \"journal\"`".to_owned();
+        let help = "add `[mailbox_store]` with `store = \"disk\"`".to_owned();
         section.report("durable", "messages are kept in memory only", Some(help));
     }
     if set.message_bytes > limits.mailbox_memory {

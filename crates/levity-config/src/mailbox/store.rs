@@ -12,7 +12,7 @@ use crate::section::{Section, Text};
 pub struct MailboxStore {
     /// What keeps messages.
     pub kind: StoreKind,
-    /// The folder of the journal; `None` with any other store.
+    /// The folder of the database; `None` with any other store.
     pub folder: Option<PathBuf>,
     /// The URL of the server; `None` with a store of this machine.
     pub url: Option<String>,
@@ -35,8 +35,8 @@ pub struct MailboxStore {
 pub enum StoreKind {
     /// the memory of the process, which loses them at its end
     Memory,
-    /// files of this machine
-    Journal,
+    /// a database in a folder of this machine
+    Disk,
     /// a server of Redis or Valkey, with its streams, which several processes may share
     Redis,
 }
@@ -50,7 +50,7 @@ impl StoreKind {
     /// The URL of its server on this machine; `None` for a store without one. The scheme is the label.
     fn example(self) -> Option<&'static str> {
         match self {
-            Self::Memory | Self::Journal => None,
+            Self::Memory | Self::Disk => None,
             Self::Redis => Some("redis://127.0.0.1:6379"),
         }
     }
@@ -61,7 +61,7 @@ pub(crate) fn read(section: &Section<'_>) -> MailboxStore {
     // A wrong word has been reported, and means any store but the default.
     let is_wrong = given.is_none() && section.has("store");
     let kind = match is_wrong {
-        true => StoreKind::Journal,
+        true => StoreKind::Disk,
         false => given.unwrap_or_else(|| section.default_word("store")),
     };
     let folder = section.folder("folder");
@@ -89,11 +89,7 @@ pub(crate) fn read(section: &Section<'_>) -> MailboxStore {
 fn check_keys(section: &Section<'_>, kind: StoreKind) {
     let is_remote = kind.example().is_some();
     for (key, is_used, users) in [
-        (
-            "folder",
-            kind == StoreKind::Journal,
-            "`store = \"journal\"`",
-        ),
+        ("folder", kind == StoreKind::Disk, "`store = \"disk\"`"),
         ("url", is_remote, "`store = \"redis\"`"),
     ] {
         if is_used {

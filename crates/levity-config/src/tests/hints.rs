@@ -711,7 +711,7 @@ fn mailboxes_of_other_servers() {
             "[[mailbox]]\nname = \"a\"\nmode = \"queue\"",
             "did you mean \"inbox\"?",
         ),
-        ("[mailbox_store]\nstore = \"disk\"", "write \"journal\""),
+        ("[mailbox_store]\nstore = \"journal\"", "write \"disk\""),
         ("[mailbox]\nname = \"a\"", "a `[[mailbox]]` has"),
     ] {
         let (_, reports) = only(&format!("{lines}\n{SITE}"));

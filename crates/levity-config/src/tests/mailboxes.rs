@@ -65,7 +65,7 @@ fn a_name_is_enough() {
 fn every_value_of_a_mailbox() {
     let text = "
 [mailbox_store]
-store = \"journal\"
+store = \"disk\"
 folder = \"/var/lib/levity\"
 [limits]
 mailbox_memory = \"1MiB\"
@@ -127,7 +127,7 @@ protocol = \"mailbox\"
     }
     assert!(!origins.any);
     let store = MailboxStore {
-        kind: StoreKind::Journal,
+        kind: StoreKind::Disk,
         folder: Some("/var/lib/levity".into()),
         url: None,
     };
@@ -167,7 +167,7 @@ fn what_cannot_be_a_mailbox() {
         ),
         &[
             "3:17 `message_bytes` (1MiB) is larger than `bytes` (256KiB) [`bytes` has its default here]",
-            "4:11 `durable`: messages are kept in memory only [add `[mailbox_store]` with `store = \"journal\"`]",
+            "4:11 `durable`: messages are kept in memory only [add `[mailbox_store]` with `store = \"disk\"`]",
             "5:11 `origins`: it is empty [leave it out for pages of the host itself; `[\"*\"]` permits every page]",
             "6:9 `claim`: it is empty",
             "7:12 `messages` must be from 1 to 10000",
@@ -191,7 +191,7 @@ fn what_cannot_be_a_mailbox() {
 fn what_streams_cannot_be() {
     assert_problems(
         &format!(
-            "[mailbox_store]\nstore = \"journal\"\nfolder = \"/a\"\n{CHAT}durable = true\nprotocol = \"durable-streams\"\n\
+            "[mailbox_store]\nstore = \"disk\"\nfolder = \"/a\"\n{CHAT}durable = true\nprotocol = \"durable-streams\"\n\
              [[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:1\"]\n\
              [[site]]\nproxy = \"app\"\nmailbox_headers = \"chat\""
         ),
@@ -217,19 +217,24 @@ fn stores_and_the_keys_that_they_have() {
         );
     }
     for (lines, expected) in [
-        ("store = \"journal\"", "1:1 `folder` is missing"),
+        ("store = \"disk\"", "1:1 `folder` is missing"),
         ("store = \"redis\"", "1:1 `url` is missing"),
         (
             "folder = \"/a\"",
-            "2:10 `folder`: it is of use with `store = \"journal\"` only",
+            "2:10 `folder`: it is of use with `store = \"disk\"` only",
         ),
         (
             "store = \"memory\"\nurl = \"redis://a\"",
             "3:7 `url`: it is of use with `store = \"redis\"` only",
         ),
         (
-            "store = \"journl\"\nurl = \"a\"",
-            "2:9 `journl` is not a value of `store` [did you mean \"journal\"?]",
+            "store = \"dsk\"\nurl = \"a\"",
+            "2:9 `dsk` is not a value of `store` [did you mean \"disk\"?]",
+        ),
+        (
+            "store = \"journal\"\nfolder = \"/a\"",
+            "2:9 `journal` is not a value of `store` [write \"disk\", with another folder: messages of a journal are not \
+             taken over]",
         ),
         (
             "store = \"valkey\"\nurl = \"a\"",
@@ -246,7 +251,7 @@ fn stores_and_the_keys_that_they_have() {
     // A store that is not known may be durable.
     assert_problems_beside(
         &format!("[mailbox_store]\nstore = \"file\"\n{CHAT}durable = true"),
-        &["2:9 `file` is not a value of `store` [write \"journal\"]"],
+        &["2:9 `file` is not a value of `store` [write \"disk\"]"],
     );
 }
 
@@ -278,7 +283,7 @@ fn urls_of_stores() {
 
 #[test]
 fn messages_are_not_served() {
-    let text = "[mailbox_store]\nstore = \"journal\"\nfolder = \"/srv/messages\"\n[[site]]\nroot = \"/srv\"\n";
+    let text = "[mailbox_store]\nstore = \"disk\"\nfolder = \"/srv/messages\"\n[[site]]\nroot = \"/srv\"\n";
     assert_problems(
         text,
         &[

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use levity_config::{MailboxStore, StoreKind};
-use levity_disk::{Disk, responds};
-use levity_mailbox::journal::{JournalStore, Options};
+use levity_disk::responds;
+use levity_mailbox::disk::{DiskStore, Options};
 use levity_mailbox::redis::RedisStore;
 use levity_mailbox::{Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run};
 use levity_telemetry::diagnostics;
@@ -82,20 +82,19 @@ pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Res
             let make = move || RedisStore::new(&url, budget).map_err(unusable);
             on_thread(workers, store, make)
         }
-        StoreKind::Journal => {
+        StoreKind::Disk => {
             let folder = of.folder.clone().unwrap_or_default();
             responds(&folder)
                 .map_err(|error| unusable(format!("{}: {error}", folder.display())))?;
-            let disk = parts.disk.clone();
-            let make = move || open_journal(&folder, disk, budget);
+            let make = move || open_disk(&folder, budget);
             on_thread(workers, store, make)
         }
     }
 }
 
-fn open_journal(folder: &Path, disk: Arc<Disk>, budget: Arc<Budget>) -> io::Result<JournalStore> {
+fn open_disk(folder: &Path, budget: Arc<Budget>) -> io::Result<DiskStore> {
     let options = Options::new(|line| diagnostics::log(format_args!("mailboxes: {line}")))?;
-    let opened = JournalStore::open(folder, disk, budget, options, SystemTime::now());
+    let opened = DiskStore::open(folder, budget, options, SystemTime::now());
     opened.map_err(|error| unusable(format!("{}: {error}", folder.display())))
 }
 

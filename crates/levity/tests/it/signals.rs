@@ -435,10 +435,10 @@ fn a_second_signal_ends_the_server_at_once() {
 #[test]
 fn a_second_signal_ends_the_server_and_its_store_at_once() {
     let kept = Tree::new();
-    let folder = kept.folder("journal");
-    kept.chmod("journal", 0o777);
+    let folder = kept.folder("messages");
+    kept.chmod("messages", 0o777);
     ends_by_a_second_signal(&format!(
-        "[mailbox_store]\nstore = \"journal\"\nfolder = \"{}\"\n[[mailbox]]\nname = \"m\"\n",
+        "[mailbox_store]\nstore = \"disk\"\nfolder = \"{}\"\n[[mailbox]]\nname = \"m\"\n",
         folder.display()
     ));
 }

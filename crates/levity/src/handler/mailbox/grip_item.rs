@@ -188,6 +188,7 @@ mod tests {
                 content: content.into(),
                 deadline: None,
                 reservation: None,
+                is_damaged: false,
             }),
         }
     }

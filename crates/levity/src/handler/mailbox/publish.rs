@@ -200,6 +200,7 @@ pub(super) fn described<'v>(
         content: Box::default(),
         deadline: lifetime.map(|lifetime| now + lifetime),
         reservation: None,
+        is_damaged: false,
     })
 }
 

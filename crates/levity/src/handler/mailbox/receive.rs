@@ -159,7 +159,10 @@ impl Handling<'_> {
             let end = opened.messages.last().map(|message| message.id);
             let messages = opened.messages.into_iter();
             for message in messages.filter(|one| !one.has_expired(now)) {
-                page.push(message);
+                match message.draft.is_damaged {
+                    true => page.is_gap = true,
+                    false => page.push(message),
+                }
             }
             let after = end.filter(|_| is_limited && !page.is_full());
             if after.is_none() {

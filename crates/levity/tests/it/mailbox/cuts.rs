@@ -282,11 +282,11 @@ fn killed(mut server: Server) {
 }
 
 /// Kills, restarts and reloads: nothing that was acknowledged is lost, and no receiver is told of a gap.
-fn journal_loses_nothing(messages: usize, times: usize) -> usize {
+fn disk_loses_nothing(messages: usize, times: usize) -> usize {
     let tree = Tree::new();
-    let folder = tree.folder("journal").display().to_string();
-    tree.chmod("journal", 0o777);
-    let store = format!("store = \"journal\"\nfolder = \"{folder}\"");
+    let folder = tree.folder("messages").display().to_string();
+    tree.chmod("messages", 0o777);
+    let store = format!("store = \"disk\"\nfolder = \"{folder}\"");
     let again = || start(&tree, &store, "durable = true");
     let (received, cuts) = run(again(), messages, times, |mut server, time| {
         match time % 3 {
@@ -307,15 +307,15 @@ fn journal_loses_nothing(messages: usize, times: usize) -> usize {
 }
 
 #[test]
-fn a_journal_loses_nothing_under_kills_and_cuts() {
-    let cuts = journal_loses_nothing(25, 3);
+fn a_disk_loses_nothing_under_kills_and_cuts() {
+    let cuts = disk_loses_nothing(25, 3);
     assert!(cuts > 100, "{cuts}");
 }
 
 #[test]
 #[ignore = "takes a minute: `cargo xtask test --full`"]
-fn a_journal_loses_nothing_under_a_thousand_cuts() {
-    let cuts = journal_loses_nothing(300, 30);
+fn a_disk_loses_nothing_under_a_thousand_cuts() {
+    let cuts = disk_loses_nothing(300, 30);
     assert!(cuts > 1000, "{cuts}");
 }
 

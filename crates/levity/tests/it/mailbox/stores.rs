@@ -17,11 +17,11 @@ fn start(store: &str, keys: &str) -> Server {
 }
 
 #[test]
-fn a_journal_survives_restarts_and_kills() {
+fn a_disk_survives_restarts_and_kills() {
     let tree = Tree::new();
-    let folder = tree.folder("journal").display().to_string();
-    tree.chmod("journal", 0o777);
-    let store = format!("store = \"journal\"\nfolder = \"{folder}\"");
+    let folder = tree.folder("messages").display().to_string();
+    tree.chmod("messages", 0o777);
+    let store = format!("store = \"disk\"\nfolder = \"{folder}\"");
     let mut last = None::<String>;
     for round in 0..4 {
         let server = start(&store, "durable = true");
@@ -51,9 +51,9 @@ fn a_journal_survives_restarts_and_kills() {
 #[test]
 fn readers_leave_memory_to_publishers() {
     let tree = Tree::new();
-    let folder = tree.folder("journal").display().to_string();
-    tree.chmod("journal", 0o777);
-    let store = format!("store = \"journal\"\nfolder = \"{folder}\"");
+    let folder = tree.folder("messages").display().to_string();
+    tree.chmod("messages", 0o777);
+    let store = format!("store = \"disk\"\nfolder = \"{folder}\"");
     let content = "x".repeat(60_000);
     let server = start(&store, "");
     for number in 0..20 {
@@ -114,9 +114,9 @@ fn a_server_without_its_redis_server_says_so() {
 #[test]
 fn a_store_that_cannot_be_used_is_an_error_at_start() {
     let tree = Tree::new();
-    let file = tree.file("journal", "a file").display().to_string();
+    let file = tree.file("messages", "a file").display().to_string();
     let launch = Launch::run(&format!(
-        "[[listen]]\naddress = \"127.0.0.1:0\"\n[mailbox_store]\nstore = \"journal\"\nfolder = \"{file}\"\n\
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[mailbox_store]\nstore = \"disk\"\nfolder = \"{file}\"\n\
          [[site]]\nrespond = {{}}\n"
     ));
     let error = launch.try_start().err().expect("it does not start");
