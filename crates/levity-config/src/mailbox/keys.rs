@@ -85,6 +85,6 @@ pub(crate) const LOCATION: &[Key] = documented! {
     /// path, without `strip_prefix`. Routes inherit it unless they have a `root`, `proxy`, `try` or an answer of their own.
     key("mailbox", Kind::Text("a name"), None);
     /// Name of a `[[mailbox]]`: responses of the application may hold their client there as a receiver, and publish
-    /// messages, by `Mailbox-*` and `Grip-*` headers. Without the key these headers are passed on to clients.
+    /// messages, by `Mailbox-*` and `Grip-*` headers. Without the key these headers do nothing. Clients never get them.
     key("mailbox_headers", Kind::Text("a name"), None);
 };

@@ -183,6 +183,7 @@ fn without_the_key_an_application_uses_no_mailboxes() {
     let server = launch(&backend, "http", "", "").start();
     let answer = ask(&server, &["Mailbox-Deliver: a"], "text");
     assert_eq!((answer.status, answer.text()), (200, "text".to_owned()));
+    assert_eq!(answer.header("mailbox-deliver"), None);
     server.get("/m/a").assert_status(404);
     ask(&server, &["Grip-Hold: stream", "Grip-Channel: a"], "").assert_status(200);
 }
