@@ -124,6 +124,10 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// Whether connections are encrypted (TLS 1.3 and 1.2). Without this key, those to port 443 are. A reload changes this
         /// for new connections.
         key("tls", Kind::Boolean, None).also(&[("ssl", "")]);
+        /// Whether processes that run as the user of the server, or as root, publish to [mailboxes](mailboxes.md) here without a
+        /// key. On a Unix socket only. A proxy that runs as one of these users must use another listener: all its clients could
+        /// publish. A set with `publish_key_file` needs its key here, too. A reload changes this for new connections.
+        key("publish", Kind::Boolean, Some("false"));
     });
     /// What all sites with TLS have in common.
     table("tls", tls::KEYS);

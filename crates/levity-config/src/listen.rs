@@ -14,6 +14,9 @@ use crate::tls::{self, Certificates};
 /// The key of a listener, and the table of a site.
 const TLS: &str = "tls";
 
+/// The key of a listener for publishers.
+const PUBLISH: &str = "publish";
+
 /// The table of what sites with `tls = "acme"` have in common.
 const ACME: &str = "acme";
 
@@ -27,6 +30,7 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
         section.require("address");
         let proxy_protocol = section.boolean_or_default("proxy_protocol");
         let given_tls = section.boolean(TLS);
+        let publish = section.boolean_or_default(PUBLISH);
         let Some(address) = address(&section, "address") else {
             continue;
         };
@@ -35,7 +39,9 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
             address,
             proxy_protocol,
             tls: given_tls.unwrap_or(usual_tls),
+            publish,
         };
+        check_publish(&section, &listen);
         let same = |(other, _): &&(Listen, usize)| other.address == listen.address;
         if let Some((first, line)) = seen.iter().find(same) {
             repeated(&section, &listen, first, *line);
@@ -56,6 +62,19 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
         return vec![address.into()];
     }
     seen.into_iter().map(|(listen, _)| listen).collect()
+}
+
+/// Reports a listener for publishers that cannot tell who they are.
+fn check_publish(section: &Section<'_>, listen: &Listen) {
+    if listen.publish && matches!(listen.address, Address::Tcp(_)) {
+        let help = "write `address = \"unix:/run/levity/publish.sock\"`, or give the set a `publish_key_file`";
+        let message = "only a Unix socket tells the user of a client";
+        section.report(PUBLISH, message, Some(help.to_owned()));
+    } else if listen.publish && listen.proxy_protocol {
+        let help = "give the proxy a `[[listen]]` of its own".to_owned();
+        let message = "with `proxy_protocol`, all clients of the proxy could publish";
+        section.report(PUBLISH, message, Some(help));
+    }
 }
 
 /// Port 0 may be given several times. The other keys are looked up by address, so all of them must agree.

@@ -164,6 +164,7 @@ fn read(
     listen::check_tls(&root, &config.listen, &sites);
     upstreams.note_unused(&reader);
     mailboxes.note_unused(&reader);
+    mailboxes.note_publishers(&root, &config.listen, &sites);
     bypass::note(&sites, &upstreams, &reader);
     let mut config = Config {
         sites,

@@ -115,15 +115,18 @@ pub struct Listen {
     pub proxy_protocol: bool,
     /// Whether connections are encrypted.
     pub tls: bool,
+    /// Whether own processes may publish here without a key; on a Unix socket only.
+    pub publish: bool,
 }
 
 impl From<Address> for Listen {
-    /// Without the PROXY protocol, and without TLS.
+    /// Without the PROXY protocol, without TLS, and not for publishers.
     fn from(address: Address) -> Self {
         Self {
             address,
             proxy_protocol: false,
             tls: false,
+            publish: false,
         }
     }
 }
@@ -502,6 +505,13 @@ impl Config {
     pub fn has_tls(&self, address: &Address) -> bool {
         let mut listen = self.listen.iter();
         listen.any(|listen| listen.tls && listen.address == *address)
+    }
+
+    /// Whether own processes that connect to `address`, as configured, may publish without a key.
+    #[must_use]
+    pub fn is_for_publishers(&self, address: &Address) -> bool {
+        let mut listen = self.listen.iter();
+        listen.any(|listen| listen.publish && listen.address == *address)
     }
 
     /// The engines that sites and routes name, each once.

@@ -302,6 +302,9 @@ address = \"8080\"
 proxy_protocol = true
 [[listen]]
 address = \"[::1]:8081\"
+[[listen]]
+address = \"unix:publish.sock\"
+publish = true
 [[site]]
 hosts = [\"Example.org\", \"*.example.org\"]
 root = \"/srv/a\"
@@ -389,7 +392,11 @@ root = \"/srv/b\"
         proxy_protocol: true,
         ..listen_at("[::]:8080")
     };
-    assert_eq!(config.listen, [first, listen_at("[::1]:8081")]);
+    let last = Listen {
+        publish: true,
+        ..listen_at("unix:publish.sock")
+    };
+    assert_eq!(config.listen, [first, listen_at("[::1]:8081"), last]);
     let [first, second] = &config.sites[..] else {
         panic!("two sites")
     };

@@ -277,8 +277,25 @@ fn request(
     }
     let mut text = String::new();
     let _ = response.take(LINE_BYTES_MAX).read_to_string(&mut text);
-    let text = text.lines().next().unwrap_or(&status).to_owned();
-    Err(io::Error::other(format!("the server refuses: {text}")))
+    let text = text.lines().next().unwrap_or(&status);
+    let help = help_on_refusal(place, text);
+    Err(io::Error::other(format!(
+        "the server refuses: {text}{help}"
+    )))
+}
+
+/// What lets a publisher in, to stand behind the `text` of a refusal; empty if that is for another reason.
+fn help_on_refusal(place: &Place, text: &str) -> String {
+    let is_for_listener = text.contains("`publish = true`");
+    match &place.socket {
+        Some(path) if is_for_listener => {
+            let path = path.display();
+            format!("; write `publish = true` beneath `address = \"unix:{path}\"`")
+        }
+        None if is_for_listener => "; connect to it with `--socket PATH`".to_owned(),
+        _ if text.contains("`publish_key_file`") => "; give that file to `--key-file`".to_owned(),
+        _ => String::new(),
+    }
 }
 
 fn header_line(response: &mut BufReader<Stream>) -> io::Result<String> {

@@ -16,6 +16,8 @@ pub struct Peer {
     client: PeerClient,
     /// The listener that accepted the connection, as configured.
     listener: Option<Arc<Address>>,
+    /// Whether that listener is for publishers.
+    is_for_publishers: bool,
     /// What its handshake has said. Boxed: many connections have none.
     tls: Option<Box<PeerTls>>,
 }
@@ -65,6 +67,7 @@ impl Peer {
             uid: None,
             client: PeerClient::Itself,
             listener: None,
+            is_for_publishers: false,
             tls: None,
         }
     }
@@ -81,9 +84,16 @@ impl Peer {
         self.uid
     }
 
-    /// The listener that the connection came to.
-    pub fn set_listener(&mut self, listener: Arc<Address>) {
+    /// The listener that the connection came to, and whether it is for publishers.
+    pub fn set_listener(&mut self, listener: Arc<Address>, is_for_publishers: bool) {
         self.listener = Some(listener);
+        self.is_for_publishers = is_for_publishers;
+    }
+
+    /// Whether the connection came to a listener at which own processes publish without a key.
+    #[must_use]
+    pub fn is_for_publishers(&self) -> bool {
+        self.is_for_publishers
     }
 
     /// The listener that the connection came to, if known.

@@ -158,10 +158,11 @@ async fn take(
     Step::Accept.enter();
     match accepted {
         Ok((transport, mut peer)) => {
-            peer.set_listener(address.clone());
-            let conn = Conn::new(worker.clone(), transport, peer, slot);
             // Read each time, because a reload may have changed it.
             let service = worker.service();
+            let is_for_publishers = service.config.is_for_publishers(address);
+            peer.set_listener(address.clone(), is_for_publishers);
+            let conn = Conn::new(worker.clone(), transport, peer, slot);
             let begins = Begins {
                 with_proxy_header: service.config.has_proxy_header(address),
                 with_handshake: service.config.has_tls(address),

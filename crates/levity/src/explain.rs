@@ -85,7 +85,7 @@ fn answer(question: Question) -> io::Result<Answer> {
     };
     let mut peer = Peer::new(Some(SocketAddr::new(question.client, 0)));
     if let Some(listener) = listener {
-        peer.set_listener(Arc::new(listener.address.clone()));
+        peer.set_listener(Arc::new(listener.address.clone()), listener.publish);
         if listener.tls {
             peer.set_tls(handshake(&question.host));
         }

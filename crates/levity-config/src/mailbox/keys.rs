@@ -45,8 +45,8 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// How long a receiver stays connected, on average. It then connects again, and misses nothing.
     key("rotate", Kind::Duration("1s", "30d"), Some("1h"));
     /// A file with a key of at least 32 bytes in its first line, such as `openssl rand -hex 32` prints. Whoever sends it as a
-    /// bearer token may publish and remove boxes. Without the key, only processes may that connect over a Unix socket as the
-    /// user of the server or as root, and tokens with `claim`.
+    /// bearer token may publish and remove boxes. Without the key, only processes of the user of the server and of root may, at a
+    /// `[[listen]]` with `publish = true`, and tokens with `claim`.
     key("publish_key_file", Kind::Text("a path"), None).secret();
     /// A file with the key, at least 32 bytes in its first line, by which applications that speak GRIP know that a request comes
     /// from this server: requests to them then have a `Grip-Sig`, a token with HS256.

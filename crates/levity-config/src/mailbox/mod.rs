@@ -46,8 +46,8 @@ pub struct Mailbox {
     pub retry: Duration,
     /// How long a receiver stays connected, on average.
     pub rotate: Duration,
-    /// The key that publishers send; `None` lets only local processes publish. Has at least 32 bytes when the
-    /// configuration was loaded from the disk, and otherwise none.
+    /// The key that publishers send; `None` lets only own processes at a listener with `publish` do so. Has at least 32 bytes
+    /// when the configuration was loaded from the disk, and otherwise none.
     pub publish_key: Option<Secret>,
     /// The key by which applications know `Grip-Sig`; as `publish_key`.
     pub grip_key: Option<Secret>,

@@ -1,11 +1,14 @@
 //! Reads `[[mailbox]]`, and how sites and routes use one.
 
+use std::collections::HashSet;
+
 use levity_wire::jwt::SECRET_BYTES_MIN;
 
 use super::{Mailbox, MailboxProtocol, MailboxStore, StoreKind};
+use crate::address::Address;
 use crate::gates::{Gates, Secret};
 use crate::limits::Limits;
-use crate::model::{Answer, Location};
+use crate::model::{Answer, Listen, Location, Route, Site};
 use crate::named::{NameForm, Named};
 use crate::origins;
 use crate::reader::Reader;
@@ -47,6 +50,50 @@ impl Mailboxes {
     /// Notes sets to which no site or route refers.
     pub(crate) fn note_unused(&self, reader: &Reader<'_>) {
         self.names.note_unused(reader);
+    }
+
+    /// Notes sets to which nobody can publish, and listeners for publishers that proxies may use, too.
+    pub(crate) fn note_publishers(&self, root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
+        if !listen.iter().any(|listen| listen.publish) {
+            self.note_unpublished(root, sites);
+        }
+        let tables = root.glance("listen", "publish");
+        for (listen, (span, _)) in listen.iter().zip(&tables) {
+            let mut others = sites
+                .iter()
+                .filter(|site| serves_more(site, &listen.address));
+            if let Some(site) = others.next().filter(|_| listen.publish) {
+                let note = format!(
+                    "`publish`: the site `{}` serves more than mailboxes here: a proxy for it that runs as the user of the \
+                     server, or as root, needs a `[[listen]]` of its own, or all its clients can publish",
+                    site.name()
+                );
+                root.reader.note(span, note);
+            }
+        }
+    }
+
+    /// Notes sets that clients get to, and to which neither clients nor applications can publish: no listener is for publishers.
+    fn note_unpublished(&self, root: &Section<'_>, sites: &[Site]) {
+        let (mut offered, mut of_applications) = (HashSet::new(), HashSet::new());
+        for location in sites.iter().flat_map(Site::locations) {
+            of_applications.extend(location.mailbox_headers);
+            if let Some(Answer::Mailbox(number)) = location.answer {
+                offered.insert(number);
+            }
+        }
+        let tables = root.glance("mailbox", "name");
+        for (number, (set, (span, _))) in self.all.iter().zip(&tables).enumerate() {
+            let is_open = set.publish_key.is_some() || set.claim.is_some();
+            if !is_open && offered.contains(&number) && !of_applications.contains(&number) {
+                let note = format!(
+                    "nobody can publish to the mailbox `{}`: give it a `publish_key_file`, or add `[[listen]]` with `address = \
+                     \"unix:/run/levity/publish.sock\"` and `publish = true` for processes of the user of the server and of root",
+                    set.name
+                );
+                root.reader.note(span, note);
+            }
+        }
     }
 
     /// The number of the set that `key` of a site or route names. Reports an unknown name.
@@ -95,6 +142,20 @@ impl Mailboxes {
             section.reader.note(&section.span_of(KEY), note.to_owned());
         }
     }
+}
+
+/// Whether clients that connect to `address` get files or an application of `site`, too.
+fn serves_more(site: &Site, address: &Address) -> bool {
+    let is_at = |route: &&Route| {
+        let mut when = route.matchers.iter().map(|matcher| &matcher.when.listen);
+        when.all(|listen| listen.is_empty() || listen.contains(address))
+    };
+    let routes = site.routes.iter().filter(is_at);
+    let mut locations = routes.map(|route| &route.location).chain([&site.location]);
+    locations.any(|location| {
+        let has_more = location.root.is_some() || location.proxying.proxy.is_some();
+        location.answer.is_none() && (has_more || location.upload.is_some())
+    })
 }
 
 /// Reports what the place for messages cannot do.

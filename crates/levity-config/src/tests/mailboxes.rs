@@ -451,15 +451,12 @@ fn claims_need_tokens() {
 #[test]
 fn notes_about_mailboxes() {
     let notes = |site: &str| parse(&site_text(site)).expect("a configuration").notes;
-    let proxied = "proxy = \"app\"\n";
+    let proxied = "proxy = \"app\"\nmailbox_headers = \"chat\"\n";
     assert_eq!(
-        notes(proxied),
+        notes("proxy = \"app\"\n"),
         ["line 1: no site or route uses the mailbox `chat`"]
     );
-    assert_eq!(
-        notes(&format!("{proxied}mailbox_headers = \"chat\"\n")),
-        [""; 0]
-    );
+    assert_eq!(notes(proxied), [""; 0]);
     let route = |gate: &str| {
         notes(&format!(
             "{proxied}[[site.route]]\npath = \"/a\"\nmailbox = \"chat\"\n{gate}"
@@ -467,10 +464,103 @@ fn notes_about_mailboxes() {
     };
     let open = route("");
     assert!(
-        open.len() == 1 && open[0].starts_with("line 10: everyone who can connect and knows"),
+        open.len() == 1 && open[0].starts_with("line 11: everyone who can connect and knows"),
         "{open:?}"
     );
     assert_eq!(route("allow = [\"10.0.0.0/8\"]\n"), [""; 0]);
+}
+
+/// The notes of a file with the set `chat` and these lines, about who publishes.
+fn notes_about_publishers(lines: &str) -> Vec<String> {
+    let text = format!("{CHAT}{lines}");
+    let mut notes = parse(&text).expect(&text).notes;
+    notes.retain(|note| note.contains("publish"));
+    notes
+}
+
+#[test]
+fn sets_without_publishers_are_noted() {
+    let receivers = "[[site]]\nrespond = {}\n[[site.route]]\npath = \"/a\"\nmailbox = \"chat\"\n";
+    let notes = |lines: &str| notes_about_publishers(&format!("{lines}{receivers}"));
+    let help = "give it a `publish_key_file`, or add `[[listen]]` with `address = \"unix:/run/levity/publish.sock\"` and \
+                `publish = true` for processes of the user of the server and of root";
+    let nobody = format!("line 1: nobody can publish to the mailbox `chat`: {help}");
+    assert_eq!(notes(""), [nobody.as_str()]);
+    assert_eq!(notes("[[listen]]\naddress = \"unix:s\"\n"), [nobody]);
+    assert_eq!(notes("publish_key_file = \"key\"\n"), [""; 0]);
+    let listen = "[[listen]]\naddress = \"unix:s\"\npublish = true\n";
+    assert_eq!(notes(listen), [""; 0]);
+    let claim = format!("claim = \"m\"\n{receivers}jwt = {{ keys = \"keys\" }}\n");
+    assert_eq!(notes_about_publishers(&claim), [""; 0]);
+    let by_headers = format!(
+        "{UPSTREAM}{receivers}[[site]]\nhosts = [\"a\"]\nproxy = \"app\"\nmailbox_headers = \"chat\"\n"
+    );
+    assert_eq!(notes_about_publishers(&by_headers), [""; 0]);
+    assert_eq!(notes_about_publishers(SITE), [""; 0]);
+}
+
+#[test]
+fn listeners_for_publishers_that_proxies_may_use_are_noted() {
+    let more = |site: &str| {
+        format!(
+            "line 5: `publish`: the site `{site}` serves more than mailboxes here: a proxy for it that runs as the user of the \
+             server, or as root, needs a `[[listen]]` of its own, or all its clients can publish"
+        )
+    };
+    let listen = "[[listen]]\naddress = \"1\"\n[[listen]]\naddress = \"unix:s\"\npublish = true\n";
+    let notes = |sites: &str| notes_about_publishers(&format!("{listen}{sites}"));
+    let route = "[[site.route]]\npath = \"/b/*\"\n";
+    for (site, name) in [
+        ("root = \"/srv\"", "default"),
+        (
+            "hosts = [\"a\"]\nredirect = { to = \"https://b.test\" }",
+            "",
+        ),
+        ("respond = {}", ""),
+        ("mailbox = \"chat\"", ""),
+        (
+            &format!("respond = {{}}\n{route}root = \"/srv\""),
+            "default",
+        ),
+        (
+            &format!("respond = {{}}\n{route}root = \"/srv\"\nupload = {{}}"),
+            "default",
+        ),
+        (
+            &format!("respond = {{}}\n{route}root = \"/srv\"\nwhen = {{ listen = [\"1\"] }}"),
+            "",
+        ),
+        (
+            &format!("respond = {{}}\n{route}root = \"/srv\"\nwhen = {{ listen = [\"unix:s\"] }}"),
+            "default",
+        ),
+        (
+            "respond = {}\n[[site]]\nhosts = [\"a\", \"b\"]\nproxy = \"app\"",
+            "a",
+        ),
+    ] {
+        let site = format!("[[site]]\n{site}\n{UPSTREAM}");
+        let expected = (!name.is_empty()).then(|| more(name));
+        assert_eq!(notes(&site), Vec::from_iter(expected), "{site}");
+    }
+}
+
+#[test]
+fn only_a_unix_socket_can_be_for_publishers() {
+    assert_problems_beside(
+        "[[listen]]\naddress = \"8080\"\npublish = true",
+        &[
+            "3:11 `publish`: only a Unix socket tells the user of a client [write `address = \
+             \"unix:/run/levity/publish.sock\"`, or give the set a `publish_key_file`]",
+        ],
+    );
+    assert_problems_beside(
+        "[[listen]]\naddress = \"unix:s\"\nproxy_protocol = true\npublish = true",
+        &[
+            "4:11 `publish`: with `proxy_protocol`, all clients of the proxy could publish [give the proxy a `[[listen]]` of \
+             its own]",
+        ],
+    );
 }
 
 #[test]

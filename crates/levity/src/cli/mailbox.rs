@@ -64,7 +64,8 @@ pub(super) struct At {
     /// The URL of a box: http://HOST[:PORT]/PATH
     #[arg(value_name = "URL")]
     url: Place,
-    /// Connect to this Unix socket; the URL then says host and path only
+    /// Connect to this Unix socket; the URL then says host and path only. At a `[[listen]]` with `publish = true`, the user of
+    /// the server and root need no key
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// A file with the key of publishers in its first line

@@ -12,15 +12,6 @@ use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, Refusal};
 
-/// Headers by which proxies describe their clients. A request with one of them does not come from the peer itself.
-const OF_PROXIES: [&str; 5] = [
-    "forwarded",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-real-ip",
-];
-
 impl Handling<'_> {
     /// Whether the client may publish to the box `name` of `set`.
     ///
@@ -42,14 +33,22 @@ impl Handling<'_> {
         let refusal = match &set.of.publish_key {
             Some(Secret(key)) if has_key(request, key) => return Ok(()),
             Some(_) => {
-                let mut refusal = error(401, "publishing needs the key of the set");
+                let mut refusal = error(
+                    401,
+                    "publishing needs the key in `publish_key_file` of the set",
+                );
                 refusal.fields.add("WWW-Authenticate", b"Bearer");
                 refusal
             }
-            None if self.is_own_process(request) => return Ok(()),
+            // A proxy may have the same user, and need not say that it is one.
+            None if !self.body.peer().is_for_publishers() => error(
+                403,
+                "publishing needs `publish_key_file` of the set, or a Unix socket whose `[[listen]]` has `publish = true`",
+            ),
+            None if self.body.peer().uid().is_some_and(is_own_user) => return Ok(()),
             None => error(
                 403,
-                "without `publish_key_file`, publishers have to use a Unix socket, as the user of the server or root",
+                "only processes of the user of the server and of root publish at this socket",
             ),
         };
         set.shared.refusals.add(Refusal::Publisher);
@@ -98,15 +97,10 @@ impl Handling<'_> {
         let mut patterns = patterns.filter_map(Value::as_str);
         patterns.any(|pattern| matches(pattern, name))
     }
+}
 
-    /// Whether the client is a process of the user of the server, or of root, on a Unix socket, and no proxy for somebody
-    /// else.
-    fn is_own_process(&self, request: &Request) -> bool {
-        let uid = self.body.peer().uid();
-        let is_own = uid.is_some_and(|uid| uid == 0 || uid == geteuid().as_raw());
-        let is_for_other = OF_PROXIES.iter().any(|name| request.header(name).is_some());
-        is_own && !is_for_other && !self.client.by_trusted && self.client.ip.is_none()
-    }
+fn is_own_user(uid: u32) -> bool {
+    uid == 0 || uid == geteuid().as_raw()
 }
 
 /// Whether the request has the key. The time that this takes tells its length, but not where another one differs.

@@ -100,7 +100,7 @@ fn chromium_receives_from_ten_event_streams() {
     const STREAMS: f64 = 10.0;
     let mailbox = "[[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n\
                    [[site]]\nhosts = [\"publish\"]\nrespond = {}\n[[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n[[mailbox]]\nname = \"m\"\n\
-                   [[listen]]\naddress = \"unix:{own}/socket\"\n";
+                   [[listen]]\naddress = \"unix:{own}/socket\"\npublish = true\n";
     let (fixture, _held) = fixture(mailbox);
     let metrics = || fixture.metrics();
     let seen = thread::scope(|scope| {

@@ -12,7 +12,7 @@ pub fn launch(backend: &Scripted, protocol: &str, keys: &str, of_route: &str) ->
 /// The same in front of a backend elsewhere.
 pub fn launch_at(address: &str, protocol: &str, keys: &str, of_route: &str) -> Launch {
     Launch::run(&format!(
-        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"unix:{{own}}/socket\"\n\
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"unix:{{own}}/socket\"\npublish = true\n\
          [[upstream]]\nname = \"app\"\nprotocol = \"{protocol}\"\nto = [\"{address}\"]\n\
          [[mailbox]]\nname = \"m\"\n{keys}\n\
          [[site]]\nproxy = \"app\"\n{of_route}\n\

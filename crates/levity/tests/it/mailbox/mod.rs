@@ -24,7 +24,8 @@ const KEY: &str = "0123456789abcdef0123456789abcdef";
 /// A server with a set of mailboxes at `/m/`, with further keys of the set.
 fn launch(keys: &str) -> Launch {
     Launch::run(&format!(
-        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"unix:{{own}}/socket\"\n\
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"unix:{{own}}/ordinary\"\n\
+         [[listen]]\naddress = \"unix:{{own}}/socket\"\npublish = true\n\
          [[mailbox]]\nname = \"m\"\n{keys}\n\
          [[site]]\nrespond = {{}}\n[[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n"
     ))
@@ -34,7 +35,7 @@ fn start(keys: &str) -> Server {
     launch(keys).start()
 }
 
-/// A client on the Unix socket, which may publish.
+/// A client at the listener for publishers.
 fn publisher(server: &Server) -> Client {
     Client::unix(&server.own("socket"))
 }

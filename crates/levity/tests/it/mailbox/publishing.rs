@@ -1,9 +1,15 @@
 //! Who may publish, and what publishers are told.
 
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 use rustix::process::Signal;
 
 use super::{Events, KEY, json, launch, post, publisher, start, text, wait_for_receivers};
-use crate::support::{Tree, head};
+use crate::support::{Client, Launch, Tree, head, is_root};
 
 #[test]
 fn a_message_gets_an_id_and_its_receivers_are_counted() {
@@ -93,18 +99,70 @@ fn a_message_of_an_id_is_taken_once() {
     assert_eq!(buffered["messages"].as_array().expect("a list").len(), 1);
 }
 
+/// A proxy that runs as the same user, such as nginx, need not say that it is one.
 #[test]
-fn only_own_processes_publish_without_a_key() {
+fn without_a_key_own_processes_publish_at_the_listener_for_publishers_only() {
     let server = start("");
-    let mut stranger = server.client();
-    post(&mut stranger, "a", &[], "x").assert_status(403);
-    // A proxy on the socket may speak for anyone.
-    for name in ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"] {
-        let mut proxy = publisher(&server);
-        post(&mut proxy, "a", &[(name, "for=192.0.2.1")], "x").assert_status(403);
+    let ordinary = || Client::unix(&server.own("ordinary"));
+    for mut client in [server.client(), ordinary()] {
+        let answer = post(&mut client, "a", &[], "x");
+        answer.assert_status(403);
+        let names_both =
+            ["`publish = true`", "`publish_key_file`"].map(|key| answer.text().contains(key));
+        assert_eq!(names_both, [true, true], "{}", answer.text());
+        let mut client = ordinary();
+        client.get("/m/?list").assert_status(403);
+        client.request("DELETE", "/m/a", &[]).assert_status(403);
     }
     let mut publisher = publisher(&server);
-    post(&mut publisher, "a", &[], "x").assert_status(202);
+    post(&mut publisher, "a", &[("Via", "1.1 x")], "x").assert_status(202);
+}
+
+#[test]
+fn other_users_do_not_publish_at_the_listener_for_publishers() {
+    if !is_root() {
+        return;
+    }
+    let server = start("");
+    let socket = server.own("socket");
+    fs::set_permissions(&socket, Permissions::from_mode(0o777)).expect("chmod");
+    let posted = Command::new("curl")
+        .args(["--silent", "--data", "x", "--unix-socket"])
+        .args([socket.as_os_str(), OsStr::new("http://localhost/m/a")])
+        .uid(1)
+        .output()
+        .expect("curl");
+    let answer = String::from_utf8_lossy(&posted.stdout);
+    assert!(
+        answer.contains("403") && answer.contains("of the user of the server and of root"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn the_shell_is_told_what_lets_it_publish() {
+    let server = start("");
+    let send = |socket: &str| {
+        let socket = server.own(socket).display().to_string();
+        let words = [
+            "mailbox",
+            "send",
+            "--socket",
+            &socket,
+            "http://localhost/m/a",
+            "x",
+        ];
+        (Launch::levity(words).ran(), socket)
+    };
+    let (sent, _) = send("socket");
+    assert_eq!(sent.status, 0, "{}", sent.stderr);
+    let (refused, socket) = send("ordinary");
+    let line = format!("write `publish = true` beneath `address = \"unix:{socket}\"`\n");
+    assert!(
+        refused.status == 1 && refused.stderr.ends_with(&line),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]

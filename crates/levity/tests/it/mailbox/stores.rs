@@ -9,7 +9,7 @@ use crate::support::{Launch, Server, Tree, wait_until};
 /// A server with the set `m`, whose messages are kept as `store` says.
 fn start(store: &str, keys: &str) -> Server {
     Launch::run(&format!(
-        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"unix:{{own}}/socket\"\n\
+        "[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"unix:{{own}}/socket\"\npublish = true\n\
          [mailbox_store]\n{store}\n[[mailbox]]\nname = \"m\"\n{keys}\n\
          [[site]]\nrespond = {{}}\n[[site.route]]\npath = \"/m/*\"\nmailbox = \"m\"\n"
     ))
