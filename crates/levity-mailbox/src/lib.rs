@@ -8,6 +8,7 @@
 
 mod budget;
 mod by_name;
+mod clock;
 mod copies;
 pub mod disk;
 mod encoding;
@@ -26,6 +27,7 @@ mod store;
 pub mod stream;
 
 pub use budget::{Budget, Reservation};
+pub use clock::steady_time;
 pub use copies::{Copies, Feed, SubscribeError};
 pub use kept::{Entry, FORMS, Next};
 pub use making::{Encoded, Making, Place};

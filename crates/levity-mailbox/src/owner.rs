@@ -8,7 +8,7 @@ use std::rc::Weak;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use levity_wire::mailbox::MessageId;
@@ -17,6 +17,7 @@ use tokio::time::{self, Interval, MissedTickBehavior};
 
 use self::appends::Appends;
 use crate::by_name::ByName;
+use crate::clock::{follow_wall, steady_time};
 use crate::copies::Copies;
 use crate::name::Name;
 use crate::protocol::{Command, Delivery, Event, EventKind, Info, Published};
@@ -466,7 +467,7 @@ pub async fn run<S: Store>(mut owner: Owner<S>, mut commands: mpsc::UnboundedRec
     let mut ticks = time::interval(SWEEP_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     poll_fn(|context| {
-        let now = SystemTime::now();
+        let now = steady_time(Instant::now());
         if poll_tick(&mut ticks, context) {
             owner.sweep(now);
         }
@@ -491,10 +492,14 @@ pub async fn run<S: Store>(mut owner: Owner<S>, mut commands: mpsc::UnboundedRec
     .await;
 }
 
+/// Whether a sweep is due. If so, the clock has followed that on the wall.
 pub(crate) fn poll_tick(ticks: &mut Interval, context: &mut Context<'_>) -> bool {
     let mut is_due = false;
     while ticks.poll_tick(context).is_ready() {
         is_due = true;
+    }
+    if is_due {
+        follow_wall();
     }
     is_due
 }

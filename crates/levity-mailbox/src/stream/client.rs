@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::SystemTime;
+use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, MissedTickBehavior};
@@ -12,6 +12,7 @@ use super::protocol::{
     Read, ReadError, ReadResult, RemoveError, Reply,
 };
 use super::streams::Streams;
+use crate::clock::steady_time;
 use crate::name::Name;
 use crate::owner::{COMMANDS_MAX, SWEEP_INTERVAL, poll_tick};
 
@@ -84,7 +85,7 @@ pub async fn run(mut streams: Streams, mut commands: mpsc::UnboundedReceiver<Com
     let mut ticks = time::interval(SWEEP_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     poll_fn(|context| {
-        let now = SystemTime::now();
+        let now = steady_time(Instant::now());
         if poll_tick(&mut ticks, context) {
             streams.sweep(now);
         }

@@ -2,10 +2,12 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use levity_mailbox::memory::MemoryStore;
-use levity_mailbox::{Command, Copies, Event, Owner, OwnerFigures, Reports, new_epoch, run};
+use levity_mailbox::{
+    Command, Copies, Event, Owner, OwnerFigures, Reports, new_epoch, run, steady_time,
+};
 use tokio::sync::mpsc;
 use tokio::task;
 
@@ -96,7 +98,7 @@ async fn apply_events(copies: &Copies, mut events: mpsc::UnboundedReceiver<Event
         if count == 0 {
             return;
         }
-        let now = SystemTime::now();
+        let now = steady_time(Instant::now());
         received
             .drain(..)
             .for_each(|event| copies.apply(event, now));

@@ -5,13 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use levity_config::{MailboxStore, StoreKind};
 use levity_disk::responds;
 use levity_mailbox::disk::{DiskStore, Options};
 use levity_mailbox::redis::RedisStore;
-use levity_mailbox::{Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run};
+use levity_mailbox::{
+    Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run, steady_time,
+};
 use levity_telemetry::diagnostics;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
@@ -94,7 +96,8 @@ pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Res
 
 fn open_disk(folder: &Path, budget: Arc<Budget>) -> io::Result<DiskStore> {
     let options = Options::new(|line| diagnostics::log(format_args!("mailboxes: {line}")))?;
-    let opened = DiskStore::open(folder, budget, options, SystemTime::now());
+    let now = steady_time(Instant::now());
+    let opened = DiskStore::open(folder, budget, options, now);
     opened.map_err(|error| unusable(format!("{}: {error}", folder.display())))
 }
 

@@ -1,6 +1,7 @@
 //! The control endpoint of GRIP, to which libraries such as pubcontrol publish.
 
 use std::sync::Arc;
+use std::time::{Instant, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use levity_config::Secret;
@@ -129,7 +130,8 @@ impl Handling<'_> {
                     mac.verify_slice(&token.signature).is_ok()
                 })
         };
-        let now = self.now().duration_since(std::time::UNIX_EPOCH);
+        let now = self.worker.wall_time(Instant::now());
+        let now = now.duration_since(UNIX_EPOCH);
         let now_s = now.unwrap_or_default().as_secs_f64();
         let claims = &token.claims;
         token.algorithm == Algorithm::Hs256

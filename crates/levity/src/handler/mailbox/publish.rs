@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use levity_mailbox::{Append, Command, Delivery, Draft, Name, Published, Reservation};
+use levity_mailbox::{Append, Command, Delivery, Draft, Name, Published, Reservation, steady_time};
 use levity_wire::{Reject, mailbox_header};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -65,9 +65,9 @@ impl Handling<'_> {
         Ok(summary(set, &deliveries, is_list))
     }
 
-    /// The present time on the wall.
+    /// The present time of mailboxes.
     pub(super) fn now(&self) -> SystemTime {
-        self.worker.wall_time(Instant::now())
+        steady_time(Instant::now())
     }
 
     /// Takes `count` of the publishes of this second: a message counts for each box that gets it.

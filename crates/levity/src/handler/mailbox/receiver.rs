@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
-use levity_mailbox::{Encoded, Entry, Feed, MessageId, Next};
+use levity_mailbox::{Encoded, Entry, Feed, MessageId, Next, steady_time};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 use levity_wire::grip::{KeepAlive, KeepAliveMode};
@@ -107,7 +107,7 @@ impl Receiver {
     ) -> Self {
         // Before it is looked ahead: the first message may be lost on its way.
         let position = feed.position().filter(|_| hold.others.is_empty());
-        hold.ahead = feed.next(worker.wall_time(Instant::now()));
+        hold.ahead = feed.next(steady_time(Instant::now()));
         let keep_alive = hold.keep_alive.as_ref();
         let heartbeat = keep_alive.map_or(set.of.heartbeat, |keep_alive| keep_alive.timeout);
         let mut receiver = Self {
@@ -262,7 +262,7 @@ impl Receiver {
             self.send(bytes, Some(message));
             return Poll::Ready(());
         }
-        let now = self.worker.wall_time(stall::poll_start());
+        let now = steady_time(stall::poll_start());
         let ahead = self.take_ahead().map(|next| (0, next));
         let is_start = ahead.is_some();
         let (number, next) = match ahead {

@@ -71,7 +71,8 @@ impl Handling<'_> {
     }
 
     fn cursor(&self, query: &Query) -> u64 {
-        let since = self.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = self.worker.wall_time(Instant::now());
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let random = RandomState::new().hash_one(0) as u32;
         cursor(since.as_secs(), query.cursor, random)
     }
