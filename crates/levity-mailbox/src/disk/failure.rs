@@ -39,7 +39,15 @@ impl From<rusqlite::Error> for Failure {
         let reason = format!("the database: {error}");
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full(reason),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(reason),
+            // Our statements are right, and so are our values, unless what describes the tables, or an index, is wrong.
+            Some(
+                ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::Unknown
+                | ErrorCode::ConstraintViolation
+                | ErrorCode::TypeMismatch,
+            )
+            | None => Self::Damaged(reason),
             _ => Self::Broken(reason),
         }
     }

@@ -11,8 +11,9 @@ use super::failure::Failure;
 /// The file whose space is given back when the disk is full, so that messages can be dropped.
 const RESERVE: &str = "reserve";
 
-/// Its size in bytes.
-const RESERVE_BYTES: u64 = 8 << 20;
+/// Its size in bytes: that of the write-ahead log from which on its content is moved to the database, which may have to become
+/// longer for it.
+const RESERVE_BYTES: u64 = 16 << 20;
 
 /// What is free, and what is reserved.
 pub(super) struct Space {
@@ -44,7 +45,8 @@ impl Space {
     pub fn refusal(&mut self) -> Option<Failure> {
         let free = self.free_bytes();
         if free.is_none_or(|free| free >= self.free_bytes_min) {
-            if !self.is_reserved {
+            let has_room = |free| free >= self.free_bytes_min + RESERVE_BYTES;
+            if !self.is_reserved && free.is_none_or(has_room) {
                 self.reserve_again();
             }
             return None;

@@ -151,14 +151,23 @@ impl Writer {
             }
             Err(full @ Failure::Full(_)) => {
                 let others = self.refuse_appends(batch, &full);
-                // What frees space gets what was left for it.
-                self.parts.space.release();
+                self.release_space();
                 match self.commit(&others) {
                     Ok(done) => self.answer(others, done),
                     Err(failure) => refuse(others, &self.fail(&failure)),
                 }
             }
             Err(failure) => refuse(batch, &self.fail(&failure)),
+        }
+    }
+
+    /// Has the database become longer for what is in the write-ahead log, with space that was left for this. Then the log begins
+    /// anew, and what frees space finds it long enough.
+    fn release_space(&mut self) {
+        self.parts.space.release();
+        if let Some(database) = &self.database {
+            // An error leaves what there is.
+            let _ = self.parts.log.checkpoint(database, CheckpointMode::RESTART);
         }
     }
 

@@ -1,0 +1,195 @@
+//! Disks that fail, as a library says that is loaded before that of C.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use levity_mailbox::{Change, Limit, Store as _, StoreError};
+use tempfile::TempDir;
+
+use crate::harness::*;
+
+/// Names the file that says which fault there is, in the process that has the library.
+const FAULT: &str = "LEVITY_TEST_FAULT";
+
+/// The library, compiled.
+static LIBRARY: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("fault.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/disk/fault.c");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .args([source, "-ldl"])
+        .status();
+    assert!(compiled.expect("a compiler").success());
+    (folder, library)
+});
+
+/// Runs a test of this module in a process with the library.
+fn run(case: &str) {
+    let folder = folder();
+    let output = Command::new(env::current_exe().unwrap())
+        .args([&format!("failing::{case}"), "--exact", "--ignored"])
+        .args(["--nocapture", "--test-threads=1"])
+        .env("LD_PRELOAD", &LIBRARY.1)
+        .env(FAULT, folder.path().join("fault"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+/// Sets the fault of this process; without the library, which has no tests to run.
+fn set_fault(fault: &str) -> Option<()> {
+    let path = env::var(FAULT).ok()?;
+    fs::write(path, fault).unwrap();
+    Some(())
+}
+
+macro_rules! in_a_process_of_its_own {
+    ($($case:ident => $body:ident),* $(,)?) => {
+        $(#[test]
+        fn $case() {
+            run(stringify!($body));
+        })*
+    };
+}
+
+in_a_process_of_its_own! {
+    a_sync_that_fails => sync_fails,
+    a_write_that_fails => write_fails,
+    a_write_that_is_torn => write_is_torn,
+    a_write_without_space => write_has_no_space,
+    a_sync_that_hangs => sync_hangs,
+}
+
+#[test]
+#[ignore = "in a process of its own"]
+fn sync_fails() {
+    survives("sync eio");
+}
+
+#[test]
+#[ignore = "in a process of its own"]
+fn write_fails() {
+    survives("write eio");
+}
+
+#[test]
+#[ignore = "in a process of its own"]
+fn write_is_torn() {
+    survives("write torn");
+}
+
+#[test]
+#[ignore = "in a process of its own"]
+fn write_has_no_space() {
+    survives("write enospc");
+}
+
+/// During the fault messages are refused and read; afterwards they are taken, and nothing is lost or doubled. The same holds
+/// for a process that starts after this one was killed during the fault.
+fn survives(fault: &str) {
+    if set_fault("").is_none() {
+        return;
+    }
+    let mut rig = Rig::new();
+    let a = name("a");
+    let mut texts: Vec<_> = (0..20).map(|number| number.to_string()).collect();
+    for text in &texts {
+        rig.append(&a, &durable(), text);
+    }
+    let epoch = rig.look(&a).expect("a box").epoch;
+    set_fault(fault);
+    for key in ["k1", "k2", "k1"] {
+        let refused = with_key(&mut rig, key).expect_err("refused");
+        let is_full = matches!(refused, StoreError::Full(_));
+        assert_eq!(is_full, fault.ends_with("enospc"), "{refused}");
+    }
+    assert_eq!(rig.texts(&a), texts);
+    let mut copy = rig.copy();
+    set_fault("");
+    texts.extend(["k1", "k2"].map(str::to_owned));
+    for rig in [&mut copy, &mut rig] {
+        if rig.store.is_none() {
+            rig.open_store();
+        }
+        for key in ["k1", "k2", "k1", "k2"] {
+            let start = Instant::now();
+            while let Err(error) = with_key(rig, key) {
+                assert!(start.elapsed() < DEADLINE, "{error}");
+                std::thread::yield_now();
+            }
+        }
+        let found = rig.look(&a).expect("a box");
+        assert_eq!(found.epoch, epoch);
+        assert_eq!(rig.texts(&a), texts);
+        rig.reopen();
+        assert_eq!(rig.texts(&a), texts);
+        assert_eq!(rig.look(&a).expect("a box").epoch, epoch);
+    }
+    let lines = rig.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+/// Publishes to the box `a`.
+fn with_key(rig: &mut Rig, key: &str) -> Result<(), StoreError> {
+    let mut draft = draft(key);
+    draft.key = Some(key.into());
+    rig.try_append(&name("a"), &durable(), draft).map(drop)
+}
+
+#[test]
+#[ignore = "in a process of its own"]
+fn sync_hangs() {
+    if set_fault("").is_none() {
+        return;
+    }
+    let mut rig = Rig::new();
+    let a = name("a");
+    rig.append(&a, &durable(), "0");
+    rig.call(|store| {
+        store.watch(&a, true, std::time::SystemTime::now());
+        std::future::ready(())
+    });
+    set_fault("sync hang");
+    let append = append_of(&a, &durable(), draft("1"));
+    let _guard = rig.runtime.handle().clone();
+    let first = rig
+        .store()
+        .append(vec![append], std::time::SystemTime::now());
+    // Time passes at once while nothing else happens.
+    let results = rig.runtime.block_on(async {
+        tokio::time::pause();
+        let results = first.await;
+        tokio::time::resume();
+        results
+    });
+    assert!(
+        matches!(results[0], Err(StoreError::Unavailable(_))),
+        "{results:?}"
+    );
+    assert_eq!(rig.texts(&a), ["0"]);
+    let opened = rig.open(&a, &durable());
+    assert_eq!(opened.messages.len(), 1);
+    set_fault("");
+    // What had begun is done, and whoever receives learns of it.
+    let store = rig.store.as_mut().unwrap();
+    let change = rig.runtime.block_on(async {
+        let change = std::future::poll_fn(|context| store.poll_change(context));
+        tokio::time::timeout(DEADLINE, change).await
+    });
+    let Ok(Change::Appended { message, .. }) = change else {
+        panic!("{change:?}");
+    };
+    assert_eq!(text(&message), "1");
+    let read = rig.call(|store| store.read(&a, None, Limit::NONE));
+    assert_eq!(read.unwrap().expect("a box").messages.len(), 2);
+    let start = Instant::now();
+    rig.append(&a, &durable(), "2");
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
