@@ -219,6 +219,12 @@ impl State {
         next.or_else(|| self.ended.as_ref().map(Next::of))
     }
 
+    /// The messages that are known to be kept.
+    pub(crate) fn entries(&self) -> Vec<Rc<Entry>> {
+        let kept = self.kept.iter();
+        kept.flat_map(|kept| &kept.entries).cloned().collect()
+    }
+
     /// Forgets in which forms messages were encoded.
     pub(crate) fn forget_forms(&self) {
         if let Some(kept) = &self.kept {

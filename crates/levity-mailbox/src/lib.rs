@@ -34,7 +34,7 @@ pub use making::{Encoded, Making, Place};
 pub use message::{Draft, Message};
 pub use name::Name;
 pub use owner::{Owner, OwnerFigures, Reports, run};
-pub use protocol::{Command, Delivery, Event, EventKind, Info, Published};
+pub use protocol::{Command, Delivery, Event, EventKind, Info, Progress, Published};
 pub use settings::{Mode, Settings};
 pub use shared::SharedStore;
 pub use store::{

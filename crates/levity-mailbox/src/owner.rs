@@ -20,7 +20,7 @@ use crate::by_name::ByName;
 use crate::clock::{follow_wall, steady_time};
 use crate::copies::Copies;
 use crate::name::Name;
-use crate::protocol::{Command, Delivery, Event, EventKind, Info, Published};
+use crate::protocol::{Command, Delivery, Event, EventKind, Info, Progress, Published};
 use crate::settings::Settings;
 use crate::store::{Append, Appended, Change, Opened, Store, StoreError, Summary};
 
@@ -119,6 +119,10 @@ struct Watched {
     settings: Arc<Settings>,
     /// The copies, at most one of each event loop, and the numbers of their receivers.
     copies: Vec<(CopyAt, usize)>,
+    /// As in [`Progress`].
+    taken: Option<u64>,
+    /// Who waits for progress, and what it knows.
+    follower: Option<(Option<Progress>, oneshot::Sender<Progress>)>,
 }
 
 impl Watched {
@@ -128,6 +132,18 @@ impl Watched {
 
     fn receivers(&self) -> usize {
         self.copies.iter().map(|(_, receivers)| receivers).sum()
+    }
+
+    /// Answers who waits for progress, if there is some.
+    fn report_progress(&mut self) {
+        let progress = Progress {
+            receivers: self.receivers(),
+            taken: self.taken,
+        };
+        let is_new = |(known, _): &mut (Option<Progress>, _)| *known != Some(progress);
+        if let Some((_, reply)) = self.follower.take_if(is_new) {
+            let _ = reply.send(progress);
+        }
     }
 }
 
@@ -161,6 +177,12 @@ impl<S: Store> Owner<S> {
                 receivers,
             } => self.set_receivers(&name, worker, receivers, now),
             Command::Read { name, worker, last } => self.mark_read(&name, worker, last, now),
+            Command::Progress { name, known, reply } => {
+                if let Some(watched) = self.watched.get_mut(&name) {
+                    watched.follower = Some((known, reply));
+                    watched.report_progress();
+                }
+            }
             Command::Summary { name, reply } => {
                 let summing = self.store.summary(&name);
                 self.ask(async move { Answer::Summed(summing.await, reply) });
@@ -209,6 +231,8 @@ impl<S: Store> Owner<S> {
         let watched = self.watched.get_or_insert_with(&name, || Watched {
             settings: settings.clone(),
             copies: Vec::new(),
+            taken: None,
+            follower: None,
         });
         watched.settings = settings;
         let known = &mut watched.copies;
@@ -223,6 +247,10 @@ impl<S: Store> Owner<S> {
         };
         let mut known = watched.copies.iter_mut();
         if let Some((_, count)) = known.find(|(copy, _)| copy.worker == worker) {
+            if receivers > *count {
+                // The new one may be behind.
+                watched.taken = None;
+            }
             *count = receivers;
         }
         if receivers == 0 {
@@ -231,11 +259,17 @@ impl<S: Store> Owner<S> {
         if watched.copies.is_empty() {
             self.watched.remove(name);
             self.store.watch(name, false, now);
+        } else {
+            watched.report_progress();
         }
     }
 
     fn mark_read(&mut self, name: &Name, worker: usize, last: MessageId, now: SystemTime) {
         self.store.mark_read(name, last);
+        if let Some(watched) = self.watched.get_mut(name) {
+            watched.taken = Some(last.sequence);
+            watched.report_progress();
+        }
         let copies = self.copies_of(name).into_iter();
         let others = copies.filter(|copy| copy.worker != worker);
         self.report(name, others, &EventKind::Read(last), now);

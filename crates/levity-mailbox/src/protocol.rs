@@ -50,6 +50,16 @@ pub enum Command {
         /// The last message that was read.
         last: MessageId,
     },
+    /// Wait until the progress of a box differs from `known`. It reads no content. A later command for the same box takes the
+    /// place of this one.
+    Progress {
+        /// The box.
+        name: Name,
+        /// The last answer; `None` for one that comes at once.
+        known: Option<Progress>,
+        /// Where the result goes. Dropped without one if there is no receiver, or when the last one leaves.
+        reply: oneshot::Sender<Progress>,
+    },
     /// What is known of a box, which is not made.
     Summary {
         /// The box.
@@ -97,6 +107,16 @@ pub struct Info {
     pub summary: Summary,
     /// The number of receivers in this process.
     pub receivers: usize,
+}
+
+/// How far the receivers of a box in this process are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Their number.
+    pub receivers: usize,
+    /// The number of the message up to which the receiver has got all that was the last to say so. `None` if none has since the
+    /// last one came.
+    pub taken: Option<u64>,
 }
 
 /// What became of a message for one box.

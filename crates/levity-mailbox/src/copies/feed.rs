@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use levity_wire::mailbox::{Cursor, MessageId};
 
 use crate::copies::{Copies, Copy};
-use crate::kept::{Begin, Next, Position};
+use crate::kept::{Begin, Entry, Next, Position};
 use crate::name::Name;
 use crate::settings::Mode;
 use crate::store::StoreError;
@@ -145,6 +145,20 @@ impl Feed {
         match self.place {
             Place::At(position) => position.last(),
             Place::Before { .. } => None,
+        }
+    }
+
+    /// What the box keeps, as far as the event loop knows it: all of it once the box is open.
+    #[must_use]
+    pub fn kept(&self) -> Vec<Rc<Entry>> {
+        self.copy.state().entries()
+    }
+
+    /// Reports to the owner that the receiver has got all messages up to `last`, also if others had them before: for
+    /// [`Command::Progress`](crate::Command::Progress).
+    pub fn report_taken(&self, last: MessageId) {
+        if let Some(copies) = self.copies.upgrade() {
+            copies.report_read(&self.copy, last);
         }
     }
 

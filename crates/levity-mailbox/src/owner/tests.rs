@@ -3,6 +3,8 @@ use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::task::Waker;
 
+use tokio::sync::oneshot::error::TryRecvError;
+
 use super::*;
 use crate::kept::Next;
 use crate::log::tests::{draft, settings};
@@ -482,6 +484,44 @@ fn the_other_event_loops_hear_what_was_read() {
     assert_eq!(rig.events(0), ["0: read 4"]);
     assert!(rig.events(1).is_empty());
     assert_eq!(store.0.borrow().read, [last]);
+}
+
+#[test]
+fn progress_is_told_once_there_is_some() {
+    // The script would panic if content were read.
+    let (mut rig, _script) = scripted();
+    let ask = |rig: &mut Rig<Scripted>, known| {
+        let (reply, answer) = oneshot::channel();
+        let name = a();
+        rig.command(Command::Progress { name, known, reply });
+        answer
+    };
+    let progress = |receivers, taken| Progress { receivers, taken };
+    let read = |rig: &mut Rig<Scripted>, sequence| {
+        rig.command(Command::Read {
+            name: a(),
+            worker: 0,
+            last: MessageId { epoch: 7, sequence },
+        });
+    };
+    assert!(ask(&mut rig, None).try_recv().is_err(), "nobody is there");
+    rig.open(0, 0);
+    rig.receivers(0, 1);
+    assert_eq!(ask(&mut rig, None).try_recv(), Ok(progress(1, None)));
+    let mut answer = ask(&mut rig, Some(progress(1, None)));
+    assert_eq!(answer.try_recv(), Err(TryRecvError::Empty));
+    read(&mut rig, 5);
+    assert_eq!(answer.try_recv(), Ok(progress(1, Some(5))));
+    // The same client on a new connection has got less.
+    rig.receivers(0, 2);
+    assert_eq!(ask(&mut rig, None).try_recv(), Ok(progress(2, None)));
+    read(&mut rig, 3);
+    let mut answer = ask(&mut rig, Some(progress(2, Some(3))));
+    rig.receivers(0, 1);
+    assert_eq!(answer.try_recv(), Ok(progress(1, Some(3))));
+    let mut answer = ask(&mut rig, Some(progress(1, Some(3))));
+    rig.receivers(0, 0);
+    assert_eq!(answer.try_recv(), Err(TryRecvError::Closed));
 }
 
 #[test]

@@ -234,7 +234,7 @@ fn a_folder_with_a_journal_is_refused() {
     rig.store = None;
     for file in ["00000001.segment", "00000001.index"] {
         fs::write(rig.folder.join(file), "").unwrap();
-        let error = rig.try_open().err().expect("refused").to_string();
+        let error = rig.try_open().expect_err("refused").to_string();
         assert!(
             error.contains("journal") && error.contains("another folder"),
             "{error}"
