@@ -88,6 +88,12 @@ pub trait BodyStream: fmt::Debug {
     /// The failure of the source.
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), StreamError>;
 
+    /// Lets go of the client, so that the rest can be read without one; whether it is possible: the whole request has been sent.
+    /// A time-out is noticed only by a poll from then on: the caller polls at least once a second.
+    fn detach(&mut self) -> bool {
+        false
+    }
+
     /// Drops the rest of the body, which will not be sent.
     fn discard(self: Box<Self>);
 

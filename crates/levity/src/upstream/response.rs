@@ -6,7 +6,7 @@ use std::mem;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use levity_net::TURN_BYTES_MAX;
 use levity_telemetry::stall;
@@ -43,6 +43,8 @@ const SPLICE_BYTES_MIN: u64 = 128 * 1024;
 /// The maximum of interim responses per request. An application that sends 102 every second has a minute.
 const INTERIM_MAX: usize = 64;
 
+const STALLED: &str = "the response stalled (idle_timeout)";
+
 const TOO_MANY_INTERIM: Reject = Reject {
     status: 502,
     reason: "too many interim responses",
@@ -54,7 +56,10 @@ pub struct UpstreamResponse {
     endpoint: Endpoint,
     /// `None` once the response has ended.
     lease: Option<Lease>,
-    upload: Upload,
+    /// `None` once it goes on without the client.
+    upload: Option<Upload>,
+    /// Since when nothing has come for nobody; `None` with a client, whose timer says it.
+    silent_since: Option<Instant>,
     /// The end of the body has been encoded. It may come long after the last byte.
     is_encoded: bool,
     /// The client does not send the body until the backend requests it with 100 (Continue).
@@ -164,7 +169,8 @@ impl UpstreamResponse {
             worker,
             endpoint: lease.endpoint(),
             lease: Some(lease),
-            upload,
+            upload: Some(upload),
+            silent_since: None,
             is_encoded,
             holds_body: outgoing.expects_continue,
             upload_stopped: false,
@@ -194,7 +200,7 @@ impl UpstreamResponse {
 
     /// The body of the request, for another attempt.
     pub fn into_upload(self) -> Upload {
-        self.upload
+        self.upload.expect("it has its client")
     }
 
     /// Whether a byte of the response has arrived.
@@ -215,7 +221,7 @@ impl UpstreamResponse {
 
     /// Whether the rest of the request body will be read, so that the client can send another request after it.
     pub fn reads_request(&self) -> bool {
-        self.upload.is_received() || (self.lease.is_some() && !self.upload_stopped)
+        self.upload().is_received() || (self.lease.is_some() && !self.upload_stopped)
     }
 
     /// Sends no more of the request.
@@ -240,7 +246,7 @@ impl UpstreamResponse {
         let lease = self.lease.take()?;
         Some(Tunnel::new(
             self.worker,
-            self.upload.client().clone(),
+            self.upload?.client().clone(),
             lease,
             self.data,
             &self.endpoint.upstream().settings,
@@ -263,7 +269,7 @@ impl UpstreamResponse {
             if let Some(head) = self.head.take() {
                 self.extent = Extent::of(&head);
                 self.heartbeat = self.heartbeat_of(&head);
-                self.upload.answered();
+                self.upload.iter_mut().for_each(Upload::answered);
                 return Poll::Ready(Ok(BeforeBody::Head(head)));
             }
             if !self.has_expired(moved, Self::header_timeout, context)? {
@@ -275,7 +281,7 @@ impl UpstreamResponse {
             }
         })
         .await;
-        self.client().timer().clear();
+        self.end_wait();
         event
     }
 
@@ -323,9 +329,21 @@ impl UpstreamResponse {
         Ok(())
     }
 
+    fn upload(&self) -> &Upload {
+        self.upload.as_ref().expect("it has its client")
+    }
+
     /// The client that waits for the response.
     fn client(&self) -> &RequestBody {
-        self.upload.client()
+        self.upload().client()
+    }
+
+    /// Notes that what was waited for has come.
+    fn end_wait(&mut self) {
+        match &self.upload {
+            Some(upload) => upload.client().timer().clear(),
+            None => self.silent_since = None,
+        }
     }
 
     /// Watches the client, and returns whether the wait for the backend has timed out. The time starts again when
@@ -369,6 +387,13 @@ impl UpstreamResponse {
         }
         let idle_timeout = |response: &Self| response.endpoint.upstream().settings.idle_timeout;
         let now = stall::poll_start();
+        if self.upload.is_none() {
+            let since = *self.silent_since.get_or_insert(now);
+            return match now < since + idle_timeout(self) {
+                true => Poll::Pending,
+                false => Poll::Ready(Err(self.silence(STALLED))),
+            };
+        }
         if let Some(heartbeat) = self.heartbeat.as_mut().filter(|_| moved) {
             heartbeat.restart(now);
         }
@@ -391,7 +416,7 @@ impl UpstreamResponse {
         }
         Poll::Ready(Err(match self.is_shortened(silence_max) {
             true => Failure::of_half_closed(self.client().half_closed_timeout()),
-            false => self.silence("the response stalled (idle_timeout)"),
+            false => self.silence(STALLED),
         }))
     }
 
@@ -420,20 +445,20 @@ impl UpstreamResponse {
     }
 
     fn waits_for_client(&self) -> bool {
-        self.waits_for_body() && !self.upload.waits_for_room()
+        self.waits_for_body() && !self.upload().waits_for_room()
     }
 
     /// Whether neither the client nor the backend is slow: this server takes no more of the body until there is memory, which takes
     /// limited time.
     fn waits_for_room(&self) -> bool {
-        self.waits_for_body() && self.upload.waits_for_room()
+        self.waits_for_body() && self.upload().waits_for_room()
     }
 
     /// Whether the backend takes more of the body than is here.
     fn waits_for_body(&self) -> bool {
         let backend_reads = self.lease.as_ref().is_some_and(Lease::has_room);
         // A body that has been received may still have to be read from its file.
-        let is_incomplete = !self.upload_stopped && !self.upload.is_received();
+        let is_incomplete = !self.upload_stopped && !self.upload().is_received();
         backend_reads && is_incomplete && !self.has_unsent()
     }
 
@@ -535,14 +560,18 @@ impl UpstreamResponse {
         if self.upload_stopped || self.is_encoded || room == 0 {
             return Ok(has_header);
         }
-        match self.upload.poll_piece(&self.worker, context, room) {
+        let upload = self
+            .upload
+            .as_mut()
+            .expect("its request has been sent otherwise");
+        match upload.poll_piece(&self.worker, context, room) {
             Poll::Ready(Ok(piece)) => {
                 // A client that sends its body does not wait for 100 (Continue), whatever it has said.
                 self.holds_body = false;
                 connection.body(piece);
-                self.is_encoded = self.upload.is_done();
+                self.is_encoded = upload.is_done();
                 if self.is_encoded {
-                    connection.end_of_body(&self.upload.trailers());
+                    connection.end_of_body(&upload.trailers());
                 }
                 Ok(connection.has_unsent())
             }
@@ -719,7 +748,7 @@ impl BodyStream for UpstreamResponse {
         loop {
             if !self.has_body() && self.trailers.is_none() {
                 let more = ready!(self.poll_body(context));
-                self.client().timer().clear();
+                self.end_wait();
                 let more = more.map_err(|failure| self.reported(failure) as StreamError)?;
                 if more == Awaited::Beat {
                     let bytes = sse::HEARTBEAT.to_vec();
@@ -742,6 +771,16 @@ impl BodyStream for UpstreamResponse {
         let sent = self.poll_send(context);
         sent.map(|_| ())
             .map_err(|failure| self.reported(failure) as _)
+    }
+
+    fn detach(&mut self) -> bool {
+        let is_request_sent = self.is_request_sent();
+        if is_request_sent {
+            self.upload = None;
+            // Whoever gets the events keeps the connection alive.
+            self.heartbeat = None;
+        }
+        is_request_sent
     }
 
     /// Reads the rest in a task of its own, which holds nothing of the client.
