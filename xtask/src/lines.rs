@@ -21,7 +21,6 @@ const MAILBOX: &[&str] = &[
     "levity-wire/src/websocket.rs",
     "levity/src/handler/mailbox",
     "levity/src/handler/resume",
-    "levity/src/http/detached.rs",
     "levity/src/mailboxes",
     "levity/src/upstream/abandoned.rs",
     "levity/src/upstream/for_mailboxes.rs",

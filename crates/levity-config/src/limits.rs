@@ -92,6 +92,11 @@ limits! {
     /// Memory of all messages in mailboxes. When it is used up, messages are refused with 507. Messages that are read again from a
     /// disk or a Redis server take three quarters of it at most; then those who want them are refused with 503.
     mailbox_memory: usize = count(Size, "256MiB", "1MiB".."1TiB"),
+    /// Memory of the event streams that [`resume`](mailboxes.md#resume-for-applications-that-know-nothing-of-it) keeps, apart
+    /// from that of mailboxes. When three quarters are used, further streams are passed on without being kept. When all is used,
+    /// the old events of a stream give way to its new ones, an application waits until its client has taken what there is, and
+    /// streams whose clients are away end. A reload applies at once.
+    resume_memory: usize = count(Size, "64MiB", "2MiB".."1TiB"),
     /// Names in one directory listing; a listing that is cut says so.
     listing_entries: usize = count(Count, "1000000", "1".."100000000"),
 }

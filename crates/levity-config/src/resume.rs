@@ -25,9 +25,10 @@ pub(crate) const KEYS: &[Key] = documented! {
     /// How long a response is kept after its client has vanished, and after its end.
     key("for", Kind::Duration("1s", "1d"), Some("5m"));
     /// Part of a response that is kept, and no more than its last 20000 events; a client that comes back and has missed more than
-    /// that is told so.
+    /// that is told so. For one that is there and has not taken so much yet, the application waits.
     key("bytes", Kind::Size("64KiB", "1GiB"), Some("4MiB"));
-    /// Responses that are kept at the same time. Further ones are passed on without being kept.
+    /// Responses that are kept at the same time. Further ones are passed on without being kept, and so are those for which
+    /// `limits.resume_memory` has no room: they have `Resume-Kept: no`.
     key("streams", Kind::Count("1", "1000000"), Some("1000"));
     /// Responses that are kept for one client at the same time: one IPv4 address, or one IPv6 network of 64 bits. Its further
     /// requests that could be resumed get 429.

@@ -51,6 +51,8 @@ pub struct Parts {
     pub mailboxes: LocalParts,
     /// The durable streams of the worker.
     pub streams: StreamParts,
+    /// The streams that `resume` keeps, as mailboxes of their own.
+    pub resume: LocalParts,
     /// The listening sockets.
     pub listen: Vec<(Address, ListeningSocket)>,
     /// Where it hears of the control thread and of the other event loops.
@@ -121,7 +123,9 @@ async fn live(parts: Parts) {
     task::spawn_local(upkeep.run());
     let (streams, answering) = parts.streams.split();
     task::spawn_local(answering);
-    let worker = Worker::new(parts.worker, completions, mailboxes, streams);
+    let (resume, upkeep) = parts.resume.split();
+    task::spawn_local(upkeep.run());
+    let worker = Worker::new(parts.worker, completions, mailboxes, streams, resume);
     let worker = Rc::new(worker);
     let mut listeners = accept::Listeners::default();
     listeners.add(&worker, parts.listen);

@@ -197,7 +197,9 @@ async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> 
     task::spawn_local(delivery.run());
     let (mailboxes, _) = LocalParts::single().split();
     let (streams, _) = StreamParts::single().split();
-    let worker = Rc::new(Worker::new(parts, completions, mailboxes, streams));
+    let (resume, _) = LocalParts::single().split();
+    let worker = Worker::new(parts, completions, mailboxes, streams, resume);
+    let worker = Rc::new(worker);
     let slot = worker.slots.clone().acquire_owned().await;
     let (mut ours, theirs) = UnixStream::pair()?;
     let slot = slot.expect("the slots are never closed");

@@ -120,6 +120,7 @@ impl Rig {
             guesses: Guesses::new(1),
             rate_limits: Arc::default(),
             mailboxes: SharedMailboxes::new(1, config.limits.mailbox_memory),
+            resume: SharedMailboxes::new(1, config.limits.resume_memory),
             variants,
             kept_files_max: 16,
             has_clients: true,
@@ -149,7 +150,9 @@ impl Rig {
         };
         let (mailboxes, upkeep) = LocalParts::single().split();
         let (streams, answering) = StreamParts::single().split();
-        let worker = Rc::new(Worker::new(parts, completions, mailboxes, streams));
+        let (resume, _) = LocalParts::single().split();
+        let worker = Worker::new(parts, completions, mailboxes, streams, resume);
+        let worker = Rc::new(worker);
         drop(entered);
         let tasks = LocalSet::new();
         tasks.spawn_local(delivery.run());

@@ -373,7 +373,6 @@ fn open_variants(settings: &levity_config::Disk) -> io::Result<Option<Arc<Varian
     })
 }
 
-/// One thread of each class per processor: more would not compute more.
 /// What all sets of mailboxes have in common.
 fn shared_mailboxes(config: &Config, workers: usize) -> Arc<SharedMailboxes> {
     let owners = mailboxes::start::owners(&config.mailbox_store, workers);
@@ -387,6 +386,7 @@ fn bounds(limits: &levity_config::Limits, descriptors: &Descriptors) -> Bounds {
     }
 }
 
+/// One thread of each class per processor: more would not compute more.
 fn start_compute() -> io::Result<Arc<Compute>> {
     let pool = Pool::start(levity_compute::Settings {
         threads: cores(),
@@ -425,6 +425,7 @@ impl Shared {
             guesses: Guesses::new((cores() / 2).max(1)),
             rate_limits: Arc::default(),
             mailboxes: shared_mailboxes(config, workers),
+            resume: SharedMailboxes::new(workers, config.limits.resume_memory),
             variants: open_variants(&config.disk)?,
             kept_files_max: descriptors.kept_max,
             has_clients,
@@ -494,9 +495,10 @@ impl Server {
         let upstreams = Arc::new(Upstreams::from_pointee(shared.service.upstreams.clone()));
         let tls = Arc::new(CurrentTls::new(shared.service.tls.clone()));
         let mailboxes = mailboxes::start::start(&config.mailbox_store, count, &shared.parts)?;
-        let mut sources = sources(&shared, &upstreams, &tls);
         let streams = mailboxes::streams::parts(count, &shared.parts.mailboxes.budget);
-        sources.mailboxes = Some(mailbox_figures(&mailboxes, &streams, &shared.parts));
+        let resume = mailboxes::start::in_memory(count);
+        let figures = mailbox_figures(&mailboxes, &streams, &resume, &shared.parts);
+        let sources = sources(&shared, &upstreams, &tls, figures);
         let stats = Stats::new(worker_stats.clone(), sources);
         let watchdog = start_watchdog(&worker_stats)?;
         let (mailbox_store, mailboxes) = (mailboxes.thread, mailboxes.loops);
@@ -515,13 +517,14 @@ impl Server {
         // Clients may want certificates at once.
         shared.service.follow_certificates(&shared.parts);
         let (end, ended) = mpsc::channel(count);
-        let mailboxes = mailboxes.into_iter().zip(streams);
+        let mailboxes = mailboxes.into_iter().zip(streams).zip(resume.loops);
         let loops = worker_stats.into_iter().zip(channels).zip(mailboxes);
-        for (number, ((stats, channels), (mailboxes, streams))) in loops.enumerate() {
+        for (number, ((stats, channels), ((mailboxes, streams), resume))) in loops.enumerate() {
             let parts = Parts {
                 worker: shared.worker(stats)?,
                 mailboxes,
                 streams,
+                resume,
                 listen: take_sockets(&mut bound),
                 channels,
                 guard: plan.guard,
@@ -709,6 +712,8 @@ impl Server {
         self.disk.set_open_age_max(config.disk.entry_ttl);
         let mailbox_bytes_max = config.limits.mailbox_memory;
         self.parts.mailboxes.budget.set_max(mailbox_bytes_max);
+        let resume_bytes_max = config.limits.resume_memory;
+        self.parts.resume.budget.set_max(resume_bytes_max);
         let held_max = self.parts.shares.max(shares::Resource::Files);
         self.parts.shares.set_bounds(&Bounds {
             files: held_max,
@@ -791,7 +796,12 @@ fn start_watcher(watch: levity_config::Watch) -> Option<Arc<Watcher>> {
 }
 
 /// The sources of `/metrics`.
-fn sources(shared: &Shared, upstreams: &Arc<Upstreams>, tls: &Arc<CurrentTls>) -> Sources {
+fn sources(
+    shared: &Shared,
+    upstreams: &Arc<Upstreams>,
+    tls: &Arc<CurrentTls>,
+    mailboxes: Box<dyn Fn() -> MailboxFigures + Send + Sync>,
+) -> Sources {
     let ServiceParts {
         disk,
         compute,
@@ -820,7 +830,7 @@ fn sources(shared: &Shared, upstreams: &Arc<Upstreams>, tls: &Arc<CurrentTls>) -
         variants: variants.map(|store| Box::new(move || variant_figures(&store)) as _),
         limits: Some(Box::new(move || rate_limits.figures())),
         shares: Some(Box::new(move || shares.figures())),
-        mailboxes: None,
+        mailboxes: Some(mailboxes),
         certificates: Some(Box::new(certificates)),
         watch: watcher.map(|watcher| Box::new(move || watcher.stats()) as _),
         upstreams: Some(Box::new(states)),
@@ -841,12 +851,17 @@ fn variant_figures(store: &VariantStore) -> VariantFigures {
 fn mailbox_figures(
     started: &mailboxes::start::Started,
     streams: &[mailboxes::streams::StreamParts],
+    resume: &mailboxes::start::Started,
     parts: &ServiceParts,
 ) -> Box<dyn Fn() -> MailboxFigures + Send + Sync> {
     let of_streams = streams.iter().map(|parts| parts.figures.clone());
     let owners: Vec<_> = started.figures.iter().cloned().chain(of_streams).collect();
     let (store, shared) = (started.store, parts.mailboxes.clone());
-    Box::new(move || mailboxes::figures::figures(store, &owners, &shared))
+    let (owners_of_resume, shared_resume) = (resume.figures.clone(), parts.resume.clone());
+    Box::new(move || {
+        let resume = mailboxes::figures::resume(&owners_of_resume, &shared_resume);
+        mailboxes::figures::figures(store, &owners, &shared, resume)
+    })
 }
 
 fn start_admin(

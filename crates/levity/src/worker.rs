@@ -223,6 +223,8 @@ pub struct Worker {
     pub mailboxes: Rc<Copies>,
     /// The owners of durable streams.
     pub streams: Client,
+    /// The copies of the event streams that `resume` keeps.
+    pub resume: Rc<Copies>,
     /// Counters.
     pub stats: Arc<WorkerStats>,
     /// Connections to backends.
@@ -326,6 +328,7 @@ impl Worker {
         completions: Completions,
         mailboxes: Rc<Copies>,
         streams: Client,
+        resume: Rc<Copies>,
     ) -> Self {
         let pools = Pools::new(parts.workers, parts.stats.clone());
         pools.retain(&parts.service.upstreams);
@@ -340,6 +343,7 @@ impl Worker {
             watcher: parts.watcher,
             mailboxes,
             streams,
+            resume,
             pools,
             stats: parts.stats,
             timers: Timers::default(),

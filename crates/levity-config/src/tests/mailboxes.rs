@@ -58,6 +58,7 @@ fn a_name_is_enough() {
     };
     assert_eq!(config.mailbox_store, memory);
     assert_eq!(config.limits.mailbox_memory, 256 << 20);
+    assert_eq!(config.limits.resume_memory, 64 << 20);
     assert!(config.mailboxes.is_empty());
 }
 
@@ -611,6 +612,10 @@ fn responses_that_outlive_connections() {
             "8:33 `bytes` must be from 64KiB to 1GiB",
             "8:36 unknown key `stream` [did you mean `streams`?]",
         ],
+    );
+    assert_problems_beside(
+        "[limits]\nresume_memory = 2097151\n",
+        &["2:17 `resume_memory` must be from 2MiB to 1TiB"],
     );
     for (value, help) in [
         ("true", "boolean [write `resume = {}`]"),

@@ -23,4 +23,19 @@ pub struct MailboxFigures {
     pub refused: Vec<(&'static str, u64)>,
     /// Boxes that were removed because nobody used them.
     pub idle_boxes: u64,
+    /// What `resume` keeps.
+    pub resume: ResumeFigures,
+}
+
+/// The event streams of applications that are kept for clients that come back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResumeFigures {
+    /// Streams, with those that have ended and are still kept.
+    pub streams: usize,
+    /// The memory of their events in bytes.
+    pub bytes: usize,
+    /// The maximum of that.
+    pub bytes_max: usize,
+    /// Answers that were not kept, by reason, since the start of the process.
+    pub refused: Vec<(&'static str, u64)>,
 }

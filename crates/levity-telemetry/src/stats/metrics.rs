@@ -464,6 +464,20 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// Normal where names are used once. Clients that come back too late find their box gone: raise `idle`.
     Counter("levity_mailbox_idle_boxes_total", "boxes", Mailboxes(|mailboxes| mailboxes.idle_boxes));
+    /// Event streams of applications that `resume` keeps, with those that have ended less than `for` ago.
+    ///
+    /// Load.
+    Gauge("levity_resume_streams", "streams", Mailboxes(|mailboxes| mailboxes.resume.streams as u64));
+    /// Memory of the events that `resume` keeps.
+    ///
+    /// Beyond three quarters of `limits.resume_memory` no more streams are kept: raise it, or lower `bytes` or `for` of `resume`.
+    Gauge("levity_resume_bytes", "bytes", Mailboxes(|mailboxes| mailboxes.resume.bytes as u64));
+    /// Answers that were not kept although the request asked for it, by reason: streams_per_client (the request got 429),
+    /// streams, resume_memory, unsent_request (the application answered before it had the whole request), no_events (the answer
+    /// was no event stream, or a compressed one), store (the event loop of the stream did not answer).
+    ///
+    /// `no_events` is normal. Otherwise clients cannot come back for what they miss: the reason says which limit is too low.
+    Counter("levity_resume_refused_total", "answers", MailboxesBy(&["reason"], |mailboxes| &mailboxes.resume.refused));
     /// Requests that were delayed because their connection caused more disk lookups of absent names than
     /// `limits.absent_trips` allows.
     ///

@@ -29,7 +29,7 @@ pub use compute::{Compression, CompressionFigure, Compressions, ComputeFigures};
 pub use disk::{DiskFigures, device_number};
 pub use docs::markdown;
 pub use limits::{LimitFigure, LimitFigures, LimitTableFigures};
-pub use mailboxes::MailboxFigures;
+pub use mailboxes::{MailboxFigures, ResumeFigures};
 pub use shares::ShareFigure;
 pub use variants::VariantFigures;
 pub use worker::{Ahead, GateKind, HandshakeResult, Http2Failure, UploadResult, WorkerStats};
@@ -281,6 +281,12 @@ mod tests {
             dropped: vec![("bound", 3)],
             refused: vec![("message_bytes", 2)],
             idle_boxes: 5,
+            resume: ResumeFigures {
+                streams: 2,
+                bytes: 300,
+                bytes_max: 1_024,
+                refused: vec![("streams", 6)],
+            },
         }
     }
 

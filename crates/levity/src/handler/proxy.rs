@@ -11,6 +11,7 @@ use levity_wire::http1::{Limits, Method};
 use levity_wire::path;
 use levity_wire::sendfile_header::{self, Delegation};
 
+use super::resume::may_resume;
 use super::{Handling, Outcome, ReproxyTarget, Reroute, Target, redirect, respond};
 use crate::found::object::RunnableScript;
 use crate::http::request::Request;
@@ -41,9 +42,9 @@ impl<'a> Handling<'a> {
             return Outcome::Response(response);
         }
         if let Some(resume) = &proxy.resume
-            && let Some(outcome) = Box::pin(self.resumed(request, proxy, resume)).await
+            && may_resume(request)
         {
-            return outcome;
+            return Box::pin(self.resumed(request, proxy, resume)).await;
         }
         self.forward(request, proxy).await
     }
@@ -70,7 +71,8 @@ impl<'a> Handling<'a> {
         self.derived_outcome(answered, request, proxy).await
     }
 
-    async fn ask(&mut self, request: &Request, proxy: &Arc<Proxy>) -> Answered {
+    /// Sends the request to the upstream, and waits for the header of the answer.
+    pub(super) async fn ask(&mut self, request: &Request, proxy: &Arc<Proxy>) -> Answered {
         let script = self.script.take();
         let gateway = Gateway {
             worker: self.worker,

@@ -4,7 +4,6 @@
 
 pub mod arriving;
 pub mod client;
-pub mod detached;
 pub mod error;
 pub mod fields;
 pub mod file_version;

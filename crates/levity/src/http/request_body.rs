@@ -51,11 +51,6 @@ pub trait ClientStream {
     /// The local address of the connection; `None` except over TCP.
     fn local_address(&self) -> Option<SocketAddr>;
 
-    /// Whether what it is sent goes to the client at once. Otherwise nobody needs a sign that the response goes on.
-    fn is_direct(&self) -> bool {
-        true
-    }
-
     /// A number that no other open stream of the process has.
     fn number(&self) -> u64;
 

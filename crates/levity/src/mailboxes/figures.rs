@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use levity_mailbox::OwnerFigures;
-use levity_telemetry::stats::MailboxFigures;
+use levity_telemetry::stats::{MailboxFigures, ResumeFigures};
 
 use super::set::{Refusal, SharedMailboxes};
 
@@ -13,6 +13,7 @@ pub fn figures(
     store: &'static str,
     owners: &[Arc<OwnerFigures>],
     shared: &SharedMailboxes,
+    resume: ResumeFigures,
 ) -> MailboxFigures {
     let sum = |of: fn(&OwnerFigures) -> &AtomicU64| -> u64 {
         let counts = owners.iter().map(|owner| of(owner).load(Ordering::Relaxed));
@@ -22,8 +23,6 @@ pub fn figures(
         let counts = owners.iter().map(|owner| of(owner).load(Ordering::Relaxed));
         counts.sum()
     };
-    let refusals = Refusal::ALL.iter();
-    let refusals = refusals.map(|&refusal| (refusal.label(), shared.refusals.count(refusal)));
     MailboxFigures {
         store,
         boxes: gauge(|owner| &owner.boxes),
@@ -40,7 +39,21 @@ pub fn figures(
             ("bound", sum(|owner| &owner.lost)),
             ("expired", sum(|owner| &owner.expired)),
         ],
-        refused: refusals.collect(),
+        refused: shared.refusals.counts(&Refusal::OF_MAILBOXES),
         idle_boxes: sum(|owner| &owner.idle_boxes),
+        resume,
+    }
+}
+
+/// The figures of streams that are kept for clients that come back.
+pub fn resume(owners: &[Arc<OwnerFigures>], shared: &SharedMailboxes) -> ResumeFigures {
+    let streams = owners.iter();
+    ResumeFigures {
+        streams: streams
+            .map(|owner| owner.boxes.load(Ordering::Relaxed))
+            .sum(),
+        bytes: shared.budget.used(),
+        bytes_max: shared.budget.bytes_max(),
+        refused: shared.refusals.counts(&Refusal::OF_RESUME),
     }
 }

@@ -16,7 +16,7 @@ const COUNT_BYTES: usize = 16 << 20;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// What all sets have in common. A reload does not change it.
+/// What all sets have in common: those of the configuration, or those of `resume`. A reload does not change it.
 pub struct SharedMailboxes {
     /// The memory of messages.
     pub budget: Arc<Budget>,
@@ -31,7 +31,7 @@ pub struct SharedMailboxes {
 
 /// Counts of what was refused, by reason.
 #[derive(Default)]
-pub struct Refusals([AtomicU64; Refusal::ALL.len()]);
+pub struct Refusals([AtomicU64; Refusal::COUNT]);
 
 /// Why something was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +46,6 @@ pub enum Refusal {
     Receivers,
     /// A client has as many receivers as `receivers_per_client`.
     ReceiversPerClient,
-    /// A client has as many streams that are kept as `streams_per_client`.
-    StreamsPerClient,
     /// There are more messages than `publishes_per_second`.
     Publishes,
     /// Somebody who may not publish.
@@ -58,23 +56,44 @@ pub enum Refusal {
     StoreFull,
     /// The store does not answer.
     Store,
+    /// A client has as many streams that are kept as `streams_per_client`.
+    StreamsPerClient,
+    /// There are as many streams that are kept as `streams`.
+    Streams,
+    /// `limits.resume_memory` has no room for one more stream.
+    ResumeMemory,
+    /// The application answers before it has the whole request.
+    UnsentRequest,
+    /// The answer is no stream of events.
+    NoEvents,
 }
 
 impl Refusal {
-    /// All reasons, in their order.
-    pub const ALL: [Self; 11] = [
+    /// The reasons of mailboxes.
+    pub const OF_MAILBOXES: [Self; 10] = [
         Self::MessageBytes,
         Self::Memory,
         Self::Boxes,
         Self::Receivers,
         Self::ReceiversPerClient,
-        Self::StreamsPerClient,
         Self::Publishes,
         Self::Publisher,
         Self::Receiver,
         Self::StoreFull,
         Self::Store,
     ];
+
+    /// The reasons of streams that are not kept.
+    pub const OF_RESUME: [Self; 6] = [
+        Self::StreamsPerClient,
+        Self::Streams,
+        Self::ResumeMemory,
+        Self::UnsentRequest,
+        Self::NoEvents,
+        Self::Store,
+    ];
+
+    const COUNT: usize = Self::NoEvents as usize + 1;
 
     /// The word of the metric: the key of the limit, where there is one.
     pub fn label(self) -> &'static str {
@@ -84,12 +103,16 @@ impl Refusal {
             Self::Boxes => "boxes",
             Self::Receivers => "receivers",
             Self::ReceiversPerClient => "receivers_per_client",
-            Self::StreamsPerClient => "streams_per_client",
             Self::Publishes => "publishes_per_second",
             Self::Publisher => "publisher",
             Self::Receiver => "receiver",
             Self::StoreFull => "store_full",
             Self::Store => "store",
+            Self::StreamsPerClient => "streams_per_client",
+            Self::Streams => "streams",
+            Self::ResumeMemory => "resume_memory",
+            Self::UnsentRequest => "unsent_request",
+            Self::NoEvents => "no_events",
         }
     }
 }
@@ -100,9 +123,13 @@ impl Refusals {
         self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The count of a reason.
-    pub fn count(&self, refusal: Refusal) -> u64 {
-        self.0[refusal as usize].load(Ordering::Relaxed)
+    /// The counts of these reasons, with the words of the metric.
+    pub fn counts(&self, of: &[Refusal]) -> Vec<(&'static str, u64)> {
+        let count = |&refusal: &Refusal| {
+            let count = self.0[refusal as usize].load(Ordering::Relaxed);
+            (refusal.label(), count)
+        };
+        of.iter().map(count).collect()
     }
 }
 

@@ -78,7 +78,7 @@ pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Res
     let store = of.kind.label();
     let budget = parts.mailboxes.budget.clone();
     match of.kind {
-        StoreKind::Memory => Ok(in_memory(workers, store)),
+        StoreKind::Memory => Ok(in_memory(workers)),
         StoreKind::Redis => {
             let url = of.url.clone().unwrap_or_default();
             let make = move || RedisStore::new(&url, budget).map_err(unusable);
@@ -114,7 +114,7 @@ pub fn owners(of: &MailboxStore, workers: usize) -> usize {
 }
 
 /// Each event loop owns a part of the boxes.
-fn in_memory(workers: usize, store: &'static str) -> Started {
+pub fn in_memory(workers: usize) -> Started {
     let queues = Queues::new(workers, workers);
     let figures: Vec<Arc<OwnerFigures>> = (0..workers).map(|_| Arc::default()).collect();
     let ends = queues.commands.into_iter().zip(queues.events).zip(&figures);
@@ -132,7 +132,7 @@ fn in_memory(workers: usize, store: &'static str) -> Started {
         });
     Started {
         loops: loops.collect(),
-        store,
+        store: StoreKind::Memory.label(),
         figures,
         thread: None,
     }

@@ -62,7 +62,7 @@ pub(super) fn sites(
         rate_limits: &parts.rate_limits,
         rate_limit_bytes: config.limits.rate_limit_bytes,
         mailboxes: mailbox_sets(config, parts),
-        shared_mailboxes: &parts.mailboxes,
+        shared_resume: &parts.resume,
         whole: &config.disk,
         scripts,
         reserved: gates::reserved(config),

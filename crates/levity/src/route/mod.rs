@@ -84,6 +84,8 @@ pub struct ServiceParts {
     pub rate_limits: Arc<Registry>,
     /// What all sets of mailboxes have in common.
     pub mailboxes: Arc<SharedMailboxes>,
+    /// The same for the event streams that `resume` keeps.
+    pub resume: Arc<SharedMailboxes>,
     /// The store of compressed forms of popular files, if they are kept.
     pub variants: Option<Arc<VariantStore>>,
     /// The maximum of files that handlers keep open between requests.

@@ -17,6 +17,12 @@ pub fn mailboxes(figures: &MailboxFigures) -> Value {
         "dropped": by_word(&figures.dropped),
         "refused": by_word(&figures.refused),
         "idle_boxes": figures.idle_boxes,
+        "resume": {
+            "streams": figures.resume.streams,
+            "bytes": figures.resume.bytes,
+            "bytes_max": figures.resume.bytes_max,
+            "refused": by_word(&figures.resume.refused),
+        },
     })
 }
 

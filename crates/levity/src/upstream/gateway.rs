@@ -499,7 +499,7 @@ fn resolve_if_moved(failure: &Failure, proxy: &Proxy) {
 
 /// What a request waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+enum Wait {
     /// It waits in the queue, and so do others behind it.
     Slot,
     /// It has its slot.
@@ -508,7 +508,7 @@ pub enum Wait {
 
 /// Waits for `step`, and fails when the client disconnects meanwhile, so that its slot goes to another
 /// request. In the queue a half-closed connection counts as disconnected.
-pub async fn while_client_waits<T>(
+async fn while_client_waits<T>(
     body: &RequestBody,
     wait: Wait,
     step: impl Future<Output = Result<T, Failure>>,

@@ -287,7 +287,7 @@ impl UpstreamResponse {
 
     fn heartbeat_of(&self, head: &Head) -> Option<Heartbeat> {
         let interval = self.endpoint.upstream().settings.event_stream_heartbeat?;
-        let is_stream = self.extent == Extent::Events && self.client().stream().is_direct();
+        let is_stream = self.extent == Extent::Events;
         is_stream.then(|| Heartbeat::of(head, interval, stall::poll_start()))?
     }
 

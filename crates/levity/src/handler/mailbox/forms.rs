@@ -32,7 +32,8 @@ pub enum Form {
 /// The media types of messages of a stream which is resumed that are no events. No application's id has a space.
 const COMPLETE: &str = "the end";
 const TRUNCATED: &str = "cut short";
-const HEADERS: &str = "the headers";
+/// Followed by the id of the application.
+const HEADERS: &str = "the headers ";
 
 /// What most forms have beside the content, in bytes.
 const FIELDS_BYTES: usize = 80;
@@ -85,7 +86,9 @@ impl Form {
             Self::Resumed if is_headers(message) => {
                 if message.id.sequence == 1 {
                     let (token, id) = (&draft.event, message.id);
-                    out.extend_from_slice(format!("id: lv.{token}.{id}.\n\n").as_bytes());
+                    let of_application = &draft.media_type[HEADERS.len()..];
+                    let line = format!("id: lv.{token}.{id}.{of_application}\n\n");
+                    out.extend_from_slice(line.as_bytes());
                 }
             }
             Self::Resumed => {
@@ -143,9 +146,9 @@ impl Form {
         draft.media_type = media_type.into();
     }
 
-    /// Makes `draft` the headers of a stream that is resumed.
-    pub fn mark_headers(draft: &mut Draft) {
-        draft.media_type = HEADERS.into();
+    /// Makes `draft` the headers of a stream that is resumed, whose client has the id `of_application` so far.
+    pub fn mark_headers(draft: &mut Draft, of_application: &str) {
+        draft.media_type = format!("{HEADERS}{of_application}").into();
     }
 
     /// How a stream that is resumed ends with `message`, if it does.
@@ -170,7 +173,7 @@ impl Form {
 
 /// Whether the message has the headers of a stream that is resumed.
 pub fn is_headers(message: &Message) -> bool {
-    &*message.draft.media_type == HEADERS
+    message.draft.media_type.starts_with(HEADERS)
 }
 
 /// A message as JSON without its content, and the content.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_mailbox::{
-    Command, Cursor, Feed, Info, Limit, MessageId, Name, Next, Opened, StoreError, Summary,
+    Command, Cursor, Feed, Info, MessageId, Name, Next, Opened, StoreError, Summary,
 };
 use levity_wire::accept;
 use levity_wire::http1::Method;
@@ -84,7 +84,7 @@ impl Handling<'_> {
     }
 
     /// Adds a receiver of the box.
-    pub(in crate::handler) fn subscribe(
+    pub(super) fn subscribe(
         &self,
         set: &Arc<MailboxSet>,
         name: &Name,
@@ -170,7 +170,7 @@ impl Handling<'_> {
                 return Ok(page.into_response(name, last, slot).await);
             }
             let epoch = opened.epoch;
-            opened = self.read(set, name, after, Page::LIMIT).await?;
+            opened = self.read(set, name, after).await?;
             // The box was removed and made again.
             page.is_gap |= opened.epoch != epoch;
         }
@@ -191,28 +191,27 @@ impl Handling<'_> {
             }
             Some(Cursor::After(id)) => Some(id),
         };
-        let mut opened = self.read(set, name, after, Page::LIMIT).await?;
+        let mut opened = self.read(set, name, after).await?;
         let is_known = |id: MessageId| id.epoch == opened.epoch && id.sequence < opened.next;
         let is_gap = after.is_some_and(|id| !is_known(id) || id.sequence + 1 < opened.lost);
         if after.is_some_and(|id| !is_known(id)) && opened.messages.is_empty() {
             // After an id that was never given there is nothing: all is what the client has missed.
-            opened = self.read(set, name, None, Page::LIMIT).await?;
+            opened = self.read(set, name, None).await?;
         }
         Ok((opened, Page::new(is_gap)))
     }
 
     /// A part of what is kept of a box.
-    pub(in crate::handler) async fn read(
+    async fn read(
         &self,
         set: &MailboxSet,
         name: &Name,
         after: Option<MessageId>,
-        limit: Limit,
     ) -> Result<Opened, Response> {
         let ask = |reply| Command::ReadAfter {
             name: name.clone(),
             after,
-            limit,
+            limit: Page::LIMIT,
             reply,
         };
         self.ask_owner(set, name, ask).await

@@ -246,7 +246,10 @@ impl Receiver {
                 .poll(&self.worker, client, context, sent, write)
         )?;
         if let Some((number, id)) = self.message.take() {
-            self.feed(number).mark_read(id);
+            match self.form {
+                Form::Resumed => self.feed.report_taken(id),
+                _ => self.feed(number).mark_read(id),
+            }
         }
         Poll::Ready(Ok(moved))
     }
@@ -346,6 +349,10 @@ impl Receiver {
                 if socket.is_some_and(|socket| socket.ping(stall::poll_start(), send_timeout)) {
                     client.reset();
                     return Poll::Ready(Err(End::Timeout));
+                }
+                if let (Form::Resumed, Some(last)) = (self.form, self.feed.position()) {
+                    // Another connection of the client may have said less since, and have gone.
+                    self.feed.report_taken(last);
                 }
                 self.send(self.heartbeat(), None);
             }

@@ -1,16 +1,16 @@
-//! The box that keeps the events of a stream. It has one owner among the workers.
+//! The box that keeps the events of a stream. It is in the memory of one of the event loops.
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
-use levity_mailbox::{Append, Command, Draft, Name};
+use levity_mailbox::{Append, Command, Cursor, Draft, Feed, Name, Progress};
 use tokio::sync::oneshot;
 
+use crate::http::client::Client;
+use crate::mailboxes::set::ReceiverSlot;
 use crate::route::Resume;
 use crate::worker::Worker;
-
-/// The memory of an event beside its bytes, about.
-pub const OVERHEAD_BYTES: usize = 512;
 
 /// The box of one stream.
 pub struct EventBox {
@@ -22,43 +22,50 @@ pub struct EventBox {
 }
 
 impl EventBox {
-    /// A draft of an event after which the client has the id `of_application`; `None` if `limits.mailbox_memory` is used up.
-    pub fn draft(&self, content: Vec<u8>, of_application: &str) -> Option<Draft> {
-        let budget = &self.resume.set.shared.budget;
-        let reservation = budget.try_reserve(content.len() + OVERHEAD_BYTES)?;
-        Some(Draft {
+    /// A draft of an event after which the client has the id `of_application`.
+    pub fn draft(&self, content: Vec<u8>, of_application: &str) -> Draft {
+        Draft {
             event: self.token.as_str().into(),
             media_type: of_application.into(),
             content: content.into(),
-            reservation: Some(reservation),
             ..Draft::default()
-        })
+        }
+    }
+
+    /// Adds `client` as a receiver; `None` if there are too many.
+    pub fn subscribe(&self, client: &Client, from: Cursor) -> Option<(Feed, ReceiverSlot)> {
+        let set = &self.resume.set;
+        let slot = set.enter(&self.name, client.ip, Instant::now()).ok()?;
+        let copies = &self.worker.resume;
+        let feed = copies.subscribe(&self.name, &set.settings, Some(from));
+        Some((feed.ok()?, slot))
     }
 
     /// Appends events. Returns the number of receivers; `None` if the box does not take them.
-    pub async fn append(&self, drafts: Vec<Draft>) -> Option<usize> {
+    pub async fn append(&self, appends: Vec<Append>) -> Option<usize> {
         let (reply, answer) = oneshot::channel();
-        let appends = drafts.into_iter().map(|draft| Append {
-            name: self.name.clone(),
-            settings: self.resume.set.settings.clone(),
-            draft: Arc::new(draft),
-        });
-        let appends = appends.collect();
         self.send(Command::Publish { appends, reply });
         let (_, last) = answer.await.ok()?.pop()?;
         last.ok().map(|published| published.receivers)
     }
 
-    /// The number of receivers.
-    pub async fn receivers(&self) -> usize {
+    /// Waits until the progress of the receivers differs from `known`, or there is none.
+    pub async fn progress(&self, known: Option<Progress>) -> Progress {
+        let (reply, answer) = oneshot::channel();
+        let name = self.name.clone();
+        self.send(Command::Progress { name, known, reply });
+        answer.await.unwrap_or_default()
+    }
+
+    /// Whether there is such a box.
+    pub async fn is_known(&self) -> bool {
         let (reply, answer) = oneshot::channel();
         let name = self.name.clone();
         self.send(Command::Summary { name, reply });
-        let found = answer.await.ok().and_then(Result::ok).flatten();
-        found.map_or(0, |info| info.receivers)
+        matches!(answer.await, Ok(Ok(Some(_))))
     }
 
     fn send(&self, command: Command) {
-        self.worker.mailboxes.send_to_owner_of(&self.name, command);
+        self.worker.resume.send_to_owner_of(&self.name, command);
     }
 }

@@ -1,12 +1,16 @@
 //! The events of a stream on their way to its box.
 
+use std::mem;
 use std::rc::Rc;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use levity_mailbox::Draft;
+use levity_mailbox::{Append, Draft, Progress, Reservation, Settings};
 use levity_wire::sse::{Block, Scanner};
+use tokio::time;
 
-use super::event_box::{EventBox, OVERHEAD_BYTES};
+use super::event_box::EventBox;
+use super::kept::Kept;
 use crate::handler::mailbox::Form;
 use crate::route::Proxy;
 use crate::upstream::abandoned::Abandoned;
@@ -15,8 +19,14 @@ use crate::upstream::pool::Pool;
 /// The maximum size of an event in bytes.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
-/// The headers are repeated after each fourth of a box, so that it always has them, and take no more than a quarter of that.
-const HEADERS_PER_BOX: usize = 4;
+/// The memory of an event beside its draft, in the box and in the copies of event loops, about.
+const COPY_BYTES: usize = 352;
+
+/// The headers take no more than this part of a box.
+const HEADERS_PART: usize = 16;
+
+/// How often the task of a stream checks whether its client is there, and whether others have given back memory.
+pub const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The events of a stream on their way to its box.
 pub struct Events<'s> {
@@ -26,10 +36,19 @@ pub struct Events<'s> {
     scanner: Scanner,
     /// The lines of the headers; empty if they are too long to be kept.
     headers: Vec<u8>,
-    /// The bytes and the number of the events that may be passed on before the headers are due again.
-    until_headers: (usize, usize),
+    /// The number under which they are in the box.
+    headers_at: u64,
+    kept: Kept,
+    /// What is appended next.
+    appends: Vec<Append>,
     /// The last id that the application gave.
     of_application: Box<str>,
+    /// How far the receivers were when it was asked last.
+    progress: Progress,
+    /// It was asked for the present piece of the answer.
+    is_fresh: bool,
+    /// The number of receivers by then or later.
+    receivers: usize,
     /// When the last receiver left.
     alone_since: Option<Instant>,
     /// Counts as a stream without a client at its upstream.
@@ -37,10 +56,15 @@ pub struct Events<'s> {
 }
 
 impl<'s> Events<'s> {
-    /// The events that go to the box `to`; `headers` are the lines of those that are kept with them.
-    pub fn new(to: &'s EventBox, proxy: &'s Proxy, mut headers: Vec<u8>) -> Self {
-        let bytes_max = to.resume.of.bytes / HEADERS_PER_BOX;
-        if headers.len() > bytes_max / HEADERS_PER_BOX {
+    /// The events that go to the box `to`, for a client that has the id `last_id` of the application; `headers` are the lines of
+    /// those that are kept with them.
+    pub fn new(
+        to: &'s EventBox,
+        proxy: &'s Proxy,
+        mut headers: Vec<u8>,
+        last_id: Box<str>,
+    ) -> Self {
+        if headers.len() > to.resume.of.bytes / HEADERS_PART {
             headers = Vec::new();
         }
         Self {
@@ -48,16 +72,22 @@ impl<'s> Events<'s> {
             proxy,
             scanner: Scanner::new(BLOCK_BYTES_MAX),
             headers,
-            until_headers: (0, 0),
-            of_application: Box::default(),
+            headers_at: 0,
+            kept: Kept::new(),
+            appends: Vec::new(),
+            of_application: last_id,
+            progress: Progress::default(),
+            is_fresh: false,
+            // The client of the request.
+            receivers: 1,
             alone_since: None,
             abandoned: None,
         }
     }
 
     /// Whether there was no receiver for as long as a stream is kept without.
-    fn is_abandoned(&mut self, receivers: usize) -> bool {
-        if receivers > 0 {
+    fn is_abandoned(&mut self) -> bool {
+        if self.receivers > 0 {
             self.alone_since = None;
             self.abandoned = None;
             return false;
@@ -68,11 +98,12 @@ impl<'s> Events<'s> {
 
     /// Whether the rest is not read, because there is no receiver: for too long, or while the server drains or the upstream has
     /// too many such streams.
-    pub fn is_given_up(&mut self, receivers: usize) -> bool {
-        if self.is_abandoned(receivers) {
+    pub async fn is_given_up(&mut self) -> bool {
+        self.look().await;
+        if self.is_abandoned() {
             return true;
         }
-        if receivers > 0 {
+        if self.receivers > 0 {
             return false;
         }
         let pool = self.pool();
@@ -80,81 +111,140 @@ impl<'s> Events<'s> {
         self.to.worker.is_draining() || pool.gives_way(abandoned)
     }
 
-    /// Passes on the headers, so that the client knows an id before the first event. Returns whether it was possible.
+    fn note(&mut self, progress: Progress) {
+        (self.progress, self.is_fresh) = (progress, true);
+        self.receivers = progress.receivers;
+        if self.receivers > 0 {
+            // One that comes back has not said yet what it has.
+            self.kept.take(progress.taken.unwrap_or_default());
+        }
+    }
+
+    /// Passes on the headers, so that the client knows an id before the first event. Returns whether the stream goes on.
     pub async fn begin(&mut self) -> bool {
-        let mut drafts = Vec::new();
-        self.add_headers(&mut drafts) && self.to.append(drafts).await.is_some()
+        self.add_headers().await && self.flush().await
     }
 
     /// Passes on the events that `bytes` complete. Returns whether the stream goes on.
     pub async fn pass_on(&mut self, mut bytes: &[u8]) -> bool {
-        let mut drafts = Vec::new();
+        self.is_fresh = false;
         loop {
-            let block = match self.scanner.next_block(&mut bytes) {
+            let event = match self.scanner.next_block(&mut bytes) {
                 Ok(Some(block)) => Passed::new(block),
-                Ok(None) => break,
+                Ok(None) => return self.flush().await,
                 Err(reject) => return self.fail(reject.reason),
             };
-            if !self.add(block, &mut drafts) {
+            if !self.add_event(event).await {
                 return false;
             }
-        }
-        if drafts.is_empty() {
-            return true;
-        }
-        match self.to.append(drafts).await {
-            Some(receivers) => !self.is_abandoned(receivers),
-            None => self.fail("the mailboxes take no more"),
         }
     }
 
     /// Passes on the last event, if no blank line followed it. Returns whether it was possible.
     pub async fn pass_on_rest(&mut self) -> bool {
-        let Some(block) = self.scanner.end().map(Passed::new) else {
-            return true;
-        };
-        let mut drafts = Vec::new();
-        self.add(block, &mut drafts) && self.to.append(drafts).await.is_some()
+        match self.scanner.end().map(Passed::new) {
+            Some(event) => self.add_event(event).await && self.flush().await,
+            None => true,
+        }
     }
 
-    /// Adds the drafts for a block. Returns whether there was memory.
-    fn add(&mut self, block: Passed, drafts: &mut Vec<Draft>) -> bool {
-        if let Some(id) = block.id {
+    /// Adds an event, and the headers again once the box drops them. Returns whether the stream goes on.
+    async fn add_event(&mut self, event: Passed) -> bool {
+        if let Some(id) = event.id {
             self.of_application = id;
         }
-        let bytes = block.content.len();
-        if self.are_headers_due(bytes) && !self.add_headers(drafts) {
+        let draft = self.to.draft(event.content, &self.of_application);
+        self.add(draft).await && (self.headers_at >= self.kept.first() || self.add_headers().await)
+    }
+
+    async fn add_headers(&mut self) -> bool {
+        let mut headers = self.to.draft(self.headers.clone(), "");
+        Form::mark_headers(&mut headers, &self.of_application);
+        self.headers_at = self.kept.next();
+        self.add(headers).await
+    }
+
+    /// Adds a draft once there is room for it. Returns whether the stream goes on.
+    async fn add(&mut self, mut draft: Draft) -> bool {
+        let bytes = draft.bytes();
+        let (reservation, settings) = loop {
+            if let Some(room) = self.room(bytes) {
+                break room;
+            }
+            if !self.is_fresh {
+                self.look().await;
+            } else if !self.wait_for_room().await {
+                return false;
+            }
+        };
+        draft.reservation = Some(reservation);
+        self.kept.push(bytes, &settings);
+        self.appends.push(Append {
+            name: self.to.name.clone(),
+            settings,
+            draft: Arc::new(draft),
+        });
+        true
+    }
+
+    /// Memory for an event of `bytes`, and the bounds of the box with which it is appended. `None` if there is no memory, or it had
+    /// to drop events that a receiver has not got, or may not have got.
+    fn room(&self, bytes: usize) -> Option<(Reservation, Arc<Settings>)> {
+        let set = &self.to.resume.set;
+        let (settings, budget) = (&set.settings, &set.shared.budget);
+        let drops_none = self.kept.fits(bytes, settings);
+        let may_drop =
+            self.is_fresh && (self.receivers == 0 || self.kept.has_room(bytes, settings));
+        if !drops_none && !may_drop {
+            return None;
+        }
+        let reserved = bytes + COPY_BYTES;
+        if let Some(reservation) = budget.try_reserve(reserved) {
+            return Some((reservation, settings.clone()));
+        }
+        let bytes_max = self.kept.bound_to_replace(bytes).filter(|_| may_drop)?;
+        let settings = Settings {
+            bytes_max,
+            ..(**settings).clone()
+        };
+        // What gives way is given back by the append.
+        Some((budget.reserve(reserved), settings.into()))
+    }
+
+    /// Asks how far the receivers are: one may have come back with less than the one before it.
+    async fn look(&mut self) {
+        let progress = self.to.progress(None).await;
+        self.note(progress);
+    }
+
+    /// Waits until the receiver has got more, or for a while in which others may give back memory. Returns whether the stream
+    /// goes on: without a receiver there is nothing to wait for.
+    async fn wait_for_room(&mut self) -> bool {
+        let was_alone = self.receivers == 0;
+        if !self.flush().await {
             return false;
         }
-        let (bytes_left, events_left) = &mut self.until_headers;
-        *bytes_left = bytes_left.saturating_sub(bytes + OVERHEAD_BYTES);
-        *events_left = events_left.saturating_sub(1);
-        let Some(draft) = self.to.draft(block.content, &self.of_application) else {
-            return self.fail("`limits.mailbox_memory` is used up");
-        };
-        drafts.push(draft);
-        true
+        let progress = self.to.progress((!was_alone).then_some(self.progress));
+        if let Ok(progress) = time::timeout(LOOK_INTERVAL, progress).await {
+            self.note(progress);
+        }
+        self.receivers > 0
+            || !was_alone
+            || self.fail("`limits.resume_memory` is used up, and its client is away")
     }
 
-    /// Whether the headers are passed on before an event of that many bytes.
-    fn are_headers_due(&self, bytes: usize) -> bool {
-        let (bytes_left, events_left) = self.until_headers;
-        bytes_left < bytes || events_left == 0
-    }
-
-    /// Adds the draft for the headers. Returns whether there was memory.
-    fn add_headers(&mut self, drafts: &mut Vec<Draft>) -> bool {
-        let Some(mut headers) = self.to.draft(self.headers.clone(), &self.of_application) else {
-            return self.fail("`limits.mailbox_memory` is used up");
-        };
-        Form::mark_headers(&mut headers);
-        drafts.push(headers);
-        let settings = &self.to.resume.set.settings;
-        self.until_headers = (
-            settings.bytes_max / HEADERS_PER_BOX,
-            settings.messages_max / HEADERS_PER_BOX,
-        );
-        true
+    /// Appends what was added. Returns whether the stream goes on.
+    async fn flush(&mut self) -> bool {
+        if self.appends.is_empty() {
+            return true;
+        }
+        match self.to.append(mem::take(&mut self.appends)).await {
+            Some(receivers) => {
+                self.receivers = receivers;
+                !self.is_abandoned()
+            }
+            None => self.fail("nothing more is kept"),
+        }
     }
 
     /// Logs why the stream is cut short. Returns that it does not go on.
@@ -167,11 +257,22 @@ impl<'s> Events<'s> {
         self.to.worker.pools.of(&self.proxy.upstream)
     }
 
-    /// Marks the end of the stream.
-    pub async fn end(&self, is_complete: bool) {
+    /// Marks the end of the stream, which drops no event that the receiver has not got.
+    pub async fn end(mut self, is_complete: bool) {
+        let settings = &self.to.resume.set.settings;
         let mut end = Draft::default();
         Form::mark_end(&mut end, is_complete);
-        let _ = self.to.append(vec![end]).await;
+        self.look().await;
+        while self.receivers > 0
+            && !self.kept.has_room(end.bytes(), settings)
+            && self.wait_for_room().await
+        {}
+        self.appends.push(Append {
+            name: self.to.name.clone(),
+            settings: settings.clone(),
+            draft: Arc::new(end),
+        });
+        self.flush().await;
     }
 }
 
@@ -187,11 +288,14 @@ impl Passed {
     fn new(block: Block<'_>) -> Self {
         let mut content = Vec::new();
         block.write(&mut content, None);
-        let id = block.id().map(|id| {
-            let is_plain = id.iter().all(u8::is_ascii_graphic);
-            let id = str::from_utf8(id).ok().filter(|_| is_plain);
-            id.unwrap_or_default().into()
-        });
+        let id = block.id().map(plain);
         Self { id, content }
     }
+}
+
+/// An id of the application as it is part of another one; empty if it cannot be.
+pub fn plain(id: &[u8]) -> Box<str> {
+    let is_plain = id.iter().all(u8::is_ascii_graphic);
+    let id = str::from_utf8(id).ok().filter(|_| is_plain);
+    id.unwrap_or_default().into()
 }

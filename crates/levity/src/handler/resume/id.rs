@@ -27,10 +27,13 @@ impl<'t> Id<'t> {
 }
 
 /// A random token, of which nobody can guess another.
-pub fn token() -> Result<String, getrandom::Error> {
+///
+/// # Panics
+/// If the kernel has no random numbers.
+pub fn token() -> String {
     let mut token = [0; 16];
-    getrandom::fill(&mut token)?;
-    Ok(hex(&token))
+    getrandom::fill(&mut token).expect("random numbers of the kernel");
+    hex(&token)
 }
 
 /// Hexadecimal digits.

@@ -1,199 +1,183 @@
 //! Event streams of an application that outlive the connections of their clients (`resume`). The application need not know.
 //!
-//! A task of its own asks the application, and appends the events to a box that nobody else knows. The client is a receiver of
-//! that box. The task goes on when the client's connection ends. A client that comes back with the id of the last event is a
-//! receiver again, and the application is not asked twice.
+//! The application is asked as for any request. When it has the whole request, and answers with a stream of events, a task of its
+//! own reads the answer, and appends the events to a box that nobody else knows. The client is a receiver of that box. The task
+//! goes on when the client's connection ends. A client that comes back with the id of the last event is a receiver again, and the
+//! application is not asked twice. The boxes are in the memory of this process, wherever other mailboxes are.
 //!
 //! The ids of events are replaced: `lv.TOKEN.EPOCH-SEQUENCE.ID`, with the id of the application at the end. The name of the box
-//! is a hash of the random token, of the request and of its credentials: a token is of no use to somebody else.
+//! is a hash of the random token, of the request and of its credentials: a token is of no use to somebody else, and that of
+//! another server leads to no box.
 
 mod event_box;
 mod events;
 mod id;
+mod kept;
 mod permit;
 mod stream;
 
-use std::rc::Rc;
+use std::mem;
 use std::sync::Arc;
 
-use levity_mailbox::{Cursor, Limit, Message, MessageId, Name};
+use levity_mailbox::{Cursor, Entry, Name};
 use levity_wire::accept;
 use levity_wire::http1::Method;
 use levity_wire::sse;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::oneshot;
 
 use self::event_box::EventBox;
+use self::events::plain;
 use self::id::Id;
-use self::permit::Permit;
-use self::stream::{Begun, Stream, SweptTimer};
+use self::stream::Stream;
 use super::mailbox::{Form, Hold, Start, is_headers};
-use super::{Handling, Outcome, without_body};
-use crate::http::detached::Detached;
+use super::{Handling, Outcome};
 use crate::http::error::error;
 use crate::http::fields::{Fields, lines};
-use crate::http::gathered::Gathered;
 use crate::http::request::Request;
-use crate::http::request_body::RequestBody;
-use crate::http::response::Response;
+use crate::http::response::{Body, Response};
+use crate::mailboxes::set::{ClientStreamSlot, Refusal};
 use crate::route::{Proxy, Resume};
-use crate::upstream::gateway::{Wait, while_client_waits};
-use crate::upstream::reported;
+use crate::upstream::gateway::Answered;
 
 /// The header that makes requests other than GET resumable: a value that the client repeats when it comes back.
 const KEY: &str = "resume-key";
 
+/// The header of a response that cannot be resumed although its request asks for it.
+const KEPT: &str = "Resume-Kept";
+
+/// Headers that are not kept with a stream: those of the first response alone, and those that the writer adds.
+const NOT_KEPT: [&str; 3] = ["Set-Cookie", "Date", "Content-Length"];
+
+/// A response that may be kept.
+struct Candidate<'r> {
+    request: &'r Request,
+    proxy: &'r Arc<Proxy>,
+    resume: &'r Arc<Resume>,
+    slot: ClientStreamSlot,
+    /// The id of the application that the client has; empty without one.
+    last_id: Box<str>,
+}
+
 impl<'a> Handling<'a> {
-    /// Answers a request whose response may be resumed; `None` if it may not.
+    /// Answers a request whose response [may be resumed](may_resume).
     pub(super) async fn resumed(
         &mut self,
         request: &Request,
         proxy: &'a Arc<Proxy>,
         resume: &Arc<Resume>,
-    ) -> Option<Outcome<'a>> {
-        if !may_resume(request) {
-            return None;
+    ) -> Outcome<'a> {
+        let last = request.header("last-event-id").unwrap_or_default();
+        let id = Id::parse(last);
+        if let Some(id) = &id
+            && let Some(response) = self.resume(request, resume, id).await
+        {
+            return Outcome::Response(response);
         }
-        let given = request.header("last-event-id").and_then(Id::parse);
-        if let Some(id) = &given {
-            let name = self.box_of(request, id.token);
-            if let Some(response) = self.resume(resume, &name, id.message).await {
-                return Some(Outcome::Response(response));
+        // Before anything of the body is read.
+        let Some(slot) = resume.count(self.client) else {
+            resume.set.shared.refusals.add(Refusal::StreamsPerClient);
+            return Outcome::Response(error(429, "too many streams of this client"));
+        };
+        let asked = id.as_ref().map(|id| with_last_id(proxy, id.of_application));
+        let mut answered = self.ask(request, asked.as_ref().unwrap_or(proxy)).await;
+        if let Answered::Response(response) = &mut answered {
+            let candidate = Candidate {
+                request,
+                proxy,
+                resume,
+                slot,
+                last_id: plain(id.map_or(last, |id| id.of_application.as_bytes())),
+            };
+            if let Err(refusal) = self.keep(candidate, response).await {
+                resume.set.shared.refusals.add(refusal);
+                response.fields.set(KEPT, b"no");
             }
         }
-        if !resume.has_room() {
-            return None;
-        }
-        let asked = match &given {
-            None => proxy.clone(),
-            Some(id) => with_last_id(proxy, id.of_application),
-        };
-        let body = match self.whole_body(proxy).await {
-            Ok(body) => body,
-            Err(refusal) => return Some(Outcome::Response(refusal)),
-        };
-        // After the body, which may be slow.
-        let permit = match resume.permit(self.client) {
-            Ok(permit) => permit,
-            Err(refusal) => return Some(Outcome::Response(refusal)),
-        };
-        let stream = match self.detached(request, asked, permit, body) {
-            Ok(stream) => stream,
-            Err(failure) => return Some(Outcome::Response(error(503, &failure.to_string()))),
-        };
-        Some(self.ask_detached(request, proxy, stream).await)
+        self.outcome(answered, request, proxy).await
     }
 
-    /// Resumes a stream; `None` if there is none of this name, or its client has all of it.
-    async fn resume(&self, resume: &Resume, name: &Name, last: MessageId) -> Option<Response> {
-        let read = self.read(&resume.set, name, None, Limit::NONE).await;
-        let messages = &read.ok()?.messages;
-        let (end, others) = messages.split_last()?;
-        let is_missed = |one: &Message| one.id.sequence > last.sequence && !is_headers(one);
-        if Form::Resumed.end(end).is_some() && !others.iter().rev().any(is_missed) {
+    /// Resumes a stream; `None` if there is none with this id, or its client has all of it.
+    async fn resume(
+        &self,
+        request: &Request,
+        resume: &Arc<Resume>,
+        id: &Id<'_>,
+    ) -> Option<Response> {
+        let to = self.event_box(request, resume, id.token.to_owned());
+        if !to.is_known().await {
             return None;
         }
-        let headers = messages.iter().rev().find(|one| is_headers(one));
-        let start = headers.map(kept_start);
-        let cursor = Some(Cursor::After(last));
-        let mut opened = self.subscribe(&resume.set, name, cursor).ok()?;
-        self.opened(&resume.set, &mut opened.0).await.ok()?;
-        let mut response = self.stream(&resume.set, opened, Form::Resumed, Hold::default());
-        if let Some(start) = start {
-            begin(&mut response, start);
+        let mut receiver = to.subscribe(self.client, Cursor::After(id.message))?;
+        self.opened(&resume.set, &mut receiver.0).await.ok()?;
+        let kept = receiver.0.kept();
+        let (end, others) = kept.split_last()?;
+        let last = id.message.sequence;
+        let is_missed = |one: &Entry| one.message.id.sequence > last && !is_headers(&one.message);
+        if Form::Resumed.end(&end.message).is_some() && !others.iter().any(|one| is_missed(one)) {
+            return None;
+        }
+        // It may have got less than the connection before it, which had some on its way.
+        let position = receiver.0.position();
+        position
+            .into_iter()
+            .for_each(|last| receiver.0.report_taken(last));
+        let mut response = self.stream(&resume.set, receiver, Form::Resumed, Hold::default());
+        let mut newest = kept.iter().rev();
+        if let Some(headers) = newest.find(|one| is_headers(&one.message)) {
+            begin(&mut response, kept_start(&headers.message.draft.content));
         }
         Some(response)
     }
 
-    /// The task that asks the application, with all that it needs when the client leaves.
-    fn detached(
-        &mut self,
-        request: &Request,
-        proxy: Arc<Proxy>,
-        permit: Permit,
-        body: Gathered,
-    ) -> Result<Stream, getrandom::Error> {
-        let token = id::token()?;
-        let timer = SweptTimer::new(self.worker);
-        let claims = self.body.claims().cloned();
-        let client = Detached::new(&**self.body.stream(), body, timer.timer.clone());
-        let to = EventBox {
-            worker: self.worker.clone(),
-            resume: permit.resume.clone(),
-            name: self.box_of(request, &token),
-            token,
+    /// Has a task read the events of `response`, and makes it one that receives them from there.
+    ///
+    /// # Errors
+    /// Why it cannot be kept. The response is as it was.
+    async fn keep(&self, of: Candidate<'_>, response: &mut Response) -> Result<(), Refusal> {
+        if !is_events(response) {
+            return Err(Refusal::NoEvents);
+        }
+        let set = &of.resume.set;
+        let permit = of.resume.permit(of.slot)?;
+        let to = self.event_box(of.request, of.resume, id::token());
+        // Before the first event, so that somebody is there from the beginning.
+        let receiver = to.subscribe(self.client, Cursor::Earliest);
+        let mut receiver = receiver.ok_or(Refusal::Store)?;
+        let opened = self.opened(set, &mut receiver.0).await;
+        opened.map_err(|_| Refusal::Store)?;
+        let Body::Stream { stream, .. } = &mut response.body else {
+            return Err(Refusal::NoEvents);
         };
-        Ok(Stream {
-            body: RequestBody::new(Rc::new(client), &self.service.config.limits, claims),
-            service: self.service.clone(),
-            client: *self.client,
-            identity: self.identity.clone(),
-            request: request.clone(),
-            script: self.script.take(),
-            proxy,
+        if !stream.detach() {
+            return Err(Refusal::UnsentRequest);
+        }
+        let kept = self.stream(set, receiver, Form::Resumed, Hold::default());
+        let answer = mem::replace(response, kept);
+        let Body::Stream { stream, .. } = answer.body else {
+            unreachable!("it was one");
+        };
+        let task = Stream {
+            proxy: of.proxy.clone(),
+            body: stream,
             to,
+            headers: kept_headers(&answer.fields),
+            last_id: of.last_id,
             _permit: permit,
-            _timer: timer,
-        })
-    }
-
-    /// Asks the application.
-    async fn ask_detached(
-        &mut self,
-        request: &Request,
-        proxy: &'a Arc<Proxy>,
-        stream: Stream,
-    ) -> Outcome<'a> {
-        let (resume, name) = (stream.to.resume.clone(), stream.to.name.clone());
-        let (begun, beginning) = oneshot::channel();
-        self.worker.spawn_background(stream.run(begun));
-        match self.wait_for(beginning).await {
-            Err(failure) => Outcome::Response(failure),
-            Ok(Begun::Answer(answered)) => self.outcome(answered, request, proxy).await,
-            Ok(Begun::Stream(start)) => {
-                Outcome::Response(self.follow_stream(&resume, &name, start).await)
-            }
-        }
-    }
-
-    /// Has the client receive a stream from its beginning.
-    async fn follow_stream(&self, resume: &Resume, name: &Name, start: Start) -> Response {
-        let set = &resume.set;
-        let mut opened = match self.subscribe(set, name, Some(Cursor::Earliest)) {
-            Ok(opened) => opened,
-            Err(refusal) => return refusal,
         };
-        if let Err(refusal) = self.opened(set, &mut opened.0).await {
-            return refusal;
-        }
-        let mut response = self.stream(set, opened, Form::Resumed, Hold::default());
-        begin(&mut response, start);
-        response
-    }
-
-    /// Waits for the header of the response, or until the client leaves.
-    async fn wait_for(&self, beginning: oneshot::Receiver<Begun>) -> Result<Begun, Response> {
-        let begun = while_client_waits(&self.body, Wait::Connection, async { Ok(beginning.await) });
-        let begun = begun.await;
-        let begun = begun.map_err(|failure| reported::response(&failure))?;
-        begun.map_err(|_| error(502, "the application does not answer"))
-    }
-
-    async fn whole_body(&self, proxy: &Proxy) -> Result<Gathered, Response> {
-        let mut body = Gathered::default();
-        self.body
-            .limit(proxy.body_bytes_max)
-            .map_err(|reject| without_body(reject.into()))?;
-        self.body.send_continue().await;
-        while !self.body.is_complete() {
-            self.body.receive(&mut body).await.map_err(without_body)?;
-        }
-        self.body.timer().clear();
-        Ok(body)
+        self.worker.spawn_background(task.run());
+        let start = Start {
+            status: answer.status,
+            reason: answer.reason,
+            fields: answer.fields,
+            has_date: answer.has_date,
+            has_server: answer.has_server,
+        };
+        begin(response, start);
+        Ok(())
     }
 
     /// The box of the stream with this token, for this request of this client.
-    fn box_of(&self, request: &Request, token: &str) -> Name {
+    fn event_box(&self, request: &Request, resume: &Arc<Resume>, token: String) -> EventBox {
         let mut hash = Sha256::new();
         let header = |name| request.header(name).unwrap_or_default();
         let parts: [&[u8]; 8] = [
@@ -210,8 +194,13 @@ impl<'a> Handling<'a> {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        Name::new(Resume::SET, id::hex(&hash.finalize()[..16]).as_bytes())
-            .expect("hexadecimal digits")
+        let name = id::hex(&hash.finalize()[..16]);
+        EventBox {
+            worker: self.worker.clone(),
+            resume: resume.clone(),
+            name: Name::new(Resume::SET, name.as_bytes()).expect("hexadecimal digits"),
+            token,
+        }
     }
 }
 
@@ -219,13 +208,15 @@ impl<'a> Handling<'a> {
 fn begin(response: &mut Response, start: Start) {
     start.begin(response, true);
     response.fields.remove("content-length");
+    // One of another server behind this one.
+    response.fields.remove(KEPT);
     response.fields.set("X-Accel-Buffering", b"no");
 }
 
-/// The start of a response whose headers were kept.
-fn kept_start(message: &Message) -> Start {
+/// The start of a response whose headers were kept as these lines.
+fn kept_start(kept: &[u8]) -> Start {
     let mut fields = Fields::default();
-    lines(&message.draft.content).for_each(|line| fields.add(line.name, line.value));
+    lines(kept).for_each(|line| fields.add(line.name, line.value));
     Start {
         status: 200,
         has_server: fields.value("server").is_some(),
@@ -234,8 +225,26 @@ fn kept_start(message: &Message) -> Start {
     }
 }
 
+fn is_events(response: &Response) -> bool {
+    let value = response.header("content-type").unwrap_or_default();
+    let essence = value.split(|&byte| byte == b';').next().unwrap_or_default();
+    response.status == 200
+        && essence
+            .trim_ascii()
+            .eq_ignore_ascii_case(sse::MEDIA_TYPE.as_bytes())
+        && response.header("content-encoding").is_none()
+        && matches!(response.body, Body::Stream { .. })
+}
+
+/// The lines of the headers for a client that comes back.
+fn kept_headers(of: &Fields) -> Vec<u8> {
+    let mut kept = Fields::default();
+    kept.extend_except(of, &NOT_KEPT);
+    kept.as_bytes().to_vec()
+}
+
 /// Whether the client of `request` may come back for the rest of the response.
-fn may_resume(request: &Request) -> bool {
+pub(super) fn may_resume(request: &Request) -> bool {
     if request.header(KEY).is_some() {
         return true;
     }

@@ -5,32 +5,28 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::http::client::Client;
-use crate::http::error::error;
-use crate::http::response::Response;
 use crate::mailboxes::set::{ClientStreamSlot, Refusal};
 use crate::route::Resume;
 
 impl Resume {
-    /// Whether one more stream may be kept.
-    pub(super) fn has_room(&self) -> bool {
-        self.kept.load(Ordering::Relaxed) < self.of.streams
+    /// Counts a request of `client` whose response may be kept; `None` if the client has as many as it may.
+    pub(super) fn count(&self, client: &Client) -> Option<ClientStreamSlot> {
+        let max = self.of.streams_per_client;
+        self.set.keep_stream(client.ip, max, Instant::now())
     }
 
-    /// The right to keep one more stream.
+    /// The right to keep one more stream. A quarter of the memory is left to those that are kept already.
     ///
     /// # Errors
-    /// The refusal, if the client or all clients have as many as there may be.
-    pub(super) fn permit(self: &Arc<Self>, client: &Client) -> Result<Permit, Response> {
-        let max = self.of.streams_per_client;
-        let slot = self.set.keep_stream(client.ip, max, Instant::now());
-        let Some(slot) = slot else {
-            self.set.shared.refusals.add(Refusal::StreamsPerClient);
-            return Err(error(429, "too many streams of this client"));
-        };
+    /// Which limit is reached.
+    pub(super) fn permit(self: &Arc<Self>, slot: ClientStreamSlot) -> Result<Permit, Refusal> {
+        if self.set.shared.budget.try_reserve_to_read(0).is_none() {
+            return Err(Refusal::ResumeMemory);
+        }
         let one_more = |kept: usize| (kept < self.of.streams).then_some(kept + 1);
         let kept = &self.kept;
         kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .map_err(|_| error(503, "too many streams"))?;
+            .map_err(|_| Refusal::Streams)?;
         Ok(Permit {
             resume: self.clone(),
             _slot: slot,
@@ -40,7 +36,7 @@ impl Resume {
 
 /// The right to keep one stream, until it is dropped.
 pub struct Permit {
-    pub resume: Arc<Resume>,
+    resume: Arc<Resume>,
     _slot: ClientStreamSlot,
 }
 

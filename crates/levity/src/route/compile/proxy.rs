@@ -126,7 +126,7 @@ impl Resources<'_> {
         };
         Arc::new(Resume {
             of: of.clone(),
-            set: MailboxSet::new(&set, self.shared_mailboxes),
+            set: MailboxSet::new(&set, self.shared_resume),
             kept: AtomicUsize::new(0),
         })
     }

@@ -33,7 +33,7 @@ pub struct Resources<'a> {
     pub rate_limits: &'a Registry,
     pub rate_limit_bytes: usize,
     pub mailboxes: Vec<Arc<MailboxSet>>,
-    pub shared_mailboxes: &'a Arc<SharedMailboxes>,
+    pub shared_resume: &'a Arc<SharedMailboxes>,
     pub disk: &'a Disk,
     pub whole: &'a levity_config::Disk,
     pub request_id: Option<String>,

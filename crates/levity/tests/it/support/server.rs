@@ -170,11 +170,22 @@ impl Server {
     /// Bytes that are in memory of it.
     #[track_caller]
     pub fn resident_bytes(&self) -> usize {
+        self.memory("VmRSS:")
+    }
+
+    /// The most bytes that have been in memory of it.
+    #[track_caller]
+    pub fn peak_bytes(&self) -> usize {
+        self.memory("VmHWM:")
+    }
+
+    #[track_caller]
+    fn memory(&self, what: &str) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_nonzero()));
         let status = status.expect("a running process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(what));
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
-        kib.expect("VmRSS") * 1024
+        kib.expect("a line of the status") * 1024
     }
 
     /// Processor time that it has used, in steps of a hundredth of a second.
