@@ -15,6 +15,15 @@ pub fn run() -> Result<()> {
         "-D",
         "warnings",
     ]))?;
+    run::run(&mut cargo(&[
+        "clippy",
+        "--package=levity",
+        "--no-default-features",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
     run::run(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     tests::run(&[])

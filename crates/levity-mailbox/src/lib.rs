@@ -10,6 +10,7 @@ mod budget;
 mod by_name;
 mod clock;
 mod copies;
+#[cfg(feature = "disk")]
 pub mod disk;
 mod encoding;
 mod kept;
@@ -22,6 +23,7 @@ mod owner;
 mod protocol;
 pub mod redis;
 mod settings;
+#[cfg_attr(not(feature = "disk"), allow(dead_code))]
 mod shared;
 mod store;
 pub mod stream;

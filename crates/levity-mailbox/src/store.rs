@@ -137,12 +137,6 @@ impl Limit {
         }
         has_room
     }
-
-    /// Gives back what a message of `bytes` has taken.
-    pub(crate) fn give_back(&mut self, bytes: usize) {
-        self.messages = self.messages.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
 }
 
 /// What is known of a box without its messages.

@@ -52,6 +52,8 @@ pub(super) struct Reader {
 struct Job {
     name: Name,
     after: Option<MessageId>,
+    /// What was asked for, and what is left of it.
+    asked: Limit,
     limit: Limit,
     purpose: Purpose,
     /// What was read so far, and how often from the beginning.
@@ -270,6 +272,7 @@ impl Job {
         Self {
             name,
             after,
+            asked: limit,
             limit,
             purpose,
             opened: None,
@@ -283,12 +286,7 @@ impl Job {
 
     /// Forgets what was read: the box is another one by now.
     fn begin_again(&mut self) -> Result<(), Refusal> {
-        let Some(opened) = self.opened.take() else {
-            return Ok(());
-        };
-        for message in opened.messages {
-            self.limit.give_back(message.draft.bytes());
-        }
+        (self.opened, self.limit) = (None, self.asked);
         self.lives += 1;
         if self.lives < LIVES_MAX {
             return Ok(());

@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 use super::boxes::{Known, Notice};
 use crate::budget::Budget;
 use crate::encoding;
-use crate::message::Message;
+use crate::message::{Draft, Message};
 use crate::name::Name;
 use crate::store::{Append, Limit, Opened, Summary, new_epoch};
 
@@ -191,10 +191,11 @@ pub(super) fn opened(reply: &Value) -> Option<Opened> {
         let [id, fields] = array(entry)? else {
             return None;
         };
-        let [_, Value::BulkString(encoded), ..] = array(fields)? else {
-            return None;
+        let decoded = match array(fields)? {
+            [_, Value::BulkString(encoded), ..] => encoding::decode(encoded),
+            _ => None,
         };
-        let draft = encoding::decode(encoded)?.into();
+        let draft = decoded.unwrap_or_else(Draft::damaged).into();
         let id = text(id)?.parse().ok()?;
         Some(Message { id, draft })
     };

@@ -5,16 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use levity_config::{MailboxStore, StoreKind};
 use levity_disk::responds;
-use levity_mailbox::disk::{DiskStore, Options};
 use levity_mailbox::redis::RedisStore;
-use levity_mailbox::{
-    Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run, steady_time,
-};
-use levity_telemetry::diagnostics;
+use levity_mailbox::{Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 
@@ -94,11 +90,21 @@ pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Res
     }
 }
 
-fn open_disk(folder: &Path, budget: Arc<Budget>) -> io::Result<DiskStore> {
+#[cfg(feature = "mailbox")]
+fn open_disk(folder: &Path, budget: Arc<Budget>) -> io::Result<impl Store + use<>> {
+    use levity_mailbox::disk::{DiskStore, Options};
+    use levity_mailbox::steady_time;
+    use levity_telemetry::diagnostics;
     let options = Options::new(|line| diagnostics::log(format_args!("mailboxes: {line}")))?;
-    let now = steady_time(Instant::now());
+    let now = steady_time(std::time::Instant::now());
     let opened = DiskStore::open(folder, budget, options, now);
     opened.map_err(|error| unusable(format!("{}: {error}", folder.display())))
+}
+
+#[cfg(not(feature = "mailbox"))]
+fn open_disk(_: &Path, _: Arc<Budget>) -> io::Result<levity_mailbox::memory::MemoryStore> {
+    let reason = "this program was compiled without the feature `mailbox`, and so without `store = \"disk\"`";
+    Err(unusable(reason.to_owned()))
 }
 
 fn unusable(reason: String) -> io::Error {
