@@ -99,44 +99,46 @@ pub(crate) struct Ends {
     pub(crate) figures: Arc<TaskFigures>,
 }
 
-/// How a connection has ended.
-pub(crate) enum Ended {
-    /// The store was dropped.
-    Dropped,
-    /// The server fails.
-    Broken {
-        /// Why.
-        reason: String,
-        /// Whether it had worked.
-        was_connected: bool,
-    },
-}
-
 /// What connects to a server.
 pub(crate) trait Connect: Send + 'static {
-    /// Connects, and serves requests until the connection ends.
+    /// Connections to the server.
+    type Session: Send;
+
+    /// Connects, or says why not.
+    fn connect(&mut self) -> impl Future<Output = Result<Self::Session, String>> + Send;
+
+    /// Serves requests until the store is dropped, or says why the connections have ended.
     fn serve(
         &mut self,
+        session: Self::Session,
         requests: &mut mpsc::UnboundedReceiver<Request>,
-    ) -> impl Future<Output = Ended> + Send;
+        reads: &mut mpsc::UnboundedReceiver<Request>,
+    ) -> impl Future<Output = Result<(), String>> + Send;
 
     /// Notes a request that has no reply while there is no connection.
     fn note(&mut self, request: Request);
 }
 
-/// Serves requests until the store is dropped, and connects again when a connection ends.
-pub(crate) async fn run(mut server: impl Connect, mut requests: mpsc::UnboundedReceiver<Request>) {
+/// Serves requests until the store is dropped, and connects again when the connections end.
+pub(crate) async fn run(
+    mut server: impl Connect,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    mut reads: mpsc::UnboundedReceiver<Request>,
+) {
     let mut pause = PAUSE_MIN;
-    while let Ended::Broken {
-        reason,
-        was_connected,
-    } = server.serve(&mut requests).await
-    {
-        if was_connected {
-            pause = PAUSE_MIN;
-        }
+    loop {
+        let ended = match server.connect().await {
+            Ok(session) => {
+                pause = PAUSE_MIN;
+                server.serve(session, &mut requests, &mut reads).await
+            }
+            Err(reason) => Err(reason),
+        };
+        let Err(reason) = ended else {
+            return;
+        };
         let error = StoreError::Unavailable(reason);
-        let refusing = refuse(&mut server, &mut requests, &error);
+        let refusing = refuse(&mut server, &mut requests, &mut reads, &error);
         if time::timeout(pause, refusing).await.is_ok() {
             return;
         }
@@ -148,9 +150,17 @@ pub(crate) async fn run(mut server: impl Connect, mut requests: mpsc::UnboundedR
 async fn refuse(
     server: &mut impl Connect,
     requests: &mut mpsc::UnboundedReceiver<Request>,
+    reads: &mut mpsc::UnboundedReceiver<Request>,
     error: &StoreError,
 ) {
-    while let Some(request) = requests.recv().await {
+    loop {
+        let request = tokio::select! {
+            request = requests.recv() => request,
+            read = reads.recv() => read,
+        };
+        let Some(request) = request else {
+            return;
+        };
         if let Some(other) = request.fail(error) {
             server.note(other);
         }

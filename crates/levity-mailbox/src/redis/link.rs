@@ -16,9 +16,9 @@ use super::boxes::Boxes;
 use super::session::Session;
 use crate::budget::Budget;
 use crate::name::Name;
-use crate::shared::{Connect, Ended, Request, TaskFigures};
+use crate::shared::{Connect, Request, TaskFigures};
 
-/// How long making both connections may take.
+/// How long making all connections may take.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// What outlives a connection.
@@ -36,17 +36,22 @@ pub(super) struct Link {
 }
 
 impl Connect for Link {
-    async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> Ended {
+    type Session = Session;
+
+    async fn connect(&mut self) -> Result<Session, String> {
         let connecting = Session::new(&self.client, &self.process);
         let connected = time::timeout(CONNECT_TIME_MAX, connecting).await;
         let late = |_| Err("the Redis server does not answer in time".to_owned());
-        match connected.unwrap_or_else(late) {
-            Ok(session) => Serving::new(self, requests, session).run().await,
-            Err(reason) => Ended::Broken {
-                reason,
-                was_connected: false,
-            },
-        }
+        connected.unwrap_or_else(late)
+    }
+
+    async fn serve(
+        &mut self,
+        session: Session,
+        requests: &mut mpsc::UnboundedReceiver<Request>,
+        reads: &mut mpsc::UnboundedReceiver<Request>,
+    ) -> Result<(), String> {
+        Serving::new(self, session).run(requests, reads).await
     }
 
     fn note(&mut self, request: Request) {

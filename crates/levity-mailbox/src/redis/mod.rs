@@ -55,8 +55,7 @@ impl RedisStore {
     /// If it is called outside a runtime of tokio.
     pub fn new(url: &str, budget: Arc<Budget>) -> Result<Self, String> {
         let client = client(url)?;
-        let (mut store, ends) = Self::with_ends(Redis);
-        store.reads = store.requests.clone();
+        let (store, ends) = Self::with_ends(Redis);
         let link = Link {
             client,
             budget,
@@ -66,7 +65,7 @@ impl RedisStore {
             reads: HashMap::new(),
             sets: BTreeSet::new(),
         };
-        tokio::spawn(shared::run(link, ends.requests));
+        tokio::spawn(shared::run(link, ends.requests, ends.reads));
         Ok(store)
     }
 }

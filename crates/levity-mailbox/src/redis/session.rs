@@ -11,11 +11,13 @@ use super::scripts::{Calls, TEXTS};
 /// How long an answer may take.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Two connections to one run of one server: an answer of many messages on one does not delay those on the other. Both end
-/// together, so that what comes through channels is of the server that takes messages.
+/// Connections to one run of one server: an answer of many messages on one does not delay those on the others. All end
+/// together, so that what is read and what comes through channels is of the server that takes messages.
 pub(super) struct Session {
-    /// For calls of scripts.
+    /// For calls of scripts that write, in their order.
     pub(super) main: MultiplexedConnection,
+    /// For those that only read.
+    pub(super) reads: MultiplexedConnection,
     /// For subscriptions.
     pub(super) feed: MultiplexedConnection,
     /// What comes through channels.
@@ -37,9 +39,11 @@ impl Session {
         };
         let main = connect(config.clone()).await;
         let (mut main, run) = main.map_err(|error| reason(&error))?;
+        let reads = connect(config.clone()).await;
+        let (reads, run_of_reads) = reads.map_err(|error| reason(&error))?;
         let feed = connect(config.set_push_sender(sender)).await;
         let (feed, run_of_feed) = feed.map_err(|error| reason(&error))?;
-        if run != run_of_feed {
+        if run != run_of_reads || run != run_of_feed {
             return Err("the address leads to different Redis servers".to_owned());
         }
         let digests = load_scripts(&mut main).await;
@@ -51,6 +55,7 @@ impl Session {
         };
         Ok(Self {
             main,
+            reads,
             feed,
             pushes,
             calls,

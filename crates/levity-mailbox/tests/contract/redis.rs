@@ -1,9 +1,10 @@
 //! What Redis does beyond what all servers do: it forgets, fails over, and is used by others.
 
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use ::redis::Client;
-use levity_mailbox::{Appended, Draft, StoreError};
+use levity_mailbox::{Appended, Draft, Limit, StoreError};
 
 use crate::failing::{assert_outdated, at, open, publish, reported, run_with, texts};
 use crate::harness::*;
@@ -189,6 +190,31 @@ fn scripts_that_the_server_has_forgotten_are_loaded_again() {
         let results = rig.append_all(vec![append("1"), append("2")]);
         assert!(results.iter().all(Result::is_ok));
         assert_eq!(texts(rig), numbers(0..3));
+    });
+}
+
+/// Messages that take many batches are under way.
+#[test]
+fn a_read_does_not_wait_for_what_is_written() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, _| {
+        let (a, settings, now) = (name("a"), settings(), rig.now());
+        publish(rig, "0");
+        let append = append_of(&a, &settings, draft(&"x".repeat(1 << 20)));
+        let mut appending = rig.call(|store| store.append(vec![append; 64], now));
+        let limit = Limit {
+            messages: 1,
+            bytes: 1,
+        };
+        let read = rig.read(&a, None, limit).expect("a box");
+        assert_eq!(text(&read.messages[0]), "0");
+        assert_eq!(rig.list(SET, None, 10).len(), 1);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(
+            rig.call(|_| appending.as_mut().poll(&mut context))
+                .is_pending()
+        );
+        assert!(rig.finish(appending).iter().all(Result::is_ok));
     });
 }
 

@@ -1,16 +1,17 @@
 //! The life of a connection.
 //!
-//! Calls that wait are sent together, in their order, and the next ones when these are answered: one batch is under way at a
-//! time. So calls take effect in the order in which they were asked for, and a slow server gets larger batches, not more of
-//! them.
+//! Calls that wait are sent together, in their order, and the next ones when these are answered: one batch is under way on a
+//! connection at a time. So calls take effect in the order in which they were asked for, and a slow server gets larger batches,
+//! not more of them. Calls that only read have a connection of their own: they wait for nothing that is written.
 
 use std::future::{Future, pending};
+use std::mem;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use levity_wire::mailbox::MessageId;
-use redis::aio::ConnectionLike as _;
+use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, ServerError, Value};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::time::{self, Instant};
@@ -22,7 +23,7 @@ use super::Link;
 use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::shared::{AppendReply, Ended, Reply, Request, TaskFigures};
+use crate::shared::{AppendReply, Reply, Request, TaskFigures};
 use crate::store::{Append, Appended, Limit, Opened, StoreError, Summary};
 
 /// The pause between two checks whether the connections live.
@@ -31,7 +32,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum of requests that a batch begins with.
 const BATCH_MAX: usize = 256;
 
-/// The maximum size of the messages of a batch in bytes, without the last one.
+/// The maximum size of the messages that a batch sends or asks for in bytes, without the last one.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// The maximum of channels that are subscribed to at once.
@@ -40,19 +41,100 @@ const SUBSCRIPTIONS_MAX: usize = 256;
 /// The maximum of boxes in which a sweep lets messages expire.
 const EXPIRED_MAX: usize = 64;
 
-/// A connection, and what waits for it.
+/// The connections, and what waits for them.
 pub(super) struct Serving<'a> {
     link: &'a mut Link,
-    requests: &'a mut mpsc::UnboundedReceiver<Request>,
     session: Session,
+    main: Lane,
+    reads: Lane,
+    subscribing: Option<Subscribing>,
+    /// The store was dropped.
+    has_ended: bool,
+}
+
+/// A connection for calls.
+struct Lane {
+    connection: MultiplexedConnection,
     /// What is sent next.
     next: Batch,
     /// Who waits for the answers of what was sent.
     waiting: Vec<Waiting>,
     sending: Option<Sending>,
-    subscribing: Option<Subscribing>,
-    /// The store was dropped.
-    has_ended: bool,
+}
+
+impl Lane {
+    fn new(connection: MultiplexedConnection) -> Self {
+        Self {
+            connection,
+            next: Batch::default(),
+            waiting: Vec::new(),
+            sending: None,
+        }
+    }
+
+    /// Sends what is next, unless a batch is under way.
+    fn send_next(&mut self) {
+        if self.sending.is_none() && !self.next.waiting.is_empty() {
+            let next = mem::take(&mut self.next);
+            self.send(next, 0);
+        }
+    }
+
+    /// Sends calls. The answers of the first `skipped` ones are of no interest.
+    fn send(&mut self, batch: Batch, skipped: usize) {
+        let mut connection = self.connection.clone();
+        let (calls, count) = (batch.calls, batch.waiting.len());
+        self.waiting = batch.waiting;
+        self.sending = Some(Box::pin(async move {
+            let all = skipped + count;
+            let answers = connection.req_packed_commands(&calls, 0, all).await;
+            (calls, answers)
+        }));
+    }
+
+    /// Sends calls again after somebody has had the server forget the scripts.
+    fn load_and_send(&mut self, again: Batch) {
+        let mut calls = Pipeline::new();
+        for text in TEXTS {
+            calls.cmd("SCRIPT").arg("LOAD").arg(text);
+        }
+        for call in again.calls.cmd_iter() {
+            calls.add_command(call.clone());
+        }
+        let batch = Batch { calls, ..again };
+        self.send(batch, TEXTS.len());
+    }
+
+    /// The answers of what was sent, each with who waits for it. Calls of scripts that the server has forgotten are sent again.
+    fn answered(
+        &mut self,
+        calls: &Pipeline,
+        answers: RedisResult<Vec<Value>>,
+    ) -> Result<Vec<(Waiting, Value)>, Broken> {
+        self.sending = None;
+        let answers = answers.map_err(|error| reason(&error))?;
+        let waiting = mem::take(&mut self.waiting);
+        let skipped = answers.len() - waiting.len();
+        let (mut again, mut answered) = (Batch::default(), Vec::new());
+        let each = calls.cmd_iter().zip(answers).skip(skipped).zip(waiting);
+        for ((call, answer), waiting) in each {
+            match answer {
+                Value::ServerError(error) if error.code() == "NOSCRIPT" && skipped == 0 => {
+                    again.push(call.clone(), waiting);
+                }
+                answer => answered.push((waiting, answer)),
+            }
+        }
+        if !again.waiting.is_empty() {
+            self.load_and_send(again);
+        }
+        Ok(answered)
+    }
+
+    /// All who wait.
+    fn into_waiting(self) -> impl Iterator<Item = Waiting> {
+        self.waiting.into_iter().chain(self.next.waiting)
+    }
 }
 
 #[derive(Default)]
@@ -119,43 +201,49 @@ async fn of<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> 
 type Broken = String;
 
 impl<'a> Serving<'a> {
-    pub(super) fn new(
-        link: &'a mut Link,
-        requests: &'a mut mpsc::UnboundedReceiver<Request>,
-        session: Session,
-    ) -> Self {
+    pub(super) fn new(link: &'a mut Link, session: Session) -> Self {
         link.boxes.connected();
         Self {
             link,
-            requests,
+            main: Lane::new(session.main.clone()),
+            reads: Lane::new(session.reads.clone()),
             session,
-            next: Batch::default(),
-            waiting: Vec::new(),
-            sending: None,
             subscribing: None,
             has_ended: false,
         }
     }
 
-    /// Serves requests until the connection ends.
-    pub(super) async fn run(mut self) -> Ended {
+    /// Serves requests until the store is dropped, or the connections end.
+    pub(super) async fn run(
+        mut self,
+        requests: &mut mpsc::UnboundedReceiver<Request>,
+        reads: &mut mpsc::UnboundedReceiver<Request>,
+    ) -> Result<(), Broken> {
         let mut pings = time::interval(PING_INTERVAL);
         loop {
-            self.send_next();
-            if self.has_ended && self.sending.is_none() {
-                return Ended::Dropped;
+            self.send_next(requests, reads);
+            if self.has_ended && self.main.sending.is_none() && self.reads.sending.is_none() {
+                return Ok(());
             }
             self.subscribe_next();
             let step = tokio::select! {
                 biased;
-                (calls, answers) = of(&mut self.sending) => self.answered(&calls, answers),
+                (calls, answers) = of(&mut self.main.sending) => {
+                    let answered = self.main.answered(&calls, answers);
+                    answered.and_then(|answered| self.take_all(answered))
+                }
+                (calls, answers) = of(&mut self.reads.sending) => {
+                    let answered = self.reads.answered(&calls, answers);
+                    answered.and_then(|answered| self.take_all(answered))
+                }
                 channels = of(&mut self.subscribing) => self.subscribed(channels),
                 push = self.session.pushes.recv() => self.pushed(push.as_ref()),
-                request = self.requests.recv(), if self.sending.is_none() => {
-                    match request {
-                        Some(request) => self.begin(request),
-                        None => self.has_ended = true,
-                    }
+                request = requests.recv(), if self.main.sending.is_none() => {
+                    self.begin_or_end(request);
+                    Ok(())
+                }
+                read = reads.recv(), if self.reads.sending.is_none() => {
+                    self.begin_or_end(read);
                     Ok(())
                 }
                 _ = pings.tick() => {
@@ -165,52 +253,51 @@ impl<'a> Serving<'a> {
             };
             if let Err(reason) = step {
                 let error = StoreError::Unavailable(reason.clone());
-                let waiting = self.waiting.into_iter().chain(self.next.waiting);
+                let waiting = self.main.into_waiting().chain(self.reads.into_waiting());
                 waiting.for_each(|waiting| waiting.fail(error.clone()));
-                return Ended::Broken {
-                    reason,
-                    was_connected: true,
-                };
+                return Err(reason);
             }
         }
     }
 
-    /// Sends all that waits, if the last batch was answered.
-    fn send_next(&mut self) {
-        if self.sending.is_some() {
-            return;
-        }
-        while let Some((name, first)) = self.link.boxes.next_to_resume() {
-            let mut call = self.call(Script::Resume, &name);
-            call.arg(first);
-            self.next.push(call, Waiting::Resume(name));
-        }
-        while !self.next.is_full() {
-            match self.requests.try_recv() {
-                Ok(request) => self.begin(request),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => {
-                    self.has_ended = true;
-                    break;
-                }
+    /// Sends all that waits on the connections whose last batch was answered.
+    fn send_next(
+        &mut self,
+        requests: &mut mpsc::UnboundedReceiver<Request>,
+        reads: &mut mpsc::UnboundedReceiver<Request>,
+    ) {
+        if self.main.sending.is_none() {
+            while let Some((name, first)) = self.link.boxes.next_to_resume() {
+                let mut call = self.call(Script::Resume, &name);
+                call.arg(first);
+                self.main.next.push(call, Waiting::Resume(name));
             }
+            while !self.main.next.is_full() && self.begin_next(requests) {}
         }
-        if !self.next.waiting.is_empty() {
-            let next = std::mem::take(&mut self.next);
-            self.send(next, 0);
+        if self.reads.sending.is_none() {
+            while !self.reads.next.is_full() && self.begin_next(reads) {}
         }
+        self.main.send_next();
+        self.reads.send_next();
     }
 
-    /// Sends calls. The answers of the first `skipped` ones are of no interest.
-    fn send(&mut self, batch: Batch, skipped: usize) {
-        let mut connection = self.session.main.clone();
-        let (calls, count) = (batch.calls, batch.waiting.len());
-        self.waiting = batch.waiting;
-        self.sending = Some(Box::pin(async move {
-            let all = skipped + count;
-            let answers = connection.req_packed_commands(&calls, 0, all).await;
-            (calls, answers)
-        }));
+    /// Begins a request that waits; whether there was one.
+    fn begin_next(&mut self, queue: &mut mpsc::UnboundedReceiver<Request>) -> bool {
+        let next = match queue.try_recv() {
+            Ok(request) => Some(request),
+            Err(TryRecvError::Empty) => return false,
+            Err(TryRecvError::Disconnected) => None,
+        };
+        let has_begun = next.is_some();
+        self.begin_or_end(next);
+        has_begun
+    }
+
+    fn begin_or_end(&mut self, request: Option<Request>) {
+        match request {
+            Some(request) => self.begin(request),
+            None => self.has_ended = true,
+        }
     }
 
     /// A call that concerns a box.
@@ -244,35 +331,35 @@ impl<'a> Serving<'a> {
             Request::Append(append, now, reply) => {
                 let mut call = self.call_with(Script::Append, &append.name, &append.settings);
                 scripts::add_append(&mut call, &append, now);
-                self.next.bytes += append.draft.bytes();
-                self.next.push(call, Waiting::Append(append, reply));
+                self.main.next.bytes += append.draft.bytes();
+                self.main.next.push(call, Waiting::Append(append, reply));
             }
             Request::Open(name, settings, reply) => {
                 let call = self.call_with(Script::Open, &name, &settings);
-                self.next.push(call, Waiting::Open(name, reply));
+                self.main.next.push(call, Waiting::Open(name, reply));
             }
             Request::Summary(name, reply) => {
-                self.flush_read(&name);
                 let call = self.call(Script::Summary, &name);
-                self.next.push(call, Waiting::Summary(name, reply));
+                self.reads.next.push(call, Waiting::Summary(name, reply));
             }
             Request::ReadAfter(name, after, limit, reply) => {
-                self.flush_read(&name);
                 let mut call = self.call(Script::ReadAfter, &name);
                 scripts::add_read_after(&mut call, after, limit);
-                self.next.push(call, Waiting::ReadAfter(limit, reply));
+                let bytes = &mut self.reads.next.bytes;
+                *bytes = bytes.saturating_add(limit.bytes);
+                self.reads.next.push(call, Waiting::ReadAfter(limit, reply));
             }
             Request::Remove(name, reply, _) => {
                 self.link.reads.remove(&name);
                 let mut call = self.call(Script::Remove, &name);
                 call.arg(&self.session.calls.process);
-                self.next.push(call, Waiting::Remove(name, reply));
+                self.main.next.push(call, Waiting::Remove(name, reply));
             }
             Request::List(set, after, count_max, reply) => {
                 let name = Name::first_of(&set);
                 let mut call = self.call(Script::List, &name);
                 scripts::add_list(&mut call, after.as_ref(), count_max);
-                self.next.push(call, Waiting::List(set, reply));
+                self.reads.next.push(call, Waiting::List(set, reply));
             }
             Request::Read(name, last, _) => self.link.mark_read(name, last),
             Request::Watch(name, is_read) => {
@@ -286,7 +373,7 @@ impl<'a> Serving<'a> {
     /// Begins the idle time of a box anew.
     fn touch(&mut self, name: Name) {
         let call = self.call(Script::Touch, &name);
-        self.next.push(call, Waiting::Touch(name));
+        self.main.next.push(call, Waiting::Touch(name));
     }
 
     /// Tells the server what was read of a box.
@@ -294,7 +381,7 @@ impl<'a> Serving<'a> {
         if let Some(last) = self.link.reads.remove(name) {
             let mut call = self.call(Script::Read, name);
             call.arg(last.epoch).arg(last.sequence.saturating_add(1));
-            self.next.push(call, Waiting::Nobody);
+            self.main.next.push(call, Waiting::Nobody);
         }
     }
 
@@ -311,7 +398,7 @@ impl<'a> Serving<'a> {
             };
             let mut call = self.call(Script::Expire, &name);
             call.arg(now);
-            self.next.push(call, Waiting::Expire(name));
+            self.main.next.push(call, Waiting::Expire(name));
         }
         let sets: Vec<_> = self
             .link
@@ -321,7 +408,7 @@ impl<'a> Serving<'a> {
             .collect();
         for set in sets {
             let call = self.call(Script::Prune, &set);
-            self.next.push(call, Waiting::Prune);
+            self.main.next.push(call, Waiting::Prune);
         }
         let boxes = self.link.boxes.len();
         self.link.figures.boxes.store(boxes, Ordering::Relaxed);
@@ -329,8 +416,10 @@ impl<'a> Serving<'a> {
 
     /// Checks that the connections live, unless they are used.
     fn ping(&mut self) {
-        if self.sending.is_none() {
-            self.next.push(redis::cmd("PING"), Waiting::Nobody);
+        for lane in [&mut self.main, &mut self.reads] {
+            if lane.sending.is_none() {
+                lane.next.push(redis::cmd("PING"), Waiting::Nobody);
+            }
         }
         if self.subscribing.is_none() {
             let mut feed = self.session.feed.clone();
@@ -389,22 +478,11 @@ impl<'a> Serving<'a> {
         Ok(())
     }
 
-    fn answered(
-        &mut self,
-        calls: &Pipeline,
-        answers: RedisResult<Vec<Value>>,
-    ) -> Result<(), Broken> {
-        self.sending = None;
-        let answers = answers.map_err(|error| reason(&error))?;
-        let waiting = std::mem::take(&mut self.waiting);
-        let skipped = answers.len() - waiting.len();
-        let answered = calls.cmd_iter().zip(answers).skip(skipped).zip(waiting);
-        let (mut again, mut broken) = (Batch::default(), None);
-        for ((call, answer), waiting) in answered {
+    /// Takes answers.
+    fn take_all(&mut self, answered: Vec<(Waiting, Value)>) -> Result<(), Broken> {
+        let mut broken = None;
+        for (waiting, answer) in answered {
             match answer {
-                Value::ServerError(error) if error.code() == "NOSCRIPT" && skipped == 0 => {
-                    again.push(call.clone(), waiting);
-                }
                 Value::ServerError(error) => {
                     waiting.fail(failure(&error));
                     if ends_connection(&error) {
@@ -414,23 +492,7 @@ impl<'a> Serving<'a> {
                 answer => self.take(waiting, &answer),
             }
         }
-        if !again.waiting.is_empty() {
-            self.load_and_send(again);
-        }
         broken.map_or(Ok(()), Err)
-    }
-
-    /// Sends calls again after somebody has had the server forget the scripts.
-    fn load_and_send(&mut self, again: Batch) {
-        let mut calls = Pipeline::new();
-        for text in TEXTS {
-            calls.cmd("SCRIPT").arg("LOAD").arg(text);
-        }
-        for call in again.calls.cmd_iter() {
-            calls.add_command(call.clone());
-        }
-        let batch = Batch { calls, ..again };
-        self.send(batch, TEXTS.len());
     }
 
     /// Takes the answer of a call.
