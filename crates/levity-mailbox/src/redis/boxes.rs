@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use levity_wire::mailbox::MessageId;
@@ -37,6 +36,8 @@ pub(super) struct Boxes {
     subscriptions: VecDeque<(Name, bool, u64)>,
     /// Watched boxes that have to be asked for the messages after [`Known`].
     to_resume: VecDeque<Name>,
+    /// Boxes that the server has to compare with [`Known`].
+    to_check: VecDeque<Name>,
     /// The number of the next watch.
     watch: u64,
 }
@@ -50,13 +51,11 @@ struct Used {
     used_at: Instant,
 }
 
-/// What the server has said of a box.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What this process has seen of a box.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Known {
     pub(super) epoch: u64,
     pub(super) next: u64,
-    /// The run of the server that said so.
-    pub(super) run: Arc<str>,
 }
 
 /// A box with receivers. Its messages come through a channel of the server. What came before the subscription, and while
@@ -105,6 +104,7 @@ impl Boxes {
             due: BinaryHeap::new(),
             subscriptions: VecDeque::new(),
             to_resume: VecDeque::new(),
+            to_check: VecDeque::new(),
             watch: 0,
         }
     }
@@ -113,8 +113,8 @@ impl Boxes {
         self.boxes.len()
     }
 
-    pub(super) fn known(&self, name: &Name) -> Option<&Known> {
-        self.boxes.get(name)?.known.as_ref()
+    pub(super) fn known(&self, name: &Name) -> Option<Known> {
+        self.boxes.get(name)?.known
     }
 
     pub(super) fn idle(&self, name: &Name) -> Duration {
@@ -142,16 +142,22 @@ impl Boxes {
         found.idle = idle.unwrap_or(found.idle);
     }
 
-    /// Notes what the server has said, which it has compared with what was known before.
+    /// Notes what was seen of a box.
     pub(super) fn learn(&mut self, name: &Name, known: Known) {
-        let Some(found) = self.boxes.get_mut(name) else {
-            return;
-        };
-        let is_news =
-            |old: &Known| old.run != known.run || (old.epoch, old.next) < (known.epoch, known.next);
-        if found.known.as_ref().is_none_or(is_news) {
-            found.known = Some(known);
+        if let Some(found) = self.boxes.get_mut(name) {
+            found.known = found.known.max(Some(known));
         }
+    }
+
+    /// Has all boxes compared with what was seen of them.
+    pub(super) fn check_all(&mut self) {
+        let known = self.boxes.iter().filter(|(_, found)| found.known.is_some());
+        self.to_check = known.map(|(name, _)| name.clone()).collect();
+    }
+
+    /// The next box to compare.
+    pub(super) fn next_to_check(&mut self) -> Option<Name> {
+        self.to_check.pop_front()
     }
 
     /// Forgets a box that this process has removed, but not its epoch: the next one must be larger.
@@ -221,8 +227,9 @@ impl Boxes {
         }
     }
 
-    /// A new connection: all channels have to be subscribed to again.
+    /// A new connection: all channels have to be subscribed to again, and checks of the last one may not have been answered.
     pub(super) fn connected(&mut self) {
+        self.check_all();
         self.to_resume.clear();
         self.subscriptions.clear();
         for (name, found) in &mut self.boxes {
@@ -303,6 +310,11 @@ impl Boxes {
 
     /// Something has come through the channel of the box.
     pub(super) fn arrived(&mut self, name: &Name, notice: Notice) {
+        if let Notice::Message(message, _) = &notice {
+            let MessageId { epoch, sequence } = message.id;
+            let next = sequence + 1;
+            self.learn(name, Known { epoch, next });
+        }
         let Some(watch) = self.watch_of(name) else {
             return;
         };
@@ -403,7 +415,8 @@ impl Boxes {
                 found.used_at = now;
                 to_touch.push(name.clone());
             }
-            if found.watch.is_none() && unused >= found.idle {
+            // The server keeps it for an eighth longer. Until then, what was seen of it counts.
+            if found.watch.is_none() && unused >= found.idle + found.idle / TOUCH_DIVISOR {
                 self.boxes.remove(&name);
             } else {
                 self.order.push_back(name);

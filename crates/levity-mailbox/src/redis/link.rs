@@ -29,6 +29,8 @@ pub(super) struct Link {
     pub(super) figures: Arc<TaskFigures>,
     /// Distinguishes this process from others.
     pub(super) process: String,
+    /// The history of the server that this process has seen last.
+    pub(super) run: String,
     /// The last messages that were read, which the server was not told yet.
     pub(super) reads: HashMap<Name, MessageId>,
     /// The sets whose boxes were used.
@@ -39,10 +41,12 @@ impl Connect for Link {
     type Session = Session;
 
     async fn connect(&mut self) -> Result<Session, String> {
-        let connecting = Session::new(&self.client, &self.process);
+        let connecting = Session::new(&self.client, &self.process, &self.run);
         let connected = time::timeout(CONNECT_TIME_MAX, connecting).await;
         let late = |_| Err("the Redis server does not answer in time".to_owned());
-        connected.unwrap_or_else(late)
+        let session = connected.unwrap_or_else(late)?;
+        self.note_run(&session.run);
+        Ok(session)
     }
 
     async fn serve(
@@ -69,6 +73,14 @@ impl Connect for Link {
 }
 
 impl Link {
+    /// Notes which history the server writes. If it is another one than before, it may lack messages.
+    pub(super) fn note_run(&mut self, run: &str) {
+        if self.run != run {
+            self.run = run.to_owned();
+            self.boxes.check_all();
+        }
+    }
+
     /// Notes a message that was read, until the server is told.
     pub(super) fn mark_read(&mut self, name: Name, last: MessageId) {
         let noted = self.reads.entry(name).or_insert(last);

@@ -7,9 +7,12 @@
 //! name all of them again after each message; subscriptions to channels are made once, and cost nothing while nobody publishes.
 //!
 //! # Loss
-//! A server that restarts or fails over may have lost messages that it had acknowledged. A box knows which run of the server
-//! has written it last, and what its next number was then; a process says what it knows of the box, and of which run. If the
-//! box lacks what the process knows, it gets a new epoch, in which the messages that are left keep their numbers.
+//! A server that restarts or fails over may have lost messages that it had acknowledged. Its replication id changes then: it
+//! writes another history, which a process that connects notes in the list `levity:runs`. A box of an earlier history leaves out
+//! the numbers that may have been given to lost messages, so that no id is given twice, and goes on in its epoch: a failover
+//! without loss goes unnoticed. A process says with each call what it has seen of the box, and after a change of the history it
+//! has all boxes compared that it knows. A box that lacks what a process has seen gets a new epoch, in which the messages that are
+//! left keep their numbers. If no process has seen both histories, nobody knows what is missing, and all boxes get new epochs.
 //!
 //! # Durability
 //! A message is acknowledged when the server has taken it. Whether it is on a disk or on a replica by then is a matter of the
@@ -62,6 +65,7 @@ impl RedisStore {
             boxes: Boxes::new(ends.changes),
             figures: ends.figures,
             process: new_epoch(SystemTime::now()).to_string(),
+            run: String::new(),
             reads: HashMap::new(),
             sets: BTreeSet::new(),
         };

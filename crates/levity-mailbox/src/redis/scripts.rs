@@ -31,6 +31,8 @@ macro_rules! scripts {
 }
 
 scripts! {
+    Begin "begin.lua",
+    Check "check.lua",
     Append "append.lua",
     Open "open.lua",
     Summary "summary.lua",
@@ -46,8 +48,6 @@ scripts! {
 
 /// Makes calls of scripts for one connection.
 pub(super) struct Calls {
-    /// The run of the server.
-    pub(super) run: Arc<str>,
     /// The digests of the [`TEXTS`].
     pub(super) digests: Vec<String>,
     /// The number of the database. Channels, unlike keys, are common to all databases of a server.
@@ -59,7 +59,7 @@ pub(super) struct Calls {
 /// What a script is told of a box.
 pub(super) struct Subject<'a> {
     pub(super) name: &'a Name,
-    pub(super) known: Option<&'a Known>,
+    pub(super) known: Option<Known>,
     pub(super) idle: Duration,
     pub(super) boxes_max: usize,
 }
@@ -81,22 +81,35 @@ impl Calls {
     pub(super) fn call(&self, script: Script, subject: &Subject<'_>) -> Cmd {
         let &Subject { name, known, .. } = subject;
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.digests[script as usize]).arg(7);
+        call.arg(&self.digests[script as usize]).arg(8);
         for kind in ["box", "log", "keys", "due"] {
             call.arg(format!("levity:{kind}:{name}"));
         }
         for kind in ["names", "idle"] {
             call.arg(format!("levity:{kind}:{}", name.set()));
         }
-        call.arg("levity:epoch");
-        call.arg(&*self.run).arg(self.channel(name));
+        call.arg("levity:epoch").arg("levity:runs");
+        call.arg(self.channel(name));
         call.arg(name.in_set()).arg(new_epoch(SystemTime::now()));
         match known {
-            Some(known) => call.arg(known.epoch).arg(known.next).arg(&*known.run),
-            None => call.arg(0).arg(0).arg(""),
+            Some(known) => call.arg(known.epoch).arg(known.next),
+            None => call.arg(0).arg(0),
         };
         let idle = milliseconds(subject.idle).max(1);
-        call.arg(idle).arg(subject.boxes_max);
+        call.arg(idle).arg(subject.boxes_max).arg(&self.process);
+        call
+    }
+
+    /// A call that begins a history of the server, or continues it; `last_seen` is the last one that this process has seen.
+    pub(super) fn begin(&self, last_seen: &str) -> Cmd {
+        let subject = Subject {
+            name: &Name::first_of(""),
+            known: None,
+            idle: Duration::ZERO,
+            boxes_max: 0,
+        };
+        let mut call = self.call(Script::Begin, &subject);
+        call.arg(last_seen);
         call
     }
 }

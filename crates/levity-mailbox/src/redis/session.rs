@@ -23,42 +23,51 @@ pub(super) struct Session {
     /// What comes through channels.
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
     pub(super) calls: Calls,
+    /// The history of the server that they write.
+    pub(super) run: String,
 }
 
 impl Session {
-    pub(super) async fn new(client: &Client, process: &str) -> Result<Self, String> {
+    /// Connects for a process that has seen the history `last_seen` last.
+    pub(super) async fn new(
+        client: &Client,
+        process: &str,
+        last_seen: &str,
+    ) -> Result<Self, String> {
         let (sender, pushes) = mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(ANSWER_TIME_MAX))
             .set_response_timeout(Some(ANSWER_TIME_MAX));
+        let failed = |error: RedisError| reason(&error);
         let connect = |config: AsyncConnectionConfig| async move {
             let connecting = client.get_multiplexed_async_connection_with_config(&config);
-            let mut connection = connecting.await?;
-            let run = run_of(&mut connection).await?;
-            Ok::<_, RedisError>((connection, run))
+            connecting.await
         };
-        let main = connect(config.clone()).await;
-        let (mut main, run) = main.map_err(|error| reason(&error))?;
-        let reads = connect(config.clone()).await;
-        let (reads, run_of_reads) = reads.map_err(|error| reason(&error))?;
+        let mut main = connect(config.clone()).await.map_err(failed)?;
+        let mut reads = connect(config.clone()).await.map_err(failed)?;
         let feed = connect(config.set_push_sender(sender)).await;
-        let (feed, run_of_feed) = feed.map_err(|error| reason(&error))?;
-        if run != run_of_reads || run != run_of_feed {
-            return Err("the address leads to different Redis servers".to_owned());
-        }
-        let digests = load_scripts(&mut main).await;
+        let mut feed = feed.map_err(failed)?;
         let calls = Calls {
-            run: run.into(),
-            digests: digests.map_err(|error| reason(&error))?,
+            digests: load_scripts(&mut main).await.map_err(failed)?,
             database: client.get_connection_info().redis_settings().db(),
             process: process.to_owned(),
         };
+        let begin = calls.begin(last_seen);
+        let run: String = begin.query_async(&mut main).await.map_err(failed)?;
+        for other in [&mut reads, &mut feed] {
+            // A server that does not know the scripts is another one, too.
+            let same: Result<String, _> = calls.begin(&run).query_async(other).await;
+            if same.map_err(failed)? != run {
+                return Err("the address leads to different Redis servers".to_owned());
+            }
+        }
         Ok(Self {
             main,
             reads,
             feed,
             pushes,
             calls,
+            run,
         })
     }
 }
@@ -69,14 +78,6 @@ pub(super) fn reason(error: &RedisError) -> String {
         true => "the Redis server does not answer in time".to_owned(),
         false => format!("the Redis server fails: {error}"),
     }
-}
-
-/// A random text that the server makes when it starts.
-async fn run_of(connection: &mut MultiplexedConnection) -> Result<String, RedisError> {
-    let info = redis::cmd("INFO").arg("server").clone();
-    let info: String = info.query_async(connection).await?;
-    let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-    Ok(run.unwrap_or_default().to_owned())
 }
 
 /// Has the server know the scripts, and returns their digests.

@@ -1,10 +1,12 @@
 //! What Redis does beyond what all servers do: it forgets, fails over, and is used by others.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use ::redis::Client;
-use levity_mailbox::{Appended, Draft, Limit, StoreError};
+use levity_mailbox::{Appended, Change, Draft, Limit, MessageId, StoreError};
 
 use crate::failing::{assert_outdated, at, open, publish, reported, run_with, texts};
 use crate::harness::*;
@@ -41,6 +43,27 @@ fn a_restart_of_a_server_without_a_disk_is_a_loss() {
     });
 }
 
+/// Redis and all processes end together after Redis has lost its last messages.
+#[test]
+fn a_loss_that_no_process_has_seen_is_announced() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        publish(rig, "0");
+        ask(server, "SAVE");
+        let (lost, _) = publish(rig, "1");
+        server.stop();
+        rig.reopen();
+        server.start();
+        let opened = open(rig);
+        assert!(opened.epoch > lost.epoch);
+        assert!(publish(rig, "2").0 > lost);
+        assert_eq!(texts(rig), ["0", "2"]);
+        // One gap, and no more.
+        rig.reopen();
+        assert_eq!(open(rig).epoch, opened.epoch);
+    });
+}
+
 /// A server, its replica, and an address that leads to the first.
 fn replicated() -> (Server, Server, Switch) {
     let first = Server::redis("--repl-diskless-sync-delay 0");
@@ -50,10 +73,14 @@ fn replicated() -> (Server, Server, Switch) {
     (first, second, switch)
 }
 
-/// Waits until a replica has all.
-fn wait_for_replica(first: &Server) {
+/// Waits until the replica has all.
+fn wait_for_replica(first: &Server, second: &Server) {
     let start = Instant::now();
-    while ask(first, "WAIT 1 1000") != ::redis::Value::Int(1) {
+    // `WAIT` counts what its own connection has written.
+    ask(first, "SET written before");
+    while ask(first, "WAIT 1 1000") != ::redis::Value::Int(1)
+        || ask(second, "GET written") == ::redis::Value::Nil
+    {
         assert!(start.elapsed() < DEADLINE);
     }
 }
@@ -68,10 +95,7 @@ fn a_failover_without_loss_goes_unnoticed() {
             publish(rig, &number.to_string());
             reported(rig);
         }
-        // `WAIT` counts what its own connection has written.
-        ask(&first, "SET written before");
-        wait_for_replica(&first);
-        while ask(&second, "GET written") == ::redis::Value::Nil {}
+        wait_for_replica(&first, &second);
         first.stop();
         ask(&second, "REPLICAOF NO ONE");
         switch.set_target(second.port());
@@ -93,9 +117,7 @@ fn lose_half(rig: &mut Rig, first: &mut Server, second: &Server, switch: &Switch
         assert_eq!(reported(rig), (id, number.to_string()));
     };
     (0..5).for_each(|number| publish(rig, number));
-    ask(first, "SET written before");
-    wait_for_replica(first);
-    while ask(second, "GET written") == ::redis::Value::Nil {}
+    wait_for_replica(first, second);
     ask(second, "REPLICAOF NO ONE");
     (5..10).for_each(|number| publish(rig, number));
     switch.set_target(second.port());
@@ -131,15 +153,124 @@ fn a_loss_is_noticed_although_others_have_published_more() {
         rig.watch(&name("a"), true);
         let before = open(rig);
         lose_half(rig, &mut first, &second, &switch);
-        for number in 20..40 {
+        let (first_id, _) = publish(&mut other, "20");
+        for number in 21..40 {
             publish(&mut other, &number.to_string());
         }
+        let last_lost = MessageId {
+            epoch: before.epoch,
+            sequence: before.next + 9,
+        };
+        assert!(first_id > last_lost, "no id is of two messages");
         assert_outdated(rig);
         assert!(open(rig).epoch > before.epoch);
         let expected: Vec<_> = numbers(0..5).into_iter().chain(numbers(20..40)).collect();
         assert_eq!(texts(rig), expected);
         // The other learns of it.
         assert_eq!(open(&mut other).epoch, open(rig).epoch);
+    });
+}
+
+/// The process that has published them has ended; another one has got them for its receivers.
+#[test]
+fn a_receiver_notices_a_loss() {
+    let (mut first, second, switch) = replicated();
+    run(Some(at(switch.port())), |rig| {
+        let mut other = rig.other_process();
+        rig.watch(&name("a"), true);
+        let before = open(rig);
+        publish(&mut other, "0");
+        wait_for_replica(&first, &second);
+        ask(&second, "REPLICAOF NO ONE");
+        publish(&mut other, "1");
+        for number in 0..2 {
+            assert_eq!(reported(rig).1, number.to_string());
+        }
+        drop(other);
+        switch.set_target(second.port());
+        first.stop();
+        assert_outdated(rig);
+        assert!(open(rig).epoch > before.epoch);
+        assert_eq!(texts(rig), ["0"]);
+    });
+}
+
+/// Two processes publish and receive while a primary fails over to its replica, which has all, or lacks the last messages.
+fn fail_over_with_two(has_all: bool) {
+    let (mut first, second, switch) = replicated();
+    run(Some(at(switch.port())), |one| {
+        let mut other = one.other_process();
+        let before = open(one).epoch;
+        let mut rigs = [one, &mut other];
+        for rig in &mut rigs {
+            rig.watch(&name("a"), true);
+            open(rig);
+        }
+        let mut ids = BTreeMap::new();
+        let mut publish_all = |rigs: &mut [&mut Rig; 2], keys: Range<usize>| {
+            for key in keys {
+                let (id, _) = publish(rigs[key % 2], &key.to_string());
+                assert_eq!(*ids.entry(id).or_insert(key), key, "{id} is of one message");
+            }
+        };
+        publish_all(&mut rigs, 0..10);
+        wait_for_replica(&first, &second);
+        if !has_all {
+            ask(&second, "REPLICAOF NO ONE");
+            publish_all(&mut rigs, 10..20);
+        }
+        first.stop();
+        ask(&second, "REPLICAOF NO ONE");
+        switch.set_target(second.port());
+        // The first ones again, as publishers do that have got no answer.
+        publish_all(&mut rigs, 8..10);
+        publish_all(&mut rigs, 20..40);
+        let kept: Vec<_> = numbers(0..10).into_iter().chain(numbers(20..40)).collect();
+        for rig in &mut rigs {
+            assert_eq!(
+                (texts(rig), open(rig).epoch == before),
+                (kept.clone(), has_all)
+            );
+            let mut received = Vec::new();
+            while has_all && received.len() < kept.len() {
+                received.push(reported(rig).1);
+            }
+            assert!(received.is_empty() || received == kept);
+            let is_gap = |change| matches!(change, Change::Outdated(_));
+            while !has_all && !is_gap(rig.change()) {}
+        }
+    });
+}
+
+#[test]
+fn two_processes_lose_nothing_in_a_failover_without_loss() {
+    fail_over_with_two(true);
+}
+
+#[test]
+fn two_processes_learn_of_a_failover_with_loss() {
+    fail_over_with_two(false);
+}
+
+/// The replication id changes, as after a failover. Nothing was lost.
+#[test]
+fn a_first_replica_goes_unnoticed() {
+    let (first, second) = (Server::redis(""), Server::redis(""));
+    run(Some(at(first.port())), |rig| {
+        rig.watch(&name("a"), true);
+        let before = open(rig).epoch;
+        publish(rig, "0");
+        ask(&second, &format!("REPLICAOF 127.0.0.1 {}", first.port()));
+        wait_for_replica(&first, &second);
+        rig.until("the history is noted", |_| {
+            ask(&first, "LLEN levity:runs") == ::redis::Value::Int(2)
+        });
+        // A process that has seen nothing does not doubt what others vouch for.
+        let mut other = rig.other_process();
+        assert_eq!(publish(&mut other, "1").0.epoch, before);
+        publish(rig, "2");
+        let opened = open(rig);
+        assert_eq!((texts(rig), opened.epoch), (numbers(0..3), before));
     });
 }
 

@@ -41,6 +41,9 @@ const SUBSCRIPTIONS_MAX: usize = 256;
 /// The maximum of boxes in which a sweep lets messages expire.
 const EXPIRED_MAX: usize = 64;
 
+/// The maximum of boxes that a sweep has compared with what was seen of them.
+const CHECKED_MAX: usize = 64;
+
 /// The connections, and what waits for them.
 pub(super) struct Serving<'a> {
     link: &'a mut Link,
@@ -163,6 +166,7 @@ enum Waiting {
     ReadAfter(Limit, Reply<Option<Opened>>),
     Remove(Name, Reply<bool>),
     List(String, Reply<Vec<Summary>>),
+    Run,
     Resume(Name),
     Touch(Name),
     Expire(Name),
@@ -179,7 +183,12 @@ impl Waiting {
             Self::ReadAfter(_, reply) => drop(reply.send(Err(error))),
             Self::Remove(_, reply) => drop(reply.send(Err(error))),
             Self::List(_, reply) => drop(reply.send(Err(error))),
-            Self::Resume(_) | Self::Touch(_) | Self::Expire(_) | Self::Prune | Self::Nobody => {}
+            Self::Run
+            | Self::Resume(_)
+            | Self::Touch(_)
+            | Self::Expire(_)
+            | Self::Prune
+            | Self::Nobody => {}
         }
     }
 }
@@ -351,8 +360,7 @@ impl<'a> Serving<'a> {
             }
             Request::Remove(name, reply, _) => {
                 self.link.reads.remove(&name);
-                let mut call = self.call(Script::Remove, &name);
-                call.arg(&self.session.calls.process);
+                let call = self.call(Script::Remove, &name);
                 self.main.next.push(call, Waiting::Remove(name, reply));
             }
             Request::List(set, after, count_max, reply) => {
@@ -391,6 +399,13 @@ impl<'a> Serving<'a> {
         for name in self.link.boxes.sweep(Instant::now()) {
             self.touch(name);
         }
+        for _ in 0..CHECKED_MAX {
+            let Some(name) = self.link.boxes.next_to_check() else {
+                break;
+            };
+            let call = self.call(Script::Check, &name);
+            self.main.next.push(call, Waiting::Nobody);
+        }
         let now = milliseconds_of(now);
         for _ in 0..EXPIRED_MAX {
             let Some(name) = self.link.boxes.next_due(now) else {
@@ -414,12 +429,13 @@ impl<'a> Serving<'a> {
         self.link.figures.boxes.store(boxes, Ordering::Relaxed);
     }
 
-    /// Checks that the connections live, unless they are used.
+    /// Checks that the connections live, and which history the server writes: that of a server to which no replica was
+    /// attached changes with the first one.
     fn ping(&mut self) {
-        for lane in [&mut self.main, &mut self.reads] {
-            if lane.sending.is_none() {
-                lane.next.push(redis::cmd("PING"), Waiting::Nobody);
-            }
+        let begin = self.session.calls.begin(&self.link.run);
+        self.main.next.push(begin, Waiting::Run);
+        if self.reads.sending.is_none() {
+            self.reads.next.push(redis::cmd("PING"), Waiting::Nobody);
         }
         if self.subscribing.is_none() {
             let mut feed = self.session.feed.clone();
@@ -535,6 +551,9 @@ impl<'a> Serving<'a> {
             Waiting::List(set, reply) => {
                 let _ = reply.send(scripts::listed(answer, &set).ok_or_else(strange));
             }
+            Waiting::Run => text(answer)
+                .into_iter()
+                .for_each(|run| self.link.note_run(run)),
             Waiting::Resume(name) => {
                 let found = scripts::opened_if_known(answer).flatten();
                 // Without memory the box is outdated: its receivers learn it when it is opened again.
@@ -555,8 +574,7 @@ impl<'a> Serving<'a> {
     }
 
     fn learn(&mut self, name: &Name, epoch: u64, next: u64) {
-        let run = self.session.calls.run.clone();
-        self.link.boxes.learn(name, Known { epoch, next, run });
+        self.link.boxes.learn(name, Known { epoch, next });
     }
 
     fn opened(&mut self, name: &Name, opened: &Opened) {

@@ -1,6 +1,6 @@
 -- Appends a message, unless the box remembers its key, and drops what exceeds the bounds.
-local content, size, deadline, key = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local messages_max, bytes_max, now, keys_min = tonumber(ARGV[14]), tonumber(ARGV[15]), ARGV[16], tonumber(ARGV[17])
+local content, size, deadline, key = ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+local messages_max, bytes_max, now, keys_min = tonumber(ARGV[13]), tonumber(ARGV[14]), ARGV[15], tonumber(ARGV[16])
 
 if not enter() then
   return {'too many'}
@@ -35,7 +35,8 @@ if key ~= '' then
   if redis.call('ZCARD', keys) > keys_min + messages_max then
     local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
     local kept = first and number_of(first[1]) or next
-    redis.call('ZREMRANGEBYSCORE', keys, '-inf', '(' .. text(math.min(kept, next - keys_min)))
+    local recent = tonumber(redis.call('ZRANGE', keys, -keys_min, -keys_min, 'WITHSCORES')[2])
+    redis.call('ZREMRANGEBYSCORE', keys, '-inf', '(' .. text(math.min(kept, recent)))
   end
 end
 redis.call('HSET', box, 'next', text(next), 'lost', text(lost), 'bytes', text(bytes), 'count', text(count))

@@ -2,7 +2,7 @@
 if not epoch then
   return {0, ''}
 end
-local expired = expire(ARGV[10], 100)
+local expired = expire(ARGV[9], 100)
 if expired > 0 then
   write()
 end

@@ -1,5 +1,5 @@
 -- Boxes of a set after a name, each with the number and the size of its messages. As in prune.lua, the name is empty.
-local after, count_max, listed = ARGV[10], tonumber(ARGV[11]), {}
+local after, count_max, listed = ARGV[9], tonumber(ARGV[10]), {}
 while #listed < count_max do
   local page = redis.call('ZRANGEBYLEX', names, after, '+', 'LIMIT', 0, count_max)
   for _, member in ipairs(page) do

@@ -1,18 +1,17 @@
 -- Every script begins with this text. It reads a box, makes it if it is not known, and gives it a new epoch if messages
 -- were lost. Numbers of messages are doubles here, which are exact up to 2^53; epochs are larger and stay texts.
-local box, log, keys, due, names, idle, epochs = unpack(KEYS)
-local run, channel, name, candidate = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
--- What the process knows of the box: its epoch, its next message, and which run of the server said so.
-local known_epoch, known_next, known_run = ARGV[5], tonumber(ARGV[6]), ARGV[7]
-local idle_ms, boxes_max = ARGV[8], tonumber(ARGV[9])
+local box, log, keys, due, names, idle, epochs, runs = unpack(KEYS)
+local channel, name, candidate = ARGV[1], ARGV[2], ARGV[3]
+-- What the process has seen of the box: its epoch, and the number after the last message.
+local known_epoch, known_next = ARGV[4], tonumber(ARGV[5])
+local idle_ms, boxes_max, process = ARGV[6], tonumber(ARGV[7]), ARGV[8]
 
--- `run` is the run of the server that has written the box last, `last_run` the one before, and `fork` the next message
--- when the one took over from the other. `ends` is when the idle time ends, by the clock of the server.
-local fields = redis.call('HMGET', box, 'epoch', 'run', 'last_run', 'next', 'lost', 'read', 'bytes', 'count', 'fork',
-  'ends')
-local epoch, box_run, last_run = fields[1], fields[2], fields[3]
+-- `run` is the history of the server that has written the box last, and `forks` are the numbers that it has left out since:
+-- pairs of the first one, and the one after the last. `ends` is when the idle time ends, by the clock of the server.
+local fields = redis.call('HMGET', box, 'epoch', 'run', 'forks', 'next', 'lost', 'read', 'bytes', 'count', 'ends')
+local epoch, box_run, forks = fields[1], fields[2], fields[3] or ''
 local next, lost, read = tonumber(fields[4]), tonumber(fields[5]), tonumber(fields[6])
-local bytes, count, fork, ends = tonumber(fields[7]), tonumber(fields[8]), tonumber(fields[9]), tonumber(fields[10])
+local bytes, count, ends = tonumber(fields[7]), tonumber(fields[8]), tonumber(fields[9])
 
 local function text(number)
   return string.format('%.0f', number)
@@ -55,15 +54,16 @@ local function new_epoch()
   if is_larger(candidate, last) then
     redis.call('SET', epochs, candidate)
   else
+    -- A clock is behind. Not by one: the server may have forgotten a later epoch that was made in the same way.
     redis.call('SET', epochs, last)
-    redis.call('INCR', epochs)
+    redis.call('INCRBY', epochs, 1 + string.sub(candidate, -6))
   end
   return redis.call('GET', epochs)
 end
 
 local function write()
-  redis.call('HSET', box, 'epoch', epoch, 'run', box_run, 'last_run', last_run, 'fork', text(fork),
-    'next', text(next), 'lost', text(lost), 'read', text(read), 'bytes', text(bytes), 'count', text(count))
+  redis.call('HSET', box, 'epoch', epoch, 'run', box_run, 'forks', forks, 'next', text(next), 'lost', text(lost),
+    'read', text(read), 'bytes', text(bytes), 'count', text(count))
 end
 
 -- Forgets names of boxes whose time was over.
@@ -83,7 +83,7 @@ local function number_of(id)
 end
 
 -- Keeps the messages that are left, with their numbers, in a new epoch.
-local function renew()
+local function renew(run)
   local kept = redis.call('XRANGE', log, '-', '+')
   epoch = new_epoch()
   redis.call('DEL', log, due)
@@ -96,12 +96,28 @@ local function renew()
     end
     bytes, count, next = bytes + size, count + 1, math.max(next, number + 1)
   end
-  box_run, last_run, fork = run, run, next
+  box_run, forks = run, ''
   write()
   redis.call('PUBLISH', channel, 'outdated ' .. epoch)
 end
 
--- Whether the server lacks a message that the process knows of, or one that should be in the log.
+-- Leaves out the numbers that the server may have given and forgotten, so that no message gets one of them: numbers begin anew
+-- with 4096 for each millisecond since September 2020, which is more than there can be messages. False if the clock says less.
+local function fork(run)
+  local first = (server_ms() - 1600000000000) * 4096
+  if first <= next then
+    return false
+  end
+  forks = forks .. text(next) .. '-' .. text(first) .. ' '
+  if #forks > 1000 then
+    forks = string.match(forks, ' (.*)')
+  end
+  box_run, next = run, first
+  write()
+  return true
+end
+
+-- Whether the server lacks a message that the process has seen, or one that should be in the log.
 local function has_lost()
   if redis.call('XLEN', log) ~= count then
     return true
@@ -109,33 +125,40 @@ local function has_lost()
   if known_epoch ~= epoch then
     return is_larger(known_epoch, epoch)
   end
-  if known_run == run then
-    return known_next > next
+  for first, after in string.gmatch(forks, '(%d+)-(%d+) ') do
+    if known_next > tonumber(first) and known_next < tonumber(after) then
+      return true
+    end
   end
-  return known_run ~= last_run or known_next > fork
+  return known_next > next
+end
+
+-- Continues the box in the present history of the server; whether it needs a new epoch for that.
+local function follow()
+  local run = redis.call('LINDEX', runs, -1) or ''
+  local is_new = has_lost()
+  if box_run ~= run and not is_new then
+    is_new = not redis.call('LPOS', runs, box_run) or not fork(run)
+  end
+  if is_new then
+    renew(run)
+  end
+  return is_new
 end
 
 -- Makes the box if it is not known; false if there are too many.
 local function enter()
   if epoch then
-    if box_run ~= run then
-      box_run, last_run, fork = run, box_run, next
-      write()
-    end
-    local is_new = has_lost()
-    if is_new then
-      renew()
-    end
-    touch(is_new)
+    touch(follow())
     return true
   end
   if redis.call('ZCARD', idle) >= boxes_max and prune(100) == 0 then
     return false
   end
   -- The first write of every script needs memory: if there is none it fails, and nothing is done.
-  epoch, box_run, last_run = new_epoch(), run, run
+  epoch, box_run = new_epoch(), redis.call('LINDEX', runs, -1) or ''
   redis.call('DEL', log, keys, due)
-  next, lost, read, bytes, count, fork = 1, 1, 1, 0, 0, 1
+  next, lost, read, bytes, count = 1, 1, 1, 0, 0
   write()
   touch(true)
   return true

@@ -3,8 +3,8 @@
 if not epoch then
   return false
 end
-local after, messages_max, bytes_max = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13])
-if ARGV[10] ~= epoch then
+local after, messages_max, bytes_max = ARGV[10], tonumber(ARGV[11]), tonumber(ARGV[12])
+if ARGV[9] ~= epoch then
   after = '0'
 end
 local first, read_bytes, entries = '(' .. epoch .. '-' .. after, 0, {}

@@ -3,4 +3,4 @@ if not epoch then
   return false
 end
 enter()
-return found(ARGV[10])
+return found(ARGV[9])
