@@ -29,7 +29,7 @@ use crate::settings::Settings;
 /// A box is removed when it is idle: nobody [watches](Self::watch) it, and neither a message came nor did a watch end for the
 /// time of [`Settings::idle`]. Idle boxes may stay for longer. One that is not watched and has never had a message gives way earlier:
 /// when its set has as many boxes as it may and another one is to be made. Otherwise those who only read could keep messages from
-/// new boxes. A server that several processes use does not know who watches, and need not do so.
+/// new boxes. On a server that several processes use, none of these watches it; one that was killed may count for a while.
 pub trait Store: 'static {
     /// What is kept of a box; [`StoreError::Memory`] if it has to be read and the memory of messages is used up. A box that is not known is made, without a message and with a new epoch;
     /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set and none gives way. All appends that have ended are in

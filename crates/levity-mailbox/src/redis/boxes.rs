@@ -117,6 +117,11 @@ impl Boxes {
         self.boxes.get(name)?.known
     }
 
+    pub(super) fn is_watched(&self, name: &Name) -> bool {
+        let found = self.boxes.get(name);
+        found.is_some_and(|found| found.watch.is_some())
+    }
+
     pub(super) fn idle(&self, name: &Name) -> Duration {
         self.boxes
             .get(name)

@@ -81,11 +81,11 @@ impl Calls {
     pub(super) fn call(&self, script: Script, subject: &Subject<'_>) -> Cmd {
         let &Subject { name, known, .. } = subject;
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.digests[script as usize]).arg(8);
+        call.arg(&self.digests[script as usize]).arg(9);
         for kind in ["box", "log", "keys", "due"] {
             call.arg(format!("levity:{kind}:{name}"));
         }
-        for kind in ["names", "idle"] {
+        for kind in ["names", "idle", "unused"] {
             call.arg(format!("levity:{kind}:{}", name.set()));
         }
         call.arg("levity:epoch").arg("levity:runs");

@@ -194,9 +194,6 @@ mod cases {
     }
 
     pub fn an_unused_box_gives_way(rig: &mut Rig) {
-        if rig.is_shared() {
-            return;
-        }
         let settings = settings_with(|settings| settings.boxes_max = 3);
         let (kept, watched) = (name("kept"), name("watched"));
         rig.append(&kept, &settings, "0");

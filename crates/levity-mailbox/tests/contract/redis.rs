@@ -274,6 +274,30 @@ fn a_first_replica_goes_unnoticed() {
     });
 }
 
+/// A box without messages from which another process receives. That process is killed later.
+#[test]
+fn an_unused_box_gives_way_unless_another_process_watches_it() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, _| {
+        let settings = settings_with(|settings| {
+            settings.boxes_max = 1;
+            settings.idle = Duration::from_secs(4);
+        });
+        let mut other = rig.other_process();
+        for rig in [&mut other, &mut *rig] {
+            rig.watch(&name("a"), true);
+            rig.open(&name("a"), &settings);
+        }
+        rig.watch(&name("a"), false);
+        assert!(rig.try_open(&name("b"), &settings).is_err());
+        drop(other);
+        rig.until("the box gives way", |rig| {
+            rig.try_open(&name("b"), &settings).is_ok()
+        });
+        assert!(rig.look(&name("a")).is_none());
+    });
+}
+
 /// A process that only publishes knows what was acknowledged to it.
 #[test]
 fn a_publisher_notices_a_loss() {

@@ -344,7 +344,8 @@ impl<'a> Serving<'a> {
                 self.main.next.push(call, Waiting::Append(append, reply));
             }
             Request::Open(name, settings, reply) => {
-                let call = self.call_with(Script::Open, &name, &settings);
+                let mut call = self.call_with(Script::Open, &name, &settings);
+                call.arg(u8::from(self.link.boxes.is_watched(&name)));
                 self.main.next.push(call, Waiting::Open(name, reply));
             }
             Request::Summary(name, reply) => {
@@ -378,9 +379,10 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Begins the idle time of a box anew.
+    /// Begins the idle time of a box anew, and says whether it is watched.
     fn touch(&mut self, name: Name) {
-        let call = self.call(Script::Touch, &name);
+        let mut call = self.call(Script::Touch, &name);
+        call.arg(u8::from(self.link.boxes.is_watched(&name)));
         self.main.next.push(call, Waiting::Touch(name));
     }
 

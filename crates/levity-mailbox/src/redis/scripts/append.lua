@@ -12,6 +12,7 @@ end
 number = next
 redis.call('XADD', log, epoch .. '-' .. text(number), 'message', content, 'size', size, 'deadline', deadline)
 if count == 0 then
+  redis.call('ZREM', unused, name)
   redis.call('PEXPIREAT', log, text(ends))
 end
 next, bytes, count = next + 1, bytes + size, count + 1

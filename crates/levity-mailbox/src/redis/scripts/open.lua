@@ -2,4 +2,5 @@
 if not enter() then
   return {'too many'}
 end
+watch(ARGV[9])
 return found('0')

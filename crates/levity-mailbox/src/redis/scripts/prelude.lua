@@ -1,6 +1,6 @@
 -- Every script begins with this text. It reads a box, makes it if it is not known, and gives it a new epoch if messages
 -- were lost. Numbers of messages are doubles here, which are exact up to 2^53; epochs are larger and stay texts.
-local box, log, keys, due, names, idle, epochs, runs = unpack(KEYS)
+local box, log, keys, due, names, idle, unused, epochs, runs = unpack(KEYS)
 local channel, name, candidate = ARGV[1], ARGV[2], ARGV[3]
 -- What the process has seen of the box: its epoch, and the number after the last message.
 local known_epoch, known_next = ARGV[4], tonumber(ARGV[5])
@@ -66,16 +66,56 @@ local function write()
     'read', text(read), 'bytes', text(bytes), 'count', text(count))
 end
 
+local function box_of(other)
+  return string.sub(box, 1, #box - #name) .. other
+end
+
+-- Forgets the name of a box; whether it was known.
+local function forget(other)
+  redis.call('ZREM', names, other)
+  redis.call('ZREM', unused, other)
+  return redis.call('ZREM', idle, other)
+end
+
 -- Forgets names of boxes whose time was over.
 local function prune(count_max)
   local pruned = 0
   for _, ended in ipairs(redis.call('ZRANGEBYSCORE', idle, '-inf', server_ms(), 'LIMIT', 0, count_max)) do
-    if redis.call('EXISTS', string.sub(box, 1, #box - #name) .. ended) == 0 then
-      redis.call('ZREM', names, ended)
-      pruned = pruned + redis.call('ZREM', idle, ended)
+    if redis.call('EXISTS', box_of(ended)) == 0 then
+      pruned = pruned + forget(ended)
     end
   end
   return pruned
+end
+
+-- Notes whether the process receives from a box that has never had a message: from when on it may give way to others. A process
+-- that has ended does not say so: its note holds for half of the idle time, and processes renew theirs earlier.
+local function watch(is_watched)
+  if not redis.call('ZSCORE', unused, name) then
+    return
+  end
+  local note, now = 'watch ' .. process, server_ms()
+  redis.call('HDEL', box, note)
+  if is_watched == '1' then
+    redis.call('HSET', box, note, text(now + idle_ms / 2))
+  end
+  local values, from = redis.call('HGETALL', box), now
+  for field = 1, #values, 2 do
+    if string.find(values[field], '^watch ') then
+      from = math.max(from, values[field + 1])
+    end
+  end
+  redis.call('ZADD', unused, text(from), name)
+end
+
+-- Has the box give way that was unused for longest; whether there is one.
+local function give_way()
+  local other = redis.call('ZRANGEBYSCORE', unused, '-inf', server_ms(), 'LIMIT', 0, 1)[1]
+  if other then
+    redis.call('DEL', box_of(other))
+    forget(other)
+  end
+  return other
 end
 
 local function number_of(id)
@@ -152,7 +192,7 @@ local function enter()
     touch(follow())
     return true
   end
-  if redis.call('ZCARD', idle) >= boxes_max and prune(100) == 0 then
+  if redis.call('ZCARD', idle) >= boxes_max and prune(100) == 0 and not give_way() then
     return false
   end
   -- The first write of every script needs memory: if there is none it fails, and nothing is done.
@@ -161,6 +201,7 @@ local function enter()
   next, lost, read, bytes, count = 1, 1, 1, 0, 0
   write()
   touch(true)
+  redis.call('ZADD', unused, server_ms(), name)
   return true
 end
 

@@ -1,6 +1,5 @@
 -- Removes a box; whether it was known.
-redis.call('ZREM', names, name)
-redis.call('ZREM', idle, name)
+forget(name)
 local was_known = redis.call('DEL', box)
 redis.call('DEL', log, keys, due)
 if was_known == 1 then
