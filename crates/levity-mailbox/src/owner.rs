@@ -6,7 +6,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Weak;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -52,6 +52,8 @@ pub struct OwnerFigures {
     pub expired: AtomicU64,
     /// Boxes that were removed because they were idle.
     pub idle_boxes: AtomicU64,
+    /// The store can do nothing at the moment.
+    pub is_down: AtomicBool,
 }
 
 /// Where the changes for an event loop are reported.
@@ -488,6 +490,7 @@ impl<S: Store> Owner<S> {
         figures
             .idle_boxes
             .store(of_store.idle_boxes, Ordering::Relaxed);
+        figures.is_down.store(of_store.is_down, Ordering::Relaxed);
     }
 
     /// Whether somebody waits for a change.

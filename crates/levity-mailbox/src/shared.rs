@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use levity_wire::mailbox::MessageId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -83,11 +83,49 @@ pub(crate) struct TaskFigures {
     pub(crate) lost: AtomicU64,
     pub(crate) expired: AtomicU64,
     pub(crate) idle_boxes: AtomicU64,
+    /// Only [`Outage`] sets it.
+    is_down: AtomicBool,
 }
 
 impl TaskFigures {
     pub(crate) fn add(figure: &AtomicU64, more: u64) {
         figure.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// Whether those who do the work can do it. The begin and the end of an outage are reported once each, however many attempts fail
+/// meanwhile.
+pub(crate) struct Outage {
+    since: Option<Instant>,
+    figures: Arc<TaskFigures>,
+    report: Box<dyn Fn(&str) + Send>,
+}
+
+impl Outage {
+    /// There is none yet. `report` logs a line and must not block.
+    pub(crate) fn new(figures: Arc<TaskFigures>, report: impl Fn(&str) + Send + 'static) -> Self {
+        Self {
+            since: None,
+            figures,
+            report: Box::new(report),
+        }
+    }
+
+    /// The work cannot be done any more, or still not.
+    pub(crate) fn begin(&mut self, reason: &str) {
+        if self.since.is_none() {
+            self.since = Some(Instant::now());
+            self.figures.is_down.store(true, Ordering::Relaxed);
+            (self.report)(&format!("the store is down: {reason}"));
+        }
+    }
+
+    /// It can be done.
+    pub(crate) fn end(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.figures.is_down.store(false, Ordering::Relaxed);
+            (self.report)(&format!("the store is back after {:.1?}", since.elapsed()));
+        }
     }
 }
 
@@ -124,11 +162,13 @@ pub(crate) async fn run(
     mut server: impl Connect,
     mut requests: mpsc::UnboundedReceiver<Request>,
     mut reads: mpsc::UnboundedReceiver<Request>,
+    mut outage: Outage,
 ) {
     let mut pause = PAUSE_MIN;
     loop {
         let ended = match server.connect().await {
             Ok(session) => {
+                outage.end();
                 pause = PAUSE_MIN;
                 server.serve(session, &mut requests, &mut reads).await
             }
@@ -137,6 +177,7 @@ pub(crate) async fn run(
         let Err(reason) = ended else {
             return;
         };
+        outage.begin(&reason);
         let error = StoreError::Unavailable(reason);
         let refusing = refuse(&mut server, &mut requests, &mut reads, &error);
         if time::timeout(pause, refusing).await.is_ok() {
@@ -348,6 +389,7 @@ impl<S: Kind> Store for SharedStore<S> {
             lost: self.figures.lost.load(Ordering::Relaxed),
             expired: self.figures.expired.load(Ordering::Relaxed),
             idle_boxes: self.figures.idle_boxes.load(Ordering::Relaxed),
+            is_down: self.figures.is_down.load(Ordering::Relaxed),
         }
     }
 }

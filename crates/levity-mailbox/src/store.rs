@@ -169,6 +169,8 @@ pub struct Figures {
     pub expired: u64,
     /// Boxes that were removed because they were idle.
     pub idle_boxes: u64,
+    /// Everything that was asked for is [unavailable](StoreError::Unavailable) at the moment.
+    pub is_down: bool,
 }
 
 /// An epoch for a store that begins at `now`: milliseconds since 1970 and 20 random bits, so that two stores do not share one

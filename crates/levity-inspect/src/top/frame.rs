@@ -262,7 +262,8 @@ impl View<'_> {
     fn mailboxes(&self) -> Option<Line> {
         let of = &self.now["mailboxes"];
         let (boxes, receivers) = (number(&of["boxes"]), number(&of["receivers"]));
-        if boxes == 0.0 && receivers == 0.0 {
+        let is_down = of["store_state"] == "down";
+        if boxes == 0.0 && receivers == 0.0 && !is_down {
             return None;
         }
         let before = self
@@ -277,12 +278,13 @@ impl View<'_> {
             .map(number)
             .sum();
         let lost = number(&of["dropped"]["bound"]);
+        let state = if is_down { "the store is down, " } else { "" };
         Some(Line {
             text: format!(
-                "mailboxes: {boxes} boxes, {receivers} receivers, {} messages/s, {lost} lost to bounds, {refused} refused",
+                "mailboxes: {state}{boxes} boxes, {receivers} receivers, {} messages/s, {lost} lost to bounds, {refused} refused",
                 per_second(rate)
             ),
-            style: style(refused > 0.0),
+            style: style(refused > 0.0 || is_down),
         })
     }
 

@@ -103,6 +103,7 @@ impl Store for Scripted {
             lost: 4,
             expired: 3,
             idle_boxes: 2,
+            is_down: true,
         }
     }
 }
@@ -598,6 +599,7 @@ fn a_sweep_publishes_figures() {
     let counts = [&figures.lost, &figures.expired, &figures.idle_boxes];
     let counts = counts.map(|count| count.load(Ordering::Relaxed));
     assert_eq!(counts, [4, 3, 2]);
+    assert!(figures.is_down.load(Ordering::Relaxed));
 }
 
 /// The event loop that runs the owner knows of a message before the publisher.

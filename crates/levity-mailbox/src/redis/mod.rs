@@ -32,7 +32,7 @@ use redis::{Client, IntoConnectionInfo, ProtocolVersion};
 use self::boxes::Boxes;
 use self::link::Link;
 use crate::budget::Budget;
-use crate::shared::{self, SharedStore};
+use crate::shared::{self, Outage, SharedStore};
 use crate::store::new_epoch;
 
 /// A Redis or Valkey server.
@@ -49,16 +49,21 @@ pub type RedisStore = SharedStore<Redis>;
 impl RedisStore {
     /// A store on the server at `url`: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]` or `redis+unix:///PATH`. Messages that
     /// are read take memory of `budget`. The store connects by itself, now and after each failure; meanwhile it is
-    /// [unavailable](crate::StoreError::Unavailable).
+    /// [unavailable](crate::StoreError::Unavailable). `report` logs a line and must not block.
     ///
     /// # Errors
     /// If the URL is wrong.
     ///
     /// # Panics
     /// If it is called outside a runtime of tokio.
-    pub fn new(url: &str, budget: Arc<Budget>) -> Result<Self, String> {
+    pub fn new(
+        url: &str,
+        budget: Arc<Budget>,
+        report: impl Fn(&str) + Send + 'static,
+    ) -> Result<Self, String> {
         let client = client(url)?;
         let (store, ends) = Self::with_ends(Redis);
+        let outage = Outage::new(ends.figures.clone(), report);
         let link = Link {
             client,
             budget,
@@ -69,7 +74,7 @@ impl RedisStore {
             reads: HashMap::new(),
             sets: BTreeSet::new(),
         };
-        tokio::spawn(shared::run(link, ends.requests, ends.reads));
+        tokio::spawn(shared::run(link, ends.requests, ends.reads, outage));
         Ok(store)
     }
 }

@@ -106,7 +106,7 @@ impl Subject for Redis {
     fn open(&mut self, _: SystemTime) -> Local<'_, Box<dyn Store>> {
         let url = format!("redis://127.0.0.1:{}", self.port);
         Box::pin(async move {
-            let store = RedisStore::new(&url, Budget::new(usize::MAX));
+            let store = RedisStore::new(&url, Budget::new(usize::MAX), |_| ());
             Box::new(store.expect("a URL")) as Box<dyn Store>
         })
     }

@@ -23,6 +23,8 @@ pub struct MailboxFigures {
     pub refused: Vec<(&'static str, u64)>,
     /// Boxes that were removed because nobody used them.
     pub idle_boxes: u64,
+    /// The store can do nothing at the moment.
+    pub is_down: bool,
     /// What `resume` keeps.
     pub resume: ResumeFigures,
 }

@@ -434,6 +434,10 @@ pub(super) const METRICS: &[Metric] = metrics! {
     ///
     /// It grows with uploads.
     Counter("levity_uploaded_bytes_total", "bytes", Total(|worker| &worker.uploaded_bytes));
+    /// Whether the store of mailboxes works: 0 while a Redis server cannot be reached. 1 for messages in memory.
+    ///
+    /// It falls rather than grows: publishers and receivers get 503, and standard error says why.
+    Gauge("levity_mailbox_store_up", "1 or 0", Mailboxes(|mailboxes| u64::from(!mailboxes.is_down)));
     /// Boxes of mailboxes that exist.
     ///
     /// A box ends by itself when nobody has used it for `idle` of its set. Beyond `boxes` of a set, new ones are refused.

@@ -287,6 +287,7 @@ mod tests {
                 bytes_max: 1_024,
                 refused: vec![("streams", 6)],
             },
+            is_down: false,
         }
     }
 

@@ -41,6 +41,9 @@ pub fn figures(
         ],
         refused: shared.refusals.counts(&Refusal::OF_MAILBOXES),
         idle_boxes: sum(|owner| &owner.idle_boxes),
+        is_down: owners
+            .iter()
+            .any(|owner| owner.is_down.load(Ordering::Relaxed)),
         resume,
     }
 }

@@ -11,6 +11,7 @@ use levity_config::{MailboxStore, StoreKind};
 use levity_disk::responds;
 use levity_mailbox::redis::RedisStore;
 use levity_mailbox::{Budget, Command, Event, Owner, OwnerFigures, Reports, Store, run};
+use levity_telemetry::diagnostics;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 
@@ -77,7 +78,7 @@ pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Res
         StoreKind::Memory => Ok(in_memory(workers)),
         StoreKind::Redis => {
             let url = of.url.clone().unwrap_or_default();
-            let make = move || RedisStore::new(&url, budget).map_err(unusable);
+            let make = move || RedisStore::new(&url, budget, report).map_err(unusable);
             on_thread(workers, store, make)
         }
         StoreKind::Disk => {
@@ -90,12 +91,16 @@ pub fn start(of: &MailboxStore, workers: usize, parts: &ServiceParts) -> io::Res
     }
 }
 
+/// Logs what a store has to say.
+fn report(line: &str) {
+    diagnostics::log(format_args!("mailboxes: {line}"));
+}
+
 #[cfg(feature = "mailbox")]
 fn open_disk(folder: &Path, budget: Arc<Budget>) -> io::Result<impl Store + use<>> {
     use levity_mailbox::disk::{DiskStore, Options};
     use levity_mailbox::steady_time;
-    use levity_telemetry::diagnostics;
-    let options = Options::new(|line| diagnostics::log(format_args!("mailboxes: {line}")))?;
+    let options = Options::new(report)?;
     let now = steady_time(std::time::Instant::now());
     let opened = DiskStore::open(folder, budget, options, now);
     opened.map_err(|error| unusable(format!("{}: {error}", folder.display())))

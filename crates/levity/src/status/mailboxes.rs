@@ -8,6 +8,7 @@ use levity_telemetry::stats::MailboxFigures;
 pub fn mailboxes(figures: &MailboxFigures) -> Value {
     json!({
         "store": figures.store,
+        "store_state": if figures.is_down { "down" } else { "up" },
         "boxes": figures.boxes,
         "boxes_read": figures.boxes_read,
         "receivers": figures.receivers,

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use super::{Events, json, post, publisher, text, wait_for_receivers};
 use crate::servers;
-use crate::support::{Launch, Server, Tree, wait_until};
+use crate::support::{Client, Launch, Server, Tree, wait_until};
 
 /// A server with the set `m`, whose messages are kept as `store` says.
 fn start(store: &str, keys: &str) -> Server {
@@ -109,6 +109,37 @@ fn a_server_without_its_redis_server_says_so() {
         "",
     );
     post(&mut publisher(&server), "a", &[], "x").assert_status(503);
+}
+
+#[test]
+fn an_outage_of_a_redis_server_is_reported_once() {
+    let mut redis = servers::Server::redis("");
+    let port = redis.port();
+    let server = start(
+        &format!("store = \"redis\"\nurl = \"redis://127.0.0.1:{port}\""),
+        "[admin]\nlisten = \"unix:{own}/admin\"",
+    );
+    let is_up = |expected: bool| {
+        let admin = server.own("admin");
+        let answer = Client::unix(&admin).get("/status.json");
+        let state = text(&json(&answer)["mailboxes"], "store_state").to_owned();
+        let metric = server.metrics(&admin).sum("levity_mailbox_store_up");
+        state == if expected { "up" } else { "down" } && (metric > 0.0) == expected
+    };
+    post(&mut publisher(&server), "a", &[], "0").assert_status(202);
+    assert!(is_up(true));
+    redis.stop();
+    server.says("mailboxes: the store is down: ");
+    wait_until("the state is known", || is_up(false));
+    for _ in 0..3 {
+        post(&mut publisher(&server), "a", &[], "1").assert_status(503);
+    }
+    redis.start();
+    server.says("mailboxes: the store is back after ");
+    wait_until("the state is known", || is_up(true));
+    let post = || post(&mut publisher(&server), "a", &[], "2").status;
+    wait_until("messages are taken", || post() == 202);
+    assert_eq!(server.stderr().matches("the store is down").count(), 1);
 }
 
 #[test]
