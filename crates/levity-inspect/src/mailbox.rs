@@ -146,7 +146,7 @@ pub fn list(place: &Place, out: &mut dyn Write) -> io::Result<()> {
             writeln!(
                 out,
                 "{name}\t{} messages\t{} bytes\t{} receivers",
-                one["messages"], one["bytes"], one["receivers"]
+                one["messages"], one["bytes"], one["receivers_here"]
             )?;
         }
         match answer["next"].as_str() {

@@ -56,7 +56,7 @@ impl Handling<'_> {
                     "mailbox": summary.name.in_set(),
                     "messages": summary.messages,
                     "bytes": summary.bytes,
-                    "receivers": receivers,
+                    "receivers_here": receivers,
                 })
             })
             .collect();

@@ -231,7 +231,7 @@ fn without_memory(set: &MailboxSet) -> Response {
     error(507, "the memory of mailboxes is used up")
 }
 
-/// What became of a message, for its publisher.
+/// What became of a message, for its publisher. Receivers are those of this server: others that share the store may have more.
 pub(super) fn summary(set: &MailboxSet, deliveries: &[Delivery], is_list: bool) -> Response {
     let mut failed = None;
     let mut receivers = 0;
@@ -284,7 +284,7 @@ pub(super) fn push_result(out: &mut String, name: &Name, published: &Published) 
     let is_duplicate = published.is_duplicate;
     let written = write!(
         out,
-        r#"{{"duplicate":{is_duplicate},"id":"{id}","mailbox":"{name}","receivers":{receivers}}}"#
+        r#"{{"duplicate":{is_duplicate},"id":"{id}","mailbox":"{name}","receivers_here":{receivers}}}"#
     );
     written.expect("a string takes everything");
 }

@@ -249,7 +249,7 @@ impl Handling<'_> {
                 "last": last_id(summary.epoch, summary.next).to_string(),
                 "messages": summary.messages,
                 "bytes": summary.bytes,
-                "receivers": receivers,
+                "receivers_here": receivers,
             }),
         ))
     }

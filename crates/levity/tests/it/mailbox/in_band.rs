@@ -208,8 +208,8 @@ fn an_answer_is_delivered() {
     assert_eq!(answer.field("set-cookie"), "c=1");
     assert_eq!(answer.header("etag"), None);
     let boxes = json(&answer);
-    assert_eq!(boxes["mailboxes"][0]["receivers"], 1);
-    assert_eq!(boxes["mailboxes"][1]["receivers"], 0);
+    assert_eq!(boxes["mailboxes"][0]["receivers_here"], 1);
+    assert_eq!(boxes["mailboxes"][1]["receivers_here"], 0);
     let event = events.next().expect("an event");
     assert_eq!((&*event.event, &*event.data), ("said", "hello"));
     let kept = json(&server.get("/m/b"));

@@ -126,7 +126,7 @@ impl Events {
 fn wait_for_receivers(client: &mut Client, name: &str, count: u64) {
     crate::support::wait_until("the receivers are there", || {
         let answer = client.get(&format!("/m/{name}?info"));
-        answer.status == 200 && json(&answer)["receivers"] == count
+        answer.status == 200 && json(&answer)["receivers_here"] == count
     });
 }
 

@@ -19,7 +19,7 @@ fn a_message_gets_an_id_and_its_receivers_are_counted() {
     first.assert_status(202);
     let first = json(&first);
     assert_eq!(
-        (text(&first, "mailbox"), &first["receivers"]),
+        (text(&first, "mailbox"), &first["receivers_here"]),
         ("a", &0.into())
     );
     let mut events = Events::new(&server, "a", &[]);
@@ -27,7 +27,7 @@ fn a_message_gets_an_id_and_its_receivers_are_counted() {
     let second = post(&mut publisher, "a", &[], "two");
     second.assert_status(201);
     let second = json(&second);
-    assert_eq!(second["receivers"], 1);
+    assert_eq!(second["receivers_here"], 1);
     let event = events.next().expect("an event");
     assert_eq!((&*event.id, &*event.data), (text(&second, "id"), "two"));
 }
