@@ -171,6 +171,44 @@ fn a_loss_is_noticed_although_others_have_published_more() {
     });
 }
 
+/// The replica takes over, and then the first one again as it was before.
+#[test]
+fn a_failback_gives_no_id_twice() {
+    let (mut first, mut second, switch) = replicated();
+    run(Some(at(switch.port())), |rig| {
+        let mut other = rig.other_process();
+        publish(rig, "0");
+        ask(&first, "SAVE");
+        wait_for_replica(&first, &second);
+        first.stop();
+        ask(&second, "REPLICAOF NO ONE");
+        switch.set_target(second.port());
+        let (lost, _) = publish(rig, "1");
+        second.stop();
+        first.start();
+        switch.set_target(first.port());
+        // This one knows nothing of the box.
+        let (id, _) = publish(&mut other, "2");
+        assert!(id > lost);
+        assert!(publish(rig, "3").0 > id);
+        assert_eq!(texts(rig), ["0", "2", "3"]);
+    });
+}
+
+#[test]
+fn a_replica_says_so_until_it_is_promoted() {
+    let (first, second, _) = replicated();
+    wait_for_replica(&first, &second);
+    run(Some(at(second.port())), |rig| {
+        match rig.try_open(&name("a"), &settings()) {
+            Err(StoreError::Unavailable(reason)) => assert!(reason.contains("replica"), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+        ask(&second, "REPLICAOF NO ONE");
+        publish(rig, "0");
+    });
+}
+
 /// The process that has published them has ended; another one has got them for its receivers.
 #[test]
 fn a_receiver_notices_a_loss() {
