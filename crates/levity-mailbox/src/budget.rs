@@ -81,6 +81,12 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// Reserves further `bytes` of the same budget, [as for what is read](Budget::try_reserve_to_read).
+    #[must_use]
+    pub fn try_more(&self, bytes: usize) -> Option<Self> {
+        self.budget.try_reserve_to_read(bytes)
+    }
+
     /// Takes over the bytes of `other`, which is of the same budget.
     pub fn merge(&mut self, mut other: Self) {
         debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));

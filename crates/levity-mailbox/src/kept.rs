@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::mem;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, SystemTime};
 
 use levity_wire::mailbox::{Cursor, MessageId};
 
+use crate::budget::Reservation;
 use crate::making::{Encoded, Making};
 use crate::message::Message;
 use crate::protocol::EventKind;
@@ -471,35 +471,10 @@ impl Recent {
     }
 }
 
-/// What is known of a form.
-#[derive(Default)]
-enum Form {
-    #[default]
-    Unknown,
-    /// Receivers are about to get it.
-    Kept(Encoded),
-    /// It is there as long as a receiver sends it.
-    Sent(Weak<Vec<u8>>),
-}
-
-impl Form {
-    fn encoded(&self) -> Option<Encoded> {
-        match self {
-            Self::Unknown => None,
-            Self::Kept(encoded) => Some(encoded.clone()),
-            Self::Sent(encoded) => encoded.upgrade(),
-        }
-    }
-
-    fn let_go(&mut self) {
-        *self = match mem::take(self) {
-            Self::Kept(encoded) if Rc::strong_count(&encoded) > 1 => {
-                Self::Sent(Rc::downgrade(&encoded))
-            }
-            Self::Sent(encoded) if encoded.strong_count() > 0 => Self::Sent(encoded),
-            _ => Self::Unknown,
-        };
-    }
+/// A form that receivers are about to get; of a long message the part that was encoded last.
+struct KeptForm {
+    part: usize,
+    encoded: Encoded,
 }
 
 /// What was made of a message: nothing of most, which few receivers read.
@@ -508,7 +483,7 @@ struct Made(Option<Box<Parts>>);
 
 #[derive(Default)]
 struct Parts {
-    forms: [Form; FORMS],
+    forms: [Option<KeptForm>; FORMS],
     /// Those that are made off the event loop.
     makings: [Option<Rc<Making>>; FORMS],
     /// What the content says.
@@ -520,20 +495,18 @@ impl Made {
         self.0.get_or_insert_default()
     }
 
-    /// Keeps forms only as long as receivers send them, and of those that are made off the event loop what `keeps` says. Whether
-    /// there are any of these.
+    /// Forgets all forms but those that are made off the event loop and that `keeps`. Whether there are any of these.
     fn let_go(&mut self, keeps: impl Fn(&Making) -> bool) -> bool {
         let Some(parts) = &mut self.0 else {
             return false;
         };
-        parts.forms.iter_mut().for_each(Form::let_go);
+        parts.forms = Default::default();
         parts.parsed = None;
         for making in &mut parts.makings {
             making.take_if(|making| !keeps(making));
         }
-        let is_sent = parts.forms.iter().any(|form| matches!(form, Form::Sent(_)));
         let has_makings = parts.makings.iter().any(Option::is_some);
-        if !is_sent && !has_makings {
+        if !has_makings {
             self.0 = None;
         }
         has_makings
@@ -573,25 +546,35 @@ impl Entry {
         recent.is_some()
     }
 
-    /// The message in the form of that number, which is below [`FORMS`]. It is encoded once for all receivers of the event loop
-    /// that send it at the same time; with `keeps` also for those that are about to get one of the last messages of a box.
+    /// A part of the message in the form of that number, which is below [`FORMS`]. With `keeps` it is encoded once for all
+    /// receivers of the event loop that are about to get one of the last messages of a box, as long as there is memory for it
+    /// and no other part is encoded.
     pub fn form(
         self: &Rc<Self>,
         form: usize,
+        part: usize,
         keeps: bool,
         encode: impl FnOnce(&Message) -> Vec<u8>,
     ) -> Encoded {
-        if let Some(encoded) = self.encoded(form) {
+        if let Some(encoded) = self.encoded(form, part) {
             return encoded;
         }
         let mut bytes = encode(&self.message);
+        if !keeps || !self.keeps() {
+            return bytes.into();
+        }
         bytes.shrink_to_fit();
-        let encoded = Rc::new(bytes);
-        let made = match keeps && self.keeps() {
-            true => Form::Kept(encoded.clone()),
-            false => Form::Sent(Rc::downgrade(&encoded)),
+        let of_message = self.message.draft.reservation.as_ref();
+        let reservation = of_message.map(|own| own.try_more(bytes.len()));
+        let encoded = match reservation {
+            None => bytes.into(),
+            Some(None) => return bytes.into(),
+            Some(Some(reservation)) => Encoded::counted(bytes, reservation),
         };
-        self.made.borrow_mut().parts().forms[form] = made;
+        self.made.borrow_mut().parts().forms[form] = Some(KeptForm {
+            part,
+            encoded: encoded.clone(),
+        });
         encoded
     }
 
@@ -614,18 +597,21 @@ impl Entry {
         parsed
     }
 
-    /// The message in the form of that number, if it has been encoded.
-    pub fn encoded(&self, form: usize) -> Option<Encoded> {
+    /// The part of that form, if it is kept.
+    pub(crate) fn encoded(&self, form: usize, part: usize) -> Option<Encoded> {
         let made = self.made.borrow();
-        made.0.as_ref()?.forms[form].encoded()
+        let kept = made.0.as_ref()?.forms[form].as_ref();
+        let kept = kept.filter(|kept| kept.part == part)?;
+        Some(kept.encoded.clone())
     }
 
-    /// What is made of that form off the event loop: the first receiver starts it. `None` for a message that is not one of
-    /// the last ones, since each receiver would have it made again.
+    /// What is made of that form off the event loop: the first receiver starts it, if it can reserve memory. `None` as well for a
+    /// message that is not one of the last ones, since each receiver would have it made again.
     pub fn making(
         self: &Rc<Self>,
         form: usize,
-        start: impl FnOnce(Rc<Making>),
+        reserve: impl FnOnce() -> Option<Reservation>,
+        start: impl FnOnce(Rc<Making>, Reservation),
     ) -> Option<Rc<Making>> {
         if !self.keeps() {
             return None;
@@ -633,13 +619,14 @@ impl Entry {
         if let Some(making) = &self.made.borrow_mut().parts().makings[form] {
             return Some(making.clone());
         }
+        let reservation = reserve()?;
         let making = Rc::new(Making::default());
         self.made.borrow_mut().parts().makings[form] = Some(making.clone());
-        start(making.clone());
+        start(making.clone(), reservation);
         Some(making)
     }
 
-    /// Forgets its forms, but not those that are being made or sent. Whether any is being made. To be called when a form that
+    /// Forgets its forms, but not those that are being made. Whether any is being made. To be called when a form that
     /// was [made off the event loop](Self::making) has been handed out.
     pub fn forget_forms(&self) -> bool {
         self.made.borrow_mut().let_go(|making| !making.is_made())

@@ -1,13 +1,45 @@
 //! A form of a message that is made off the event loop, for which receivers wait.
 
 use std::cell::{OnceCell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::task::yield_now;
 
-/// A message in some form. All receivers of the event loop that send it share the bytes.
-pub type Encoded = Rc<Vec<u8>>;
+use crate::budget::Reservation;
+
+/// A message in some form, or a part of it. All receivers of the event loop that send it share the bytes.
+#[derive(Debug, Clone)]
+pub struct Encoded(Rc<(Vec<u8>, Option<Reservation>)>);
+
+impl Encoded {
+    /// Bytes whose memory is `reservation`.
+    #[must_use]
+    pub fn counted(bytes: Vec<u8>, reservation: Reservation) -> Self {
+        Self(Rc::new((bytes, Some(reservation))))
+    }
+}
+
+impl From<Vec<u8>> for Encoded {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Rc::new((bytes, None)))
+    }
+}
+
+impl AsRef<[u8]> for Encoded {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.0
+    }
+}
+
+impl Deref for Encoded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
 
 /// The number of receivers that are woken before others run.
 const WOKEN_MAX: usize = 64;
@@ -15,7 +47,7 @@ const WOKEN_MAX: usize = 64;
 /// A form that is being made, or has been.
 #[derive(Default)]
 pub struct Making {
-    made: OnceCell<Encoded>,
+    made: OnceCell<Option<Encoded>>,
     /// Those that wait. One that has gone stays until the form is made.
     waiting: RefCell<Vec<Waker>>,
 }
@@ -25,8 +57,8 @@ pub struct Making {
 pub struct Place(Option<usize>);
 
 impl Making {
-    /// The form, once it has been made.
-    pub fn poll(&self, context: &mut Context<'_>, place: &mut Place) -> Poll<Encoded> {
+    /// The form, once it has been made; `None` if there is none.
+    pub fn poll(&self, context: &mut Context<'_>, place: &mut Place) -> Poll<Option<Encoded>> {
         if let Some(made) = self.made.get() {
             return Poll::Ready(made.clone());
         }
@@ -46,9 +78,9 @@ impl Making {
     }
 
     /// Hands the form to those that wait, and wakes them, a bounded number at a time.
-    pub async fn finish(&self, form: Vec<u8>) {
+    pub async fn finish(&self, form: Option<Encoded>) {
         // A form is made once: the first one stays.
-        let _ = self.made.set(form.into());
+        let _ = self.made.set(form);
         loop {
             let woken = {
                 let mut waiting = self.waiting.borrow_mut();
@@ -96,13 +128,13 @@ mod tests {
             }
         }
         let rung = || bell.0.load(Ordering::Relaxed);
-        let mut finishing = Box::pin(making.finish(b"x".to_vec()));
+        let mut finishing = Box::pin(making.finish(Some(b"x".to_vec().into())));
         let mut others = Context::from_waker(Waker::noop());
         assert!(finishing.as_mut().poll(&mut others).is_pending());
         assert_eq!(rung(), WOKEN_MAX);
         finishing.await;
         assert_eq!(rung(), WOKEN_MAX + 1);
         let made = making.poll(&mut context, &mut places[0]);
-        assert_eq!(made, Poll::Ready(b"x".to_vec().into()));
+        assert!(matches!(made, Poll::Ready(Some(form)) if *form == *b"x"));
     }
 }

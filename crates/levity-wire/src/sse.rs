@@ -32,18 +32,39 @@ pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The output has up to seven bytes for each byte of `data`, if that consists of line ends, and is hardly longer than
 /// `data` otherwise.
 pub fn encode(out: &mut Vec<u8>, id: Option<&dyn Display>, event: &str, data: &[u8]) {
+    begin(out, id, event);
+    push_data(out, None, data);
+    out.extend_from_slice(END);
+}
+
+/// Appends the beginning of an event, as [`encode`]. [Parts of its data](push_data) and its [`END`] follow.
+pub fn begin(out: &mut Vec<u8>, id: Option<&dyn Display>, event: &str) {
     if let Some(id) = id {
         push_id(out, id);
     }
     if !event.is_empty() && is_one_line(event.as_bytes()) {
         push_line(out, b"event: ", event.as_bytes());
     }
-    for line in Lines(Some(data)) {
-        out.extend_from_slice(b"data: ");
+    out.extend_from_slice(b"data: ");
+}
+
+/// The end of an event, behind its data.
+pub const END: &[u8] = b"\n\n";
+
+/// Appends a part of the data of an event, as [`encode`] does with all of it. The part begins and ends with whole characters;
+/// `before` is the byte before it, if it is not the first part.
+pub fn push_data(out: &mut Vec<u8>, before: Option<u8>, part: &[u8]) {
+    let part = match (before, part) {
+        // The CR has ended the line.
+        (Some(b'\r'), [b'\n', rest @ ..]) => rest,
+        _ => part,
+    };
+    for (index, line) in Lines(Some(part)).enumerate() {
+        if index > 0 {
+            out.extend_from_slice(b"\ndata: ");
+        }
         push_text(out, line);
-        out.push(b'\n');
     }
-    out.push(b'\n');
 }
 
 /// Appends `line` with U+FFFD for each sequence of bytes that is not UTF-8.
@@ -369,6 +390,27 @@ mod tests {
             encoded(None, "", b"a\xff\xe2\x82b"),
             "data: a\u{fffd}\u{fffd}b\n\n"
         );
+    }
+
+    #[test]
+    fn data_may_be_cut_between_any_characters() {
+        let data = "a\r\n\r\r\n\n\u{20ac}\nb\r";
+        for (at, _) in data.char_indices() {
+            for (end, _) in data[at..].char_indices() {
+                let mut out = Vec::new();
+                begin(&mut out, Some(&"1-2"), "news");
+                let mut before = None;
+                let (first, rest) = data.split_at(at);
+                let (second, third) = rest.split_at(end);
+                for part in [first, second, third] {
+                    push_data(&mut out, before, part.as_bytes());
+                    before = part.bytes().last().or(before);
+                }
+                out.extend_from_slice(END);
+                let whole = encoded(Some(&"1-2"), "news", data.as_bytes());
+                assert_eq!(String::from_utf8_lossy(&out), whole, "{at} {end}");
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 
 use super::*;
+use crate::budget::Budget;
 use crate::log::tests::draft;
 use crate::message::Draft;
 
@@ -359,7 +360,7 @@ fn the_last_messages_are_encoded_once() {
     let encode = |entry: &Rc<Entry>| {
         let mut times = 0;
         for _ in 0..2 {
-            let form = entry.form(FORMS - 1, true, |message| {
+            let form = entry.form(FORMS - 1, 0, true, |message| {
                 times += 1;
                 message.id.to_string().into_bytes()
             });
@@ -370,12 +371,12 @@ fn the_last_messages_are_encoded_once() {
     let times: Vec<_> = kept.entries.iter().map(encode).collect();
     assert_eq!(times, [[2; 11].as_slice(), &[1; ENCODED_MAX]].concat());
     let last = kept.entries[18].clone();
-    assert!(last.encoded(FORMS - 1).is_some() && last.encoded(0).is_none());
+    assert!(last.encoded(FORMS - 1, 0).is_some() && last.encoded(0, 0).is_none());
     for sequence in 20..20 + ENCODED_MAX as u64 {
-        assert!(last.encoded(FORMS - 1).is_some());
+        assert!(last.encoded(FORMS - 1, 0).is_some());
         kept.append(message(EPOCH, sequence), 1);
     }
-    assert!(last.encoded(FORMS - 1).is_none());
+    assert!(last.encoded(FORMS - 1, 0).is_none());
     assert_eq!(encode(&last), 2);
 }
 
@@ -400,19 +401,39 @@ fn the_last_messages_are_parsed_once() {
 }
 
 #[test]
-fn receivers_that_send_an_old_message_share_its_form() {
-    let mut kept = state([opened(1, 20)]).kept.unwrap();
-    let (old, last) = (kept.entries[0].clone(), kept.entries[18].clone());
-    let first = old.form(0, true, |_| vec![1]);
-    assert!(Rc::ptr_eq(&first, &old.form(0, true, |_| vec![2])));
-    drop(first);
-    assert_eq!(*old.form(0, true, |_| vec![3]), [3]);
-    let kept_form = last.form(0, true, |_| vec![1]);
-    for sequence in 20..=20 + ENCODED_MAX as u64 {
-        kept.append(message(EPOCH, sequence), 1);
-    }
-    assert!(Rc::ptr_eq(&kept_form, &last.form(0, true, |_| vec![2])));
-    assert_eq!(Rc::strong_count(&kept_form), 1);
+fn of_a_long_message_the_last_part_is_kept() {
+    let kept = state([opened(1, 2)]).kept.unwrap();
+    let entry = &kept.entries[0];
+    let part = |part, text: &[u8]| entry.form(0, part, true, |_| text.to_vec()).to_vec();
+    assert_eq!((part(0, b"a"), part(0, b"b")), (b"a".into(), b"a".into()));
+    assert_eq!((part(1, b"c"), part(1, b"d")), (b"c".into(), b"c".into()));
+    assert_eq!(part(0, b"e"), b"e");
+}
+
+#[test]
+fn forms_that_are_kept_take_memory_of_messages() {
+    let budget = Budget::new(1024);
+    let draft = Draft {
+        reservation: budget.try_reserve(256),
+        ..draft("x", None)
+    };
+    let recent = Rc::<Recent>::default();
+    let message = Message {
+        id: id(EPOCH, 1),
+        draft: draft.into(),
+    };
+    let entry = Entry::new(message, &recent);
+    let encode = |form, bytes| entry.form(form, 0, true, |_| vec![0; bytes]);
+    // A quarter is left to publishers.
+    encode(0, 513);
+    assert_eq!(budget.used(), 256);
+    assert!(entry.encoded(0, 0).is_none());
+    let kept = encode(0, 512);
+    assert_eq!(budget.used(), 768);
+    entry.forget_forms();
+    assert_eq!(budget.used(), 768);
+    drop(kept);
+    assert_eq!(budget.used(), 256);
 }
 
 #[test]
@@ -420,15 +441,22 @@ fn a_form_of_the_last_messages_is_made_once() {
     let mut kept = state([opened(1, 2)]).kept.unwrap();
     let entry = kept.entries[0].clone();
     let starts = Cell::new(0);
-    let start = |_| starts.update(|starts| starts + 1);
-    let first = entry.making(0, start).expect("it is one of the last");
-    let second = entry.making(0, start).expect("it is one of the last");
+    let budget = Budget::new(1);
+    let making = |form| {
+        let start = |_, _| starts.update(|starts| starts + 1);
+        entry.making(form, || budget.try_reserve(1), start)
+    };
+    let first = making(0).expect("it is one of the last");
+    let second = making(0).expect("it is one of the last");
     assert!(Rc::ptr_eq(&first, &second) && starts.get() == 1);
-    assert!(entry.making(1, start).is_some());
+    let held = budget.reserve(1);
+    assert!(making(1).is_none());
+    drop(held);
+    assert!(making(1).is_some());
     for sequence in 2..2 + ENCODED_MAX as u64 {
         kept.append(message(EPOCH, sequence), 1);
     }
-    assert!(entry.making(0, start).is_none());
+    assert!(making(0).is_none());
     assert_eq!((starts.get(), Rc::strong_count(&first)), (2, 2));
 }
 
@@ -436,13 +464,16 @@ fn a_form_of_the_last_messages_is_made_once() {
 fn what_is_being_made_is_forgotten_when_it_is_made() {
     let kept = state([opened(1, 2)]).kept.unwrap();
     let entry = kept.entries[0].clone();
-    let making = entry.making(0, |_| {}).expect("it is one of the last");
-    entry.form(1, true, |_| vec![1]);
+    let reserve = || Budget::new(1).try_reserve(1);
+    let making = entry
+        .making(0, reserve, |_, _| {})
+        .expect("it is one of the last");
+    entry.form(1, 0, true, |_| vec![1]);
     kept.recent.forget_forms();
-    assert!(entry.encoded(1).is_none());
-    let again = entry.making(0, |_| panic!("it is being made"));
+    assert!(entry.encoded(1, 0).is_none());
+    let again = entry.making(0, reserve, |_, _| panic!("it is being made"));
     assert!(Rc::ptr_eq(&making, &again.expect("it is one of the last")));
-    making.finish(vec![1]).now_or_never().expect("nobody waits");
+    making.finish(None).now_or_never().expect("nobody waits");
     kept.recent.forget_forms();
     assert!(entry.made.borrow().0.is_none() && kept.recent.encoded.borrow().is_empty());
 }
@@ -451,7 +482,7 @@ fn what_is_being_made_is_forgotten_when_it_is_made() {
 fn an_expired_message_takes_no_memory_for_its_forms() {
     let mut kept = state([opened(1, 1)]).kept.unwrap();
     kept.append(until(1, 5), 1);
-    kept.entries[0].form(0, true, |_| vec![1]);
+    kept.entries[0].form(0, 0, true, |_| vec![1]);
     let entry = Rc::downgrade(&kept.entries[0]);
     assert!(entry.upgrade().is_some());
     kept.expire(at(5));

@@ -1,15 +1,18 @@
 //! Compression of messages for WebSockets (RFC 7692), off the event loop.
 
+use std::borrow::Cow;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::{Compress, Compression, FlushCompress};
 use levity_compute::Class;
-use levity_mailbox::{Entry, Making};
-use levity_wire::websocket::{FrameHeader, Opcode};
+use levity_mailbox::{Budget, Encoded, Entry, Making, Message};
+use levity_wire::websocket::FrameHeader;
 use tokio::task;
 
 use super::forms::Form;
+use super::grip_item::content;
 use crate::shares::Resource;
 use crate::worker::Worker;
 
@@ -29,32 +32,34 @@ const NS_PER_BYTE: u64 = 18;
 const FLUSHED: [u8; 4] = [0, 0, 0xff, 0xff];
 
 /// The compressed frame of a message for all receivers of the event loop, which the first of them starts. `None` for one
-/// that is sent as it is.
+/// that is sent as it is, also if there is no memory for the frame.
 pub fn making(
     worker: &Rc<Worker>,
+    budget: &Arc<Budget>,
     stream: u64,
     form: Form,
     entry: &Rc<Entry>,
 ) -> Option<Rc<Making>> {
-    let bytes = entry.message.draft.content.len();
+    let bytes = content(&entry.message, false).1.len();
     let compute = &worker.compute;
     // As many encoders as threads exist at a time, so none of the memory is taken.
     let may_encode = ENCODER_BYTES <= worker.stakes.shares().max(Resource::Encoders);
     if bytes < CONTENT_BYTES_MIN || !may_encode {
         return None;
     }
-    entry.making(form.number(), |making| {
+    let reserve = || budget.try_reserve_to_read(bytes);
+    entry.making(form.number(), reserve, |making, mut reservation| {
         let (compute, message) = (compute.clone(), entry.message.clone());
         let entry = Rc::downgrade(entry);
         let cost = Duration::from_nanos(bytes as u64 * NS_PER_BYTE);
         task::spawn_local(async move {
-            let job = message.clone();
-            let work = move || {
-                let (opcode, data) = form.data(&job);
-                frame(opcode, &data)
-            };
+            let work = move || frame(form, &message);
             let computed = compute.run(Class::Response, stream, cost, work).await;
-            let frame = computed.map_or_else(|_| form.encode(&message), |done| done.value);
+            let frame = computed.ok().and_then(|computed| computed.value);
+            let frame = frame.map(|frame| {
+                let _ = reservation.try_resize(frame.len());
+                Encoded::counted(frame, reservation)
+            });
             making.finish(frame).await;
             // All that wait for it have it: a box in which nothing happens takes no memory for it.
             if let Some(entry) = entry.upgrade() {
@@ -64,34 +69,48 @@ pub fn making(
     })
 }
 
-/// A frame with `data`, compressed if that makes it smaller.
-fn frame(opcode: Opcode, data: &[u8]) -> Vec<u8> {
-    let deflated = deflate(data);
-    let (is_compressed, content) = match deflated.len() < data.len() {
-        true => (true, &*deflated),
-        false => (false, data),
-    };
-    let header = FrameHeader::message(opcode, is_compressed, content.len() as u64);
-    [header.as_bytes(), content].concat()
+/// A compressed frame with the message, if that is shorter than its content.
+fn frame(form: Form, message: &Message) -> Option<Vec<u8>> {
+    let (_, content) = content(message, false);
+    let is_text = form.is_text(message);
+    let parts = (0..form.parts(message)).map(|number| form.data(message, number, is_text));
+    let deflated = deflate(parts, content.len())?;
+    let header = FrameHeader::message(form.opcode(is_text), true, deflated.len() as u64);
+    Some([header.as_bytes(), &deflated].concat())
 }
 
-fn deflate(data: &[u8]) -> Vec<u8> {
+/// Compresses `parts`; `None` if that takes `bytes_max` bytes or more.
+fn deflate<'d>(parts: impl Iterator<Item = Cow<'d, [u8]>>, bytes_max: usize) -> Option<Vec<u8>> {
     let mut encoder = Compress::new(Compression::new(LEVEL), false);
-    // Stored blocks add five bytes for each 16 KiB at least.
-    let mut out = Vec::with_capacity(data.len() + data.len() / 1024 + 64);
-    loop {
-        let taken = encoder.total_in() as usize;
-        let result = encoder.compress_vec(&data[taken..], &mut out, FlushCompress::Sync);
-        let is_complete = encoder.total_in() as usize == data.len() && out.len() < out.capacity();
-        if result.is_err() || is_complete {
-            break;
-        }
-        out.reserve(out.capacity());
+    let mut out = Vec::with_capacity(bytes_max + FLUSHED.len());
+    for part in parts {
+        push(&mut encoder, &mut out, &part, FlushCompress::None)?;
     }
+    push(&mut encoder, &mut out, &[], FlushCompress::Sync)?;
     if out.ends_with(&FLUSHED) {
         out.truncate(out.len() - FLUSHED.len());
     }
-    out
+    Some(out)
+}
+
+/// Compresses more; `None` when `out` is full.
+fn push(
+    encoder: &mut Compress,
+    out: &mut Vec<u8>,
+    mut data: &[u8],
+    flush: FlushCompress,
+) -> Option<()> {
+    loop {
+        let before = encoder.total_in();
+        encoder.compress_vec(data, out, flush).ok()?;
+        data = &data[(encoder.total_in() - before) as usize..];
+        if out.len() == out.capacity() {
+            return None;
+        }
+        if data.is_empty() {
+            return Some(());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -109,23 +128,28 @@ mod tests {
         out
     }
 
+    fn deflate(data: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+        super::deflate(data.chunks(1000).map(Cow::from), bytes_max)
+    }
+
     #[test]
     fn data_comes_back() {
         let noise: Vec<u8> = (0..200_000_u32)
             .map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8)
             .collect();
         for data in [&b""[..], b"Hello", &[b'x'; 100_000], &noise] {
-            let deflated = deflate(data);
+            let deflated = deflate(data, data.len() + 1000).expect("room");
             assert_eq!(inflate(&deflated, data.len()), data);
         }
     }
 
     #[test]
     fn what_does_not_get_smaller_is_sent_as_it_is() {
-        assert_eq!(frame(Opcode::Text, b"ab"), *b"\x81\x02ab");
-        let compressed = frame(Opcode::Binary, &[b'x'; 1000]);
-        assert_eq!(compressed[0], 0xc2);
-        assert_eq!(usize::from(compressed[1]), compressed.len() - 2);
-        assert_eq!(inflate(&compressed[2..], 1000), [b'x'; 1000]);
+        assert_eq!(deflate(b"ab", 2), None);
+        let deflated = deflate(&[b'x'; 1000], 1000).expect("smaller");
+        assert!(deflated.len() < 1000);
+        let bytes = deflated.len();
+        assert_eq!(deflate(&[b'x'; 1000], bytes), None);
+        assert_eq!(deflate(&[b'x'; 1000], bytes + 1), Some(deflated));
     }
 }

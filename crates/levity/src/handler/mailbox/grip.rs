@@ -1,21 +1,22 @@
 //! GRIP: applications hold clients by the headers of Pushpin, and publish to its control endpoint.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use levity_mailbox::{Feed, Message, MessageId, Name, Next};
+use levity_mailbox::{Encoded, Feed, Message, Name, Next, Reservation};
 use levity_wire::grip::{self, Instruct, TIMEOUT_DEFAULT};
 use levity_wire::{mailbox_header, sendfile_header};
 
 use super::super::Handling;
 use super::forms::Form;
-use super::grip_item;
+use super::grip_item::{self, ResponseHead};
 use super::in_band::Start;
 use super::mark_when_sent::MarkWhenSent;
 use super::receiver::Hold;
 use crate::http::fields::{Fields, lines};
-use crate::http::response::{Body, Response};
+use crate::http::response::{Body, OwnedBytes, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::upstream::for_mailboxes::ForMailboxes;
 
@@ -24,6 +25,8 @@ struct Instruction {
     instruct: Instruct,
     start: Start,
     content: Vec<u8>,
+    /// The memory of the content.
+    reservation: Reservation,
 }
 
 impl Handling<'_> {
@@ -37,9 +40,10 @@ impl Handling<'_> {
             instruct,
             start,
             content,
+            reservation,
         } = self.instruction(set, answer).await?;
         let Some(hold) = instruct.hold else {
-            return Ok(start.with(content));
+            return Ok(start.with(Encoded::counted(content, reservation)));
         };
         if hold == grip::Hold::Stream && matches!(start.status, 204 | 205 | 304) {
             let status = start.status;
@@ -57,7 +61,7 @@ impl Handling<'_> {
         match hold {
             grip::Hold::Stream => {
                 let first = feeds.remove(0);
-                let hold = Hold::new(content, feeds, instruct.keep_alive);
+                let hold = Hold::new((content, reservation), feeds, instruct.keep_alive);
                 let mut response = self.stream(set, first, Form::Content, hold);
                 start.begin(&mut response, true);
                 Ok(response)
@@ -65,7 +69,7 @@ impl Handling<'_> {
             grip::Hold::Response => {
                 let timeout = instruct.timeout.unwrap_or(TIMEOUT_DEFAULT);
                 let published = self.published(feeds, Instant::now() + timeout).await;
-                Ok(published.map_or_else(|| start.with(content), of_grip))
+                Ok(published.unwrap_or_else(|| start.with(Encoded::counted(content, reservation))))
             }
         }
     }
@@ -76,10 +80,11 @@ impl Handling<'_> {
         answer: &mut ForMailboxes,
     ) -> Result<Instruction, Response> {
         let refused = |answer: &ForMailboxes, reason| answer.refuse(502, reason);
-        let (content, _reservation) = self.content_of(set, answer).await?;
+        let (content, mut reservation) = self.content_of(set, answer).await?;
         if answer.head.is_grip_instruct() {
             let read = Instruct::from_json(&content);
             let (instruct, response) = read.map_err(|reject| refused(answer, reject.reason))?;
+            let _ = reservation.try_resize(response.body.len());
             return Ok(Instruction {
                 instruct,
                 start: Start {
@@ -88,8 +93,10 @@ impl Handling<'_> {
                     ..Start::default()
                 },
                 content: response.body,
+                reservation,
             });
         }
+        let _ = reservation.try_resize(content.len());
         let mut instruct = Instruct::default();
         let read = lines(answer.head.mailbox.as_bytes())
             .try_for_each(|line| instruct.read_header(line.name, line.value))
@@ -106,6 +113,7 @@ impl Handling<'_> {
             instruct,
             start,
             content,
+            reservation,
         })
     }
 
@@ -114,34 +122,41 @@ impl Handling<'_> {
         &mut self,
         mut feeds: Vec<(Feed, ReceiverSlot)>,
         end: Instant,
-    ) -> Option<grip::Response> {
+    ) -> Option<Response> {
         let published =
             self.ready_for_client(end, |context| self.poll_published(&mut feeds, context));
-        let (number, last, response) = published.await.flatten()?;
+        let (number, message, (head, range)) = published.await.flatten()?;
         let (feed, _) = feeds.swap_remove(number);
-        self.hooks.push(MarkWhenSent::new(feed, last));
-        Some(response)
+        self.hooks.push(MarkWhenSent::new(feed, message.id));
+        let start = Start {
+            status: head.status,
+            fields: fields_of(&head.headers),
+            ..Start::default()
+        };
+        Some(start.with(Published { message, range }))
     }
 
-    /// The response, with the number of the feed that has brought it and the id of its message.
+    /// The response, with the number of the feed that has brought it and its message.
     fn poll_published(
         &self,
         feeds: &mut [(Feed, ReceiverSlot)],
         context: &mut Context<'_>,
-    ) -> Poll<Option<(usize, MessageId, grip::Response)>> {
+    ) -> Poll<Option<(usize, Message, (ResponseHead, Range<usize>))>> {
         for (number, (feed, _)) in feeds.iter_mut().enumerate() {
             while let Poll::Ready(next) = feed.poll_next(context, self.now()) {
                 match next {
                     Next::Message(entry) => {
-                        let Message { id, .. } = entry.message;
+                        let message = &entry.message;
                         let response = grip_item::response(&entry);
                         if !feed.keeps_forms() {
                             entry.forget_forms();
                         }
                         match response {
-                            Some(response) => return Poll::Ready(Some((number, id, response))),
+                            Some(response) => {
+                                return Poll::Ready(Some((number, message.clone(), response)));
+                            }
                             // It has nothing for a client that waits for a response.
-                            None => feed.mark_read(id),
+                            None => feed.mark_read(message.id),
                         }
                     }
                     Next::Gap(_) => {}
@@ -153,15 +168,22 @@ impl Handling<'_> {
     }
 }
 
-/// The response that was published.
-fn of_grip(of: grip::Response) -> Response {
-    let start = Start {
-        status: of.status,
-        fields: fields_of(&of.headers),
-        ..Start::default()
-    };
-    start.with(of.body)
+/// The body of a response that was published: a range of the content of the message, of which it needs no copy.
+#[derive(Debug)]
+struct Published {
+    message: Message,
+    range: Range<usize>,
 }
+
+impl AsRef<[u8]> for Published {
+    fn as_ref(&self) -> &[u8] {
+        &self.message.draft.content[self.range.clone()]
+    }
+}
+
+impl OwnedBytes for Published {}
+
+impl OwnedBytes for Encoded {}
 
 /// Headers that applications give in JSON, without those that are for this server.
 fn fields_of(headers: &[(String, String)]) -> Fields {
@@ -177,10 +199,10 @@ fn fields_of(headers: &[(String, String)]) -> Fields {
 
 impl Start {
     /// The response with this content.
-    fn with(self, content: Vec<u8>) -> Response {
+    fn with(self, content: impl OwnedBytes + 'static) -> Response {
         let mut response = Response::new(self.status);
         if !matches!(self.status, 204 | 304) {
-            response.body = Body::Text(content);
+            response.body = Body::Page(Box::new(content));
         }
         self.begin(&mut response, true);
         response

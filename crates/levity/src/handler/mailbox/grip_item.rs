@@ -1,17 +1,16 @@
 //! Messages that came by GRIP. One that says the same to everybody is kept as any other; one that says something else to each
-//! kind of receiver is kept as JSON, as its publisher sent it.
+//! kind of receiver is kept with all of it.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::rc::Rc;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use levity_mailbox::{Entry, Message};
-use levity_wire::grip::{Item, Response, Stream, WebSocketMessage, items};
+use levity_wire::grip::{Item, Stream, WebSocketMessage};
 use serde_json::{Map, Value, json};
 
 /// The media type of a message with a content for each kind of receiver.
-const MEDIA_TYPE: &str = "application/grip-item+json";
+const MEDIA_TYPE: &str = "application/grip-item";
 
 /// The code of a WebSocket that is closed without one.
 const CLOSE_CODE: u16 = 1000;
@@ -52,48 +51,123 @@ pub fn kept(item: Item) -> (String, Vec<u8>) {
     }
 }
 
+/// A line of JSON that says what belongs to whom, and behind it the contents as they are: those who read them need no memory of
+/// their own.
 fn encoded(item: &Item) -> Vec<u8> {
-    let mut formats = Map::new();
-    let response = item.response.as_ref().map(|response| {
-        let headers: Vec<_> = response.headers.iter().map(|pair| json!(pair)).collect();
-        let body = BASE64_STANDARD.encode(&response.body);
-        json!({"code": response.status, "headers": headers, "body-bin": body})
-    });
-    let stream = item.stream.as_ref().map(|stream| match stream {
-        Stream::Content(bytes) => json!({"content-bin": BASE64_STANDARD.encode(bytes)}),
-        Stream::Close => json!({"action": "close"}),
-    });
-    let web_socket = item.web_socket.as_ref().map(|message| match message {
-        WebSocketMessage::Text(text) => json!({"content": text}),
-        WebSocketMessage::Binary(bytes) => json!({"content-bin": BASE64_STANDARD.encode(bytes)}),
-        WebSocketMessage::Close { code: None, .. } => json!({"action": "close"}),
-        WebSocketMessage::Close { code, reason } => {
-            json!({"action": "close", "code": code, "reason": reason})
-        }
-    });
-    let all = [
-        ("http-response", response),
-        ("http-stream", stream),
-        ("ws-message", web_socket),
-    ];
-    for (name, format) in all {
-        formats.extend(format.map(|format| (name.to_owned(), format)));
+    let mut outline = Map::new();
+    let mut contents = Vec::new();
+    let mut add = |bytes: &[u8]| {
+        contents.extend_from_slice(bytes);
+        bytes.len()
+    };
+    if let Some(stream) = &item.stream {
+        let stream = match stream {
+            Stream::Content(bytes) => json!({"bytes": add(bytes)}),
+            Stream::Close => json!({}),
+        };
+        outline.insert("stream".to_owned(), stream);
     }
-    let item = json!({"channel": "-", "formats": Value::Object(formats)});
-    json!({ "items": [item] }).to_string().into_bytes()
+    if let Some(response) = &item.response {
+        let (status, headers) = (response.status, &response.headers);
+        let response = json!({"status": status, "headers": headers, "bytes": add(&response.body)});
+        outline.insert("response".to_owned(), response);
+    }
+    if let Some(message) = &item.web_socket {
+        let message = match message {
+            WebSocketMessage::Text(text) => json!({"text": add(text.as_bytes())}),
+            WebSocketMessage::Binary(bytes) => json!({"bytes": add(bytes)}),
+            WebSocketMessage::Close { code, reason } => json!({"code": code, "reason": reason}),
+        };
+        outline.insert("socket".to_owned(), message);
+    }
+    let mut encoded = Value::Object(outline).to_string().into_bytes();
+    encoded.push(b'\n');
+    encoded.append(&mut contents);
+    encoded
 }
 
-/// The item, if the message says something else to each kind of receiver.
-fn item_of(message: &Message) -> Option<Item> {
-    let draft = &message.draft;
-    let is_item = *draft.media_type == *MEDIA_TYPE;
-    is_item.then(|| items(&draft.content).ok()?.pop()).flatten()
+/// What a message says to each kind of receiver. Contents are ranges of its content.
+#[derive(Debug, Default)]
+struct Kept {
+    /// `None` ends the stream.
+    stream: Option<Option<Range<usize>>>,
+    response: Option<(ResponseHead, Range<usize>)>,
+    /// Its media type goes with a content.
+    socket: Option<Result<(&'static str, Range<usize>), (u16, String)>>,
 }
 
-/// The same, read once for all receivers of the event loop.
-fn item_of_entry(entry: &Rc<Entry>) -> Option<Rc<Option<Item>>> {
-    let is_item = *entry.message.draft.media_type == *MEDIA_TYPE;
-    is_item.then(|| entry.parsed(item_of))
+/// The beginning of a response that was published.
+#[derive(Debug, Clone)]
+pub struct ResponseHead {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+}
+
+impl Kept {
+    /// Of a message that says something else to each kind of receiver.
+    fn of(message: &Message) -> Option<Self> {
+        if *message.draft.media_type != *MEDIA_TYPE {
+            return None;
+        }
+        let content = &message.draft.content;
+        let end = content.iter().position(|&byte| byte == b'\n')?;
+        let outline: Value = serde_json::from_slice(&content[..end]).ok()?;
+        let mut start = end + 1;
+        let mut range = |bytes: &Value| {
+            let end = start.checked_add(bytes.as_u64()? as usize)?;
+            let range = start..end;
+            start = end;
+            (end <= content.len()).then_some(range)
+        };
+        let (stream, response, socket) =
+            (&outline["stream"], &outline["response"], &outline["socket"]);
+        let mut kept = Self::default();
+        if stream.is_object() {
+            kept.stream = Some(range(&stream["bytes"]));
+        }
+        if response.is_object() {
+            let head = ResponseHead {
+                status: response["status"].as_u64()?.try_into().ok()?,
+                headers: serde_json::from_value(response["headers"].clone()).ok()?,
+            };
+            kept.response = Some((head, range(&response["bytes"])?));
+        }
+        if socket.is_object() {
+            let text = range(&socket["text"]).map(|range| (TEXT, range));
+            let content = text.or_else(|| Some((BYTES, range(&socket["bytes"])?)));
+            kept.socket = Some(content.ok_or_else(|| {
+                let code = socket["code"]
+                    .as_u64()
+                    .map_or(CLOSE_CODE, |code| code as u16);
+                let reason = socket["reason"].as_str().unwrap_or_default();
+                (code, reason.to_owned())
+            }));
+        }
+        Some(kept)
+    }
+
+    /// The same, read once for all receivers of the event loop.
+    fn of_entry(entry: &Rc<Entry>) -> Option<Rc<Option<Self>>> {
+        let is_item = *entry.message.draft.media_type == *MEDIA_TYPE;
+        is_item.then(|| entry.parsed(Self::of))
+    }
+
+    /// The content for receivers, and its media type.
+    fn content(self, is_raw: bool) -> (String, Range<usize>) {
+        let of_stream = self.stream.flatten().map(|range| (BYTES.to_owned(), range));
+        if is_raw {
+            return of_stream.unwrap_or_default();
+        }
+        let of_socket = self.socket.and_then(Result::ok);
+        let of_socket = of_socket.map(|(media_type, range)| (media_type.to_owned(), range));
+        let of_response = self.response.map(|(mut head, range)| {
+            let is_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
+            let at = head.headers.iter().position(is_type);
+            let media_type = at.map_or(BYTES.to_owned(), |at| head.headers.swap_remove(at).1);
+            (media_type, range)
+        });
+        of_socket.or(of_response).or(of_stream).unwrap_or_default()
+    }
 }
 
 /// Whether `media_type` is that of items. They decide about the responses of clients, so only the control endpoint may
@@ -105,65 +179,44 @@ pub fn is_media_type(media_type: &str) -> bool {
 
 /// Whether streams end with this message.
 pub fn ends_streams(entry: &Rc<Entry>) -> bool {
-    let item = item_of_entry(entry);
-    let stream = item.as_ref().and_then(|item| item.as_ref().as_ref());
-    stream.is_some_and(|item| item.stream == Some(Stream::Close))
+    let kept = Kept::of_entry(entry);
+    let kept = kept.as_ref().and_then(|kept| kept.as_ref().as_ref());
+    kept.is_some_and(|kept| kept.stream == Some(None))
 }
 
 /// The code and the reason with which this message closes WebSockets, if it does.
 pub fn close_of_sockets(entry: &Rc<Entry>) -> Option<(u16, String)> {
-    match &item_of_entry(entry)?.as_ref().as_ref()?.web_socket {
-        Some(WebSocketMessage::Close { code, reason }) => {
-            Some((code.unwrap_or(CLOSE_CODE), reason.clone()))
-        }
-        _ => None,
-    }
+    let kept = Kept::of_entry(entry)?;
+    let socket = kept.as_ref().as_ref()?.socket.as_ref()?;
+    socket.as_ref().err().cloned()
 }
 
 /// The content for receivers, and its media type. Raw streams get what is for streams; all others get messages.
-pub fn content(message: &Message, is_raw: bool) -> (Cow<'_, str>, Cow<'_, [u8]>) {
-    let Some(item) = item_of(message) else {
-        return (
-            Cow::Borrowed(&message.draft.media_type),
-            Cow::Borrowed(&message.draft.content),
-        );
-    };
-    let of_stream = item.stream.and_then(|stream| match stream {
-        Stream::Content(bytes) => Some((BYTES.into(), bytes)),
-        Stream::Close => None,
-    });
-    let of_web_socket = item.web_socket.and_then(|message| match message {
-        WebSocketMessage::Text(text) => Some((TEXT.into(), text.into_bytes())),
-        WebSocketMessage::Binary(bytes) => Some((BYTES.into(), bytes)),
-        WebSocketMessage::Close { .. } => None,
-    });
-    let of_response = item.response.map(|mut response| {
-        let is_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
-        let at = response.headers.iter().position(is_type);
-        let media_type = at.map_or(BYTES.into(), |at| response.headers.swap_remove(at).1);
-        (media_type, response.body)
-    });
-    let chosen: Option<(String, Vec<u8>)> = match is_raw {
-        true => of_stream,
-        false => of_web_socket.or(of_response).or(of_stream),
-    };
-    let (media_type, bytes) = chosen.unwrap_or_default();
-    (Cow::Owned(media_type), Cow::Owned(bytes))
+pub fn content(message: &Message, is_raw: bool) -> (Cow<'_, str>, &[u8]) {
+    let draft = &message.draft;
+    match Kept::of(message) {
+        None => (Cow::Borrowed(&draft.media_type), &draft.content),
+        Some(kept) => {
+            let (media_type, range) = kept.content(is_raw);
+            (Cow::Owned(media_type), &draft.content[range])
+        }
+    }
 }
 
-/// The response that the message is for those who wait for one; `None` if it is only for others.
-pub fn response(entry: &Rc<Entry>) -> Option<Response> {
-    if let Some(item) = item_of_entry(entry)
-        && let Some(item) = &*item
+/// The response that the message is for those who wait for one, whose body is a range of the content; `None` if it is only for
+/// others.
+pub fn response(entry: &Rc<Entry>) -> Option<(ResponseHead, Range<usize>)> {
+    if let Some(kept) = Kept::of_entry(entry)
+        && let Some(kept) = &*kept
     {
-        return item.response.clone();
+        return kept.response.clone();
     }
-    let (media_type, content) = content(&entry.message, true);
-    Some(Response {
-        headers: vec![("Content-Type".to_owned(), media_type.into_owned())],
-        body: content.into_owned(),
-        ..Response::default()
-    })
+    let draft = &entry.message.draft;
+    let head = ResponseHead {
+        status: 200,
+        headers: vec![("Content-Type".to_owned(), draft.media_type.to_string())],
+    };
+    Some((head, 0..draft.content.len()))
 }
 
 #[cfg(test)]
@@ -171,6 +224,7 @@ mod tests {
     use std::sync::Arc;
 
     use levity_mailbox::{Draft, MessageId};
+    use levity_wire::grip::items;
 
     use super::*;
 
@@ -216,22 +270,44 @@ mod tests {
         ));
         assert_eq!(*content(&all, true).1, *b"s");
         assert_eq!(*content(&all, false).1, *b"w");
-        let kept = item_of(&all).expect("an item");
-        let answer = kept.response.expect("a response");
-        assert_eq!((answer.status, &answer.body[..]), (201, &b"r"[..]));
-        assert_eq!(answer.headers, [("A".to_owned(), "b".to_owned())]);
-        assert_ne!(kept.stream, Some(Stream::Close));
+        let (head, range) = Kept::of(&all).and_then(|kept| kept.response).expect("one");
+        assert_eq!((head.status, &all.draft.content[range]), (201, &b"r"[..]));
+        assert_eq!(head.headers, [("A".to_owned(), "b".to_owned())]);
         let end = message(item(r#"{"http-stream":{"action":"close"}}"#));
-        let kept = item_of(&end).expect("an item");
-        assert_eq!((kept.stream, kept.response), (Some(Stream::Close), None));
+        let kept = Kept::of(&end).expect("an item");
+        assert!(kept.stream == Some(None) && kept.response.is_none());
         assert_eq!(*content(&end, true).1, *b"");
-        for close in [
-            r#"{"action":"close"}"#,
-            r#"{"action":"close","code":4000,"reason":"x"}"#,
+        for (close, expected) in [
+            (r#"{"action":"close"}"#, (1000, String::new())),
+            (
+                r#"{"action":"close","code":4000,"reason":"x"}"#,
+                (4000, "x".to_owned()),
+            ),
         ] {
-            let with = |close| item(&format!(r#"{{"ws-message":{close}}}"#));
-            let kept = item_of(&message(with(close))).expect("an item");
-            assert_eq!(kept.web_socket, with(close).web_socket);
+            let kept = Kept::of(&message(item(&format!(r#"{{"ws-message":{close}}}"#))));
+            assert_eq!(kept.expect("an item").socket, Some(Err(expected)));
+        }
+    }
+
+    #[test]
+    fn no_part_of_an_item_is_one() {
+        let formats = r#"{"http-stream":{"content":"a"},"http-response":{"body":"b"},"ws-message":{"content":"c"}}"#;
+        let (media_type, whole) = kept(item(formats));
+        for end in 0..=whole.len() {
+            let message = Message {
+                id: MessageId {
+                    epoch: 1,
+                    sequence: 1,
+                },
+                draft: Arc::new(Draft {
+                    media_type: media_type.as_str().into(),
+                    content: whole[..end].into(),
+                    ..Draft::default()
+                }),
+            };
+            let socket = Kept::of(&message).and_then(|kept| kept.socket);
+            let is_whole = socket.is_some_and(|socket| socket.is_ok());
+            assert_eq!(is_whole, end == whole.len(), "{end}");
         }
     }
 }

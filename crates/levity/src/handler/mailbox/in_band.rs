@@ -110,7 +110,7 @@ impl Handling<'_> {
                     refusal
                 })?;
         }
-        let (content, reservation) = self.content_of(set, answer).await?;
+        let (content, mut reservation) = self.content_of(set, answer).await?;
         let mut hold = Hold::default();
         let form = form(
             request,
@@ -131,7 +131,8 @@ impl Handling<'_> {
             let summary = self.deliver_content(set, deliver, content, answer);
             delivered = Some(summary.await?);
         } else {
-            hold.first = content;
+            let _ = reservation.try_resize(content.len());
+            hold.first = Some((content, reservation));
         }
         let start = Start::of(&answer.head);
         match (opened, delivered) {

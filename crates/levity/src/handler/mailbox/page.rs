@@ -1,11 +1,10 @@
 //! Messages in a response that ends: a page of JSON, which is made while it is sent.
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use levity_mailbox::{Limit, Message, MessageId, Name};
 use serde_json::{Value, json};
 
-use super::forms::outlined;
+use super::forms::{OBJECT_END, begin_object, begin_value, parts, push_json};
+use super::grip_item::content;
 use crate::http::response::{Body, Response, StreamError};
 use crate::mailboxes::set::ReceiverSlot;
 use crate::respond::generated::{Gathered, Generated, Output};
@@ -106,7 +105,8 @@ impl Page {
         outline: Value,
         _slot: ReceiverSlot,
     ) -> Result<Output, StreamError> {
-        begin(&mut output, &outline, "messages", b'[');
+        begin_value(&mut output.bytes, &outline, "messages");
+        output.bytes.push(b'[');
         for (index, message) in self.messages.iter().enumerate() {
             if index > 0 {
                 output.bytes.push(b',');
@@ -124,46 +124,14 @@ pub fn add_next(response: &mut Response, last: MessageId) {
     response.fields.add("Link", link.as_bytes());
 }
 
-/// Begins the object `outline`, and in it the value `name`.
-fn begin(output: &mut Output, outline: &Value, name: &str, delimiter: u8) {
-    let object = outline.to_string();
-    let open = object.strip_suffix('}').unwrap_or(&object);
-    output.bytes.extend_from_slice(open.as_bytes());
-    output
-        .bytes
-        .extend_from_slice(format!(",\"{name}\":").as_bytes());
-    output.bytes.push(delimiter);
-}
-
 async fn add_message(output: &mut Output, message: &Message) {
-    let (outline, content) = outlined(message);
-    match str::from_utf8(&content) {
-        Ok(text) => {
-            begin(output, &outline, "data", b'"');
-            add_text(output, text).await;
-        }
-        Err(_) => {
-            begin(output, &outline, "base64", b'"');
-            for part in content.chunks(PART_BYTES) {
-                let encoded = BASE64_STANDARD.encode(part);
-                output.bytes.extend_from_slice(encoded.as_bytes());
-                output.flush_if_full().await;
-            }
-        }
-    }
-    output.bytes.extend_from_slice(b"\"}");
-    output.flush_if_full().await;
-}
-
-async fn add_text(output: &mut Output, mut text: &str) {
-    while !text.is_empty() {
-        let mut ends = (1..=text.len().min(PART_BYTES)).rev();
-        let end = ends.find(|end| text.is_char_boundary(*end));
-        let (part, rest) = text.split_at(end.unwrap_or(text.len()));
-        let quoted = Value::from(part).to_string();
-        let escaped = &quoted.as_bytes()[1..quoted.len() - 1];
-        output.bytes.extend_from_slice(escaped);
+    let (_, content) = content(message, false);
+    let is_text = str::from_utf8(content).is_ok();
+    begin_object(&mut output.bytes, message, is_text);
+    for part in parts(content, PART_BYTES, is_text) {
+        push_json(&mut output.bytes, part, is_text);
         output.flush_if_full().await;
-        text = rest;
     }
+    output.bytes.extend_from_slice(OBJECT_END);
+    output.flush_if_full().await;
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
-use levity_mailbox::{Encoded, Entry, Feed, MessageId, Next, steady_time};
+use levity_mailbox::{Encoded, Entry, Feed, Message, MessageId, Next, Reservation, steady_time};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 use levity_wire::grip::{KeepAlive, KeepAliveMode};
@@ -31,8 +31,8 @@ const TURN_MESSAGES_MAX: usize = 128;
 /// What few receivers have: what an application has said about one that it holds, and what comes first.
 #[derive(Default)]
 pub struct Hold {
-    /// What is sent before all messages.
-    pub first: Vec<u8>,
+    /// What is sent before all messages, and its memory.
+    pub first: Option<(Vec<u8>, Reservation)>,
     /// Further boxes.
     pub others: Vec<(Feed, ReceiverSlot)>,
     /// What keeps the connection alive, in place of the heartbeat of the set.
@@ -46,12 +46,12 @@ pub struct Hold {
 impl Hold {
     /// With these settings.
     pub fn new(
-        first: Vec<u8>,
+        first: (Vec<u8>, Reservation),
         others: Vec<(Feed, ReceiverSlot)>,
         keep_alive: Option<KeepAlive>,
     ) -> Self {
         Self {
-            first,
+            first: Some(first),
             others,
             keep_alive,
             turn: 0,
@@ -60,7 +60,7 @@ impl Hold {
     }
 
     fn is_empty(&self) -> bool {
-        self.first.is_empty()
+        self.first.is_none()
             && self.others.is_empty()
             && self.keep_alive.is_none()
             && self.ahead.is_none()
@@ -78,12 +78,26 @@ pub struct Receiver {
     /// The connection, if it is a WebSocket; otherwise the receiver has a body of HTTP.
     socket: Option<Box<Socket>>,
     sending: Sending,
-    /// The message that is being sent, and the number of its box.
-    message: Option<(usize, MessageId)>,
+    /// The message that is being sent.
+    message: Option<Transit>,
     /// The stream ends after what is being sent.
     ending: Option<Ending>,
     stay: Stay,
     _slot: ReceiverSlot,
+}
+
+/// A message on its way. A client that takes nothing makes its receiver hold no more of it than this: what was encoded is let go,
+/// and encoded again.
+pub struct Transit {
+    entry: Rc<Entry>,
+    /// The part that is being sent.
+    part: u32,
+    /// The number of its box.
+    number: u16,
+    /// Whether it is sent as text, once that is known.
+    is_text: Option<bool>,
+    /// What is being sent is all of it, and cannot be made again.
+    is_whole: bool,
 }
 
 // There may be a hundred thousand. A byte more, and the allocator gives each of them 320.
@@ -124,7 +138,7 @@ impl Receiver {
             _slot: slot,
         };
         let greeting = receiver.greeting(position);
-        receiver.send(greeting, None);
+        receiver.sending.start(greeting);
         receiver.add_start(position, fields);
         receiver
     }
@@ -154,16 +168,13 @@ impl Receiver {
 
     /// Takes what came when it was looked ahead.
     fn take_ahead(&mut self) -> Option<Next> {
-        let hold = self.hold.as_mut()?;
-        let ahead = hold.ahead.take()?;
-        if hold.is_empty() {
-            self.hold = None;
-        }
+        let ahead = self.hold.as_mut()?.ahead.take()?;
+        self.hold.take_if(|hold| hold.is_empty());
         Some(ahead)
     }
 
     /// What is sent before all messages.
-    fn greeting(&mut self, position: Option<MessageId>) -> Vec<u8> {
+    fn greeting(&mut self, position: Option<MessageId>) -> Encoded {
         let mut out = Vec::new();
         if self.form == Form::Events {
             sse::retry(&mut out, jittered(self.set.of.retry));
@@ -171,15 +182,18 @@ impl Receiver {
                 .iter()
                 .for_each(|last| sse::position(&mut out, last));
         }
-        if let Some(hold) = &mut self.hold {
-            out.append(&mut hold.first);
-            match self.form {
-                Form::Events if !out.ends_with(b"\n\n") => out.extend_from_slice(b"\n\n"),
-                Form::Lines if !matches!(&out[..], [] | [.., b'\n']) => out.push(b'\n'),
-                _ => {}
-            }
+        let first = self.hold.as_mut().and_then(|hold| hold.first.take());
+        let Some((mut first, reservation)) = first else {
+            return out.into();
+        };
+        self.hold.take_if(|hold| hold.is_empty());
+        out.append(&mut first);
+        match self.form {
+            Form::Events if !out.ends_with(b"\n\n") => out.extend_from_slice(b"\n\n"),
+            Form::Lines if !matches!(&out[..], [] | [.., b'\n']) => out.push(b'\n'),
+            _ => {}
         }
-        out
+        Encoded::counted(out, reservation)
     }
 
     /// The box of that number.
@@ -223,35 +237,69 @@ impl Receiver {
         }
     }
 
-    fn send(&mut self, bytes: impl Into<Encoded>, message: Option<(usize, MessageId)>) {
-        self.sending.start(bytes);
-        self.message = message;
-    }
-
-    /// Sends the rest of what is being sent.
+    /// Sends the rest of what is being sent, or the next part of a message.
     fn poll_sending(
         &mut self,
         client: &dyn HeldClient,
         context: &mut Context<'_>,
         sent: &mut u64,
     ) -> Poll<Result<usize, End>> {
+        if self.sending.is_empty() {
+            self.encode_part();
+        }
         let write: Write = match self.socket {
             Some(_) => {
                 |client, context, bytes, sent| client.poll_send_upgraded(context, bytes, sent)
             }
             None => stay::poll_write,
         };
-        let moved = ready!(
-            self.sending
-                .poll(&self.worker, client, context, sent, write)
-        )?;
-        if let Some((number, id)) = self.message.take() {
-            match self.form {
-                Form::Resumed => self.feed.report_taken(id),
-                _ => self.feed(number).mark_read(id),
+        let polled = self
+            .sending
+            .poll(&self.worker, client, context, sent, write);
+        let Some(message) = &mut self.message else {
+            return polled;
+        };
+        match polled {
+            Poll::Pending if !message.is_whole => self.sending.let_go(),
+            Poll::Ready(Ok(_)) => {
+                message.part += 1;
+                let parts = self.form.parts(&message.entry.message);
+                if message.is_whole || message.part as usize >= parts {
+                    let (number, id) = (message.number, message.entry.message.id);
+                    self.message = None;
+                    match self.form {
+                        Form::Resumed => self.feed.report_taken(id),
+                        _ => self.feed(number.into()).mark_read(id),
+                    }
+                }
             }
+            _ => {}
         }
-        Poll::Ready(Ok(moved))
+        polled
+    }
+
+    /// Begins to send the present part of the message, if there is one, or continues it.
+    fn encode_part(&mut self) {
+        let Some(number) = self.message.as_ref().map(|message| message.number) else {
+            return;
+        };
+        let feed = self.feed(number.into());
+        let (is_only, keeps_forms) = (feed.is_only(), feed.keeps_forms());
+        let Some(message) = &mut self.message else {
+            return;
+        };
+        let (form, part, is_text) = (self.form, message.part as usize, &mut message.is_text);
+        let mut encode = |message: &Message| {
+            let is_text = *is_text.get_or_insert_with(|| form.is_text(message));
+            form.encode(message, part, is_text)
+        };
+        let entry = &message.entry;
+        let encoded = match is_only {
+            // What nobody shares need not be known.
+            true => encode(&entry.message).into(),
+            false => entry.form(form.number(), part, keeps_forms, encode),
+        };
+        self.sending.start(encoded);
     }
 
     /// Takes what comes next.
@@ -261,8 +309,12 @@ impl Receiver {
             .as_mut()
             .and_then(|one| one.poll_awaited(context))
         {
-            let (bytes, message) = ready!(awaited);
-            self.send(bytes, Some(message));
+            let (form, mut message) = ready!(awaited);
+            if let Some(form) = form {
+                message.is_whole = true;
+                self.sending.start(form);
+            }
+            self.message = Some(message);
             return Poll::Ready(());
         }
         let now = steady_time(stall::poll_start());
@@ -284,7 +336,7 @@ impl Receiver {
                     sequence: next.sequence.saturating_sub(1),
                     ..next
                 };
-                self.send(self.form.gap(last), None);
+                self.sending.start(self.form.gap(last));
                 // One that was too slow comes back with the id of the gap; others would get ever later pieces.
                 self.ending = (!is_start).then_some(Ending::Gap(last));
             }
@@ -316,22 +368,21 @@ impl Receiver {
 
     /// Sends a message, or waits for its compressed form.
     fn send_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Rc<Entry>) {
-        let (form, id) = (self.form, (number, entry.message.id));
+        let message = Transit {
+            entry: entry.clone(),
+            part: 0,
+            number: number as u16,
+            is_text: None,
+            is_whole: false,
+        };
         if let Some(socket) = self.socket.as_mut().filter(|socket| socket.is_compressed) {
             let stream = client.stream().number();
-            if let Some(making) = deflated::making(&self.worker, stream, form, entry) {
-                return socket.wait_for(making, id);
+            let budget = &self.set.shared.budget;
+            if let Some(making) = deflated::making(&self.worker, budget, stream, self.form, entry) {
+                return socket.wait_for(making, message);
             }
         }
-        let feed = self.feed(number);
-        let encoded = match feed.is_only() {
-            // What nobody shares need not be known.
-            true => Rc::new(form.encode(&entry.message)),
-            false => entry.form(form.number(), feed.keeps_forms(), |message| {
-                form.encode(message)
-            }),
-        };
-        self.send(encoded, Some(id));
+        self.message = Some(message);
     }
 
     /// What a receiver does that waits: it keeps the connection alive, and ends some time. Ready with the end of a client that
@@ -354,7 +405,7 @@ impl Receiver {
                     // Another connection of the client may have said less since, and have gone.
                     self.feed.report_taken(last);
                 }
-                self.send(self.heartbeat(), None);
+                self.sending.start(self.heartbeat());
             }
         }
         Poll::Ready(Ok(()))
@@ -380,7 +431,7 @@ impl Receiver {
         let Some(frame) = close.or_else(|| socket.take_pong()) else {
             return false;
         };
-        self.send(frame, None);
+        self.sending.start(frame);
         true
     }
 
@@ -418,15 +469,19 @@ impl Held for Receiver {
                 Ok(more) => moved += more,
                 Err(end) => return Poll::Ready(end),
             }
-            if self.answers() {
+            let is_between_messages = self.message.is_none();
+            if is_between_messages && self.answers() {
                 continue;
             }
-            if let Some(ending) = self.poll_ending(client, context) {
+            if is_between_messages && let Some(ending) = self.poll_ending(client, context) {
                 return ending;
             }
             if moved >= TURN_BYTES_MAX || messages >= TURN_MESSAGES_MAX {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
+            }
+            if !is_between_messages {
+                continue;
             }
             messages += 1;
             if self.poll_next(client, context).is_pending()

@@ -4,12 +4,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use levity_mailbox::{Encoded, Making, MessageId, Place};
+use levity_mailbox::{Encoded, Making, Place};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 use levity_wire::websocket::input::{Input, Received, Violation};
 use levity_wire::websocket::{CLOSE_REASON_BYTES_MAX, FrameHeader, Opcode};
 
+use super::receiver::Transit;
 use super::stay::Ending;
 use crate::http::held::HeldClient;
 
@@ -51,8 +52,7 @@ pub struct Socket {
 struct Awaited {
     making: Rc<Making>,
     place: Place,
-    /// Which one it is, and the number of its box.
-    message: (usize, MessageId),
+    message: Transit,
 }
 
 /// How far the closing handshake is.
@@ -192,7 +192,7 @@ impl Socket {
     }
 
     /// Waits for the form of `message` that `making` makes.
-    pub fn wait_for(&mut self, making: Rc<Making>, message: (usize, MessageId)) {
+    pub fn wait_for(&mut self, making: Rc<Making>, message: Transit) {
         self.awaited = Some(Awaited {
             making,
             place: Place::default(),
@@ -205,18 +205,17 @@ impl Socket {
         self.awaited.is_some()
     }
 
-    /// The message that is waited for, if any, when it is there.
+    /// The message that is waited for, if any, when it is there, and its form.
     pub fn poll_awaited(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Option<Poll<(Encoded, (usize, MessageId))>> {
+    ) -> Option<Poll<(Option<Encoded>, Transit)>> {
         let awaited = self.awaited.as_mut()?;
-        let polled = awaited.making.poll(context, &mut awaited.place);
-        let message = awaited.message;
-        if polled.is_ready() {
-            self.awaited = None;
-        }
-        Some(polled.map(|bytes| (bytes, message)))
+        let Poll::Ready(form) = awaited.making.poll(context, &mut awaited.place) else {
+            return Some(Poll::Pending);
+        };
+        let awaited = self.awaited.take()?;
+        Some(Poll::Ready((form, awaited.message)))
     }
 }
 

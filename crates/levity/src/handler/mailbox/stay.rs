@@ -45,11 +45,21 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Sends `bytes` next. What was sent before has [ended](Self::poll).
+    /// Sends `bytes` next. What was sent before has [ended](Self::poll), or was [let go](Self::let_go): then they are the same.
     pub fn start(&mut self, bytes: impl Into<Encoded>) {
         let bytes = bytes.into();
-        self.sent = 0;
+        debug_assert!(self.sent <= bytes.len());
         self.bytes = (!bytes.is_empty()).then_some(bytes);
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    /// Lets the bytes go while the client takes nothing.
+    pub fn let_go(&mut self) {
+        self.bytes = None;
     }
 
     /// Sends the rest by `write`, and counts it in `sent`. Ready with the number of bytes when all are sent, or with an error when the
@@ -72,7 +82,7 @@ impl Sending {
         match polled {
             Poll::Ready(Ok(())) => {
                 self.is_blocked = false;
-                self.bytes = None;
+                (self.bytes, self.sent) = (None, 0);
                 Poll::Ready(Ok(moved))
             }
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::ClientAbort)),

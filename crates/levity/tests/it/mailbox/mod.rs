@@ -9,6 +9,7 @@ mod in_band;
 mod publishing;
 mod receiving;
 mod resume;
+mod slow;
 mod stores;
 mod websocket;
 
