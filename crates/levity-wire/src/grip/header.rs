@@ -2,7 +2,8 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 
-use super::instruct::{BAD_KEEP_ALIVE, BAD_PREVIOUS, HAS_FILTER, mode, previous, timeout};
+use super::filter::{Filters, checked};
+use super::instruct::{BAD_KEEP_ALIVE, BAD_PREVIOUS, mode, previous, timeout};
 use super::json::is_status;
 use super::{Channel, HEADERS_MAX, Hold, Instruct, KEEP_ALIVE_BYTES_MAX, KeepAlive, box_name};
 use crate::http1::{is_token, list, trim};
@@ -11,6 +12,7 @@ use crate::{Reject, decimal};
 
 const REPEATED: Reject = Reject::bad("GRIP: a repeated header");
 const BAD_PARAMETER: Reject = Reject::bad("GRIP: a bad parameter");
+const BAD_META: Reject = Reject::bad("Grip-Set-Meta is no list of `NAME=VALUE` in UTF-8");
 const BAD_FORMAT: Reject = Reject::bad("GRIP: the format is none of `raw`, `cstring` and `base64`");
 const BAD_STATUS: Reject = Reject::bad("Grip-Status is no status from 200 to 599");
 const BAD_EXPOSED: Reject = Reject::bad("Grip-Expose-Headers is no list of at most 64 names");
@@ -19,9 +21,8 @@ impl Instruct {
     /// Reads a header of the response, if it is one of an instruction; its name is in any case. Call [`Instruct::check`]
     /// after the last one.
     ///
-    /// `Grip-Channel: NAME; prev-id=ID, NAME` may be repeated. The name is up to the first semicolon or comma, as the
-    /// libraries write it; no quotes protect them. Unknown parameters and headers are ignored, `Grip-Set-Meta` and
-    /// `Grip-Link` among them.
+    /// `Grip-Channel: NAME; prev-id=ID; filter=FILTER, NAME` may be repeated. The name is up to the first semicolon or comma,
+    /// as the libraries write it; no quotes protect them. Unknown parameters and headers are ignored, `Grip-Link` among them.
     ///
     /// # Errors
     /// 502 if it is malformed, exceeds a limit, or demands what is not supported.
@@ -43,6 +44,9 @@ impl Instruct {
         if is("grip-keep-alive") {
             return once(&mut self.keep_alive, keep_alive(value)?);
         }
+        if is("grip-set-meta") {
+            return self.read_meta(value);
+        }
         if is("grip-status") {
             return once(&mut self.status, status(value)?);
         }
@@ -55,6 +59,19 @@ impl Instruct {
     fn read_channels(&mut self, value: &[u8]) -> Result<(), Reject> {
         for element in split(value, b',').filter(|element| !element.is_empty()) {
             self.add(channel(element)?)?;
+        }
+        Ok(())
+    }
+
+    /// `NAME=VALUE, NAME="VALUE"`, of which the last one of a name counts.
+    fn read_meta(&mut self, value: &[u8]) -> Result<(), Reject> {
+        for element in split(value, b',').filter(|element| !element.is_empty()) {
+            let first = split(element, b';').next().unwrap_or_default();
+            let (name, value) = parameter(first).ok_or(BAD_META)?;
+            if name == b"user" {
+                let value = value.unwrap_or_default().into_owned();
+                self.user = checked(String::from_utf8(value).map_err(|_| BAD_META)?)?;
+            }
         }
         Ok(())
     }
@@ -82,18 +99,22 @@ fn channel(element: &[u8]) -> Result<Channel, Reject> {
     let mut parts = split(element, b';');
     let name = box_name(parts.next().unwrap_or_default())?;
     let mut id = None;
+    let mut filters = Filters::default();
     for part in parts {
         let (key, value) = parameter(part).ok_or(BAD_PARAMETER)?;
         if key.eq_ignore_ascii_case(b"filter") {
-            return Err(HAS_FILTER);
+            filters.add(value.as_deref().unwrap_or_default())?;
         }
         if key.eq_ignore_ascii_case(b"prev-id") {
             let value = value.unwrap_or_default().into_owned();
             once(&mut id, String::from_utf8(value).map_err(|_| BAD_PREVIOUS)?)?;
         }
     }
-    let previous = previous(id)?;
-    Ok(Channel { name, previous })
+    Ok(Channel {
+        name,
+        previous: previous(id)?,
+        filters,
+    })
 }
 
 /// `DATA; format=FORMAT; timeout=SECONDS; mode=MODE`, with data up to the first semicolon, as the libraries write it.
@@ -169,7 +190,7 @@ fn status(value: &[u8]) -> Result<u16, Reject> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{CHANNELS_MAX, ID_BYTES_MAX, KeepAliveMode};
+    use super::super::{CHANNELS_MAX, ID_BYTES_MAX, KeepAliveMode, META_BYTES_MAX};
     use super::*;
 
     fn read(headers: &[(&str, &str)]) -> Result<Instruct, Reject> {
@@ -211,6 +232,7 @@ mod tests {
         assert_eq!(instruct.channels.len(), 3);
         assert_eq!(instruct.timeout, Some(Duration::from_secs(30)));
         assert_eq!(instruct.status, Some(304));
+        assert_eq!(instruct.user, "a");
         assert!(instruct.exposes(b"etag") && !instruct.exposes(b"Set-Cookie"));
         assert!(Instruct::default().exposes(b"Set-Cookie"));
     }
@@ -227,6 +249,35 @@ mod tests {
         assert_eq!(channels("room {1}"), [none("room=20=7B1=7D")]);
         let id = "7".repeat(ID_BYTES_MAX);
         assert_eq!(channels(&format!("a; prev-id={id}")), [some("a", &id)]);
+    }
+
+    #[test]
+    fn channels_have_filters() {
+        let value =
+            "a; filter=skip-self; prev-id=1; Filter=skip-users, b, c;filter=\"require-sub\"";
+        let instruct = read(&[("Grip-Channel", value)]).expect(value);
+        let filters = instruct.channels.iter().map(|channel| {
+            let filters = channel.filters;
+            [filters.skip_self, filters.skip_users, filters.require_sub]
+        });
+        assert!(filters.eq([[true, true, false], [false; 3], [false, false, true]]));
+    }
+
+    #[test]
+    fn clients_have_a_user() {
+        for (value, user) in [
+            ("user=alice", "alice"),
+            (r#"x=1, user="a, \"b\"" , y"#, r#"a, "b""#),
+            ("user=a; b=c, user=d;e", "d"),
+            ("User=a, users=b", ""),
+            ("user", ""),
+            ("", ""),
+        ] {
+            let instruct = read(&[("Grip-Set-Meta", value)]).expect(value);
+            assert_eq!(instruct.user, user, "{value}");
+        }
+        let long = format!("user={}", "a".repeat(META_BYTES_MAX));
+        assert!(read(&[("Grip-Set-Meta", &long)]).is_ok());
     }
 
     #[test]
@@ -250,13 +301,19 @@ mod tests {
         let many = names.collect::<Vec<_>>().join(",");
         let id = format!("a; prev-id={}", "7".repeat(ID_BYTES_MAX + 1));
         let content = "a".repeat(KEEP_ALIVE_BYTES_MAX + 1);
+        let user = format!("user={}", "a".repeat(META_BYTES_MAX + 1));
         let names = "a,".repeat(HEADERS_MAX + 1);
         for (name, value, reason) in [
             ("Grip-Hold", "Stream", "neither"),
             ("Grip-Hold", "", "neither"),
             ("Grip-Hold", "stream", "without a channel"),
             ("Grip-Channel", ";prev-id=1", "without a name"),
-            ("Grip-Channel", "a; filter=skip-self", "filters"),
+            ("Grip-Channel", "a; filter=build-id", "`build-id`"),
+            ("Grip-Channel", "a; filter=http-check", "`http-check`"),
+            ("Grip-Channel", "a; filter=Skip-Self", "no such filter"),
+            ("Grip-Channel", "a; filter", "no such filter"),
+            ("Grip-Set-Meta", "user=\"a", "list"),
+            ("Grip-Set-Meta", &user, "4 KiB"),
             ("Grip-Channel", r#"a; prev-id="1"#, "parameter"),
             ("Grip-Channel", "a; prev-id=1; prev-id=2", "repeated"),
             ("Grip-Channel", &many, "64 channels"),

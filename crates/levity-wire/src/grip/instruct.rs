@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::filter::{self, Filters};
 use super::json::{self, bytes, number, object, take, text};
 use super::{
     CHANNELS_MAX, ID_BYTES_MAX, KEEP_ALIVE_BYTES_MAX, Response, TIMEOUT_DEFAULT, TIMEOUT_MAX,
@@ -11,7 +12,6 @@ use super::{
 use crate::Reject;
 
 pub(super) const CHANNELS_TOO_MANY: Reject = Reject::bad("GRIP: more than 64 channels");
-pub(super) const HAS_FILTER: Reject = Reject::bad("GRIP: filters are not supported");
 pub(super) const BAD_PREVIOUS: Reject =
     Reject::bad("GRIP: `prev-id` is no text of at most 128 bytes");
 pub(super) const BAD_TIMEOUT: Reject =
@@ -50,6 +50,8 @@ pub struct Channel {
     pub name: String,
     /// The id of the last message that the application has seen.
     pub previous: Option<String>,
+    /// Which of its messages the client does not get.
+    pub filters: Filters,
 }
 
 /// When a client that has heard nothing gets the content that keeps the connection alive.
@@ -98,6 +100,8 @@ pub struct Instruct {
     pub channels: Vec<Channel>,
     /// The end of a [`Hold::Response`]; [`TIMEOUT_DEFAULT`] if absent.
     pub timeout: Option<Duration>,
+    /// Whose client it is, for [`Filters`]; empty if nobody is named.
+    pub user: String,
     /// What keeps a [`Hold::Stream`] alive.
     pub keep_alive: Option<KeepAlive>,
     /// The status of the response in place of that of the application. A 304 cannot have the headers of an instruction
@@ -135,9 +139,11 @@ impl Instruct {
         }
     }
 
-    /// Adds a channel. A repeated name has no effect: each message would arrive twice.
+    /// Adds a channel. A repeated name only adds its filters: each message would arrive twice.
     pub(super) fn add(&mut self, channel: Channel) -> Result<(), Reject> {
-        if self.channels.iter().any(|one| one.name == channel.name) {
+        let mut channels = self.channels.iter_mut();
+        if let Some(known) = channels.find(|one| one.name == channel.name) {
+            known.filters.merge(channel.filters);
             return Ok(());
         }
         if self.channels.len() == CHANNELS_MAX {
@@ -204,6 +210,9 @@ fn read_hold(mut hold: Map<String, Value>) -> Result<Instruct, Reject> {
     if let Some(seconds) = take(&mut hold, "timeout") {
         instruct.timeout = Some(timeout(number(&seconds))?);
     }
+    if let Some(meta) = take(&mut hold, "meta") {
+        instruct.user = filter::value(&mut object(meta)?, "user")?;
+    }
     if let Some(content) = take(&mut hold, "keep-alive") {
         instruct.keep_alive = Some(read_keep_alive(object(content)?)?);
     }
@@ -212,12 +221,14 @@ fn read_hold(mut hold: Map<String, Value>) -> Result<Instruct, Reject> {
 
 fn read_channel(value: Value) -> Result<Channel, Reject> {
     let mut channel = object(value).map_err(|_| BAD_CHANNELS)?;
-    if json::is_set(&channel, "filters") {
-        return Err(HAS_FILTER);
+    let mut filters = Filters::default();
+    if let Some(names) = take(&mut channel, "filters") {
+        filters.add_all(names)?;
     }
     Ok(Channel {
         name: json::channel(&mut channel, "name")?,
         previous: previous(text(&mut channel, "prev-id", BAD_PREVIOUS.reason)?)?,
+        filters,
     })
 }
 
@@ -249,6 +260,7 @@ mod tests {
             channels: vec![Channel {
                 name: "a=20b".to_owned(),
                 previous: Some("7".to_owned()),
+                filters: Filters::default(),
             }],
             timeout: Some(Duration::from_secs(30)),
             ..Instruct::default()
@@ -278,6 +290,8 @@ mod tests {
             (Some(Hold::Response), None)
         );
         assert_eq!(instruct.channels[0].previous, None);
+        assert_eq!(instruct.channels[0].filters, Filters::default());
+        assert_eq!(instruct.user, "a");
         let keep_alive = KeepAlive {
             data: b"\n".to_vec(),
             timeout: Duration::from_secs(20),
@@ -295,6 +309,21 @@ mod tests {
             (keep_alive.timeout, keep_alive.mode),
             (TIMEOUT_DEFAULT, KeepAliveMode::Idle)
         );
+    }
+
+    #[test]
+    fn a_repeated_channel_adds_its_filters() {
+        let (instruct, _) = read(
+            r#"{"hold":{"channels":[{"name":"a","filters":["skip-self","require-sub"]},
+            {"name":"b"},{"name":"a","filters":["skip-users"]}]}}"#,
+        );
+        let all = Filters {
+            skip_self: true,
+            skip_users: true,
+            require_sub: true,
+        };
+        let filters = instruct.channels.iter().map(|channel| channel.filters);
+        assert!(filters.eq([all, Filters::default()]));
     }
 
     #[test]
@@ -319,8 +348,12 @@ mod tests {
             (r#"{"hold":{"channels":[{}]}}"#, "without a name"),
             (r#"{"hold":{"channels":[{"name":1}]}}"#, "no text"),
             (
-                r#"{"hold":{"channels":[{"name":"a","filters":["skip-self"]}]}}"#,
-                "filters",
+                r#"{"hold":{"channels":[{"name":"a","filters":["var-subst"]}]}}"#,
+                "`var-subst`",
+            ),
+            (
+                r#"{"hold":{"channels":[{"name":"a"}],"meta":{"user":1}}}"#,
+                "meta data",
             ),
             (
                 r#"{"hold":{"channels":[{"name":"a","prev-id":1}]}}"#,

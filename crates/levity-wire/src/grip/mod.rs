@@ -7,13 +7,14 @@
 //!
 //! What is not supported:
 //!
-//! - Filters (`filter=` of a channel, `content-filters` of an item). They restrict who gets what, so they are refused:
-//!   ignored, they would show messages to the wrong clients. Meta data (`Grip-Set-Meta`, `meta`) is for filters and is
-//!   ignored.
+//! - Filters that change messages or ask the application (`build-id`, `var-subst`, `http-check`, `http-modify`, and
+//!   `content-filters` of an item). Filters restrict who gets what, so they are refused: ignored, they would show messages to
+//!   the wrong clients. Meta data (`Grip-Set-Meta`, `meta`) that [`Filters`] do not look at is ignored.
 //! - Recovery through the application (`Grip-Link`, the actions `hint` and `refresh`). The mailbox has the messages, so
 //!   the link is ignored; an item without content is refused.
 //! - `body-patch`, and WebSocket over HTTP.
 
+mod filter;
 mod header;
 mod instruct;
 mod json;
@@ -21,6 +22,7 @@ mod publish;
 
 use std::time::Duration;
 
+pub use filter::{Filters, Meta};
 pub use instruct::{Channel, Hold, Instruct, KeepAlive, KeepAliveMode};
 pub use publish::{Item, Stream, WebSocketMessage, items};
 
@@ -54,6 +56,9 @@ pub const KEEP_ALIVE_BYTES_MAX: usize = 4 * 1024;
 
 /// The maximum length of the id of a message in bytes.
 pub const ID_BYTES_MAX: usize = crate::mailbox::KEY_BYTES_MAX;
+
+/// The maximum length of a value of meta data in bytes.
+pub const META_BYTES_MAX: usize = 4 * 1024;
 
 /// The time without an event after which a held response ends, or the content that keeps a stream alive is sent, if the
 /// application says nothing else.

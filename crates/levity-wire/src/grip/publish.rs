@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::instruct::{BAD_PREVIOUS, previous};
 use super::json::{self, bytes, number, object, take, text};
-use super::{ITEMS_MAX, Response};
+use super::{ITEMS_MAX, Meta, Response};
 use crate::Reject;
 use crate::mailbox::is_key;
 use crate::websocket::{CLOSE_REASON_BYTES_MAX, is_close_code};
@@ -32,6 +32,8 @@ pub struct Item {
     pub id: Option<String>,
     /// The id of the message before it.
     pub previous: Option<String>,
+    /// What filters of channels look at.
+    pub meta: Meta,
     /// For those who are held with a stream.
     pub stream: Option<Stream>,
     /// For those who wait for a response.
@@ -88,6 +90,7 @@ fn item(value: Value) -> Result<Item, Reject> {
     if id.as_ref().is_some_and(|id| !is_key(id.as_bytes())) {
         return Err(BAD_ID);
     }
+    let meta = Meta::of_item(&mut item)?;
     let previous = previous(text(&mut item, "prev-id", BAD_PREVIOUS.reason)?)?;
     let mut formats = match take(&mut item, "formats") {
         None => item,
@@ -97,6 +100,7 @@ fn item(value: Value) -> Result<Item, Reject> {
         name,
         id,
         previous,
+        meta,
         stream: format(&mut formats, "http-stream", stream)?,
         response: format(&mut formats, "http-response", response)?,
         web_socket: format(&mut formats, "ws-message", web_socket)?,
@@ -224,6 +228,7 @@ mod tests {
             (item.id.as_deref(), item.previous.as_deref()),
             (Some("2"), Some("1"))
         );
+        assert_eq!(item.meta.sender, "x");
         assert_eq!(
             item.response.expect("it has one").headers,
             [("A".to_owned(), "b".to_owned())]
@@ -302,6 +307,10 @@ mod tests {
             (
                 r#"{"channel":"a","prev-id":1,"http-stream":{"content":"a"}}"#,
                 BAD_PREVIOUS,
+            ),
+            (
+                r#"{"channel":"a","meta":{"require_sub":["b"]},"http-stream":{"content":"a"}}"#,
+                Reject::bad("GRIP: meta data that is no text"),
             ),
         ] {
             assert_eq!(one(item), Err(expected), "{item}");

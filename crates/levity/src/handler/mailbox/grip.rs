@@ -1,12 +1,13 @@
 //! GRIP: applications hold clients by the headers of Pushpin, and publish to its control endpoint.
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use levity_mailbox::{Encoded, Feed, Message, Name, Next, Reservation};
-use levity_wire::grip::{self, Instruct, TIMEOUT_DEFAULT};
+use levity_mailbox::{Encoded, Entry, Feed, Message, Name, Next, Reservation};
+use levity_wire::grip::{self, Channel, Filters, Instruct, TIMEOUT_DEFAULT};
 use levity_wire::{mailbox_header, sendfile_header};
 
 use super::super::Handling;
@@ -58,17 +59,20 @@ impl Handling<'_> {
         for (feed, _) in &mut feeds {
             self.opened(set, feed).await?;
         }
+        let filtering = Filtering::new(instruct.user, instruct.channels);
         match hold {
             grip::Hold::Stream => {
                 let first = feeds.remove(0);
-                let hold = Hold::new((content, reservation), feeds, instruct.keep_alive);
+                let mut hold = Hold::new((content, reservation), feeds, instruct.keep_alive);
+                hold.filtering = filtering;
                 let mut response = self.stream(set, first, Form::Content, hold);
                 start.begin(&mut response, true);
                 Ok(response)
             }
             grip::Hold::Response => {
                 let timeout = instruct.timeout.unwrap_or(TIMEOUT_DEFAULT);
-                let published = self.published(feeds, Instant::now() + timeout).await;
+                let published = self.published(feeds, filtering, Instant::now() + timeout);
+                let published = published.await;
                 Ok(published.unwrap_or_else(|| start.with(Encoded::counted(content, reservation))))
             }
         }
@@ -121,10 +125,12 @@ impl Handling<'_> {
     async fn published(
         &mut self,
         mut feeds: Vec<(Feed, ReceiverSlot)>,
+        filtering: Option<Filtering>,
         end: Instant,
     ) -> Option<Response> {
-        let published =
-            self.ready_for_client(end, |context| self.poll_published(&mut feeds, context));
+        let published = self.ready_for_client(end, |context| {
+            self.poll_published(&mut feeds, filtering.as_ref(), context)
+        });
         let (number, message, (head, range)) = published.await.flatten()?;
         let (feed, _) = feeds.swap_remove(number);
         self.hooks.push(MarkWhenSent::new(feed, message.id));
@@ -140,6 +146,7 @@ impl Handling<'_> {
     fn poll_published(
         &self,
         feeds: &mut [(Feed, ReceiverSlot)],
+        filtering: Option<&Filtering>,
         context: &mut Context<'_>,
     ) -> Poll<Option<(usize, Message, (ResponseHead, Range<usize>))>> {
         for (number, (feed, _)) in feeds.iter_mut().enumerate() {
@@ -147,7 +154,8 @@ impl Handling<'_> {
                 match next {
                     Next::Message(entry) => {
                         let message = &entry.message;
-                        let response = grip_item::response(&entry);
+                        let is_dropped = filtering.is_some_and(|one| one.drops(number, &entry));
+                        let response = grip_item::response(&entry).filter(|_| !is_dropped);
                         if !feed.keeps_forms() {
                             entry.forget_forms();
                         }
@@ -165,6 +173,28 @@ impl Handling<'_> {
             }
         }
         Poll::Pending
+    }
+}
+
+/// Which messages of its channels a client that is held does not get.
+pub(super) struct Filtering {
+    user: String,
+    channels: Vec<Channel>,
+}
+
+impl Filtering {
+    /// `None` if no channel has a filter.
+    fn new(user: String, channels: Vec<Channel>) -> Option<Self> {
+        let has_filter = |channel: &Channel| channel.filters != Filters::default();
+        let is_needed = channels.iter().any(has_filter);
+        is_needed.then_some(Self { user, channels })
+    }
+
+    /// Whether the client does not get a message of the channel of that number.
+    pub(super) fn drops(&self, number: usize, entry: &Rc<Entry>) -> bool {
+        let filters = self.channels[number].filters;
+        let listens = |name: &str| self.channels.iter().any(|channel| channel.name == name);
+        grip_item::is_dropped(entry, |meta| filters.drop(meta, &self.user, listens))
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use levity_mailbox::{Entry, Message};
-use levity_wire::grip::{Item, Stream, WebSocketMessage};
+use levity_wire::grip::{Item, Meta, Stream, WebSocketMessage};
 use serde_json::{Map, Value, json};
 
 /// The media type of a message with a content for each kind of receiver.
@@ -29,6 +29,7 @@ pub fn kept(item: Item) -> (String, Vec<u8>) {
         (media_type.to_owned(), bytes)
     };
     match item {
+        item if item.meta != Meta::default() => (MEDIA_TYPE.to_owned(), encoded(&item)),
         Item {
             stream: Some(Stream::Content(bytes)),
             response: None,
@@ -60,8 +61,17 @@ fn encoded(item: &Item) -> Vec<u8> {
         contents.extend_from_slice(bytes);
         bytes.len()
     };
+    if item.meta != Meta::default() {
+        let Meta {
+            sender,
+            skip_users,
+            require_sub,
+        } = &item.meta;
+        outline.insert("meta".to_owned(), json!([sender, skip_users, require_sub]));
+    }
     if let Some(stream) = &item.stream {
         let stream = match stream {
+            Stream::Content(bytes) if str::from_utf8(bytes).is_ok() => json!({"text": add(bytes)}),
             Stream::Content(bytes) => json!({"bytes": add(bytes)}),
             Stream::Close => json!({}),
         };
@@ -89,12 +99,16 @@ fn encoded(item: &Item) -> Vec<u8> {
 /// What a message says to each kind of receiver. Contents are ranges of its content.
 #[derive(Debug, Default)]
 struct Kept {
+    meta: Meta,
     /// `None` ends the stream.
-    stream: Option<Option<Range<usize>>>,
+    stream: Option<Option<Content>>,
     response: Option<(ResponseHead, Range<usize>)>,
-    /// Its media type goes with a content.
-    socket: Option<Result<(&'static str, Range<usize>), (u16, String)>>,
+    /// The code and the reason with which it is closed go in place of a content.
+    socket: Option<Result<Content, (u16, String)>>,
 }
+
+/// A media type, and a range of the content of a message.
+type Content = (&'static str, Range<usize>);
 
 /// The beginning of a response that was published.
 #[derive(Debug, Clone)]
@@ -121,21 +135,26 @@ impl Kept {
         };
         let (stream, response, socket) =
             (&outline["stream"], &outline["response"], &outline["socket"]);
-        let mut kept = Self::default();
+        let mut of_type = |of: &Value| {
+            let text = range(&of["text"]).map(|range| (TEXT, range));
+            text.or_else(|| Some((BYTES, range(&of["bytes"])?)))
+        };
+        let mut kept = Self {
+            meta: Self::meta(&outline["meta"]),
+            ..Self::default()
+        };
         if stream.is_object() {
-            kept.stream = Some(range(&stream["bytes"]));
+            kept.stream = Some(of_type(stream));
         }
         if response.is_object() {
             let head = ResponseHead {
                 status: response["status"].as_u64()?.try_into().ok()?,
                 headers: serde_json::from_value(response["headers"].clone()).ok()?,
             };
-            kept.response = Some((head, range(&response["bytes"])?));
+            kept.response = Some((head, of_type(response)?.1));
         }
         if socket.is_object() {
-            let text = range(&socket["text"]).map(|range| (TEXT, range));
-            let content = text.or_else(|| Some((BYTES, range(&socket["bytes"])?)));
-            kept.socket = Some(content.ok_or_else(|| {
+            kept.socket = Some(of_type(socket).ok_or_else(|| {
                 let code = socket["code"]
                     .as_u64()
                     .map_or(CLOSE_CODE, |code| code as u16);
@@ -143,7 +162,16 @@ impl Kept {
                 (code, reason.to_owned())
             }));
         }
-        Some(kept)
+        (start == content.len()).then_some(kept)
+    }
+
+    fn meta(outline: &Value) -> Meta {
+        let text = |index: usize| outline[index].as_str().unwrap_or_default().to_owned();
+        Meta {
+            sender: text(0),
+            skip_users: text(1),
+            require_sub: text(2),
+        }
     }
 
     /// The same, read once for all receivers of the event loop.
@@ -154,12 +182,12 @@ impl Kept {
 
     /// The content for receivers, and its media type.
     fn content(self, is_raw: bool) -> (String, Range<usize>) {
-        let of_stream = self.stream.flatten().map(|range| (BYTES.to_owned(), range));
+        let owned = |(media_type, range): Content| (media_type.to_owned(), range);
+        let of_stream = self.stream.flatten().map(owned);
         if is_raw {
             return of_stream.unwrap_or_default();
         }
-        let of_socket = self.socket.and_then(Result::ok);
-        let of_socket = of_socket.map(|(media_type, range)| (media_type.to_owned(), range));
+        let of_socket = self.socket.and_then(Result::ok).map(owned);
         let of_response = self.response.map(|(mut head, range)| {
             let is_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
             let at = head.headers.iter().position(is_type);
@@ -175,6 +203,13 @@ impl Kept {
 pub fn is_media_type(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default();
     essence.trim().eq_ignore_ascii_case(MEDIA_TYPE)
+}
+
+/// Whether `filters` of a client say so about the meta data of the message, if it has any.
+pub fn is_dropped(entry: &Rc<Entry>, filters: impl FnOnce(&Meta) -> bool) -> bool {
+    let kept = Kept::of_entry(entry);
+    let kept = kept.as_ref().and_then(|kept| kept.as_ref().as_ref());
+    kept.is_some_and(|kept| filters(&kept.meta))
 }
 
 /// Whether streams end with this message.
@@ -290,6 +325,18 @@ mod tests {
     }
 
     #[test]
+    fn meta_data_is_kept() {
+        let content = r#"{"items":[{"channel":"a","meta":{"sender":"s","skip_users":"a,b","require_sub":"c"},
+            "http-stream":{"content":"x"}}]}"#;
+        let item = items(content.as_bytes()).expect("items").remove(0);
+        let meta = item.meta.clone();
+        let kept = message(item);
+        assert_eq!(Kept::of(&kept).expect("an item").meta, meta);
+        let (media_type, content) = super::content(&kept, false);
+        assert_eq!((&*media_type, content), (TEXT, &b"x"[..]));
+    }
+
+    #[test]
     fn no_part_of_an_item_is_one() {
         let formats = r#"{"http-stream":{"content":"a"},"http-response":{"body":"b"},"ws-message":{"content":"c"}}"#;
         let (media_type, whole) = kept(item(formats));
@@ -305,9 +352,8 @@ mod tests {
                     ..Draft::default()
                 }),
             };
-            let socket = Kept::of(&message).and_then(|kept| kept.socket);
-            let is_whole = socket.is_some_and(|socket| socket.is_ok());
-            assert_eq!(is_whole, end == whole.len(), "{end}");
+            let is_item = Kept::of(&message).is_some();
+            assert_eq!(is_item, end == whole.len(), "{end}");
         }
     }
 }

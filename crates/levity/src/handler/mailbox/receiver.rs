@@ -14,6 +14,7 @@ use levity_wire::{mailbox_header, sse};
 
 use super::deflated;
 use super::forms::Form;
+use super::grip::Filtering;
 use super::grip_item::{close_of_sockets, ends_streams};
 use super::socket::Socket;
 use super::stay::{self, Due, Ending, Sending, Stay, Write, jittered};
@@ -37,6 +38,8 @@ pub struct Hold {
     pub others: Vec<(Feed, ReceiverSlot)>,
     /// What keeps the connection alive, in place of the heartbeat of the set.
     pub keep_alive: Option<KeepAlive>,
+    /// What it does not get of its boxes.
+    pub(super) filtering: Option<Filtering>,
     /// The box that is asked first for the next message.
     turn: usize,
     /// It was looked ahead for a gap at the start.
@@ -54,6 +57,7 @@ impl Hold {
             first: Some(first),
             others,
             keep_alive,
+            filtering: None,
             turn: 0,
             ahead: None,
         }
@@ -63,6 +67,7 @@ impl Hold {
         self.first.is_none()
             && self.others.is_empty()
             && self.keep_alive.is_none()
+            && self.filtering.is_none()
             && self.ahead.is_none()
     }
 }
@@ -349,6 +354,12 @@ impl Receiver {
     fn take_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Rc<Entry>) {
         self.ending = self.form.end(&entry.message);
         if self.ending.is_some() {
+            return;
+        }
+        let hold = self.hold.as_ref();
+        let filtering = hold.and_then(|hold| hold.filtering.as_ref());
+        if filtering.is_some_and(|filtering| filtering.drops(number, entry)) {
+            self.feed(number).mark_read(entry.message.id);
             return;
         }
         if let Some(socket) = &mut self.socket

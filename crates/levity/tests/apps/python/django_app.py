@@ -31,18 +31,28 @@ def send(request):
 
 def grip(request):
     import django_grip
-    from gripcontrol import GripPubControl
+    from gripcontrol import Channel, GripPubControl, HttpStreamFormat
+    from pubcontrol import Item
 
     channels = request.GET.getlist("channel")
     if request.method == "POST":
         control = {"control_uri": request.GET["control"], "control_iss": "app", "key": GRIP_KEY}
+        if "sender" in request.GET:
+            item = Item(HttpStreamFormat(request.body.decode()), meta={"sender": request.GET["sender"]})
+            GripPubControl(control).publish(channels[0], item, blocking=True)
+            return HttpResponse("published")
         publish = getattr(GripPubControl(control), "publish_http_" + request.GET["to"])
         publish(channels[0], request.body.decode(), id=request.GET.get("id"), blocking=True)
         return HttpResponse("published")
     if not request.grip.signed:
         return HttpResponse("not through the server", status=501)
+    channels = [Channel(name) for name in channels]
+    for channel in channels:
+        channel.filters = request.GET.getlist("filter")
     if request.GET["hold"] == "stream":
         django_grip.set_hold_stream(request, channels, "alive\n", 1)
+        if "user" in request.GET:
+            request.grip.instruct.meta["user"] = request.GET["user"]
         return HttpResponse("held\n", content_type="text/plain")
     django_grip.set_hold_longpoll(request, channels, timeout=int(request.GET["timeout"]))
     return HttpResponse("nothing new", content_type="text/plain")

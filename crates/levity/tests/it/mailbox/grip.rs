@@ -130,7 +130,7 @@ fn what_is_not_supported_is_said() {
     let server = start(&backend, "");
     let long = format!("Grip-Channel: {}", "c".repeat(201));
     for lines in [
-        &["Grip-Hold: stream", "Grip-Channel: a; filter=skip-self"][..],
+        &["Grip-Hold: stream", "Grip-Channel: a; filter=no"][..],
         &["Grip-Hold: stream"],
         &["Grip-Hold: forever", "Grip-Channel: a"],
         &["Grip-Hold: stream", &long],
@@ -143,6 +143,120 @@ fn what_is_not_supported_is_said() {
     let body = r#"{"items":[{"channel":"a","http-stream":{"action":"hint"}}]}"#;
     post(&mut control, "publish/", &[], body).assert_status(400);
     post(&mut server.client(), "publish/", &[], body).assert_status(403);
+}
+
+#[test]
+fn other_filters_are_refused_by_name() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    for filter in ["build-id", "var-subst", "http-check", "http-modify"] {
+        let channel = format!("Grip-Channel: a; filter={filter}");
+        ask(&server, &["Grip-Hold: stream", &channel], "").assert_status(502);
+        server.says(&format!("the filter `{filter}` is not supported"));
+    }
+}
+
+/// Has clients with these headers hear `a`, publishes an item to it that has `meta` and then one that has none, and says which
+/// of the clients have got the first one.
+fn have_got(clients: &[&[&str]], meta: &str) -> Vec<bool> {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let mut clients: Vec<_> = clients
+        .iter()
+        .map(|lines| held(&server, &[&["Grip-Hold: stream"], *lines].concat(), "", &[]).1)
+        .collect();
+    let mut control = publisher(&server);
+    let item = |meta: &str, content: &str| {
+        format!(r#"{{"channel":"a","meta":{{{meta}}},"http-stream":{{"content":"{content}"}}}}"#)
+    };
+    publish(&mut control, &item(meta, "first"));
+    publish(&mut control, &item("", "second"));
+    let first = clients.iter_mut().map(|client| {
+        let first = chunk(client);
+        if first == "first" {
+            assert_eq!(chunk(client), "second");
+        }
+        first == "first"
+    });
+    first.collect()
+}
+
+#[test]
+fn skip_self_keeps_back_what_the_user_has_sent() {
+    let filter = "Grip-Channel: a; filter=skip-self";
+    let got = have_got(
+        &[
+            &[filter, "Grip-Set-Meta: user=\"alice\""],
+            &[filter, "Grip-Set-Meta: user=bob"],
+            &[filter],
+            &["Grip-Channel: a", "Grip-Set-Meta: user=alice"],
+        ],
+        r#""sender":"alice""#,
+    );
+    assert_eq!(got, [false, true, true, true]);
+}
+
+#[test]
+fn skip_users_keeps_back_what_is_not_for_the_user() {
+    let filter = "Grip-Channel: b, a; filter=skip-users";
+    let got = have_got(
+        &[
+            &[filter, "Grip-Set-Meta: user=alice"],
+            &[filter, "Grip-Set-Meta: user=bob"],
+            &[filter, "Grip-Set-Meta: user=carol"],
+            &["Grip-Channel: a", "Grip-Set-Meta: user=alice"],
+        ],
+        r#""skip_users":"alice, bob""#,
+    );
+    assert_eq!(got, [false, false, true, true]);
+}
+
+#[test]
+fn require_sub_keeps_back_what_is_for_those_who_listen_to_another_channel() {
+    let got = have_got(
+        &[
+            &["Grip-Channel: a; filter=require-sub"],
+            &["Grip-Channel: a; filter=require-sub, b c"],
+            &["Grip-Channel: b c; filter=require-sub, a"],
+            &["Grip-Channel: a"],
+        ],
+        r#""require_sub":"b c""#,
+    );
+    assert_eq!(got, [false, true, true, true]);
+}
+
+#[test]
+fn filters_count_for_responses_and_for_the_end_of_streams() {
+    let backend = Scripted::tcp(obedient);
+    let server = start(&backend, "");
+    let mut control = publisher(&server);
+    let mut waiting = server.client();
+    let lines =
+        "Grip-Hold: response; ;Grip-Channel: a; filter=skip-self; ;Grip-Set-Meta: user=alice";
+    waiting.send(head("GET", "/", &[("X-Say", lines)]));
+    let instruct = r#"{"hold":{"mode":"stream","channels":[{"name":"a","filters":["skip-self"]}],"meta":{"user":"alice"}}}"#;
+    let lines = ["Content-Type: application/grip-instruct"];
+    let (_, mut stream) = held(&server, &lines, instruct, &[]);
+    wait_for_receivers(&mut server.client(), "a", 2);
+    for sender in ["alice", "bob"] {
+        publish(
+            &mut control,
+            &format!(
+                r#"{{"channel":"a","meta":{{"sender":"{sender}"}},"http-response":{{"body":"by {sender}"}},
+                "http-stream":{{"action":"close"}}}}"#
+            ),
+        );
+        if sender == "alice" {
+            publish(
+                &mut control,
+                r#"{"channel":"a","http-stream":{"content":"goes on"}}"#,
+            );
+        }
+    }
+    assert_eq!(chunk(&mut stream), "goes on");
+    stream.read_through(b"0\r\n\r\n");
+    // What was said without meta data is for everybody.
+    assert_eq!(waiting.receive().text(), "goes on");
 }
 
 #[test]
@@ -276,6 +390,27 @@ fn django_grip_holds_and_publishes() {
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python");
     assert!(packages.is_dir(), "`cargo xtask test` installs packages");
     holds_and_publishes(&App::gunicorn());
+}
+
+/// Its `Channel.filters`, `meta` of an instruction and of an item.
+#[test]
+fn django_grip_filters() {
+    let app = App::gunicorn();
+    let tree = Tree::new();
+    let used = super::in_band::USED;
+    let server = super::in_band::launch_at(app.address(), "http", &keys(&tree), used).start();
+    let mut streams = ["alice", "bob"].map(|user| {
+        let mut client = server.client();
+        let target = format!("/grip?hold=stream&channel=a&filter=skip-self&user={user}");
+        client.send(head("GET", &target, &[]));
+        client.receive_head().expect("a header").assert_status(200);
+        assert_eq!(chunk(&mut client), "held\n");
+        client
+    });
+    publish_by(&server, "stream", "a&sender=alice", "by alice\n");
+    publish_by(&server, "stream", "a&sender=bob", "by bob\n");
+    streams[0].read_through(b"by bob\n\r\n");
+    streams[1].read_through(b"by alice\n\r\n");
 }
 
 /// serve-grip, which has followed express-grip.
