@@ -89,9 +89,9 @@ limits! {
     /// each that is held back or has used a part of what it may take. While it is full, others are forgotten:
     /// `levity_limit_evictions_total`. A reload that changes it forgets all of them.
     rate_limit_bytes: usize = count(Size, "64MiB", "64KiB".."64GiB"),
-    /// Memory of all messages in mailboxes, and of the forms of them that several receivers share. When it is used up, messages are
-    /// refused with 507. Messages that are read again from a disk or a Redis server take three quarters of it at most; then those
-    /// who want them are refused with 503.
+    /// Memory of all messages in mailboxes, and of the forms of them that several receivers share. When it is used up, messages
+    /// are refused with 507. Messages that are read again from a disk or a Redis server take three quarters of it at most; then
+    /// those who want them are refused with 503.
     mailbox_memory: usize = count(Size, "256MiB", "1MiB".."1TiB"),
     /// Memory of the event streams that [`resume`](mailboxes.md#resume-for-applications-that-know-nothing-of-it) keeps, apart
     /// from that of mailboxes. When three quarters are used, further streams are passed on without being kept. When all is used,

@@ -10,8 +10,7 @@ use levity_wire::websocket::{FrameHeader, Opcode};
 use serde_json::{Value, json};
 
 use super::grip_item::content;
-use super::receiver::TURN_BYTES_MAX;
-use super::stay::Ending;
+use super::stay::{Ending, TURN_BYTES_MAX};
 
 /// A form in which messages are sent one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,18 +1,17 @@
 //! GRIP: applications hold clients by the headers of Pushpin, and publish to its control endpoint.
 
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use levity_mailbox::{Encoded, Entry, Feed, Message, Name, Next, Reservation};
-use levity_wire::grip::{self, Channel, Filters, Instruct, TIMEOUT_DEFAULT};
+use levity_mailbox::{Encoded, Feed, Message, Name, Next, Reservation};
+use levity_wire::grip::{self, Instruct, TIMEOUT_DEFAULT};
 use levity_wire::{mailbox_header, sendfile_header};
 
 use super::super::Handling;
 use super::forms::Form;
-use super::grip_item::{self, ResponseHead};
+use super::grip_item::{self, Filtering, ResponseHead};
 use super::in_band::Start;
 use super::mark_when_sent::MarkWhenSent;
 use super::receiver::Hold;
@@ -131,24 +130,25 @@ impl Handling<'_> {
         let published = self.ready_for_client(end, |context| {
             self.poll_published(&mut feeds, filtering.as_ref(), context)
         });
-        let (number, message, (head, range)) = published.await.flatten()?;
+        let (number, head, published) = published.await.flatten()?;
         let (feed, _) = feeds.swap_remove(number);
-        self.hooks.push(MarkWhenSent::new(feed, message.id));
+        self.hooks
+            .push(MarkWhenSent::new(feed, published.message.id));
         let start = Start {
             status: head.status,
             fields: fields_of(&head.headers),
             ..Start::default()
         };
-        Some(start.with(Published { message, range }))
+        Some(start.with(published))
     }
 
-    /// The response, with the number of the feed that has brought it and its message.
+    /// The response, with the number of the feed that has brought it.
     fn poll_published(
         &self,
         feeds: &mut [(Feed, ReceiverSlot)],
         filtering: Option<&Filtering>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<(usize, Message, (ResponseHead, Range<usize>))>> {
+    ) -> Poll<Option<(usize, ResponseHead, Published)>> {
         for (number, (feed, _)) in feeds.iter_mut().enumerate() {
             while let Poll::Ready(next) = feed.poll_next(context, self.now()) {
                 match next {
@@ -160,8 +160,10 @@ impl Handling<'_> {
                             entry.forget_forms();
                         }
                         match response {
-                            Some(response) => {
-                                return Poll::Ready(Some((number, message.clone(), response)));
+                            Some((head, range)) => {
+                                let message = message.clone();
+                                let published = Published { message, range };
+                                return Poll::Ready(Some((number, head, published)));
                             }
                             // It has nothing for a client that waits for a response.
                             None => feed.mark_read(message.id),
@@ -173,28 +175,6 @@ impl Handling<'_> {
             }
         }
         Poll::Pending
-    }
-}
-
-/// Which messages of its channels a client that is held does not get.
-pub(super) struct Filtering {
-    user: String,
-    channels: Vec<Channel>,
-}
-
-impl Filtering {
-    /// `None` if no channel has a filter.
-    fn new(user: String, channels: Vec<Channel>) -> Option<Self> {
-        let has_filter = |channel: &Channel| channel.filters != Filters::default();
-        let is_needed = channels.iter().any(has_filter);
-        is_needed.then_some(Self { user, channels })
-    }
-
-    /// Whether the client does not get a message of the channel of that number.
-    pub(super) fn drops(&self, number: usize, entry: &Rc<Entry>) -> bool {
-        let filters = self.channels[number].filters;
-        let listens = |name: &str| self.channels.iter().any(|channel| channel.name == name);
-        grip_item::is_dropped(entry, |meta| filters.drop(meta, &self.user, listens))
     }
 }
 

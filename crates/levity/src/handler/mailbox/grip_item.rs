@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use levity_mailbox::{Entry, Message};
-use levity_wire::grip::{Item, Meta, Stream, WebSocketMessage};
+use levity_wire::grip::{Channel, Filters, Item, Meta, Stream, WebSocketMessage};
 use serde_json::{Map, Value, json};
 
 /// The media type of a message with a content for each kind of receiver.
@@ -205,11 +205,28 @@ pub fn is_media_type(media_type: &str) -> bool {
     essence.trim().eq_ignore_ascii_case(MEDIA_TYPE)
 }
 
-/// Whether `filters` of a client say so about the meta data of the message, if it has any.
-pub fn is_dropped(entry: &Rc<Entry>, filters: impl FnOnce(&Meta) -> bool) -> bool {
-    let kept = Kept::of_entry(entry);
-    let kept = kept.as_ref().and_then(|kept| kept.as_ref().as_ref());
-    kept.is_some_and(|kept| filters(&kept.meta))
+/// Which messages of its channels a client that is held does not get.
+pub struct Filtering {
+    user: String,
+    channels: Vec<Channel>,
+}
+
+impl Filtering {
+    /// `None` if no channel has a filter.
+    pub fn new(user: String, channels: Vec<Channel>) -> Option<Self> {
+        let has_filter = |channel: &Channel| channel.filters != Filters::default();
+        let is_needed = channels.iter().any(has_filter);
+        is_needed.then_some(Self { user, channels })
+    }
+
+    /// Whether the client does not get a message of the channel of that number.
+    pub fn drops(&self, number: usize, entry: &Rc<Entry>) -> bool {
+        let filters = self.channels[number].filters;
+        let listens = |name: &str| self.channels.iter().any(|channel| channel.name == name);
+        let kept = Kept::of_entry(entry);
+        let kept = kept.as_ref().and_then(|kept| kept.as_ref().as_ref());
+        kept.is_some_and(|kept| filters.drop(&kept.meta, &self.user, listens))
+    }
 }
 
 /// Whether streams end with this message.

@@ -14,17 +14,13 @@ use levity_wire::{mailbox_header, sse};
 
 use super::deflated;
 use super::forms::Form;
-use super::grip::Filtering;
-use super::grip_item::{close_of_sockets, ends_streams};
+use super::grip_item::{Filtering, close_of_sockets, ends_streams};
 use super::socket::Socket;
-use super::stay::{self, Due, Ending, Sending, Stay, Write, jittered};
+use super::stay::{self, Due, Ending, Sending, Stay, TURN_BYTES_MAX, Transit, Write, jittered};
 use crate::http::fields::Fields;
 use crate::http::held::{Held, HeldClient};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::worker::Worker;
-
-/// The maximum of bytes of one receiver before others have their turn.
-pub(super) const TURN_BYTES_MAX: usize = 64 * 1024;
 
 /// The maximum of messages of one receiver before others have their turn: those without content have no bytes.
 const TURN_MESSAGES_MAX: usize = 128;
@@ -89,20 +85,6 @@ pub struct Receiver {
     ending: Option<Ending>,
     stay: Stay,
     _slot: ReceiverSlot,
-}
-
-/// A message on its way. A client that takes nothing makes its receiver hold no more of it than this: what was encoded is let go,
-/// and encoded again.
-pub struct Transit {
-    entry: Rc<Entry>,
-    /// The part that is being sent.
-    part: u32,
-    /// The number of its box.
-    number: u16,
-    /// Whether it is sent as text, once that is known.
-    is_text: Option<bool>,
-    /// What is being sent is all of it, and cannot be made again.
-    is_whole: bool,
 }
 
 // There may be a hundred thousand. A byte more, and the allocator gives each of them 320.

@@ -10,8 +10,7 @@ use levity_telemetry::stall;
 use levity_wire::websocket::input::{Input, Received, Violation};
 use levity_wire::websocket::{CLOSE_REASON_BYTES_MAX, FrameHeader, Opcode};
 
-use super::receiver::Transit;
-use super::stay::Ending;
+use super::stay::{Ending, Transit};
 use crate::http::held::HeldClient;
 
 /// The code with which a receiver is closed that was too slow.

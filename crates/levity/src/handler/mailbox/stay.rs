@@ -2,10 +2,11 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use levity_mailbox::{Encoded, MessageId};
+use levity_mailbox::{Encoded, Entry, MessageId};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 
@@ -14,6 +15,9 @@ use crate::worker::Worker;
 
 /// The time over which receivers leave a server that drains.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The maximum of bytes of one receiver before others have their turn.
+pub const TURN_BYTES_MAX: usize = 64 * 1024;
 
 /// Why a stream ends that the client has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +130,20 @@ impl Sending {
         }
         Poll::Pending
     }
+}
+
+/// A message on its way. A client that takes nothing makes its receiver hold no more of it than this: what was encoded is let go,
+/// and encoded again.
+pub struct Transit {
+    pub entry: Rc<Entry>,
+    /// The part that is being sent.
+    pub part: u32,
+    /// The number of its box.
+    pub number: u16,
+    /// Whether it is sent as text, once that is known.
+    pub is_text: Option<bool>,
+    /// What is being sent is all of it, and cannot be made again.
+    pub is_whole: bool,
 }
 
 /// When a receiver that waits gets a sign of life, and when it leaves.

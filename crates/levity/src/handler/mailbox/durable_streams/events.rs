@@ -12,8 +12,7 @@ use levity_telemetry::access_log::End;
 use levity_wire::durable_streams::{Control, DataEvent, Form, Start, push_control};
 use levity_wire::sse;
 
-use super::super::receiver::TURN_BYTES_MAX;
-use super::super::stay::{Due, Sending, Stay, poll_write};
+use super::super::stay::{Due, Sending, Stay, TURN_BYTES_MAX, poll_write};
 use super::answers::poll_answer;
 use crate::http::held::{Held, HeldClient};
 use crate::http::response::{Body, Response};
