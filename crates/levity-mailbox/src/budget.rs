@@ -51,6 +51,13 @@ impl Budget {
         self.reserve_below(bytes, bytes_max - bytes_max / 4)
     }
 
+    /// Reserves `bytes` for a form of a message that several receivers send. Half of the bound is left for messages: those who
+    /// have no room for a form can encode it again.
+    #[must_use]
+    pub fn try_reserve_for_form(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
+        self.reserve_below(bytes, self.bytes_max() / 2)
+    }
+
     fn reserve_below(self: &Arc<Self>, bytes: usize, bytes_max: usize) -> Option<Reservation> {
         let more = |used: usize| used.checked_add(bytes).filter(|&used| used <= bytes_max);
         let reserved = self
@@ -81,10 +88,10 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves further `bytes` of the same budget, [as for what is read](Budget::try_reserve_to_read).
+    /// Reserves further `bytes` of the same budget for [a form](Budget::try_reserve_for_form).
     #[must_use]
-    pub fn try_more(&self, bytes: usize) -> Option<Self> {
-        self.budget.try_reserve_to_read(bytes)
+    pub fn try_more_for_form(&self, bytes: usize) -> Option<Self> {
+        self.budget.try_reserve_for_form(bytes)
     }
 
     /// Takes over the bytes of `other`, which is of the same budget.

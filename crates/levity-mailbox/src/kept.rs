@@ -1,7 +1,7 @@
 //! What an event loop knows of a box.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, SystemTime};
@@ -471,10 +471,37 @@ impl Recent {
     }
 }
 
-/// A form that receivers are about to get; of a long message the part that was encoded last.
-struct KeptForm {
-    part: usize,
-    encoded: Encoded,
+/// The parts of a long message in some form. They are there as long as receivers send any of them.
+pub struct LongForm(Box<[OnceCell<Encoded>]>);
+
+impl LongForm {
+    /// A part, which is encoded once for all as long as there is memory for it.
+    pub fn part(
+        &self,
+        number: usize,
+        message: &Message,
+        encode: impl FnOnce(&Message) -> Vec<u8>,
+    ) -> Encoded {
+        if let Some(encoded) = self.0[number].get() {
+            return encoded.clone();
+        }
+        match counted(message, encode(message)) {
+            Ok(encoded) => self.0[number].get_or_init(|| encoded).clone(),
+            Err(bytes) => bytes.into(),
+        }
+    }
+}
+
+/// Reserves the memory of a form of `message`; gives the bytes back if there is none.
+fn counted(message: &Message, mut bytes: Vec<u8>) -> Result<Encoded, Vec<u8>> {
+    bytes.shrink_to_fit();
+    let Some(of_message) = &message.draft.reservation else {
+        return Ok(bytes.into());
+    };
+    match of_message.try_more_for_form(bytes.len()) {
+        Some(reservation) => Ok(Encoded::counted(bytes, reservation)),
+        None => Err(bytes),
+    }
 }
 
 /// What was made of a message: nothing of most, which few receivers read.
@@ -483,7 +510,8 @@ struct Made(Option<Box<Parts>>);
 
 #[derive(Default)]
 struct Parts {
-    forms: [Option<KeptForm>; FORMS],
+    forms: [Option<Encoded>; FORMS],
+    long: [Weak<LongForm>; FORMS],
     /// Those that are made off the event loop.
     makings: [Option<Rc<Making>>; FORMS],
     /// What the content says.
@@ -506,7 +534,8 @@ impl Made {
             making.take_if(|making| !keeps(making));
         }
         let has_makings = parts.makings.iter().any(Option::is_some);
-        if !has_makings {
+        let is_sent = parts.long.iter().any(|long| long.strong_count() > 0);
+        if !has_makings && !is_sent {
             self.0 = None;
         }
         has_makings
@@ -546,36 +575,39 @@ impl Entry {
         recent.is_some()
     }
 
-    /// A part of the message in the form of that number, which is below [`FORMS`]. With `keeps` it is encoded once for all
-    /// receivers of the event loop that are about to get one of the last messages of a box, as long as there is memory for it
-    /// and no other part is encoded.
+    /// The message in the form of that number, which is below [`FORMS`]. With `keeps` it is encoded once for all receivers of the
+    /// event loop that are about to get one of the last messages of a box, as long as there is memory for it.
     pub fn form(
         self: &Rc<Self>,
         form: usize,
-        part: usize,
         keeps: bool,
         encode: impl FnOnce(&Message) -> Vec<u8>,
     ) -> Encoded {
-        if let Some(encoded) = self.encoded(form, part) {
+        if let Some(encoded) = self.encoded(form) {
             return encoded;
         }
-        let mut bytes = encode(&self.message);
+        let bytes = encode(&self.message);
         if !keeps || !self.keeps() {
             return bytes.into();
         }
-        bytes.shrink_to_fit();
-        let of_message = self.message.draft.reservation.as_ref();
-        let reservation = of_message.map(|own| own.try_more(bytes.len()));
-        let encoded = match reservation {
-            None => bytes.into(),
-            Some(None) => return bytes.into(),
-            Some(Some(reservation)) => Encoded::counted(bytes, reservation),
-        };
-        self.made.borrow_mut().parts().forms[form] = Some(KeptForm {
-            part,
-            encoded: encoded.clone(),
-        });
-        encoded
+        match counted(&self.message, bytes) {
+            Ok(encoded) => {
+                self.made.borrow_mut().parts().forms[form] = Some(encoded.clone());
+                encoded
+            }
+            Err(bytes) => bytes.into(),
+        }
+    }
+
+    /// The same of a message that is sent in `parts`.
+    pub fn long_form(&self, form: usize, parts: usize) -> Rc<LongForm> {
+        let mut made = self.made.borrow_mut();
+        let known = &mut made.parts().long[form];
+        known.upgrade().unwrap_or_else(|| {
+            let long = Rc::new(LongForm((0..parts).map(|_| OnceCell::new()).collect()));
+            *known = Rc::downgrade(&long);
+            long
+        })
     }
 
     /// What `parse` makes of the message: as [`form`](Self::form), once for all receivers. All calls have the same `T`.
@@ -597,12 +629,10 @@ impl Entry {
         parsed
     }
 
-    /// The part of that form, if it is kept.
-    pub(crate) fn encoded(&self, form: usize, part: usize) -> Option<Encoded> {
+    /// The form of that number, if it is kept.
+    pub(crate) fn encoded(&self, form: usize) -> Option<Encoded> {
         let made = self.made.borrow();
-        let kept = made.0.as_ref()?.forms[form].as_ref();
-        let kept = kept.filter(|kept| kept.part == part)?;
-        Some(kept.encoded.clone())
+        made.0.as_ref()?.forms[form].clone()
     }
 
     /// What is made of that form off the event loop: the first receiver starts it, if it can reserve memory. `None` as well for a

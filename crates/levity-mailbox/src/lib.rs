@@ -31,7 +31,7 @@ pub mod stream;
 pub use budget::{Budget, Reservation};
 pub use clock::steady_time;
 pub use copies::{Copies, Feed, SubscribeError};
-pub use kept::{Entry, FORMS, Next};
+pub use kept::{Entry, FORMS, LongForm, Next};
 pub use making::{Encoded, Making, Place};
 pub use message::{Draft, Message};
 pub use name::Name;

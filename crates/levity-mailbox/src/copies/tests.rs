@@ -578,8 +578,8 @@ fn encoded_messages_are_forgotten_when_all_have_them() {
             let Poll::Ready(Next::Message(entry)) = receiver.poll() else {
                 panic!("no message");
             };
-            assert_eq!(entry.encoded(0, 0).as_deref(), encoded.as_deref());
-            let form = entry.form(0, 0, true, |_| vec![encoded.iter().len() as u8]);
+            assert_eq!(entry.encoded(0).as_deref(), encoded.as_deref());
+            let form = entry.form(0, true, |_| vec![encoded.iter().len() as u8]);
             encoded = Some(form);
         }
     }
@@ -591,10 +591,10 @@ fn encoded_messages_are_forgotten_when_all_have_them() {
             _ => panic!("no message"),
         }
     };
-    assert!(entry_of(&rig).encoded(0, 0).is_some());
+    assert!(entry_of(&rig).encoded(0).is_some());
     drop(encoded);
     assert!(waking.as_mut().poll(&mut context).is_pending());
-    assert!(entry_of(&rig).encoded(0, 0).is_none());
+    assert!(entry_of(&rig).encoded(0).is_none());
 }
 
 #[test]

@@ -360,7 +360,7 @@ fn the_last_messages_are_encoded_once() {
     let encode = |entry: &Rc<Entry>| {
         let mut times = 0;
         for _ in 0..2 {
-            let form = entry.form(FORMS - 1, 0, true, |message| {
+            let form = entry.form(FORMS - 1, true, |message| {
                 times += 1;
                 message.id.to_string().into_bytes()
             });
@@ -371,12 +371,12 @@ fn the_last_messages_are_encoded_once() {
     let times: Vec<_> = kept.entries.iter().map(encode).collect();
     assert_eq!(times, [[2; 11].as_slice(), &[1; ENCODED_MAX]].concat());
     let last = kept.entries[18].clone();
-    assert!(last.encoded(FORMS - 1, 0).is_some() && last.encoded(0, 0).is_none());
+    assert!(last.encoded(FORMS - 1).is_some() && last.encoded(0).is_none());
     for sequence in 20..20 + ENCODED_MAX as u64 {
-        assert!(last.encoded(FORMS - 1, 0).is_some());
+        assert!(last.encoded(FORMS - 1).is_some());
         kept.append(message(EPOCH, sequence), 1);
     }
-    assert!(last.encoded(FORMS - 1, 0).is_none());
+    assert!(last.encoded(FORMS - 1).is_none());
     assert_eq!(encode(&last), 2);
 }
 
@@ -401,13 +401,28 @@ fn the_last_messages_are_parsed_once() {
 }
 
 #[test]
-fn of_a_long_message_the_last_part_is_kept() {
+fn receivers_that_send_a_long_message_share_its_parts() {
     let kept = state([opened(1, 2)]).kept.unwrap();
     let entry = &kept.entries[0];
-    let part = |part, text: &[u8]| entry.form(0, part, true, |_| text.to_vec()).to_vec();
-    assert_eq!((part(0, b"a"), part(0, b"b")), (b"a".into(), b"a".into()));
-    assert_eq!((part(1, b"c"), part(1, b"d")), (b"c".into(), b"c".into()));
-    assert_eq!(part(0, b"e"), b"e");
+    let first = entry.long_form(0, 2);
+    let part = |long: &LongForm, part, text: &[u8]| {
+        let part = long.part(part, &entry.message, |_| text.to_vec());
+        part.to_vec()
+    };
+    assert_eq!(
+        (part(&first, 0, b"a"), part(&first, 1, b"b")),
+        (b"a".into(), b"b".into())
+    );
+    entry.forget_forms();
+    let second = entry.long_form(0, 2);
+    assert_eq!(
+        (part(&second, 1, b"c"), part(&second, 0, b"d")),
+        (b"b".into(), b"a".into())
+    );
+    drop((first, second));
+    assert_eq!(part(&entry.long_form(0, 2), 0, b"e"), b"e");
+    entry.forget_forms();
+    assert!(entry.made.borrow().0.is_none());
 }
 
 #[test]
@@ -423,17 +438,22 @@ fn forms_that_are_kept_take_memory_of_messages() {
         draft: draft.into(),
     };
     let entry = Entry::new(message, &recent);
-    let encode = |form, bytes| entry.form(form, 0, true, |_| vec![0; bytes]);
-    // A quarter is left to publishers.
-    encode(0, 513);
+    let encode = |form, bytes| entry.form(form, true, |_| vec![0; bytes]);
+    // Half is left for messages.
+    encode(0, 257);
     assert_eq!(budget.used(), 256);
-    assert!(entry.encoded(0, 0).is_none());
-    let kept = encode(0, 512);
-    assert_eq!(budget.used(), 768);
+    assert!(entry.encoded(0).is_none());
+    let kept = encode(0, 256);
+    assert_eq!(budget.used(), 512);
     entry.forget_forms();
-    assert_eq!(budget.used(), 768);
+    assert_eq!(budget.used(), 512);
     drop(kept);
     assert_eq!(budget.used(), 256);
+    let long = entry.long_form(0, 1);
+    let part = |bytes| long.part(0, &entry.message, |_| vec![0; bytes]).len();
+    assert_eq!((part(257), budget.used()), (257, 256));
+    assert_eq!((part(256), budget.used()), (256, 512));
+    assert_eq!(part(1), 256);
 }
 
 #[test]
@@ -468,9 +488,9 @@ fn what_is_being_made_is_forgotten_when_it_is_made() {
     let making = entry
         .making(0, reserve, |_, _| {})
         .expect("it is one of the last");
-    entry.form(1, 0, true, |_| vec![1]);
+    entry.form(1, true, |_| vec![1]);
     kept.recent.forget_forms();
-    assert!(entry.encoded(1, 0).is_none());
+    assert!(entry.encoded(1).is_none());
     let again = entry.making(0, reserve, |_, _| panic!("it is being made"));
     assert!(Rc::ptr_eq(&making, &again.expect("it is one of the last")));
     making.finish(None).now_or_never().expect("nobody waits");
@@ -482,7 +502,7 @@ fn what_is_being_made_is_forgotten_when_it_is_made() {
 fn an_expired_message_takes_no_memory_for_its_forms() {
     let mut kept = state([opened(1, 1)]).kept.unwrap();
     kept.append(until(1, 5), 1);
-    kept.entries[0].form(0, 0, true, |_| vec![1]);
+    kept.entries[0].form(0, true, |_| vec![1]);
     let entry = Rc::downgrade(&kept.entries[0]);
     assert!(entry.upgrade().is_some());
     kept.expire(at(5));

@@ -47,7 +47,7 @@ pub fn making(
     if bytes < CONTENT_BYTES_MIN || !may_encode {
         return None;
     }
-    let reserve = || budget.try_reserve_to_read(bytes);
+    let reserve = || budget.try_reserve_for_form(bytes);
     entry.making(form.number(), reserve, |making, mut reservation| {
         let (compute, message) = (compute.clone(), entry.message.clone());
         let entry = Rc::downgrade(entry);

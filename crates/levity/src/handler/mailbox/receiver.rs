@@ -275,16 +275,21 @@ impl Receiver {
         let Some(message) = &mut self.message else {
             return;
         };
+        let Transit { entry, shared, .. } = message;
         let (form, part, is_text) = (self.form, message.part as usize, &mut message.is_text);
         let mut encode = |message: &Message| {
             let is_text = *is_text.get_or_insert_with(|| form.is_text(message));
             form.encode(message, part, is_text)
         };
-        let entry = &message.entry;
-        let encoded = match is_only {
+        let parts = form.parts(&entry.message);
+        if parts > 1 && !is_only && shared.is_none() {
+            *shared = Some(entry.long_form(form.number(), parts));
+        }
+        let encoded = match shared {
+            Some(shared) => shared.part(part, &entry.message, encode),
             // What nobody shares need not be known.
-            true => encode(&entry.message).into(),
-            false => entry.form(form.number(), part, keeps_forms, encode),
+            None if is_only => encode(&entry.message).into(),
+            None => entry.form(form.number(), keeps_forms, encode),
         };
         self.sending.start(encoded);
     }
@@ -363,6 +368,7 @@ impl Receiver {
     fn send_message(&mut self, client: &dyn HeldClient, number: usize, entry: &Rc<Entry>) {
         let message = Transit {
             entry: entry.clone(),
+            shared: None,
             part: 0,
             number: number as u16,
             is_text: None,

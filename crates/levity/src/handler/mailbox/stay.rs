@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use levity_mailbox::{Encoded, Entry, MessageId};
+use levity_mailbox::{Encoded, Entry, LongForm, MessageId};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 
@@ -136,6 +136,8 @@ impl Sending {
 /// and encoded again.
 pub struct Transit {
     pub entry: Rc<Entry>,
+    /// What it shares with others of a long message.
+    pub shared: Option<Rc<LongForm>>,
     /// The part that is being sent.
     pub part: u32,
     /// The number of its box.
