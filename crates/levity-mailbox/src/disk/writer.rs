@@ -18,7 +18,7 @@ use super::space::Space;
 use super::syncer::Log;
 use super::witness::{Acknowledged, Witness};
 use crate::name::Name;
-use crate::shared::{Request, TaskFigures};
+use crate::shared::{Outage, Request, TaskFigures};
 use crate::store::{Append, Appended, Change, StoreError};
 
 /// The memory of the connection for pages of the database, in KiB.
@@ -63,8 +63,9 @@ pub(super) struct Writer {
     boxes: Boxes,
     /// The latest time that a request has named.
     now: SystemTime,
+    outage: Outage,
     /// Why messages are refused, and not before when the database is opened again.
-    outage: Option<(StoreError, Instant)>,
+    failed: Option<(StoreError, Instant)>,
 }
 
 /// What has become of a request.
@@ -79,6 +80,8 @@ enum Done {
 impl Writer {
     /// A writer that has written nothing yet, not even `meta`: that the store is open, and what its start has decided.
     pub fn new(parts: Parts, meta: Meta, now: SystemTime) -> Self {
+        let report = parts.report.clone();
+        let outage = Outage::new(parts.figures.clone(), move |line| report(line));
         let acknowledged = Acknowledged {
             commits: meta.commits,
             synced: meta.commits,
@@ -91,7 +94,8 @@ impl Writer {
             meta,
             acknowledged,
             now,
-            outage: None,
+            outage,
+            failed: None,
         }
     }
 
@@ -144,8 +148,8 @@ impl Writer {
         };
         match self.commit(&batch) {
             Ok(done) => {
-                if has_appends && batch.iter().any(is_append) {
-                    self.recovered();
+                if batch.iter().any(is_append) {
+                    self.outage.end();
                 }
                 self.answer(batch, done);
             }
@@ -321,19 +325,10 @@ impl Writer {
     /// Notes that messages are refused, and returns what to say of it.
     fn fail(&mut self, failure: &Failure) -> StoreError {
         (self.parts.damaged)(failure);
-        if self.outage.is_none() {
-            (self.parts.report)(&format!("messages are refused: {failure}"));
-        }
+        self.outage.begin(&failure.to_string());
         let error = failure.error();
-        self.outage = Some((error.clone(), Instant::now() + PAUSE));
+        self.failed = Some((error.clone(), Instant::now() + PAUSE));
         error
-    }
-
-    /// Notes that messages are taken.
-    fn recovered(&mut self) {
-        if self.outage.take().is_some() {
-            (self.parts.report)("messages are taken again");
-        }
     }
 
     /// Opens the database again after a failure.
@@ -341,7 +336,7 @@ impl Writer {
         if self.database.is_some() && !self.parts.log.take_failure() {
             return Ok(());
         }
-        if let Some((error, again)) = &self.outage
+        if let Some((error, again)) = &self.failed
             && self.database.is_none()
             && Instant::now() < *again
         {
@@ -352,6 +347,7 @@ impl Writer {
             .map_err(Failure::from)
             .and_then(|database| self.begin(database));
         begun.map_err(|failure| self.fail(&failure))?;
+        self.outage.end();
         // What was refused may have been written all the same.
         for name in &self.boxes.watched {
             let _ = self.parts.changes.send(Change::Outdated(name.clone()));

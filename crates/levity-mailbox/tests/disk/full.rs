@@ -106,7 +106,7 @@ fn a_full_disk_refuses_messages_and_goes_on_when_there_is_room() {
     assert_eq!(
         rig.lines()
             .iter()
-            .filter(|line| line.contains("refused"))
+            .filter(|line| line.contains("down"))
             .count(),
         1
     );

@@ -159,3 +159,29 @@ fn a_store_that_cannot_be_used_is_an_error_at_start() {
         "{error}"
     );
 }
+
+/// A summary reads no message: it needs no memory, and keeps nobody from publishing.
+#[test]
+fn those_who_ask_how_much_there_is_need_no_memory() {
+    let tree = Tree::new();
+    let folder = tree.folder("messages").display().to_string();
+    tree.chmod("messages", 0o777);
+    let store = format!("store = \"disk\"\nfolder = \"{folder}\"");
+    let keys = "bytes = \"6MiB\"\n[limits]\nmailbox_memory = \"2MiB\"";
+    let server = start(&store, keys);
+    let (content, mut publisher) = ("x".repeat(60_000), publisher(&server));
+    for _ in 0..80 {
+        post(&mut publisher, "large", &[], &content).assert_status(202);
+    }
+    let mut askers: Vec<_> = (0..50).map(|_| server.client()).collect();
+    for _ in 0..5 {
+        for client in &mut askers {
+            client.send(crate::support::head("HEAD", "/m/large", &[]));
+        }
+        post(&mut publisher, "other", &[], "x").assert_status(202);
+        for client in &mut askers {
+            assert_eq!(client.receive_head().expect("a header").status, 200);
+        }
+    }
+    assert_eq!(json(&server.get("/m/large?info"))["messages"], 64);
+}
