@@ -10,8 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use levity_wire::mailbox::MessageId;
 use rusqlite::{Connection, OptionalExtension as _, Result, params};
 
-use super::schema::{BOX_COLUMNS, BoxRow, crc_of_message, signed, unsigned};
-use super::start::Bases;
+use super::schema::{BOX_COLUMNS, Bases, BoxRow, crc_of_message, signed, unsigned};
 use crate::encoding;
 use crate::message::Message;
 use crate::name::Name;

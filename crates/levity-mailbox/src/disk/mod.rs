@@ -9,7 +9,7 @@
 //! | file | is |
 //! |---|---|
 //! | `messages.db`, `messages.db-wal` | the database |
-//! | `acknowledged` | which commits there were: see [`witness`] |
+//! | `acknowledged` | which commits there were (`witness.rs`) |
 //! | `reserve` | space that is given back when the disk is full |
 //! | `damaged` | says that the next start has to set the database aside |
 //! | `lock` | keeps other processes out |
@@ -20,7 +20,7 @@
 //! - Any other message is acknowledged after the commit, and synced at most 250 ms later. The end of the process, in whatever
 //!   way, does not take it; a crash of the machine may take those of that time.
 //!
-//! Loss is never silent: what a start finds decides which boxes begin a new epoch, as [`start`] says. A damaged message is a
+//! Loss is never silent: what a start finds decides which boxes begin a new epoch, as `start.rs` says. A damaged message is a
 //! gap for its receivers. A box of which the row is damaged, or of which messages are missing, begins a new epoch with what is
 //! left of it when it is opened or written to.
 //!

@@ -12,8 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 
 use super::boxes::{count, names_of};
 use super::failure::Failure;
-use super::schema::{BOX_COLUMNS, BoxRow, crc_of_message, signed, unsigned};
-use super::start::Bases;
+use super::schema::{BOX_COLUMNS, Bases, BoxRow, crc_of_message, signed, unsigned};
 use crate::budget::Budget;
 use crate::encoding;
 use crate::message::{Draft, Message};

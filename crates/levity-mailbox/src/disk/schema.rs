@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
 
-use super::start::Bases;
 use crate::name::Name;
 use crate::store::{Opened, Summary};
 
@@ -77,6 +76,27 @@ pub(super) fn log_of(folder: &Path) -> PathBuf {
 /// Makes the tables that are not there. Blocks.
 pub(super) fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} COMMIT;"))
+}
+
+/// The smallest epochs of boxes that have lost nothing. A box with a smaller one has this one instead: so a start that finds
+/// that messages may be missing need not touch the boxes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Bases {
+    /// Of all boxes.
+    pub all: u64,
+    /// Of boxes that are not durable.
+    pub unsynced: u64,
+}
+
+impl Bases {
+    /// The epoch of a box, of which the row has an earlier one perhaps.
+    pub fn epoch_of(self, row: &BoxRow) -> u64 {
+        let base = match row.is_durable {
+            true => self.all,
+            false => self.all.max(self.unsynced),
+        };
+        row.epoch.max(base)
+    }
 }
 
 /// The row of `meta`.

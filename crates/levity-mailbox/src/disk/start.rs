@@ -13,30 +13,9 @@
 
 use std::time::SystemTime;
 
-use super::schema::{BoxRow, Meta};
+use super::schema::{Bases, Meta};
 use super::witness::Acknowledged;
 use crate::store::new_epoch;
-
-/// The smallest epochs of boxes that have lost nothing. A box with a smaller one has this one instead: so a start that finds
-/// that messages may be missing need not touch the boxes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Bases {
-    /// Of all boxes.
-    pub all: u64,
-    /// Of boxes that are not durable.
-    pub unsynced: u64,
-}
-
-impl Bases {
-    /// The epoch of a box, of which the row has an earlier one perhaps.
-    pub fn epoch_of(self, row: &BoxRow) -> u64 {
-        let base = match row.is_durable {
-            true => self.all,
-            false => self.all.max(self.unsynced),
-        };
-        row.epoch.max(base)
-    }
-}
 
 /// The state of the store after a start, and what it has found.
 #[derive(Debug, PartialEq, Eq)]
