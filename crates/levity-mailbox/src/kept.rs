@@ -267,7 +267,7 @@ impl Kept {
     fn new(opened: Opened) -> Self {
         let mut kept = Self {
             epoch: opened.epoch,
-            first: opened.next,
+            first: opened.first,
             next: opened.lost,
             lost: opened.lost,
             read: opened.read,

@@ -310,6 +310,7 @@ fn opened(log: &Log, after: Option<MessageId>, mut limit: Limit) -> Opened {
     Opened {
         epoch: log.epoch(),
         next: log.next(),
+        first: log.next(),
         lost: log.lost(),
         read: log.read(),
         messages: messages.cloned().collect(),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,8 +22,8 @@ use crate::store::{
     Removing, Store, StoreError, Summary, Summing,
 };
 
-/// The maximum of messages that wait for the server to take them.
-const APPENDS_MAX: usize = 4096;
+/// The maximum of messages that wait to be taken, and of other questions that wait for an answer.
+const WAITING_MAX: usize = 4096;
 
 /// The pauses between attempts to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -36,36 +36,85 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 pub struct SharedStore<S> {
     pub(crate) requests: mpsc::UnboundedSender<Request>,
     pub(crate) reads: mpsc::UnboundedSender<Request>,
-    /// Boxes with a pending call that a later `open` has to see, while somebody has the other reference.
-    pending: HashMap<Name, Weak<()>>,
+    /// Boxes that are being removed, while somebody has the other reference: a later `open` has to be of the next life.
+    removing: HashMap<Name, Weak<()>>,
+    /// What was read last of boxes of which that is not written yet, as above.
+    reading: HashMap<Name, (MessageId, Weak<()>)>,
+    /// How many messages were appended to a box since the calls of `open` that have not ended.
+    opening: HashMap<Name, Vec<Weak<AtomicU64>>>,
+    /// Only of a kind that opens by reading.
+    watched: Watched,
     changes: mpsc::UnboundedReceiver<Change>,
     /// One permit for each message that waits.
-    permits: Arc<Semaphore>,
+    appends: Arc<Semaphore>,
+    /// One for each other question.
+    questions: Arc<Semaphore>,
     figures: Arc<TaskFigures>,
     /// Dropped after the queues, whose end it may wait for.
     pub(crate) kind: S,
 }
 
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// Where the result of an append goes. The permit is given back then.
-pub(crate) struct AppendReply {
-    reply: Reply<Appended>,
+/// Where a result goes. The permit is given back then.
+pub(crate) struct Reply<T> {
+    sender: oneshot::Sender<Result<T, StoreError>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl AppendReply {
-    pub(crate) fn send(self, result: Result<Appended, StoreError>) {
-        let _ = self.reply.send(result);
+impl<T> Reply<T> {
+    pub(crate) fn send(self, result: Result<T, StoreError>) {
+        // An error means that nobody waits any more.
+        let _ = self.sender.send(result);
+    }
+
+    /// Whether nobody waits for the result.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
     }
 }
 
 /// Dropped when a request is done.
 pub(crate) type Pending = Arc<()>;
 
+/// Boxes with receivers in this process. A receiver is noted before the request to open its box is sent, so whoever has changed
+/// a box, and then asks whether it is watched, reports the change or is seen by the reader.
+#[derive(Clone, Default)]
+pub(crate) struct Watched(Arc<Mutex<HashMap<Name, bool>>>);
+
+impl Watched {
+    fn names(&self) -> MutexGuard<'_, HashMap<Name, bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, name: &Name, is_read: bool) {
+        let mut names = self.names();
+        match (is_read, names.get_mut(name)) {
+            (true, _) => drop(names.insert(name.clone(), true)),
+            // What was asked before still is of a box with a receiver.
+            (false, Some(is_watched)) => *is_watched = false,
+            (false, None) => {}
+        }
+    }
+
+    /// The request that says so has come: the last receiver has left, unless there is another one by now.
+    pub(crate) fn end(&self, name: &Name) {
+        let mut names = self.names();
+        if names.get(name) == Some(&false) {
+            names.remove(name);
+        }
+    }
+
+    pub(crate) fn contains(&self, name: &Name) -> bool {
+        self.names().contains_key(name)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Name> {
+        self.names().keys().cloned().collect()
+    }
+}
+
 /// What the store asks for.
 pub(crate) enum Request {
-    Append(Append, SystemTime, AppendReply),
+    Append(Append, SystemTime, Reply<Appended>),
     Open(Name, Arc<Settings>, Reply<Opened>),
     Summary(Name, Reply<Option<Summary>>),
     ReadAfter(Name, Option<MessageId>, Limit, Reply<Option<Opened>>),
@@ -135,6 +184,7 @@ pub(crate) struct Ends {
     pub(crate) reads: mpsc::UnboundedReceiver<Request>,
     pub(crate) changes: mpsc::UnboundedSender<Change>,
     pub(crate) figures: Arc<TaskFigures>,
+    pub(crate) watched: Watched,
 }
 
 /// What connects to a server.
@@ -213,11 +263,11 @@ impl Request {
     pub(crate) fn fail(self, error: &StoreError) -> Option<Self> {
         match self {
             Self::Append(_, _, reply) => reply.send(Err(error.clone())),
-            Self::Open(_, _, reply) => drop(reply.send(Err(error.clone()))),
-            Self::Summary(_, reply) => drop(reply.send(Err(error.clone()))),
-            Self::ReadAfter(_, _, _, reply) => drop(reply.send(Err(error.clone()))),
-            Self::Remove(_, reply, _) => drop(reply.send(Err(error.clone()))),
-            Self::List(_, _, _, reply) => drop(reply.send(Err(error.clone()))),
+            Self::Open(_, _, reply) => reply.send(Err(error.clone())),
+            Self::Summary(_, reply) => reply.send(Err(error.clone())),
+            Self::ReadAfter(_, _, _, reply) => reply.send(Err(error.clone())),
+            Self::Remove(_, reply, _) => reply.send(Err(error.clone())),
+            Self::List(_, _, _, reply) => reply.send(Err(error.clone())),
             other => return Some(other),
         }
         None
@@ -230,13 +280,17 @@ impl<S> SharedStore<S> {
         let (sender, requests) = mpsc::unbounded_channel();
         let (reads_sender, reads) = mpsc::unbounded_channel();
         let (changes, receiver) = mpsc::unbounded_channel();
-        let figures = Arc::<TaskFigures>::default();
+        let (figures, watched) = (Arc::<TaskFigures>::default(), Watched::default());
         let store = Self {
             requests: sender,
             reads: reads_sender,
-            pending: HashMap::new(),
+            removing: HashMap::new(),
+            reading: HashMap::new(),
+            opening: HashMap::new(),
+            watched: watched.clone(),
             changes: receiver,
-            permits: Arc::new(Semaphore::new(APPENDS_MAX)),
+            appends: Arc::new(Semaphore::new(WAITING_MAX)),
+            questions: Arc::new(Semaphore::new(WAITING_MAX)),
             figures: figures.clone(),
             kind,
         };
@@ -245,37 +299,64 @@ impl<S> SharedStore<S> {
             reads,
             changes,
             figures,
+            watched,
         };
         (store, ends)
     }
 
-    fn is_pending(&self, name: &Name) -> bool {
-        let pending = self.pending.get(name);
-        pending.is_some_and(|pending| pending.strong_count() > 0)
+    fn is_removing(&self, name: &Name) -> bool {
+        let removing = self.removing.get(name);
+        removing.is_some_and(|removing| removing.strong_count() > 0)
     }
 
-    fn pend(&mut self, name: &Name) -> Pending {
-        let pending = Pending::default();
-        self.pending.insert(name.clone(), Arc::downgrade(&pending));
-        pending
+    /// What was read of a box, unless it is written.
+    fn last_read(&self, name: &Name) -> Option<MessageId> {
+        let (last, pending) = self.reading.get(name)?;
+        (pending.strong_count() > 0).then_some(*last)
+    }
+
+    /// Passes a question on. The future ends with an error if those who do the work are gone, or take too long.
+    fn ask<T: 'static>(
+        &self,
+        queue: &mpsc::UnboundedSender<Request>,
+        request: impl FnOnce(Reply<T>) -> Request,
+    ) -> Asking<T> {
+        match waiting(&self.questions) {
+            Ok((reply, answer)) => {
+                let _ = queue.send(request(reply));
+                Box::pin(async { answered(answer, answer_end()).await })
+            }
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
     }
 }
 
-/// Passes a request on. The future ends with an error if those who do the work are gone, or take too long.
-fn ask<T: 'static>(
-    queue: &mpsc::UnboundedSender<Request>,
-    request: impl FnOnce(Reply<T>) -> Request,
-) -> Asking<T> {
-    let (reply, answer) = oneshot::channel();
-    let _ = queue.send(request(reply));
-    Box::pin(answered(answer))
+/// Where a result goes, and where it comes from.
+type Waiting<T> = (Reply<T>, oneshot::Receiver<Result<T, StoreError>>);
+
+fn waiting<T>(permits: &Arc<Semaphore>) -> Result<Waiting<T>, StoreError> {
+    let too_many = |_| StoreError::Unavailable("too much waits for the store".to_owned());
+    let permit = permits.clone().try_acquire_owned().map_err(too_many)?;
+    let (sender, answer) = oneshot::channel();
+    let reply = Reply {
+        sender,
+        _permit: permit,
+    };
+    Ok((reply, answer))
 }
 
 type Asking<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
 
-async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
+fn answer_end() -> time::Instant {
+    time::Instant::now() + ANSWER_TIME_MAX
+}
+
+async fn answered<T>(
+    answer: oneshot::Receiver<Result<T, StoreError>>,
+    end: time::Instant,
+) -> Result<T, StoreError> {
     let unavailable = |reason: &str| Err(StoreError::Unavailable(reason.to_owned()));
-    match time::timeout(ANSWER_TIME_MAX, answer).await {
+    match time::timeout_at(end, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => unavailable("the store has ended"),
         Err(_) => unavailable("the store does not answer in time"),
@@ -284,85 +365,100 @@ async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result
 
 /// What distinguishes the ways to keep messages.
 pub(crate) trait Kind: 'static {
-    /// Whether the queue of reads takes [`Request::Open`], too, unless the box has a [pending](Pending) call.
+    /// Whether the queue of reads takes [`Request::Open`], too, unless the box is being removed.
     const OPENS_BY_READING: bool;
 }
 
 impl<S: Kind> Store for SharedStore<S> {
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, _: SystemTime) -> Opening {
-        let queue = match S::OPENS_BY_READING && !self.is_pending(name) {
+        let queue = match S::OPENS_BY_READING && !self.is_removing(name) {
             true => &self.reads,
             false => &self.requests,
         };
-        let (name, settings) = (name.clone(), settings.clone());
-        ask(queue, move |reply| Request::Open(name, settings, reply))
+        let request = |reply| Request::Open(name.clone(), settings.clone(), reply);
+        // In this order: what is not pending any more is there when the box is read.
+        let last_read = self.last_read(name);
+        let asking = self.ask(queue, request);
+        let since = Arc::new(AtomicU64::new(0));
+        let opening = self.opening.entry(name.clone()).or_default();
+        opening.push(Arc::downgrade(&since));
+        Box::pin(async move {
+            let mut opened = asking.await?;
+            let first = opened.next.saturating_sub(since.load(Ordering::Relaxed));
+            opened.first = first.max(opened.lost);
+            if let Some(last) = last_read.filter(|last| last.epoch == opened.epoch) {
+                opened.read = opened
+                    .read
+                    .max(last.sequence.saturating_add(1).min(opened.next));
+            }
+            Ok(opened)
+        })
     }
 
     fn summary(&mut self, name: &Name) -> Summing {
-        let name = name.clone();
-        ask(&self.reads, |reply| Request::Summary(name, reply))
+        self.ask(&self.reads, |reply| Request::Summary(name.clone(), reply))
     }
 
     fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Reading {
-        let name = name.clone();
-        ask(&self.reads, |reply| {
-            Request::ReadAfter(name, after, limit, reply)
+        self.ask(&self.reads, |reply| {
+            Request::ReadAfter(name.clone(), after, limit, reply)
         })
     }
 
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending {
         let mut answers = Vec::with_capacity(appends.len());
         for append in appends {
-            let (reply, answer) = oneshot::channel();
-            answers.push(answer);
-            let request = match self.permits.clone().try_acquire_owned() {
-                Ok(permit) => Request::Append(
-                    append,
-                    now,
-                    AppendReply {
-                        reply,
-                        _permit: permit,
-                    },
-                ),
-                Err(_) => {
-                    let reason = "too many messages wait for the server of the store";
-                    let _ = reply.send(Err(StoreError::Unavailable(reason.to_owned())));
-                    continue;
-                }
-            };
-            let _ = self.requests.send(request);
+            let opening = self.opening.get(&append.name).into_iter().flatten();
+            for since in opening.filter_map(Weak::upgrade) {
+                since.fetch_add(1, Ordering::Relaxed);
+            }
+            answers.push(waiting(&self.appends).map(|(reply, answer)| {
+                let _ = self.requests.send(Request::Append(append, now, reply));
+                answer
+            }));
         }
         Box::pin(async move {
+            // One for all of them.
+            let end = answer_end();
             let mut results = Vec::with_capacity(answers.len());
             for answer in answers {
-                results.push(answered(answer).await);
+                results.push(match answer {
+                    Ok(answer) => answered(answer, end).await,
+                    Err(error) => Err(error),
+                });
             }
             results
         })
     }
 
     fn remove(&mut self, name: &Name) -> Removing {
-        let (name, pending) = (name.clone(), self.pend(name));
-        ask(&self.requests, |reply| {
-            Request::Remove(name, reply, pending)
+        let removing = Pending::default();
+        self.removing
+            .insert(name.clone(), Arc::downgrade(&removing));
+        self.ask(&self.requests, |reply| {
+            Request::Remove(name.clone(), reply, removing)
         })
     }
 
     fn mark_read(&mut self, name: &Name, last: MessageId) {
-        let pending = self.pend(name);
-        let _ = self
-            .requests
-            .send(Request::Read(name.clone(), last, pending));
+        let pending = Pending::default();
+        let highest = self.last_read(name).map_or(last, |known| known.max(last));
+        let reading = (highest, Arc::downgrade(&pending));
+        self.reading.insert(name.clone(), reading);
+        let request = Request::Read(name.clone(), last, pending);
+        let _ = self.requests.send(request);
     }
 
     fn watch(&mut self, name: &Name, is_read: bool, _: SystemTime) {
+        if S::OPENS_BY_READING {
+            self.watched.set(name, is_read);
+        }
         let _ = self.requests.send(Request::Watch(name.clone(), is_read));
     }
 
     fn list(&mut self, set: &str, after: Option<&Name>, count_max: usize) -> Listing {
-        let (set, after) = (set.to_owned(), after.cloned());
-        ask(&self.reads, |reply| {
-            Request::List(set, after, count_max, reply)
+        self.ask(&self.reads, |reply| {
+            Request::List(set.to_owned(), after.cloned(), count_max, reply)
         })
     }
 
@@ -379,7 +475,14 @@ impl<S: Kind> Store for SharedStore<S> {
     }
 
     fn sweep(&mut self, now: SystemTime) {
-        self.pending.retain(|_, pending| pending.strong_count() > 0);
+        self.removing
+            .retain(|_, removing| removing.strong_count() > 0);
+        self.reading
+            .retain(|_, (_, pending)| pending.strong_count() > 0);
+        self.opening.retain(|_, opening| {
+            opening.retain(|since| since.strong_count() > 0);
+            !opening.is_empty()
+        });
         let _ = self.requests.send(Request::Sweep(now));
     }
 

@@ -33,7 +33,7 @@ use crate::settings::Settings;
 pub trait Store: 'static {
     /// What is kept of a box; [`StoreError::Memory`] if it has to be read and the memory of messages is used up. A box that is not known is made, without a message and with a new epoch;
     /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set and none gives way. All appends that have ended are in
-    /// it. An `append` that began earlier and has not ended may be in it or not; none that begins later is.
+    /// it. One that has not ended may be in it or not; [`Opened::first`] says where those may be that begin later.
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening;
 
     /// What is known of a box without its messages; `None` if it is not known. Changes nothing, and reads little however much
@@ -158,6 +158,21 @@ pub struct Summary {
     pub bytes: usize,
 }
 
+impl Summary {
+    /// That of a box of which nothing is known.
+    pub(crate) fn empty(name: Name) -> Self {
+        Self {
+            name,
+            epoch: 0,
+            next: 1,
+            lost: 1,
+            read: 1,
+            messages: 0,
+            bytes: 0,
+        }
+    }
+}
+
 /// Figures of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -217,6 +232,9 @@ pub struct Opened {
     pub epoch: u64,
     /// The next message has at least this number.
     pub next: u64,
+    /// Messages from this number on may have been appended since the store was asked: a receiver that has waited since then has to
+    /// get them.
+    pub first: u64,
     /// Messages with smaller numbers are gone because of a bound.
     pub lost: u64,
     /// Messages with smaller numbers were read by a receiver. Smaller than `lost` only if messages were lost that nobody had

@@ -144,6 +144,7 @@ fn opened() -> EventKind {
     EventKind::Opened(Opened {
         epoch: 7,
         next: 1,
+        first: 1,
         lost: 1,
         read: 1,
         messages: Vec::new(),

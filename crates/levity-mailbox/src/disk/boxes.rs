@@ -15,6 +15,7 @@ use crate::encoding;
 use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
+use crate::shared::Watched;
 use crate::store::{Append, Appended, StoreError};
 
 /// The minimum of keys that a box remembers.
@@ -38,6 +39,12 @@ const DROPPED_MAX: usize = 1024;
 /// A box that is watched or used has its time in the table renewed when this part of its idle time is over.
 const DUE_DIVISOR: u64 = 16;
 
+/// The bytes of messages that a sweep drops, about: to free them, the database reads them.
+const SWEPT_BYTES_MAX: usize = 4 << 20;
+
+/// The idle time of a box that does not say its own: a day.
+const IDLE_MS: u64 = 24 * 3_600_000;
+
 /// What a transaction has changed.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counted {
@@ -60,8 +67,11 @@ pub(super) struct Boxes {
     pub counted: Counted,
     /// Boxes that have begun a new epoch because something was damaged.
     pub renewed: Vec<Name>,
-    /// Boxes with receivers.
-    pub watched: HashSet<Name>,
+    /// Boxes that were removed although nobody has asked for that.
+    pub dropped: Vec<Name>,
+    watched: Watched,
+    /// Sets of which no box gives way, since somebody watches each that is empty.
+    full: HashSet<String>,
     /// When the store was opened: boxes count as used then.
     started: u64,
 }
@@ -69,7 +79,7 @@ pub(super) struct Boxes {
 type Refusable<T> = Result<std::result::Result<T, StoreError>>;
 
 impl Boxes {
-    pub fn new(bases: Bases, epoch: u64, now: SystemTime) -> Self {
+    pub fn new(bases: Bases, epoch: u64, watched: Watched, now: SystemTime) -> Self {
         Self {
             rows: HashMap::new(),
             changed: HashSet::new(),
@@ -78,7 +88,9 @@ impl Boxes {
             epoch,
             counted: Counted::default(),
             renewed: Vec::new(),
-            watched: HashSet::new(),
+            dropped: Vec::new(),
+            watched,
+            full: HashSet::new(),
             started: milliseconds(now),
         }
     }
@@ -89,17 +101,18 @@ impl Boxes {
         self.changed.clear();
         self.counts.clear();
         self.renewed.clear();
+        self.dropped.clear();
+        self.full.clear();
         self.counted = Counted::default();
         self.epoch = epoch;
     }
 
     /// Takes what a transaction has done, after its commit.
-    pub fn take_counted(&mut self) -> (Counted, Vec<Name>) {
+    pub fn take_counted(&mut self) -> Counted {
         if self.rows.len() > ROWS_MAX {
             self.rows.clear();
         }
-        let renewed = std::mem::take(&mut self.renewed);
-        (std::mem::take(&mut self.counted), renewed)
+        std::mem::take(&mut self.counted)
     }
 
     fn next_epoch(&mut self) -> u64 {
@@ -148,7 +161,11 @@ impl Boxes {
             Ok((row.get(0)?, row.get::<_, f64>(1)?, numbers.0, numbers.1))
         })?;
         let number = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok());
-        let next = number(last).map_or(1, |last| last + 1);
+        // A key outlives its message, and names its number.
+        let mut statement = database.prepare_cached("SELECT max(seq) FROM key WHERE box = ?1")?;
+        let of_key = statement.query_row([id], |row| row.get(0))?;
+        let last = number(last).max(number(of_key));
+        let next = last.map_or(1, |last| last + 1);
         let epoch = self.next_epoch();
         self.renewed.push(name.clone());
         self.changed.insert(name.clone());
@@ -161,8 +178,9 @@ impl Boxes {
             messages,
             bytes: bytes as usize,
             is_durable: false,
-            idle_ms: 0,
-            due_ms: self.started,
+            // Until it is used again: what the row says may be wrong.
+            idle_ms: IDLE_MS,
+            due_ms: self.started + IDLE_MS,
         })
     }
 
@@ -179,6 +197,8 @@ impl Boxes {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let (id, messages) = (row.id, row.messages);
+        // The reader has found none, or a damaged one: this is what it has to find.
+        self.changed.insert(name.clone());
         if count(database, id)? < messages {
             let row = self.counted_again(database, name, id)?;
             self.rows.insert(name.clone(), row);
@@ -207,8 +227,9 @@ impl Boxes {
             self.changed.insert(name.clone());
         }
         let due_ms = milliseconds(now) + idle_ms;
-        if due_ms.abs_diff(row.due_ms) > idle_ms / DUE_DIVISOR {
-            row.due_ms = due_ms;
+        // Not earlier than it is due, and seldom later.
+        if !(due_ms..=due_ms + idle_ms / DUE_DIVISOR).contains(&row.due_ms) {
+            row.due_ms = due_ms + idle_ms / DUE_DIVISOR;
             self.changed.insert(name.clone());
         }
         Ok(Ok(row))
@@ -261,6 +282,9 @@ impl Boxes {
         if *self.count_of(database, &settings.set)? < settings.boxes_max {
             return Ok(Ok(()));
         }
+        if self.full.contains(&settings.set) {
+            return Ok(Err(StoreError::TooManyBoxes));
+        }
         self.write(database)?;
         let (first, end) = names_of(&settings.set);
         let mut statement = database.prepare_cached(
@@ -270,10 +294,11 @@ impl Boxes {
         while let Some(row) = names.next()? {
             let name = Name::parse(&row.get::<_, String>(0)?);
             if let Some(name) = name.filter(|name| !self.watched.contains(name)) {
-                self.remove(database, &name)?;
+                self.drop_box(database, name)?;
                 return Ok(Ok(()));
             }
         }
+        self.full.insert(settings.set.clone());
         Ok(Err(StoreError::TooManyBoxes))
     }
 
@@ -317,7 +342,7 @@ impl Boxes {
         row.next += 1;
         row.messages += 1;
         row.bytes += draft.bytes();
-        if draft.key.is_some() && sequence.is_multiple_of(KEYS_INTERVAL) {
+        if sequence.is_multiple_of(KEYS_INTERVAL) {
             forget_keys(database, row)?;
         }
         let lost = row.lost;
@@ -329,11 +354,20 @@ impl Boxes {
         Ok(Ok(Appended::New { message, lost }))
     }
 
-    /// Removes a box; the number of its messages, if it is known.
-    pub fn remove(&mut self, database: &Connection, name: &Name) -> Result<Option<usize>> {
-        let Some(BoxRow { id, messages, .. }) = self.get(database, name)?.cloned() else {
+    /// Removes a box for which nobody has asked, so that whoever has just come to receive from it has to learn of it.
+    fn drop_box(&mut self, database: &Connection, name: Name) -> Result<Option<BoxRow>> {
+        let dropped = self.remove(database, &name)?;
+        self.dropped.push(name);
+        Ok(dropped)
+    }
+
+    /// Removes a box, if it is known.
+    pub fn remove(&mut self, database: &Connection, name: &Name) -> Result<Option<BoxRow>> {
+        let Some(row) = self.get(database, name)?.cloned() else {
             return Ok(None);
         };
+        let id = row.id;
+        self.full.remove(name.set());
         self.count_of(database, name.set())?;
         for table in ["message WHERE box", "key WHERE box", "box WHERE id"] {
             let delete = format!("DELETE FROM {table} = ?1");
@@ -343,7 +377,7 @@ impl Boxes {
         self.changed.remove(name);
         *self.count_of(database, name.set())? -= 1;
         self.counted.removed += 1;
-        Ok(Some(messages))
+        Ok(Some(row))
     }
 
     /// Moves the read position of a life of a box forward.
@@ -362,6 +396,7 @@ impl Boxes {
 
     /// Begins the idle time of a box anew.
     pub fn touch(&mut self, database: &Connection, name: &Name, now: SystemTime) -> Result<()> {
+        self.full.remove(name.set());
         if let Some(row) = self.get(database, name)? {
             row.due_ms = milliseconds(now) + row.idle_ms;
             self.changed.insert(name.clone());
@@ -374,20 +409,23 @@ impl Boxes {
         self.expire(database, now)?;
         self.write(database)?;
         let now_ms = milliseconds(now);
-        let mut dropped = 0;
+        let (mut dropped, mut bytes) = (0, 0);
         for name in due_boxes(database, now_ms)? {
             let Some(row) = self.get(database, &name)? else {
                 continue;
             };
             let (idle_ms, due_ms) = (row.idle_ms, row.due_ms);
-            let is_used = self.watched.contains(&name) || self.started + idle_ms > now_ms;
+            let is_watched = self.watched.contains(&name);
+            let is_used = is_watched || self.started + idle_ms > now_ms;
             if is_used || due_ms > now_ms {
                 self.touch(database, &name, now)?;
                 continue;
             }
-            dropped += self.remove(database, &name)?.unwrap_or_default();
+            if let Some(row) = self.drop_box(database, name)? {
+                (dropped, bytes) = (dropped + row.messages, bytes + row.bytes);
+            }
             self.counted.idle_boxes += 1;
-            if dropped >= DROPPED_MAX {
+            if dropped >= DROPPED_MAX || bytes >= SWEPT_BYTES_MAX {
                 break;
             }
         }
@@ -403,7 +441,12 @@ impl Boxes {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?;
         let due: Vec<(i64, usize, String)> = due.collect::<Result<_>>()?;
+        let mut bytes = 0;
         for (number, size, name) in due {
+            if bytes >= SWEPT_BYTES_MAX {
+                break;
+            }
+            bytes += size;
             delete(database, number)?;
             let Some(name) = Name::parse(&name) else {
                 continue;

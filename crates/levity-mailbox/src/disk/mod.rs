@@ -28,26 +28,28 @@
 //!
 //! - *A commit or a sync fails*: whatever the batch was is refused, and it is not known whether it was written: the next start
 //!   may find it. Keys are written in the same transaction, so a publisher that tries again does not double its message.
-//!   Nothing is acknowledged before the database was opened again and all of the write-ahead log was moved to it and synced,
+//!   Nothing is acknowledged before the database was opened again, as by a start, and all of its log was moved to it and synced,
 //!   which is tried twice a second. Reads go on. Receivers open their boxes again.
 //! - *A sync hangs*: calls end after ten seconds, later ones too, and at most 4096 messages wait. What becomes of those that
 //!   had begun is reported when the sync ends. Reads go on.
-//! - *The disk is full*: messages are refused while less than 64 MiB are free. If others take these as well, the reserved space
-//!   is given back, so that boxes can be removed and messages expire.
+//! - *The disk is full*: messages are refused while less than 64 MiB are free. If others take these as well, the reserved 32 MiB
+//!   are given back, so that boxes can be removed and messages expire.
 //! - *A page of the database is damaged*: requests that need it are refused, and the next start sets the database aside, as
-//!   `messages.damaged-TIME.db`, and begins an empty one with larger epochs. A checkpoint that was cut short is no damage:
+//!   `messages.damaged-NUMBER.db`, and begins an empty one with larger epochs. A checkpoint that was cut short is no damage:
 //!   the write-ahead log has its pages until the database is synced.
 
 mod boxes;
 mod failure;
 mod reader;
 mod schema;
+mod slot;
 mod space;
 mod start;
 mod syncer;
 mod witness;
 mod writer;
 
+use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
@@ -59,14 +61,16 @@ use std::time::SystemTime;
 use rusqlite::Connection;
 
 use self::failure::Failure;
-use self::reader::Reader;
-use self::schema::{DATABASE, Meta, connect, make_tables};
+use self::reader::{Reader, Reading};
+use self::schema::{DATABASE, Meta, connect, log_of, make_tables};
+use self::slot::Slot;
 use self::space::Space;
 use self::syncer::{Log, Syncer};
 use self::witness::Witness;
 use self::writer::{Parts, Writer};
 use crate::budget::Budget;
 use crate::shared::{Kind, SharedStore};
+use crate::store::new_epoch;
 
 /// The file that keeps other processes out.
 const LOCK: &str = "lock";
@@ -199,16 +203,24 @@ impl Opening<'_> {
             Arc::new(Log::default()),
         );
         let (mut store, ends) = DiskStore::with_ends(kind);
+        let reading = Reading::new(self.folder, meta.bases).map_err(io::Error::other)?;
+        let reading = Arc::new(Slot::new(reading));
         let reader = Reader {
-            database: connect(self.folder, reader::CACHE_KIB).map_err(io::Error::other)?,
+            reading: reading.clone(),
             reads: ends.reads,
             requests: store.requests.downgrade(),
-            bases: meta.bases,
+            bounces: HashMap::new(),
             budget: self.budget,
             damaged: marking(self.folder, &self.options),
         };
-        let syncer = Syncer::new(self.folder, witness.file()?, log.clone());
-        let syncer = syncer.map_err(io::Error::other)?;
+        let syncing = connect(self.folder, syncer::CACHE_KIB).map_err(io::Error::other)?;
+        let syncing = Arc::new(Slot::new(syncing));
+        // A close of this file ends no lock: SQLite locks the database only.
+        let written = File::options()
+            .append(true)
+            .create(true)
+            .open(log_of(self.folder))?;
+        let syncer = Syncer::new(syncing.clone(), [written, witness.file()?], log.clone());
         let parts = Parts {
             folder: self.folder.to_owned(),
             requests: ends.requests,
@@ -218,6 +230,9 @@ impl Opening<'_> {
             witness,
             space: Space::new(self.folder, self.options.free_bytes_min)?,
             log,
+            watched: ends.watched,
+            reading,
+            syncing,
             damaged: marking(self.folder, &self.options),
             report: self.options.report,
         };
@@ -241,12 +256,16 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHand
 fn open_database(folder: &Path) -> Result<(Connection, Option<(Meta, bool)>), Failure> {
     let database = connect(folder, writer::CACHE_KIB)?;
     // A full disk is no reason not to start: what is there can be read.
-    match make_tables(&database).map_err(Failure::from) {
-        Ok(()) | Err(Failure::Full(_)) => {}
+    let full = match make_tables(&database).map_err(Failure::from) {
+        Ok(()) => None,
+        Err(full @ Failure::Full(_)) => Some(full),
         Err(failure) => return Err(failure),
+    };
+    match Meta::read(&database).map_err(Failure::from) {
+        Ok(found) => Ok((database, found)),
+        // There are no tables to read.
+        Err(failure) => Err(full.unwrap_or(failure)),
     }
-    let found = Meta::read(&database)?;
-    Ok((database, found))
 }
 
 /// Makes the last folder of the path, if it is not there. Nobody else may look into it.
@@ -319,9 +338,9 @@ fn marking(folder: &Path, options: &Options) -> Arc<dyn Fn(&Failure) + Send + Sy
 
 /// Keeps a damaged database under another name, and begins anew.
 fn set_aside(folder: &Path, now: SystemTime, reason: &str, options: &Options) -> io::Result<()> {
-    let seconds = boxes::milliseconds(now) / 1000;
-    for ending in ["", "-wal"] {
-        let aside = folder.join(format!("messages.damaged-{seconds}.db{ending}"));
+    let number = new_epoch(now);
+    for ending in ["-wal", ""] {
+        let aside = folder.join(format!("messages.damaged-{number}.db{ending}"));
         match fs::rename(folder.join(format!("{DATABASE}{ending}")), aside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -333,7 +352,7 @@ fn set_aside(folder: &Path, now: SystemTime, reason: &str, options: &Options) ->
     }
     let folder = folder.display();
     let line = format!(
-        "{folder}: {reason}; it is kept as messages.damaged-{seconds}.db, and all mailboxes are empty"
+        "{folder}: {reason}; it is kept as messages.damaged-{number}.db, and all mailboxes are empty"
     );
     (options.report)(&line);
     Ok(())

@@ -3,7 +3,8 @@
 //! Boxes take turns: a large one is read in parts, each in a transaction of its own, so that the write-ahead log need not keep
 //! for long what they see.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 
 use levity_wire::mailbox::MessageId;
@@ -12,7 +13,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 
 use super::boxes::{count, names_of};
 use super::failure::Failure;
-use super::schema::{BOX_COLUMNS, Bases, BoxRow, crc_of_message, signed, unsigned};
+use super::schema::{BOX_COLUMNS, Bases, BoxRow, connect, crc_of_message, signed, unsigned};
+use super::slot::Slot;
 use crate::budget::Budget;
 use crate::encoding;
 use crate::message::{Draft, Message};
@@ -22,7 +24,7 @@ use crate::shared::{Reply, Request};
 use crate::store::{Limit, Opened, StoreError, Summary};
 
 /// The memory of the connection for pages of the database, in KiB.
-pub(super) const CACHE_KIB: u32 = 8 * 1024;
+const CACHE_KIB: u32 = 8 * 1024;
 
 /// What is read of a box before others have a turn.
 const PART: Limit = Limit {
@@ -36,12 +38,33 @@ const ACCEPTED_MAX: usize = 64;
 /// How often a box is read from its beginning because it begins a new life meanwhile.
 const LIVES_MAX: usize = 8;
 
+/// Boxes whose parts are read in turn. Others wait, and hold no memory.
+const JOBS_MAX: usize = 4;
+
+/// How often a box is looked for that the writer has made or mended.
+const BOUNCES_MAX: u32 = 8;
+
+/// What is read.
+pub(super) struct Reading {
+    database: Connection,
+    bases: Bases,
+}
+
+impl Reading {
+    /// Opens the database. Blocks.
+    pub fn new(folder: &Path, bases: Bases) -> rusqlite::Result<Self> {
+        let database = connect(folder, CACHE_KIB)?;
+        Ok(Self { database, bases })
+    }
+}
+
 pub(super) struct Reader {
-    pub database: Connection,
+    pub reading: Arc<Slot<Reading>>,
     pub reads: UnboundedReceiver<Request>,
     /// Where boxes are made. It ends before the reader does.
     pub requests: WeakUnboundedSender<Request>,
-    pub bases: Bases,
+    /// How often boxes were passed to the writer in vain.
+    pub bounces: HashMap<Name, u32>,
     pub budget: Arc<Budget>,
     /// Notes that the database is damaged.
     pub damaged: Arc<dyn Fn(&Failure) + Send + Sync>,
@@ -106,8 +129,11 @@ impl Reader {
                     Err(_) => break,
                 }
             }
-            if let Some(job) = jobs.pop_front() {
-                jobs.extend(self.go_on(job));
+            // Those after the first ones wait until one of these has ended.
+            if let Some(job) = jobs.pop_front()
+                && let Some(job) = self.go_on(job)
+            {
+                jobs.insert(jobs.len().min(JOBS_MAX - 1), job);
             }
         }
     }
@@ -123,16 +149,30 @@ impl Reader {
                 Some(Job::new(name, after, limit, Purpose::Read(reply)))
             }
             Request::Summary(name, reply) => {
-                let _ = reply.send(self.summary(name).map_err(|failure| self.error(failure)));
+                let found = self.read(|reading| reading.summary(name));
+                reply.send(found.map_err(|refusal| self.error(refusal)));
                 None
             }
             Request::List(set, after, count_max, reply) => {
-                let list = self.list(&set, after.as_ref(), count_max);
-                let list = list.map_err(|error| self.error(Refusal::from(error)));
-                let _ = reply.send(list);
+                let list = self.read(|reading| {
+                    let listed = reading.list(&set, after.as_ref(), count_max);
+                    listed.map_err(Refusal::from)
+                });
+                reply.send(list.map_err(|refusal| self.error(refusal)));
                 None
             }
             _ => None,
+        }
+    }
+
+    /// Reads, unless the database is closed.
+    fn read<T>(&self, read: impl FnOnce(&Reading) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        match &*self.reading.lock() {
+            Some(reading) => read(reading),
+            None => {
+                let reason = "the database is closed after a failure".to_owned();
+                Err(Refusal::Store(StoreError::Unavailable(reason)))
+            }
         }
     }
 
@@ -146,6 +186,51 @@ impl Reader {
         }
     }
 
+    /// Reads one more part of a box, and answers if it was the last one.
+    fn go_on(&mut self, mut job: Job) -> Option<Job> {
+        if job.purpose.is_closed() {
+            return None;
+        }
+        let part = match self.read(|reading| reading.read_part(&mut job, &self.budget)) {
+            Ok(part) => part,
+            Err(refusal) => {
+                job.purpose.fail(self.error(refusal));
+                return None;
+            }
+        };
+        match (part, job.purpose) {
+            (Part::More, purpose) => return Some(Job { purpose, ..job }),
+            (Part::Whole, purpose) => {
+                self.bounces.remove(&job.name);
+                purpose.answer(job.opened);
+            }
+            (Part::Missing { .. }, Purpose::Open(settings, reply)) => {
+                self.bounce(job.name, settings, reply);
+            }
+            (Part::Missing { is_damaged: false }, Purpose::Read(reply)) => reply.send(Ok(None)),
+            (Part::Missing { is_damaged: true }, Purpose::Read(reply)) => {
+                reply.send(Err(is_damaged()));
+            }
+        }
+        None
+    }
+
+    /// Has the writer make or mend a box, and pass it back.
+    fn bounce(&mut self, name: Name, settings: Arc<Settings>, reply: Reply<Opened>) {
+        let bounces = self.bounces.entry(name.clone()).or_default();
+        *bounces += 1;
+        if *bounces > BOUNCES_MAX {
+            self.bounces.remove(&name);
+            return reply.send(Err(is_damaged()));
+        }
+        // Without a sender the store is being dropped, and nobody waits.
+        if let Some(requests) = self.requests.upgrade() {
+            let _ = requests.send(Request::Open(name, settings, reply));
+        }
+    }
+}
+
+impl Reading {
     fn summary(&self, name: Name) -> Result<Option<Summary>, Refusal> {
         match find(&self.database, &name, self.bases)? {
             None => Ok(None),
@@ -168,43 +253,13 @@ impl Reader {
         let mut statement = self.database.prepare_cached(&select)?;
         let listed = statement.query_map(params![first, end, count_max], |row| {
             let (name, row) = BoxRow::read(row, self.bases)?;
-            Ok(row.map(|row| row.summary(name)))
+            let empty = || Summary::empty(name.clone());
+            Ok(row.map_or_else(empty, |row| row.summary(name.clone())))
         })?;
-        listed.filter_map(Result::transpose).collect()
+        listed.collect()
     }
 
-    /// Reads one more part of a box, and answers if it was the last one.
-    fn go_on(&self, mut job: Job) -> Option<Job> {
-        let part = match self.read_part(&mut job) {
-            Ok(part) => part,
-            Err(refusal) => {
-                job.purpose.fail(self.error(refusal));
-                return None;
-            }
-        };
-        match (part, job.purpose) {
-            (Part::More, purpose) => return Some(Job { purpose, ..job }),
-            (Part::Whole, Purpose::Open(_, reply)) => {
-                let _ = reply.send(job.opened.ok_or_else(is_damaged));
-            }
-            (Part::Whole, Purpose::Read(reply)) => drop(reply.send(Ok(job.opened))),
-            (Part::Missing { .. }, Purpose::Open(settings, reply)) => {
-                // Without a sender the store is being dropped, and nobody waits.
-                if let Some(requests) = self.requests.upgrade() {
-                    let _ = requests.send(Request::Open(job.name, settings, reply));
-                }
-            }
-            (Part::Missing { is_damaged: false }, Purpose::Read(reply)) => {
-                let _ = reply.send(Ok(None));
-            }
-            (Part::Missing { is_damaged: true }, Purpose::Read(reply)) => {
-                let _ = reply.send(Err(is_damaged()));
-            }
-        }
-        None
-    }
-
-    fn read_part(&self, job: &mut Job) -> Result<Part, Refusal> {
+    fn read_part(&self, job: &mut Job, budget: &Arc<Budget>) -> Result<Part, Refusal> {
         let transaction = self.database.unchecked_transaction()?;
         let row = match find(&transaction, &job.name, self.bases)? {
             Some(Some(row)) => row,
@@ -214,7 +269,7 @@ impl Reader {
             }
         };
         let is_first = job.opened.is_none();
-        if is_first && job.is_to_open() && count(&transaction, row.id)? < row.messages {
+        if is_first && count(&transaction, row.id)? < row.messages {
             return Ok(Part::Missing { is_damaged: true });
         }
         let opened = job.opened.get_or_insert_with(|| row.opened());
@@ -224,7 +279,7 @@ impl Reader {
         }
         opened.lost = row.lost;
         opened.messages.retain(|one| one.id.sequence >= row.lost);
-        let is_whole = self.read_messages(&transaction, &row, job)?;
+        let is_whole = self.read_messages(&transaction, &row, job, budget)?;
         Ok(if is_whole { Part::Whole } else { Part::More })
     }
 
@@ -234,6 +289,7 @@ impl Reader {
         database: &Connection,
         row: &BoxRow,
         job: &mut Job,
+        budget: &Arc<Budget>,
     ) -> Result<bool, Refusal> {
         let opened = job.opened.as_mut().expect("it was begun");
         let after = job.after.filter(|after| after.epoch == row.epoch);
@@ -254,7 +310,7 @@ impl Reader {
                 return Ok(true);
             }
             let (sequence, mut draft) = message(found, row.id)?;
-            let reservation = self.budget.try_reserve_to_read(draft.bytes());
+            let reservation = budget.try_reserve_to_read(draft.bytes());
             let no_memory = || Refusal::Store(StoreError::Memory);
             draft.reservation = Some(reservation.ok_or_else(no_memory)?);
             let epoch = row.epoch;
@@ -279,10 +335,6 @@ impl Job {
         }
     }
 
-    fn is_to_open(&self) -> bool {
-        matches!(self.purpose, Purpose::Open(..))
-    }
-
     /// Forgets what was read: the box is another one by now.
     fn begin_again(&mut self) -> Result<(), Refusal> {
         (self.opened, self.limit) = (None, self.asked);
@@ -296,10 +348,24 @@ impl Job {
 }
 
 impl Purpose {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Open(_, reply) => reply.is_closed(),
+            Self::Read(reply) => reply.is_closed(),
+        }
+    }
+
+    fn answer(self, opened: Option<Opened>) {
+        match self {
+            Self::Open(_, reply) => reply.send(opened.ok_or_else(is_damaged)),
+            Self::Read(reply) => reply.send(Ok(opened)),
+        }
+    }
+
     fn fail(self, error: StoreError) {
         match self {
-            Self::Open(_, reply) => drop(reply.send(Err(error))),
-            Self::Read(reply) => drop(reply.send(Err(error))),
+            Self::Open(_, reply) => reply.send(Err(error)),
+            Self::Read(reply) => reply.send(Err(error)),
         }
     }
 }

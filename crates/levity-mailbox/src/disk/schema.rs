@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
 
 use crate::name::Name;
@@ -58,6 +59,8 @@ pub(super) fn connect(folder: &Path, cache_kib: u32) -> rusqlite::Result<Connect
     let path = folder.join(DATABASE);
     let connection = Connection::open_with_flags_and_vfs(path, flags, c"unix-excl")?;
     connection.busy_timeout(BUSY_TIME_MAX)?;
+    // The last connection that is closed after a failure must not move what may be wrong.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; PRAGMA mmap_size = 0;
@@ -253,6 +256,7 @@ impl BoxRow {
         Opened {
             epoch: self.epoch,
             next: self.next,
+            first: self.next,
             lost: self.lost,
             read: self.read,
             messages: Vec::new(),

@@ -7,13 +7,13 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
 use super::failure::Failure;
+use super::syncer::LOG_PAGES_MAX;
 
 /// The file whose space is given back when the disk is full, so that messages can be dropped.
 const RESERVE: &str = "reserve";
 
-/// Its size in bytes: that of the write-ahead log from which on its content is moved to the database, which may have to become
-/// longer for it.
-const RESERVE_BYTES: u64 = 16 << 20;
+/// Its size in bytes: that of the longest write-ahead log, for which the database may have to become longer.
+const RESERVE_BYTES: u64 = 4096 * LOG_PAGES_MAX as u64;
 
 /// What is free, and what is reserved.
 pub(super) struct Space {
@@ -71,7 +71,7 @@ impl Space {
     fn reserve_again(&mut self) {
         // Some file systems cannot. There, the space that messages leave free is all.
         let flags = FallocateFlags::empty();
-        let _ = fallocate(&self.reserve, flags, 0, RESERVE_BYTES);
-        self.is_reserved = true;
+        let reserved = fallocate(&self.reserve, flags, 0, RESERVE_BYTES);
+        self.is_reserved = reserved.is_ok();
     }
 }

@@ -17,6 +17,9 @@ use super::schema::{Bases, Meta};
 use super::witness::Acknowledged;
 use crate::store::new_epoch;
 
+/// A power of two beyond the number of epochs that are given between two syncs.
+const STEP: u64 = 1 << 20;
+
 /// The state of the store after a start, and what it has found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Start {
@@ -34,7 +37,8 @@ pub(super) fn decide(
 ) -> Start {
     let said_epoch = said.map_or(0, |said| said.epoch);
     let Some((mut meta, is_right)) = found else {
-        let epoch = new_epoch(now).max(said_epoch + 1);
+        let fresh = new_epoch(now);
+        let epoch = fresh.max(said_epoch + STEP + fresh % STEP);
         let bases = Bases {
             all: epoch,
             unsynced: epoch,
@@ -51,9 +55,15 @@ pub(super) fn decide(
             fault: None,
         };
     };
-    // A damaged row may have any epoch.
-    let last_epoch = if is_right { meta.epoch } else { 0 };
-    let epoch = new_epoch(now).max(last_epoch + 1).max(said_epoch + 1);
+    if !is_right {
+        // It may say anything.
+        (meta.epoch, meta.commits) = (0, 0);
+        meta.bases = Bases::default();
+    }
+    // With a clock that has gone back, not one that was given and then lost.
+    let fresh = new_epoch(now);
+    let after = |epoch: u64| epoch + STEP + fresh % STEP;
+    let epoch = fresh.max(after(meta.epoch)).max(after(said_epoch));
     let is_another_run = !meta.is_closed && meta.boot != boot;
     let mut fault = None;
     match said {
@@ -142,13 +152,20 @@ mod tests {
     #[test]
     fn what_nobody_can_know_is_missing() {
         assert_eq!(bases(meta(true, 7), None, "one"), (true, false));
-        let damaged = meta(true, 7).map(|(meta, _)| (meta, false));
-        assert_eq!(bases(damaged, said(7, 3), "one"), (true, false));
+        for commits in [7, u64::MAX >> 1] {
+            let damaged = meta(true, commits).map(|(mut meta, _)| {
+                meta.bases.unsynced = 1 << 61;
+                (meta, false)
+            });
+            assert_eq!(bases(damaged.clone(), said(7, 3), "one"), (true, false));
+            let Start { meta, .. } = decide(damaged, said(7, 3), "one", NOW);
+            assert!(meta.bases.unsynced < meta.epoch && meta.commits == 7);
+        }
     }
 
     #[test]
     fn epochs_grow_also_without_the_database() {
         let start = decide(None, said(7, 3), "one", NOW);
-        assert_eq!((start.meta.epoch, start.meta.commits), ((1 << 50) + 1, 7));
+        assert!(start.meta.epoch > 1 << 50 && start.meta.commits == 7);
     }
 }

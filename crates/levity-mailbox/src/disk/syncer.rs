@@ -1,16 +1,15 @@
 //! The thread that syncs what nobody waits for, and moves what is in the write-ahead log to the database.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
 
-use super::schema::{connect, log_of};
+use super::slot::Slot;
 
 /// How long a message of a set that is not durable may stay out of reach of a sync. A crash of the machine takes no older one.
 const SYNC_INTERVAL: Duration = Duration::from_millis(250);
@@ -19,26 +18,42 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(250);
 /// are moved once then.
 const LOG_PAGES: usize = 4 * 1024;
 
+/// The longest write-ahead log in pages: 32 MiB. Then the writer waits until the database has what is in it.
+pub(super) const LOG_PAGES_MAX: usize = 8 * 1024;
+
 /// The memory of the connection for pages of the database, in KiB.
-const CACHE_KIB: u32 = 1024;
+pub(super) const CACHE_KIB: u32 = 1024;
 
 /// What writer and syncer tell each other of the write-ahead log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     /// Its length.
     pages: AtomicUsize,
-    is_unsynced: AtomicBool,
+    /// When the first commit came that is not synced.
+    unsynced: Mutex<Option<Instant>>,
     has_failed: AtomicBool,
     /// Held during a checkpoint: SQLite does not let a second one wait, but refuses it.
     checkpoint: Mutex<()>,
 }
 
 impl Log {
-    /// The writer has committed.
+    fn unsynced(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writer has committed. A sync covers the commits before it.
     pub fn committed(&self, is_synced: bool) {
-        if !is_synced {
-            self.is_unsynced.store(true, Ordering::Release);
+        let mut unsynced = self.unsynced();
+        match is_synced {
+            true => *unsynced = None,
+            false => drop(unsynced.get_or_insert_with(Instant::now)),
         }
+    }
+
+    /// Whether the syncer is late, since it has something else to do: then the writer syncs.
+    pub fn is_overdue(&self) -> bool {
+        self.unsynced()
+            .is_some_and(|since| since.elapsed() > SYNC_INTERVAL)
     }
 
     /// The log has as many pages.
@@ -50,7 +65,7 @@ impl Log {
     /// The log is empty, and the database synced.
     pub fn truncated(&self) {
         self.pages.store(0, Ordering::Relaxed);
-        self.is_unsynced.store(false, Ordering::Relaxed);
+        *self.unsynced() = None;
         self.has_failed.store(false, Ordering::Relaxed);
     }
 
@@ -78,30 +93,30 @@ impl Log {
 }
 
 pub(super) struct Syncer {
-    folder: PathBuf,
-    database: Connection,
-    /// The witness, to sync it.
-    witness: File,
+    database: Arc<Slot<Connection>>,
+    /// The write-ahead log and the witness, to sync them.
+    files: [File; 2],
     log: Arc<Log>,
     /// Pages that a checkpoint has found in the log, all of which it has moved.
     moved: usize,
 }
 
 impl Syncer {
-    pub fn new(folder: &Path, witness: File, log: Arc<Log>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            folder: folder.to_owned(),
-            database: connect(folder, CACHE_KIB)?,
-            witness,
+    pub fn new(database: Arc<Slot<Connection>>, files: [File; 2], log: Arc<Log>) -> Self {
+        Self {
+            database,
+            files,
             log,
             moved: 0,
-        })
+        }
     }
 
     /// Works until the other end of `ended` is dropped.
     pub fn run(mut self, ended: &Receiver<()>) {
         while ended.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            if self.log.is_unsynced.swap(false, Ordering::AcqRel) && self.sync().is_err() {
+            let unsynced = self.log.unsynced().take();
+            let synced = |file: &File| file.sync_data().is_ok();
+            if unsynced.is_some() && !self.files.iter().all(synced) {
                 self.log.has_failed.store(true, Ordering::Release);
             }
             let pages = self.log.pages();
@@ -111,15 +126,14 @@ impl Syncer {
         }
     }
 
-    fn sync(&self) -> std::io::Result<()> {
-        File::open(log_of(&self.folder))?.sync_data()?;
-        self.witness.sync_data()
-    }
-
     /// Moves what is in the log. If that fails, the log grows until the writer does it, and fails.
     fn checkpoint(&mut self) {
         let passive = CheckpointMode::PASSIVE;
-        if let Ok((pages, moved)) = self.log.checkpoint(&self.database, passive)
+        let database = self.database.lock();
+        let Some(database) = &*database else {
+            return;
+        };
+        if let Ok((pages, moved)) = self.log.checkpoint(database, passive)
             && pages == moved
         {
             self.moved = usize::try_from(pages).unwrap_or(0);

@@ -52,6 +52,11 @@ impl Witness {
         self.0.write_all_at(&format(said), 0)
     }
 
+    /// Syncs what was written, once for a start: an empty witness would make it seem that everything is lost.
+    pub fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
     /// A second reference, to sync it.
     pub fn file(&self) -> io::Result<File> {
         self.0.try_clone()

@@ -8,17 +8,20 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::wal::CheckpointMode;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
 
 use super::boxes::{Boxes, has_due};
 use super::failure::Failure;
+use super::reader::Reading;
 use super::schema::{Meta, connect, log_of, make_tables};
+use super::slot::Slot;
 use super::space::Space;
-use super::syncer::Log;
+use super::start::decide;
+use super::syncer::{self, LOG_PAGES_MAX, Log};
 use super::witness::{Acknowledged, Witness};
 use crate::name::Name;
-use crate::shared::{Outage, Request, TaskFigures};
+use crate::shared::{Outage, Request, TaskFigures, Watched};
 use crate::store::{Append, Appended, Change, StoreError};
 
 /// The memory of the connection for pages of the database, in KiB.
@@ -32,10 +35,7 @@ const BATCH_BYTES: usize = 4 << 20;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The length of the write-ahead log that most commits find, in bytes: it begins anew at about this length.
-const LOG_BYTES: usize = 20 << 20;
-
-/// The longest write-ahead log in pages: 64 MiB. Then the writer waits until the database has what is in it.
-const LOG_PAGES_MAX: usize = 16 * 1024;
+const LOG_BYTES: u64 = 20 << 20;
 
 pub(super) struct Parts {
     pub folder: PathBuf,
@@ -47,6 +47,10 @@ pub(super) struct Parts {
     pub witness: Witness,
     pub space: Space,
     pub log: Arc<Log>,
+    pub watched: Watched,
+    /// What the other threads use, which is closed with the database.
+    pub reading: Arc<Slot<Reading>>,
+    pub syncing: Arc<Slot<Connection>>,
     /// Notes that the database is damaged.
     pub damaged: Arc<dyn Fn(&Failure) + Send + Sync>,
     /// Logs a line. Must not block.
@@ -88,7 +92,7 @@ impl Writer {
             epoch: meta.epoch,
         };
         Self {
-            boxes: Boxes::new(meta.bases, meta.epoch, now),
+            boxes: Boxes::new(meta.bases, meta.epoch, parts.watched.clone(), now),
             parts,
             database: None,
             meta,
@@ -124,8 +128,6 @@ impl Writer {
                     self.now = self.now.max(*now);
                 }
                 Request::Sweep(now) => self.now = self.now.max(*now),
-                Request::Watch(name, true) => drop(self.boxes.watched.insert(name.clone())),
-                Request::Watch(name, false) => drop(self.boxes.watched.remove(name)),
                 _ => {}
             }
             batch.push(request);
@@ -139,7 +141,7 @@ impl Writer {
     /// Does what a batch asks for, and answers.
     fn serve(&mut self, batch: Vec<Request>) {
         if let Err(error) = self.mend() {
-            return refuse(batch, &error);
+            return self.refuse(batch, &error);
         }
         let has_appends = batch.iter().any(is_append);
         let batch = match self.parts.space.refusal().filter(|_| has_appends) {
@@ -147,21 +149,42 @@ impl Writer {
             None => batch,
         };
         match self.commit(&batch) {
-            Ok(done) => {
-                if batch.iter().any(is_append) {
-                    self.outage.end();
-                }
-                self.answer(batch, done);
-            }
+            Ok(done) => self.answer(batch, done),
             Err(full @ Failure::Full(_)) => {
                 let others = self.refuse_appends(batch, &full);
                 self.release_space();
-                match self.commit(&others) {
-                    Ok(done) => self.answer(others, done),
-                    Err(failure) => refuse(others, &self.fail(&failure)),
+                self.serve_each(others);
+            }
+            // What has to do with other pages can be done.
+            Err(Failure::Damaged(_)) => self.serve_each(batch),
+            Err(failure) => {
+                let error = self.fail(&failure);
+                self.refuse(batch, &error)
+            }
+        }
+    }
+
+    /// Does what each request of a batch asks for, as far as that is possible.
+    fn serve_each(&mut self, batch: Vec<Request>) {
+        for request in batch {
+            if let Err(error) = self.mend() {
+                self.refuse(vec![request], &error);
+                continue;
+            }
+            let request = [request];
+            let committed = self.commit(&request);
+            let request = Vec::from(request);
+            match committed {
+                Ok(done) => self.answer(request, done),
+                Err(failure @ Failure::Damaged(_)) => {
+                    (self.parts.damaged)(&failure);
+                    self.refuse(request, &failure.error());
+                }
+                Err(failure) => {
+                    let error = self.fail(&failure);
+                    self.refuse(request, &error)
                 }
             }
-            Err(failure) => refuse(batch, &self.fail(&failure)),
         }
     }
 
@@ -175,10 +198,21 @@ impl Writer {
         }
     }
 
+    fn refuse(&self, batch: Vec<Request>, error: &StoreError) {
+        for request in batch {
+            if let Some(Request::Watch(name, false)) = request.fail(error) {
+                self.parts.watched.end(&name);
+            }
+        }
+    }
+
     /// Refuses messages for which there is no space; the other requests.
     fn refuse_appends(&mut self, batch: Vec<Request>, full: &Failure) -> Vec<Request> {
         let (appends, others) = batch.into_iter().partition(is_append);
-        refuse(appends, &self.fail(full));
+        {
+            let error = self.fail(full);
+            self.refuse(appends, &error)
+        };
         others
     }
 
@@ -186,7 +220,7 @@ impl Writer {
     fn commit(&mut self, batch: &[Request]) -> Result<Vec<Done>, Failure> {
         let mut database = self.database.take().expect("it was mended");
         let committed = self.try_commit(&mut database, batch);
-        if committed.is_ok() || matches!(committed, Err(Failure::Full(_))) {
+        if !matches!(committed, Err(Failure::Broken(_))) {
             self.database = Some(database);
         }
         if committed.is_err() {
@@ -203,7 +237,7 @@ impl Writer {
         if !needs_transaction(database, batch)? {
             return Ok(batch.iter().map(|_| Done::Other).collect());
         }
-        let is_synced = batch.iter().any(is_synced);
+        let is_synced = batch.iter().any(is_synced) || self.parts.log.is_overdue();
         let mode = if is_synced { "FULL" } else { "NORMAL" };
         database.pragma_update(None, "synchronous", mode)?;
         let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -248,6 +282,7 @@ impl Writer {
                 Done::Other
             }
             Request::Watch(name, false) => {
+                self.parts.watched.end(name);
                 boxes.touch(database, name, self.now)?;
                 Done::Other
             }
@@ -263,16 +298,20 @@ impl Writer {
     }
 
     fn answer(&mut self, batch: Vec<Request>, done: Vec<Done>) {
-        let (counted, renewed) = self.boxes.take_counted();
+        let counted = self.boxes.take_counted();
         let figures = &self.parts.figures;
         figures.boxes.fetch_add(counted.made, Ordering::Relaxed);
         figures.boxes.fetch_sub(counted.removed, Ordering::Relaxed);
         TaskFigures::add(&figures.lost, counted.lost);
         TaskFigures::add(&figures.expired, counted.expired);
         TaskFigures::add(&figures.idle_boxes, counted.idle_boxes);
-        for name in renewed {
+        for name in std::mem::take(&mut self.boxes.dropped) {
+            self.change(&name, Change::Removed(name.clone()));
+        }
+        for name in std::mem::take(&mut self.boxes.renewed) {
             self.change(&name, Change::Outdated(name.clone()));
         }
+        let has_appended = batch.iter().any(is_append);
         for (request, done) in batch.into_iter().zip(done) {
             match (request, done) {
                 (Request::Append(append, _, reply), Done::Appended(result)) => {
@@ -286,19 +325,23 @@ impl Writer {
                     }
                 }
                 (Request::Open(_, _, reply), Done::Opened(Err(refusal))) => {
-                    let _ = reply.send(Err(refusal));
+                    reply.send(Err(refusal));
                 }
                 (Request::Remove(_, reply, pending), Done::Removed(was_known)) => {
                     drop(pending);
-                    let _ = reply.send(Ok(was_known));
+                    reply.send(Ok(was_known));
                 }
                 (Request::Read(_, _, pending), _) => drop(pending),
                 _ => {}
             }
         }
+        if has_appended {
+            self.outage.end();
+        }
         if self.parts.log.pages() > LOG_PAGES_MAX
-            && let Some(database) = &mut self.database
+            && let Some(database) = &self.database
             && let Err(error) = self.parts.log.checkpoint(database, CheckpointMode::RESTART)
+            && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy)
         {
             self.database = None;
             self.fail(&error.into());
@@ -317,7 +360,7 @@ impl Writer {
     }
 
     fn change(&self, name: &Name, change: Change) {
-        if self.boxes.watched.contains(name) {
+        if self.parts.watched.contains(name) {
             let _ = self.parts.changes.send(change);
         }
     }
@@ -342,46 +385,68 @@ impl Writer {
         {
             return Err(error.clone());
         }
-        self.database = None;
-        let begun = connect(&self.parts.folder, CACHE_KIB)
-            .map_err(Failure::from)
-            .and_then(|database| self.begin(database));
+        let mut begun = self.open_again();
+        if let Err(Failure::Full(_)) = begun {
+            self.parts.space.release();
+            begun = self.open_again();
+        }
         begun.map_err(|failure| self.fail(&failure))?;
         self.outage.end();
         // What was refused may have been written all the same.
-        for name in &self.boxes.watched {
-            let _ = self.parts.changes.send(Change::Outdated(name.clone()));
+        for name in self.parts.watched.all() {
+            let _ = self.parts.changes.send(Change::Outdated(name));
         }
         Ok(())
+    }
+
+    /// Closes all connections, so that the next one verifies the write-ahead log as a start does: after a failed sync the file may
+    /// not have what was written to it.
+    fn open_again(&mut self) -> Result<(), Failure> {
+        self.database = None;
+        let (mut reading, mut syncing) = (self.parts.reading.lock(), self.parts.syncing.lock());
+        (*reading, *syncing) = (None, None);
+        let folder = &self.parts.folder;
+        let database = connect(folder, CACHE_KIB)?;
+        make_tables(&database)?;
+        let found = Meta::read(&database)?;
+        let start = decide(found, Some(self.acknowledged), &self.meta.boot, self.now);
+        let bases = start.meta.bases;
+        *reading = Some(Reading::new(folder, bases)?);
+        *syncing = Some(connect(folder, syncer::CACHE_KIB)?);
+        drop((reading, syncing));
+        if let Some(fault) = start.fault {
+            (self.parts.report)(fault);
+        }
+        let watched = self.parts.watched.clone();
+        self.boxes = Boxes::new(bases, start.meta.epoch, watched, self.now);
+        self.meta = start.meta;
+        self.begin(database)
     }
 
     /// Begins to write to `database`, once it has all that is in its write-ahead log: after a failed sync the kernel takes what
     /// it could not write for written, and only another write of the same pages reaches the disk.
     fn begin(&mut self, mut database: Connection) -> Result<(), Failure> {
-        make_tables(&database)?;
         let log = self.parts.log.clone();
         log.checkpoint(&database, CheckpointMode::TRUNCATE)?;
         log.truncated();
-        lengthen_log(&self.parts.folder);
         database.wal_hook(Some(move |_: &mut _, pages| {
             log.has_pages(pages);
             Ok(())
         }))?;
         let mut meta = self.meta.clone();
-        if let Some((found, true)) = Meta::read(&database)? {
-            // A batch that was refused has been written.
-            meta.commits = meta.commits.max(found.commits);
-            meta.epoch = meta.epoch.max(found.epoch);
-        }
         meta.commits += 1;
         database.pragma_update(None, "synchronous", "FULL")?;
         let transaction = database.transaction()?;
         meta.write(&transaction)?;
         transaction.commit()?;
+        lengthen_log(&self.parts.folder);
         self.boxes.forget(meta.epoch);
         self.committed(meta, true)?;
-        let boxes = database.query_row("SELECT count(*) FROM box", [], |row| row.get(0))?;
-        self.parts.figures.boxes.store(boxes, Ordering::Relaxed);
+        self.parts.witness.sync()?;
+        // Without an index that can be read, the figure stays as it is.
+        if let Ok(boxes) = database.query_row("SELECT count(*) FROM box", [], |row| row.get(0)) {
+            self.parts.figures.boxes.store(boxes, Ordering::Relaxed);
+        }
         self.database = Some(database);
         Ok(())
     }
@@ -397,18 +462,25 @@ impl Writer {
         let transaction = database.transaction()?;
         meta.write(&transaction)?;
         transaction.commit()?;
-        self.committed(meta, true)
+        self.committed(meta, true)?;
+        let log = &self.parts.log;
+        Ok(log
+            .checkpoint(&database, CheckpointMode::TRUNCATE)
+            .map(drop)?)
     }
 }
 
-/// Fills the empty write-ahead log with zeros, which no start takes for commits. The sync of a commit that makes the file longer
-/// waits for the file system's journal as well.
+/// Lengthens the write-ahead log by zeros, which no start takes for commits. The sync of a commit that makes the file longer waits
+/// for the file system's journal as well.
 fn lengthen_log(folder: &Path) {
-    let log = File::options().write(true).open(log_of(folder));
+    let log = File::options().append(true).open(log_of(folder));
     // Without space the log grows as it has to.
     let _ = log.and_then(|mut log| {
         let zeros = [0; 64 * 1024];
-        (0..LOG_BYTES / zeros.len()).try_for_each(|_| log.write_all(&zeros))
+        let len = log.metadata()?.len();
+        (len..LOG_BYTES)
+            .step_by(zeros.len())
+            .try_for_each(|_| log.write_all(&zeros))
     });
 }
 
@@ -438,10 +510,4 @@ fn is_synced(request: &Request) -> bool {
 
 fn is_append(request: &Request) -> bool {
     matches!(request, Request::Append(..))
-}
-
-fn refuse(batch: Vec<Request>, error: &StoreError) {
-    for request in batch {
-        request.fail(error);
-    }
 }

@@ -39,6 +39,7 @@ fn of_life(epoch: u64, lost: u64, next: u64) -> EventKind {
     EventKind::Opened(Opened {
         epoch,
         next,
+        first: next,
         lost,
         read: 1,
         messages: (lost..next).map(|number| message(epoch, number)).collect(),

@@ -246,6 +246,7 @@ fn opened(next: u64) -> Opened {
     Opened {
         epoch: 7,
         next,
+        first: next,
         lost: 1,
         read: 1,
         messages: Vec::new(),

@@ -315,11 +315,6 @@ impl Boxes {
 
     /// Something has come through the channel of the box.
     pub(super) fn arrived(&mut self, name: &Name, notice: Notice) {
-        if let Notice::Message(message, _) = &notice {
-            let MessageId { epoch, sequence } = message.id;
-            let next = sequence + 1;
-            self.learn(name, Known { epoch, next });
-        }
         let Some(watch) = self.watch_of(name) else {
             return;
         };
@@ -355,6 +350,8 @@ impl Boxes {
             {
                 let next = sequence + 1;
                 watch.reported = Some(Reported { epoch, next });
+                // Not before: one that comes before the box is resumed would hide that others are missing.
+                self.learn(name, Known { epoch, next });
                 self.report(name, message, lost);
             }
             _ => self.outdated(name),

@@ -215,6 +215,7 @@ pub(super) fn opened(reply: &Value) -> Option<Opened> {
     Some(Opened {
         epoch: number(epoch)?,
         next: number(next)?,
+        first: number(next)?,
         lost: number(lost)?,
         read: number(read)?,
         messages: array(entries)?.iter().filter_map(message).collect(),

@@ -228,7 +228,9 @@ mod cases {
             rig.call(|store| store.mark_read(&a, last));
             let is_read = |read| read > expected.sequence && read <= expected.sequence + 1;
             assert!(is_read(rig.open(&a, &settings).read));
-            assert!(is_read(rig.look(&a).expect("a box").read));
+            rig.until("others see it", |rig| {
+                is_read(rig.summary(&a).expect("a box").read)
+            });
         }
         // What was read is kept, and what does not exist cannot be read.
         let beyond = MessageId {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use levity_mailbox::{MessageId, Opened};
+use levity_mailbox::{MessageId, Opened, Store as _};
 
 use crate::harness::*;
 
@@ -226,6 +226,32 @@ fn a_page_that_is_damaged_later_has_the_next_start_set_the_database_aside() {
     assert!(copy.look(&name("d")).is_none());
     assert!(!copy.files().contains_key("damaged"));
     copy.append(&name("d"), &durable(), "new");
+}
+
+/// The database's page of an index that only sweeps need.
+#[test]
+fn what_does_not_need_a_damaged_page_goes_on() {
+    let mut killed = Killed::new();
+    killed.rig.store = None;
+    let path = killed.rig.folder.join("messages.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let page: usize = connection
+        .query_row(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'message_due'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    drop(connection);
+    let mut copy = killed.with("messages.db", |bytes| {
+        bytes[(page - 1) * 4096..page * 4096].fill(0xaa);
+    });
+    copy.open_store();
+    for number in 0..20 {
+        copy.store().sweep(std::time::SystemTime::now());
+        copy.append(&name("d"), &durable(), &number.to_string());
+    }
+    assert_eq!(copy.look(&name("d")).expect("a box").messages.len(), 23);
 }
 
 #[test]

@@ -5,3 +5,4 @@ mod failing;
 mod full;
 mod harness;
 mod killing;
+mod meeting;

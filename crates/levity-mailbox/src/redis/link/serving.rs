@@ -23,7 +23,7 @@ use super::Link;
 use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::shared::{AppendReply, Reply, Request, TaskFigures};
+use crate::shared::{Reply, Request, TaskFigures};
 use crate::store::{Append, Appended, Limit, Opened, StoreError, Summary};
 
 /// The pause between two checks whether the connections live.
@@ -160,7 +160,7 @@ impl Batch {
 
 /// Who waits for the answer of a call.
 enum Waiting {
-    Append(Append, AppendReply),
+    Append(Append, Reply<Appended>),
     Open(Name, Reply<Opened>),
     Summary(Name, Reply<Option<Summary>>),
     ReadAfter(Limit, Reply<Option<Opened>>),
@@ -178,11 +178,11 @@ impl Waiting {
     fn fail(self, error: StoreError) {
         match self {
             Self::Append(_, reply) => reply.send(Err(error)),
-            Self::Open(_, reply) => drop(reply.send(Err(error))),
-            Self::Summary(_, reply) => drop(reply.send(Err(error))),
-            Self::ReadAfter(_, reply) => drop(reply.send(Err(error))),
-            Self::Remove(_, reply) => drop(reply.send(Err(error))),
-            Self::List(_, reply) => drop(reply.send(Err(error))),
+            Self::Open(_, reply) => reply.send(Err(error)),
+            Self::Summary(_, reply) => reply.send(Err(error)),
+            Self::ReadAfter(_, reply) => reply.send(Err(error)),
+            Self::Remove(_, reply) => reply.send(Err(error)),
+            Self::List(_, reply) => reply.send(Err(error)),
             Self::Run
             | Self::Resume(_)
             | Self::Touch(_)
@@ -533,10 +533,10 @@ impl<'a> Serving<'a> {
                     self.opened(&name, opened);
                     self.link.boxes.opened(&name, opened);
                 }
-                let _ = reply.send(opened);
+                reply.send(opened);
             }
             Waiting::Summary(name, reply) => {
-                let _ = reply.send(scripts::summed(answer, &name).ok_or_else(strange));
+                reply.send(scripts::summed(answer, &name).ok_or_else(strange));
             }
             Waiting::ReadAfter(mut limit, reply) => {
                 let found = scripts::opened_if_known(answer).ok_or_else(strange);
@@ -544,14 +544,14 @@ impl<'a> Serving<'a> {
                     found.messages.retain(|one| limit.take(one.draft.bytes()));
                     reserve(found)
                 };
-                let _ = reply.send(found.and_then(|found| found.map(limited).transpose()));
+                reply.send(found.and_then(|found| found.map(limited).transpose()));
             }
             Waiting::Remove(name, reply) => {
                 self.link.boxes.removed(&name);
-                let _ = reply.send(number(answer).map(|known| known > 0).ok_or_else(strange));
+                reply.send(number(answer).map(|known| known > 0).ok_or_else(strange));
             }
             Waiting::List(set, reply) => {
-                let _ = reply.send(scripts::listed(answer, &set).ok_or_else(strange));
+                reply.send(scripts::listed(answer, &set).ok_or_else(strange));
             }
             Waiting::Run => text(answer)
                 .into_iter()
