@@ -158,21 +158,6 @@ pub struct Summary {
     pub bytes: usize,
 }
 
-impl Summary {
-    /// That of a box of which nothing is known.
-    pub(crate) fn empty(name: Name) -> Self {
-        Self {
-            name,
-            epoch: 0,
-            next: 1,
-            lost: 1,
-            read: 1,
-            messages: 0,
-            bytes: 0,
-        }
-    }
-}
-
 /// Figures of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {

@@ -253,7 +253,7 @@ impl Reading {
         let mut statement = self.database.prepare_cached(&select)?;
         let listed = statement.query_map(params![first, end, count_max], |row| {
             let (name, row) = BoxRow::read(row, self.bases)?;
-            let empty = || Summary::empty(name.clone());
+            let empty = || nothing_known(name.clone());
             Ok(row.map_or_else(empty, |row| row.summary(name.clone())))
         })?;
         listed.collect()
@@ -372,6 +372,19 @@ impl Purpose {
 
 fn is_damaged() -> StoreError {
     StoreError::Unavailable("the mailbox is damaged until it is received from".to_owned())
+}
+
+/// The summary of a box whose row is damaged.
+fn nothing_known(name: Name) -> Summary {
+    Summary {
+        name,
+        epoch: 0,
+        next: 1,
+        lost: 1,
+        read: 1,
+        messages: 0,
+        bytes: 0,
+    }
 }
 
 /// The row of a box; `Some(None)` if it is damaged.
