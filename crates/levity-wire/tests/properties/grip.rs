@@ -82,7 +82,15 @@ fn channels_survive(instruct: &Instruct) {
         if !name.iter().all(is_plain) || name.trim_ascii() != name {
             return;
         }
-        elements.push([&name[..], quoted.as_bytes()].concat());
+        let filters = channel.filters;
+        let named = [
+            (filters.skip_self, "; filter=skip-self"),
+            (filters.skip_users, "; filter=skip-users"),
+            (filters.require_sub, "; filter=require-sub"),
+        ];
+        let named = named.iter().filter(|(is_set, _)| *is_set);
+        let named: String = named.map(|(_, text)| *text).collect();
+        elements.push([&name[..], quoted.as_bytes(), named.as_bytes()].concat());
     }
     let mut again = Instruct::default();
     let value = elements.join(&b", "[..]);
