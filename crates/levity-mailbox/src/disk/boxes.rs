@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use levity_wire::mailbox::MessageId;
 use rusqlite::{Connection, OptionalExtension as _, Result, params};
 
-use super::schema::{BOX_COLUMNS, Bases, BoxRow, crc_of_message, signed, unsigned};
+use super::schema::{Bases, BoxRow, crc_of_message, signed, unsigned};
 use crate::encoding;
 use crate::message::Message;
 use crate::name::Name;
@@ -64,7 +64,7 @@ pub(super) struct Boxes {
     bases: Bases,
     /// The last epoch that was given to a box.
     pub epoch: u64,
-    pub counted: Counted,
+    counted: Counted,
     /// Boxes that have begun a new epoch because something was damaged.
     pub renewed: Vec<Name>,
     /// Boxes that were removed although nobody has asked for that.
@@ -133,13 +133,7 @@ impl Boxes {
     /// The row of a box; `None` if it is not known.
     fn get(&mut self, database: &Connection, name: &Name) -> Result<Option<&mut BoxRow>> {
         if !self.rows.contains_key(name) {
-            let select = format!("SELECT {BOX_COLUMNS} FROM box WHERE name = ?1");
-            let mut statement = database.prepare_cached(&select)?;
-            let found = statement.query_row([name.as_str()], |row| {
-                let (_, found) = BoxRow::read(row, self.bases)?;
-                Ok((row.get(0)?, found))
-            });
-            let Some((id, found)) = found.optional()? else {
+            let Some((id, found)) = BoxRow::find(database, name, self.bases)? else {
                 return Ok(None);
             };
             let row = match found {

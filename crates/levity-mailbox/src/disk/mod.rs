@@ -194,14 +194,12 @@ impl Opening<'_> {
         meta: Meta,
         witness: Witness,
     ) -> io::Result<DiskStore> {
-        let (kind, log) = (
-            Disk {
-                threads: Vec::new(),
-                to_syncer: None,
-                lock,
-            },
-            Arc::new(Log::default()),
-        );
+        let kind = Disk {
+            threads: Vec::new(),
+            to_syncer: None,
+            lock,
+        };
+        let log = Arc::new(Log::default());
         let (mut store, ends) = DiskStore::with_ends(kind);
         let reading = Reading::new(self.folder, meta.bases).map_err(io::Error::other)?;
         let reading = Arc::new(Slot::new(reading));
@@ -299,7 +297,7 @@ fn lock(folder: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// If it is one; those of reading the folder. Blocks.
-pub fn refuse_journal(folder: &Path) -> io::Result<()> {
+fn refuse_journal(folder: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,

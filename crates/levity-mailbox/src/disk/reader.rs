@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use levity_wire::mailbox::MessageId;
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 
 use super::boxes::{count, names_of};
@@ -232,10 +232,10 @@ impl Reader {
 
 impl Reading {
     fn summary(&self, name: Name) -> Result<Option<Summary>, Refusal> {
-        match find(&self.database, &name, self.bases)? {
+        match BoxRow::find(&self.database, &name, self.bases)? {
             None => Ok(None),
-            Some(Some(row)) => Ok(Some(row.summary(name))),
-            Some(None) => Err(Refusal::Store(is_damaged())),
+            Some((_, Some(row))) => Ok(Some(row.summary(name))),
+            Some((_, None)) => Err(Refusal::Store(is_damaged())),
         }
     }
 
@@ -261,8 +261,8 @@ impl Reading {
 
     fn read_part(&self, job: &mut Job, budget: &Arc<Budget>) -> Result<Part, Refusal> {
         let transaction = self.database.unchecked_transaction()?;
-        let row = match find(&transaction, &job.name, self.bases)? {
-            Some(Some(row)) => row,
+        let row = match BoxRow::find(&transaction, &job.name, self.bases)? {
+            Some((_, Some(row))) => row,
             found => {
                 let is_damaged = found.is_some();
                 return Ok(Part::Missing { is_damaged });
@@ -385,18 +385,6 @@ fn nothing_known(name: Name) -> Summary {
         messages: 0,
         bytes: 0,
     }
-}
-
-/// The row of a box; `Some(None)` if it is damaged.
-fn find(
-    database: &Connection,
-    name: &Name,
-    bases: Bases,
-) -> rusqlite::Result<Option<Option<BoxRow>>> {
-    let select = format!("SELECT {BOX_COLUMNS} FROM box WHERE name = ?1");
-    let mut statement = database.prepare_cached(&select)?;
-    let found = statement.query_row([name.as_str()], |row| Ok(BoxRow::read(row, bases)?.1));
-    found.optional()
 }
 
 /// The number and the content of a message.

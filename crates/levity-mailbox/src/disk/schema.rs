@@ -214,6 +214,20 @@ impl BoxRow {
         Ok((name, is_right.then_some(found)))
     }
 
+    /// The id of a box, and its row unless that is damaged; `None` if it is not known.
+    pub fn find(
+        database: &Connection,
+        name: &Name,
+        bases: Bases,
+    ) -> rusqlite::Result<Option<(i64, Option<Self>)>> {
+        let select = format!("SELECT {BOX_COLUMNS} FROM box WHERE name = ?1");
+        let mut statement = database.prepare_cached(&select)?;
+        let found = statement.query_row([name.as_str()], |row| {
+            Ok((row.get(0)?, Self::read(row, bases)?.1))
+        });
+        found.optional()
+    }
+
     /// Writes the row, which is made if it is not there.
     pub fn write(&self, connection: &Connection, name: &Name) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(

@@ -35,35 +35,29 @@ pub(super) fn decide(
     boot: &str,
     now: SystemTime,
 ) -> Start {
-    let said_epoch = said.map_or(0, |said| said.epoch);
-    let Some((mut meta, is_right)) = found else {
-        let fresh = new_epoch(now);
-        let epoch = fresh.max(said_epoch + STEP + fresh % STEP);
-        let bases = Bases {
-            all: epoch,
-            unsynced: epoch,
-        };
-        let (boot, commits) = (boot.to_owned(), said.map_or(0, |said| said.commits));
-        return Start {
-            meta: Meta {
-                boot,
-                is_closed: false,
-                commits,
-                epoch,
-                bases,
-            },
-            fault: None,
-        };
-    };
-    if !is_right {
-        // It may say anything.
-        (meta.epoch, meta.commits) = (0, 0);
-        meta.bases = Bases::default();
-    }
+    let Acknowledged { commits, epoch, .. } = said.unwrap_or_default();
+    // A damaged row may say anything.
+    let found_epoch = found.as_ref().filter(|(_, is_right)| *is_right);
+    let last = found_epoch.map_or(0, |(meta, _)| meta.epoch).max(epoch);
     // With a clock that has gone back, not one that was given and then lost.
     let fresh = new_epoch(now);
-    let after = |epoch: u64| epoch + STEP + fresh % STEP;
-    let epoch = fresh.max(after(meta.epoch)).max(after(said_epoch));
+    let epoch = fresh.max(last + STEP + fresh % STEP);
+    let Some((mut meta, is_right)) = found else {
+        let meta = Meta {
+            boot: boot.to_owned(),
+            is_closed: false,
+            commits,
+            epoch,
+            bases: Bases {
+                all: epoch,
+                unsynced: epoch,
+            },
+        };
+        return Start { meta, fault: None };
+    };
+    if !is_right {
+        (meta.commits, meta.bases) = (0, Bases::default());
+    }
     let is_another_run = !meta.is_closed && meta.boot != boot;
     let mut fault = None;
     match said {
@@ -82,7 +76,7 @@ pub(super) fn decide(
     }
     boot.clone_into(&mut meta.boot);
     (meta.is_closed, meta.epoch) = (false, epoch);
-    meta.commits = meta.commits.max(said.map_or(0, |said| said.commits));
+    meta.commits = meta.commits.max(commits);
     Start { meta, fault }
 }
 

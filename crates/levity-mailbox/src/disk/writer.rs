@@ -157,10 +157,7 @@ impl Writer {
             }
             // What has to do with other pages can be done.
             Err(Failure::Damaged(_)) => self.serve_each(batch),
-            Err(failure) => {
-                let error = self.fail(&failure);
-                self.refuse(batch, &error)
-            }
+            Err(failure) => self.refuse_for(batch, &failure),
         }
     }
 
@@ -180,10 +177,7 @@ impl Writer {
                     (self.parts.damaged)(&failure);
                     self.refuse(request, &failure.error());
                 }
-                Err(failure) => {
-                    let error = self.fail(&failure);
-                    self.refuse(request, &error)
-                }
+                Err(failure) => self.refuse_for(request, &failure),
             }
         }
     }
@@ -206,13 +200,16 @@ impl Writer {
         }
     }
 
+    /// Refuses requests, and notes why.
+    fn refuse_for(&mut self, batch: Vec<Request>, failure: &Failure) {
+        let error = self.fail(failure);
+        self.refuse(batch, &error);
+    }
+
     /// Refuses messages for which there is no space; the other requests.
     fn refuse_appends(&mut self, batch: Vec<Request>, full: &Failure) -> Vec<Request> {
         let (appends, others) = batch.into_iter().partition(is_append);
-        {
-            let error = self.fail(full);
-            self.refuse(appends, &error)
-        };
+        self.refuse_for(appends, full);
         others
     }
 
@@ -433,15 +430,9 @@ impl Writer {
             log.has_pages(pages);
             Ok(())
         }))?;
-        let mut meta = self.meta.clone();
-        meta.commits += 1;
-        database.pragma_update(None, "synchronous", "FULL")?;
-        let transaction = database.transaction()?;
-        meta.write(&transaction)?;
-        transaction.commit()?;
+        self.commit_meta(&mut database, false)?;
         lengthen_log(&self.parts.folder);
-        self.boxes.forget(meta.epoch);
-        self.committed(meta, true)?;
+        self.boxes.forget(self.meta.epoch);
         self.parts.witness.sync()?;
         // Without an index that can be read, the figure stays as it is.
         if let Ok(boxes) = database.query_row("SELECT count(*) FROM box", [], |row| row.get(0)) {
@@ -451,18 +442,23 @@ impl Writer {
         Ok(())
     }
 
+    /// Commits that the store is open, or closed in order, and what its start has decided.
+    fn commit_meta(&mut self, database: &mut Connection, is_closed: bool) -> Result<(), Failure> {
+        let mut meta = self.meta.clone();
+        (meta.is_closed, meta.commits) = (is_closed, meta.commits + 1);
+        database.pragma_update(None, "synchronous", "FULL")?;
+        let transaction = database.transaction()?;
+        meta.write(&transaction)?;
+        transaction.commit()?;
+        self.committed(meta, true)
+    }
+
     /// Notes that the store was closed in order.
     fn close(&mut self) -> Result<(), Failure> {
         let Some(mut database) = self.database.take() else {
             return Ok(());
         };
-        let mut meta = self.meta.clone();
-        (meta.is_closed, meta.commits) = (true, meta.commits + 1);
-        database.pragma_update(None, "synchronous", "FULL")?;
-        let transaction = database.transaction()?;
-        meta.write(&transaction)?;
-        transaction.commit()?;
-        self.committed(meta, true)?;
+        self.commit_meta(&mut database, true)?;
         let log = &self.parts.log;
         Ok(log
             .checkpoint(&database, CheckpointMode::TRUNCATE)

@@ -41,6 +41,18 @@ impl Drop for Small {
     }
 }
 
+/// An open store on a file system of `size`, of which messages leave `free_bytes_min` free; `None` where nothing can be mounted.
+fn small(size: &str, free_bytes_min: u64) -> Option<(Small, Rig)> {
+    let Some(small) = Small::mount(size) else {
+        eprintln!("file systems cannot be mounted here");
+        return None;
+    };
+    let mut rig = Rig::of(&small.path());
+    rig.options.free_bytes_min = free_bytes_min;
+    rig.open_store();
+    Some((small, rig))
+}
+
 /// Appends until the disk is full, and returns the texts that were acknowledged.
 fn fill(rig: &mut Rig, of: &str, is_durable: bool) -> Vec<String> {
     let settings = settings(|settings| {
@@ -79,13 +91,9 @@ fn check(rig: &mut Rig, filled: &[(&str, Vec<String>)]) {
 
 #[test]
 fn a_full_disk_refuses_messages_and_goes_on_when_there_is_room() {
-    let Some(small) = Small::mount("96M") else {
-        eprintln!("file systems cannot be mounted here");
+    let Some((_small, mut rig)) = small("96M", 8 << 20) else {
         return;
     };
-    let mut rig = Rig::of(&small.path());
-    rig.options.free_bytes_min = 8 << 20;
-    rig.open_store();
     rig.append(&name("n"), &settings(|_| {}), "first");
     let filled = [
         ("d", fill(&mut rig, "d", true)),
@@ -114,13 +122,9 @@ fn a_full_disk_refuses_messages_and_goes_on_when_there_is_room() {
 
 #[test]
 fn room_that_others_make_is_used() {
-    let Some(small) = Small::mount("96M") else {
-        eprintln!("file systems cannot be mounted here");
+    let Some((small, mut rig)) = small("96M", 8 << 20) else {
         return;
     };
-    let mut rig = Rig::of(&small.path());
-    rig.options.free_bytes_min = 8 << 20;
-    rig.open_store();
     let ballast: &Path = &small.0.path().join("ballast");
     fs::write(ballast, vec![1; 8 << 20]).unwrap();
     let texts = fill(&mut rig, "d", true);
@@ -134,13 +138,9 @@ fn room_that_others_make_is_used() {
 /// Others have taken the last byte, also that which messages leave free: boxes can be removed, and messages expire.
 #[test]
 fn what_frees_space_needs_none() {
-    let Some(small) = Small::mount("128M") else {
-        eprintln!("file systems cannot be mounted here");
+    let Some((small, mut rig)) = small("128M", 16 << 20) else {
         return;
     };
-    let mut rig = Rig::of(&small.path());
-    rig.options.free_bytes_min = 16 << 20;
-    rig.open_store();
     let soon = SystemTime::now() + Duration::from_millis(300);
     for number in 0..100 {
         let mut draft = draft(&format!("{number:>1000}"));
