@@ -20,7 +20,7 @@ const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// - `meta` has one row, which every transaction writes.
 /// - `box`: `due_ms` is when its idle time ends, in milliseconds since 1970.
-/// - `message`: appended in the order of `row`; `body` as `encoding` writes it, `size` as the bounds of a box count it.
+/// - `message`: `body` as `encoding` writes it, `size` as the bounds of a box count it. A full box has its rows written anew.
 /// - `key`: the keys that a box remembers, and the numbers of their messages.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS meta (
