@@ -1,4 +1,4 @@
-//! Stores to test, a clock, and messages with known content.
+//! Stores to test, and a clock.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,20 +10,16 @@ use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use levity_mailbox::{
-    Append, Appended, Change, Draft, Limit, Message, MessageId, Mode, Name, Opened, Settings,
-    Store, StoreError, Summary,
+    Append, Appended, Change, Draft, Limit, MessageId, Name, Opened, Settings, Store, StoreError,
+    Summary,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time;
 
-/// Long enough for the slowest machine; only a hang takes that long.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub use crate::messages::*;
 
 /// How long a box of the tests is kept when nobody uses it. Short, as a store with a clock of its own is waited for.
 pub const IDLE: Duration = Duration::from_secs(2);
-
-/// The set of most boxes.
-pub const SET: &str = "set";
 
 /// Makes one test per store of each case, named `case::store`.
 macro_rules! for_every_store {
@@ -351,17 +347,6 @@ impl Rig {
     }
 }
 
-/// What holds for all that is kept of a box.
-pub fn check(opened: &Opened) {
-    let ids: Vec<_> = opened.messages.iter().map(|message| message.id).collect();
-    assert!(ids.is_sorted_by(|a, b| a < b), "in order: {ids:?}");
-    assert!(ids.iter().all(|id| id.epoch == opened.epoch), "{ids:?}");
-    let numbers = opened.lost..opened.next;
-    let has = |id: &MessageId| numbers.contains(&id.sequence);
-    assert!(ids.iter().all(has), "{ids:?} within {numbers:?}");
-    assert!(opened.lost <= opened.next && opened.read <= opened.next);
-}
-
 /// What a summary says of what is kept.
 pub fn check_summary(summary: &Summary, found: &Opened) {
     let bytes = found.messages.iter().map(|one| one.draft.bytes()).sum();
@@ -371,56 +356,9 @@ pub fn check_summary(summary: &Summary, found: &Opened) {
     assert_eq!(positions, [found.epoch, found.next, found.lost, found.read]);
 }
 
-pub fn name(name: &str) -> Name {
-    Name::new(SET, name.as_bytes()).unwrap()
-}
-
 /// Bounds that no test meets by chance.
 pub fn settings() -> Arc<Settings> {
     settings_with(|_| {})
-}
-
-pub fn settings_with(set: impl FnOnce(&mut Settings)) -> Arc<Settings> {
-    let mut settings = Settings {
-        set: SET.to_owned(),
-        mode: Mode::Topic,
-        messages_max: 1000,
-        bytes_max: 4 << 20,
-        lifetime: None,
-        idle: Duration::from_secs(300),
-        boxes_max: 1000,
-        receivers_max: 1000,
-        is_durable: false,
-    };
-    set(&mut settings);
-    Arc::new(settings)
-}
-
-pub fn draft(text: &str) -> Draft {
-    Draft {
-        key: None,
-        event: Box::default(),
-        media_type: "text/plain".into(),
-        content: text.as_bytes().into(),
-        deadline: None,
-        reservation: None,
-        is_damaged: false,
-    }
-}
-
-pub fn with_key(draft: Draft, key: &str) -> Draft {
-    Draft {
-        key: Some(key.into()),
-        ..draft
-    }
-}
-
-pub fn append_of(name: &Name, settings: &Arc<Settings>, draft: Draft) -> Append {
-    Append {
-        name: name.clone(),
-        settings: settings.clone(),
-        draft: Arc::new(draft),
-    }
 }
 
 /// The id of a message, and whether the box had it already.
@@ -430,10 +368,6 @@ pub fn id_of(result: &Result<Appended, StoreError>) -> (MessageId, bool) {
         Ok(Appended::Duplicate(id)) => (*id, true),
         Err(error) => panic!("not appended: {error}"),
     }
-}
-
-pub fn text(message: &Message) -> String {
-    String::from_utf8(message.draft.content.to_vec()).unwrap()
 }
 
 /// `first`, `first + 1` and so on as texts.

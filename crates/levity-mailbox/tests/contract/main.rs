@@ -9,6 +9,8 @@ mod failing;
 mod harness;
 mod keys;
 mod listing;
+#[path = "../messages/mod.rs"]
+mod messages;
 mod reading;
 mod redis;
 mod removing;

@@ -20,7 +20,7 @@ impl Killed {
         let (mut rig, mut known) = (Rig::new(), Known::default());
         let (mut durable_id, mut other_id) = (None, None);
         for number in 0..3 {
-            for (of, settings) in [("d", durable()), ("n", settings(|_| {}))] {
+            for (of, settings) in [("d", durable()), ("n", settings_with(|_| {}))] {
                 let (name, text) = (name(of), format!("{of}{number}"));
                 let id = rig.append(&name, &settings, &text);
                 known.note(&name, id, &text);
@@ -59,7 +59,7 @@ impl Killed {
         let epochs = |found: [Option<Opened>; 2]| found.map(|found| found.map(|it| it.epoch));
         assert_eq!(epochs(before), epochs(after), "{what}");
         for (of, old) in [("d", self.durable), ("n", self.other)] {
-            let id = copy.append(&name(of), &settings(|_| {}), "new");
+            let id = copy.append(&name(of), &settings_with(|_| {}), "new");
             assert!(id > old, "{what}: {id} after {old}");
         }
     }
@@ -154,7 +154,7 @@ fn another_run_of_the_machine_ends_the_life_of_what_was_not_synced() {
     copy.reopen();
     assert_eq!(copy.look(&name("n")).expect("a box").epoch, found.epoch);
     // A set that is not durable any more does not get that epoch later.
-    let id = copy.append(&name("d"), &settings(|_| {}), "d3");
+    let id = copy.append(&name("d"), &settings_with(|_| {}), "d3");
     assert!(id.epoch > killed.durable.epoch);
     assert_eq!(copy.look(&name("d")).expect("a box").epoch, id.epoch);
 }

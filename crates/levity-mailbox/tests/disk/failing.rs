@@ -2,32 +2,13 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use levity_mailbox::{Change, Limit, Store as _, StoreError};
-use tempfile::TempDir;
 
+use crate::faults::{FAULT, Faults};
 use crate::harness::*;
-
-/// Names the file that says which fault there is, in the process that has the library.
-const FAULT: &str = "LEVITY_TEST_FAULT";
-
-/// The library, compiled.
-static LIBRARY: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("fault.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/disk/fault.c");
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .arg(&library)
-        .args([source, "-ldl"])
-        .status();
-    assert!(compiled.expect("a compiler").success());
-    (folder, library)
-});
 
 /// Runs a test of this module in a process with the library.
 fn run(case: &str) {
@@ -35,8 +16,7 @@ fn run(case: &str) {
     let output = Command::new(env::current_exe().unwrap())
         .args([&format!("failing::{case}"), "--exact", "--ignored"])
         .args(["--nocapture", "--test-threads=1"])
-        .env("LD_PRELOAD", &LIBRARY.1)
-        .env(FAULT, folder.path().join("fault"))
+        .envs(Faults::new(folder.path()).environment())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -106,7 +86,7 @@ fn survives(fault: &str) {
     let epoch = rig.look(&a).expect("a box").epoch;
     set_fault(fault);
     for key in ["k1", "k2", "k1"] {
-        let refused = with_key(&mut rig, key).expect_err("refused");
+        let refused = publish(&mut rig, key).expect_err("refused");
         let is_full = matches!(refused, StoreError::Full(_));
         assert_eq!(is_full, fault.ends_with("enospc"), "{refused}");
     }
@@ -120,7 +100,7 @@ fn survives(fault: &str) {
         }
         for key in ["k1", "k2", "k1", "k2"] {
             let start = Instant::now();
-            while let Err(error) = with_key(rig, key) {
+            while let Err(error) = publish(rig, key) {
                 assert!(start.elapsed() < DEADLINE, "{error}");
                 std::thread::yield_now();
             }
@@ -137,9 +117,8 @@ fn survives(fault: &str) {
 }
 
 /// Publishes to the box `a`.
-fn with_key(rig: &mut Rig, key: &str) -> Result<(), StoreError> {
-    let mut draft = draft(key);
-    draft.key = Some(key.into());
+fn publish(rig: &mut Rig, key: &str) -> Result<(), StoreError> {
+    let draft = with_key(draft(key), key);
     rig.try_append(&name("a"), &durable(), draft).map(drop)
 }
 

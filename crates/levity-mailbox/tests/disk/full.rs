@@ -55,7 +55,7 @@ fn small(size: &str, free_bytes_min: u64) -> Option<(Small, Rig)> {
 
 /// Appends until the disk is full, and returns the texts that were acknowledged.
 fn fill(rig: &mut Rig, of: &str, is_durable: bool) -> Vec<String> {
-    let settings = settings(|settings| {
+    let settings = settings_with(|settings| {
         settings.is_durable = is_durable;
         settings.messages_max = 1_000_000;
         settings.bytes_max = 1 << 30;
@@ -94,7 +94,7 @@ fn a_full_disk_refuses_messages_and_goes_on_when_there_is_room() {
     let Some((_small, mut rig)) = small("96M", 8 << 20) else {
         return;
     };
-    rig.append(&name("n"), &settings(|_| {}), "first");
+    rig.append(&name("n"), &settings_with(|_| {}), "first");
     let filled = [
         ("d", fill(&mut rig, "d", true)),
         ("n", vec!["first".to_owned()]),

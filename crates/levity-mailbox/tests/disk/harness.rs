@@ -6,18 +6,16 @@ use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use levity_mailbox::disk::{DiskStore, Options};
 use levity_mailbox::{
-    Append, Appended, Budget, Draft, Limit, Message, MessageId, Mode, Name, Opened, Settings,
-    Store, StoreError,
+    Append, Appended, Budget, Draft, Limit, MessageId, Name, Opened, Settings, Store, StoreError,
 };
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-/// Long enough for the slowest machine; only a hang takes that long.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub use crate::messages::*;
 
 /// A folder, and the store in it while it is open.
 pub struct Rig {
@@ -220,61 +218,6 @@ impl Known {
     }
 }
 
-/// What holds for all that is kept of a box.
-pub fn check(opened: &Opened) {
-    let ids: Vec<_> = opened.messages.iter().map(|message| message.id).collect();
-    assert!(ids.is_sorted_by(|a, b| a < b), "in order: {ids:?}");
-    assert!(ids.iter().all(|id| id.epoch == opened.epoch), "{ids:?}");
-    let numbers = opened.lost..opened.next;
-    let has = |id: &MessageId| numbers.contains(&id.sequence);
-    assert!(ids.iter().all(has), "{ids:?} within {numbers:?}");
-    assert!(opened.read <= opened.next);
-}
-
-pub fn name(name: &str) -> Name {
-    Name::new("set", name.as_bytes()).unwrap()
-}
-
-pub fn settings(set: impl FnOnce(&mut Settings)) -> Arc<Settings> {
-    let mut settings = Settings {
-        set: "set".to_owned(),
-        mode: Mode::Topic,
-        messages_max: 1000,
-        bytes_max: 4 << 20,
-        lifetime: None,
-        idle: Duration::from_secs(300),
-        boxes_max: 10_000_000,
-        receivers_max: 1000,
-        is_durable: false,
-    };
-    set(&mut settings);
-    Arc::new(settings)
-}
-
 pub fn durable() -> Arc<Settings> {
-    settings(|settings| settings.is_durable = true)
-}
-
-pub fn draft(text: &str) -> Draft {
-    Draft {
-        key: None,
-        event: Box::default(),
-        media_type: "text/plain".into(),
-        content: text.as_bytes().into(),
-        deadline: None,
-        reservation: None,
-        is_damaged: false,
-    }
-}
-
-pub fn append_of(name: &Name, settings: &Arc<Settings>, draft: Draft) -> Append {
-    Append {
-        name: name.clone(),
-        settings: settings.clone(),
-        draft: Arc::new(draft),
-    }
-}
-
-pub fn text(message: &Message) -> String {
-    String::from_utf8(message.draft.content.to_vec()).unwrap()
+    settings_with(|settings| settings.is_durable = true)
 }

@@ -25,7 +25,7 @@ const BOXES: usize = 7;
 fn of_number(number: usize) -> (Name, Arc<Settings>) {
     let index = number % BOXES;
     let is_durable = index.is_multiple_of(2);
-    let settings = settings(|settings| {
+    let settings = settings_with(|settings| {
         settings.is_durable = is_durable;
         settings.messages_max = 1_000_000;
         settings.bytes_max = 1 << 30;

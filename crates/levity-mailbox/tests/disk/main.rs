@@ -2,7 +2,11 @@
 
 mod damage;
 mod failing;
+#[path = "../faults/mod.rs"]
+mod faults;
 mod full;
 mod harness;
 mod killing;
 mod meeting;
+#[path = "../messages/mod.rs"]
+mod messages;

@@ -66,7 +66,7 @@ fn a_message_that_is_being_written_is_in_the_answer_or_a_change() {
 #[test]
 fn whoever_opens_a_box_that_is_dropped_learns_of_it() {
     let mut rig = Rig::new();
-    let one = settings(|settings| settings.boxes_max = 1);
+    let one = settings_with(|settings| settings.boxes_max = 1);
     let now = SystemTime::now();
     for round in 0..200 {
         let [old, new] = ["old", "new"].map(|of| name(&format!("{of}{round}")));
@@ -104,7 +104,7 @@ fn whoever_opens_a_box_that_is_dropped_learns_of_it() {
 fn keys_are_forgotten_also_beside_messages_without_one() {
     let mut rig = Rig::new();
     let a = name("a");
-    let few = settings(|settings| settings.messages_max = 4);
+    let few = settings_with(|settings| settings.messages_max = 4);
     for number in 0..2000 {
         let mut draft = draft("x");
         draft.key = (number % 2 == 0).then(|| format!("k{number}").into());

@@ -1,26 +1,33 @@
 /* Preloaded into a process: has calls on the files of the database do what the file named by LEVITY_TEST_FAULT says:
-   `CALL FAULT`, where CALL is `write` or `sync` and FAULT is `eio`, `enospc`, `torn` or `hang`. */
+   `CALL FAULT [EVERY]`, where CALL is `write` or `sync`, and FAULT is `eio`, `enospc`, `torn` or `hang`. One call of EVERY has
+   the fault, or all. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-static int says(const char *call, const char *fault)
+#define FAULT_LEN 16
+
+/* Which fault a call has; an empty text if it has none. */
+static void find_fault(const char *call, char fault[FAULT_LEN])
 {
+    static atomic_uint count;
     const char *path = getenv("LEVITY_TEST_FAULT");
-    char text[64] = "", wanted[64];
+    char text[64] = "", of[FAULT_LEN];
+    unsigned every = 1;
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (file < 0)
-        return 0;
-    ssize_t len = read(file, text, sizeof text - 1);
-    close(file);
-    snprintf(wanted, sizeof wanted, "%s %s", call, fault);
-    return len > 0 && strncmp(text, wanted, strlen(wanted)) == 0;
+    ssize_t len = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    int fields = len > 0 ? sscanf(text, "%15s %15s %u", of, fault, &every) : 0;
+    if (fields < 2 || strcmp(of, call) != 0 || atomic_fetch_add(&count, 1) % every != 0)
+        fault[0] = '\0';
 }
 
 static int is_of_database(int file)
@@ -30,22 +37,24 @@ static int is_of_database(int file)
     return readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/messages.db") != NULL;
 }
 
+/* Sets `errno` as a fault says; whether there is one. */
+static int fails(const char *fault)
+{
+    if (fault[0] != '\0')
+        errno = strcmp(fault, "enospc") == 0 ? ENOSPC : EIO;
+    return fault[0] != '\0';
+}
+
 static ssize_t write_at(const char *name, int file, const void *bytes, size_t count, off_t offset)
 {
     ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, name);
+    char fault[FAULT_LEN];
     if (!is_of_database(file))
         return real(file, bytes, count, offset);
-    if (says("write", "torn"))
+    find_fault("write", fault);
+    if (strcmp(fault, "torn") == 0)
         real(file, bytes, count / 2, offset);
-    if (says("write", "torn") || says("write", "eio")) {
-        errno = EIO;
-        return -1;
-    }
-    if (says("write", "enospc")) {
-        errno = ENOSPC;
-        return -1;
-    }
-    return real(file, bytes, count, offset);
+    return fails(fault) ? -1 : real(file, bytes, count, offset);
 }
 
 ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset)
@@ -61,15 +70,13 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off_t offset)
 static int sync_file(const char *name, int file)
 {
     int (*real)(int) = dlsym(RTLD_NEXT, name);
+    char fault[FAULT_LEN];
     if (!is_of_database(file))
         return real(file);
-    while (says("sync", "hang"))
-        usleep(10000);
-    if (says("sync", "eio")) {
-        errno = EIO;
-        return -1;
-    }
-    return real(file);
+    do {
+        find_fault("sync", fault);
+    } while (strcmp(fault, "hang") == 0 && usleep(10000) == 0);
+    return fails(fault) ? -1 : real(file);
 }
 
 int fsync(int file)
