@@ -3,36 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ::redis::Client;
 use levity_mailbox::{Appended, Change, Draft, Limit, MessageId, StoreError};
 
 use crate::failing::{assert_outdated, at, open, publish, reported, run_with, texts};
 use crate::harness::*;
 use crate::servers::{Server, Switch};
-
-/// Asks a server as an operator does.
-fn ask(server: &Server, command: &str) -> ::redis::Value {
-    let client = Client::open(format!("redis://127.0.0.1:{}", server.port())).unwrap();
-    let mut connection = client.get_connection().unwrap();
-    let mut words = command.split(' ');
-    let mut asked = ::redis::cmd(words.next().unwrap());
-    words.for_each(|word| {
-        asked.arg(word);
-    });
-    let start = Instant::now();
-    loop {
-        match asked.query(&mut connection) {
-            // That for a replica.
-            Err(error) if error.to_string().contains("save already in progress") => {
-                assert!(start.elapsed() < DEADLINE, "{error}");
-                std::thread::yield_now();
-            }
-            answer => return answer.unwrap(),
-        }
-    }
-}
 
 #[test]
 fn a_restart_of_a_server_without_a_disk_is_a_loss() {
@@ -59,7 +36,7 @@ fn a_loss_that_no_process_has_seen_is_announced() {
     let mut server = Server::redis("");
     run_with(&mut server, |rig, server| {
         publish(rig, "0");
-        ask(server, "SAVE");
+        assert_eq!(server.ask("SAVE"), "OK");
         let (lost, _) = publish(rig, "1");
         server.stop();
         rig.reopen();
@@ -79,20 +56,8 @@ fn replicated() -> (Server, Server, Switch) {
     let first = Server::redis("--repl-diskless-sync-delay 0");
     let second = Server::redis("");
     let switch = Switch::new(first.port());
-    ask(&second, &format!("REPLICAOF 127.0.0.1 {}", first.port()));
+    second.follow(&first);
     (first, second, switch)
-}
-
-/// Waits until the replica has all.
-fn wait_for_replica(first: &Server, second: &Server) {
-    let start = Instant::now();
-    // `WAIT` counts what its own connection has written.
-    ask(first, "SET written before");
-    while ask(first, "WAIT 1 1000") != ::redis::Value::Int(1)
-        || ask(second, "GET written") == ::redis::Value::Nil
-    {
-        assert!(start.elapsed() < DEADLINE);
-    }
 }
 
 #[test]
@@ -105,9 +70,9 @@ fn a_failover_without_loss_goes_unnoticed() {
             publish(rig, &number.to_string());
             reported(rig);
         }
-        wait_for_replica(&first, &second);
+        first.wait_for(&second);
         first.stop();
-        ask(&second, "REPLICAOF NO ONE");
+        second.promote();
         switch.set_target(second.port());
         for number in 3..8 {
             let (id, is_duplicate) = publish(rig, &number.to_string());
@@ -127,8 +92,8 @@ fn lose_half(rig: &mut Rig, first: &mut Server, second: &Server, switch: &Switch
         assert_eq!(reported(rig), (id, number.to_string()));
     };
     (0..5).for_each(|number| publish(rig, number));
-    wait_for_replica(first, second);
-    ask(second, "REPLICAOF NO ONE");
+    first.wait_for(second);
+    second.promote();
     (5..10).for_each(|number| publish(rig, number));
     switch.set_target(second.port());
     first.stop();
@@ -188,10 +153,10 @@ fn a_failback_gives_no_id_twice() {
     run(Some(at(switch.port())), |rig| {
         let mut other = rig.other_process();
         publish(rig, "0");
-        ask(&first, "SAVE");
-        wait_for_replica(&first, &second);
+        assert_eq!(first.ask("SAVE"), "OK");
+        first.wait_for(&second);
         first.stop();
-        ask(&second, "REPLICAOF NO ONE");
+        second.promote();
         switch.set_target(second.port());
         let (lost, _) = publish(rig, "1");
         second.stop();
@@ -208,13 +173,13 @@ fn a_failback_gives_no_id_twice() {
 #[test]
 fn a_replica_says_so_until_it_is_promoted() {
     let (first, second, _) = replicated();
-    wait_for_replica(&first, &second);
+    first.wait_for(&second);
     run(Some(at(second.port())), |rig| {
         match rig.try_open(&name("a"), &settings()) {
             Err(StoreError::Unavailable(reason)) => assert!(reason.contains("replica"), "{reason}"),
             other => panic!("{other:?}"),
         }
-        ask(&second, "REPLICAOF NO ONE");
+        second.promote();
         publish(rig, "0");
     });
 }
@@ -228,8 +193,8 @@ fn a_receiver_notices_a_loss() {
         rig.watch(&name("a"), true);
         let before = open(rig);
         publish(&mut other, "0");
-        wait_for_replica(&first, &second);
-        ask(&second, "REPLICAOF NO ONE");
+        first.wait_for(&second);
+        second.promote();
         publish(&mut other, "1");
         for number in 0..2 {
             assert_eq!(reported(rig).1, number.to_string());
@@ -262,13 +227,13 @@ fn fail_over_with_two(has_all: bool) {
             }
         };
         publish_all(&mut rigs, 0..10);
-        wait_for_replica(&first, &second);
+        first.wait_for(&second);
         if !has_all {
-            ask(&second, "REPLICAOF NO ONE");
+            second.promote();
             publish_all(&mut rigs, 10..20);
         }
         first.stop();
-        ask(&second, "REPLICAOF NO ONE");
+        second.promote();
         switch.set_target(second.port());
         // The first ones again, as publishers do that have got no answer.
         publish_all(&mut rigs, 8..10);
@@ -308,10 +273,10 @@ fn a_first_replica_goes_unnoticed() {
         rig.watch(&name("a"), true);
         let before = open(rig).epoch;
         publish(rig, "0");
-        ask(&second, &format!("REPLICAOF 127.0.0.1 {}", first.port()));
-        wait_for_replica(&first, &second);
+        second.follow(&first);
+        first.wait_for(&second);
         rig.until("the history is noted", |_| {
-            ask(&first, "LLEN levity:runs") == ::redis::Value::Int(2)
+            first.ask("LLEN levity:runs") == "2"
         });
         // A process that has seen nothing does not doubt what others vouch for.
         let mut other = rig.other_process();
@@ -365,7 +330,7 @@ fn a_server_without_room_says_so() {
     let mut server = Server::redis("");
     run_with(&mut server, |rig, server| {
         publish(rig, "0");
-        ask(server, "CONFIG SET maxmemory 1");
+        assert_eq!(server.ask("CONFIG SET maxmemory 1"), "OK");
         let append = append_of(&name("a"), &settings(), draft("1"));
         let results = rig.append_all(vec![append.clone()]);
         assert!(matches!(&results[0], Err(StoreError::Full(_))));
@@ -374,7 +339,7 @@ fn a_server_without_room_says_so() {
             &rig.append_all(vec![new])[0],
             Err(StoreError::Full(_))
         ));
-        ask(server, "CONFIG SET maxmemory 0");
+        assert_eq!(server.ask("CONFIG SET maxmemory 0"), "OK");
         assert!(matches!(
             &rig.append_all(vec![append])[0],
             Ok(Appended::New { .. })
@@ -388,7 +353,7 @@ fn scripts_that_the_server_has_forgotten_are_loaded_again() {
     let mut server = Server::redis("");
     run_with(&mut server, |rig, server| {
         publish(rig, "0");
-        ask(server, "SCRIPT FLUSH");
+        assert_eq!(server.ask("SCRIPT FLUSH"), "OK");
         let append = |text| append_of(&name("a"), &settings(), draft(text));
         let results = rig.append_all(vec![append("1"), append("2")]);
         assert!(results.iter().all(Result::is_ok));
@@ -431,7 +396,7 @@ fn keys_that_the_server_has_dropped_are_a_loss() {
         for kind in ["log", "box"] {
             let (id, _) = publish(rig, kind);
             assert_eq!(reported(rig), (id, kind.to_owned()));
-            ask(server, &format!("DEL levity:{kind}:set/a"));
+            assert_eq!(server.ask(&format!("DEL levity:{kind}:set/a")), "1");
             let (id, _) = publish(rig, "after");
             assert!(id.epoch > last);
             assert_outdated(rig);
@@ -456,7 +421,7 @@ fn deadlines_end_on_the_server_too() {
             };
             rig.append_as(&a, &settings, draft);
         }
-        let is_empty = || ask(server, "XLEN levity:log:set/a") == ::redis::Value::Int(0);
+        let is_empty = || server.ask("XLEN levity:log:set/a") == "0";
         rig.until("the messages are gone", |_| is_empty());
         let opened = rig.open(&a, &settings);
         assert_eq!((opened.lost, opened.messages.len()), (1, 0));

@@ -4,17 +4,24 @@ mod ports;
 
 pub use ports::free;
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
 const PROGRAM: &str = "redis-server";
+
+/// How long a server may take to be able to answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The pause between two questions.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// A Redis server. Dropping it ends the process.
 pub struct Server {
@@ -103,6 +110,68 @@ impl Server {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// What the server answers to words as an operator writes them: a number or a text, which is empty for `nil`.
+    #[must_use]
+    pub fn ask(&self, words: &str) -> String {
+        let start = Instant::now();
+        loop {
+            match self.try_ask(words).unwrap() {
+                Ok(answer) => return answer,
+                // It serves its replica, or reads what its primary has sent.
+                Err(error) if error.contains("in progress") || error.starts_with("LOADING") => {
+                    assert!(start.elapsed() < ANSWER_TIME_MAX, "{error}");
+                    thread::sleep(PAUSE);
+                }
+                Err(error) => panic!("{words}: {error}"),
+            }
+        }
+    }
+
+    fn try_ask(&self, words: &str) -> io::Result<Result<String, String>> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        stream.write_all(format!("{words}\r\n").as_bytes())?;
+        let mut answer = BufReader::new(stream);
+        let mut line = String::new();
+        answer.read_line(&mut line)?;
+        let (kind, value) = line.trim_end().split_at(1);
+        Ok(match kind {
+            "-" => Err(value.to_owned()),
+            "$" if value != "-1" => {
+                let mut text = String::new();
+                let length = value.parse().expect("a length");
+                answer.take(length).read_to_string(&mut text)?;
+                Ok(text)
+            }
+            "$" => Ok(String::new()),
+            _ => Ok(value.to_owned()),
+        })
+    }
+
+    /// Makes the server a replica of `primary`.
+    pub fn follow(&self, primary: &Self) {
+        assert_eq!(
+            self.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port)),
+            "OK"
+        );
+    }
+
+    /// Has a replica go on by itself.
+    pub fn promote(&self) {
+        assert_eq!(self.ask("REPLICAOF NO ONE"), "OK");
+    }
+
+    /// Waits until `replica` has all that was written before.
+    pub fn wait_for(&self, replica: &Self) {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+        assert_eq!(self.ask(&format!("SET written {number}")), "OK");
+        let start = Instant::now();
+        while replica.ask("GET written") != number {
+            assert!(start.elapsed() < ANSWER_TIME_MAX, "the replica lags");
+            thread::sleep(PAUSE);
+        }
     }
 }
 
