@@ -1,6 +1,8 @@
 //! The server as its users meet it: a process, its sockets and the files that it serves. One module
 //! per feature; a test that touches files runs once per disk engine.
 
+#[path = "../../../levity-mailbox/tests/faults/mod.rs"]
+mod faults;
 #[path = "../../../levity-mailbox/tests/servers/mod.rs"]
 #[allow(dead_code, reason = "the suites of stores use more of it")]
 mod servers;
