@@ -3,14 +3,15 @@
 use std::fmt;
 use std::io;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
+use rustix::io::Errno;
 
 use crate::store::StoreError;
 
 /// A failure of the database or of a file beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The disk is full. Nothing was written.
+    /// The disk is full, or a quota is used up. Nothing was written.
     Full(String),
     /// The database is damaged.
     Damaged(String),
@@ -36,9 +37,11 @@ impl fmt::Display for Failure {
 
 impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
+        let is_over_quota = is_over_quota(&error);
         let reason = format!("the database: {error}");
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full(reason),
+            Some(ErrorCode::SystemIoFailure) if is_over_quota => Self::Full(reason),
             // Our statements are right, and so are our values, unless what describes the tables, or an index, is wrong.
             Some(
                 ErrorCode::DatabaseCorrupt
@@ -51,6 +54,14 @@ impl From<rusqlite::Error> for Failure {
             _ => Self::Broken(reason),
         }
     }
+}
+
+/// Whether a write has failed because a quota is used up. To SQLite that is a disk that fails, unlike a disk that is full. Its
+/// last system call was the write, so the error number of the thread is still that of it.
+fn is_over_quota(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    let number = io::Error::last_os_error().raw_os_error();
+    code == Some(ffi::SQLITE_IOERR_WRITE) && number == Some(Errno::DQUOT.raw_os_error())
 }
 
 impl From<io::Error> for Failure {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
@@ -15,12 +16,18 @@ const RESERVE: &str = "reserve";
 /// Its size in bytes: that of the longest write-ahead log, for which the database may have to become longer.
 const RESERVE_BYTES: u64 = 4096 * LOG_PAGES_MAX as u64;
 
+/// How long space that was given back is left to what frees space. Of a quota nobody says how much of it is free, so without a
+/// pause each batch would take the space again.
+const RESERVE_PAUSE: Duration = Duration::from_secs(1);
+
 /// What is free, and what is reserved.
 pub(super) struct Space {
     reserve: File,
     /// Messages leave as many bytes free.
     free_bytes_min: u64,
     is_reserved: bool,
+    /// When the space is reserved again, if there is room.
+    again: Instant,
 }
 
 impl Space {
@@ -36,6 +43,7 @@ impl Space {
             reserve,
             free_bytes_min,
             is_reserved: false,
+            again: Instant::now(),
         };
         space.reserve_again();
         Ok(space)
@@ -46,7 +54,8 @@ impl Space {
         let free = self.free_bytes();
         if free.is_none_or(|free| free >= self.free_bytes_min) {
             let has_room = |free| free >= self.free_bytes_min + RESERVE_BYTES;
-            if !self.is_reserved && free.is_none_or(has_room) {
+            let is_due = !self.is_reserved && Instant::now() >= self.again;
+            if is_due && free.is_none_or(has_room) {
                 self.reserve_again();
             }
             return None;
@@ -59,6 +68,7 @@ impl Space {
     /// Gives the reserved space back.
     pub fn release(&mut self) {
         self.is_reserved = false;
+        self.again = Instant::now() + RESERVE_PAUSE;
         // An error leaves the disk full.
         let _ = self.reserve.set_len(0);
     }

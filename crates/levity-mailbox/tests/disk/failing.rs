@@ -44,6 +44,7 @@ in_a_process_of_its_own! {
     a_write_that_fails => write_fails,
     a_write_that_is_torn => write_is_torn,
     a_write_without_space => write_has_no_space,
+    a_write_beyond_a_quota => write_exceeds_quota,
     a_sync_that_hangs => sync_hangs,
 }
 
@@ -71,6 +72,12 @@ fn write_has_no_space() {
     survives("write enospc");
 }
 
+#[test]
+#[ignore = "in a process of its own"]
+fn write_exceeds_quota() {
+    survives("write edquot");
+}
+
 /// During the fault messages are refused and read; afterwards they are taken, and nothing is lost or doubled. The same holds
 /// for a process that starts after this one was killed during the fault.
 fn survives(fault: &str) {
@@ -88,7 +95,8 @@ fn survives(fault: &str) {
     for key in ["k1", "k2", "k1"] {
         let refused = publish(&mut rig, key).expect_err("refused");
         let is_full = matches!(refused, StoreError::Full(_));
-        assert_eq!(is_full, fault.ends_with("enospc"), "{refused}");
+        let is_about_space = ["write enospc", "write edquot"].contains(&fault);
+        assert_eq!(is_full, is_about_space, "{refused}");
     }
     assert_eq!(rig.texts(&a), texts);
     let mut copy = rig.copy();
@@ -99,11 +107,7 @@ fn survives(fault: &str) {
             rig.open_store();
         }
         for key in ["k1", "k2", "k1", "k2"] {
-            let start = Instant::now();
-            while let Err(error) = publish(rig, key) {
-                assert!(start.elapsed() < DEADLINE, "{error}");
-                std::thread::yield_now();
-            }
+            until_taken(rig, key);
         }
         let found = rig.look(&a).expect("a box");
         assert_eq!(found.epoch, epoch);
@@ -114,6 +118,15 @@ fn survives(fault: &str) {
     }
     let lines = rig.lines();
     assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+/// Publishes to the box `a`, again and again.
+fn until_taken(rig: &mut Rig, key: &str) {
+    let start = Instant::now();
+    while let Err(error) = publish(rig, key) {
+        assert!(start.elapsed() < DEADLINE, "{error}");
+        std::thread::yield_now();
+    }
 }
 
 /// Publishes to the box `a`.

@@ -1,5 +1,5 @@
 /* Preloaded into a process: has calls on the files of the database do what the file named by LEVITY_TEST_FAULT says:
-   `CALL FAULT [EVERY]`, where CALL is `write` or `sync`, and FAULT is `eio`, `enospc`, `torn` or `hang`. One call of EVERY has
+   `CALL FAULT [EVERY]`, where CALL is `write` or `sync`, and FAULT is `eio`, `enospc`, `edquot`, `torn` or `hang`. One call of EVERY has
    the fault, or all. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ static int is_of_database(int file)
 static int fails(const char *fault)
 {
     if (fault[0] != '\0')
-        errno = strcmp(fault, "enospc") == 0 ? ENOSPC : EIO;
+        errno = strcmp(fault, "enospc") == 0 ? ENOSPC : strcmp(fault, "edquot") == 0 ? EDQUOT : EIO;
     return fault[0] != '\0';
 }
 
