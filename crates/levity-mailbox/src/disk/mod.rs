@@ -32,8 +32,8 @@
 //!   which is tried twice a second. Reads go on. Receivers open their boxes again.
 //! - *A sync hangs*: calls end after ten seconds, later ones too, and at most 4096 messages wait. What becomes of those that
 //!   had begun is reported when the sync ends. Reads go on.
-//! - *The disk is full*: messages are refused while less than 64 MiB are free. If others take these as well, the reserved 32 MiB
-//!   are given back, so that boxes can be removed and messages expire.
+//! - *The disk is full*: messages are refused while less than 64 MiB are free. If others take these as well, or a quota is used
+//!   up, the reserved 32 MiB are given back, so that boxes can be removed and messages expire.
 //! - *A page of the database is damaged*: requests that need it are refused, and the next start sets the database aside, as
 //!   `messages.damaged-NUMBER.db`, and begins an empty one with larger epochs. A checkpoint that was cut short is no damage:
 //!   the write-ahead log has its pages until the database is synced.
@@ -62,7 +62,7 @@ use rusqlite::Connection;
 
 use self::failure::Failure;
 use self::reader::{Reader, Reading};
-use self::schema::{DATABASE, Meta, connect, log_of, make_tables};
+use self::schema::{DATABASE, Found, Meta, connect, log_of, make_tables};
 use self::slot::Slot;
 use self::space::Space;
 use self::syncer::{Log, Syncer};
@@ -164,7 +164,7 @@ impl DiskStore {
         let (database, found) =
             database.map_err(|failure| io::Error::other(failure.to_string()))?;
         let (witness, said) = Witness::open(&folder.join("acknowledged"))?;
-        let start = start::decide(found, said, &options.boot, now);
+        let start = start::decide(found.clone(), said, &options.boot, now);
         if let Some(fault) = start.fault {
             (options.report)(&format!("{}: {fault}", folder.display()));
         }
@@ -174,7 +174,7 @@ impl DiskStore {
             options,
             now,
         };
-        opening.start(lock, database, start.meta, witness)
+        opening.start(lock, (database, found), start.meta, witness)
     }
 }
 
@@ -190,7 +190,7 @@ impl Opening<'_> {
     fn start(
         self,
         lock: File,
-        database: Connection,
+        (database, found): (Connection, Found),
         meta: Meta,
         witness: Witness,
     ) -> io::Result<DiskStore> {
@@ -234,7 +234,7 @@ impl Opening<'_> {
             damaged: marking(self.folder, &self.options),
             report: self.options.report,
         };
-        let writer = Writer::new(parts, meta, self.now);
+        let writer = Writer::new(parts, found, meta, self.now);
         let (to_syncer, ended) = mpsc::channel();
         store.kind.to_syncer = Some(to_syncer);
         store.kind.threads = vec![
@@ -251,7 +251,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHand
 }
 
 /// A connection, and what the last process has left.
-fn open_database(folder: &Path) -> Result<(Connection, Option<(Meta, bool)>), Failure> {
+fn open_database(folder: &Path) -> Result<(Connection, Found), Failure> {
     let database = connect(folder, writer::CACHE_KIB)?;
     // A full disk is no reason not to start: what is there can be read.
     let full = match make_tables(&database).map_err(Failure::from) {

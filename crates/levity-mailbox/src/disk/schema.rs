@@ -102,6 +102,9 @@ impl Bases {
     }
 }
 
+/// The row of `meta` as it was found, and whether its checksum is right; `None` in a new database.
+pub(super) type Found = Option<(Meta, bool)>;
+
 /// The row of `meta`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Meta {
@@ -149,8 +152,8 @@ impl Meta {
         Ok(())
     }
 
-    /// The row, and whether its checksum is right; `None` in a new database.
-    pub fn read(connection: &Connection) -> rusqlite::Result<Option<(Self, bool)>> {
+    /// Reads the row.
+    pub fn read(connection: &Connection) -> rusqlite::Result<Found> {
         let mut statement = connection.prepare_cached(
             "SELECT boot, is_closed, commits, epoch, all_from, unsynced_from, crc FROM meta WHERE id = 1",
         )?;

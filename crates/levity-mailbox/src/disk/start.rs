@@ -9,11 +9,11 @@
 //! | no witness, or a damaged one, or a damaged row of `meta` | anything | all |
 //!
 //! The decision is written in the same transaction as the mark that the store is open. If that fails, for example because the
-//! disk is full, the decision holds in memory, nothing is acknowledged, and the next start decides the same again.
+//! disk is full, the decision holds in memory, nothing is acknowledged until it is written, and the next start decides the same again.
 
 use std::time::SystemTime;
 
-use super::schema::{Bases, Meta};
+use super::schema::{Bases, Found, Meta};
 use super::witness::Acknowledged;
 use crate::store::new_epoch;
 
@@ -30,7 +30,7 @@ pub(super) struct Start {
 
 /// Decides what `found` in the database and `said` by the witness mean, in the run `boot` of the machine.
 pub(super) fn decide(
-    found: Option<(Meta, bool)>,
+    found: Found,
     said: Option<Acknowledged>,
     boot: &str,
     now: SystemTime,
@@ -86,7 +86,7 @@ mod tests {
 
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
-    fn meta(is_closed: bool, commits: u64) -> Option<(Meta, bool)> {
+    fn meta(is_closed: bool, commits: u64) -> Found {
         let boot = "one".to_owned();
         let bases = Bases {
             all: 10,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     /// Which of the bases are new, after a start in the run `boot`.
-    fn bases(found: Option<(Meta, bool)>, said: Option<Acknowledged>, boot: &str) -> (bool, bool) {
+    fn bases(found: Found, said: Option<Acknowledged>, boot: &str) -> (bool, bool) {
         let Start { meta, .. } = decide(found, said, boot, NOW);
         assert!(meta.epoch > 1 << 40 && !meta.is_closed && meta.boot == boot);
         (

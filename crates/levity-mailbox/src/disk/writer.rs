@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender}
 use super::boxes::{Boxes, has_due};
 use super::failure::Failure;
 use super::reader::Reading;
-use super::schema::{Meta, connect, log_of, make_tables};
+use super::schema::{Found, Meta, connect, log_of, make_tables};
 use super::slot::Slot;
 use super::space::Space;
 use super::start::decide;
@@ -63,6 +63,8 @@ pub(super) struct Writer {
     database: Option<Connection>,
     /// As the last commit has left it.
     meta: Meta,
+    /// What `meta` was decided on, until the decision is written.
+    decided_on: Option<Found>,
     acknowledged: Acknowledged,
     boxes: Boxes,
     /// The latest time that a request has named.
@@ -82,8 +84,8 @@ enum Done {
 }
 
 impl Writer {
-    /// A writer that has written nothing yet, not even `meta`: that the store is open, and what its start has decided.
-    pub fn new(parts: Parts, meta: Meta, now: SystemTime) -> Self {
+    /// A writer that has written nothing yet, not even `meta`: that the store is open, and what its start has decided on `found`.
+    pub fn new(parts: Parts, found: Found, meta: Meta, now: SystemTime) -> Self {
         let report = parts.report.clone();
         let outage = Outage::new(parts.figures.clone(), move |line| report(line));
         let acknowledged = Acknowledged {
@@ -96,6 +98,7 @@ impl Writer {
             parts,
             database: None,
             meta,
+            decided_on: Some(found),
             acknowledged,
             now,
             outage,
@@ -400,24 +403,33 @@ impl Writer {
     /// not have what was written to it.
     fn open_again(&mut self) -> Result<(), Failure> {
         self.database = None;
-        let (mut reading, mut syncing) = (self.parts.reading.lock(), self.parts.syncing.lock());
+        let (reading, syncing) = (self.parts.reading.clone(), self.parts.syncing.clone());
+        let (mut reading, mut syncing) = (reading.lock(), syncing.lock());
         (*reading, *syncing) = (None, None);
-        let folder = &self.parts.folder;
-        let database = connect(folder, CACHE_KIB)?;
+        let database = connect(&self.parts.folder, CACHE_KIB)?;
         make_tables(&database)?;
         let found = Meta::read(&database)?;
-        let start = decide(found, Some(self.acknowledged), &self.meta.boot, self.now);
-        let bases = start.meta.bases;
-        *reading = Some(Reading::new(folder, bases)?);
+        // What was decided on the same holds: another decision would take what it has not written for lost.
+        if self.decided_on.as_ref() != Some(&found) {
+            self.decide(found);
+        }
+        let folder = &self.parts.folder;
+        *reading = Some(Reading::new(folder, self.meta.bases)?);
         *syncing = Some(connect(folder, syncer::CACHE_KIB)?);
         drop((reading, syncing));
+        self.begin(database)
+    }
+
+    /// Decides what `found` means.
+    fn decide(&mut self, found: Found) {
+        let acknowledged = Some(self.acknowledged);
+        let start = decide(found.clone(), acknowledged, &self.meta.boot, self.now);
         if let Some(fault) = start.fault {
             (self.parts.report)(fault);
         }
-        let watched = self.parts.watched.clone();
+        let (bases, watched) = (start.meta.bases, self.parts.watched.clone());
         self.boxes = Boxes::new(bases, start.meta.epoch, watched, self.now);
-        self.meta = start.meta;
-        self.begin(database)
+        (self.meta, self.decided_on) = (start.meta, Some(found));
     }
 
     /// Begins to write to `database`, once it has all that is in its write-ahead log: after a failed sync the kernel takes what
@@ -438,7 +450,7 @@ impl Writer {
         if let Ok(boxes) = database.query_row("SELECT count(*) FROM box", [], |row| row.get(0)) {
             self.parts.figures.boxes.store(boxes, Ordering::Relaxed);
         }
-        self.database = Some(database);
+        (self.database, self.decided_on) = (Some(database), None);
         Ok(())
     }
 

@@ -45,6 +45,7 @@ in_a_process_of_its_own! {
     a_write_that_is_torn => write_is_torn,
     a_write_without_space => write_has_no_space,
     a_write_beyond_a_quota => write_exceeds_quota,
+    a_start_without_space_that_finds_a_loss => start_has_no_space,
     a_sync_that_hangs => sync_hangs,
 }
 
@@ -118,6 +119,33 @@ fn survives(fault: &str) {
     }
     let lines = rig.lines();
     assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+/// What a start decides holds until it can be written.
+#[test]
+#[ignore = "in a process of its own"]
+fn start_has_no_space() {
+    if set_fault("").is_none() {
+        return;
+    }
+    let (mut rig, a) = (Rig::new(), name("a"));
+    let old = rig.append(&a, &durable(), "0");
+    let before = rig.files();
+    rig.append(&a, &durable(), "lost");
+    rig.store = None;
+    for file in ["messages.db", "messages.db-wal"] {
+        fs::write(rig.folder.join(file), &before[file]).unwrap();
+    }
+    set_fault("write enospc");
+    rig.open_store();
+    let epoch = rig.look(&a).expect("a box").epoch;
+    assert!(epoch > old.epoch);
+    with_key(&mut rig, "k").expect_err("refused");
+    set_fault("");
+    until_taken(&mut rig, "k");
+    assert_eq!(rig.look(&a).expect("a box").epoch, epoch);
+    let lines = rig.lines();
+    assert_eq!(lines.len(), 3, "{lines:?}");
 }
 
 /// Publishes to the box `a`, again and again.
