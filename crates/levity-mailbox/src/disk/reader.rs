@@ -6,6 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use levity_wire::mailbox::MessageId;
 use rusqlite::{Connection, Row, params};
@@ -40,6 +42,12 @@ const LIVES_MAX: usize = 8;
 
 /// Boxes whose parts are read in turn. Others wait, and hold no memory.
 const JOBS_MAX: usize = 4;
+
+/// How long a box waits for memory that others give back.
+const MEMORY_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The pause while no box that is to be read has memory.
+const MEMORY_PAUSE: Duration = Duration::from_millis(2);
 
 /// How often a box is looked for that the writer has made or mended.
 const BOUNCES_MAX: u32 = 8;
@@ -81,6 +89,9 @@ struct Job {
     /// What was read so far, and how often from the beginning.
     opened: Option<Opened>,
     lives: usize,
+    /// Bytes of messages for which there was no memory, and when that happened first.
+    missing: usize,
+    starved: Option<Instant>,
 }
 
 enum Purpose {
@@ -103,6 +114,8 @@ enum Part {
 /// Why a part cannot be read.
 enum Refusal {
     Store(StoreError),
+    /// There is no memory for a message of as many bytes.
+    Memory(usize),
     Failure(Failure),
 }
 
@@ -115,9 +128,9 @@ impl From<rusqlite::Error> for Refusal {
 impl Reader {
     /// Reads until the store is dropped.
     pub fn run(mut self) {
-        let mut jobs = VecDeque::new();
+        let (mut jobs, mut starved) = (VecDeque::new(), VecDeque::new());
         loop {
-            if jobs.is_empty() {
+            if jobs.is_empty() && starved.is_empty() {
                 match self.reads.blocking_recv() {
                     Some(request) => jobs.extend(self.accept(request)),
                     None => return,
@@ -129,11 +142,20 @@ impl Reader {
                     Err(_) => break,
                 }
             }
-            // Those after the first ones wait until one of these has ended.
-            if let Some(job) = jobs.pop_front()
-                && let Some(job) = self.go_on(job)
-            {
-                jobs.insert(jobs.len().min(JOBS_MAX - 1), job);
+            // The first one that waits for memory is the one that has waited longest.
+            let first: Option<&Job> = starved.front();
+            if first.is_some_and(|job| job.may_go_on(&self.budget)) {
+                jobs.extend(starved.pop_front());
+            }
+            let Some(job) = jobs.pop_front() else {
+                thread::sleep(MEMORY_PAUSE);
+                continue;
+            };
+            match self.go_on(job) {
+                Some(job) if job.missing > 0 => starved.push_back(job),
+                // Those after the first ones wait until one of these has ended.
+                Some(job) => jobs.insert(jobs.len().min(JOBS_MAX - 1), job),
+                None => {}
             }
         }
     }
@@ -179,6 +201,7 @@ impl Reader {
     fn error(&self, refusal: Refusal) -> StoreError {
         match refusal {
             Refusal::Store(error) => error,
+            Refusal::Memory(_) => StoreError::Memory,
             Refusal::Failure(failure) => {
                 (self.damaged)(&failure);
                 failure.error()
@@ -191,8 +214,10 @@ impl Reader {
         if job.purpose.is_closed() {
             return None;
         }
+        job.missing = 0;
         let part = match self.read(|reading| reading.read_part(&mut job, &self.budget)) {
             Ok(part) => part,
+            Err(Refusal::Memory(bytes)) if job.starve(bytes) => return Some(job),
             Err(refusal) => {
                 job.purpose.fail(self.error(refusal));
                 return None;
@@ -310,9 +335,9 @@ impl Reading {
                 return Ok(true);
             }
             let (sequence, mut draft) = message(found, row.id)?;
-            let reservation = budget.try_reserve_to_read(draft.bytes());
-            let no_memory = || Refusal::Store(StoreError::Memory);
-            draft.reservation = Some(reservation.ok_or_else(no_memory)?);
+            let bytes = draft.bytes();
+            let reservation = budget.try_reserve_to_read(bytes);
+            draft.reservation = Some(reservation.ok_or(Refusal::Memory(bytes))?);
             let epoch = row.epoch;
             let id = MessageId { epoch, sequence };
             let draft = draft.into();
@@ -332,12 +357,35 @@ impl Job {
             purpose,
             opened: None,
             lives: 0,
+            missing: 0,
+            starved: None,
         }
     }
 
-    /// Forgets what was read: the box is another one by now.
-    fn begin_again(&mut self) -> Result<(), Refusal> {
+    /// Forgets what was read.
+    fn restart(&mut self) {
         (self.opened, self.limit) = (None, self.asked);
+    }
+
+    /// Gives back its memory, for others to end, since there is none for `bytes` more; whether it may wait for theirs.
+    fn starve(&mut self, bytes: usize) -> bool {
+        let read = self.opened.iter().flat_map(|opened| &opened.messages);
+        self.missing = bytes + read.map(|message| message.draft.bytes()).sum::<usize>();
+        self.restart();
+        let since = *self.starved.get_or_insert_with(Instant::now);
+        since.elapsed() < MEMORY_TIME_MAX
+    }
+
+    /// Whether there is memory for what it had read, and more. When its time is over it is read once more, to fail.
+    fn may_go_on(&self, budget: &Arc<Budget>) -> bool {
+        let is_over = |since: Instant| since.elapsed() >= MEMORY_TIME_MAX;
+        let has_memory = || budget.try_reserve_to_read(self.missing).is_some();
+        self.starved.is_some_and(is_over) || self.purpose.is_closed() || has_memory()
+    }
+
+    /// Begins with another box, which has the name by now.
+    fn begin_again(&mut self) -> Result<(), Refusal> {
+        self.restart();
         self.lives += 1;
         if self.lives < LIVES_MAX {
             return Ok(());

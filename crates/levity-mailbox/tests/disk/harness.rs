@@ -22,6 +22,8 @@ pub struct Rig {
     pub runtime: Runtime,
     pub folder: PathBuf,
     pub options: Options,
+    /// The memory of messages in bytes.
+    pub memory: usize,
     /// What the store has reported.
     pub lines: Arc<Mutex<Vec<String>>>,
     pub store: Option<DiskStore>,
@@ -56,6 +58,7 @@ impl Rig {
             runtime: Builder::new_current_thread().enable_all().build().unwrap(),
             folder: folder.to_owned(),
             options,
+            memory: 256 << 20,
             lines,
             store: None,
             _owned: None,
@@ -63,7 +66,7 @@ impl Rig {
     }
 
     pub fn try_open(&mut self) -> io::Result<()> {
-        let (budget, now) = (Budget::new(256 << 20), SystemTime::now());
+        let (budget, now) = (Budget::new(self.memory), SystemTime::now());
         let store = DiskStore::open(&self.folder, budget, self.options.clone(), now)?;
         self.store = Some(store);
         Ok(())

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use levity_mailbox::{Appended, Change, Limit, Store as _};
+use levity_mailbox::{Appended, Change, Limit, Store as _, StoreError};
 
 use crate::harness::*;
 
@@ -142,4 +142,29 @@ fn more_questions_than_may_wait_are_refused() {
     }
     assert!(refused < 10_000, "none was answered");
     assert!(rig.look(&a).is_some());
+}
+
+/// Boxes for which there is room one after the other, but not at the same time.
+#[test]
+fn a_box_waits_for_memory_that_another_one_gives_back() {
+    let mut rig = Rig::new();
+    let names = [name("a"), name("b")];
+    for name in &names {
+        for _ in 0..60 {
+            rig.append(name, &durable(), &"x".repeat(60_000));
+        }
+    }
+    let open = |rig: &mut Rig, name| {
+        let opening = rig.store().open(name, &durable(), SystemTime::now());
+        // Dropped at once, so that the memory is given back.
+        async { opening.await.map(|opened| opened.messages.len()) }
+    };
+    // Of this memory, three quarters are for those who read.
+    for (memory, expected) in [(8 << 20, Ok(60)), (2 << 20, Err(StoreError::Memory))] {
+        rig.memory = memory;
+        rig.reopen();
+        let (first, second) = (open(&mut rig, &names[0]), open(&mut rig, &names[1]));
+        let both = rig.finish(async { tokio::join!(first, second) });
+        assert_eq!(both, (expected.clone(), expected));
+    }
 }
