@@ -128,9 +128,14 @@ impl Limit {
         bytes: usize::MAX,
     };
 
+    /// Whether there is room for one more message.
+    pub(crate) fn has_room(self) -> bool {
+        self.messages > 0 && self.bytes > 0
+    }
+
     /// Takes a message of `bytes` out of the limit; false if there was no room for one more.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
-        let has_room = self.messages > 0 && self.bytes > 0;
+        let has_room = self.has_room();
         if has_room {
             self.messages -= 1;
             self.bytes = self.bytes.saturating_sub(bytes);

@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::shared::Watched;
-use crate::store::{Append, Appended, StoreError};
+use crate::store::{Append, Appended, Limit, StoreError};
 
 /// The minimum of keys that a box remembers.
 const KEYS_MIN: u64 = 256;
@@ -30,11 +30,15 @@ const ROWS_MAX: usize = 65_536;
 /// The maximum of messages whose time is over that a sweep drops.
 const EXPIRED_MAX: usize = 256;
 
+/// What a transaction drops of boxes that are removed, about: more would hold up the others, and lengthen the write-ahead log.
+/// To free messages, the database reads them.
+const REMOVED: Limit = Limit {
+    messages: 1024,
+    bytes: 4 << 20,
+};
+
 /// The maximum of boxes that a sweep looks at.
 const SWEPT_MAX: usize = 128;
-
-/// A sweep that has dropped as many messages looks at no further box.
-const DROPPED_MAX: usize = 1024;
 
 /// A box that is watched or used has its time in the table renewed when this part of its idle time is over.
 const DUE_DIVISOR: u64 = 16;
@@ -70,6 +74,8 @@ pub(super) struct Boxes {
     /// Boxes that were removed although nobody has asked for that.
     pub dropped: Vec<Name>,
     watched: Watched,
+    /// What else the transaction may drop of boxes that are removed.
+    removable: Limit,
     /// Sets of which no box gives way, since somebody watches each that is empty.
     full: HashSet<String>,
     /// When the store was opened: boxes count as used then.
@@ -90,6 +96,7 @@ impl Boxes {
             renewed: Vec::new(),
             dropped: Vec::new(),
             watched,
+            removable: REMOVED,
             full: HashSet::new(),
             started: milliseconds(now),
         }
@@ -104,6 +111,7 @@ impl Boxes {
         self.dropped.clear();
         self.full.clear();
         self.counted = Counted::default();
+        self.removable = REMOVED;
         self.epoch = epoch;
     }
 
@@ -112,6 +120,7 @@ impl Boxes {
         if self.rows.len() > ROWS_MAX {
             self.rows.clear();
         }
+        self.removable = REMOVED;
         std::mem::take(&mut self.counted)
     }
 
@@ -349,29 +358,69 @@ impl Boxes {
     }
 
     /// Removes a box for which nobody has asked, so that whoever has just come to receive from it has to learn of it.
-    fn drop_box(&mut self, database: &Connection, name: Name) -> Result<Option<BoxRow>> {
-        let dropped = self.remove(database, &name)?;
+    fn drop_box(&mut self, database: &Connection, name: Name) -> Result<()> {
+        self.remove(database, &name)?;
         self.dropped.push(name);
-        Ok(dropped)
+        Ok(())
     }
 
-    /// Removes a box, if it is known.
-    pub fn remove(&mut self, database: &Connection, name: &Name) -> Result<Option<BoxRow>> {
-        let Some(row) = self.get(database, name)?.cloned() else {
-            return Ok(None);
+    /// Removes a box; whether it was known.
+    pub fn remove(&mut self, database: &Connection, name: &Name) -> Result<bool> {
+        let Some(row) = self.get(database, name)? else {
+            return Ok(false);
         };
         let id = row.id;
         self.full.remove(name.set());
         self.count_of(database, name.set())?;
-        for table in ["message WHERE box", "key WHERE box", "box WHERE id"] {
-            let delete = format!("DELETE FROM {table} = ?1");
-            database.prepare_cached(&delete)?.execute([id])?;
+        let mut statement = database.prepare_cached("DELETE FROM box WHERE id = ?1")?;
+        statement.execute([id])?;
+        if !self.drop_content(database, id)? {
+            let mut statement = database.prepare_cached("INSERT INTO removed (box) VALUES (?1)")?;
+            statement.execute([id])?;
         }
         self.rows.remove(name);
         self.changed.remove(name);
         *self.count_of(database, name.set())? -= 1;
         self.counted.removed += 1;
-        Ok(Some(row))
+        Ok(true)
+    }
+
+    /// Drops what is left of a box that was removed, or a part of it; whether nothing is left.
+    fn drop_content(&mut self, database: &Connection, id: i64) -> Result<bool> {
+        let mut statement = database
+            .prepare_cached("SELECT row, seq, size FROM message WHERE box = ?1 ORDER BY seq")?;
+        let mut rows = statement.query([id])?;
+        let mut part = Vec::new();
+        let mut is_whole = true;
+        while is_whole && let Some(found) = rows.next()? {
+            is_whole = self.removable.take(found.get(2)?);
+            if is_whole {
+                part.push((found.get(0)?, found.get::<_, i64>(1)?));
+            }
+        }
+        drop(rows);
+        for &(number, _) in &part {
+            delete(database, number)?;
+        }
+        // Of messages that are gone, few keys are remembered.
+        let last = part.last().map(|(_, sequence)| *sequence);
+        let last = if is_whole { Some(i64::MAX) } else { last };
+        let mut statement =
+            database.prepare_cached("DELETE FROM key WHERE box = ?1 AND seq <= ?2")?;
+        statement.execute(params![id, last])?;
+        Ok(is_whole)
+    }
+
+    /// Drops what is left of boxes that were removed: a bounded number of messages.
+    fn drop_removed(&mut self, database: &Connection) -> Result<()> {
+        let mut statement = database.prepare_cached("SELECT box FROM removed LIMIT 1")?;
+        while let Some(id) = statement.query_row([], |row| row.get(0)).optional()?
+            && self.drop_content(database, id)?
+        {
+            let mut statement = database.prepare_cached("DELETE FROM removed WHERE box = ?1")?;
+            statement.execute([id])?;
+        }
+        Ok(())
     }
 
     /// Moves the read position of a life of a box forward.
@@ -398,13 +447,16 @@ impl Boxes {
         Ok(())
     }
 
-    /// Drops messages whose time is over, and idle boxes: a bounded number.
+    /// Drops messages whose time is over, idle boxes, and what is left of boxes that were removed: a bounded number.
     pub fn sweep(&mut self, database: &Connection, now: SystemTime) -> Result<()> {
+        self.drop_removed(database)?;
         self.expire(database, now)?;
         self.write(database)?;
         let now_ms = milliseconds(now);
-        let (mut dropped, mut bytes) = (0, 0);
         for name in due_boxes(database, now_ms)? {
+            if !self.removable.has_room() {
+                break;
+            }
             let Some(row) = self.get(database, &name)? else {
                 continue;
             };
@@ -415,13 +467,8 @@ impl Boxes {
                 self.touch(database, &name, now)?;
                 continue;
             }
-            if let Some(row) = self.drop_box(database, name)? {
-                (dropped, bytes) = (dropped + row.messages, bytes + row.bytes);
-            }
+            self.drop_box(database, name)?;
             self.counted.idle_boxes += 1;
-            if dropped >= DROPPED_MAX || bytes >= SWEPT_BYTES_MAX {
-                break;
-            }
         }
         Ok(())
     }
@@ -459,7 +506,8 @@ impl Boxes {
 /// Whether a sweep has something to drop or to renew.
 pub(super) fn has_due(database: &Connection, now: SystemTime) -> Result<bool> {
     let mut statement = database.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM message WHERE due_ns <= ?1) OR EXISTS (SELECT 1 FROM box WHERE due_ms <= ?2)",
+        "SELECT EXISTS (SELECT 1 FROM message WHERE due_ns <= ?1) OR EXISTS (SELECT 1 FROM box WHERE due_ms <= ?2)
+         OR EXISTS (SELECT 1 FROM removed)",
     )?;
     statement.query_row(
         params![nanoseconds(now), signed(milliseconds(now))],

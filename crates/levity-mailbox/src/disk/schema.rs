@@ -21,6 +21,7 @@ const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 /// - `meta` has one row, which every transaction writes.
 /// - `box`: `due_ms` is when its idle time ends, in milliseconds since 1970.
 /// - `message`: `body` as `encoding` writes it, `size` as the bounds of a box count it. A full box has its rows written anew.
+/// - `removed`: boxes that are gone, of which messages are left. They are dropped a few at a time.
 /// - `key`: the keys that a box remembers, and the numbers of their messages.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS meta (
@@ -34,6 +35,7 @@ const TABLES: &str = "
         idle_ms INTEGER NOT NULL, due_ms INTEGER NOT NULL, crc INTEGER NOT NULL);
     CREATE INDEX IF NOT EXISTS box_due ON box (due_ms);
     CREATE INDEX IF NOT EXISTS box_unused ON box (name) WHERE next = 1;
+    CREATE TABLE IF NOT EXISTS removed (box INTEGER PRIMARY KEY);
     CREATE TABLE IF NOT EXISTS message (
         row INTEGER PRIMARY KEY, box INTEGER NOT NULL, seq INTEGER NOT NULL, size INTEGER NOT NULL,
         due_ns INTEGER, body BLOB NOT NULL, crc INTEGER NOT NULL);

@@ -276,7 +276,7 @@ impl Writer {
             Request::Open(name, settings, _) => {
                 Done::Opened(boxes.open(database, name, settings, self.now)?)
             }
-            Request::Remove(name, ..) => Done::Removed(boxes.remove(database, name)?.is_some()),
+            Request::Remove(name, ..) => Done::Removed(boxes.remove(database, name)?),
             Request::Read(name, last, _) => {
                 boxes.mark_read(database, name, *last)?;
                 Done::Other
@@ -438,6 +438,8 @@ impl Writer {
         let log = self.parts.log.clone();
         log.checkpoint(&database, CheckpointMode::TRUNCATE)?;
         log.truncated();
+        // A start may have had no space for those that an earlier version does not have.
+        make_tables(&database)?;
         database.wal_hook(Some(move |_: &mut _, pages| {
             log.has_pages(pages);
             Ok(())

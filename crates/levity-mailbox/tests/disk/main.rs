@@ -10,3 +10,4 @@ mod killing;
 mod meeting;
 #[path = "../messages/mod.rs"]
 mod messages;
+mod removing;
