@@ -104,7 +104,7 @@ fn publish(
 }
 
 fn open(folder: &Path) -> Outcome<DiskStore> {
-    let options = Options::new(|line| eprintln!("{line}"))?;
+    let options = Options::new(folder, |line| eprintln!("{line}"))?;
     let budget = Budget::new(256 << 20);
     Ok(DiskStore::open(folder, budget, options, SystemTime::now())?)
 }

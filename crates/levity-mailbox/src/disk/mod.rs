@@ -53,6 +53,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
@@ -86,22 +87,28 @@ const OF_JOURNAL: [&str; 2] = ["segment", "index"];
 pub struct Options {
     /// Space that messages leave free on the file system, in bytes.
     pub free_bytes_min: u64,
-    /// What tells one run of the machine from another.
+    /// What tells one run of the machine from another, and the folder from a copy of it.
     pub boot: String,
     /// Logs a line. Must not block.
     pub report: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Options {
-    /// The usual sizes; `report` logs a line and must not block. Reads which run of the machine this is, and so blocks.
+    /// The usual sizes for a store in `folder`, which is made if it does not exist; `report` logs a line and must not block.
+    /// Reads which run of the machine this is, and so blocks.
     ///
     /// # Errors
-    /// When the kernel does not tell the run of the machine.
-    pub fn new(report: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
+    /// The folder cannot be made, or the kernel does not tell the run of the machine.
+    pub fn new(folder: &Path, report: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
+        make_folder(folder)?;
+        let of = fs::metadata(folder)?;
+        // A folder that was restored, or is on another file system, may be without what was not synced. The number of the
+        // mount would not do: it is another one for each start of a service with a view of its own of the file system.
+        let boot = format!("{} {}:{}", boot.trim(), of.dev(), of.ino());
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         Ok(Self {
             free_bytes_min: 64 << 20,
-            boot: boot.trim().to_owned(),
+            boot,
             report: Arc::new(report),
         })
     }
@@ -136,7 +143,7 @@ impl Drop for Disk {
 pub type DiskStore = SharedStore<Disk>;
 
 impl DiskStore {
-    /// Opens the store in `folder`, which is made if it does not exist. Messages that are read take memory of `budget`. Blocks.
+    /// Opens the store in `folder`. Messages that are read take memory of `budget`. Blocks.
     ///
     /// # Errors
     /// `ResourceBusy` if another process uses the folder; if it has the files of a journal; those of reading and writing it,
@@ -147,7 +154,6 @@ impl DiskStore {
         options: Options,
         now: SystemTime,
     ) -> io::Result<Self> {
-        make_folder(folder)?;
         let lock = lock(folder)?;
         refuse_journal(folder)?;
         let database = match is_marked(folder) {
@@ -268,7 +274,6 @@ fn open_database(folder: &Path) -> Result<(Connection, Found), Failure> {
 
 /// Makes the last folder of the path, if it is not there. Nobody else may look into it.
 fn make_folder(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
     let made = fs::DirBuilder::new().mode(0o700).create(folder);
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

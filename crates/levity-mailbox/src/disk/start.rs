@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | closed in order | nothing | none |
 //! | not closed, same run of the machine, all commits that the witness knows | nothing: a kill loses no write | none |
-//! | not closed, another run of the machine | what had not been synced | those that are not durable |
+//! | not closed, another run of the machine, or a copy of the folder | what had not been synced | those that are not durable |
 //! | fewer commits than the witness knows | those commits | those that are not durable; all, if a synced commit is missing |
 //! | no witness, or a damaged one, or a damaged row of `meta` | anything | all |
 //!

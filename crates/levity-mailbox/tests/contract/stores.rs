@@ -138,7 +138,7 @@ impl Subject for Disk {
 
     fn open(&mut self, now: SystemTime) -> Local<'_, Box<dyn Store>> {
         let report = |line: &str| panic!("{line}");
-        let options = Options::new(report).expect("the kernel says which boot this is");
+        let options = Options::new(self.0.path(), report).expect("options");
         let store = DiskStore::open(self.0.path(), Budget::new(64 << 20), options, now);
         let store = store.expect("a store");
         Box::pin(async move { Box::new(store) as Box<dyn Store> })

@@ -142,9 +142,19 @@ fn a_witness_that_is_gone_or_wrong_says_nothing() {
 
 #[test]
 fn another_run_of_the_machine_ends_the_life_of_what_was_not_synced() {
+    another_run(|_| "another".to_owned());
+}
+
+/// Such as one from a snapshot.
+#[test]
+fn a_copy_of_a_folder_ends_the_life_of_what_was_not_synced() {
+    another_run(|copy| Rig::of(&copy.folder).options.boot.clone());
+}
+
+fn another_run(boot: impl FnOnce(&Rig) -> String) {
     let killed = Killed::new();
     let mut copy = killed.rig.copy();
-    copy.options.boot = "another".to_owned();
+    copy.options.boot = boot(&copy);
     copy.open_store();
     let found = copy.look(&name("d")).expect("a box");
     assert_eq!(found.epoch, killed.durable.epoch);

@@ -52,7 +52,7 @@ impl Rig {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let noted = lines.clone();
         let report = move |line: &str| noted.lock().unwrap().push(line.to_owned());
-        let mut options = Options::new(report).expect("the kernel says which boot this is");
+        let mut options = Options::new(folder, report).expect("options");
         options.free_bytes_min = 0;
         Rig {
             runtime: Builder::new_current_thread().enable_all().build().unwrap(),
@@ -89,6 +89,7 @@ impl Rig {
             fs::write(owned.path().join(name), bytes).unwrap();
         }
         let mut rig = Rig::of(owned.path());
+        rig.options.boot.clone_from(&self.options.boot);
         rig._owned = Some(owned);
         rig
     }

@@ -100,9 +100,9 @@ fn report(line: &str) {
 fn open_disk(folder: &Path, budget: Arc<Budget>) -> io::Result<impl Store + use<>> {
     use levity_mailbox::disk::{DiskStore, Options};
     use levity_mailbox::steady_time;
-    let options = Options::new(report)?;
+    let options = Options::new(folder, report);
     let now = steady_time(std::time::Instant::now());
-    let opened = DiskStore::open(folder, budget, options, now);
+    let opened = options.and_then(|options| DiskStore::open(folder, budget, options, now));
     opened.map_err(|error| unusable(format!("{}: {error}", folder.display())))
 }
 
