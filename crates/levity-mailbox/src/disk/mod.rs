@@ -34,12 +34,13 @@
 //!   had begun is reported when the sync ends. Reads go on.
 //! - *The disk is full*: messages are refused while less than 64 MiB are free. If others take these as well, or a quota is used
 //!   up, the reserved 32 MiB are given back, so that boxes can be removed and messages expire.
-//! - *A page of the database is damaged*: requests that need it are refused, and the next start sets the database aside, as
+//! - *A page of the database is damaged*, also when it is read a second time: requests that need it are refused, and the next start sets the database aside, as
 //!   `messages.damaged-NUMBER.db`, and begins an empty one with larger epochs. A checkpoint that was cut short is no damage:
 //!   the write-ahead log has its pages until the database is synced.
 
 mod boxes;
 mod failure;
+mod mark;
 mod reader;
 mod schema;
 mod slot;
@@ -52,8 +53,8 @@ mod writer;
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::path::Path;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
@@ -62,6 +63,7 @@ use std::time::SystemTime;
 use rusqlite::Connection;
 
 use self::failure::Failure;
+use self::mark::Mark;
 use self::reader::{Reader, Reading};
 use self::schema::{DATABASE, Found, Meta, connect, log_of, make_tables};
 use self::slot::Slot;
@@ -75,9 +77,6 @@ use crate::store::new_epoch;
 
 /// The file that keeps other processes out.
 const LOCK: &str = "lock";
-
-/// The file that says that the database is damaged.
-const DAMAGED: &str = "damaged";
 
 /// The endings of the files of a journal, which earlier versions kept.
 const OF_JOURNAL: [&str; 2] = ["segment", "index"];
@@ -102,10 +101,10 @@ impl Options {
     pub fn new(folder: &Path, report: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
         make_folder(folder)?;
         let of = fs::metadata(folder)?;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         // A folder that was restored, or is on another file system, may be without what was not synced. The number of the
         // mount would not do: it is another one for each start of a service with a view of its own of the file system.
         let boot = format!("{} {}:{}", boot.trim(), of.dev(), of.ino());
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         Ok(Self {
             free_bytes_min: 64 << 20,
             boot,
@@ -156,9 +155,9 @@ impl DiskStore {
     ) -> io::Result<Self> {
         let lock = lock(folder)?;
         refuse_journal(folder)?;
-        let database = match is_marked(folder) {
+        let database = match mark::is_made(folder) {
             true => Err(Failure::Damaged("marked as damaged".to_owned())),
-            false => open_database(folder),
+            false => open_twice(folder),
         };
         let database = match database {
             Err(Failure::Damaged(reason)) => {
@@ -209,13 +208,15 @@ impl Opening<'_> {
         let (mut store, ends) = DiskStore::with_ends(kind);
         let reading = Reading::new(self.folder, meta.bases).map_err(io::Error::other)?;
         let reading = Arc::new(Slot::new(reading));
+        let mark = Arc::new(Mark::new(self.folder, self.options.report.clone())?);
         let reader = Reader {
             reading: reading.clone(),
             reads: ends.reads,
             requests: store.requests.downgrade(),
             bounces: HashMap::new(),
             budget: self.budget,
-            damaged: marking(self.folder, &self.options),
+            folder: self.folder.to_owned(),
+            mark: mark.clone(),
         };
         let syncing = connect(self.folder, syncer::CACHE_KIB).map_err(io::Error::other)?;
         let syncing = Arc::new(Slot::new(syncing));
@@ -237,7 +238,7 @@ impl Opening<'_> {
             watched: ends.watched,
             reading,
             syncing,
-            damaged: marking(self.folder, &self.options),
+            mark,
             report: self.options.report,
         };
         let writer = Writer::new(parts, found, meta, self.now);
@@ -254,6 +255,18 @@ impl Opening<'_> {
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// As `open_database`; what seems to be damaged is read a second time from the disk.
+fn open_twice(folder: &Path) -> Result<(Connection, Found), Failure> {
+    let opened = open_database(folder);
+    if let Err(Failure::Damaged(_)) = opened
+        && let Ok(file) = File::open(folder.join(DATABASE))
+    {
+        mark::forget_pages(&file);
+        return open_database(folder);
+    }
+    opened
 }
 
 /// A connection, and what the last process has left.
@@ -318,41 +331,9 @@ fn refuse_journal(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn is_marked(folder: &Path) -> bool {
-    folder.join(DAMAGED).exists()
-}
-
-/// Has the next start set the database aside, if that is what a failure says.
-fn marking(folder: &Path, options: &Options) -> Arc<dyn Fn(&Failure) + Send + Sync> {
-    let (mark, report) = (folder.join(DAMAGED), options.report.clone());
-    Arc::new(move |failure| {
-        if matches!(failure, Failure::Damaged(_)) && !mark.exists() {
-            let marked = File::create(&mark).and_then(|file| file.sync_all());
-            let after = match marked {
-                Ok(()) => {
-                    "the next start sets the database aside and begins an empty one".to_owned()
-                }
-                Err(error) => format!("and {} cannot be made: {error}", mark.display()),
-            };
-            report(&format!("{failure}: {after}"));
-        }
-    })
-}
-
 /// Keeps a damaged database under another name, and begins anew.
 fn set_aside(folder: &Path, now: SystemTime, reason: &str, options: &Options) -> io::Result<()> {
-    let number = new_epoch(now);
-    for ending in ["-wal", ""] {
-        let aside = folder.join(format!("messages.damaged-{number}.db{ending}"));
-        match fs::rename(folder.join(format!("{DATABASE}{ending}")), aside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    match fs::remove_file(folder.join(DAMAGED)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    let number = mark::set_aside(folder, new_epoch(now))?;
     let folder = folder.display();
     let line = format!(
         "{folder}: {reason}; it is kept as messages.damaged-{number}.db, and all mailboxes are empty"

@@ -4,7 +4,7 @@
 //! for long what they see.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 
 use super::boxes::{count, names_of};
 use super::failure::Failure;
+use super::mark::Mark;
 use super::schema::{BOX_COLUMNS, Bases, BoxRow, connect, crc_of_message, signed, unsigned};
 use super::slot::Slot;
 use crate::budget::Budget;
@@ -74,8 +75,8 @@ pub(super) struct Reader {
     /// How often boxes were passed to the writer in vain.
     pub bounces: HashMap<Name, u32>,
     pub budget: Arc<Budget>,
-    /// Notes that the database is damaged.
-    pub damaged: Arc<dyn Fn(&Failure) + Send + Sync>,
+    pub folder: PathBuf,
+    pub mark: Arc<Mark>,
 }
 
 /// A box that is being read.
@@ -171,7 +172,7 @@ impl Reader {
                 Some(Job::new(name, after, limit, Purpose::Read(reply)))
             }
             Request::Summary(name, reply) => {
-                let found = self.read(|reading| reading.summary(name));
+                let found = self.read(|reading| reading.summary(&name));
                 reply.send(found.map_err(|refusal| self.error(refusal)));
                 None
             }
@@ -187,14 +188,19 @@ impl Reader {
         }
     }
 
-    /// Reads, unless the database is closed.
-    fn read<T>(&self, read: impl FnOnce(&Reading) -> Result<T, Refusal>) -> Result<T, Refusal> {
-        match &*self.reading.lock() {
-            Some(reading) => read(reading),
-            None => {
-                let reason = "the database is closed after a failure".to_owned();
-                Err(Refusal::Store(StoreError::Unavailable(reason)))
+    /// Reads, unless the database is closed. What seems to be damaged is read once more, without what is in memory.
+    fn read<T>(&self, mut read: impl FnMut(&Reading) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        let mut reading = self.reading.lock();
+        let Some(open) = &*reading else {
+            let reason = "the database is closed after a failure".to_owned();
+            return Err(Refusal::Store(StoreError::Unavailable(reason)));
+        };
+        match read(open) {
+            Err(Refusal::Failure(failure)) if self.mark.is_in_doubt(&failure) => {
+                let again = Reading::new(&self.folder, open.bases)?;
+                read(reading.insert(again))
             }
+            result => result,
         }
     }
 
@@ -203,7 +209,7 @@ impl Reader {
             Refusal::Store(error) => error,
             Refusal::Memory(_) => StoreError::Memory,
             Refusal::Failure(failure) => {
-                (self.damaged)(&failure);
+                self.mark.make(&failure);
                 failure.error()
             }
         }
@@ -215,7 +221,14 @@ impl Reader {
             return None;
         }
         job.missing = 0;
-        let part = match self.read(|reading| reading.read_part(&mut job, &self.budget)) {
+        let part = self.read(|reading| {
+            let part = reading.read_part(&mut job, &self.budget);
+            if let Err(Refusal::Failure(_)) = part {
+                job.restart();
+            }
+            part
+        });
+        let part = match part {
             Ok(part) => part,
             Err(Refusal::Memory(bytes)) if job.starve(bytes) => return Some(job),
             Err(refusal) => {
@@ -256,10 +269,10 @@ impl Reader {
 }
 
 impl Reading {
-    fn summary(&self, name: Name) -> Result<Option<Summary>, Refusal> {
-        match BoxRow::find(&self.database, &name, self.bases)? {
+    fn summary(&self, name: &Name) -> Result<Option<Summary>, Refusal> {
+        match BoxRow::find(&self.database, name, self.bases)? {
             None => Ok(None),
-            Some((_, Some(row))) => Ok(Some(row.summary(name))),
+            Some((_, Some(row))) => Ok(Some(row.summary(name.clone()))),
             Some((_, None)) => Err(Refusal::Store(is_damaged())),
         }
     }

@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender}
 
 use super::boxes::{Boxes, has_due};
 use super::failure::Failure;
+use super::mark::Mark;
 use super::reader::Reading;
 use super::schema::{Found, Meta, connect, log_of, make_tables};
 use super::slot::Slot;
@@ -51,8 +52,7 @@ pub(super) struct Parts {
     /// What the other threads use, which is closed with the database.
     pub reading: Arc<Slot<Reading>>,
     pub syncing: Arc<Slot<Connection>>,
-    /// Notes that the database is damaged.
-    pub damaged: Arc<dyn Fn(&Failure) + Send + Sync>,
+    pub mark: Arc<Mark>,
     /// Logs a line. Must not block.
     pub report: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -158,8 +158,15 @@ impl Writer {
                 self.release_space();
                 self.serve_each(others);
             }
-            // What has to do with other pages can be done.
-            Err(Failure::Damaged(_)) => self.serve_each(batch),
+            Err(failure @ Failure::Damaged(_)) => {
+                if self.parts.mark.is_in_doubt(&failure)
+                    && let Err(failure) = self.connect_again()
+                {
+                    return self.refuse_for(batch, &failure);
+                }
+                // What has to do with other pages can be done.
+                self.serve_each(batch);
+            }
             Err(failure) => self.refuse_for(batch, &failure),
         }
     }
@@ -177,7 +184,7 @@ impl Writer {
             match committed {
                 Ok(done) => self.answer(request, done),
                 Err(failure @ Failure::Damaged(_)) => {
-                    (self.parts.damaged)(&failure);
+                    self.parts.mark.make(&failure);
                     self.refuse(request, &failure.error());
                 }
                 Err(failure) => self.refuse_for(request, &failure),
@@ -367,7 +374,7 @@ impl Writer {
 
     /// Notes that messages are refused, and returns what to say of it.
     fn fail(&mut self, failure: &Failure) -> StoreError {
-        (self.parts.damaged)(failure);
+        self.parts.mark.make(failure);
         self.outage.begin(&failure.to_string());
         let error = failure.error();
         self.failed = Some((error.clone(), Instant::now() + PAUSE));
@@ -435,15 +442,12 @@ impl Writer {
     /// Begins to write to `database`, once it has all that is in its write-ahead log: after a failed sync the kernel takes what
     /// it could not write for written, and only another write of the same pages reaches the disk.
     fn begin(&mut self, mut database: Connection) -> Result<(), Failure> {
-        let log = self.parts.log.clone();
+        let log = &self.parts.log;
         log.checkpoint(&database, CheckpointMode::TRUNCATE)?;
         log.truncated();
         // A start may have had no space for those that an earlier version does not have.
         make_tables(&database)?;
-        database.wal_hook(Some(move |_: &mut _, pages| {
-            log.has_pages(pages);
-            Ok(())
-        }))?;
+        self.observe(&mut database)?;
         self.commit_meta(&mut database, false)?;
         lengthen_log(&self.parts.folder);
         self.boxes.forget(self.meta.epoch);
@@ -453,6 +457,24 @@ impl Writer {
             self.parts.figures.boxes.store(boxes, Ordering::Relaxed);
         }
         (self.database, self.decided_on) = (Some(database), None);
+        Ok(())
+    }
+
+    /// Notes the length of the write-ahead log after each commit.
+    fn observe(&self, database: &mut Connection) -> rusqlite::Result<()> {
+        let log = self.parts.log.clone();
+        database.wal_hook(Some(move |_: &mut _, pages| {
+            log.has_pages(pages);
+            Ok(())
+        }))
+    }
+
+    /// Takes a new connection, which has nothing in its memory.
+    fn connect_again(&mut self) -> Result<(), Failure> {
+        self.database = None;
+        let mut database = connect(&self.parts.folder, CACHE_KIB)?;
+        self.observe(&mut database)?;
+        self.database = Some(database);
         Ok(())
     }
 

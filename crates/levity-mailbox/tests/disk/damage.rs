@@ -223,6 +223,20 @@ fn a_damaged_database_is_set_aside() {
     assert_eq!(copy.texts(&name("d")), ["new"]);
 }
 
+/// The process that set it aside was killed between the write-ahead log and the database.
+#[test]
+fn both_files_of_a_damaged_database_get_the_same_name() {
+    let killed = Killed::new();
+    let mut copy = killed.with("messages.db", |bytes| bytes.fill(0xaa));
+    let aside = |of: &str| copy.folder.join(format!("messages.damaged-7.{of}"));
+    fs::rename(copy.folder.join(LOG), aside("db-wal")).unwrap();
+    fs::write(copy.folder.join("damaged"), "7").unwrap();
+    let database = aside("db");
+    copy.open_store();
+    assert!(database.exists());
+    assert!(!copy.folder.join("damaged").exists());
+}
+
 #[test]
 fn a_page_that_is_damaged_later_has_the_next_start_set_the_database_aside() {
     let mut killed = Killed::new();

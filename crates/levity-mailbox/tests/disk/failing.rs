@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,7 @@ in_a_process_of_its_own! {
     a_write_without_space => write_has_no_space,
     a_write_beyond_a_quota => write_exceeds_quota,
     a_start_without_space_that_finds_a_loss => start_has_no_space,
+    a_read_that_is_wrong_once => read_is_wrong_once,
     a_sync_that_hangs => sync_hangs,
 }
 
@@ -146,6 +148,32 @@ fn start_has_no_space() {
     assert_eq!(rig.look(&a).expect("a box").epoch, epoch);
     let lines = rig.lines();
     assert_eq!(lines.len(), 3, "{lines:?}");
+}
+
+/// What is read a second time is right: by the thread that reads, by the one that writes, and at a start.
+#[test]
+#[ignore = "in a process of its own"]
+fn read_is_wrong_once() {
+    if set_fault("").is_none() {
+        return;
+    }
+    let (mut rig, a) = (Rig::new(), name("a"));
+    rig.append(&a, &durable(), "0");
+    rig.reopen();
+    let is_over = || !Path::new(&env::var(FAULT).unwrap()).exists();
+    set_fault("read once");
+    assert_eq!(rig.texts(&a), ["0"]);
+    assert!(is_over());
+    set_fault("read once");
+    rig.append(&a, &durable(), "1");
+    assert!(is_over());
+    rig.store = None;
+    set_fault("read once");
+    rig.open_store();
+    assert!(is_over());
+    assert_eq!(rig.texts(&a), ["0", "1"]);
+    assert!(!rig.files().contains_key("damaged"));
+    assert!(rig.lines().is_empty(), "{:?}", rig.lines());
 }
 
 /// Publishes to the box `a`, again and again.

@@ -1,6 +1,6 @@
 /* Preloaded into a process: has calls on the files of the database do what the file named by LEVITY_TEST_FAULT says:
-   `CALL FAULT [EVERY]`, where CALL is `write` or `sync`, and FAULT is `eio`, `enospc`, `edquot`, `torn` or `hang`. One call of EVERY has
-   the fault, or all. */
+   `CALL FAULT [EVERY]`, where CALL is `write` or `sync`, and FAULT is `eio`, `enospc`, `edquot`, `torn` or `hang`. One call of
+   EVERY has the fault, or all. Or `read once`, after which one read gets wrong bytes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -65,6 +65,30 @@ ssize_t pwrite(int file, const void *bytes, size_t count, off_t offset)
 ssize_t pwrite64(int file, const void *bytes, size_t count, off_t offset)
 {
     return write_at("pwrite64", file, bytes, count, offset);
+}
+
+static ssize_t read_at(const char *name, int file, void *bytes, size_t count, off_t offset)
+{
+    ssize_t (*real)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, name);
+    ssize_t len = real(file, bytes, count, offset);
+    char fault[FAULT_LEN] = "";
+    if (len > 0 && is_of_database(file))
+        find_fault("read", fault);
+    if (strcmp(fault, "once") == 0) {
+        memset(bytes, 0xaa, len);
+        unlink(getenv("LEVITY_TEST_FAULT"));
+    }
+    return len;
+}
+
+ssize_t pread(int file, void *bytes, size_t count, off_t offset)
+{
+    return read_at("pread", file, bytes, count, offset);
+}
+
+ssize_t pread64(int file, void *bytes, size_t count, off_t offset)
+{
+    return read_at("pread64", file, bytes, count, offset);
 }
 
 static int sync_file(const char *name, int file)
