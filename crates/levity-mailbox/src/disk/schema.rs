@@ -235,27 +235,39 @@ impl BoxRow {
 
     /// Writes the row, which is made if it is not there.
     pub fn write(&self, connection: &Connection, name: &Name) -> rusqlite::Result<()> {
+        let (epoch, next, lost) = (signed(self.epoch), signed(self.next), signed(self.lost));
+        let (read, idle_ms, due_ms) =
+            (signed(self.read), signed(self.idle_ms), signed(self.due_ms));
+        let crc = self.crc(name.as_str());
+        let values = params![
+            self.id,
+            name.as_str(),
+            epoch,
+            next,
+            lost,
+            read,
+            self.messages,
+            self.bytes,
+            self.is_durable,
+            idle_ms,
+            due_ms,
+            crc,
+        ];
+        // A column that is set has its index written, also if it is the same as before.
+        let mut statement = connection.prepare_cached(
+            "UPDATE box SET epoch = ?3, next = ?4, lost = ?5, read = ?6, messages = ?7, bytes = ?8, is_durable = ?9,
+             idle_ms = ?10, crc = ?12 WHERE id = ?1 AND name = ?2 AND due_ms = ?11",
+        )?;
+        if statement.execute(values)? > 0 {
+            return Ok(());
+        }
         let mut statement = connection.prepare_cached(
             "INSERT INTO box (id, name, epoch, next, lost, read, messages, bytes, is_durable, idle_ms, due_ms, crc)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
              ON CONFLICT (id) DO UPDATE SET name = ?2, epoch = ?3, next = ?4, lost = ?5, read = ?6, messages = ?7,
              bytes = ?8, is_durable = ?9, idle_ms = ?10, due_ms = ?11, crc = ?12",
         )?;
-        statement.execute(params![
-            self.id,
-            name.as_str(),
-            signed(self.epoch),
-            signed(self.next),
-            signed(self.lost),
-            signed(self.read),
-            self.messages,
-            self.bytes,
-            self.is_durable,
-            signed(self.idle_ms),
-            signed(self.due_ms),
-            self.crc(name.as_str()),
-        ])?;
-        Ok(())
+        statement.execute(values).map(drop)
     }
 
     pub fn summary(&self, name: Name) -> Summary {
