@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -142,7 +142,7 @@ fn start_has_no_space() {
     rig.open_store();
     let epoch = rig.look(&a).expect("a box").epoch;
     assert!(epoch > old.epoch);
-    with_key(&mut rig, "k").expect_err("refused");
+    publish(&mut rig, "k").expect_err("refused");
     set_fault("");
     until_taken(&mut rig, "k");
     assert_eq!(rig.look(&a).expect("a box").epoch, epoch);

@@ -34,7 +34,7 @@ fn after_a_kill(rig: &Rig, count: usize) -> Rig {
 #[test]
 fn a_large_box_is_gone_at_once_and_its_messages_in_parts() {
     let (mut rig, a) = (Rig::new(), name("a"));
-    let large = settings(|settings| settings.messages_max = MESSAGES);
+    let large = settings_with(|settings| settings.messages_max = MESSAGES);
     let append = |number: usize| {
         let mut draft = draft("x");
         draft.key = (number % 2 == 0).then(|| number.to_string().into());
