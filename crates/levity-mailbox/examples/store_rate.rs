@@ -30,6 +30,7 @@ fn settings(is_durable: bool, bytes_max: usize) -> Arc<Settings> {
         idle: Duration::from_secs(3600),
         boxes_max: usize::MAX,
         receivers_max: 1,
+        keeps_all: false,
         is_durable,
     })
 }
@@ -41,6 +42,7 @@ fn append(number: usize, bytes: usize, settings: &Arc<Settings>) -> Append {
         ..Draft::default()
     };
     Append {
+        update: None,
         name: Name::new("set", format!("user-{:07}", number % BOXES).as_bytes()).expect("a name"),
         settings: settings.clone(),
         draft: Arc::new(draft),

@@ -49,6 +49,8 @@ pub(crate) struct Copy {
     /// What the events for it are marked with.
     number: u64,
     pub(crate) name: Name,
+    /// The number of the owner.
+    owner: usize,
     pub(crate) settings: Arc<Settings>,
     state: RefCell<State>,
     /// The wakers of the receivers; `None` for one that does not wait.
@@ -93,13 +95,19 @@ impl Copies {
     /// The number of the owner of a box.
     #[must_use]
     pub fn owner_of(&self, name: &Name) -> usize {
+        self.owner_of_text(name.as_str())
+    }
+
+    /// The number of the owner of a stream: the same for all of a set, since a fork and its source change together.
+    pub(crate) fn owner_of_stream(&self, name: &Name) -> usize {
+        self.owner_of_text(name.set())
+    }
+
+    fn owner_of_text(&self, text: &str) -> usize {
         // FNV-1a: the same in all event loops. Whoever picks names may load one owner, as one box may.
-        let hash = name
-            .as_str()
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
         (hash % self.owners.len() as u64) as usize
     }
 
@@ -152,7 +160,11 @@ impl Copies {
 
     fn open(&self, name: &Name, settings: &Arc<Settings>) -> Rc<Copy> {
         let number = self.next_copy.replace(self.next_copy.get() + 1);
-        let copy = Rc::new(Copy::new(number, name.clone(), settings.clone()));
+        let owner = match settings.keeps_all {
+            true => self.owner_of_stream(name),
+            false => self.owner_of(name),
+        };
+        let copy = Rc::new(Copy::new(number, name.clone(), owner, settings.clone()));
         self.copies.borrow_mut().insert(name.clone(), copy.clone());
         self.ask_to_open(&copy);
         copy
@@ -165,7 +177,7 @@ impl Copies {
             worker: self.worker,
             copy: copy.number,
         };
-        self.send_to_owner_of(&copy.name, command);
+        self.send(copy.owner, command);
     }
 
     /// Asks the owner again what is kept. Returns how often it was by then.
@@ -181,7 +193,7 @@ impl Copies {
             worker: self.worker,
             receivers,
         };
-        self.send_to_owner_of(&copy.name, command);
+        self.send(copy.owner, command);
     }
 
     pub(crate) fn report_read(&self, copy: &Copy, last: MessageId) {
@@ -190,7 +202,7 @@ impl Copies {
             worker: self.worker,
             last,
         };
-        self.send_to_owner_of(&copy.name, command);
+        self.send(copy.owner, command);
     }
 
     /// A receiver of `copy` has left.
@@ -271,12 +283,13 @@ impl Copies {
 }
 
 impl Copy {
-    fn new(number: u64, name: Name, settings: Arc<Settings>) -> Self {
+    fn new(number: u64, name: Name, owner: usize, settings: Arc<Settings>) -> Self {
         Self {
             number,
             name,
+            owner,
+            state: RefCell::new(State::new(settings.keeps_all)),
             settings,
-            state: RefCell::new(State::new()),
             waiting: RefCell::default(),
             wake_next: Cell::default(),
             wake_left: Cell::default(),

@@ -22,6 +22,9 @@ pub const FORMS: usize = 5;
 /// receivers are about to get.
 const ENCODED_MAX: usize = 8;
 
+/// The number of messages that the copy of a stream has: a receiver that is behind these reads them from the store.
+const OF_STREAM_MAX: usize = 64;
+
 /// The pause between two looks for messages whose time is over.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -38,6 +41,8 @@ pub(crate) struct State {
     /// How often it has yet to report what is kept because messages may be missing before new ones.
     outdated: usize,
     ended: Option<Ended>,
+    /// How many messages it has at most.
+    messages_max: usize,
 }
 
 #[derive(Clone)]
@@ -94,8 +99,9 @@ pub enum Next {
 
 impl State {
     /// The state of a copy that the owner was asked to open.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(keeps_all: bool) -> Self {
         Self {
+            messages_max: if keeps_all { OF_STREAM_MAX } else { usize::MAX },
             kept: None,
             early: VecDeque::new(),
             asked: 1,
@@ -134,6 +140,7 @@ impl State {
             EventKind::Appended { message, lost } => match &mut self.kept {
                 Some(kept) if self.outdated == 0 => {
                     kept.append(message, lost);
+                    kept.lose_beyond(self.messages_max);
                     kept.expire(now);
                 }
                 _ => {
@@ -168,6 +175,7 @@ impl State {
             for (message, lost) in std::mem::take(&mut self.early) {
                 kept.append(message, lost);
             }
+            kept.lose_beyond(self.messages_max);
         }
     }
 
@@ -321,6 +329,16 @@ impl Kept {
         let is_lost = |entry: &Rc<Entry>| entry.message.id.sequence < self.lost;
         while self.entries.front().is_some_and(is_lost) {
             self.entries.pop_front();
+        }
+    }
+
+    fn lose_beyond(&mut self, messages_max: usize) {
+        if let Some(more) = self
+            .entries
+            .len()
+            .checked_sub(messages_max.saturating_add(1))
+        {
+            self.lose(self.entries[more].message.id.sequence + 1);
         }
     }
 

@@ -27,6 +27,7 @@ mod settings;
 mod shared;
 mod store;
 pub mod stream;
+mod stream_state;
 
 pub use budget::{Budget, Reservation};
 pub use clock::steady_time;

@@ -111,6 +111,11 @@ impl Log {
         })
     }
 
+    /// The next message has this number at least.
+    pub fn skip_to(&mut self, next: u64) {
+        self.next = self.next.max(next);
+    }
+
     /// Appends a message, and drops old ones beyond the bounds of `settings`. The caller has looked for
     /// [its key](Self::find).
     pub fn append(&mut self, draft: Arc<Draft>, settings: &Settings) -> (Message, Trimmed) {
@@ -135,6 +140,9 @@ impl Log {
     /// Drops what exceeds the bounds. The last message stays, whatever its size.
     fn trim(&mut self, settings: &Settings) -> Trimmed {
         let mut trimmed = Trimmed::default();
+        if settings.keeps_all {
+            return trimmed;
+        }
         while self.messages.len() > settings.messages_max.max(1)
             || self.bytes > settings.bytes_max && self.messages.len() > 1
         {
@@ -237,6 +245,7 @@ pub(crate) mod tests {
             idle: Duration::from_secs(60),
             boxes_max: 1000,
             receivers_max: 1000,
+            keeps_all: false,
             is_durable: false,
         }
     }

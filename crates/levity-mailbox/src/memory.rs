@@ -17,6 +17,7 @@ use crate::store::{
     Append, Appended, Appending, Change, Figures, Limit, Listing, Opened, Opening, Reading,
     Removing, Store, StoreError, Summary, Summing,
 };
+use crate::stream_state::{Refused, StreamState, Update};
 
 /// The maximum of boxes that a sweep looks at.
 const SWEPT_MAX: usize = 128;
@@ -46,6 +47,8 @@ pub struct MemoryStore {
 #[derive(Debug)]
 struct MemoryBox {
     log: Log,
+    /// Of a stream.
+    state: Option<Arc<StreamState>>,
     settings: Arc<Settings>,
     is_watched: bool,
     used_at: SystemTime,
@@ -56,7 +59,7 @@ struct MemoryBox {
 impl MemoryBox {
     /// When its first message expires, or it is idle for long enough.
     fn next_due(&self) -> Option<SystemTime> {
-        let idle = (!self.is_watched).then(|| self.used_at + self.settings.idle);
+        let idle = (!self.is_watched).then(|| self.idle_end());
         self.log.next_deadline().into_iter().chain(idle).min()
     }
 
@@ -65,8 +68,43 @@ impl MemoryBox {
         !self.is_watched && self.log.next() == 1
     }
 
+    fn idle_end(&self) -> SystemTime {
+        let of_stream = self.state.as_ref().map(|state| state.idle(self.used_at));
+        self.used_at + of_stream.unwrap_or(self.settings.idle)
+    }
+
     fn is_idle(&self, now: SystemTime) -> bool {
-        !self.is_watched && self.used_at + self.settings.idle <= now
+        !self.is_watched && self.idle_end() <= now
+    }
+
+    fn summary(&self, name: &Name) -> Summary {
+        let log = &self.log;
+        Summary {
+            name: name.clone(),
+            epoch: log.epoch(),
+            next: log.next(),
+            lost: log.lost(),
+            read: log.read(),
+            messages: log.messages().len(),
+            bytes: log.bytes(),
+            state: self.state.clone(),
+        }
+    }
+
+    fn read(&self, after: Option<MessageId>, mut limit: Limit) -> Opened {
+        let log = &self.log;
+        let after = after.filter(|after| after.epoch == log.epoch());
+        let messages = log.messages_from(after.map_or(0, |after| after.sequence.saturating_add(1)));
+        let messages = messages.take_while(|message| limit.take(message.draft.bytes()));
+        Opened {
+            epoch: log.epoch(),
+            next: log.next(),
+            first: log.next(),
+            lost: log.lost(),
+            read: log.read(),
+            messages: messages.cloned().collect(),
+            state: self.state.clone(),
+        }
     }
 }
 
@@ -99,6 +137,7 @@ impl MemoryStore {
             *self.counts.entry(settings.set.clone()).or_default() += 1;
             let made = MemoryBox {
                 log: Log::new(self.epoch),
+                state: None,
                 settings: settings.clone(),
                 is_watched: self.watched.get(name).is_some(),
                 used_at: now,
@@ -136,8 +175,15 @@ impl MemoryStore {
     }
 
     fn append_one(&mut self, append: Append, now: SystemTime) -> Result<Appended, StoreError> {
+        let update = append.update.as_ref();
+        let updated = update.map(|update| self.updated(&append, update));
+        let updated = updated.transpose().map_err(StoreError::Refused)?;
         let found = self.get(&append.name, &append.settings, now)?;
         found.used_at = now;
+        if let Some((state, number)) = updated {
+            found.log.skip_to(number);
+            found.state = Some(Arc::new(state));
+        }
         let key = append.draft.key.as_deref();
         if let Some(id) = key.and_then(|key| found.log.find(key)) {
             return Ok(Appended::Duplicate(id));
@@ -146,12 +192,40 @@ impl MemoryStore {
         let (message, trimmed) = found.log.append(append.draft, &append.settings);
         let lost = found.log.lost();
         let due = found.due;
-        if deadline.is_some_and(|deadline| due.is_none_or(|due| deadline < due)) {
+        let is_stream = found.state.is_some();
+        if is_stream || deadline.is_some_and(|deadline| due.is_none_or(|due| deadline < due)) {
             self.schedule(&append.name);
+        }
+        if let Some(source) = append.update.as_ref().and_then(|update| update.source()) {
+            self.state_of(source).expect("it was there").forks += 1;
         }
         self.count(trimmed);
         self.unused.remove(&append.name);
         Ok(Appended::New { message, lost })
+    }
+
+    /// What an append makes of the state of a stream, and the number of its message.
+    fn updated(&self, append: &Append, update: &Update) -> Result<(StreamState, u64), Refused> {
+        let state = |name| {
+            self.boxes
+                .get(name)
+                .and_then(|found| found.state.as_deref())
+        };
+        let is_there = |source| state(source).is_some_and(|source| !source.is_removed);
+        if !update.source().is_none_or(is_there) {
+            return Err(Refused::NoSource);
+        }
+        let next = self
+            .boxes
+            .get(&append.name)
+            .map_or(1, |found| found.log.next());
+        let (bytes, bytes_max) = (append.draft.content.len(), append.settings.bytes_max);
+        update.apply(state(&append.name), next, bytes, bytes_max)
+    }
+
+    fn state_of(&mut self, name: &Name) -> Option<&mut StreamState> {
+        let state = self.boxes.get_mut(name)?.state.as_mut();
+        state.map(Arc::make_mut)
     }
 
     fn count(&mut self, trimmed: Trimmed) {
@@ -175,8 +249,37 @@ impl MemoryStore {
         }
     }
 
-    /// Drops the box; the number of its messages, if it was known.
-    fn drop_box(&mut self, name: &Name) -> Option<usize> {
+    /// Removes the box; the number of messages that were dropped, if it was known. A stream with forks stays, as removed.
+    fn remove_box(&mut self, name: &Name) -> Option<usize> {
+        if let Some(state) = self.state_of(name).filter(|state| state.forks > 0) {
+            state.is_removed = true;
+            self.schedule(name);
+            return Some(0);
+        }
+        self.boxes.get(name)?;
+        let (mut next, mut count) = (Some(name.clone()), 0);
+        while let Some(name) = next.take() {
+            let Some(dropped) = self.drop_box(&name) else {
+                break;
+            };
+            count += dropped.log.messages().len();
+            let source = dropped.state.and_then(|state| state.source.clone());
+            next = source
+                .map(|source| source.name)
+                .filter(|name| self.release(name));
+        }
+        Some(count)
+    }
+
+    /// Notes that one stream less inherits from `source`; whether it goes as well.
+    fn release(&mut self, source: &Name) -> bool {
+        self.state_of(source).is_some_and(|state| {
+            state.forks = state.forks.saturating_sub(1);
+            state.is_removed && state.forks == 0
+        })
+    }
+
+    fn drop_box(&mut self, name: &Name) -> Option<MemoryBox> {
         let dropped = self.boxes.remove(name)?;
         self.names.remove(name);
         self.unused.remove(name);
@@ -186,7 +289,7 @@ impl MemoryStore {
         if let Some(count) = self.counts.get_mut(name.set()) {
             *count -= 1;
         }
-        Some(dropped.log.messages().len())
+        Some(dropped)
     }
 
     /// Drops what has expired of a due box; the number of messages.
@@ -194,7 +297,7 @@ impl MemoryStore {
         let found = self.boxes.get_mut(name).expect("it is due");
         if found.is_idle(now) {
             self.figures.idle_boxes += 1;
-            return self.drop_box(name).unwrap_or_default();
+            return self.remove_box(name).unwrap_or_default();
         }
         let trimmed = found.log.expire(now);
         self.schedule(name);
@@ -207,19 +310,22 @@ impl Store for MemoryStore {
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening {
         let opened = self
             .get(name, settings, now)
-            .map(|found| opened(&found.log, None, Limit::NONE));
+            .map(|found| match settings.keeps_all {
+                true => found.read(None, Limit::NOTHING).without_messages(),
+                false => found.read(None, Limit::NONE),
+            });
         Box::pin(ready(opened))
     }
 
     fn summary(&mut self, name: &Name) -> Summing {
         let found = self.boxes.get(name);
-        let summary = found.map(|found| summary(name, &found.log));
+        let summary = found.map(|found| found.summary(name));
         Box::pin(ready(Ok(summary)))
     }
 
     fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Reading {
         let found = self.boxes.get(name);
-        let opened = found.map(|found| opened(&found.log, after, limit));
+        let opened = found.map(|found| found.read(after, limit));
         Box::pin(ready(Ok(opened)))
     }
 
@@ -231,7 +337,7 @@ impl Store for MemoryStore {
     }
 
     fn remove(&mut self, name: &Name) -> Removing {
-        Box::pin(ready(Ok(self.drop_box(name).is_some())))
+        Box::pin(ready(Ok(self.remove_box(name).is_some())))
     }
 
     fn mark_read(&mut self, name: &Name, last: MessageId) {
@@ -259,7 +365,7 @@ impl Store for MemoryStore {
         let names = names.take_while(|name| name.set() == set);
         let summaries = names.take(count_max).filter_map(|name| {
             let found = self.boxes.get(name)?;
-            Some(summary(name, &found.log))
+            Some(found.summary(name))
         });
         Box::pin(ready(Ok(summaries.collect())))
     }
@@ -288,32 +394,6 @@ impl Store for MemoryStore {
             boxes: self.boxes.len(),
             ..self.figures
         }
-    }
-}
-
-fn summary(name: &Name, log: &Log) -> Summary {
-    Summary {
-        name: name.clone(),
-        epoch: log.epoch(),
-        next: log.next(),
-        lost: log.lost(),
-        read: log.read(),
-        messages: log.messages().len(),
-        bytes: log.bytes(),
-    }
-}
-
-fn opened(log: &Log, after: Option<MessageId>, mut limit: Limit) -> Opened {
-    let after = after.filter(|after| after.epoch == log.epoch());
-    let messages = log.messages_from(after.map_or(0, |after| after.sequence.saturating_add(1)));
-    let messages = messages.take_while(|message| limit.take(message.draft.bytes()));
-    Opened {
-        epoch: log.epoch(),
-        next: log.next(),
-        first: log.next(),
-        lost: log.lost(),
-        read: log.read(),
-        messages: messages.cloned().collect(),
     }
 }
 

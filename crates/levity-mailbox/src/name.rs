@@ -5,9 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_wire::mailbox::is_name;
+use serde::{Deserialize, Serialize};
 
 /// The name of a box, with that of the set that it belongs to: `SET/NAME`. Sets share nothing but the store.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Name(Arc<str>);
 
 impl Name {
@@ -56,6 +58,20 @@ impl Name {
     #[must_use]
     pub fn in_set(&self) -> &str {
         self.0.split_once('/').map_or("", |(_, name)| name)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("no name of a box")
     }
 }
 

@@ -23,6 +23,7 @@ use crate::name::Name;
 use crate::protocol::{Command, Delivery, Event, EventKind, Info, Progress, Published};
 use crate::settings::Settings;
 use crate::store::{Append, Appended, Change, Opened, Store, StoreError, Summary};
+use crate::stream_state::Refused;
 
 /// The maximum of commands before the owner lets others run.
 pub(crate) const COMMANDS_MAX: usize = 32;
@@ -179,6 +180,10 @@ impl<S: Store> Owner<S> {
                 receivers,
             } => self.set_receivers(&name, worker, receivers, now),
             Command::Read { name, worker, last } => self.mark_read(&name, worker, last, now),
+            Command::Use { name } => {
+                let is_watched = self.watched.get(&name).is_some();
+                self.store.watch(&name, is_watched, now);
+            }
             Command::Progress { name, known, reply } => {
                 if let Some(watched) = self.watched.get_mut(&name) {
                     watched.follower = Some((known, reply));
@@ -451,7 +456,12 @@ impl<S: Store> Owner<S> {
                 })
             }
             Err(error) => {
-                figures.failed.fetch_add(1, Ordering::Relaxed);
+                let count = match &error {
+                    StoreError::Refused(Refused::Duplicate(_)) => Some(&figures.duplicates),
+                    StoreError::Refused(_) => None,
+                    _ => Some(&figures.failed),
+                };
+                count.map(|count| count.fetch_add(1, Ordering::Relaxed));
                 Err(error)
             }
         }

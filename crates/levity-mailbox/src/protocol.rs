@@ -50,6 +50,11 @@ pub enum Command {
         /// The last message that was read.
         last: MessageId,
     },
+    /// Begin the idle time of a box anew: somebody reads it who does not stay.
+    Use {
+        /// The box.
+        name: Name,
+    },
     /// Wait until the progress of a box differs from `known`. It reads no content. A later command for the same box takes the
     /// place of this one.
     Progress {

@@ -21,6 +21,8 @@ pub struct Settings {
     pub boxes_max: usize,
     /// The maximum of receivers of a box at one event loop.
     pub receivers_max: usize,
+    /// Boxes are streams: a message is dropped for no bound, but refused, and what expires is a whole box, as its state says.
+    pub keeps_all: bool,
     /// Whether a message is on stable storage before its publisher has an answer.
     pub is_durable: bool,
 }

@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::message::{Draft, Message};
 use crate::name::Name;
 use crate::settings::Settings;
+use crate::stream_state::{Refused, StreamState, Update};
 
 /// Where messages are kept. One [`Owner`](crate::Owner) drives it, on one thread.
 ///
@@ -30,8 +31,12 @@ use crate::settings::Settings;
 /// time of [`Settings::idle`]. Idle boxes may stay for longer. One that is not watched and has never had a message gives way earlier:
 /// when its set has as many boxes as it may and another one is to be made. Otherwise those who only read could keep messages from
 /// new boxes. On a server that several processes use, none of these watches it; one that was killed may count for a while.
+///
+/// A box that [keeps all](Settings::keeps_all) is a stream if it has a [state](StreamState). Its idle time is what that says. One
+/// that others inherit from is not removed: its state says that it was, and it goes with the last of these.
 pub trait Store: 'static {
-    /// What is kept of a box; [`StoreError::Memory`] if it has to be read and the memory of messages is used up. A box that is not known is made, without a message and with a new epoch;
+    /// What is kept of a box, but of one that [keeps all](Settings::keeps_all) [no message](Opened::without_messages);
+    /// [`StoreError::Memory`] if it has to be read and the memory of messages is used up. A box that is not known is made, without a message and with a new epoch;
     /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set and none gives way. All appends that have ended are in
     /// it. One that has not ended may be in it or not; [`Opened::first`] says where those may be that begin later.
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening;
@@ -40,8 +45,7 @@ pub trait Store: 'static {
     /// the box keeps. Calls of the box that have not ended may be in it or not.
     fn summary(&mut self, name: &Name) -> Summing;
 
-    /// What is kept of a box, but of its messages only the first ones after the id `after`: no more than `limit` says, and the
-    /// first in any case. Those after `None`, and after an id of another life, are all. `None` if the box is not known, or
+    /// What is kept of a box, but of its messages only the first ones after the id `after`: no more than `limit` says. Those after `None`, and after an id of another life, are all. `None` if the box is not known, or
     /// [`StoreError::Memory`]. Changes nothing. Calls of the box that have not ended may be in it or not.
     fn read(&mut self, name: &Name, after: Option<MessageId>, limit: Limit) -> Reading;
 
@@ -49,11 +53,13 @@ pub trait Store: 'static {
     /// necessary; makes a box as [`open`](Self::open) does. The results are in the same order, and each is for itself. A draft
     /// whose key the box remembers is not appended again: its result is the id of the first, as [`Appended::Duplicate`]. A box
     /// remembers the keys of the messages that it keeps, and at least those of the last 256 messages, also if these are gone.
+    /// An append with an [update](Append::update) changes the state of a stream too, or does nothing and fails with
+    /// [`StoreError::Refused`].
     /// For [durable](Settings::is_durable) sets the future ends when a crash of the machine can no longer take the messages.
     /// The owner takes the results of a box in the order of its calls, whichever future ends first.
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending;
 
-    /// Removes a box with all that is kept of it; whether it was known.
+    /// Removes a box with all that is kept of it; whether it was known. A stream that others inherit from stays, as removed.
     fn remove(&mut self, name: &Name) -> Removing;
 
     /// Notes that a receiver has read all messages of the box up to `last`. The position does not go back, nor beyond the
@@ -128,6 +134,12 @@ impl Limit {
         bytes: usize::MAX,
     };
 
+    /// No message.
+    pub const NOTHING: Self = Self {
+        messages: 0,
+        bytes: 0,
+    };
+
     /// Whether there is room for one more message.
     pub(crate) fn has_room(self) -> bool {
         self.messages > 0 && self.bytes > 0
@@ -161,6 +173,8 @@ pub struct Summary {
     pub messages: usize,
     /// Their size in bytes.
     pub bytes: usize,
+    /// As in [`Opened`].
+    pub state: Option<Arc<StreamState>>,
 }
 
 /// Figures of a store.
@@ -199,6 +213,8 @@ pub struct Append {
     pub settings: Arc<Settings>,
     /// The message.
     pub draft: Arc<Draft>,
+    /// What it makes of the state of a stream; `None` for a box that is none.
+    pub update: Option<Arc<Update>>,
 }
 
 /// What became of an append.
@@ -232,9 +248,18 @@ pub struct Opened {
     pub read: u64,
     /// The messages that are kept, in order. Some may be [over](Message::has_expired).
     pub messages: Vec<Message>,
+    /// The state of a stream, which may have been there before the last of the messages.
+    pub state: Option<Arc<StreamState>>,
 }
 
 impl Opened {
+    /// The same for receivers that read all before [`next`](Self::next) elsewhere.
+    pub(crate) fn without_messages(mut self) -> Self {
+        self.messages.clear();
+        self.lost = self.next;
+        self
+    }
+
     /// Takes memory for messages that were just read, or fails with [`StoreError::Memory`].
     pub(crate) fn reserve(mut self, budget: &Arc<Budget>) -> Result<Self, StoreError> {
         for message in &mut self.messages {
@@ -276,6 +301,8 @@ pub enum StoreError {
     /// The store cannot be reached, or takes too long. Whether a message was appended may be unknown: a publisher that tries
     /// again with the same key does no harm.
     Unavailable(String),
+    /// The state of the stream does not permit the append.
+    Refused(Refused),
 }
 
 impl fmt::Display for StoreError {
@@ -284,6 +311,7 @@ impl fmt::Display for StoreError {
             Self::TooManyBoxes => formatter.write_str("there are too many boxes"),
             Self::Memory => formatter.write_str("the memory of mailboxes is used up"),
             Self::Full(reason) | Self::Unavailable(reason) => formatter.write_str(reason),
+            Self::Refused(reason) => write!(formatter, "the stream does not take it: {reason:?}"),
         }
     }
 }

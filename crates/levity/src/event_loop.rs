@@ -20,7 +20,6 @@ use crate::accept;
 use crate::completions::Completions;
 use crate::lacking::lacking;
 use crate::mailboxes::local::LocalParts;
-use crate::mailboxes::streams::StreamParts;
 use crate::route::Service;
 use crate::worker::{Worker, WorkerParts};
 
@@ -49,8 +48,6 @@ pub struct Parts {
     pub worker: WorkerParts,
     /// The mailboxes of the worker.
     pub mailboxes: LocalParts,
-    /// The durable streams of the worker.
-    pub streams: StreamParts,
     /// The streams that `resume` keeps, as mailboxes of their own.
     pub resume: LocalParts,
     /// The listening sockets.
@@ -121,11 +118,9 @@ async fn live(parts: Parts) {
     task::spawn_local(delivery.run());
     let (mailboxes, upkeep) = parts.mailboxes.split();
     task::spawn_local(upkeep.run());
-    let (streams, answering) = parts.streams.split();
-    task::spawn_local(answering);
     let (resume, upkeep) = parts.resume.split();
     task::spawn_local(upkeep.run());
-    let worker = Worker::new(parts.worker, completions, mailboxes, streams, resume);
+    let worker = Worker::new(parts.worker, completions, mailboxes, resume);
     let worker = Rc::new(worker);
     let mut listeners = accept::Listeners::default();
     listeners.add(&worker, parts.listen);
@@ -153,7 +148,7 @@ async fn live(parts: Parts) {
                 worker.begin_drain().await;
                 listeners.close_all().await;
                 worker.drained().await;
-                // Requests at other event loops may need mailboxes and streams that this one owns.
+                // Requests at other event loops may need mailboxes that this one owns.
                 drop(channels.own_drain);
                 channels.all_drains.closed().await;
                 break;

@@ -22,7 +22,6 @@ use crate::cli::Question;
 use crate::completions::Completions;
 use crate::explanation::{Explanation, Remark, Topic};
 use crate::mailboxes::local::LocalParts;
-use crate::mailboxes::streams::StreamParts;
 use crate::route::path_of;
 use crate::serve::serve_unaccepted;
 use crate::server::Shared;
@@ -196,9 +195,8 @@ async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> 
     let (completions, delivery) = Completions::new();
     task::spawn_local(delivery.run());
     let (mailboxes, _) = LocalParts::single().split();
-    let (streams, _) = StreamParts::single().split();
     let (resume, _) = LocalParts::single().split();
-    let worker = Worker::new(parts, completions, mailboxes, streams, resume);
+    let worker = Worker::new(parts, completions, mailboxes, resume);
     let worker = Rc::new(worker);
     let slot = worker.slots.clone().acquire_owned().await;
     let (mut ours, theirs) = UnixStream::pair()?;

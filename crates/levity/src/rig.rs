@@ -43,7 +43,6 @@ use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
 use crate::mailboxes::local::LocalParts;
 use crate::mailboxes::set::SharedMailboxes;
-use crate::mailboxes::streams::StreamParts;
 use crate::route::{Service, ServiceParts};
 use crate::serve::{Begins, serve};
 use crate::shares::{Bounds, Shares};
@@ -149,15 +148,13 @@ impl Rig {
             explanation: None,
         };
         let (mailboxes, upkeep) = LocalParts::single().split();
-        let (streams, answering) = StreamParts::single().split();
         let (resume, _) = LocalParts::single().split();
-        let worker = Worker::new(parts, completions, mailboxes, streams, resume);
+        let worker = Worker::new(parts, completions, mailboxes, resume);
         let worker = Rc::new(worker);
         drop(entered);
         let tasks = LocalSet::new();
         tasks.spawn_local(delivery.run());
         tasks.spawn_local(upkeep.run());
-        tasks.spawn_local(answering);
         let rig = Self {
             worker,
             root,

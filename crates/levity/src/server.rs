@@ -495,9 +495,8 @@ impl Server {
         let upstreams = Arc::new(Upstreams::from_pointee(shared.service.upstreams.clone()));
         let tls = Arc::new(CurrentTls::new(shared.service.tls.clone()));
         let mailboxes = mailboxes::start::start(&config.mailbox_store, count, &shared.parts)?;
-        let streams = mailboxes::streams::parts(count, &shared.parts.mailboxes.budget);
         let resume = mailboxes::start::in_memory(count);
-        let figures = mailbox_figures(&mailboxes, &streams, &resume, &shared.parts);
+        let figures = mailbox_figures(&mailboxes, &resume, &shared.parts);
         let sources = sources(&shared, &upstreams, &tls, figures);
         let stats = Stats::new(worker_stats.clone(), sources);
         let watchdog = start_watchdog(&worker_stats)?;
@@ -517,13 +516,12 @@ impl Server {
         // Clients may want certificates at once.
         shared.service.follow_certificates(&shared.parts);
         let (end, ended) = mpsc::channel(count);
-        let mailboxes = mailboxes.into_iter().zip(streams).zip(resume.loops);
+        let mailboxes = mailboxes.into_iter().zip(resume.loops);
         let loops = worker_stats.into_iter().zip(channels).zip(mailboxes);
-        for (number, ((stats, channels), ((mailboxes, streams), resume))) in loops.enumerate() {
+        for (number, ((stats, channels), (mailboxes, resume))) in loops.enumerate() {
             let parts = Parts {
                 worker: shared.worker(stats)?,
                 mailboxes,
-                streams,
                 resume,
                 listen: take_sockets(&mut bound),
                 channels,
@@ -850,13 +848,11 @@ fn variant_figures(store: &VariantStore) -> VariantFigures {
 /// Where a scrape reads the figures of mailboxes.
 fn mailbox_figures(
     started: &mailboxes::start::Started,
-    streams: &[mailboxes::streams::StreamParts],
     resume: &mailboxes::start::Started,
     parts: &ServiceParts,
 ) -> Box<dyn Fn() -> MailboxFigures + Send + Sync> {
-    let of_streams = streams.iter().map(|parts| parts.figures.clone());
-    let owners: Vec<_> = started.figures.iter().cloned().chain(of_streams).collect();
     let (store, shared) = (started.store, parts.mailboxes.clone());
+    let owners = started.figures.clone();
     let (owners_of_resume, shared_resume) = (resume.figures.clone(), parts.resume.clone());
     Box::new(move || {
         let resume = mailboxes::figures::resume(&owners_of_resume, &shared_resume);

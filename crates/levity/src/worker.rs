@@ -11,7 +11,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use levity_disk::memory::SpareMemory;
 use levity_disk::{Disk, PageSender, SendThread, Watcher};
 use levity_mailbox::Copies;
-use levity_mailbox::stream::Client;
 use levity_net::{Idle, OldestIdle, SWEEP_INTERVAL, TURN_BYTES_MAX, Timers};
 use levity_telemetry::access_log::{Log, Record};
 use levity_telemetry::diagnostics;
@@ -221,8 +220,6 @@ pub struct Worker {
     pub watcher: Option<Arc<Watcher>>,
     /// The copies of mailboxes that receivers read here.
     pub mailboxes: Rc<Copies>,
-    /// The owners of durable streams.
-    pub streams: Client,
     /// The copies of the event streams that `resume` keeps.
     pub resume: Rc<Copies>,
     /// Counters.
@@ -327,7 +324,6 @@ impl Worker {
         parts: WorkerParts,
         completions: Completions,
         mailboxes: Rc<Copies>,
-        streams: Client,
         resume: Rc<Copies>,
     ) -> Self {
         let pools = Pools::new(parts.workers, parts.stats.clone());
@@ -342,7 +338,6 @@ impl Worker {
             cache: Cache::new(parts.cache),
             watcher: parts.watcher,
             mailboxes,
-            streams,
             resume,
             pools,
             stats: parts.stats,

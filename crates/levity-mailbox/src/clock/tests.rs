@@ -96,6 +96,7 @@ fn a_time_before_the_first_is_the_first() {
 fn lives(change: impl Fn(SystemTime) -> SystemTime) -> Vec<bool> {
     let (mut machine, mut store) = (Machine::new(), MemoryStore::new(7));
     let append = Append {
+        update: None,
         name: Name::new("s", b"a").expect("a name"),
         settings: Arc::new(settings(10, usize::MAX)),
         draft: Arc::new(draft("acknowledged", None)),

@@ -142,6 +142,7 @@ fn appended(sequence: u64) -> EventKind {
 
 fn opened() -> EventKind {
     EventKind::Opened(Opened {
+        state: None,
         epoch: 7,
         next: 1,
         first: 1,

@@ -17,6 +17,7 @@ use crate::name::Name;
 use crate::settings::Settings;
 use crate::shared::Watched;
 use crate::store::{Append, Appended, Limit, StoreError};
+use crate::stream_state::{Refused, Source, StreamState, Update};
 
 /// The minimum of keys that a box remembers.
 const KEYS_MIN: u64 = 256;
@@ -45,6 +46,9 @@ const DUE_DIVISOR: u64 = 16;
 
 /// The bytes of messages that a sweep drops, about: to free them, the database reads them.
 const SWEPT_BYTES_MAX: usize = 4 << 20;
+
+/// When a removed stream with forks is due: it ends with the last of them.
+const NEVER_MS: u64 = i64::MAX as u64;
 
 /// The idle time of a box that does not say its own: a day.
 const IDLE_MS: u64 = 24 * 3_600_000;
@@ -147,7 +151,7 @@ impl Boxes {
             };
             let row = match found {
                 Some(row) => row,
-                None => self.counted_again(database, name, id)?,
+                None => self.counted_again(database, name, id, None)?,
             };
             self.rows.insert(name.clone(), row);
         }
@@ -155,7 +159,13 @@ impl Boxes {
     }
 
     /// The row of a box whose row, or one of whose messages, is damaged: it begins a new epoch with what is left.
-    fn counted_again(&mut self, database: &Connection, name: &Name, id: i64) -> Result<BoxRow> {
+    fn counted_again(
+        &mut self,
+        database: &Connection,
+        name: &Name,
+        id: i64,
+        state: Option<Box<str>>,
+    ) -> Result<BoxRow> {
         let mut statement = database.prepare_cached(
             "SELECT count(*), total(size), min(seq), max(seq) FROM message WHERE box = ?1",
         )?;
@@ -184,6 +194,7 @@ impl Boxes {
             // Until it is used again: what the row says may be wrong.
             idle_ms: IDLE_MS,
             due_ms: self.started + IDLE_MS,
+            state,
         })
     }
 
@@ -199,11 +210,11 @@ impl Boxes {
             Ok(row) => row,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let (id, messages) = (row.id, row.messages);
+        let (id, messages, state) = (row.id, row.messages, row.state.clone());
         // The reader has found none, or a damaged one: this is what it has to find.
         self.changed.insert(name.clone());
         if count(database, id)? < messages {
-            let row = self.counted_again(database, name, id)?;
+            let row = self.counted_again(database, name, id, state)?;
             self.rows.insert(name.clone(), row);
         }
         Ok(Ok(()))
@@ -224,15 +235,8 @@ impl Boxes {
             self.make(database, name, settings, now)?;
         }
         let row = self.rows.get_mut(name).expect("it is there");
-        let idle_ms = settings.idle.as_millis() as u64;
-        if row.idle_ms != idle_ms {
-            row.idle_ms = idle_ms;
-            self.changed.insert(name.clone());
-        }
-        let due_ms = milliseconds(now) + idle_ms;
-        // Not earlier than it is due, and seldom later.
-        if !(due_ms..=due_ms + idle_ms / DUE_DIVISOR).contains(&row.due_ms) {
-            row.due_ms = due_ms + idle_ms / DUE_DIVISOR;
+        // That of a stream is in its state.
+        if row.state.is_none() && use_until(row, settings.idle, now) {
             self.changed.insert(name.clone());
         }
         Ok(Ok(row))
@@ -258,6 +262,7 @@ impl Boxes {
             is_durable: settings.is_durable,
             idle_ms,
             due_ms: milliseconds(now) + idle_ms,
+            state: None,
         };
         row.epoch = self.bases.epoch_of(&row);
         row.write(database, name)?;
@@ -316,7 +321,15 @@ impl Boxes {
             name,
             settings,
             draft,
+            update,
         } = append;
+        let updated = match update {
+            Some(update) => match self.updated(database, append, update)? {
+                Ok(updated) => Some(updated),
+                Err(refused) => return Ok(Err(StoreError::Refused(refused))),
+            },
+            None => None,
+        };
         if let Err(refusal) = self.get_or_make(database, name, settings, now)? {
             return Ok(Err(refusal));
         }
@@ -339,6 +352,11 @@ impl Boxes {
             }
             row.is_durable = settings.is_durable;
         }
+        if let Some((state, number)) = &updated {
+            row.next = *number;
+            row.state = Some(state.to_json().into());
+            use_until(row, state.idle(now), now);
+        }
         let (epoch, sequence) = (row.epoch, row.next);
         let (replaced, dropped) = make_room_in(database, row, append)?;
         store(database, row.id, sequence, append, replaced)?;
@@ -351,10 +369,54 @@ impl Boxes {
         let lost = row.lost;
         self.counted.lost += dropped;
         self.changed.insert(name.clone());
+        if let Some(source) = update.as_ref().and_then(|update| update.source()) {
+            self.update_state(database, source, |state| state.forks += 1)?;
+        }
         let id = MessageId { epoch, sequence };
         let draft = Arc::clone(draft);
         let message = Message { id, draft };
         Ok(Ok(Appended::New { message, lost }))
+    }
+
+    /// What an append makes of the state of a stream, and the number of its message.
+    fn updated(
+        &mut self,
+        database: &Connection,
+        append: &Append,
+        update: &Update,
+    ) -> Result<std::result::Result<(StreamState, u64), Refused>> {
+        if let Some(source) = update.source() {
+            let source = self
+                .get(database, source)?
+                .and_then(|row| row.stream_state());
+            if source.is_none_or(|source| source.is_removed) {
+                return Ok(Err(Refused::NoSource));
+            }
+        }
+        let row = self.get(database, &append.name)?;
+        let next = row.as_ref().map_or(1, |row| row.next);
+        let state = row.and_then(|row| row.stream_state());
+        let (bytes, bytes_max) = (append.draft.content.len(), append.settings.bytes_max);
+        Ok(update.apply(state.as_ref(), next, bytes, bytes_max))
+    }
+
+    /// Changes the state of a stream; the state, if it is one.
+    fn update_state(
+        &mut self,
+        database: &Connection,
+        name: &Name,
+        change: impl FnOnce(&mut StreamState),
+    ) -> Result<Option<StreamState>> {
+        let Some(row) = self.get(database, name)? else {
+            return Ok(None);
+        };
+        let Some(mut state) = row.stream_state() else {
+            return Ok(None);
+        };
+        change(&mut state);
+        row.state = Some(state.to_json().into());
+        self.changed.insert(name.clone());
+        Ok(Some(state))
     }
 
     /// Removes a box for which nobody has asked, so that whoever has just come to receive from it has to learn of it.
@@ -364,10 +426,32 @@ impl Boxes {
         Ok(())
     }
 
-    /// Removes a box; whether it was known.
+    /// Removes a box; whether it was known. A stream with forks stays, as removed.
     pub fn remove(&mut self, database: &Connection, name: &Name) -> Result<bool> {
         let Some(row) = self.get(database, name)? else {
             return Ok(false);
+        };
+        let mut state = row.stream_state();
+        if state.as_ref().is_some_and(|state| state.forks > 0) {
+            (row.idle_ms, row.due_ms) = (0, NEVER_MS);
+            self.update_state(database, name, |state| state.is_removed = true)?;
+            return Ok(true);
+        }
+        self.delete_box(database, name)?;
+        while let Some(Source { name, .. }) = state.and_then(|state| state.source) {
+            let release = |state: &mut StreamState| state.forks = state.forks.saturating_sub(1);
+            let source = self.update_state(database, &name, release)?;
+            state = source.filter(|source| source.is_removed && source.forks == 0);
+            if state.is_some() {
+                self.delete_box(database, &name)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn delete_box(&mut self, database: &Connection, name: &Name) -> Result<()> {
+        let Some(row) = self.get(database, name)? else {
+            return Ok(());
         };
         let id = row.id;
         self.full.remove(name.set());
@@ -382,7 +466,7 @@ impl Boxes {
         self.changed.remove(name);
         *self.count_of(database, name.set())? -= 1;
         self.counted.removed += 1;
-        Ok(true)
+        Ok(())
     }
 
     /// Drops what is left of a box that was removed, or a part of it; whether nothing is left.
@@ -572,7 +656,8 @@ fn make_room_in(
 ) -> Result<(Option<i64>, u64)> {
     let (settings, bytes) = (&append.settings, append.draft.bytes());
     let (mut replaced, mut dropped) = (None, 0);
-    while row.messages > 0
+    while !settings.keeps_all
+        && row.messages > 0
         && (row.messages >= settings.messages_max || row.bytes + bytes > settings.bytes_max)
     {
         let mut statement = database.prepare_cached(
@@ -610,6 +695,17 @@ fn forget_keys(database: &Connection, row: &BoxRow) -> Result<()> {
     let end = first.min(row.next.saturating_sub(KEYS_MIN));
     let mut statement = database.prepare_cached("DELETE FROM key WHERE box = ?1 AND seq < ?2")?;
     statement.execute(params![row.id, signed(end)]).map(drop)
+}
+
+/// Begins the idle time of a box anew, not earlier than it is due, and seldom later; whether the row changes by that.
+fn use_until(row: &mut BoxRow, idle: Duration, now: SystemTime) -> bool {
+    let idle_ms = idle.as_millis() as u64;
+    let (due_ms, latest_ms) = (milliseconds(now) + idle_ms, idle_ms / DUE_DIVISOR);
+    let is_new = row.idle_ms != idle_ms || !(due_ms..=due_ms + latest_ms).contains(&row.due_ms);
+    if is_new {
+        (row.idle_ms, row.due_ms) = (idle_ms, due_ms + latest_ms);
+    }
+    is_new
 }
 
 /// The names of boxes of a set are between these.

@@ -165,8 +165,12 @@ impl Reader {
     fn accept(&self, request: Request) -> Option<Job> {
         match request {
             Request::Open(name, settings, reply) => {
+                let limit = match settings.keeps_all {
+                    true => Limit::NOTHING,
+                    false => Limit::NONE,
+                };
                 let purpose = Purpose::Open(settings, reply);
-                Some(Job::new(name, None, Limit::NONE, purpose))
+                Some(Job::new(name, None, limit, purpose))
             }
             Request::ReadAfter(name, after, limit, reply) => {
                 Some(Job::new(name, after, limit, Purpose::Read(reply)))
@@ -307,7 +311,9 @@ impl Reading {
             }
         };
         let is_first = job.opened.is_none();
-        if is_first && count(&transaction, row.id)? < row.messages {
+        // A stream may have very many messages.
+        let is_counted = is_first && (job.after.is_none() || row.state.is_none());
+        if is_counted && count(&transaction, row.id)? < row.messages {
             return Ok(Part::Missing { is_damaged: true });
         }
         let opened = job.opened.get_or_insert_with(|| row.opened());
@@ -418,7 +424,13 @@ impl Purpose {
 
     fn answer(self, opened: Option<Opened>) {
         match self {
-            Self::Open(_, reply) => reply.send(opened.ok_or_else(is_damaged)),
+            Self::Open(settings, reply) => {
+                let opened = opened.map(|opened| match settings.keeps_all {
+                    true => opened.without_messages(),
+                    false => opened,
+                });
+                reply.send(opened.ok_or_else(is_damaged));
+            }
             Self::Read(reply) => reply.send(Ok(opened)),
         }
     }
@@ -445,6 +457,7 @@ fn nothing_known(name: Name) -> Summary {
         read: 1,
         messages: 0,
         bytes: 0,
+        state: None,
     }
 }
 

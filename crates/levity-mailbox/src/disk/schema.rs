@@ -1,6 +1,7 @@
 //! The database: its tables, and how a connection is made.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -8,6 +9,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
 
 use crate::name::Name;
 use crate::store::{Opened, Summary};
+use crate::stream_state::StreamState;
 
 /// The database within the folder. Its write-ahead log has the same name with `-wal`.
 pub(super) const DATABASE: &str = "messages.db";
@@ -19,7 +21,7 @@ const LOG_KEPT_BYTES: u32 = 32 << 20;
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// - `meta` has one row, which every transaction writes.
-/// - `box`: `due_ms` is when its idle time ends, in milliseconds since 1970.
+/// - `box`: `due_ms` is when its idle time ends, in milliseconds since 1970; `state` is that of a stream, in JSON.
 /// - `message`: `body` as `encoding` writes it, `size` as the bounds of a box count it. A full box has its rows written anew.
 /// - `removed`: boxes that are gone, of which messages are left. They are dropped a few at a time.
 /// - `key`: the keys that a box remembers, and the numbers of their messages.
@@ -32,7 +34,7 @@ const TABLES: &str = "
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
         epoch INTEGER NOT NULL, next INTEGER NOT NULL, lost INTEGER NOT NULL, read INTEGER NOT NULL,
         messages INTEGER NOT NULL, bytes INTEGER NOT NULL, is_durable INTEGER NOT NULL,
-        idle_ms INTEGER NOT NULL, due_ms INTEGER NOT NULL, crc INTEGER NOT NULL);
+        idle_ms INTEGER NOT NULL, due_ms INTEGER NOT NULL, crc INTEGER NOT NULL, state TEXT);
     CREATE INDEX IF NOT EXISTS box_due ON box (due_ms);
     CREATE INDEX IF NOT EXISTS box_unused ON box (name) WHERE next = 1;
     CREATE TABLE IF NOT EXISTS removed (box INTEGER PRIMARY KEY);
@@ -48,7 +50,7 @@ const TABLES: &str = "
 
 /// The columns of a box, as [`BoxRow::read`] takes them.
 pub(super) const BOX_COLUMNS: &str =
-    "id, name, epoch, next, lost, read, messages, bytes, is_durable, idle_ms, due_ms, crc";
+    "id, name, epoch, next, lost, read, messages, bytes, is_durable, idle_ms, due_ms, crc, state";
 
 /// Opens the database, which is made if it does not exist. Blocks.
 ///
@@ -191,6 +193,8 @@ pub(super) struct BoxRow {
     pub is_durable: bool,
     pub idle_ms: u64,
     pub due_ms: u64,
+    /// Of a stream, in JSON.
+    pub state: Option<Box<str>>,
 }
 
 impl BoxRow {
@@ -212,6 +216,7 @@ impl BoxRow {
             is_durable: row.get(8)?,
             idle_ms: unsigned(row, 9)?,
             due_ms: unsigned(row, 10)?,
+            state: row.get(12)?,
         };
         let is_right = row.get::<_, u32>(11)? == found.crc(&name);
         found.epoch = bases.epoch_of(&found);
@@ -252,22 +257,29 @@ impl BoxRow {
             idle_ms,
             due_ms,
             crc,
+            self.state,
         ];
         // A column that is set has its index written, also if it is the same as before.
         let mut statement = connection.prepare_cached(
             "UPDATE box SET epoch = ?3, next = ?4, lost = ?5, read = ?6, messages = ?7, bytes = ?8, is_durable = ?9,
-             idle_ms = ?10, crc = ?12 WHERE id = ?1 AND name = ?2 AND due_ms = ?11",
+             idle_ms = ?10, crc = ?12, state = ?13 WHERE id = ?1 AND name = ?2 AND due_ms = ?11",
         )?;
         if statement.execute(values)? > 0 {
             return Ok(());
         }
         let mut statement = connection.prepare_cached(
-            "INSERT INTO box (id, name, epoch, next, lost, read, messages, bytes, is_durable, idle_ms, due_ms, crc)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+            "INSERT INTO box (id, name, epoch, next, lost, read, messages, bytes, is_durable, idle_ms, due_ms, crc, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
              ON CONFLICT (id) DO UPDATE SET name = ?2, epoch = ?3, next = ?4, lost = ?5, read = ?6, messages = ?7,
-             bytes = ?8, is_durable = ?9, idle_ms = ?10, due_ms = ?11, crc = ?12",
+             bytes = ?8, is_durable = ?9, idle_ms = ?10, due_ms = ?11, crc = ?12,
+             state = ?13",
         )?;
         statement.execute(values).map(drop)
+    }
+
+    /// The state of a stream.
+    pub fn stream_state(&self) -> Option<StreamState> {
+        StreamState::from_json(self.state.as_ref()?)
     }
 
     pub fn summary(&self, name: Name) -> Summary {
@@ -279,6 +291,7 @@ impl BoxRow {
             read: self.read,
             messages: self.messages,
             bytes: self.bytes,
+            state: self.stream_state().map(Arc::new),
         }
     }
 
@@ -291,6 +304,7 @@ impl BoxRow {
             lost: self.lost,
             read: self.read,
             messages: Vec::new(),
+            state: self.stream_state().map(Arc::new),
         }
     }
 }

@@ -37,6 +37,7 @@ fn until(sequence: u64, seconds: u64) -> Message {
 
 fn of_life(epoch: u64, lost: u64, next: u64) -> EventKind {
     EventKind::Opened(Opened {
+        state: None,
         epoch,
         next,
         first: next,
@@ -71,7 +72,7 @@ fn appended(sequence: u64, lost: u64) -> EventKind {
 }
 
 fn state(events: impl IntoIterator<Item = EventKind>) -> State {
-    let mut state = State::new();
+    let mut state = State::new(false);
     events.into_iter().for_each(|event| {
         state.apply(event, at(0));
     });
@@ -201,7 +202,7 @@ fn early_messages_come_once_and_in_order() {
 
 #[test]
 fn no_more_early_messages_are_kept_than_the_box_keeps() {
-    let mut state = State::new();
+    let mut state = State::new(false);
     for sequence in 1..1000 {
         state.apply(appended(sequence, sequence.saturating_sub(2)), at(0));
         assert!(state.early.len() <= 3);
@@ -303,7 +304,7 @@ fn what_is_kept_comes_before_the_end() {
     open.apply(EventKind::Removed, at(0));
     assert!(open.has_ended() && open.failure().is_none());
     assert_eq!(rest(&mut open, &mut position), "1 2 removed");
-    let mut waiting = State::new();
+    let mut waiting = State::new(false);
     let error = StoreError::Unavailable("down".to_owned());
     waiting.apply(EventKind::Failed(error.clone()), at(0));
     assert_eq!(waiting.failure(), Some(&error));

@@ -15,6 +15,7 @@ fn append(store: &mut MemoryStore, name: &Name, deadline: Option<u64>, now: u64)
     let mut draft = draft("x", None);
     draft.deadline = deadline.map(at);
     let append = Append {
+        update: None,
         name: name.clone(),
         settings: settings(10_000, usize::MAX).into(),
         draft: draft.into(),

@@ -159,6 +159,7 @@ impl<S: Store> Rig<S> {
     ) -> oneshot::Receiver<Vec<Delivery>> {
         let (reply, results) = oneshot::channel();
         let of_draft = |draft| Append {
+            update: None,
             name: a(),
             settings: settings(100, usize::MAX).into(),
             draft: Arc::new(draft),
@@ -172,6 +173,7 @@ impl<S: Store> Rig<S> {
     fn publish_to(&mut self, names: &[&str]) -> oneshot::Receiver<Vec<Delivery>> {
         let (reply, results) = oneshot::channel();
         let append = |name: &&str| Append {
+            update: None,
             name: Name::new("s", name.as_bytes()).expect("a name"),
             settings: settings(100, usize::MAX).into(),
             draft: Arc::new(draft("x", None)),
@@ -244,6 +246,7 @@ fn of_others(sequence: u64) -> Change {
 
 fn opened(next: u64) -> Opened {
     Opened {
+        state: None,
         epoch: 7,
         next,
         first: next,
@@ -614,6 +617,7 @@ fn changes_for_the_own_event_loop_are_applied_at_once() {
     let subscribed = copies.subscribe(&a(), &settings, None);
     let mut feed = subscribed.expect("room");
     let append = Append {
+        update: None,
         name: a(),
         settings,
         draft: draft("x", None).into(),
@@ -674,6 +678,7 @@ async fn more_commands_than_one_turn_takes_are_all_done() {
     for _ in 0..5 * COMMANDS_MAX + 1 {
         let (reply, result) = oneshot::channel();
         let append = Append {
+            update: None,
             name: a(),
             settings: settings(100, usize::MAX).into(),
             draft: draft("x", None).into(),

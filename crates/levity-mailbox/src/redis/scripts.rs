@@ -12,6 +12,7 @@ use crate::encoding;
 use crate::message::{Draft, Message};
 use crate::name::Name;
 use crate::store::{Append, Limit, Opened, Summary, new_epoch};
+use crate::stream_state::StreamState;
 
 /// The minimum of ids of publishers that a box remembers.
 const KEYS_MIN: usize = 256;
@@ -132,6 +133,49 @@ pub(super) fn add_append(call: &mut Cmd, append: &Append, now: SystemTime) {
     call.arg(milliseconds_of(now)).arg(KEYS_MIN);
 }
 
+/// What was read of a stream for an update.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Version {
+    /// The epoch of the box; empty if it is not known.
+    pub(super) epoch: String,
+    pub(super) next: u64,
+    pub(super) state: Option<StreamState>,
+}
+
+/// The further arguments of `append.lua` for a stream that is as `version` says: what becomes of it, and the number of the message.
+pub(super) fn add_update(
+    call: &mut Cmd,
+    append: &Append,
+    version: &Version,
+    (state, number): &(StreamState, u64),
+    now: SystemTime,
+) {
+    let source = append.update.as_ref().and_then(|update| update.source());
+    call.arg("write").arg(&version.epoch).arg(version.next);
+    call.arg(state.to_json()).arg(*number);
+    call.arg(source.map_or("", Name::in_set));
+    call.arg(milliseconds(state.idle(now)).max(1));
+}
+
+/// A reply of `append.lua` that says how a stream is; `None` for another one.
+pub(super) fn version(reply: &Value) -> Option<Version> {
+    let [kind, epoch, next, state, is_removed] = array(reply)? else {
+        return None;
+    };
+    text(kind).filter(|&kind| kind == "moved")?;
+    Some(Version {
+        epoch: text(epoch)?.to_owned(),
+        next: number(next)?,
+        state: stream_state(state, is_removed),
+    })
+}
+
+fn stream_state(state: &Value, is_removed: &Value) -> Option<StreamState> {
+    let mut state = StreamState::from_json(text(state)?)?;
+    state.is_removed = text(is_removed) == Some("1");
+    Some(state)
+}
+
 /// The arguments that only `list.lua` has.
 pub(super) fn add_list(call: &mut Cmd, after: Option<&Name>, count_max: usize) {
     let after = after.map_or("-".to_owned(), |after| format!("({}", after.in_set()));
@@ -197,7 +241,7 @@ pub(super) fn opened_if_known(reply: &Value) -> Option<Option<Opened>> {
 
 /// A reply of `open.lua` and its like, without memory for the messages.
 pub(super) fn opened(reply: &Value) -> Option<Opened> {
-    let [epoch, next, lost, read, entries] = array(reply)? else {
+    let [epoch, next, lost, read, entries, state, is_removed] = array(reply)? else {
         return None;
     };
     let message = |entry: &Value| {
@@ -219,6 +263,7 @@ pub(super) fn opened(reply: &Value) -> Option<Opened> {
         lost: number(lost)?,
         read: number(read)?,
         messages: array(entries)?.iter().filter_map(message).collect(),
+        state: stream_state(state, is_removed).map(Arc::new),
     })
 }
 
@@ -231,7 +276,7 @@ pub(super) fn summed(reply: &Value, name: &Name) -> Option<Option<Summary>> {
 }
 
 fn summary(name: Name, values: &[Value]) -> Option<Summary> {
-    let [epoch, next, lost, read, messages, bytes] = values else {
+    let [epoch, next, lost, read, messages, bytes, of_stream @ ..] = values else {
         return None;
     };
     Some(Summary {
@@ -242,6 +287,10 @@ fn summary(name: Name, values: &[Value]) -> Option<Summary> {
         read: number(read)?,
         messages: number(messages)? as usize,
         bytes: number(bytes)? as usize,
+        state: match of_stream {
+            [state, is_removed] => stream_state(state, is_removed).map(Arc::new),
+            _ => None,
+        },
     })
 }
 

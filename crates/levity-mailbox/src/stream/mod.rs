@@ -1,23 +1,21 @@
-//! Durable streams: logs of bytes that are not trimmed, with offsets, an end, producers, lifetimes and forks. The semantics of
-//! the protocol of [`levity_wire::durable_streams`], without HTTP.
+//! Durable streams: boxes that keep all, with offsets, an end, producers, lifetimes and forks. The semantics of the protocol of
+//! [`levity_wire::durable_streams`], without HTTP.
 //!
-//! All streams of a set have one owner, because a fork and its source change together. Event loops ask it through a
-//! [`Client`]. A read that waits is kept by the owner until there is more.
+//! An append is a message of the box, and what it makes of the state of the stream is decided by the store, together with the
+//! append. A fork has a box of its own, with numbers beyond those that it inherits, and reads those before in the boxes of its
+//! sources.
 
-mod client;
-mod content;
-mod producers;
 mod protocol;
-mod state;
+mod reading;
 mod streams;
+mod tail;
 
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, run};
-pub use content::Piece;
-pub use protocol::{
-    Answer, Append, AppendError, Appended, Command, ContentType, Create, CreateError, Created,
-    ForkOf, Full, Info, Messages, Missing, Read, ReadError, ReadResult, RemoveError, Reply,
+pub use self::protocol::{
+    Append, Appended, Create, Created, Info, Messages, ReadResult, StreamError,
 };
-pub use streams::Streams;
+pub use self::streams::Streams;
+pub use self::tail::Tail;
+pub use crate::stream_state::{ContentType, ForkOf, Refused};

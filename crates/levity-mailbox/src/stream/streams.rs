@@ -1,395 +1,361 @@
-//! All streams of an owner.
+//! Making, changing and removing streams.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use levity_wire::durable_streams::Lifetime;
+use levity_wire::durable_streams::{Form, Lifetime, Offset, Start, end_of_message};
+use tokio::sync::oneshot;
 
-use super::protocol::{
-    Append, AppendError, Appended, Command, ContentType, Create, CreateError, Created, ForkOf,
-    Full, Missing, ReadError,
-};
-use super::state::{MadeWith, Stream, Waiting};
+use super::protocol::{Append, Appended, Create, Created, Info, StreamError};
+use super::reading::Part;
 use crate::budget::Budget;
+use crate::copies::Copies;
+use crate::message::Draft;
 use crate::name::Name;
-use crate::owner::OwnerFigures;
+use crate::protocol::{Command, Published};
 use crate::settings::Settings;
+use crate::store::{self, StoreError};
+use crate::stream_state::{ContentType, ForkOf, MadeWith, Refused, Source, StreamState, Update};
 
-/// The maximum of reads that are answered before others run.
-const ANSWERED_MAX: usize = 64;
+/// The event of a message that closes its stream.
+pub(super) const CLOSED: &str = "closed";
 
-/// The maximum of streams that a sweep looks at.
-const SWEPT_MAX: usize = 64;
+/// The maximum of streams that one inherits from, each from the next.
+const SOURCES_MAX: usize = 64;
 
-/// The streams of an owner. No lock is taken and nothing waits: times are those of the caller.
-#[derive(Debug)]
+/// The memory of a producer beside its id, about.
+const PRODUCER_BYTES: usize = 128;
+
+/// The streams of a set, as an event loop asks for them. Futures end when the owner answers, or has ended.
+#[derive(Clone)]
 pub struct Streams {
-    known: HashMap<Name, Known>,
-    /// The number of each set.
-    counts: HashMap<String, usize>,
-    /// When streams may have expired. Each that may has one entry, that of [`Stream::due`].
-    due: BTreeSet<(SystemTime, Name)>,
-    /// Reads that have something to read now.
-    woken: VecDeque<(Name, Vec<Waiting>)>,
-    /// The number of the next stream.
-    number: u64,
+    pub(super) copies: Rc<Copies>,
+    pub(super) settings: Arc<Settings>,
     budget: Arc<Budget>,
-    figures: Arc<OwnerFigures>,
-}
-
-#[derive(Debug)]
-struct Known {
-    /// `None` after it was removed, as long as it has forks.
-    stream: Option<Box<Stream>>,
-    forks: usize,
-    source: Option<Name>,
 }
 
 impl Streams {
-    /// No streams. Their content takes memory of `budget`, and what becomes of appends is counted in `figures`.
+    /// The streams of the set of `settings`, which [keeps all](Settings::keeps_all). Content takes memory of `budget`.
     #[must_use]
-    pub fn new(budget: Arc<Budget>, figures: Arc<OwnerFigures>, now: SystemTime) -> Self {
-        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    pub fn new(copies: &Rc<Copies>, settings: &Arc<Settings>, budget: &Arc<Budget>) -> Self {
         Self {
-            known: HashMap::new(),
-            counts: HashMap::new(),
-            due: BTreeSet::new(),
-            woken: VecDeque::new(),
-            // Larger than those of earlier processes, unless these have made a million streams in each second; below 10^16.
-            number: (since.as_millis() as u64).saturating_mul(1000),
-            budget,
-            figures,
+            copies: copies.clone(),
+            settings: settings.clone(),
+            budget: budget.clone(),
         }
     }
 
-    /// Does what `command` asks for.
-    pub fn command(&mut self, command: Command, now: SystemTime) {
-        match command {
-            Command::Create(name, create, reply) => {
-                let _ = reply.send(self.create(&name, create, now));
-            }
-            Command::Append(name, append, reply) => {
-                let _ = reply.send(self.append(&name, append, now));
-            }
-            Command::Read(name, read, reply) => self.read(&name, Waiting { read, reply }, now),
-            Command::Look(name, reply) => {
-                let _ = reply.send(self.get(&name, now).map(|stream| stream.info()));
-            }
-            Command::Remove(name, reply) => {
-                let is_known = self.get(&name, now).map(|_| ());
-                if is_known.is_ok() {
-                    self.remove(&name);
-                }
-                let _ = reply.send(is_known);
-            }
-        }
+    /// What the owner of a stream answers.
+    pub(super) async fn ask<T>(
+        &self,
+        name: &Name,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, StreamError> {
+        let (reply, answer) = oneshot::channel();
+        let owner = self.copies.owner_of_stream(name);
+        self.copies.send(owner, command(reply));
+        let ended = |_| StoreError::Unavailable("the store has ended".to_owned()).into();
+        answer.await.map_err(ended)
     }
 
-    /// The stream, unless its time is over.
-    fn get(&mut self, name: &Name, now: SystemTime) -> Result<&mut Stream, Missing> {
-        self.expire(name, now);
-        let known = self.known.get_mut(name).ok_or(Missing::Unknown)?;
-        known.stream.as_deref_mut().ok_or(Missing::Removed)
-    }
-
-    /// Removes the stream if its time is over.
-    fn expire(&mut self, name: &Name, now: SystemTime) {
-        let known = self.known.get_mut(name);
-        let Some(stream) = known.and_then(|known| known.stream.as_mut()) else {
-            return;
+    /// Has the store append a message, if the stream takes it.
+    async fn publish(
+        &self,
+        name: &Name,
+        content: Vec<u8>,
+        closes: bool,
+        update: Update,
+    ) -> Result<Published, StreamError> {
+        let mut draft = Draft {
+            content: content.into(),
+            event: if closes {
+                CLOSED.into()
+            } else {
+                Box::default()
+            },
+            ..Draft::default()
         };
-        if stream
-            .expires_at()
-            .is_none_or(|expires_at| expires_at > now)
-        {
-            return;
-        }
-        if matches!(stream.lifetime, Some(Lifetime::Idle(_))) && stream.is_read() {
-            stream.used_at = now;
-            return;
-        }
-        self.figures.idle_boxes.fetch_add(1, Ordering::Relaxed);
-        self.remove(name);
+        let bytes = draft.bytes() + memory_of_producer(&update);
+        let reservation = self.budget.try_reserve(bytes);
+        draft.reservation = Some(reservation.ok_or(StreamError::Memory)?);
+        let append = store::Append {
+            name: name.clone(),
+            settings: self.settings.clone(),
+            draft: Arc::new(draft),
+            update: Some(Arc::new(update)),
+        };
+        let publish = |reply| Command::Publish {
+            appends: vec![append],
+            reply,
+        };
+        let (_, published) = self.ask(name, publish).await?.pop().expect("one for each");
+        Ok(published?)
     }
 
-    fn create(
-        &mut self,
+    /// Describes a stream.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn look(&self, name: &Name, now: SystemTime) -> Result<Info, StreamError> {
+        Ok(info(&self.parts(name, now).await?[0]))
+    }
+
+    /// Makes a stream, unless one like it is there.
+    ///
+    /// # Errors
+    /// Why it is not made.
+    pub async fn create(
+        &self,
         name: &Name,
         mut create: Create,
         now: SystemTime,
-    ) -> Result<Created, CreateError> {
-        match self.get(name, now) {
-            Ok(stream) => return existing(stream, &create),
-            Err(Missing::Unknown) => {}
-            Err(_) => {
-                return Err(CreateError::Conflict(
-                    "the stream was removed, but has forks",
-                ));
+    ) -> Result<Created, StreamError> {
+        match self.existing(name, &create, now).await {
+            Err(StreamError::Refused(Refused::Unknown)) => {}
+            existing => return existing,
+        }
+        let (state, mut content) = self.planned(&create, now).await?;
+        let body = std::mem::replace(&mut create.body, Ok(Vec::new()));
+        content.extend(body.map_err(StreamError::NotJson)?);
+        let update = Update::Make(Box::new(state));
+        match self.publish(name, content, create.closes, update).await {
+            Ok(_) => {
+                let info = self.look(name, now).await?;
+                Ok(Created { is_new: true, info })
             }
+            // Somebody else was faster.
+            Err(StreamError::Refused(Refused::Exists)) => self.existing(name, &create, now).await,
+            Err(error) => Err(error),
         }
-        let count = self.counts.get(&create.settings.set).copied();
-        if count.unwrap_or(0) >= create.settings.boxes_max {
-            return Err(CreateError::TooManyStreams);
-        }
-        let stream = self.make(&mut create, now)?;
-        let info = stream.info();
-        let source = create.fork.map(|fork| fork.source);
-        if let Some(source) = source
-            .as_ref()
-            .and_then(|source| self.known.get_mut(source))
-        {
-            source.forks += 1;
-        }
-        let known = Known {
-            stream: Some(Box::new(stream)),
-            forks: 0,
-            source,
+    }
+
+    /// The answer to a request to make a stream that is there.
+    async fn existing(
+        &self,
+        name: &Name,
+        create: &Create,
+        now: SystemTime,
+    ) -> Result<Created, StreamError> {
+        let parts = match self.parts(name, now).await {
+            Err(StreamError::Refused(Refused::Removed)) => {
+                let reason = "the stream was removed, but has forks";
+                return Err(StreamError::Conflict(reason));
+            }
+            parts => parts?,
         };
-        self.known.insert(name.clone(), known);
-        *self.counts.entry(create.settings.set.clone()).or_default() += 1;
-        self.schedule(name);
-        Ok(Created { is_new: true, info })
-    }
-
-    /// Notes when the stream has to be looked at again.
-    fn schedule(&mut self, name: &Name) {
-        let known = self.known.get_mut(name);
-        if let Some(stream) = known.and_then(|known| known.stream.as_mut()) {
-            stream.due = stream.expires_at();
-            self.due.extend(stream.due.map(|due| (due, name.clone())));
+        match conflict(&parts[0].state, create) {
+            Some(reason) => Err(StreamError::Conflict(reason)),
+            None => Ok(Created {
+                is_new: false,
+                info: info(&parts[0]),
+            }),
         }
     }
 
-    fn make(&mut self, create: &mut Create, now: SystemTime) -> Result<Stream, CreateError> {
-        let number = self.number;
+    /// The state of a stream to be made, and what it inherits as content of its own: a part of an append.
+    async fn planned(
+        &self,
+        create: &Create,
+        now: SystemTime,
+    ) -> Result<(StreamState, Vec<u8>), StreamError> {
         let made_with = MadeWith {
             lifetime: create.lifetime,
             fork: create.fork.clone(),
         };
-        let budget = self.budget.clone();
-        let content_type = create.content_type.clone().map(Arc::new);
-        let mut stream = match &create.fork {
-            None => {
-                let content_type = content_type.unwrap_or_else(|| Arc::new(ContentType::bytes()));
-                let lifetime = create.lifetime.or(default_lifetime(&create.settings));
-                Stream::new(number, content_type, lifetime, made_with, now)
-            }
-            Some(fork) => {
-                let source = self.source(fork, create, now)?;
-                let position = source.fork_position(fork).map_err(CreateError::BadFork)?;
-                let content = source.content.prefix(position, &budget);
-                let content_type = content_type.unwrap_or_else(|| source.content_type.clone());
-                let lifetime = create.lifetime.or(source.lifetime);
-                let mut stream = Stream::new(number, content_type, lifetime, made_with, now);
-                stream.content = content.map_err(|_| CreateError::Full(Full::Memory))?;
-                stream.life = source.life;
-                stream
-            }
+        let (asked, closes) = (create.content_type.clone(), create.closes);
+        let Some(fork) = &create.fork else {
+            let lifetime = self.settings.lifetime.map(Lifetime::Idle);
+            let lifetime = create.lifetime.or(lifetime);
+            let content_type = asked.unwrap_or_default();
+            let state = StreamState::new(content_type, lifetime, made_with, closes);
+            return Ok((state, Vec::new()));
         };
-        let body = std::mem::replace(&mut create.body, Ok(Vec::new()));
-        let body = body.map_err(CreateError::NotJson)?;
-        if !body.is_empty() {
-            let bytes_max = create.settings.bytes_max as u64;
-            let pushed = stream.push(body, bytes_max, &budget);
-            pushed.map_err(CreateError::Full)?;
+        let parts = self.parts(&fork.source, now).await;
+        let parts = parts.map_err(|error| match error {
+            StreamError::Refused(Refused::Unknown) => Refused::NoSource.into(),
+            StreamError::Refused(Refused::Removed) => {
+                StreamError::Conflict("the source was removed")
+            }
+            error => error,
+        })?;
+        if parts.len() > SOURCES_MAX {
+            return Err(StreamError::BadFork(
+                "the source is a fork of too many others",
+            ));
         }
-        stream.is_closed = create.closes;
-        self.number += 1;
-        Ok(stream)
+        let source = &parts[0].state;
+        let is_of_type = |asked: &ContentType| asked.essence == source.content_type.essence;
+        if !asked.as_ref().is_none_or(is_of_type) {
+            return Err(StreamError::Conflict("the source is of another type"));
+        }
+        let (last, content) = self.inherited(fork, &parts, now).await?;
+        let content_type = asked.unwrap_or_else(|| source.content_type.clone());
+        let lifetime = create.lifetime.or(source.lifetime);
+        let mut state = StreamState::new(content_type, lifetime, made_with, closes);
+        let name = fork.source.clone();
+        state.source = Some(Source { name, last });
+        Ok((state, content))
     }
 
-    fn source(
-        &mut self,
+    /// The last append that a fork inherits as a whole, and what it does of the next one.
+    async fn inherited(
+        &self,
         fork: &ForkOf,
-        create: &Create,
+        parts: &[Part],
         now: SystemTime,
-    ) -> Result<&mut Stream, CreateError> {
-        let source = self
-            .get(&fork.source, now)
-            .map_err(|missing| match missing {
-                Missing::Unknown => CreateError::NoSource,
-                _ => CreateError::Conflict("the source was removed"),
-            })?;
-        let asked = create.content_type.as_ref();
-        match asked.is_none_or(|asked| asked.essence == source.content_type.essence) {
-            true => Ok(source),
-            false => Err(CreateError::Conflict("the source is of another type")),
+    ) -> Result<(u64, Vec<u8>), StreamError> {
+        let last = match fork.offset {
+            None => parts[0].state.end,
+            Some(offset) => super::reading::position(parts, offset).map_err(|_| {
+                StreamError::BadFork("no append of the source ends at Stream-Fork-Offset")
+            })?,
+        };
+        if fork.sub_offset == 0 {
+            return Ok((last, Vec::new()));
         }
+        let life = parts[0].life;
+        let start = Start::At(Offset {
+            life,
+            position: last,
+        });
+        let next = self.read(&fork.source, start, 1, now).await?.pieces;
+        let next = next.first().map(|message| &*message.draft.content);
+        let within = next.and_then(|append| {
+            let count = fork.sub_offset;
+            let end = match Form::of(&parts[0].state.content_type.essence) {
+                Form::Json => end_of_message(append, count),
+                Form::Text | Form::Bytes => usize::try_from(count).ok(),
+            };
+            append.get(..end?)
+        });
+        let beyond = StreamError::BadFork("Stream-Fork-Sub-Offset is beyond the next append");
+        Ok((last, within.ok_or(beyond)?.to_vec()))
     }
 
-    fn append(
-        &mut self,
+    /// Appends to a stream, or closes it, or both.
+    ///
+    /// # Errors
+    /// Why nothing is appended.
+    pub async fn append(
+        &self,
         name: &Name,
         append: Append,
         now: SystemTime,
-    ) -> Result<Appended, AppendError> {
-        let budget = self.budget.clone();
-        let appended = match self.get(name, now) {
-            Ok(stream) => stream.append(append, &budget, now),
-            Err(missing) => Err(AppendError::Missing(missing)),
+    ) -> Result<Appended, StreamError> {
+        let (essence, content) = match append.content {
+            // What else is wrong is reported before.
+            Some((essence, messages)) => (Some(essence), Some(messages)),
+            None => (None, None),
         };
-        let figures = &self.figures;
-        let counter = match &appended {
-            Ok(appended) if appended.is_duplicate => Some(&figures.duplicates),
-            Ok(_) => Some(&figures.published),
-            Err(AppendError::Full(_)) => Some(&figures.failed),
-            Err(_) => None,
+        let content = content.transpose().map_err(StreamError::NotJson);
+        let has_content = essence.is_some();
+        let sequence = append.producer.as_ref().map(|producer| producer.sequence);
+        let update = Update::Append {
+            essence,
+            closes: append.closes,
+            sequence: append.sequence,
+            producer: append.producer,
         };
-        if let Some(counter) = counter {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-        if appended.is_ok() {
-            self.wake(name, now);
-        }
-        appended
-    }
-
-    /// Notes a use of the stream, and lets its reads be answered.
-    fn wake(&mut self, name: &Name, now: SystemTime) {
-        let stream = self
-            .known
-            .get_mut(name)
-            .and_then(|known| known.stream.as_mut());
-        let Some(stream) = stream else {
-            return;
+        let parts = self.parts(name, now).await?;
+        let part = &parts[0];
+        let content = match content {
+            Ok(Some(content)) if content.is_empty() => Err(StreamError::NoMessages),
+            content => content,
         };
-        stream.used_at = now;
-        let waiting = std::mem::take(&mut stream.waiting);
-        if !waiting.is_empty() {
-            self.woken.push_back((name.clone(), waiting));
-        }
-    }
-
-    fn read(&mut self, name: &Name, waiting: Waiting, now: SystemTime) {
-        let result = match self.get(name, now) {
-            Err(missing) => Err(ReadError::Missing(missing)),
-            Ok(stream) => {
-                stream.used_at = now;
-                match stream.read(&waiting.read) {
-                    Ok(found)
-                        if waiting.read.waits && found.pieces.is_empty() && !found.is_closed =>
-                    {
-                        return stream.wait(waiting.at(found.next));
-                    }
-                    result => result,
-                }
+        let published = match content {
+            Ok(content) => {
+                let content = content.unwrap_or_default();
+                self.publish(name, content, append.closes, update).await
             }
+            Err(error) => Err(part.refusal(&update).map_or(error, StreamError::Refused)),
         };
-        let _ = waiting.reply.send(result);
-    }
-
-    /// Answers some reads that waited; whether there are more.
-    pub fn answer(&mut self, now: SystemTime) -> bool {
-        let Some((name, mut waiting)) = self.woken.pop_front() else {
-            return false;
+        let end = |position| Offset {
+            life: part.life,
+            position,
         };
-        let rest = waiting.len().saturating_sub(ANSWERED_MAX);
-        for waiting in waiting.drain(rest..) {
-            self.read(&name, waiting, now);
+        match published {
+            Ok(published) => Ok(Appended {
+                end: end(match has_content {
+                    true => published.id.sequence,
+                    false => self.parts(name, now).await?[0].state.end,
+                }),
+                is_closed: append.closes,
+                is_duplicate: false,
+                producer_sequence: sequence,
+            }),
+            Err(StreamError::Refused(refused @ (Refused::Duplicate(_) | Refused::Closed))) => {
+                let state = &self.parts(name, now).await?[0].state;
+                let Refused::Duplicate(producer_sequence) = refused else {
+                    return Err(StreamError::Closed(end(state.end)));
+                };
+                Ok(Appended {
+                    end: end(state.end),
+                    is_closed: state.is_closed,
+                    is_duplicate: true,
+                    producer_sequence,
+                })
+            }
+            Err(error) => Err(error),
         }
-        if !waiting.is_empty() {
-            // Streams take turns.
-            self.woken.push_back((name, waiting));
-        }
-        !self.woken.is_empty()
     }
 
-    /// Removes a stream that is known, and ends its reads.
-    fn remove(&mut self, name: &Name) {
-        let Some(known) = self.known.get_mut(name) else {
-            return;
+    /// Removes a stream.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn remove(&self, name: &Name, now: SystemTime) -> Result<(), StreamError> {
+        self.parts(name, now).await?;
+        self.remove_now(name).await
+    }
+
+    pub(super) async fn remove_now(&self, name: &Name) -> Result<(), StreamError> {
+        let remove = |reply| Command::Remove {
+            name: name.clone(),
+            reply,
         };
-        if let Some(stream) = known.stream.take() {
-            if let Some(due) = stream.due {
-                self.due.remove(&(due, name.clone()));
-            }
-            self.woken.push_back((name.clone(), stream.waiting));
-        }
-        self.free(name.clone());
-    }
-
-    /// Frees the name of a removed stream without forks, and the names of those that were kept for it.
-    fn free(&mut self, name: Name) {
-        let mut next = Some(name);
-        while let Some(name) = next {
-            let is_free = |known: &Known| known.stream.is_none() && known.forks == 0;
-            if !self.known.get(&name).is_some_and(is_free) {
-                return;
-            }
-            next = self.known.remove(&name).and_then(|known| known.source);
-            if let Some(count) = self.counts.get_mut(name.set()) {
-                *count -= 1;
-            }
-            if let Some(source) = next.as_ref().and_then(|source| self.known.get_mut(source)) {
-                source.forks -= 1;
-            }
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
-        self.known.len()
-    }
-
-    #[cfg(test)]
-    pub(super) fn due_count(&self) -> usize {
-        self.due.len()
-    }
-
-    /// Drops streams whose time is over at `now`. Called about ten times a second.
-    pub fn sweep(&mut self, now: SystemTime) {
-        let count = self.known.len();
-        self.figures.boxes.store(count, Ordering::Relaxed);
-        for _ in 0..SWEPT_MAX {
-            match self.due.first() {
-                Some((due, _)) if *due <= now => {}
-                _ => return,
-            }
-            let (_, name) = self.due.pop_first().expect("there is one");
-            self.expire(&name, now);
-            // It may have been used since.
-            self.schedule(&name);
-        }
+        self.ask(name, remove).await??;
+        Ok(())
     }
 }
 
-impl ContentType {
-    fn bytes() -> Self {
-        Self {
-            value: levity_wire::mime::DEFAULT.into(),
-            essence: levity_wire::mime::DEFAULT.into(),
-        }
+/// The memory that an update takes for a producer that may be new.
+fn memory_of_producer(update: &Update) -> usize {
+    match update {
+        Update::Append {
+            producer: Some(producer),
+            ..
+        } if producer.sequence == 0 => PRODUCER_BYTES + producer.id.len(),
+        _ => 0,
     }
 }
 
-fn default_lifetime(settings: &Settings) -> Option<Lifetime> {
-    settings.lifetime.map(Lifetime::Idle)
+fn info(part: &Part) -> Info {
+    let state = &part.state;
+    Info {
+        content_type: state.content_type.clone(),
+        lifetime: state.lifetime,
+        end: Offset {
+            life: part.life,
+            position: state.end,
+        },
+        is_closed: state.is_closed,
+    }
 }
 
-/// The answer to a request to make a stream that is there.
-fn existing(stream: &Stream, create: &Create) -> Result<Created, CreateError> {
+/// Why a stream is not the one that is to be made.
+fn conflict(state: &StreamState, create: &Create) -> Option<&'static str> {
     let asked = create.content_type.as_ref();
-    let default = levity_wire::mime::DEFAULT;
     let is_of_type = match asked {
-        Some(asked) => asked.essence == stream.content_type.essence,
-        None => create.fork.is_some() || &*stream.content_type.essence == default,
+        Some(asked) => asked.essence == state.content_type.essence,
+        None => create.fork.is_some() || &*state.content_type.essence == levity_wire::mime::DEFAULT,
     };
-    if !is_of_type {
-        return Err(CreateError::Conflict("the stream is of another type"));
+    let made_with = &state.made_with;
+    match state {
+        _ if !is_of_type => Some("the stream is of another type"),
+        _ if made_with.lifetime != create.lifetime => Some("the stream is kept for another time"),
+        _ if made_with.fork != create.fork => Some("the stream has another source"),
+        _ if state.is_closed != create.closes => Some("one of both streams is closed"),
+        _ => None,
     }
-    if stream.made_with.lifetime != create.lifetime {
-        return Err(CreateError::Conflict("the stream is kept for another time"));
-    }
-    if stream.made_with.fork != create.fork {
-        return Err(CreateError::Conflict("the stream has another source"));
-    }
-    if stream.is_closed != create.closes {
-        return Err(CreateError::Conflict("one of both streams is closed"));
-    }
-    Ok(Created {
-        is_new: false,
-        info: stream.info(),
-    })
 }

@@ -1,54 +1,86 @@
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use levity_wire::durable_streams::{Lifetime, Offset, Producer, Start, messages};
-use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::budget::Budget;
+use crate::copies::Copies;
 use crate::log::tests::settings;
+use crate::memory::MemoryStore;
 use crate::name::Name;
+use crate::owner::{Owner, Reports};
+use crate::protocol::Command;
 use crate::settings::Settings;
+use crate::store::StoreError;
 
-/// Streams whose clock is the test's.
+const UNKNOWN: StreamError = StreamError::Refused(Refused::Unknown);
+const REMOVED: StreamError = StreamError::Refused(Refused::Removed);
+
+/// Streams in memory, whose clock is the test's.
 struct Rig {
-    streams: Streams,
+    owner: Owner<MemoryStore>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    copies: Rc<Copies>,
     budget: Arc<Budget>,
     settings: Arc<Settings>,
     now: SystemTime,
 }
 
-type Waiting = oneshot::Receiver<Result<ReadResult, ReadError>>;
-
 impl Rig {
     fn new() -> Self {
-        let mut settings = settings(0, 1000);
-        settings.boxes_max = 4;
-        settings.receivers_max = 100;
-        let budget = Budget::new(100_000);
-        let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let (sender, commands) = mpsc::unbounded_channel();
+        let copies = Rc::new(Copies::new(0, vec![sender]));
+        let reports = vec![Reports::Here(Rc::downgrade(&copies))];
         Self {
-            streams: Streams::new(budget.clone(), Arc::default(), now),
-            budget,
-            settings: Arc::new(settings),
-            now,
+            owner: Owner::new(MemoryStore::new(7), reports, Arc::default()),
+            commands,
+            copies,
+            budget: Budget::new(100_000),
+            settings: set(4, 1000),
+            now: UNIX_EPOCH + Duration::from_secs(1_000_000),
         }
     }
 
-    fn ask<T, E>(&mut self, command: impl FnOnce(Reply<T, E>) -> Command) -> Result<T, E> {
-        let (reply, mut answer) = oneshot::channel();
-        self.streams.command(command(reply), self.now);
-        answer.try_recv().expect("an answer at once")
+    fn streams(&self) -> Streams {
+        Streams::new(&self.copies, &self.settings, &self.budget)
+    }
+
+    /// Lets the owner do what it was asked for.
+    fn run_owner(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        while let Ok(command) = self.commands.try_recv() {
+            self.owner.command(command, self.now);
+        }
+        self.owner.poll(&mut context, self.now);
+    }
+
+    /// The result of `asking`, which needs the owner only.
+    fn ask<T>(&mut self, asking: impl Future<Output = T>) -> T {
+        let mut asking = pin!(asking);
+        for _ in 0..1000 {
+            let polled = asking
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(result) = polled {
+                return result;
+            }
+            self.run_owner();
+        }
+        panic!("no answer");
     }
 
     fn create(
         &mut self,
         of: &str,
         change: impl FnOnce(&mut Create),
-    ) -> Result<Created, CreateError> {
+    ) -> Result<Created, StreamError> {
         let mut create = Create {
-            settings: self.settings.clone(),
             content_type: Some(content_type("text/plain")),
             lifetime: None,
             closes: false,
@@ -56,14 +88,15 @@ impl Rig {
             body: Ok(Vec::new()),
         };
         change(&mut create);
-        self.ask(|reply| Command::Create(name(of), create, reply))
+        let (streams, now) = (self.streams(), self.now);
+        self.ask(streams.create(&name(of), create, now))
     }
 
     fn make(&mut self, of: &str) {
         assert!(self.create(of, |_| {}).expect("made").is_new);
     }
 
-    fn fork(&mut self, of: &str, source: &str) -> Result<Created, CreateError> {
+    fn fork(&mut self, of: &str, source: &str) -> Result<Created, StreamError> {
         self.create(of, |create| create.fork = Some(fork(source, None, 0)))
     }
 
@@ -72,51 +105,33 @@ impl Rig {
         to: &str,
         text: &str,
         change: impl FnOnce(&mut Append),
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<Appended, StreamError> {
         let mut append = Append {
-            settings: self.settings.clone(),
             content: Some(("text/plain".into(), Ok(text.as_bytes().to_vec()))),
             closes: false,
             sequence: None,
             producer: None,
         };
         change(&mut append);
-        self.ask(|reply| Command::Append(name(to), append, reply))
+        let (streams, now) = (self.streams(), self.now);
+        self.ask(streams.append(&name(to), append, now))
     }
 
     fn append(&mut self, to: &str, text: &str) -> Offset {
         self.append_with(to, text, |_| {}).expect("appended").end
     }
 
-    fn close(&mut self, of: &str) -> Result<Appended, AppendError> {
+    fn close(&mut self, of: &str) -> Result<Appended, StreamError> {
         self.append_with(of, "", |append| {
             append.content = None;
             append.closes = true;
         })
     }
 
-    fn start_read(&mut self, of: &str, start: Start, waits: bool) -> Waiting {
-        let read = Read {
-            settings: self.settings.clone(),
-            start,
-            bytes_max: 1000,
-            waits,
-        };
-        let (reply, answer) = oneshot::channel();
-        self.streams
-            .command(Command::Read(name(of), read, reply), self.now);
-        answer
-    }
-
-    fn wait(&mut self, of: &str) -> Waiting {
-        self.start_read(of, Start::Now, true)
-    }
-
-    fn read_from(&mut self, of: &str, start: Start) -> Result<(String, ReadResult), ReadError> {
-        let result = self
-            .start_read(of, start, false)
-            .try_recv()
-            .expect("an answer at once")?;
+    fn read_from(&mut self, of: &str, start: Start) -> Result<(String, ReadResult), StreamError> {
+        let (streams, now) = (self.streams(), self.now);
+        let result = self.ask(streams.read(&name(of), start, 2000, now))?;
+        self.run_owner();
         Ok((text(&result), result))
     }
 
@@ -124,25 +139,49 @@ impl Rig {
         self.read_from(of, Start::Beginning).expect("read").0
     }
 
-    fn look(&mut self, of: &str) -> Result<Info, Missing> {
-        self.ask(|reply| Command::Look(name(of), reply))
+    /// A reader that stays, which has all that is there.
+    fn follow(&mut self, of: &str) -> Tail {
+        let (_, last) = self.read_from(of, Start::Now).expect("read");
+        let mut tail = self.streams().follow(&name(of), last, 1000).expect("room");
+        assert!(self.next(&mut tail).is_none());
+        tail
     }
 
-    fn remove(&mut self, of: &str) -> Result<(), Missing> {
-        self.ask(|reply| Command::Remove(name(of), reply))
+    /// What a reader that stays gets by now.
+    fn next(&mut self, tail: &mut Tail) -> Option<Result<ReadResult, StreamError>> {
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10 {
+            if let Poll::Ready(read) = tail.poll_read(&mut context, self.now) {
+                return Some(read);
+            }
+            self.run_owner();
+        }
+        None
     }
 
-    fn answer_all(&mut self) {
-        while self.streams.answer(self.now) {}
+    fn look(&mut self, of: &str) -> Result<Info, StreamError> {
+        let (streams, now) = (self.streams(), self.now);
+        self.ask(streams.look(&name(of), now))
+    }
+
+    fn remove(&mut self, of: &str) -> Result<(), StreamError> {
+        let (streams, now) = (self.streams(), self.now);
+        self.ask(streams.remove(&name(of), now))
     }
 
     fn pass(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
+        self.owner.sweep(self.now);
     }
+}
 
-    fn count(&self) -> usize {
-        self.streams.count()
-    }
+fn set(boxes_max: usize, bytes_max: usize) -> Arc<Settings> {
+    Arc::new(Settings {
+        boxes_max,
+        receivers_max: 100,
+        keeps_all: true,
+        ..settings(0, bytes_max)
+    })
 }
 
 fn name(of: &str) -> Name {
@@ -165,10 +204,8 @@ fn fork(source: &str, offset: Option<Offset>, sub_offset: u64) -> ForkOf {
 }
 
 fn text(result: &ReadResult) -> String {
-    let bytes = result
-        .pieces
-        .iter()
-        .flat_map(|piece| piece.bytes().to_vec());
+    let content = result.pieces.iter();
+    let bytes = content.flat_map(|piece| piece.draft.content.to_vec());
     String::from_utf8(bytes.collect()).expect("text")
 }
 
@@ -216,104 +253,94 @@ fn other_offsets_are_refused() {
         rig.read_from("a", Start::At(offset)).map(drop)
     };
     assert_eq!(
-        refused(|offset| offset.position -= 1),
-        Err(ReadError::BadOffset)
-    );
-    assert_eq!(
         refused(|offset| offset.position += 1),
-        Err(ReadError::BadOffset)
+        Err(StreamError::BadOffset)
     );
     assert_eq!(
         refused(|offset| offset.life -= 1),
-        Err(ReadError::OtherLife)
+        Err(StreamError::OtherLife)
     );
-    assert_eq!(refused(|offset| offset.life = 0), Err(ReadError::OtherLife));
+    assert_eq!(
+        refused(|offset| offset.life = 0),
+        Err(StreamError::OtherLife)
+    );
     // A stream that is made again has other offsets.
     rig.remove("a").expect("removed");
     rig.make("a");
     rig.append("a", "text");
     let read = rig.read_from("a", Start::At(end)).map(drop);
-    assert_eq!(read, Err(ReadError::OtherLife));
+    assert_eq!(read, Err(StreamError::OtherLife));
 }
 
 #[test]
-fn a_read_waits_for_what_comes() {
+fn a_reader_that_stays_gets_what_comes() {
     let mut rig = Rig::new();
     rig.make("a");
     rig.append("a", "old");
-    let (mut first, mut second) = (rig.wait("a"), rig.wait("a"));
-    rig.answer_all();
-    assert_eq!(first.try_recv().err(), Some(TryRecvError::Empty));
-    rig.append("a", "new");
-    rig.answer_all();
-    for waiting in [&mut first, &mut second] {
-        let result = waiting.try_recv().expect("an answer").expect("read");
-        assert!(result.is_up_to_date);
-        assert_eq!(text(&result), "new");
+    let mut readers = [rig.follow("a"), rig.follow("a")];
+    for new in ["1", "2"] {
+        let end = rig.append("a", new);
+        for reader in &mut readers {
+            let result = rig.next(reader).expect("content").expect("read");
+            assert!(result.is_up_to_date && !result.is_closed);
+            assert_eq!((&*text(&result), result.next), (new, end));
+            assert!(rig.next(reader).is_none());
+        }
     }
-    // There is something already.
-    let mut third = rig.start_read("a", Start::Beginning, true);
-    assert_eq!(
-        text(&third.try_recv().expect("an answer").expect("read")),
-        "oldnew"
-    );
+    rig.append_with("a", "end", |append| append.closes = true)
+        .expect("closed");
+    for reader in &mut readers {
+        let result = rig.next(reader).expect("content").expect("read");
+        assert!(result.is_closed && text(&result) == "end");
+    }
 }
 
 #[test]
-fn reads_end_with_the_stream() {
+fn a_reader_that_is_far_behind_misses_nothing() {
     let mut rig = Rig::new();
     rig.make("a");
-    let mut waiting = rig.wait("a");
+    let mut reader = rig.follow("a");
+    let mut expected = String::new();
+    for number in 0..200 {
+        rig.append("a", &format!("{number} "));
+        rig.run_owner();
+        expected += &format!("{number} ");
+    }
+    let mut read = String::new();
+    while let Some(result) = rig.next(&mut reader) {
+        read += &text(&result.expect("read"));
+    }
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn what_comes_before_a_reader_is_known_reaches_it() {
+    let mut rig = Rig::new();
+    rig.make("a");
+    let (_, last) = rig.read_from("a", Start::Now).expect("read");
+    rig.append("a", "between");
+    let mut reader = rig.streams().follow(&name("a"), last, 1000).expect("room");
+    let result = rig.next(&mut reader).expect("content").expect("read");
+    assert_eq!(text(&result), "between");
+}
+
+#[test]
+fn readers_end_with_the_stream() {
+    let mut rig = Rig::new();
+    rig.make("a");
+    let mut reader = rig.follow("a");
     rig.close("a").expect("closed");
-    rig.answer_all();
-    let result = waiting.try_recv().expect("an answer").expect("read");
+    let result = rig.next(&mut reader).expect("its end").expect("read");
     assert!(result.is_closed && result.pieces.is_empty());
-    // Nobody waits for what never comes.
-    let result = rig.wait("a").try_recv().expect("an answer").expect("read");
-    assert!(result.is_closed);
 
     rig.make("b");
-    let mut waiting = rig.wait("b");
-    rig.remove("b").expect("removed");
-    rig.answer_all();
-    let missing = ReadError::Missing(Missing::Unknown);
-    assert_eq!(
-        waiting.try_recv().expect("an answer").map(drop),
-        Err(missing)
-    );
-}
-
-#[test]
-fn a_bounded_number_of_reads_is_answered_at_a_time() {
-    let mut rig = Rig::new();
-    rig.make("a");
-    rig.make("b");
-    let mut waiting: Vec<_> = (0..100).map(|_| rig.wait("a")).collect();
-    let mut other = rig.wait("b");
-    let mut refused = rig.wait("a");
-    let answer = refused.try_recv().expect("an answer").map(drop);
-    assert_eq!(answer, Err(ReadError::TooManyReceivers));
-    rig.append("a", "x");
-    rig.append("b", "y");
-    assert!(rig.streams.answer(rig.now));
-    let answers = waiting.iter_mut().map(oneshot::Receiver::try_recv);
-    let answered = answers.filter(Result::is_ok).count();
-    assert_eq!(answered, 64);
-    // Streams take turns.
-    assert!(rig.streams.answer(rig.now));
-    assert!(other.try_recv().is_ok());
-    assert!(!rig.streams.answer(rig.now) && !rig.streams.answer(rig.now));
-}
-
-#[test]
-fn reads_that_nobody_waits_for_are_dropped() {
-    let mut rig = Rig::new();
-    rig.make("a");
-    for _ in 0..1000 {
-        drop(rig.wait("a"));
+    rig.fork("c", "b").expect("made");
+    for of in ["b", "c"] {
+        let mut reader = rig.follow(of);
+        rig.remove(of).expect("removed");
+        let end = rig.next(&mut reader).expect("its end").map(drop);
+        assert_eq!(end, Err(UNKNOWN), "{of}");
     }
-    let mut waiting = rig.wait("a");
-    assert_eq!(waiting.try_recv().err(), Some(TryRecvError::Empty));
 }
 
 #[test]
@@ -325,7 +352,7 @@ fn closing_is_final() {
         .append_with("a", "2", |append| append.closes = true)
         .expect("closed");
     assert!(closed.is_closed && !closed.is_duplicate);
-    let refused = AppendError::Closed(closed.end);
+    let refused = StreamError::Closed(closed.end);
     let again = rig.append_with("a", "3", |append| append.closes = true);
     assert_eq!(again, Err(refused.clone()));
     assert_eq!(rig.append_with("a", "3", |_| {}), Err(refused.clone()));
@@ -342,15 +369,15 @@ fn closing_is_final() {
 #[test]
 fn a_part_of_a_closed_stream_is_not_its_end() {
     let mut rig = Rig::new();
-    rig.settings = Arc::new(settings(0, 10_000));
+    rig.settings = set(4, 10_000);
     rig.make("a");
-    rig.append("a", &"x".repeat(999));
-    rig.append("a", &"y".repeat(2000));
+    rig.append("a", &"x".repeat(1999));
+    rig.append("a", &"y".repeat(3000));
     rig.close("a").expect("closed");
     let (text, result) = rig.read_from("a", Start::Beginning).expect("read");
-    assert!(text.len() == 999 && !result.is_closed && !result.is_up_to_date);
+    assert!(text.len() == 1999 && !result.is_closed && !result.is_up_to_date);
     let (text, result) = rig.read_from("a", Start::At(result.next)).expect("read");
-    assert!(text.len() == 2000 && result.is_closed && result.is_up_to_date);
+    assert!(text.len() == 3000 && result.is_closed && result.is_up_to_date);
 }
 
 #[test]
@@ -363,7 +390,7 @@ fn appends_have_the_type_of_the_stream() {
     .expect("made");
     assert_eq!(
         rig.append_with("a", "3", |_| {}),
-        Err(AppendError::OtherType)
+        Err(StreamError::Refused(Refused::OtherType))
     );
     let mut append = |body: &[u8]| {
         let body = messages(body);
@@ -371,8 +398,8 @@ fn appends_have_the_type_of_the_stream() {
             append.content = Some(("application/json".into(), body));
         })
     };
-    assert!(matches!(append(b"{"), Err(AppendError::NotJson(_))));
-    assert_eq!(append(b"[]"), Err(AppendError::NoMessages));
+    assert!(matches!(append(b"{"), Err(StreamError::NotJson(_))));
+    assert_eq!(append(b"[]"), Err(StreamError::NoMessages));
     append(b"{\"a\":3}").expect("appended");
     assert_eq!(rig.read("a"), "1,2,{\"a\":3},");
 }
@@ -403,16 +430,28 @@ fn a_retry_of_a_producer_is_appended_once() {
             append.producer = producer("p", epoch, sequence)
         })
     };
-    assert_eq!(append(0, 1, "x"), Err(AppendError::Gap { expected: 0 }));
+    assert_eq!(
+        append(0, 1, "x"),
+        Err(StreamError::Refused(Refused::Gap {
+            expected: 0,
+            received: 1
+        }))
+    );
     for (sequence, text) in ["1", "2"].into_iter().enumerate() {
         let appended = append(0, sequence as u64, text).expect("appended");
         assert_eq!(appended.producer_sequence, Some(sequence as u64));
     }
     let retry = append(0, 0, "1").expect("a duplicate");
     assert!(retry.is_duplicate && retry.producer_sequence == Some(1));
-    assert_eq!(append(1, 1, "x"), Err(AppendError::EpochWithoutStart));
+    assert_eq!(
+        append(1, 1, "x"),
+        Err(StreamError::Refused(Refused::EpochWithoutStart))
+    );
     append(1, 0, "3").expect("appended");
-    assert_eq!(append(0, 2, "x"), Err(AppendError::StaleEpoch(1)));
+    assert_eq!(
+        append(0, 2, "x"),
+        Err(StreamError::Refused(Refused::StaleEpoch(1)))
+    );
     assert_eq!(rig.read("a"), "123");
 }
 
@@ -429,19 +468,13 @@ fn what_is_refused_leaves_no_trace() {
         })
     };
     let large = "x".repeat(1001);
-    let full = AppendError::Full(Full::Stream);
+    let full = StreamError::Refused(Refused::Full);
     assert_eq!(append(&mut rig, &large, "9"), Err(full));
     rig.budget.set_max(used + 50);
-    assert_eq!(
-        append(&mut rig, "x", "9"),
-        Err(AppendError::Full(Full::Memory))
-    );
+    assert_eq!(append(&mut rig, "x", "9"), Err(StreamError::Memory));
     rig.budget.set_max(used + 300);
     let text = "x".repeat(200);
-    assert_eq!(
-        append(&mut rig, &text, "9"),
-        Err(AppendError::Full(Full::Memory))
-    );
+    assert_eq!(append(&mut rig, &text, "9"), Err(StreamError::Memory));
     assert_eq!(rig.budget.used(), used);
     rig.budget.set_max(100_000);
     let appended = append(&mut rig, "x", "1").expect("appended");
@@ -454,13 +487,16 @@ fn a_stream_is_bounded_to_the_byte() {
     rig.make("a");
     rig.append("a", &"x".repeat(999));
     rig.append("a", "y");
-    let full = Err(AppendError::Full(Full::Stream));
+    let full = Err(StreamError::Refused(Refused::Full));
     assert_eq!(rig.append_with("a", "z", |_| {}), full);
     // Nothing was dropped to make room.
-    assert_eq!(rig.look("a").expect("there").end.position, 1000);
+    assert_eq!(rig.read("a").len(), 1000);
     let too_large = rig.create("b", |create| create.body = Ok(vec![b'x'; 1001]));
-    assert_eq!(too_large.map(drop), Err(CreateError::Full(Full::Stream)));
-    assert_eq!(rig.look("b").map(drop), Err(Missing::Unknown));
+    assert_eq!(
+        too_large.map(drop),
+        Err(StreamError::Refused(Refused::Full))
+    );
+    assert_eq!(rig.look("b").map(drop), Err(UNKNOWN));
 }
 
 #[test]
@@ -470,7 +506,7 @@ fn the_number_of_streams_is_bounded() {
         rig.make(of);
     }
     let fifth = rig.create("e", |_| {}).map(drop);
-    assert_eq!(fifth, Err(CreateError::TooManyStreams));
+    assert_eq!(fifth, Err(StreamError::Store(StoreError::TooManyBoxes)));
     assert!(!rig.create("a", |_| {}).expect("there").is_new);
     rig.remove("a").expect("removed");
     rig.make("e");
@@ -504,7 +540,7 @@ fn the_same_stream_may_be_made_twice() {
             make(create);
             change(create);
         });
-        assert!(matches!(other, Err(CreateError::Conflict(_))));
+        assert!(matches!(other, Err(StreamError::Conflict(_))));
     }
     rig.close("a").expect("closed");
     assert!(rig.create("a", make).is_err());
@@ -542,83 +578,28 @@ fn a_stream_expires_when_it_is_not_used() {
     // To look at it is no use.
     rig.look("idle").expect("there");
     rig.pass(1);
-    assert_eq!(rig.look("idle").map(drop), Err(Missing::Unknown));
+    assert_eq!(rig.look("idle").map(drop), Err(UNKNOWN));
     rig.read("until");
     rig.append("until", "x");
     rig.pass(1);
     rig.look("until").expect("there");
     rig.pass(1);
-    assert_eq!(rig.look("until").map(drop), Err(Missing::Unknown));
+    assert_eq!(rig.look("until").map(drop), Err(UNKNOWN));
     rig.pass(1_000_000_000);
     rig.look("kept").expect("there");
 }
 
 #[test]
-fn a_sweep_removes_what_has_expired() {
-    let mut rig = Rig::new();
-    rig.create("a", |create| create.lifetime = idle(10))
-        .expect("made");
-    rig.create("b", |create| create.lifetime = idle(10))
-        .expect("made");
-    let mut waiting = rig.wait("b");
-    rig.pass(5);
-    rig.read("a");
-    rig.pass(5);
-    rig.streams.sweep(rig.now);
-    assert_eq!(rig.count(), 2);
-    rig.pass(5);
-    rig.streams.sweep(rig.now);
-    // Somebody waits for the other one.
-    assert_eq!(rig.count(), 1);
-    assert_eq!(waiting.try_recv().err(), Some(TryRecvError::Empty));
-    drop(waiting);
-    rig.pass(10);
-    rig.streams.sweep(rig.now);
-    assert_eq!(rig.count(), 0);
-    assert_eq!(rig.budget.used(), 0);
-}
-
-#[test]
-fn waiting_reads_end_when_time_is_over() {
-    let mut rig = Rig::new();
-    let until = Some(Lifetime::Until(rig.now + Duration::from_secs(30)));
-    rig.create("a", |create| create.lifetime = until)
-        .expect("made");
-    let mut waiting = rig.wait("a");
-    rig.pass(30);
-    rig.streams.sweep(rig.now);
-    rig.answer_all();
-    let missing = ReadError::Missing(Missing::Unknown);
-    assert_eq!(
-        waiting.try_recv().expect("an answer").map(drop),
-        Err(missing)
-    );
-}
-
-#[test]
-fn streams_made_again_and_again_are_due_once() {
-    let mut rig = Rig::new();
-    for _ in 0..100 {
-        rig.create("a", |create| create.lifetime = idle(1_000))
-            .expect("made");
-        rig.remove("a").expect("removed");
-    }
-    assert_eq!(rig.streams.due_count(), 0);
-}
-
-#[test]
 fn the_lifetime_of_the_set_is_the_default() {
     let mut rig = Rig::new();
-    let mut settings = settings(0, 1000);
-    settings.lifetime = Some(Duration::from_secs(10));
-    rig.settings = Arc::new(settings);
+    Arc::make_mut(&mut rig.settings).lifetime = Some(Duration::from_secs(10));
     rig.make("a");
     assert_eq!(rig.look("a").expect("there").lifetime, idle(10));
     assert!(!rig.create("a", |_| {}).expect("there").is_new);
 }
 
 #[test]
-fn a_fork_has_the_offsets_of_its_source_and_goes_its_own_way() {
+fn a_fork_takes_the_offsets_of_its_source_and_goes_its_own_way() {
     let mut rig = Rig::new();
     rig.make("a");
     let first = rig.append("a", "1");
@@ -627,14 +608,15 @@ fn a_fork_has_the_offsets_of_its_source_and_goes_its_own_way() {
         create.fork = Some(fork("a", Some(first), 0));
         create.body = Ok(b"own".to_vec());
     });
-    let info = forked.expect("made").info;
-    assert_eq!((info.end.life, info.end.position), (second.life, 4));
+    let end = forked.expect("made").info.end;
+    assert!(end > second);
     rig.append("a", "3");
-    let mut waiting = rig.wait("b");
+    let mut reader = rig.follow("b");
     rig.append("a", "4");
-    rig.answer_all();
-    assert_eq!(waiting.try_recv().err(), Some(TryRecvError::Empty));
+    assert!(rig.next(&mut reader).is_none());
     rig.append("b", "!");
+    let result = rig.next(&mut reader).expect("content").expect("read");
+    assert_eq!(text(&result), "!");
     assert_eq!(
         (rig.read("a"), rig.read("b")),
         ("1234".into(), "1own!".into())
@@ -642,7 +624,63 @@ fn a_fork_has_the_offsets_of_its_source_and_goes_its_own_way() {
     let (text, result) = rig.read_from("b", Start::At(first)).expect("read");
     assert_eq!(text, "own!");
     let (_, of_source) = rig.read_from("a", Start::At(first)).expect("read");
-    assert_ne!(result.number, of_source.number);
+    assert_ne!(result.start, of_source.start);
+    // What the source has got since is not in the fork.
+    let read = rig.read_from("b", Start::At(second)).map(drop);
+    assert_eq!(read, Err(StreamError::BadOffset));
+}
+
+#[test]
+fn a_fork_that_is_made_again_has_other_offsets() {
+    let mut rig = Rig::new();
+    rig.make("a");
+    rig.append("a", "1");
+    let mut make = || {
+        rig.fork("b", "a").expect("made");
+        let end = rig.append("b", "2");
+        let inherited = rig.read_from("b", Start::Beginning).expect("read").1;
+        let starts = [end, inherited.start];
+        rig.remove("b").expect("removed");
+        starts
+    };
+    let earlier = make();
+    assert!(make().iter().zip(earlier).all(|(new, old)| *new > old));
+    rig.fork("b", "a").expect("made");
+    rig.append("b", "3");
+    for offset in earlier {
+        let read = rig.read_from("b", Start::At(offset)).map(drop);
+        assert_eq!(read, Err(StreamError::OtherLife));
+    }
+}
+
+#[test]
+fn a_fork_of_a_fork_reads_all_that_it_inherits() {
+    let mut rig = Rig::new();
+    rig.settings = set(100, 100_000);
+    rig.make("0");
+    let mut expected = String::new();
+    for number in 0..=64 {
+        let of = number.to_string();
+        let text = format!("{number} ").repeat(20);
+        let end = rig.append(&of, &text);
+        rig.append(&of, "not inherited");
+        expected += &text;
+        let forked = rig.create(&(number + 1).to_string(), |create| {
+            create.fork = Some(fork(&of, Some(end), 0));
+        });
+        let is_too_deep = matches!(forked, Err(StreamError::BadFork(_)));
+        assert_eq!(is_too_deep, number == 64, "{number}");
+    }
+    let (mut start, mut read) = (Start::Beginning, String::new());
+    loop {
+        let (text, result) = rig.read_from("64", start).expect("read");
+        read += &text;
+        start = Start::At(result.next);
+        if result.is_up_to_date {
+            break;
+        }
+    }
+    assert_eq!(read, expected + "not inherited");
 }
 
 #[test]
@@ -667,9 +705,7 @@ fn a_fork_inherits_no_state_of_writers() {
 #[test]
 fn a_fork_may_begin_within_an_append() {
     let mut rig = Rig::new();
-    let mut all = settings(0, 1000);
-    all.boxes_max = 100;
-    rig.settings = Arc::new(all);
+    rig.settings = set(100, 1000);
     rig.make("a");
     let anchor = rig.append("a", "first");
     rig.append("a", "second");
@@ -685,7 +721,7 @@ fn a_fork_may_begin_within_an_append() {
     assert_eq!(read(Offset::ZERO, 3), Ok("fir".into()));
     assert_eq!(read(anchor, 0), Ok("first".into()));
     assert_eq!(read(anchor, 6), Ok("firstsecond".into()));
-    assert!(matches!(read(anchor, 7), Err(CreateError::BadFork(_))));
+    assert!(matches!(read(anchor, 7), Err(StreamError::BadFork(_))));
 
     rig.create("json", |create| {
         create.content_type = Some(content_type("application/json"));
@@ -702,7 +738,7 @@ fn a_fork_may_begin_within_an_append() {
     };
     assert_eq!(read(2), Ok("1,[2,3],".into()));
     assert_eq!(read(3), Ok("1,[2,3],4,".into()));
-    assert!(matches!(read(4), Err(CreateError::BadFork(_))));
+    assert!(matches!(read(4), Err(StreamError::BadFork(_))));
 }
 
 #[test]
@@ -712,22 +748,25 @@ fn forks_that_cannot_be_made() {
     let end = rig.append("a", "text");
     assert_eq!(
         rig.fork("b", "missing").map(drop),
-        Err(CreateError::NoSource)
+        Err(StreamError::Refused(Refused::NoSource))
     );
-    assert_eq!(rig.fork("b", "b").map(drop), Err(CreateError::NoSource));
-    for (life, position) in [(end.life, 5), (end.life, 1), (end.life + 1, 4)] {
+    assert_eq!(
+        rig.fork("b", "b").map(drop),
+        Err(StreamError::Refused(Refused::NoSource))
+    );
+    for (life, position) in [(end.life, end.position + 1), (end.life + 1, end.position)] {
         let offset = Some(Offset { life, position });
         let made = rig.create("b", |create| create.fork = Some(fork("a", offset, 0)));
-        assert!(matches!(made, Err(CreateError::BadFork(_))));
+        assert!(matches!(made, Err(StreamError::BadFork(_))));
     }
     let other_type = rig.create("b", |create| {
         create.content_type = Some(content_type("application/json"));
         create.fork = Some(fork("a", None, 0));
     });
-    assert!(matches!(other_type, Err(CreateError::Conflict(_))));
+    assert!(matches!(other_type, Err(StreamError::Conflict(_))));
     // None of them counts as a fork.
     rig.remove("a").expect("removed");
-    assert_eq!(rig.look("a").map(drop), Err(Missing::Unknown));
+    assert_eq!(rig.look("a").map(drop), Err(UNKNOWN));
 }
 
 #[test]
@@ -755,19 +794,22 @@ fn a_removed_stream_keeps_its_name_for_its_forks() {
     rig.remove("a").expect("removed");
     rig.remove("b").expect("removed");
     for gone in ["a", "b"] {
-        assert_eq!(rig.look(gone).map(drop), Err(Missing::Removed));
-        assert_eq!(rig.remove(gone), Err(Missing::Removed));
+        assert_eq!(rig.look(gone).map(drop), Err(REMOVED));
+        assert_eq!(rig.remove(gone), Err(REMOVED));
         let appended = rig.append_with(gone, "x", |_| {}).map(drop);
-        assert_eq!(appended, Err(AppendError::Missing(Missing::Removed)));
+        assert_eq!(appended, Err(REMOVED));
         assert!(matches!(
             rig.create(gone, |_| {}),
-            Err(CreateError::Conflict(_))
+            Err(StreamError::Conflict(_))
         ));
-        assert!(matches!(rig.fork("d", gone), Err(CreateError::Conflict(_))));
+        assert!(matches!(rig.fork("d", gone), Err(StreamError::Conflict(_))));
     }
-    assert_eq!((rig.read("c"), rig.count()), ("text".into(), 3));
+    assert_eq!(rig.read("c"), "text");
     rig.remove("c").expect("removed");
-    assert_eq!((rig.count(), rig.budget.used()), (0, 0));
+    assert_eq!(rig.budget.used(), 0);
+    for gone in ["a", "b", "c"] {
+        assert_eq!(rig.look(gone).map(drop), Err(UNKNOWN));
+    }
     rig.make("a");
 }
 
@@ -782,11 +824,12 @@ fn the_last_fork_to_expire_frees_its_source() {
     })
     .expect("made");
     rig.pass(5);
-    rig.streams.sweep(rig.now);
-    assert_eq!(rig.look("a").map(drop), Err(Missing::Removed));
+    assert_eq!(rig.look("a").map(drop), Err(REMOVED));
     rig.pass(5);
-    rig.streams.sweep(rig.now);
-    assert_eq!(rig.count(), 0);
+    for gone in ["a", "b"] {
+        assert_eq!(rig.look(gone).map(drop), Err(UNKNOWN));
+    }
+    assert_eq!(rig.budget.used(), 0);
 }
 
 #[test]
@@ -797,56 +840,5 @@ fn a_source_outlives_its_forks() {
     rig.remove("b").expect("removed");
     rig.look("a").expect("there");
     rig.remove("a").expect("removed");
-    assert_eq!(rig.look("a").map(drop), Err(Missing::Unknown));
-}
-
-#[tokio::test]
-async fn a_client_asks_the_owner_of_the_set() {
-    let rig = Rig::new();
-    let (senders, owners): (Vec<_>, Vec<_>) = (0..2)
-        .map(|_| tokio::sync::mpsc::unbounded_channel())
-        .unzip();
-    let run_all = owners.into_iter().map(|commands| {
-        let streams = Streams::new(rig.budget.clone(), Arc::default(), SystemTime::now());
-        run(streams, commands)
-    });
-    let client = Client::new(senders);
-    let settings = rig.settings.clone();
-    let asking = async {
-        let create = Create {
-            settings: settings.clone(),
-            content_type: None,
-            lifetime: None,
-            closes: false,
-            fork: None,
-            body: Ok(b"one".to_vec()),
-        };
-        let created = client.create(&name("a"), create).await.expect("an answer");
-        assert!(created.expect("made").is_new);
-        let read = Read {
-            settings: settings.clone(),
-            start: Start::Now,
-            bytes_max: 100,
-            waits: true,
-        };
-        let waiting = client.read(&name("a"), read);
-        let append = Append {
-            settings,
-            content: Some(("application/octet-stream".into(), Ok(b"two".to_vec()))),
-            closes: true,
-            sequence: None,
-            producer: None,
-        };
-        let appended = client.append(&name("a"), append).await.expect("an answer");
-        assert!(appended.is_ok());
-        let result = waiting.await.expect("an answer").expect("read");
-        assert!(result.is_closed && text(&result) == "two");
-        let removed = client.remove(&name("a")).await.expect("an answer");
-        assert!(removed.is_ok());
-        let missing = client.look(&name("a")).await.expect("an answer").map(drop);
-        assert_eq!(missing, Err(Missing::Unknown));
-        // The owners end with it.
-        drop(client);
-    };
-    futures_util::future::join(asking, futures_util::future::join_all(run_all)).await;
+    assert_eq!(rig.look("a").map(drop), Err(UNKNOWN));
 }

@@ -333,6 +333,7 @@ impl Inner {
             };
             for message in &opened.messages[..count] {
                 let append = Append {
+update: None,
                     name: name.clone(),
                     settings: settings.clone(),
                     draft: message.draft.clone(),

@@ -37,6 +37,7 @@ pub fn settings_with(set: impl FnOnce(&mut Settings)) -> Arc<Settings> {
         idle: Duration::from_secs(300),
         boxes_max: 10_000_000,
         receivers_max: 1000,
+        keeps_all: false,
         is_durable: false,
     };
     set(&mut settings);
@@ -67,6 +68,7 @@ pub fn append_of(name: &Name, settings: &Arc<Settings>, draft: Draft) -> Append 
         name: name.clone(),
         settings: settings.clone(),
         draft: Arc::new(draft),
+        update: None,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::offset::Offset;
 use super::time::parse_time;
 use crate::{Reject, decimal};
@@ -30,7 +32,7 @@ pub struct Headers<'a> {
 }
 
 /// How long a stream is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifetime {
     /// For this time after the last read or append: Stream-TTL.
     Idle(Duration),
@@ -39,7 +41,7 @@ pub enum Lifetime {
 }
 
 /// Who appends, and the number of the append (section 5.2.1).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Producer {
     /// Its id.
     pub id: Box<str>,

@@ -3,16 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The digits of each part of an offset. All offsets have as many, so that their order as texts is their order as numbers.
+use serde::{Deserialize, Serialize};
+
+/// The hexadecimal digits of each part of an offset. All offsets have as many, so that their order as texts is their order as
+/// numbers.
 const DIGITS: usize = 16;
 
-/// A position in a stream, written `LIFE_POSITION` with 16 digits each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A position in a stream, written `LIFE_POSITION` with 16 hexadecimal digits each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Offset {
-    /// The life of the stream. A stream that was lost and made anew has a later one, so that an offset of the old one is
-    /// recognised. A fork has the one of its source, as it has its offsets. 0 stands for any life, at position 0 only.
+    /// The life of the stream. A stream that has lost content, or was made anew, has a later one, so that an offset of the old
+    /// one is recognised. 0 stands for any life, at position 0 only.
     pub life: u64,
-    /// The bytes before this position, as they are kept.
+    /// The number of the append that ends at this position. Numbers grow, not necessarily by one.
     pub position: u64,
 }
 
@@ -27,7 +30,7 @@ impl Offset {
 impl fmt::Display for Offset {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { life, position } = self;
-        write!(formatter, "{life:0DIGITS$}_{position:0DIGITS$}")
+        write!(formatter, "{life:0DIGITS$x}_{position:0DIGITS$x}")
     }
 }
 
@@ -49,9 +52,9 @@ impl FromStr for Offset {
 }
 
 fn number(digits: &str) -> Result<u64, NoOffset> {
-    let is_number = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
-    match is_number {
-        true => digits.parse().map_err(|_| NoOffset),
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    match digits.len() == DIGITS && digits.bytes().all(is_digit) {
+        true => u64::from_str_radix(digits, 16).map_err(|_| NoOffset),
         false => Err(NoOffset),
     }
 }
@@ -83,18 +86,15 @@ impl FromStr for Start {
 mod tests {
     use super::*;
 
-    /// The largest number of [`DIGITS`] digits.
-    const NUMBER_MAX: u64 = 9_999_999_999_999_999;
-
     #[test]
     fn an_offset_has_one_spelling() {
         let largest = Offset {
-            life: NUMBER_MAX,
-            position: NUMBER_MAX,
+            life: u64::MAX,
+            position: u64::MAX,
         };
         for (offset, text) in [
             (Offset::ZERO, "0000000000000000_0000000000000000"),
-            (largest, "9999999999999999_9999999999999999"),
+            (largest, "ffffffffffffffff_ffffffffffffffff"),
         ] {
             assert_eq!(offset.to_string(), text);
             assert_eq!(text.parse(), Ok(offset));
@@ -109,7 +109,8 @@ mod tests {
             "0000000000000000_00000000000000000",
             "0000000000000000-0000000000000000",
             "+000000000000000_0000000000000000",
-            "0000000000000000_000000000000000a",
+            "0000000000000000_000000000000000g",
+            "0000000000000000_000000000000000A",
             "0000000000000000_0000000000000000\n",
         ] {
             assert_eq!(text.parse::<Offset>(), Err(NoOffset), "{text}");

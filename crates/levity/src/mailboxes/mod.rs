@@ -1,7 +1,6 @@
-//! The mailboxes of the process: their owners, durable streams, and the sets that the configuration describes.
+//! The mailboxes of the process: their owners, and the sets that the configuration describes.
 
 pub mod figures;
 pub mod local;
 pub mod set;
 pub mod start;
-pub mod streams;

@@ -182,6 +182,7 @@ impl MailboxSet {
                 MailboxProtocol::DurableStreams => of.boxes,
             },
             receivers_max: of.receivers,
+            keeps_all: of.protocol == MailboxProtocol::DurableStreams,
             is_durable: of.durable,
         };
         Arc::new(Self {

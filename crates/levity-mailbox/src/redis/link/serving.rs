@@ -4,6 +4,7 @@
 //! connection at a time. So calls take effect in the order in which they were asked for, and a slow server gets larger batches,
 //! not more of them. Calls that only read have a connection of their own: they wait for nothing that is written.
 
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::mem;
 use std::pin::Pin;
@@ -17,7 +18,9 @@ use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::time::{self, Instant};
 
 use super::super::boxes::Known;
-use super::super::scripts::{self, Script, Subject, TEXTS, array, milliseconds_of, number, text};
+use super::super::scripts::{
+    self, Script, Subject, TEXTS, Version, array, milliseconds_of, number, text,
+};
 use super::super::session::{Session, reason};
 use super::Link;
 use crate::message::Message;
@@ -25,6 +28,7 @@ use crate::name::Name;
 use crate::settings::Settings;
 use crate::shared::{Reply, Request, TaskFigures};
 use crate::store::{Append, Appended, Limit, Opened, StoreError, Summary};
+use crate::stream_state::Refused;
 
 /// The pause between two checks whether the connections live.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -51,8 +55,19 @@ pub(super) struct Serving<'a> {
     main: Lane,
     reads: Lane,
     subscribing: Option<Subscribing>,
+    /// Streams of which a call is under way that changes their state.
+    updates: HashMap<Name, Updates>,
     /// The store was dropped.
     has_ended: bool,
+}
+
+/// Appends that change the state of a stream. What becomes of it is computed here, and the server does it if the stream is as it
+/// was read. So one at a time is under way.
+#[derive(Default)]
+struct Updates {
+    waiting: VecDeque<(Append, SystemTime, Reply<Appended>)>,
+    /// How the stream is; `None` until it was read.
+    version: Option<Version>,
 }
 
 /// A connection for calls.
@@ -161,7 +176,8 @@ impl Batch {
 /// Who waits for the answer of a call.
 enum Waiting {
     Append(Append, Reply<Appended>),
-    Open(Name, Reply<Opened>),
+    Update(Name, Version),
+    Open(Name, bool, Reply<Opened>),
     Summary(Name, Reply<Option<Summary>>),
     ReadAfter(Limit, Reply<Option<Opened>>),
     Remove(Name, Reply<bool>),
@@ -178,12 +194,13 @@ impl Waiting {
     fn fail(self, error: StoreError) {
         match self {
             Self::Append(_, reply) => reply.send(Err(error)),
-            Self::Open(_, reply) => reply.send(Err(error)),
+            Self::Open(_, _, reply) => reply.send(Err(error)),
             Self::Summary(_, reply) => reply.send(Err(error)),
             Self::ReadAfter(_, reply) => reply.send(Err(error)),
             Self::Remove(_, reply) => reply.send(Err(error)),
             Self::List(_, reply) => reply.send(Err(error)),
             Self::Run
+            | Self::Update(..)
             | Self::Resume(_)
             | Self::Touch(_)
             | Self::Expire(_)
@@ -218,6 +235,7 @@ impl<'a> Serving<'a> {
             reads: Lane::new(session.reads.clone()),
             session,
             subscribing: None,
+            updates: HashMap::new(),
             has_ended: false,
         }
     }
@@ -264,6 +282,10 @@ impl<'a> Serving<'a> {
                 let error = StoreError::Unavailable(reason.clone());
                 let waiting = self.main.into_waiting().chain(self.reads.into_waiting());
                 waiting.for_each(|waiting| waiting.fail(error.clone()));
+                let updates = self.updates.into_values();
+                for (_, _, reply) in updates.flat_map(|updates| updates.waiting) {
+                    reply.send(Err(error.clone()));
+                }
                 return Err(reason);
             }
         }
@@ -337,6 +359,15 @@ impl<'a> Serving<'a> {
     /// Adds the calls of a request to the next batch.
     fn begin(&mut self, request: Request) {
         match request {
+            Request::Append(append, now, reply) if append.update.is_some() => {
+                let name = append.name.clone();
+                let is_first = !self.updates.contains_key(&name);
+                let updates = self.updates.entry(name.clone()).or_default();
+                updates.waiting.push_back((append, now, reply));
+                if is_first {
+                    self.update_next(name);
+                }
+            }
             Request::Append(append, now, reply) => {
                 let mut call = self.call_with(Script::Append, &append.name, &append.settings);
                 scripts::add_append(&mut call, &append, now);
@@ -346,7 +377,11 @@ impl<'a> Serving<'a> {
             Request::Open(name, settings, reply) => {
                 let mut call = self.call_with(Script::Open, &name, &settings);
                 call.arg(u8::from(self.link.boxes.is_watched(&name)));
-                self.main.next.push(call, Waiting::Open(name, reply));
+                let keeps_all = settings.keeps_all;
+                call.arg(u8::from(keeps_all));
+                self.main
+                    .next
+                    .push(call, Waiting::Open(name, keeps_all, reply));
             }
             Request::Summary(name, reply) => {
                 let call = self.call(Script::Summary, &name);
@@ -377,6 +412,78 @@ impl<'a> Serving<'a> {
             }
             Request::Sweep(now) => self.sweep(now),
         }
+    }
+
+    /// Adds the call of the next append to a stream that may be appended, or that reads the stream.
+    fn update_next(&mut self, name: Name) {
+        while let Some(updates) = self.updates.get_mut(&name)
+            && let Some((append, now, reply)) = updates.waiting.pop_front()
+        {
+            let (version, update) = (updates.version.clone(), append.update.clone());
+            let known = version.clone().unwrap_or_default();
+            let (bytes, bytes_max) = (append.draft.content.len(), append.settings.bytes_max);
+            let updated = update.zip(version).map(|(update, version)| {
+                update.apply(version.state.as_ref(), version.next, bytes, bytes_max)
+            });
+            let updated = match updated.transpose() {
+                Err(refused) => {
+                    reply.send(Err(StoreError::Refused(refused)));
+                    continue;
+                }
+                Ok(updated) => updated,
+            };
+            let mut call = self.call_with(Script::Append, &name, &append.settings);
+            scripts::add_append(&mut call, &append, now);
+            match &updated {
+                Some(updated) => scripts::add_update(&mut call, &append, &known, updated, now),
+                None => drop(call.arg("read")),
+            }
+            self.main.next.bytes += append.draft.bytes();
+            let next = Version {
+                state: updated.map(|(state, _)| state),
+                ..known
+            };
+            let updates = self.updates.entry(name.clone()).or_default();
+            updates.waiting.push_front((append, now, reply));
+            return self.main.next.push(call, Waiting::Update(name, next));
+        }
+        self.updates.remove(&name);
+    }
+
+    /// Takes the answer to a call of [`update_next`](Self::update_next), which has made `next` of the stream.
+    fn updated(&mut self, name: Name, mut next: Version, answer: &Value) {
+        let Some(updates) = self.updates.get_mut(&name) else {
+            return;
+        };
+        if let Some(version) = scripts::version(answer) {
+            updates.version = Some(version);
+            return self.update_next(name);
+        }
+        updates.version = None;
+        let Some((append, _, reply)) = updates.waiting.pop_front() else {
+            return;
+        };
+        let is_refused = matches!(array(answer), Some([only]) if text(only) == Some("no source"));
+        let appended = match is_refused {
+            true => Some(Err(StoreError::Refused(Refused::NoSource))),
+            false => self.appended(append, answer),
+        };
+        let appended = appended.unwrap_or_else(|| Err(strange()));
+        if let (Ok(Appended::New { message, .. }), Some(updates)) =
+            (&appended, self.updates.get_mut(&name))
+        {
+            next.epoch = message.id.epoch.to_string();
+            next.next = message.id.sequence + 1;
+            let idle = next
+                .state
+                .as_ref()
+                .map(|state| state.idle(SystemTime::now()));
+            let boxes = &mut self.link.boxes;
+            boxes.mark_used(&name, idle, Instant::now());
+            updates.version = Some(next);
+        }
+        reply.send(appended);
+        self.update_next(name);
     }
 
     /// Begins the idle time of a box anew, and says whether it is watched.
@@ -502,6 +609,9 @@ impl<'a> Serving<'a> {
         for (waiting, answer) in answered {
             match answer {
                 Value::ServerError(error) => {
+                    if let Waiting::Update(name, _) = &waiting {
+                        self.fail_update(name.clone(), failure(&error));
+                    }
                     waiting.fail(failure(&error));
                     if ends_connection(&error) {
                         broken = Some(error.to_string());
@@ -513,6 +623,14 @@ impl<'a> Serving<'a> {
         broken.map_or(Ok(()), Err)
     }
 
+    fn fail_update(&mut self, name: Name, error: StoreError) {
+        let updates = self.updates.get_mut(&name);
+        if let Some((_, _, reply)) = updates.and_then(|updates| updates.waiting.pop_front()) {
+            reply.send(Err(error));
+        }
+        self.update_next(name);
+    }
+
     /// Takes the answer of a call.
     fn take(&mut self, waiting: Waiting, answer: &Value) {
         let budget = self.link.budget.clone();
@@ -522,7 +640,8 @@ impl<'a> Serving<'a> {
                 let appended = self.appended(append, answer);
                 reply.send(appended.unwrap_or_else(|| Err(strange())));
             }
-            Waiting::Open(name, reply) => {
+            Waiting::Update(name, next) => self.updated(name, next, answer),
+            Waiting::Open(name, keeps_all, reply) => {
                 let opened = match scripts::is_refused(answer) {
                     true => Err(StoreError::TooManyBoxes),
                     false => scripts::opened(answer)
@@ -533,7 +652,10 @@ impl<'a> Serving<'a> {
                     self.opened(&name, opened);
                     self.link.boxes.opened(&name, opened);
                 }
-                reply.send(opened);
+                reply.send(opened.map(|opened| match keeps_all {
+                    true => opened.without_messages(),
+                    false => opened,
+                }));
             }
             Waiting::Summary(name, reply) => {
                 reply.send(scripts::summed(answer, &name).ok_or_else(strange));
@@ -581,6 +703,11 @@ impl<'a> Serving<'a> {
 
     fn opened(&mut self, name: &Name, opened: &Opened) {
         self.learn(name, opened.epoch, opened.next);
+        if let Some(state) = &opened.state {
+            let idle = state.idle(SystemTime::now());
+            let boxes = &mut self.link.boxes;
+            boxes.mark_used(name, Some(idle), Instant::now());
+        }
         let deadlines = opened
             .messages
             .iter()

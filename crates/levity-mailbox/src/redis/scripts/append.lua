@@ -2,8 +2,35 @@
 local content, size, deadline, key = ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 local messages_max, bytes_max, now, keys_min = tonumber(ARGV[13]), tonumber(ARGV[14]), ARGV[15], tonumber(ARGV[16])
 
+-- What becomes of a stream, if it is still as the process has read it; `ARGV[17]` is not there for other boxes.
+local task, seen_epoch, seen_next, new_state = ARGV[17], ARGV[18], ARGV[19], ARGV[20]
+local new_number, source, new_idle = ARGV[21], ARGV[22], ARGV[23]
+if task then
+  if epoch then
+    follow()
+  end
+  if task == 'read' or (epoch or '') ~= seen_epoch or (next or 1) ~= tonumber(seen_next) then
+    return {'moved', epoch or '', next or 1, state, removed}
+  end
+  if source ~= '' then
+    local found = redis.call('HMGET', box_of(source), 'state', 'removed')
+    if not found[1] or found[2] then
+      return {'no source'}
+    end
+  end
+end
+
 if not enter() then
   return {'too many'}
+end
+if task then
+  next, state, idle_ms = tonumber(new_number), new_state, new_idle
+  redis.call('HSET', box, 'state', state, 'idle', idle_ms)
+  if source ~= '' then
+    redis.call('HSET', box, 'source', source)
+    redis.call('HINCRBY', box_of(source), 'heirs', 1)
+  end
+  touch(true)
 end
 local number = key ~= '' and redis.call('ZSCORE', keys, key)
 if number then
@@ -13,7 +40,9 @@ number = next
 redis.call('XADD', log, epoch .. '-' .. text(number), 'message', content, 'size', size, 'deadline', deadline)
 if count == 0 then
   redis.call('ZREM', unused, name)
-  redis.call('PEXPIREAT', log, text(ends))
+  if state == '' then
+    redis.call('PEXPIREAT', log, text(ends))
+  end
 end
 next, bytes, count = next + 1, bytes + size, count + 1
 if deadline ~= '' then
@@ -21,7 +50,7 @@ if deadline ~= '' then
   redis.call('PEXPIREAT', due, text(ends))
 end
 local expired, dropped = expire(now, 100), 0
-while count > messages_max or (bytes > bytes_max and count > 1) do
+while not task and (count > messages_max or (bytes > bytes_max and count > 1)) do
   local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
   redis.call('XDEL', log, first[1])
   lost, dropped = number_of(first[1]) + 1, dropped + 1

@@ -8,10 +8,16 @@ local idle_ms, boxes_max, process = ARGV[6], tonumber(ARGV[7]), ARGV[8]
 
 -- `run` is the history of the server that has written the box last, and `forks` are the numbers that it has left out since:
 -- pairs of the first one, and the one after the last. `ends` is when the idle time ends, by the clock of the server.
-local fields = redis.call('HMGET', box, 'epoch', 'run', 'forks', 'next', 'lost', 'read', 'bytes', 'count', 'ends')
+--
+-- A stream has further fields: `state`, which only processes read, `idle`, its own idle time, `source`, the name of the stream that
+-- it inherits from, `heirs`, how many inherit from it, and `removed`, which says that it is there for these only.
+local fields = redis.call('HMGET', box, 'epoch', 'run', 'forks', 'next', 'lost', 'read', 'bytes', 'count', 'ends',
+  'state', 'idle', 'removed')
 local epoch, box_run, forks = fields[1], fields[2], fields[3] or ''
 local next, lost, read = tonumber(fields[4]), tonumber(fields[5]), tonumber(fields[6])
 local bytes, count, ends = tonumber(fields[7]), tonumber(fields[8]), tonumber(fields[9])
+local state, removed = fields[10] or '', fields[12] or ''
+idle_ms = fields[11] or idle_ms
 
 local function text(number)
   return string.format('%.0f', number)
@@ -26,8 +32,12 @@ local function server_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Begins the idle time anew, unless it began lately: so it is up to a sixteenth longer. All keys of the box end together.
+-- Begins the idle time anew, unless it began lately: so it is up to a sixteenth longer. All keys of the box end together; those of
+-- a stream do not end by themselves, as what it inherits from may end with it.
 local function touch(always)
+  if removed ~= '' then
+    return
+  end
   local grace = math.floor(idle_ms / 16)
   local later = server_ms() + idle_ms + grace
   if not always and ends and later >= ends and later < ends + grace then
@@ -39,7 +49,11 @@ local function touch(always)
   end
   redis.call('HSET', box, 'ends', text(ends))
   for key = 1, 4 do
-    redis.call('PEXPIREAT', KEYS[key], text(ends))
+    if state == '' then
+      redis.call('PEXPIREAT', KEYS[key], text(ends))
+    else
+      redis.call('PERSIST', KEYS[key])
+    end
   end
 end
 
@@ -77,12 +91,39 @@ local function forget(other)
   return redis.call('ZREM', idle, other)
 end
 
--- Forgets names of boxes whose time was over.
+-- Removes a stream, and those that it inherits from if they were there for it only. One with heirs stays, as removed.
+local function end_stream(other)
+  while other do
+    local found = redis.call('HMGET', box_of(other), 'heirs', 'source')
+    if tonumber(found[1] or 0) > 0 then
+      redis.call('HSET', box_of(other), 'removed', 1)
+      redis.call('ZADD', idle, 2 ^ 52, other)
+      return
+    end
+    for key = 1, 4 do
+      redis.call('DEL', string.sub(KEYS[key], 1, #KEYS[key] - #name) .. other)
+    end
+    forget(other)
+    other = found[2]
+    if other then
+      local source = box_of(other)
+      if redis.call('EXISTS', source) == 0 or redis.call('HINCRBY', source, 'heirs', -1) > 0
+        or not redis.call('HGET', source, 'removed') then
+        other = nil
+      end
+    end
+  end
+end
+
+-- Forgets boxes whose time was over; their number.
 local function prune(count_max)
   local pruned = 0
   for _, ended in ipairs(redis.call('ZRANGEBYSCORE', idle, '-inf', server_ms(), 'LIMIT', 0, count_max)) do
     if redis.call('EXISTS', box_of(ended)) == 0 then
       pruned = pruned + forget(ended)
+    elseif redis.call('HEXISTS', box_of(ended), 'state') == 1 then
+      end_stream(ended)
+      pruned = pruned + 1
     end
   end
   return pruned
@@ -219,5 +260,5 @@ local function expire(now, count_max)
 end
 
 local function found(first)
-  return {epoch, next, lost, read, redis.call('XRANGE', log, epoch .. '-' .. first, '+')}
+  return {epoch, next, lost, read, redis.call('XRANGE', log, epoch .. '-' .. first, '+'), state, removed}
 end

@@ -21,4 +21,4 @@ while #entries < messages_max and read_bytes < bytes_max do
   end
   first = '(' .. page[#page][1]
 end
-return {epoch, next, lost, read, entries}
+return {epoch, next, lost, read, entries, state, removed}

@@ -1,7 +1,11 @@
 -- Removes a box; whether it was known.
-forget(name)
-local was_known = redis.call('DEL', box)
-redis.call('DEL', log, keys, due)
+local was_known = redis.call('EXISTS', box)
+if state ~= '' then
+  end_stream(name)
+else
+  forget(name)
+  redis.call('DEL', box, log, keys, due)
+end
 if was_known == 1 then
   redis.call('PUBLISH', channel, 'removed ' .. process)
 end

@@ -2,4 +2,4 @@
 if not epoch then
   return false
 end
-return {epoch, next, lost, read, count, bytes}
+return {epoch, next, lost, read, count, bytes, state, removed}

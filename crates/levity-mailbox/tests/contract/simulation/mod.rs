@@ -78,6 +78,7 @@ fn settings_of(index: usize) -> Arc<Settings> {
         idle: Duration::from_secs(20),
         boxes_max: BOXES.len(),
         receivers_max: 100,
+        keeps_all: false,
         is_durable: false,
     })
 }
@@ -375,6 +376,7 @@ impl Publisher {
                 is_damaged: false,
             };
             self.appends.push(Append {
+update: None,
                 name: name_of(index),
                 settings: settings_of(index),
                 draft: Arc::new(draft),

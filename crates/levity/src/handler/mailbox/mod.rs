@@ -188,6 +188,6 @@ fn reason_of(failure: &StoreError) -> (Refusal, u16) {
         StoreError::TooManyBoxes => (Refusal::Boxes, 507),
         StoreError::Memory => (Refusal::Memory, 503),
         StoreError::Full(_) => (Refusal::StoreFull, 507),
-        StoreError::Unavailable(_) => (Refusal::Store, 503),
+        StoreError::Unavailable(_) | StoreError::Refused(_) => (Refusal::Store, 503),
     }
 }

@@ -122,6 +122,7 @@ impl Handling<'_> {
                 name: name.clone(),
                 settings: set.settings.clone(),
                 draft: draft.clone(),
+                update: None,
             };
             match by_owner.iter_mut().find(|(known, _)| *known == owner) {
                 Some((_, appends)) => appends.push(append),

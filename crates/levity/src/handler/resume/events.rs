@@ -180,6 +180,7 @@ impl<'s> Events<'s> {
         draft.reservation = Some(reservation);
         self.kept.push(bytes, &settings);
         self.appends.push(Append {
+            update: None,
             name: self.to.name.clone(),
             settings,
             draft: Arc::new(draft),
@@ -268,6 +269,7 @@ impl<'s> Events<'s> {
             && self.wait_for_room().await
         {}
         self.appends.push(Append {
+            update: None,
             name: self.to.name.clone(),
             settings: settings.clone(),
             draft: Arc::new(end),

@@ -111,6 +111,7 @@ mod tests {
             idle: Duration::from_secs(60),
             boxes_max: 1,
             receivers_max: 1,
+            keeps_all: false,
             is_durable: false,
         }
     }

@@ -1,26 +1,14 @@
 //! Responses about streams, and refusals with their statuses.
 
-use std::future::Future as _;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use levity_mailbox::stream::{
-    Answer, AppendError, Appended, CreateError, Created, Full, Info, Missing, ReadError,
-};
+use levity_mailbox::StoreError;
+use levity_mailbox::stream::{Appended, Created, Info, Refused, StreamError};
 use levity_wire::durable_streams::{Offset, Producer};
 
+use super::super::refused_by_store;
 use crate::http::error::error;
 use crate::http::fields::Fields;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, Refusal};
-
-/// Ready with `None` if the owner has ended.
-pub fn poll_answer<T>(
-    answer: &mut Answer<T, ReadError>,
-    context: &mut Context<'_>,
-) -> Poll<Option<Result<T, ReadError>>> {
-    Pin::new(answer).poll(context).map(Result::ok)
-}
 
 /// A response without content that says so.
 pub fn empty(status: u16) -> Response {
@@ -77,85 +65,68 @@ fn add_number(fields: &mut Fields, name: &str, number: u64) {
     fields.add(name, number.to_string().as_bytes());
 }
 
-/// The refusal of a request for a stream that is not there.
-pub fn missing(reason: Missing) -> Response {
+/// The refusal of what was asked of a stream.
+pub fn refused(set: &MailboxSet, reason: StreamError) -> Response {
     match reason {
-        Missing::Unknown => error(404, "there is no such stream"),
-        Missing::Removed => error(410, "the stream was removed, but has forks"),
-    }
-}
-
-/// The refusal to make a stream.
-pub fn not_created(set: &MailboxSet, reason: CreateError) -> Response {
-    match reason {
-        CreateError::Conflict(reason) => error(409, reason),
-        CreateError::NoSource => error(404, "there is no such source of the fork"),
-        CreateError::BadFork(reason) => error(400, reason),
-        CreateError::NotJson(reason) => error(400, &reason.0),
-        CreateError::TooManyStreams => {
-            set.shared.refusals.add(Refusal::Boxes);
-            error(507, "there are too many streams")
-        }
-        CreateError::Full(reason) => full(set, reason),
-    }
-}
-
-/// The refusal to append, whose number its producer gave as `sequence`.
-pub fn not_appended(set: &MailboxSet, reason: AppendError, sequence: Option<u64>) -> Response {
-    match reason {
-        AppendError::Missing(reason) => missing(reason),
-        AppendError::Closed(end) => {
+        StreamError::Refused(reason) => refused_by_stream(set, reason),
+        StreamError::Closed(end) => {
             let mut refusal = error(409, "the stream is closed");
             add_next(&mut refusal.fields, end, true);
             refusal
         }
-        AppendError::OtherType => error(409, "the stream is of another type"),
-        AppendError::NotJson(reason) => error(400, &reason.0),
-        AppendError::NoMessages => error(400, "an empty array appends nothing"),
-        AppendError::StaleEpoch(epoch) => {
+        StreamError::Conflict(reason) => error(409, reason),
+        StreamError::BadFork(reason) => error(400, reason),
+        StreamError::NotJson(reason) => error(400, &reason.0),
+        StreamError::NoMessages => error(400, "an empty array appends nothing"),
+        StreamError::OtherLife => error(410, "the offset is one of an earlier stream of this name"),
+        StreamError::BadOffset => error(400, "no append of the stream ends at the offset"),
+        StreamError::Lost(next) => {
+            let mut refusal = error(410, "the store has lost content before Stream-Next-Offset");
+            add_next(&mut refusal.fields, next, false);
+            refusal
+        }
+        StreamError::TooManyReceivers => {
+            set.shared.refusals.add(Refusal::Receivers);
+            error(429, "the stream has too many receivers")
+        }
+        StreamError::Memory => {
+            set.shared.refusals.add(Refusal::Memory);
+            error(507, "the memory of mailboxes is used up")
+        }
+        StreamError::Store(StoreError::TooManyBoxes) => {
+            set.shared.refusals.add(Refusal::Boxes);
+            error(507, "there are too many streams")
+        }
+        StreamError::Store(failure) => refused_by_store(set, &failure),
+    }
+}
+
+/// Clients try again after a status of 500 and above: that helps only if room may come.
+fn refused_by_stream(set: &MailboxSet, reason: Refused) -> Response {
+    match reason {
+        Refused::Unknown => error(404, "there is no such stream"),
+        Refused::Removed => error(410, "the stream was removed, but has forks"),
+        Refused::NoSource => error(404, "there is no such source of the fork"),
+        Refused::Exists | Refused::Closed | Refused::Duplicate(_) => {
+            error(409, "another request has changed the stream")
+        }
+        Refused::OtherType => error(409, "the stream is of another type"),
+        Refused::StaleEpoch(epoch) => {
             let mut refusal = error(403, "the producer has a newer epoch");
             add_number(&mut refusal.fields, "Producer-Epoch", epoch);
             refusal
         }
-        AppendError::Gap { expected } => {
+        Refused::Gap { expected, received } => {
             let mut refusal = error(409, "appends of the producer are missing");
             add_number(&mut refusal.fields, "Producer-Expected-Seq", expected);
-            let received = sequence.unwrap_or_default();
             add_number(&mut refusal.fields, "Producer-Received-Seq", received);
             refusal
         }
-        AppendError::EpochWithoutStart => error(400, "a new epoch begins with Producer-Seq 0"),
-        AppendError::Sequence => error(409, "Stream-Seq is not larger than the last one"),
-        AppendError::Full(reason) => full(set, reason),
-    }
-}
-
-/// The refusal of content for which there is no room. Clients try again after a status of 500 and above: that helps only if
-/// room may come.
-fn full(set: &MailboxSet, reason: Full) -> Response {
-    let (refusal, response) = match reason {
-        Full::Stream => (
-            Refusal::StoreFull,
-            error(413, "the stream would be larger than it may be"),
-        ),
-        Full::Memory => (
-            Refusal::Memory,
-            error(507, "the memory of mailboxes is used up"),
-        ),
-    };
-    set.shared.refusals.add(refusal);
-    response
-}
-
-/// The refusal of a read.
-pub fn not_read(set: &MailboxSet, reason: ReadError) -> Response {
-    match reason {
-        ReadError::Missing(reason) => missing(reason),
-        ReadError::OtherLife => error(410, "the offset is one of an earlier stream of this name"),
-        ReadError::BadOffset => error(400, "no append of the stream ends at the offset"),
-        ReadError::TooManyReceivers => {
-            set.shared.refusals.add(Refusal::Receivers);
-            error(429, "the stream has too many receivers")
+        Refused::EpochWithoutStart => error(400, "a new epoch begins with Producer-Seq 0"),
+        Refused::Sequence => error(409, "Stream-Seq is not larger than the last one"),
+        Refused::Full => {
+            set.shared.refusals.add(Refusal::StoreFull);
+            error(413, "the stream would be larger than it may be")
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use levity_compute::Class;
-use levity_mailbox::stream::{Messages, Piece};
+use levity_mailbox::Message;
+use levity_mailbox::stream::Messages;
 use levity_wire::durable_streams::{Form, NotJson, messages, push_body};
 
 use super::super::super::Handling;
@@ -40,11 +41,12 @@ impl Handling<'_> {
 }
 
 /// The body of a response with `pieces` of a stream.
-pub fn body(form: Form, pieces: Vec<Piece>) -> Body {
-    let bytes: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
+pub fn body(form: Form, pieces: Vec<Message>) -> Body {
+    let contents = pieces.iter().map(|piece| &*piece.draft.content);
+    let bytes: usize = contents.clone().map(<[u8]>::len).sum();
     if bytes <= WHOLE_BYTES_MAX {
         let mut text = Vec::with_capacity(bytes + 2);
-        push_body(&mut text, form, pieces.iter().map(Piece::bytes));
+        push_body(&mut text, form, contents);
         return Body::Text(text);
     }
     // An array has brackets, and no comma after its last element.
@@ -58,7 +60,8 @@ pub fn body(form: Form, pieces: Vec<Piece>) -> Body {
         }
         let mut rest = content_bytes;
         for piece in &pieces {
-            let piece = &piece.bytes()[..piece.bytes().len().min(rest)];
+            let content = &piece.draft.content;
+            let piece = &content[..content.len().min(rest)];
             rest -= piece.len();
             for part in piece.chunks(PIECE_BYTES) {
                 output.bytes.extend_from_slice(part);

@@ -4,16 +4,16 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use levity_mailbox::Name;
-use levity_mailbox::stream::{Answer, Read, ReadError, ReadResult};
+use levity_mailbox::stream::{ReadResult, StreamError, Streams, Tail};
+use levity_mailbox::{Name, steady_time};
 use levity_telemetry::access_log::End;
-use levity_wire::durable_streams::{Control, DataEvent, Form, Start, push_control};
+use levity_wire::durable_streams::{Control, DataEvent, Form, push_control};
 use levity_wire::sse;
 
 use super::super::stay::{Due, Sending, Stay, TURN_BYTES_MAX, poll_write};
-use super::answers::poll_answer;
+use super::read::READ_BYTES_MAX;
 use crate::http::held::{Held, HeldClient};
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
@@ -25,8 +25,7 @@ const PART_BYTES_MAX: usize = 16 * 1024;
 /// A reader.
 pub struct EventReceiver {
     worker: Rc<Worker>,
-    name: Name,
-    read: Read,
+    tail: Tail,
     form: Form,
     cursor: u64,
     state: State,
@@ -40,7 +39,7 @@ enum State {
     /// Sends what was read.
     Found(Box<Found>),
     /// Waits for more.
-    Waits(Answer<ReadResult, ReadError>),
+    Waits,
     /// Leaves.
     Ends,
 }
@@ -61,26 +60,26 @@ impl fmt::Debug for EventReceiver {
 
 impl EventReceiver {
     /// A reader whose first read has found something, if only the stream.
+    ///
+    /// # Errors
+    /// If there are too many.
     pub fn new(
         worker: Rc<Worker>,
         set: &Arc<MailboxSet>,
-        name: &Name,
-        (mut read, found): (Read, ReadResult),
+        (streams, name, found): (Streams, &Name, ReadResult),
         cursor: u64,
         slot: ReceiverSlot,
-    ) -> Self {
-        read.waits = true;
-        Self {
+    ) -> Result<Self, StreamError> {
+        Ok(Self {
             worker,
-            name: name.clone(),
-            read,
+            tail: streams.follow(name, found.without_content(), READ_BYTES_MAX)?,
             form: Form::of(&found.content_type.essence),
             cursor,
             state: State::Found(Found::new(found)),
             sending: Sending::default(),
             stay: Stay::new(set.of.heartbeat, set.of.rotate),
             _slot: slot,
-        }
+        })
     }
 
     /// The same reader, which leaves after `left` if there is such a time.
@@ -118,11 +117,12 @@ impl EventReceiver {
                 self.sending.start(out);
                 Poll::Ready(())
             }
-            State::Waits(answer) => {
-                match poll_answer(answer, context) {
-                    Poll::Ready(Some(Ok(found))) => self.state = State::Found(Found::new(found)),
+            State::Waits => {
+                let now = steady_time(Instant::now());
+                match self.tail.poll_read(context, now) {
+                    Poll::Ready(Ok(found)) => self.state = State::Found(Found::new(found)),
                     // The client learns why when it comes back.
-                    Poll::Ready(_) => self.state = State::Ends,
+                    Poll::Ready(Err(_)) => self.state = State::Ends,
                     Poll::Pending => match ready!(self.stay.poll(&self.worker, client, context)) {
                         Due::End => self.state = State::Ends,
                         Due::Heartbeat => self.sending.start(sse::HEARTBEAT.to_vec()),
@@ -139,13 +139,10 @@ impl EventReceiver {
         let State::Found(found) = &self.state else {
             return;
         };
-        if found.result.is_closed {
-            self.state = State::Ends;
-            return;
-        }
-        self.read.start = Start::At(found.result.next);
-        let answer = self.worker.streams.read(&self.name, self.read.clone());
-        self.state = State::Waits(answer);
+        self.state = match found.result.is_closed {
+            true => State::Ends,
+            false => State::Waits,
+        };
     }
 }
 
@@ -162,7 +159,7 @@ impl Found {
     fn write(&mut self, out: &mut Vec<u8>, form: Form, cursor: u64) -> bool {
         let (index, written) = self.next;
         if let Some(piece) = self.result.pieces.get(index) {
-            let rest = &piece.bytes()[written..];
+            let rest = &piece.draft.content[written..];
             let part = &rest[..rest.len().min(PART_BYTES_MAX)];
             let event = &mut self.event;
             let event = event.get_or_insert_with(|| DataEvent::begin(out, form));

@@ -7,16 +7,21 @@ mod events;
 mod read;
 mod write;
 
-use levity_mailbox::Name;
+use std::pin::pin;
+use std::time::{Instant, SystemTime};
+
+use levity_mailbox::stream::{StreamError, Streams};
+use levity_mailbox::{Name, steady_time};
 use levity_wire::Reject;
 use levity_wire::durable_streams::{Headers, Lifetime, format_time};
 use levity_wire::http1::Method;
 
-use self::answers::{missing, with_info};
+use self::answers::{refused, with_info};
 use super::super::Handling;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::mailboxes::set::MailboxSet;
 use crate::route::MailboxEndpoint;
 
 const ALLOW: &[u8] = b"GET, HEAD, PUT, POST, DELETE, OPTIONS";
@@ -82,14 +87,29 @@ impl Handling<'_> {
         }
     }
 
+    /// What `ask` asks the streams of the set at the present time, at most for `limits.io_timeout`.
+    async fn ask_streams<T>(
+        &self,
+        set: &MailboxSet,
+        ask: impl AsyncFnOnce(Streams, SystemTime) -> Result<T, StreamError>,
+    ) -> Result<T, Response> {
+        let mut asking = pin!(ask(self.streams(set), steady_time(Instant::now())));
+        let answer = self.owner_ready(|context| asking.as_mut().poll(context));
+        answer.await?.map_err(|reason| refused(set, reason))
+    }
+
+    fn streams(&self, set: &MailboxSet) -> Streams {
+        Streams::new(&self.worker.mailboxes, &set.settings, &set.shared.budget)
+    }
+
     async fn describe_stream(
         &self,
         endpoint: &MailboxEndpoint,
         name: &Name,
     ) -> Result<Response, Response> {
         self.check_receiver(&endpoint.set, name.in_set())?;
-        let answer = self.worker.streams.look(name);
-        let info = self.answer_of_owner(answer).await?.map_err(missing)?;
+        let look = async |streams: Streams, now| streams.look(name, now).await;
+        let info = self.ask_streams(&endpoint.set, look).await?;
         let mut response = with_info(Response::new(200), &info);
         let fields = &mut response.fields;
         fields.add("Cache-Control", b"no-store");
@@ -112,11 +132,9 @@ impl Handling<'_> {
         name: &Name,
     ) -> Result<Response, Response> {
         self.check_publisher(request, &endpoint.set, name.in_set())?;
-        let answer = self.worker.streams.remove(name);
-        match self.answer_of_owner(answer).await? {
-            Ok(()) => Ok(Response::new(204)),
-            Err(reason) => Err(missing(reason)),
-        }
+        let remove = async |streams: Streams, now| streams.remove(name, now).await;
+        self.ask_streams(&endpoint.set, remove).await?;
+        Ok(Response::new(204))
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use levity_mailbox::Name;
-use levity_mailbox::stream::{Read, ReadResult};
+use levity_mailbox::stream::{ReadResult, Streams};
+use levity_mailbox::{Name, steady_time};
 use levity_wire::condition::{self, Validators, Verdict};
-use levity_wire::durable_streams::{Form, Live, Query, Start, cursor};
+use levity_wire::durable_streams::{Form, Lifetime, Live, Query, Start, cursor};
 
 use super::super::super::Handling;
-use super::answers::{add_next, not_read, poll_answer};
+use super::answers::{add_next, refused};
 use super::content::body;
 use super::events::EventReceiver;
 use super::rejected;
@@ -21,7 +21,7 @@ use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::route::MailboxEndpoint;
 
 /// About the maximum of bytes of one response. A single append may be larger.
-const READ_BYTES_MAX: usize = 256 * 1024;
+pub const READ_BYTES_MAX: usize = 256 * 1024;
 
 impl Handling<'_> {
     /// Answers a reader of the stream.
@@ -36,26 +36,27 @@ impl Handling<'_> {
         let query = Query::parse(request.query().unwrap_or_default()).map_err(rejected)?;
         let start = query.start.unwrap_or(Start::Beginning);
         let slot = query.live.map(|_| self.enter(set, name)).transpose()?;
-        let read = Read {
-            settings: set.settings.clone(),
-            start,
-            bytes_max: READ_BYTES_MAX,
-            waits: false,
-        };
-        let answer = self.worker.streams.read(name, read.clone());
-        let found = self.answer_of_owner(answer).await?;
-        let found = found.map_err(|reason| not_read(set, reason))?;
+        let read =
+            async |streams: Streams, now| streams.read(name, start, READ_BYTES_MAX, now).await;
+        let found = self.ask_streams(set, read).await?;
         match query.live.zip(slot) {
             None => Ok(caught_up(request, start, found)),
             Some((Live::LongPoll, _)) => {
-                let found = self.long_poll_stream(set, name, read, found).await?;
+                let found = self.long_poll_stream(set, name, found).await?;
                 Ok(long_polled(request, found, self.cursor(&query)))
             }
             Some((Live::Sse, slot)) => {
-                let cursor = self.cursor(&query);
-                let receiver =
-                    EventReceiver::new(self.worker.clone(), set, name, (read, found), cursor, slot)
-                        .within(self.token_time_left());
+                let (cursor, lifetime) = (self.cursor(&query), time_left(&found));
+                let streams = self.streams(set);
+                let receiver = EventReceiver::new(
+                    self.worker.clone(),
+                    set,
+                    (streams, name, found),
+                    cursor,
+                    slot,
+                );
+                let receiver = receiver.map_err(|reason| refused(set, reason))?;
+                let receiver = receiver.within(self.token_time_left()).within(lifetime);
                 Ok(receiver.response())
             }
         }
@@ -82,20 +83,34 @@ impl Handling<'_> {
         &self,
         set: &MailboxSet,
         name: &Name,
-        mut read: Read,
         found: ReadResult,
     ) -> Result<ReadResult, Response> {
         if !found.pieces.is_empty() || found.is_closed {
             return Ok(found);
         }
-        (read.start, read.waits) = (Start::At(found.next), true);
-        let mut answer = self.worker.streams.read(name, read);
-        let end = Instant::now() + set.of.heartbeat;
-        let came = self.ready_for_client(end, |context| poll_answer(&mut answer, context));
-        match came.await.flatten() {
-            Some(came) => came.map_err(|reason| not_read(set, reason)),
-            None => Ok(found),
+        let wait = time_left(&found)
+            .unwrap_or(set.of.heartbeat)
+            .min(set.of.heartbeat);
+        let tail = self.streams(set).follow(name, found, READ_BYTES_MAX);
+        let mut tail = tail.map_err(|reason| refused(set, reason))?;
+        let came = self.ready_for_client(Instant::now() + wait, |context| {
+            tail.poll_read(context, steady_time(Instant::now()))
+        });
+        match came.await {
+            Some(came) => came.map_err(|reason| refused(set, reason)),
+            None => Ok(tail.into_last()),
         }
+    }
+}
+
+/// When the stream ends, however it is used.
+fn time_left(found: &ReadResult) -> Option<Duration> {
+    match found.lifetime? {
+        Lifetime::Until(time) => {
+            let left = time.duration_since(steady_time(Instant::now()));
+            Some(left.unwrap_or_default())
+        }
+        Lifetime::Idle(_) => None,
     }
 }
 
@@ -154,9 +169,9 @@ fn cacheable(request: &Request, found: ReadResult) -> Response {
 
 /// What was read: it changes with the stream, with the range, and when the end becomes known.
 fn etag(found: &ReadResult) -> String {
-    let (number, start, next) = (found.number, found.start.position, found.next.position);
+    let (life, start, next) = (found.start.life, found.start.position, found.next.position);
     let closed = if found.is_closed { "-c" } else { "" };
-    format!("\"{number:x}-{start:x}-{next:x}{closed}\"")
+    format!("\"{life:x}-{start:x}-{next:x}{closed}\"")
 }
 
 /// How long caches may keep a response (section 10.1). One without content is about to change. One for a client that has

@@ -1,12 +1,12 @@
 //! Making streams, and appending to them.
 
 use levity_mailbox::Name;
-use levity_mailbox::stream::{Append, ContentType, Create, ForkOf};
+use levity_mailbox::stream::{Append, ContentType, Create, ForkOf, Streams};
 use levity_wire::durable_streams::{Fork, Headers, essence};
 use levity_wire::path;
 
 use super::super::super::Handling;
-use super::answers::{appended, created, not_appended, not_created};
+use super::answers::{appended, created};
 use super::rejected;
 use crate::http::error::error;
 use crate::http::request::Request;
@@ -40,18 +40,15 @@ impl Handling<'_> {
             None => Ok(body),
         };
         let create = Create {
-            settings: set.settings.clone(),
             content_type,
             lifetime,
             closes: headers.closes(),
             fork,
             body,
         };
-        let answer = self.worker.streams.create(&name, create);
-        match self.answer_of_owner(answer).await? {
-            Ok(stream) => Ok(created(&stream, &self.url(request))),
-            Err(reason) => Err(not_created(set, reason)),
-        }
+        let make = async |streams: Streams, now| streams.create(&name, create, now).await;
+        let stream = self.ask_streams(set, make).await?;
+        Ok(created(&stream, &self.url(request)))
     }
 
     /// Appends the body to the stream, or closes it, or both.
@@ -79,23 +76,17 @@ impl Handling<'_> {
         };
         let has_content = content.is_some();
         let append = Append {
-            settings: set.settings.clone(),
             content,
             closes: headers.closes(),
             sequence: sequence.map(Into::into),
             producer: producer.clone(),
         };
-        let answer = self.worker.streams.append(&name, append);
-        match self.answer_of_owner(answer).await? {
-            Ok(stream) => Ok(appended(&stream, producer.as_ref(), has_content)),
-            Err(reason) => {
-                let sequence = producer.map(|producer| producer.sequence);
-                Err(not_appended(set, reason, sequence))
-            }
-        }
+        let append = async |streams: Streams, now| streams.append(&name, append, now).await;
+        let stream = self.ask_streams(set, append).await?;
+        Ok(appended(&stream, producer.as_ref(), has_content))
     }
 
-    /// The body of the request. The stream reserves the memory anew.
+    /// The body of the request. What is appended takes memory of its own.
     async fn appended_content(&mut self, set: &MailboxSet) -> Result<Vec<u8>, Response> {
         self.count_publishes(set, 1)?;
         let (content, _) = self.received(set).await?;
