@@ -333,7 +333,7 @@ impl Inner {
             };
             for message in &opened.messages[..count] {
                 let append = Append {
-update: None,
+                    update: None,
                     name: name.clone(),
                     settings: settings.clone(),
                     draft: message.draft.clone(),

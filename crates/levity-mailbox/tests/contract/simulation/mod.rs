@@ -376,7 +376,7 @@ impl Publisher {
                 is_damaged: false,
             };
             self.appends.push(Append {
-update: None,
+                update: None,
                 name: name_of(index),
                 settings: settings_of(index),
                 draft: Arc::new(draft),
