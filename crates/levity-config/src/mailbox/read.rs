@@ -160,10 +160,7 @@ fn serves_more(site: &Site, address: &Address) -> bool {
 
 /// Reports what the place for messages cannot do.
 fn check_place(section: &Section<'_>, set: &Mailbox, store: &MailboxStore, limits: &Limits) {
-    if set.durable && set.protocol == MailboxProtocol::DurableStreams {
-        let message = "streams are kept in memory only, whatever `store` is";
-        section.report("durable", message, None);
-    } else if set.durable && store.kind == StoreKind::Memory {
+    if set.durable && store.kind == StoreKind::Memory {
         let help = "add `[mailbox_store]` with `store = \"disk\"`".to_owned();
         section.report("durable", "messages are kept in memory only", Some(help));
     }

@@ -196,10 +196,7 @@ fn what_streams_cannot_be() {
              [[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:1\"]\n\
              [[site]]\nproxy = \"app\"\nmailbox_headers = \"chat\""
         ),
-        &[
-            "6:11 `durable`: streams are kept in memory only, whatever `store` is",
-            "13:19 `mailbox_headers`: clients of durable streams are not held by an application",
-        ],
+        &["13:19 `mailbox_headers`: clients of durable streams are not held by an application"],
     );
 }
 

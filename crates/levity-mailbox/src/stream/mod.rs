@@ -18,4 +18,6 @@ pub use self::protocol::{
 };
 pub use self::streams::Streams;
 pub use self::tail::Tail;
-pub use crate::stream_state::{ContentType, ForkOf, Refused};
+pub use crate::stream_state::{
+    ContentType, ForkOf, MadeWith, Refused, Source, StreamState, Update,
+};

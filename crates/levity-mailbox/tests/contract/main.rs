@@ -21,3 +21,4 @@ mod sharing;
 mod simulated;
 mod simulation;
 mod stores;
+mod streams;

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 
 use super::KEY;
 use crate::clients::{package, run, url};
+use crate::servers;
 use crate::support::{Answer, Client, Launch, Server, Tree, head};
 
 /// The suite takes three quarters of a minute, most of which it waits for streams to expire.
@@ -87,9 +88,39 @@ fn documented_bounds() -> &'static str {
     bounds.split_once("\n\n").expect("its end").0
 }
 
+/// A folder in which a store on a disk may keep messages, and the keys that say so.
+fn on_a_disk() -> (Tree, String) {
+    let tree = Tree::new();
+    let folder = tree.folder("messages").display().to_string();
+    tree.chmod("messages", 0o777);
+    let keys = format!("durable = true\n[mailbox_store]\nstore = \"disk\"\nfolder = \"{folder}\"");
+    (tree, keys)
+}
+
 #[test]
 fn the_conformance_suite() {
-    let streams = Streams::new(documented_bounds());
+    conforms(documented_bounds());
+}
+
+#[test]
+fn the_conformance_suite_on_a_disk() {
+    let (_folder, keys) = on_a_disk();
+    conforms(&format!("{}\n{keys}", documented_bounds()));
+}
+
+#[test]
+fn the_conformance_suite_on_a_redis_server() {
+    let redis = servers::Server::redis("");
+    let keys = format!(
+        "{}\n[mailbox_store]\nstore = \"redis\"\nurl = \"redis://127.0.0.1:{}\"",
+        documented_bounds(),
+        redis.port()
+    );
+    conforms(&keys);
+}
+
+fn conforms(keys: &str) {
+    let streams = Streams::new(keys);
     let folder = Tree::new();
     folder.file(
         "durable-streams.test.mjs",
@@ -111,6 +142,65 @@ fn the_conformance_suite() {
     assert!(output.status.success(), "{said}\n{errors}");
     // Those that it leaves out by default are of subscriptions.
     assert!(said.contains("332 passed | 6 skipped"), "{said}");
+}
+
+#[test]
+fn streams_survive_a_kill() {
+    let (_folder, keys) = on_a_disk();
+    let producer = |number| {
+        [
+            ("Content-Type", "text/plain"),
+            ("Producer-Id", "p"),
+            ("Producer-Epoch", "0"),
+            ("Producer-Seq", number),
+        ]
+    };
+    let mut streams = Streams::new(&keys);
+    streams.make("a", "text/plain");
+    let offset = streams.append("a", "text/plain", "one ");
+    streams
+        .write("POST", "a", &producer("0"), "two ")
+        .assert_status(200);
+    let fork = [("Stream-Forked-From", "/v1/stream/a")];
+    streams.write("PUT", "b", &fork, "").assert_status(201);
+    streams.append("b", "text/plain", "of the fork");
+    streams.server.signal(Signal::KILL);
+    streams.server.wait();
+    let streams = Streams::new(&keys);
+    assert_eq!(streams.read(&format!("a?offset={offset}")).body, b"two ");
+    // A retry is recognised.
+    streams
+        .write("POST", "a", &producer("0"), "two ")
+        .assert_status(204);
+    streams
+        .write("POST", "a", &producer("1"), "three")
+        .assert_status(200);
+    assert_eq!(streams.read("a").body, b"one two three");
+    assert_eq!(streams.read("b").body, b"one two of the fork");
+}
+
+#[test]
+fn servers_share_streams_on_a_redis_server() {
+    let redis = servers::Server::redis("");
+    let url = format!("redis://127.0.0.1:{}", redis.port());
+    let keys = format!("[mailbox_store]\nstore = \"redis\"\nurl = \"{url}\"");
+    let (one, other) = (Streams::new(&keys), Streams::new(&keys));
+    one.make("a", "text/plain");
+    let mut reader = other.client();
+    reader.send(head("GET", "/v1/stream/a?offset=-1&live=sse", &[]));
+    reader.receive_head().expect("a header").assert_status(200);
+    let mut read = String::new();
+    for number in 0..10 {
+        let writer = [&one, &other][number % 2];
+        writer.append("a", "text/plain", &format!("<{number}>"));
+        while !read.contains(&format!("<{number}>")) {
+            read.push_str(&chunk(&mut reader));
+        }
+    }
+    let headers = [("Stream-Closed", "true")];
+    one.write("POST", "a", &headers, "").assert_status(204);
+    let headers = [("Content-Type", "text/plain")];
+    other.write("POST", "a", &headers, "x").assert_status(409);
 }
 
 #[test]
