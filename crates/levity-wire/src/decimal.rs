@@ -27,6 +27,12 @@ pub fn parse(digits: &[u8]) -> Option<u64> {
     })
 }
 
+/// The same without leading zeros: each number has one form.
+#[must_use]
+pub fn parse_canonical(digits: &[u8]) -> Option<u64> {
+    parse(digits).filter(|_| digits == b"0" || !digits.starts_with(b"0"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

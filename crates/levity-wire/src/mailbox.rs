@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::decimal;
+
 /// The maximum length of the name of a box in bytes.
 pub const NAME_BYTES_MAX: usize = 200;
 
@@ -57,13 +59,22 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// The id of a message within its box, written `EPOCH-SEQUENCE` in decimal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId {
     /// The life of the box that the message belongs to. A box that was lost and made anew has another one, so that a
     /// cursor of the old one is recognised.
     pub epoch: u64,
     /// The number of the message. Later messages have larger numbers, not necessarily the next ones.
     pub sequence: u64,
+}
+
+impl MessageId {
+    /// The id before this one: a receiver that has got it continues with this one.
+    #[must_use]
+    pub const fn before(self) -> Self {
+        let sequence = self.sequence.saturating_sub(1);
+        Self { sequence, ..self }
+    }
 }
 
 impl fmt::Display for MessageId {
@@ -90,12 +101,7 @@ impl FromStr for MessageId {
 }
 
 fn number(digits: &str) -> Result<u64, NoId> {
-    let is_canonical = digits == "0" || !digits.starts_with('0');
-    let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_canonical || !all_digits {
-        return Err(NoId);
-    }
-    digits.parse().map_err(|_| NoId)
+    decimal::parse_canonical(digits.as_bytes()).ok_or(NoId)
 }
 
 /// Where a receiver begins.

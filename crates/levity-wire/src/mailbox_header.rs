@@ -13,12 +13,6 @@ use crate::{Reject, decimal};
 pub const OPEN: &str = "Mailbox-Open";
 /// The boxes that the content is delivered to: `Mailbox-Deliver: NAME, NAME`. See [`add_names`].
 pub const DELIVER: &str = "Mailbox-Deliver";
-/// The name of the event. See [`event`].
-pub const EVENT: &str = "Mailbox-Event";
-/// The id that the publisher gives the message. See [`key`].
-pub const ID: &str = "Mailbox-Id";
-/// How long the message is kept. See [`ttl`].
-pub const TTL: &str = "Mailbox-TTL";
 /// In the response to a receiver: the id after which it continues.
 pub const LAST: &str = "Mailbox-Last";
 /// In a response: messages before the first one are lost.
@@ -135,7 +129,7 @@ mod tests {
         ] {
             assert!(is_reserved(name.as_bytes()), "{name}");
         }
-        for name in [OPEN, DELIVER, EVENT, ID, TTL, GAP] {
+        for name in [OPEN, DELIVER, LAST, GAP] {
             assert!(is_reserved(name.as_bytes()), "{name}");
         }
         for name in ["Mailbox", "Mailboxes-X", "X-Grip-Hold", "gripper", ""] {

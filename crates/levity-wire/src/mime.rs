@@ -14,6 +14,13 @@ pub fn of(path: &[u8]) -> &'static str {
     extension(path).and_then(lookup).unwrap_or(DEFAULT)
 }
 
+/// A media type without its parameters.
+#[must_use]
+pub fn essence(media_type: &[u8]) -> &[u8] {
+    let essence = media_type.split(|&byte| byte == b';').next();
+    essence.unwrap_or_default().trim_ascii()
+}
+
 /// The bytes after the last dot of the last segment.
 fn extension(path: &[u8]) -> Option<&[u8]> {
     let start = path.iter().rposition(|byte| b"./".contains(byte))?;

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::offset::Offset;
 use super::time::parse_time;
-use crate::{Reject, decimal};
+use crate::http1::is_token;
+use crate::{Reject, decimal, mime};
 
 /// The maximum length of the id of a producer and of a Stream-Seq in bytes.
 pub const ID_BYTES_MAX: usize = 256;
@@ -178,23 +179,17 @@ impl<'a> Headers<'a> {
 
 /// A decimal integer without sign and leading zeros.
 fn integer(digits: &[u8]) -> Option<u64> {
-    let is_canonical = digits == b"0" || !digits.starts_with(b"0");
-    decimal::parse(digits).filter(|&number| is_canonical && number <= INTEGER_MAX)
+    decimal::parse_canonical(digits).filter(|&number| number <= INTEGER_MAX)
 }
 
 /// The media type of a Content-Type in lower case, without parameters. Two values that have the same one are the same for this
 /// protocol. `None` if the value is not of the form `type/subtype`.
 #[must_use]
 pub fn essence(content_type: &[u8]) -> Option<String> {
-    let media_type = content_type.split(|&byte| byte == b';').next()?;
-    let media_type = str::from_utf8(media_type.trim_ascii()).ok()?;
+    let media_type = str::from_utf8(mime::essence(content_type)).ok()?;
     let (main, sub) = media_type.split_once('/')?;
-    let is_token = |part: &str| {
-        let is_plain =
-            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+*%'`|~".contains(&byte);
-        !part.is_empty() && part.bytes().all(is_plain)
-    };
-    (is_token(main) && is_token(sub)).then(|| media_type.to_ascii_lowercase())
+    let are_tokens = is_token(main.as_bytes()) && is_token(sub.as_bytes());
+    are_tokens.then(|| media_type.to_ascii_lowercase())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use levity_wire::mailbox::{
     Cursor, KEY_BYTES_MAX, MessageId, NAME_BYTES_MAX, is_event, is_key, is_name,
 };
 use levity_wire::mailbox_header::{
-    DELIVER, EVENT, ID, NAMES_MAX, OPEN, TTL, TTL_MAX, add_names, event, is_reserved, key, ttl,
+    DELIVER, NAMES_MAX, OPEN, TTL_MAX, add_names, event, is_reserved, key, ttl,
 };
 
 use super::first_line;
@@ -30,13 +30,13 @@ pub fn mailbox_outcome(bytes: &[u8]) -> Result<bool, Reject> {
         let mut names = Vec::new();
         return add_names(&mut names, value).map(|()| !names.is_empty());
     }
-    if same(EVENT) {
+    if same("Mailbox-Event") {
         return event(value).map(|_| true);
     }
-    if same(ID) {
+    if same("Mailbox-Id") {
         return key(value).map(|_| true);
     }
-    if same(TTL) {
+    if same("Mailbox-TTL") {
         return ttl(value).map(|_| true);
     }
     let text = str::from_utf8(value).unwrap_or_default();
@@ -45,7 +45,14 @@ pub fn mailbox_outcome(bytes: &[u8]) -> Result<bool, Reject> {
 }
 
 fn name_is_reserved(name: &[u8]) {
-    let known = [OPEN, DELIVER, EVENT, ID, TTL, "Grip-Hold"];
+    let known = [
+        OPEN,
+        DELIVER,
+        "Mailbox-Event",
+        "Mailbox-Id",
+        "Mailbox-TTL",
+        "Grip-Hold",
+    ];
     let is_known = known
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));

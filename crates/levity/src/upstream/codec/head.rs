@@ -1,10 +1,9 @@
 //! The header section of a backend's response, the same for all protocols.
 
 use levity_config::upstream::ResponseLimits;
-use levity_wire::grip;
 use levity_wire::http1::{self, Limits};
-use levity_wire::mailbox_header;
 use levity_wire::sendfile_header::{self, Delegation};
+use levity_wire::{grip, mailbox_header, mime};
 
 use crate::http::fields::Fields;
 
@@ -101,12 +100,7 @@ impl Head {
     /// Whether the content says how the client is held.
     pub fn is_grip_instruct(&self) -> bool {
         let media_type = self.fields.value("content-type").unwrap_or_default();
-        let essence = media_type.split(|&byte| byte == b';').next();
-        essence.is_some_and(|essence| {
-            essence
-                .trim_ascii()
-                .eq_ignore_ascii_case(grip::INSTRUCT_TYPE.as_bytes())
-        })
+        mime::essence(media_type).eq_ignore_ascii_case(grip::INSTRUCT_TYPE.as_bytes())
     }
 
     /// Adds the Upgrade of a 426, which has to say what the client is to change to (RFC 9110, 15.5.22), although the
