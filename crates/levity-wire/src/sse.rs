@@ -1,7 +1,6 @@
 //! Server-sent events: writes a stream of them, and splits one that an application sends into its blocks (WHATWG HTML,
 //! 9.2).
 
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write as _;
 use std::mem;
@@ -43,7 +42,9 @@ pub fn begin(out: &mut Vec<u8>, id: Option<&dyn Display>, event: &str) {
         push_id(out, id);
     }
     if !event.is_empty() && is_one_line(event.as_bytes()) {
-        push_line(out, b"event: ", event.as_bytes());
+        out.extend_from_slice(b"event: ");
+        out.extend_from_slice(event.as_bytes());
+        out.push(b'\n');
     }
     out.extend_from_slice(b"data: ");
 }
@@ -105,12 +106,6 @@ fn push_id(out: &mut Vec<u8>, id: &dyn Display) {
         out.truncate(start);
         return;
     }
-    out.push(b'\n');
-}
-
-fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(value);
     out.push(b'\n');
 }
 
@@ -257,57 +252,13 @@ impl<'b> Block<'b> {
         self.bytes
     }
 
-    /// The fields with their values, without comments.
-    fn fields(self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
-        let lines = self.bytes.split(|&byte| byte == b'\n');
-        lines.map(field).filter(|(name, _)| !name.is_empty())
-    }
-
-    fn last(self, wanted: &'static [u8]) -> Option<&'b [u8]> {
-        let values = self.fields().filter(move |(name, _)| *name == wanted);
-        values.last().map(|(_, value)| value)
-    }
-
     /// The id that a receiver remembers from here on: the value of the last `id` without a NUL. It may be empty, which
     /// makes the receiver forget the earlier one.
     #[must_use]
     pub fn id(self) -> Option<&'b [u8]> {
-        let ids = self
-            .fields()
-            .filter(|(name, value)| *name == b"id" && memchr(0, value).is_none());
-        ids.last().map(|(_, value)| value)
-    }
-
-    /// The name of the event; empty for a `message`.
-    #[must_use]
-    pub fn event(self) -> &'b [u8] {
-        self.last(b"event").unwrap_or_default()
-    }
-
-    /// The data of the event, its lines joined by LF. `None` if the block is no event: a receiver shows the page nothing.
-    #[must_use]
-    pub fn data(self) -> Option<Cow<'b, [u8]>> {
-        let mut lines = self.fields().filter(|(name, _)| *name == b"data");
-        let mut data = Cow::Borrowed(lines.next()?.1);
-        for (_, line) in lines {
-            let joined = data.to_mut();
-            joined.push(b'\n');
-            joined.extend_from_slice(line);
-        }
-        Some(data)
-    }
-
-    /// Whether the block is an event, as [`Block::data`] says.
-    #[must_use]
-    pub fn is_event(self) -> bool {
-        self.fields().any(|(name, _)| name == b"data")
-    }
-
-    /// The time after which the receiver is to connect again, in milliseconds.
-    #[must_use]
-    pub fn retry_ms(self) -> Option<u64> {
-        let times = self.fields().filter(|(name, _)| *name == b"retry");
-        times.filter_map(|(_, value)| decimal::parse(value)).last()
+        let mut fields = self.bytes.split(|&byte| byte == b'\n').rev().map(field);
+        let id = fields.find(|(name, value)| *name == b"id" && memchr(0, value).is_none());
+        id.map(|(_, value)| value)
     }
 
     /// Appends the block with this id in place of its own, or without any.
@@ -496,18 +447,17 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_block() {
-        let bytes = b"id: 1\nevent:a\nid\0: 3\nid: 2\0\nevent: b\ndata:  x\ndata\nretry: 7\nretry: x\nretry:\nData: y\n\n";
-        let block = Block { bytes };
-        assert_eq!((block.id(), block.event()), (Some(&b"1"[..]), &b"b"[..]));
-        assert_eq!(block.data().as_deref(), Some(&b" x\n"[..]));
-        assert_eq!((block.retry_ms(), block.is_event()), (Some(7), true));
-        let block = Block {
-            bytes: b"id\n:data: x\n\n",
-        };
-        assert_eq!((block.id(), block.event()), (Some(&b""[..]), &b""[..]));
-        assert_eq!((block.data(), block.retry_ms()), (None, None));
-        assert!(!block.is_event());
+    fn ids_of_a_block() {
+        for (bytes, id) in [
+            (
+                &b"id: 1\nid\0: 3\nid: 2\0\nids: x\nID: y\n\n"[..],
+                Some(&b"1"[..]),
+            ),
+            (b"id:  1\nid\n:id: x\n\n", Some(b"")),
+            (b"data: id\n\n", None),
+        ] {
+            assert_eq!(Block { bytes }.id(), id);
+        }
     }
 
     #[test]
