@@ -6,6 +6,8 @@
 pub mod input;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use tungstenite::protocol::frame::FrameHeader;
+pub use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 use crate::Reject;
 use crate::http1::{is_token, list, trim};
@@ -180,75 +182,40 @@ fn is_window(bits: &[u8]) -> bool {
     matches!(bits, [b'8' | b'9'] | [b'1', b'0'..=b'5'])
 }
 
-/// What a frame is (RFC 6455, 5.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Opcode {
-    /// A further part of a message.
-    Continuation = 0,
-    /// A text, or its first part.
-    Text = 1,
-    /// Bytes, or the first part of them.
-    Binary = 2,
-    /// The end.
-    Close = 8,
-    /// It is answered with a Pong.
-    Ping = 9,
-    /// An answer, or a sign of life.
-    Pong = 10,
-}
-
-/// The header of a frame from the server, which is not masked. It is on the stack, to be sent before data that is not
-/// copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameHeader {
-    bytes: [u8; HEADER_BYTES_MAX],
-    length: u8,
-}
-
-/// The header of a frame with a length in 64 bits.
+/// The longest header of a frame that is not masked, in bytes.
 const HEADER_BYTES_MAX: usize = 10;
 
-impl FrameHeader {
-    /// The header of a whole message whose data has `length` bytes, of at most 125 in a Close, Ping or Pong. `is_compressed` for a
-    /// text or bytes compressed as [`Deflate`] says.
-    #[must_use]
-    pub fn message(opcode: Opcode, is_compressed: bool, length: u64) -> Self {
-        Self::part(opcode, is_compressed, true, length)
-    }
+/// The frame of a whole message, compressed as [`Deflate`] says or not.
+#[must_use]
+pub fn frame(opcode: OpCode, is_compressed: bool, content: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(HEADER_BYTES_MAX + content.len());
+    push_header(
+        &mut frame,
+        opcode,
+        is_compressed,
+        true,
+        content.len() as u64,
+    );
+    frame.extend_from_slice(content);
+    frame
+}
 
-    /// The header of a part of a message. Only the first part has its opcode and says that it is compressed.
-    #[must_use]
-    pub fn part(opcode: Opcode, is_compressed: bool, is_last: bool, length: u64) -> Self {
-        let mut bytes = [0; HEADER_BYTES_MAX];
-        bytes[0] = u8::from(is_last) << 7 | u8::from(is_compressed) << 6 | opcode as u8;
-        let used = match length {
-            0..=125 => {
-                bytes[1] = length as u8;
-                2
-            }
-            126..=0xffff => {
-                bytes[1] = 126;
-                bytes[2..4].copy_from_slice(&(length as u16).to_be_bytes());
-                4
-            }
-            _ => {
-                bytes[1] = 127;
-                bytes[2..].copy_from_slice(&length.to_be_bytes());
-                HEADER_BYTES_MAX as u8
-            }
-        };
-        Self {
-            bytes,
-            length: used,
-        }
-    }
-
-    /// The header as sent.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
-    }
+/// Appends the header of a frame with `length` bytes of content, of at most 125 in a Close, Ping or Pong. Only the first part of
+/// a message has its opcode and [is compressed](Deflate). Frames of a server are not masked.
+pub fn push_header(
+    out: &mut Vec<u8>,
+    opcode: OpCode,
+    is_compressed: bool,
+    is_last: bool,
+    length: u64,
+) {
+    let header = FrameHeader {
+        is_final: is_last,
+        rsv1: is_compressed,
+        opcode,
+        ..FrameHeader::default()
+    };
+    header.format(length, out).expect("memory takes all");
 }
 
 /// Whether a Close frame may have this code (RFC 6455, 7.4, and the registry of IANA).
@@ -384,44 +351,22 @@ mod tests {
 
     #[test]
     fn headers_of_frames() {
+        let header = |opcode, is_compressed, is_last, length| {
+            let mut out = Vec::new();
+            push_header(&mut out, opcode, is_compressed, is_last, length);
+            out
+        };
+        let (text, more) = (OpCode::Data(Data::Text), OpCode::Data(Data::Continue));
         // RFC 6455, 5.7.
+        assert_eq!(header(text, false, true, 5), [0x81, 5]);
+        assert_eq!(header(text, false, false, 3), [0x01, 3]);
+        assert_eq!(header(more, false, true, 2), [0x80, 2]);
         assert_eq!(
-            FrameHeader::message(Opcode::Text, false, 5).as_bytes(),
-            [0x81, 5]
-        );
-        assert_eq!(
-            FrameHeader::part(Opcode::Text, false, false, 3).as_bytes(),
-            [0x01, 3]
-        );
-        assert_eq!(
-            FrameHeader::part(Opcode::Continuation, false, true, 2).as_bytes(),
-            [0x80, 2]
-        );
-        assert_eq!(
-            FrameHeader::message(Opcode::Ping, false, 5).as_bytes(),
+            header(OpCode::Control(Control::Ping), false, true, 5),
             [0x89, 5]
         );
-        assert_eq!(
-            FrameHeader::message(Opcode::Binary, false, 256).as_bytes(),
-            [0x82, 126, 1, 0]
-        );
-        assert_eq!(
-            FrameHeader::message(Opcode::Binary, false, 65536).as_bytes(),
-            [0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]
-        );
         // RFC 7692, 7.2.3.1.
-        assert_eq!(
-            FrameHeader::message(Opcode::Text, true, 7).as_bytes(),
-            [0xc1, 7]
-        );
-        for (length, bytes) in [(125, 2), (126, 4), (65535, 4), (65536, 10), (u64::MAX, 10)] {
-            assert_eq!(
-                FrameHeader::message(Opcode::Pong, false, length)
-                    .as_bytes()
-                    .len(),
-                bytes
-            );
-        }
+        assert_eq!(header(text, true, true, 7), [0xc1, 7]);
     }
 
     #[test]

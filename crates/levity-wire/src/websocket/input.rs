@@ -98,14 +98,20 @@ impl Input {
                 continue;
             };
             let start = cursor.position() as usize;
+            check(&header, (start, length))?;
             let (received, missing) = match header.opcode {
                 OpCode::Data(kind) => {
-                    self.begin_data(&header, kind, (start, length))?;
+                    self.begin_data(&header, kind, length)?;
                     self.skip(bytes);
                     (Some(Received::Data), false)
                 }
                 OpCode::Control(kind) => {
-                    check_control(&header, (start, length))?;
+                    if header.rsv1 {
+                        return Err(RESERVED);
+                    }
+                    if !header.is_final || length > CONTROL_BYTES_MAX {
+                        return Err(CONTROL);
+                    }
                     let is_complete = self.complete(start + length as usize, bytes);
                     let content = &mut self.partial[start..];
                     let received = is_complete.then(|| control(kind, header.mask, content));
@@ -139,9 +145,8 @@ impl Input {
         &mut self,
         header: &FrameHeader,
         kind: Data,
-        (start, length): (usize, u64),
+        length: u64,
     ) -> Result<(), Violation> {
-        check(header, (start, length))?;
         let is_first = kind != Data::Continue;
         if header.rsv1 && !(is_first && self.may_be_compressed) {
             return Err(RESERVED);
@@ -170,17 +175,6 @@ fn check(header: &FrameHeader, (start, length): (usize, u64)) -> Result<(), Viol
     match start == header.len(length) && length >> 63 == 0 {
         true => Ok(()),
         false => Err(HEADER),
-    }
-}
-
-fn check_control(header: &FrameHeader, (start, length): (usize, u64)) -> Result<(), Violation> {
-    check(header, (start, length))?;
-    if header.rsv1 {
-        return Err(RESERVED);
-    }
-    match header.is_final && length <= CONTROL_BYTES_MAX {
-        true => Ok(()),
-        false => Err(CONTROL),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use levity_wire::Reject;
 use levity_wire::websocket::{
-    Deflate, EXTENSIONS_MAX, FrameHeader, Opcode, PROTOCOLS_MAX, accept_input, check_version,
-    protocols,
+    Data, Deflate, EXTENSIONS_MAX, OpCode, PROTOCOLS_MAX, accept_input, check_version, protocols,
+    push_header,
 };
 
 use super::first_line;
@@ -126,8 +126,9 @@ fn frame_headers_are_sound(bytes: &[u8]) {
         .iter()
         .take(8)
         .fold(0u64, |length, &byte| length << 8 | u64::from(byte));
-    let header = FrameHeader::message(Opcode::Binary, true, length);
-    let (start, rest) = header.as_bytes().split_at(2);
+    let mut header = Vec::new();
+    push_header(&mut header, OpCode::Data(Data::Binary), true, true, length);
+    let (start, rest) = header.split_at(2);
     assert_eq!(start[0], 0b1100_0010);
     let decoded = match start[1] {
         short @ ..=125 => u64::from(short),

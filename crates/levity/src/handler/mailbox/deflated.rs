@@ -1,14 +1,17 @@
 //! Compression of messages for WebSockets (RFC 7692), off the event loop.
 
 use std::borrow::Cow;
+use std::io::Write as _;
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flate2::{Compress, Compression, FlushCompress};
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 use levity_compute::Class;
 use levity_mailbox::{Budget, Encoded, Entry, Making, Message};
-use levity_wire::websocket::FrameHeader;
+use levity_wire::websocket;
 use tokio::task;
 
 use super::forms::Form;
@@ -75,42 +78,22 @@ fn frame(form: Form, message: &Message) -> Option<Vec<u8>> {
     let is_text = form.is_text(message);
     let parts = (0..form.parts(message)).map(|number| form.data(message, number, is_text));
     let deflated = deflate(parts, content.len())?;
-    let header = FrameHeader::message(form.opcode(is_text), true, deflated.len() as u64);
-    Some([header.as_bytes(), &deflated].concat())
+    Some(websocket::frame(form.opcode(is_text), true, &deflated))
 }
 
 /// Compresses `parts`; `None` if that takes `bytes_max` bytes or more.
 fn deflate<'d>(parts: impl Iterator<Item = Cow<'d, [u8]>>, bytes_max: usize) -> Option<Vec<u8>> {
-    let mut encoder = Compress::new(Compression::new(LEVEL), false);
-    let mut out = Vec::with_capacity(bytes_max + FLUSHED.len());
+    let out = Vec::with_capacity(bytes_max + FLUSHED.len());
+    let mut encoder = DeflateEncoder::new(out, Compression::new(LEVEL));
     for part in parts {
-        push(&mut encoder, &mut out, &part, FlushCompress::None)?;
+        encoder.write_all(&part).ok()?;
     }
-    push(&mut encoder, &mut out, &[], FlushCompress::Sync)?;
+    encoder.flush().ok()?;
+    let mut out = mem::take(encoder.get_mut());
     if out.ends_with(&FLUSHED) {
         out.truncate(out.len() - FLUSHED.len());
     }
-    Some(out)
-}
-
-/// Compresses more; `None` when `out` is full.
-fn push(
-    encoder: &mut Compress,
-    out: &mut Vec<u8>,
-    mut data: &[u8],
-    flush: FlushCompress,
-) -> Option<()> {
-    loop {
-        let before = encoder.total_in();
-        encoder.compress_vec(data, out, flush).ok()?;
-        data = &data[(encoder.total_in() - before) as usize..];
-        if out.len() == out.capacity() {
-            return None;
-        }
-        if data.is_empty() {
-            return Some(());
-        }
-    }
+    (out.len() < bytes_max).then_some(out)
 }
 
 #[cfg(test)]

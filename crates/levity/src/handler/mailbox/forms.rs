@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use levity_mailbox::{Draft, Message, MessageId};
-use levity_wire::sse;
-use levity_wire::websocket::{FrameHeader, Opcode};
+use levity_wire::websocket::{Data, OpCode, frame, push_header};
+use levity_wire::{mime, sse};
 use serde_json::{Value, json};
 
 use super::grip_item::content;
@@ -132,22 +132,18 @@ impl Form {
             }
             Self::Frames => {
                 if part.is_first {
-                    let header = FrameHeader::message(self.opcode(is_text), false, part.total);
-                    out.extend_from_slice(header.as_bytes());
+                    push_header(&mut out, self.opcode(is_text), false, true, part.total);
                 }
                 out.extend_from_slice(part.bytes);
             }
             Self::Objects => {
-                let mut object = Vec::with_capacity(part.bytes.len() + FIELDS_BYTES);
-                part.add_object(&mut object, message);
-                let opcode = match part.is_first {
-                    true => Opcode::Text,
-                    false => Opcode::Continuation,
-                };
                 // How long the object is, only its end would tell.
-                let length = object.len() as u64;
-                let header = FrameHeader::part(opcode, false, part.is_last, length);
-                out.extend_from_slice(header.as_bytes());
+                let object = part.object(message);
+                let opcode = OpCode::Data(match part.is_first {
+                    true => Data::Text,
+                    false => Data::Continue,
+                });
+                push_header(&mut out, opcode, false, part.is_last, object.len() as u64);
                 out.extend_from_slice(&object);
             }
         }
@@ -157,20 +153,18 @@ impl Form {
     /// What the frames of a WebSocket have of that part.
     pub fn data(self, message: &Message, number: usize, is_text: bool) -> Cow<'_, [u8]> {
         let part = Part::new(self, message, number, is_text);
-        if self != Self::Objects {
-            return part.bytes.into();
+        match self {
+            Self::Objects => part.object(message).into(),
+            _ => part.bytes.into(),
         }
-        let mut object = Vec::with_capacity(part.bytes.len() + FIELDS_BYTES);
-        part.add_object(&mut object, message);
-        object.into()
     }
 
     /// The kind of message of a WebSocket.
-    pub fn opcode(self, is_text: bool) -> Opcode {
-        match is_text || self == Self::Objects {
-            true => Opcode::Text,
-            false => Opcode::Binary,
-        }
+    pub fn opcode(self, is_text: bool) -> OpCode {
+        OpCode::Data(match is_text || self == Self::Objects {
+            true => Data::Text,
+            false => Data::Binary,
+        })
     }
 
     /// What tells a receiver that messages up to `last` are gone. The forms of contents alone have nothing for it.
@@ -188,7 +182,7 @@ impl Form {
                 out.extend_from_slice(object().as_bytes());
                 out.push(b'\n');
             }
-            Self::Objects => add_frame(&mut out, Opcode::Text, object().as_bytes()),
+            Self::Objects => out = frame(self.opcode(true), false, object().as_bytes()),
             Self::Content | Self::Frames => {}
         }
         out
@@ -258,6 +252,12 @@ impl<'m> Part<'m> {
     }
 
     /// Adds its part of the message as JSON.
+    fn object(&self, message: &Message) -> Vec<u8> {
+        let mut object = Vec::with_capacity(self.bytes.len() + FIELDS_BYTES);
+        self.add_object(&mut object, message);
+        object
+    }
+
     fn add_object(&self, out: &mut Vec<u8>, message: &Message) {
         if self.is_first {
             begin_object(out, message, self.is_text);
@@ -323,16 +323,10 @@ fn push_base64(out: &mut Vec<u8>, part: &[u8]) {
     out.extend_from_slice(BASE64_STANDARD.encode(part).as_bytes());
 }
 
-fn add_frame(out: &mut Vec<u8>, opcode: Opcode, data: &[u8]) {
-    let header = FrameHeader::message(opcode, false, data.len() as u64);
-    out.extend_from_slice(header.as_bytes());
-    out.extend_from_slice(data);
-}
-
 fn is_text(media_type: &str) -> bool {
-    let essence = media_type.split(';').next().unwrap_or_default();
-    let essence = essence.trim().to_ascii_lowercase();
-    essence.starts_with("text/") || TEXT_TYPES.iter().any(|end| essence.ends_with(end))
+    let essence = mime::essence(media_type.as_bytes()).to_ascii_lowercase();
+    let mut ends = TEXT_TYPES.iter().map(|end| end.as_bytes());
+    essence.starts_with(b"text/") || ends.any(|end| essence.ends_with(end))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use levity_mailbox::{Encoded, Making, Place};
 use levity_telemetry::access_log::End;
 use levity_telemetry::stall;
 use levity_wire::websocket::input::{Input, Received, Violation};
-use levity_wire::websocket::{CLOSE_REASON_BYTES_MAX, FrameHeader, Opcode};
+use levity_wire::websocket::{CLOSE_REASON_BYTES_MAX, Control, OpCode, frame};
 
 use super::stay::{Ending, Transit};
 use crate::http::held::HeldClient;
@@ -117,12 +117,10 @@ impl Socket {
                 Received::Data => return Err(MESSAGE),
                 Received::Ping(content) => self.pong = Some(content),
                 Received::Pong => {}
+                // It is answered by the same code, which ends the connection as a violation does.
                 Received::Close(code) => {
-                    self.closing = match self.closing {
-                        Closing::Sent(_) => Closing::Done,
-                        _ => Closing::Final(code.unwrap_or(1000), ""),
-                    };
-                    return Ok(());
+                    let (code, reason) = (code.unwrap_or(1000), "");
+                    return Err(Violation { code, reason });
                 }
             }
         }
@@ -138,7 +136,7 @@ impl Socket {
     pub fn take_pong(&mut self) -> Option<Vec<u8>> {
         let is_open = matches!(self.closing, Closing::Open);
         let content = self.pong.take().filter(|_| is_open)?;
-        Some(control(Opcode::Pong, &content))
+        Some(frame(OpCode::Control(Control::Pong), false, &content))
     }
 
     /// Has the stream [end](Ending::Finished) with this code and reason.
@@ -218,15 +216,8 @@ impl Socket {
     }
 }
 
-fn control(opcode: Opcode, content: &[u8]) -> Vec<u8> {
-    let header = FrameHeader::message(opcode, false, content.len() as u64);
-    [header.as_bytes(), content].concat()
-}
-
 fn close(code: u16, reason: &str) -> Vec<u8> {
     debug_assert!(reason.len() <= CLOSE_REASON_BYTES_MAX);
-    control(
-        Opcode::Close,
-        &[&code.to_be_bytes()[..], reason.as_bytes()].concat(),
-    )
+    let content = [&code.to_be_bytes()[..], reason.as_bytes()].concat();
+    frame(OpCode::Control(Control::Close), false, &content)
 }
