@@ -59,11 +59,9 @@ impl Filters {
 
     /// Adds those of a list.
     pub(super) fn add_all(&mut self, names: Value) -> Result<(), Reject> {
-        let Value::Array(names) = names else {
-            return Err(BAD_FILTERS);
-        };
+        let names: Vec<String> = serde_json::from_value(names).map_err(|_| BAD_FILTERS)?;
         let mut names = names.iter();
-        names.try_for_each(|name| self.add(name.as_str().ok_or(BAD_FILTERS)?.as_bytes()))
+        names.try_for_each(|name| self.add(name.as_bytes()))
     }
 
     /// Adds those of `other`.

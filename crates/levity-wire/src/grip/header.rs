@@ -3,7 +3,7 @@
 use base64::prelude::{BASE64_STANDARD, Engine};
 
 use super::filter::{Filters, checked};
-use super::instruct::{BAD_KEEP_ALIVE, BAD_PREVIOUS, mode, previous, timeout};
+use super::instruct::{BAD_KEEP_ALIVE, mode, timeout};
 use super::json::is_status;
 use super::{Channel, HEADERS_MAX, Hold, Instruct, KEEP_ALIVE_BYTES_MAX, KeepAlive, box_name};
 use crate::http1::{is_token, list, trim};
@@ -21,7 +21,7 @@ impl Instruct {
     /// Reads a header of the response, if it is one of an instruction; its name is in any case. Call [`Instruct::check`]
     /// after the last one.
     ///
-    /// `Grip-Channel: NAME; prev-id=ID; filter=FILTER, NAME` may be repeated. The name is up to the first semicolon or comma,
+    /// `Grip-Channel: NAME; filter=FILTER, NAME` may be repeated. The name is up to the first semicolon or comma,
     /// as the libraries write it; no quotes protect them. Unknown parameters and headers are ignored, `Grip-Link` among them.
     ///
     /// # Errors
@@ -31,29 +31,16 @@ impl Instruct {
     }
 
     fn read(&mut self, name: &[u8], value: &[u8]) -> Result<(), Reject> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        if is("grip-channel") {
-            return self.read_channels(value);
+        match &name.to_ascii_lowercase()[..] {
+            b"grip-channel" => self.read_channels(value),
+            b"grip-hold" => once(&mut self.hold, Hold::parse(value)?),
+            b"grip-timeout" => once(&mut self.timeout, timeout(decimal::parse(value))?),
+            b"grip-keep-alive" => once(&mut self.keep_alive, keep_alive(value)?),
+            b"grip-set-meta" => self.read_meta(value),
+            b"grip-status" => once(&mut self.status, status(value)?),
+            b"grip-expose-headers" => self.read_exposed(value),
+            _ => Ok(()),
         }
-        if is("grip-hold") {
-            return once(&mut self.hold, Hold::parse(value)?);
-        }
-        if is("grip-timeout") {
-            return once(&mut self.timeout, timeout(decimal::parse(value))?);
-        }
-        if is("grip-keep-alive") {
-            return once(&mut self.keep_alive, keep_alive(value)?);
-        }
-        if is("grip-set-meta") {
-            return self.read_meta(value);
-        }
-        if is("grip-status") {
-            return once(&mut self.status, status(value)?);
-        }
-        if is("grip-expose-headers") {
-            return self.read_exposed(value);
-        }
-        Ok(())
     }
 
     fn read_channels(&mut self, value: &[u8]) -> Result<(), Reject> {
@@ -98,23 +85,14 @@ fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), Reject> {
 fn channel(element: &[u8]) -> Result<Channel, Reject> {
     let mut parts = split(element, b';');
     let name = box_name(parts.next().unwrap_or_default())?;
-    let mut id = None;
     let mut filters = Filters::default();
     for part in parts {
         let (key, value) = parameter(part).ok_or(BAD_PARAMETER)?;
         if key.eq_ignore_ascii_case(b"filter") {
             filters.add(value.as_deref().unwrap_or_default())?;
         }
-        if key.eq_ignore_ascii_case(b"prev-id") {
-            let value = value.unwrap_or_default().into_owned();
-            once(&mut id, String::from_utf8(value).map_err(|_| BAD_PREVIOUS)?)?;
-        }
     }
-    Ok(Channel {
-        name,
-        previous: previous(id)?,
-        filters,
-    })
+    Ok(Channel { name, filters })
 }
 
 /// `DATA; format=FORMAT; timeout=SECONDS; mode=MODE`, with data up to the first semicolon, as the libraries write it.
@@ -190,7 +168,7 @@ fn status(value: &[u8]) -> Result<u16, Reject> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{CHANNELS_MAX, ID_BYTES_MAX, KeepAliveMode, META_BYTES_MAX};
+    use super::super::{CHANNELS_MAX, KeepAliveMode, META_BYTES_MAX};
     use super::*;
 
     fn read(headers: &[(&str, &str)]) -> Result<Instruct, Reject> {
@@ -201,10 +179,10 @@ mod tests {
         instruct.check().map(|()| instruct)
     }
 
-    fn channels(value: &str) -> Vec<(String, Option<String>)> {
+    fn channels(value: &str) -> Vec<String> {
         let instruct = read(&[("grip-channel", value)]).expect(value);
-        let pair = |channel: Channel| (channel.name, channel.previous);
-        instruct.channels.into_iter().map(pair).collect()
+        let names = instruct.channels.into_iter().map(|channel| channel.name);
+        names.collect()
     }
 
     fn kept_alive(value: &str) -> (Vec<u8>, u64, KeepAliveMode) {
@@ -239,16 +217,12 @@ mod tests {
 
     #[test]
     fn channels_have_parameters() {
-        let none = |name: &str| (name.to_owned(), None);
-        let some = |name: &str, id: &str| (name.to_owned(), Some(id.to_owned()));
-        assert_eq!(channels("a"), [none("a")]);
+        assert_eq!(channels("a"), ["a"]);
         assert_eq!(
             channels(r#"a; prev-id=7 ,b;Prev-Id="x,\"y;" ; other=1,, c; prev-id=; other"#),
-            [some("a", "7"), some("b", "x,\"y;"), none("c")]
+            ["a", "b", "c"]
         );
-        assert_eq!(channels("room {1}"), [none("room=20=7B1=7D")]);
-        let id = "7".repeat(ID_BYTES_MAX);
-        assert_eq!(channels(&format!("a; prev-id={id}")), [some("a", &id)]);
+        assert_eq!(channels("room {1}"), ["room=20=7B1=7D"]);
     }
 
     #[test]
@@ -299,7 +273,6 @@ mod tests {
     fn headers_that_cannot_be() {
         let names = (0..=CHANNELS_MAX).map(|number| number.to_string());
         let many = names.collect::<Vec<_>>().join(",");
-        let id = format!("a; prev-id={}", "7".repeat(ID_BYTES_MAX + 1));
         let content = "a".repeat(KEEP_ALIVE_BYTES_MAX + 1);
         let user = format!("user={}", "a".repeat(META_BYTES_MAX + 1));
         let names = "a,".repeat(HEADERS_MAX + 1);
@@ -315,9 +288,7 @@ mod tests {
             ("Grip-Set-Meta", "user=\"a", "list"),
             ("Grip-Set-Meta", &user, "4 KiB"),
             ("Grip-Channel", r#"a; prev-id="1"#, "parameter"),
-            ("Grip-Channel", "a; prev-id=1; prev-id=2", "repeated"),
             ("Grip-Channel", &many, "64 channels"),
-            ("Grip-Channel", &id, "prev-id"),
             ("Grip-Timeout", "0", "timeout"),
             ("Grip-Timeout", "1.5", "timeout"),
             ("Grip-Timeout", "86401", "timeout"),

@@ -6,14 +6,10 @@ use serde_json::{Map, Value};
 
 use super::filter::{self, Filters};
 use super::json::{self, bytes, number, object, take, text};
-use super::{
-    CHANNELS_MAX, ID_BYTES_MAX, KEEP_ALIVE_BYTES_MAX, Response, TIMEOUT_DEFAULT, TIMEOUT_MAX,
-};
+use super::{CHANNELS_MAX, KEEP_ALIVE_BYTES_MAX, Response, TIMEOUT_DEFAULT, TIMEOUT_MAX};
 use crate::Reject;
 
 pub(super) const CHANNELS_TOO_MANY: Reject = Reject::bad("GRIP: more than 64 channels");
-pub(super) const BAD_PREVIOUS: Reject =
-    Reject::bad("GRIP: `prev-id` is no text of at most 128 bytes");
 pub(super) const BAD_TIMEOUT: Reject =
     Reject::bad("GRIP: the timeout is no number of seconds from 1 to 86400");
 pub(super) const BAD_KEEP_ALIVE: Reject =
@@ -48,8 +44,6 @@ impl Hold {
 pub struct Channel {
     /// The name of its box: see [`box_name`](super::box_name).
     pub name: String,
-    /// The id of the last message that the application has seen.
-    pub previous: Option<String>,
     /// Which of its messages the client does not get.
     pub filters: Filters,
 }
@@ -154,14 +148,6 @@ impl Instruct {
     }
 }
 
-pub(super) fn previous(id: Option<String>) -> Result<Option<String>, Reject> {
-    let id = id.filter(|id| !id.is_empty());
-    match id.as_ref().is_some_and(|id| id.len() > ID_BYTES_MAX) {
-        true => Err(BAD_PREVIOUS),
-        false => Ok(id),
-    }
-}
-
 pub(super) fn timeout(seconds: Option<u64>) -> Result<Duration, Reject> {
     let timeout = seconds.map(Duration::from_secs).ok_or(BAD_TIMEOUT)?;
     match timeout {
@@ -227,7 +213,6 @@ fn read_channel(value: Value) -> Result<Channel, Reject> {
     }
     Ok(Channel {
         name: json::channel(&mut channel, "name")?,
-        previous: previous(text(&mut channel, "prev-id", BAD_PREVIOUS.reason)?)?,
         filters,
     })
 }
@@ -259,7 +244,6 @@ mod tests {
             hold: Some(Hold::Response),
             channels: vec![Channel {
                 name: "a=20b".to_owned(),
-                previous: Some("7".to_owned()),
                 filters: Filters::default(),
             }],
             timeout: Some(Duration::from_secs(30)),
@@ -289,7 +273,6 @@ mod tests {
             (instruct.hold, instruct.timeout),
             (Some(Hold::Response), None)
         );
-        assert_eq!(instruct.channels[0].previous, None);
         assert_eq!(instruct.channels[0].filters, Filters::default());
         assert_eq!(instruct.user, "a");
         let keep_alive = KeepAlive {
@@ -300,7 +283,9 @@ mod tests {
         assert_eq!(instruct.keep_alive, Some(keep_alive));
         assert_eq!((response.status, response.headers.len()), (304, 2));
         assert_eq!(response.body, b"\xff");
-        assert_eq!(read("{}"), (Instruct::default(), Response::default()));
+        let (instruct, response) = read("{}");
+        assert_eq!((instruct, response.status), (Instruct::default(), 200));
+        assert!(response.headers.is_empty() && response.body.is_empty());
         let (instruct, _) = read(
             r#"{"hold":{"mode":"stream","channels":[{"name":"a"}],"keep-alive":{"content":"x"}}}"#,
         );
@@ -331,10 +316,6 @@ mod tests {
         let channels = (0..=CHANNELS_MAX).map(|number| format!(r#"{{"name":"{number}"}}"#));
         let channels = channels.collect::<Vec<_>>().join(",");
         let many = format!(r#"{{"hold":{{"channels":[{channels}]}}}}"#);
-        let long = format!(
-            r#"{{"hold":{{"channels":[{{"name":"a","prev-id":"{}"}}]}}}}"#,
-            "7".repeat(ID_BYTES_MAX + 1)
-        );
         let deep = "[".repeat(10_000);
         for (content, reason) in [
             ("", "no JSON object"),
@@ -354,10 +335,6 @@ mod tests {
             (
                 r#"{"hold":{"channels":[{"name":"a"}],"meta":{"user":1}}}"#,
                 "meta data",
-            ),
-            (
-                r#"{"hold":{"channels":[{"name":"a","prev-id":1}]}}"#,
-                "prev-id",
             ),
             (
                 r#"{"hold":{"mode":"x","channels":[{"name":"a"}]}}"#,
@@ -398,7 +375,6 @@ mod tests {
             (r#"{"response":{"body":1}}"#, "no text"),
             (r#"{"response":{"body-patch":[]}}"#, "body-patch"),
             (&many, "more than 64 channels"),
-            (&long, "prev-id"),
         ] {
             let reject = Instruct::from_json(content.as_bytes()).expect_err(content);
             assert_eq!(reject.status, 502, "{content}");

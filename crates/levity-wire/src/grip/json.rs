@@ -97,11 +97,7 @@ pub(super) fn is_status(status: &u16) -> bool {
 fn headers(value: Value) -> Result<Vec<(String, String)>, Reject> {
     let pairs: Vec<(String, Value)> = match value {
         Value::Object(object) => object.into_iter().collect(),
-        Value::Array(list) => {
-            let pairs = list.into_iter().map(pair);
-            pairs.collect::<Option<_>>().ok_or(BAD_HEADERS)?
-        }
-        _ => return Err(BAD_HEADERS),
+        list => serde_json::from_value(list).map_err(|_| BAD_HEADERS)?,
     };
     if pairs.len() > HEADERS_MAX {
         return Err(HEADERS_TOO_MANY);
@@ -128,16 +124,6 @@ fn headers(value: Value) -> Result<Vec<(String, String)>, Reject> {
         }
     }
     Ok(headers)
-}
-
-fn pair(value: Value) -> Option<(String, Value)> {
-    let Value::Array(pair) = value else {
-        return None;
-    };
-    match <[Value; 2]>::try_from(pair) {
-        Ok([Value::String(name), value]) => Some((name, value)),
-        _ => None,
-    }
 }
 
 /// The name of the box for the channel in the member `name`.

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub use filter::{Filters, Meta};
 pub use instruct::{Channel, Hold, Instruct, KeepAlive, KeepAliveMode};
-pub use publish::{Item, Stream, WebSocketMessage, items};
+pub use publish::{Content, Item, items};
 
 use crate::Reject;
 use crate::mailbox::is_name;
@@ -54,9 +54,6 @@ pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// The maximum size of the content that keeps a connection alive, in bytes.
 pub const KEEP_ALIVE_BYTES_MAX: usize = 4 * 1024;
 
-/// The maximum length of the id of a message in bytes.
-pub const ID_BYTES_MAX: usize = crate::mailbox::KEY_BYTES_MAX;
-
 /// The maximum length of a value of meta data in bytes.
 pub const META_BYTES_MAX: usize = 4 * 1024;
 
@@ -79,16 +76,6 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The content.
     pub body: Vec<u8>,
-}
-
-impl Default for Response {
-    fn default() -> Self {
-        Self {
-            status: 200,
-            headers: Vec::new(),
-            body: Vec::new(),
-        }
-    }
 }
 
 /// The name of the box for a channel. Any bytes can be the name of a channel; different channels have different boxes.

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::instruct::{BAD_PREVIOUS, previous};
 use super::json::{self, bytes, number, object, take, text};
 use super::{ITEMS_MAX, Meta, Response};
 use crate::Reject;
@@ -30,39 +29,28 @@ pub struct Item {
     pub name: String,
     /// Its id, which [`is_key`].
     pub id: Option<String>,
-    /// The id of the message before it.
-    pub previous: Option<String>,
     /// What filters of channels look at.
     pub meta: Meta,
     /// For those who are held with a stream.
-    pub stream: Option<Stream>,
+    pub stream: Option<Content>,
     /// For those who wait for a response.
     pub response: Option<Response>,
     /// For WebSockets.
-    pub web_socket: Option<WebSocketMessage>,
+    pub web_socket: Option<Content>,
 }
 
-/// What happens to a stream.
+/// What a stream or a WebSocket gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stream {
-    /// It goes on with this content.
-    Content(Vec<u8>),
-    /// It ends.
-    Close,
-}
-
-/// What happens to a WebSocket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WebSocketMessage {
-    /// It gets a text.
+pub enum Content {
+    /// Text; of a stream, also bytes that are UTF-8.
     Text(String),
-    /// It gets bytes.
+    /// Bytes.
     Binary(Vec<u8>),
-    /// It is closed.
+    /// Its end.
     Close {
-        /// Why, as a number that may be sent.
+        /// Why a WebSocket is closed, as a number that may be sent.
         code: Option<u16>,
-        /// Why, in words: at most [`CLOSE_REASON_BYTES_MAX`] bytes, and none without a code.
+        /// The same in words: at most [`CLOSE_REASON_BYTES_MAX`] bytes, and none without a code.
         reason: String,
     },
 }
@@ -91,7 +79,6 @@ fn item(value: Value) -> Result<Item, Reject> {
         return Err(BAD_ID);
     }
     let meta = Meta::of_item(&mut item)?;
-    let previous = previous(text(&mut item, "prev-id", BAD_PREVIOUS.reason)?)?;
     let mut formats = match take(&mut item, "formats") {
         None => item,
         Some(formats) => object(formats)?,
@@ -99,7 +86,6 @@ fn item(value: Value) -> Result<Item, Reject> {
     let item = Item {
         name,
         id,
-        previous,
         meta,
         stream: format(&mut formats, "http-stream", stream)?,
         response: format(&mut formats, "http-response", response)?,
@@ -114,7 +100,7 @@ fn item(value: Value) -> Result<Item, Reject> {
 fn format<T>(
     formats: &mut Map<String, Value>,
     name: &str,
-    read: impl Fn(Action, Map<String, Value>) -> Result<T, Reject>,
+    read: impl Fn(bool, Map<String, Value>) -> Result<T, Reject>,
 ) -> Result<Option<T>, Reject> {
     let Some(format) = take(formats, name) else {
         return Ok(None);
@@ -123,39 +109,32 @@ fn format<T>(
     if json::is_set(&format, "content-filters") {
         return Err(HAS_FILTERS);
     }
-    let action = match text(&mut format, "action", BAD_ACTION.reason)?.as_deref() {
-        None | Some("send") => Action::Send,
-        Some("close") => Action::Close,
+    let closes = match text(&mut format, "action", BAD_ACTION.reason)?.as_deref() {
+        None | Some("send") => false,
+        Some("close") => true,
         Some(_) => return Err(BAD_ACTION),
     };
-    read(action, format).map(Some)
+    read(closes, format).map(Some)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Action {
-    Send,
-    Close,
+fn stream(closes: bool, mut format: Map<String, Value>) -> Result<Content, Reject> {
+    if closes {
+        let (code, reason) = (None, String::new());
+        return Ok(Content::Close { code, reason });
+    }
+    let content = String::from_utf8(bytes(&mut format, "content")?.ok_or(NO_CONTENT)?);
+    Ok(content.map_or_else(|bytes| Content::Binary(bytes.into_bytes()), Content::Text))
 }
 
-fn stream(action: Action, mut format: Map<String, Value>) -> Result<Stream, Reject> {
-    match action {
-        Action::Close => Ok(Stream::Close),
-        Action::Send => {
-            let content = bytes(&mut format, "content")?;
-            content.map(Stream::Content).ok_or(NO_CONTENT)
-        }
+fn response(closes: bool, format: Map<String, Value>) -> Result<Response, Reject> {
+    match closes {
+        true => Err(BAD_ACTION),
+        false => json::response(format),
     }
 }
 
-fn response(action: Action, format: Map<String, Value>) -> Result<Response, Reject> {
-    match action {
-        Action::Close => Err(BAD_ACTION),
-        Action::Send => json::response(format),
-    }
-}
-
-fn web_socket(action: Action, mut format: Map<String, Value>) -> Result<WebSocketMessage, Reject> {
-    if action == Action::Close {
+fn web_socket(closes: bool, mut format: Map<String, Value>) -> Result<Content, Reject> {
+    if closes {
         return close(format);
     }
     let word = text(&mut format, "type", BAD_TYPE.reason)?;
@@ -167,15 +146,12 @@ fn web_socket(action: Action, mut format: Map<String, Value>) -> Result<WebSocke
     };
     let content = bytes(&mut format, "content")?.ok_or(NO_CONTENT)?;
     match is_binary {
-        true => Ok(WebSocketMessage::Binary(content)),
-        false => {
-            let text = String::from_utf8(content).map_err(|_| BAD_TEXT)?;
-            Ok(WebSocketMessage::Text(text))
-        }
+        true => Ok(Content::Binary(content)),
+        false => String::from_utf8(content).map_or(Err(BAD_TEXT), |text| Ok(Content::Text(text))),
     }
 }
 
-fn close(mut format: Map<String, Value>) -> Result<WebSocketMessage, Reject> {
+fn close(mut format: Map<String, Value>) -> Result<Content, Reject> {
     let code = match take(&mut format, "code") {
         None => None,
         Some(code) => {
@@ -188,7 +164,7 @@ fn close(mut format: Map<String, Value>) -> Result<WebSocketMessage, Reject> {
     if has_no_room || reason.len() > CLOSE_REASON_BYTES_MAX {
         return Err(BAD_CLOSE);
     }
-    Ok(WebSocketMessage::Close { code, reason })
+    Ok(Content::Close { code, reason })
 }
 
 #[cfg(test)]
@@ -200,7 +176,7 @@ mod tests {
         items(content.as_bytes()).map(|mut items| items.remove(0))
     }
 
-    fn web_socket(format: &str) -> Result<WebSocketMessage, Reject> {
+    fn web_socket(format: &str) -> Result<Content, Reject> {
         let item = one(&format!(r#"{{"channel":"a","ws-message":{format}}}"#))?;
         Ok(item.web_socket.expect("it has the format"))
     }
@@ -210,11 +186,8 @@ mod tests {
         // Publisher.publishHttpStream of Node.js.
         let item = one(r#"{"formats":{"http-stream":{"content":"data: a\n\n"}},"channel":"a b"}"#);
         let item = item.expect("an item");
-        assert_eq!(
-            (&item.name[..], &item.id, &item.previous),
-            ("a=20b", &None, &None)
-        );
-        assert_eq!(item.stream, Some(Stream::Content(b"data: a\n\n".to_vec())));
+        assert_eq!((&item.name[..], &item.id), ("a=20b", &None));
+        assert_eq!(item.stream, Some(Content::Text("data: a\n\n".to_owned())));
         assert_eq!((item.response, item.web_socket), (None, None));
         // publish_http_response of gripcontrol, with the formats in the item.
         let item = one(
@@ -224,27 +197,25 @@ mod tests {
             "ws-message":{"content-bin":"/w=="}}"#,
         );
         let item = item.expect("an item");
-        assert_eq!(
-            (item.id.as_deref(), item.previous.as_deref()),
-            (Some("2"), Some("1"))
-        );
+        assert_eq!(item.id.as_deref(), Some("2"));
         assert_eq!(item.meta.sender, "x");
         assert_eq!(
             item.response.expect("it has one").headers,
             [("A".to_owned(), "b".to_owned())]
         );
-        assert_eq!(item.stream, Some(Stream::Close));
-        assert_eq!(item.web_socket, Some(WebSocketMessage::Binary(vec![0xff])));
+        let (code, reason) = (None, String::new());
+        assert_eq!(item.stream, Some(Content::Close { code, reason }));
+        assert_eq!(item.web_socket, Some(Content::Binary(vec![0xff])));
         assert_eq!(items(br#"{"items":[]}"#), Ok(Vec::new()));
     }
 
     #[test]
     fn messages_of_web_sockets() {
-        let text = |text: &str| Ok(WebSocketMessage::Text(text.to_owned()));
-        let binary = |bytes: &[u8]| Ok(WebSocketMessage::Binary(bytes.to_vec()));
+        let text = |text: &str| Ok(Content::Text(text.to_owned()));
+        let binary = |bytes: &[u8]| Ok(Content::Binary(bytes.to_vec()));
         let close = |code, reason: &str| {
             let reason = reason.to_owned();
-            Ok(WebSocketMessage::Close { code, reason })
+            Ok(Content::Close { code, reason })
         };
         for (format, expected) in [
             (r#"{"content":"é"}"#, text("é")),
@@ -303,10 +274,6 @@ mod tests {
             (
                 r#"{"channel":"a","id":"1,2","http-stream":{"content":"a"}}"#,
                 BAD_ID,
-            ),
-            (
-                r#"{"channel":"a","prev-id":1,"http-stream":{"content":"a"}}"#,
-                BAD_PREVIOUS,
             ),
             (
                 r#"{"channel":"a","meta":{"require_sub":["b"]},"http-stream":{"content":"a"}}"#,

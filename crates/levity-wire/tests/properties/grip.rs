@@ -3,8 +3,8 @@
 use base64::prelude::{BASE64_STANDARD, Engine};
 use levity_wire::Reject;
 use levity_wire::grip::{
-    CHANNELS_MAX, HEADER_BYTES_MAX, HEADERS_MAX, Hold, ID_BYTES_MAX, ITEMS_MAX, Instruct,
-    KEEP_ALIVE_BYTES_MAX, Response, Stream, TIMEOUT_MAX, WebSocketMessage, box_name, items,
+    CHANNELS_MAX, Content, HEADER_BYTES_MAX, HEADERS_MAX, Hold, ITEMS_MAX, Instruct,
+    KEEP_ALIVE_BYTES_MAX, Response, TIMEOUT_MAX, box_name, items,
 };
 use levity_wire::http1::{is_hop_by_hop, write};
 use levity_wire::mailbox::{is_key, is_name};
@@ -50,8 +50,6 @@ fn instruct_is_sound(instruct: &Instruct) {
     assert!(instruct.channels.len() <= CHANNELS_MAX);
     for channel in &instruct.channels {
         assert!(is_name(channel.name.as_bytes()), "{}", channel.name);
-        let length = channel.previous.as_ref().map_or(1, String::len);
-        assert!((1..=ID_BYTES_MAX).contains(&length));
     }
     if let Some(keep_alive) = &instruct.keep_alive {
         assert!((1..=KEEP_ALIVE_BYTES_MAX).contains(&keep_alive.data.len()));
@@ -71,10 +69,6 @@ fn instruct_is_sound(instruct: &Instruct) {
 fn channels_survive(instruct: &Instruct) {
     let mut elements = Vec::new();
     for channel in &instruct.channels {
-        let quoted = channel.previous.as_ref().map_or(String::new(), |id| {
-            let escaped = id.replace('\\', "\\\\").replace('"', "\\\"");
-            format!("; prev-id=\"{escaped}\"")
-        });
         elements.push(decoded(&channel.name));
         // What a header can have as a name.
         let is_plain = |byte: &u8| !b",;\"\\".contains(byte);
@@ -90,7 +84,7 @@ fn channels_survive(instruct: &Instruct) {
         ];
         let named = named.iter().filter(|(is_set, _)| *is_set);
         let named: String = named.map(|(_, text)| *text).collect();
-        elements.push([&name[..], quoted.as_bytes(), named.as_bytes()].concat());
+        elements.push([&name[..], named.as_bytes()].concat());
     }
     let mut again = Instruct::default();
     let value = elements.join(&b", "[..]);
@@ -120,12 +114,11 @@ fn items_are_sound(content: &[u8]) {
     for item in items {
         assert!(is_name(item.name.as_bytes()));
         assert!(item.id.is_none_or(|id| is_key(id.as_bytes())));
-        assert!(item.previous.is_none_or(|id| id.len() <= ID_BYTES_MAX));
         assert!(item.stream.is_some() || item.response.is_some() || item.web_socket.is_some());
         if let Some(response) = &item.response {
             response_is_sound(response);
         }
-        if let Some(WebSocketMessage::Close { code, reason }) = item.web_socket {
+        if let Some(Content::Close { code, reason }) = item.web_socket {
             assert!(code.is_none_or(is_close_code));
             assert!(reason.len() <= CLOSE_REASON_BYTES_MAX);
             assert!(code.is_some() || reason.is_empty());
@@ -173,11 +166,13 @@ fn contents_survive(content: &[u8]) {
         {"channel": "a", "http-stream": {"content-bin": encoded}, "ws-message": {"content": text}},
     ]});
     let items = items(published.to_string().as_bytes()).expect("it is well-formed");
-    assert_eq!(items[0].stream, Some(Stream::Content(content.to_vec())));
-    assert_eq!(
-        items[0].web_socket,
-        Some(WebSocketMessage::Text(text.into_owned()))
-    );
+    let stream = match &items[0].stream {
+        Some(Content::Text(text)) => text.as_bytes(),
+        Some(Content::Binary(bytes)) => bytes,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(stream, content);
+    assert_eq!(items[0].web_socket, Some(Content::Text(text.into_owned())));
 
     let escaped: String = content
         .iter()

@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use levity_mailbox::{Entry, Message};
-use levity_wire::grip::{Channel, Filters, Item, Meta, Stream, WebSocketMessage};
-use serde_json::{Map, Value, json};
+use levity_wire::grip::{self, Channel, Filters, Item, Meta};
+use levity_wire::mime;
+use serde::{Deserialize, Serialize};
 
 /// The media type of a message with a content for each kind of receiver.
 const MEDIA_TYPE: &str = "application/grip-item";
@@ -19,102 +20,130 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const BYTES: &str = "application/octet-stream";
 
 /// The media type and the content under which an item is kept.
-pub fn kept(item: Item) -> (String, Vec<u8>) {
-    let of_bytes = |bytes: Vec<u8>| {
-        let media_type = if str::from_utf8(&bytes).is_ok() {
-            TEXT
-        } else {
-            BYTES
-        };
-        (media_type.to_owned(), bytes)
-    };
-    match item {
-        item if item.meta != Meta::default() => (MEDIA_TYPE.to_owned(), encoded(&item)),
-        Item {
-            stream: Some(Stream::Content(bytes)),
-            response: None,
-            web_socket: None,
-            ..
-        } => of_bytes(bytes),
-        Item {
-            stream: None,
-            response: None,
-            web_socket: Some(WebSocketMessage::Text(text)),
-            ..
-        } => (TEXT.to_owned(), text.into_bytes()),
-        Item {
-            stream: None,
-            response: None,
-            web_socket: Some(WebSocketMessage::Binary(bytes)),
-            ..
-        } => (BYTES.to_owned(), bytes),
-        item => (MEDIA_TYPE.to_owned(), encoded(&item)),
+pub fn kept(item: Item) -> (&'static str, Vec<u8>) {
+    use grip::Content::{Binary, Text};
+    let is_plain = item.meta == Meta::default();
+    match (item.stream, item.response, item.web_socket) {
+        (Some(Text(text)), None, None) | (None, None, Some(Text(text))) if is_plain => {
+            (TEXT, text.into_bytes())
+        }
+        (Some(Binary(bytes)), None, None) | (None, None, Some(Binary(bytes))) if is_plain => {
+            (BYTES, bytes)
+        }
+        (stream, response, web_socket) => {
+            let Meta {
+                sender,
+                skip_users,
+                require_sub,
+            } = item.meta;
+            let mut contents = Vec::new();
+            let outline = Outline {
+                meta: (!is_plain).then_some((sender, skip_users, require_sub)),
+                stream: stream.map(|content| Part::new(content, &mut contents)),
+                response: response.map(|response| ResponseHead::new(response, &mut contents)),
+                socket: web_socket.map(|content| Part::new(content, &mut contents)),
+            };
+            let mut kept = serde_json::to_vec(&outline).expect("memory takes all");
+            kept.push(b'\n');
+            kept.append(&mut contents);
+            (MEDIA_TYPE, kept)
+        }
     }
 }
 
-/// A line of JSON that says what belongs to whom, and behind it the contents as they are: those who read them need no memory of
-/// their own.
-fn encoded(item: &Item) -> Vec<u8> {
-    let mut outline = Map::new();
-    let mut contents = Vec::new();
-    let mut add = |bytes: &[u8]| {
-        contents.extend_from_slice(bytes);
-        bytes.len()
-    };
-    if item.meta != Meta::default() {
-        let Meta {
-            sender,
-            skip_users,
-            require_sub,
-        } = &item.meta;
-        outline.insert("meta".to_owned(), json!([sender, skip_users, require_sub]));
+/// The line of JSON with which the content of such a message begins: what belongs to whom. Behind it are the contents as they are,
+/// in the order of the fields: those who read them need no memory of their own.
+#[derive(Serialize, Deserialize)]
+struct Outline {
+    /// Sender, users to skip, and the required subscription.
+    meta: Option<(String, String, String)>,
+    stream: Option<Part>,
+    response: Option<ResponseHead>,
+    socket: Option<Part>,
+}
+
+/// The size of a content in bytes, or the end.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Part {
+    Text {
+        text: usize,
+    },
+    Bytes {
+        bytes: usize,
+    },
+    Close {
+        code: Option<u16>,
+        #[serde(default)]
+        reason: String,
+    },
+}
+
+impl Part {
+    fn new(content: grip::Content, contents: &mut Vec<u8>) -> Self {
+        match content {
+            grip::Content::Text(text) => Self::Text {
+                text: appended(contents, text.as_bytes()),
+            },
+            grip::Content::Binary(bytes) => Self::Bytes {
+                bytes: appended(contents, &bytes),
+            },
+            grip::Content::Close { code, reason } => Self::Close { code, reason },
+        }
     }
-    if let Some(stream) = &item.stream {
-        let stream = match stream {
-            Stream::Content(bytes) if str::from_utf8(bytes).is_ok() => json!({"text": add(bytes)}),
-            Stream::Content(bytes) => json!({"bytes": add(bytes)}),
-            Stream::Close => json!({}),
-        };
-        outline.insert("stream".to_owned(), stream);
+
+    /// The content that begins at `start`, which then is its end.
+    fn read(self, start: &mut usize) -> Result<Content, Close> {
+        match self {
+            Self::Text { text } => Ok((TEXT, range(start, text))),
+            Self::Bytes { bytes } => Ok((BYTES, range(start, bytes))),
+            Self::Close { code, reason } => Err((code.unwrap_or(CLOSE_CODE), reason)),
+        }
     }
-    if let Some(response) = &item.response {
-        let (status, headers) = (response.status, &response.headers);
-        let response = json!({"status": status, "headers": headers, "bytes": add(&response.body)});
-        outline.insert("response".to_owned(), response);
-    }
-    if let Some(message) = &item.web_socket {
-        let message = match message {
-            WebSocketMessage::Text(text) => json!({"text": add(text.as_bytes())}),
-            WebSocketMessage::Binary(bytes) => json!({"bytes": add(bytes)}),
-            WebSocketMessage::Close { code, reason } => json!({"code": code, "reason": reason}),
-        };
-        outline.insert("socket".to_owned(), message);
-    }
-    let mut encoded = Value::Object(outline).to_string().into_bytes();
-    encoded.push(b'\n');
-    encoded.append(&mut contents);
-    encoded
+}
+
+fn appended(contents: &mut Vec<u8>, content: &[u8]) -> usize {
+    contents.extend_from_slice(content);
+    content.len()
+}
+
+fn range(start: &mut usize, bytes: usize) -> Range<usize> {
+    let begin = *start;
+    *start = begin.saturating_add(bytes);
+    begin..*start
 }
 
 /// What a message says to each kind of receiver. Contents are ranges of its content.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     meta: Meta,
-    /// `None` ends the stream.
-    stream: Option<Option<Content>>,
+    stream: Option<Result<Content, Close>>,
     response: Option<(ResponseHead, Range<usize>)>,
-    /// The code and the reason with which it is closed go in place of a content.
-    socket: Option<Result<Content, (u16, String)>>,
+    socket: Option<Result<Content, Close>>,
 }
 
 /// A media type, and a range of the content of a message.
 type Content = (&'static str, Range<usize>);
 
-/// The beginning of a response that was published.
-#[derive(Debug, Clone)]
+/// The code and the reason with which a WebSocket is closed.
+type Close = (u16, String);
+
+/// The beginning of a response that was published, and the size of its body in bytes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ResponseHead {
     pub status: u16,
     pub headers: Vec<(String, String)>,
+    bytes: usize,
+}
+
+impl ResponseHead {
+    fn new(response: grip::Response, contents: &mut Vec<u8>) -> Self {
+        Self {
+            status: response.status,
+            headers: response.headers,
+            bytes: appended(contents, &response.body),
+        }
+    }
 }
 
 impl Kept {
@@ -125,65 +154,36 @@ impl Kept {
         }
         let content = &message.draft.content;
         let end = content.iter().position(|&byte| byte == b'\n')?;
-        let outline: Value = serde_json::from_slice(&content[..end]).ok()?;
+        let outline: Outline = serde_json::from_slice(&content[..end]).ok()?;
+        let (sender, skip_users, require_sub) = outline.meta.unwrap_or_default();
         let mut start = end + 1;
-        let mut range = |bytes: &Value| {
-            let end = start.checked_add(bytes.as_u64()? as usize)?;
-            let range = start..end;
-            start = end;
-            (end <= content.len()).then_some(range)
+        let kept = Self {
+            meta: Meta {
+                sender,
+                skip_users,
+                require_sub,
+            },
+            stream: outline.stream.map(|part| part.read(&mut start)),
+            response: outline.response.map(|head| {
+                let range = range(&mut start, head.bytes);
+                (head, range)
+            }),
+            socket: outline.socket.map(|part| part.read(&mut start)),
         };
-        let (stream, response, socket) =
-            (&outline["stream"], &outline["response"], &outline["socket"]);
-        let mut of_type = |of: &Value| {
-            let text = range(&of["text"]).map(|range| (TEXT, range));
-            text.or_else(|| Some((BYTES, range(&of["bytes"])?)))
-        };
-        let mut kept = Self {
-            meta: Self::meta(&outline["meta"]),
-            ..Self::default()
-        };
-        if stream.is_object() {
-            kept.stream = Some(of_type(stream));
-        }
-        if response.is_object() {
-            let head = ResponseHead {
-                status: response["status"].as_u64()?.try_into().ok()?,
-                headers: serde_json::from_value(response["headers"].clone()).ok()?,
-            };
-            kept.response = Some((head, of_type(response)?.1));
-        }
-        if socket.is_object() {
-            kept.socket = Some(of_type(socket).ok_or_else(|| {
-                let code = socket["code"]
-                    .as_u64()
-                    .map_or(CLOSE_CODE, |code| code as u16);
-                let reason = socket["reason"].as_str().unwrap_or_default();
-                (code, reason.to_owned())
-            }));
-        }
         (start == content.len()).then_some(kept)
     }
 
-    fn meta(outline: &Value) -> Meta {
-        let text = |index: usize| outline[index].as_str().unwrap_or_default().to_owned();
-        Meta {
-            sender: text(0),
-            skip_users: text(1),
-            require_sub: text(2),
-        }
-    }
-
-    /// The same, read once for all receivers of the event loop.
-    fn of_entry(entry: &Rc<Entry>) -> Option<Rc<Option<Self>>> {
+    /// What `look` finds in the same, which is read once for all receivers of the event loop.
+    fn of_entry<T>(entry: &Rc<Entry>, look: impl FnOnce(&Self) -> T) -> Option<T> {
         let is_item = *entry.message.draft.media_type == *MEDIA_TYPE;
-        is_item.then(|| entry.parsed(Self::of))
+        let kept = is_item.then(|| entry.parsed(Self::of))?;
+        (*kept).as_ref().map(look)
     }
 
     /// The content for receivers, and its media type.
     fn content(self, is_raw: bool) -> (String, Range<usize>) {
         let owned = |(media_type, range): Content| (media_type.to_owned(), range);
-        let of_stream = self.stream.flatten().map(owned);
+        let of_stream = self.stream.and_then(Result::ok).map(owned);
         if is_raw {
             return of_stream.unwrap_or_default();
         }
@@ -201,8 +201,7 @@ impl Kept {
 /// Whether `media_type` is that of items. They decide about the responses of clients, so only the control endpoint may
 /// publish them.
 pub fn is_media_type(media_type: &str) -> bool {
-    let essence = media_type.split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case(MEDIA_TYPE)
+    mime::essence(media_type.as_bytes()).eq_ignore_ascii_case(MEDIA_TYPE.as_bytes())
 }
 
 /// Which messages of its channels a client that is held does not get.
@@ -223,24 +222,19 @@ impl Filtering {
     pub fn drops(&self, number: usize, entry: &Rc<Entry>) -> bool {
         let filters = self.channels[number].filters;
         let listens = |name: &str| self.channels.iter().any(|channel| channel.name == name);
-        let kept = Kept::of_entry(entry);
-        let kept = kept.as_ref().and_then(|kept| kept.as_ref().as_ref());
-        kept.is_some_and(|kept| filters.drop(&kept.meta, &self.user, listens))
+        let drops = |kept: &Kept| filters.drop(&kept.meta, &self.user, listens);
+        Kept::of_entry(entry, drops) == Some(true)
     }
 }
 
 /// Whether streams end with this message.
 pub fn ends_streams(entry: &Rc<Entry>) -> bool {
-    let kept = Kept::of_entry(entry);
-    let kept = kept.as_ref().and_then(|kept| kept.as_ref().as_ref());
-    kept.is_some_and(|kept| kept.stream == Some(None))
+    Kept::of_entry(entry, |kept| matches!(kept.stream, Some(Err(_)))) == Some(true)
 }
 
 /// The code and the reason with which this message closes WebSockets, if it does.
 pub fn close_of_sockets(entry: &Rc<Entry>) -> Option<(u16, String)> {
-    let kept = Kept::of_entry(entry)?;
-    let socket = kept.as_ref().as_ref()?.socket.as_ref()?;
-    socket.as_ref().err().cloned()
+    Kept::of_entry(entry, |kept| kept.socket.as_ref()?.as_ref().err().cloned())?
 }
 
 /// The content for receivers, and its media type. Raw streams get what is for streams; all others get messages.
@@ -258,15 +252,14 @@ pub fn content(message: &Message, is_raw: bool) -> (Cow<'_, str>, &[u8]) {
 /// The response that the message is for those who wait for one, whose body is a range of the content; `None` if it is only for
 /// others.
 pub fn response(entry: &Rc<Entry>) -> Option<(ResponseHead, Range<usize>)> {
-    if let Some(kept) = Kept::of_entry(entry)
-        && let Some(kept) = &*kept
-    {
-        return kept.response.clone();
+    if let Some(response) = Kept::of_entry(entry, |kept| kept.response.clone()) {
+        return response;
     }
     let draft = &entry.message.draft;
     let head = ResponseHead {
         status: 200,
         headers: vec![("Content-Type".to_owned(), draft.media_type.to_string())],
+        bytes: draft.content.len(),
     };
     Some((head, 0..draft.content.len()))
 }
@@ -327,7 +320,7 @@ mod tests {
         assert_eq!(head.headers, [("A".to_owned(), "b".to_owned())]);
         let end = message(item(r#"{"http-stream":{"action":"close"}}"#));
         let kept = Kept::of(&end).expect("an item");
-        assert!(kept.stream == Some(None) && kept.response.is_none());
+        assert!(matches!(kept.stream, Some(Err(_))) && kept.response.is_none());
         assert_eq!(*content(&end, true).1, *b"");
         for (close, expected) in [
             (r#"{"action":"close"}"#, (1000, String::new())),
@@ -364,7 +357,7 @@ mod tests {
                     sequence: 1,
                 },
                 draft: Arc::new(Draft {
-                    media_type: media_type.as_str().into(),
+                    media_type: media_type.into(),
                     content: whole[..end].into(),
                     ..Draft::default()
                 }),
