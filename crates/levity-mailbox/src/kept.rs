@@ -40,15 +40,10 @@ pub(crate) struct State {
     answered: u64,
     /// How often it has yet to report what is kept because messages may be missing before new ones.
     outdated: usize,
-    ended: Option<Ended>,
+    /// [`Next::Removed`] or [`Next::Failed`].
+    ended: Option<Next>,
     /// How many messages it has at most.
     messages_max: usize,
-}
-
-#[derive(Clone)]
-enum Ended {
-    Removed,
-    Failed(StoreError),
 }
 
 /// Where a receiver is.
@@ -65,11 +60,8 @@ impl Position {
     /// The id after which the receiver continues. `None` while it does not know of a gap: otherwise it would not learn of it
     /// when it comes back with the id.
     pub(crate) fn last(self) -> Option<MessageId> {
-        let last = MessageId {
-            epoch: self.epoch,
-            sequence: self.next.saturating_sub(1),
-        };
-        (!self.is_gap).then_some(last)
+        let (epoch, sequence) = (self.epoch, self.next);
+        (!self.is_gap).then(|| MessageId { epoch, sequence }.before())
     }
 }
 
@@ -86,6 +78,7 @@ pub(crate) enum Begin {
 }
 
 /// What a receiver gets.
+#[derive(Clone)]
 pub enum Next {
     /// A message.
     Message(Rc<Entry>),
@@ -119,7 +112,7 @@ impl State {
     /// Why the store failed.
     pub(crate) fn failure(&self) -> Option<&StoreError> {
         match &self.ended {
-            Some(Ended::Failed(error)) => Some(error),
+            Some(Next::Failed(error)) => Some(error),
             _ => None,
         }
     }
@@ -135,8 +128,8 @@ impl State {
                 self.outdated = self.outdated.saturating_sub(1);
                 self.open(opened);
             }
-            EventKind::Failed(error) => self.ended = Some(Ended::Failed(error)),
-            EventKind::Removed => self.ended = Some(Ended::Removed),
+            EventKind::Failed(error) => self.ended = Some(Next::Failed(error)),
+            EventKind::Removed => self.ended = Some(Next::Removed),
             EventKind::Appended { message, lost } => match &mut self.kept {
                 Some(kept) if self.outdated == 0 => {
                     kept.append(message, lost);
@@ -224,7 +217,7 @@ impl State {
     ) -> Option<Next> {
         let kept = self.kept.as_mut().zip(position);
         let next = kept.and_then(|(kept, position)| kept.next(position, now));
-        next.or_else(|| self.ended.as_ref().map(Next::of))
+        next.or_else(|| self.ended.clone())
     }
 
     /// The messages that are known to be kept.
@@ -243,15 +236,6 @@ impl State {
     /// Notes that a receiver has read all messages up to `last`; whether that is new.
     pub(crate) fn mark_read(&mut self, last: MessageId) -> bool {
         self.kept.as_mut().is_some_and(|kept| kept.mark_read(last))
-    }
-}
-
-impl Next {
-    fn of(ended: &Ended) -> Self {
-        match ended {
-            Ended::Removed => Self::Removed,
-            Ended::Failed(error) => Self::Failed(error.clone()),
-        }
     }
 }
 
@@ -630,13 +614,9 @@ impl Entry {
 
     /// What `parse` makes of the message: as [`form`](Self::form), once for all receivers. All calls have the same `T`.
     pub fn parsed<T: 'static>(self: &Rc<Self>, parse: impl FnOnce(&Message) -> T) -> Rc<T> {
-        let known = self
-            .made
-            .borrow()
-            .0
-            .as_ref()
-            .map(|parts| parts.parsed.clone());
-        let known = known.flatten();
+        let made = self.made.borrow();
+        let known = made.0.as_ref().and_then(|parts| parts.parsed.clone());
+        drop(made);
         if let Some(parsed) = known.and_then(|parsed| parsed.downcast().ok()) {
             return parsed;
         }

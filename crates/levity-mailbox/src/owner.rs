@@ -319,52 +319,19 @@ impl<S: Store> Owner<S> {
 
     /// Continues what is pending, a bounded part at a time.
     pub fn poll(&mut self, context: &mut Context<'_>, now: SystemTime) {
-        let mut steps = STEPS_MAX;
-        let is_done = self.poll_changes(context, now, &mut steps)
-            && self.poll_appends(context, now, &mut steps)
-            && self.poll_answers(context, now, &mut steps);
-        if !is_done {
-            context.waker().wake_by_ref();
+        for _ in 0..STEPS_MAX {
+            if self.poll_step(context, now).is_pending() {
+                return;
+            }
         }
+        context.waker().wake_by_ref();
     }
 
-    /// Takes changes of the store until there is none, or there are no more steps; whether the former.
-    fn poll_changes(
-        &mut self,
-        context: &mut Context<'_>,
-        now: SystemTime,
-        steps: &mut usize,
-    ) -> bool {
-        while *steps > 0 {
-            let Poll::Ready(change) = self.store.poll_change(context) else {
-                return true;
-            };
+    fn poll_step(&mut self, context: &mut Context<'_>, now: SystemTime) -> Poll<()> {
+        // Changes that the store noted before an append has ended come before its result.
+        if let Poll::Ready(change) = self.store.poll_change(context) {
             self.change(change, now);
-            *steps -= 1;
-        }
-        false
-    }
-
-    fn poll_appends(
-        &mut self,
-        context: &mut Context<'_>,
-        now: SystemTime,
-        steps: &mut usize,
-    ) -> bool {
-        while *steps > 0 {
-            if !self.appends.has_ended() {
-                if self.appends.poll_end(context).is_pending() {
-                    return true;
-                }
-                *steps -= 1;
-                continue;
-            }
-            // Changes that the store noted before come before.
-            if !self.poll_changes(context, now, steps) {
-                return false;
-            }
-            *steps -= 1;
-            let ended = self.appends.take().expect("there is one");
+        } else if let Some(ended) = self.appends.take() {
             let results = ended.results.into_iter().flatten();
             let results = ended.names.into_iter().zip(results);
             let deliveries = results.map(|(name, result)| {
@@ -372,24 +339,13 @@ impl<S: Store> Owner<S> {
                 (name, result)
             });
             let _ = ended.reply.send(deliveries.collect());
-        }
-        false
-    }
-
-    fn poll_answers(
-        &mut self,
-        context: &mut Context<'_>,
-        now: SystemTime,
-        steps: &mut usize,
-    ) -> bool {
-        while *steps > 0 {
+        } else if self.appends.poll_end(context).is_pending() {
             let Poll::Ready(Some(answer)) = self.asked.poll_next_unpin(context) else {
-                return true;
+                return Poll::Pending;
             };
             self.answer(answer, now);
-            *steps -= 1;
         }
-        false
+        Poll::Ready(())
     }
 
     fn answer(&self, answer: Answer, now: SystemTime) {
@@ -433,38 +389,35 @@ impl<S: Store> Owner<S> {
     ) -> Result<Published, StoreError> {
         let figures = &self.figures;
         let receivers = self.receivers(name);
-        match result {
+        let count = |figure: &AtomicU64| figure.fetch_add(1, Ordering::Relaxed);
+        let (id, is_duplicate) = match result {
             Ok(Appended::New { message, lost }) => {
-                figures.published.fetch_add(1, Ordering::Relaxed);
+                count(&figures.published);
                 let id = message.id;
                 if !self.store.reports_appends() {
                     let kind = EventKind::Appended { message, lost };
                     self.report_to_all(name, &kind, now);
                 }
-                Ok(Published {
-                    id,
-                    receivers,
-                    is_duplicate: false,
-                })
+                (id, false)
             }
             Ok(Appended::Duplicate(id)) => {
-                figures.duplicates.fetch_add(1, Ordering::Relaxed);
-                Ok(Published {
-                    id,
-                    receivers,
-                    is_duplicate: true,
-                })
+                count(&figures.duplicates);
+                (id, true)
             }
             Err(error) => {
-                let count = match &error {
-                    StoreError::Refused(Refused::Duplicate(_)) => Some(&figures.duplicates),
-                    StoreError::Refused(_) => None,
-                    _ => Some(&figures.failed),
-                };
-                count.map(|count| count.fetch_add(1, Ordering::Relaxed));
-                Err(error)
+                match &error {
+                    StoreError::Refused(Refused::Duplicate(_)) => count(&figures.duplicates),
+                    StoreError::Refused(_) => {}
+                    _ => count(&figures.failed),
+                }
+                return Err(error);
             }
-        }
+        };
+        Ok(Published {
+            id,
+            receivers,
+            is_duplicate,
+        })
     }
 
     /// Reports a change of another process.

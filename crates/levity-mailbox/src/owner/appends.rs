@@ -86,11 +86,6 @@ impl Appends {
         Poll::Ready(())
     }
 
-    /// Whether the results of one can be [taken](Self::take).
-    pub(super) fn has_ended(&self) -> bool {
-        !self.at_once.is_empty() || !self.ended.is_empty()
-    }
-
     /// One that has ended.
     pub(super) fn take(&mut self) -> Option<Append> {
         if let Some(append) = self.at_once.pop_front() {
