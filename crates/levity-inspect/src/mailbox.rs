@@ -1,6 +1,5 @@
 //! `levity mailbox`: sends to mailboxes of a running server, shows what they get, and lists them.
 
-use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -8,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
+use socket2::Socket;
 
 /// For the answer to a request that ends by itself.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,36 +31,17 @@ pub struct Place {
     pub key: Option<String>,
 }
 
-/// A message to send.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outgoing {
-    /// Names and values of headers.
-    pub headers: Vec<(&'static str, String)>,
-    /// The content.
-    pub content: Vec<u8>,
-}
-
-/// The text of a URL that is none of mailboxes.
-#[derive(Debug, PartialEq, Eq)]
-pub struct NoUrl;
-
-impl fmt::Display for NoUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a URL such as http://127.0.0.1:8080/chat/room")
-    }
-}
-
-impl std::error::Error for NoUrl {}
+const NO_URL: &str = "a URL such as http://127.0.0.1:8080/chat/room";
 
 impl std::str::FromStr for Place {
-    type Err = NoUrl;
+    type Err = &'static str;
 
-    fn from_str(url: &str) -> Result<Self, NoUrl> {
-        let rest = url.strip_prefix("http://").ok_or(NoUrl)?;
-        let (host, path) = rest.split_once('/').ok_or(NoUrl)?;
+    fn from_str(url: &str) -> Result<Self, Self::Err> {
+        let rest = url.strip_prefix("http://").ok_or(NO_URL)?;
+        let (host, path) = rest.split_once('/').ok_or(NO_URL)?;
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         if host.is_empty() || !is_plain(rest) {
-            return Err(NoUrl);
+            return Err(NO_URL);
         }
         Ok(Self {
             host: host.to_owned(),
@@ -71,21 +52,26 @@ impl std::str::FromStr for Place {
     }
 }
 
-/// Sends a message. Returns what the server says about it.
+/// Sends `content` as a message that `headers` describe. Returns what the server says about it.
 ///
 /// # Errors
 /// When there is no answer, or it is a refusal.
-pub fn send(place: &Place, message: &Outgoing) -> io::Result<String> {
-    let mut headers = message.headers.clone();
-    headers.push(("Content-Length", message.content.len().to_string()));
-    let (mut response, _) = request(place, "POST", &place.target, &headers, &message.content)?;
-    let mut answer = String::new();
-    response
-        .by_ref()
-        .take(LINE_BYTES_MAX)
-        .read_to_string(&mut answer)?;
-    match serde_json::from_str::<Value>(&answer) {
-        Ok(_) => Ok(answer),
+pub fn send(
+    place: &Place,
+    mut headers: Vec<(&'static str, String)>,
+    content: &[u8],
+) -> io::Result<String> {
+    headers.push(("Content-Length", content.len().to_string()));
+    let (response, _) = request(place, "POST", &place.target, &headers, content)?;
+    json(place, response).map(|(text, _)| text)
+}
+
+/// The text and the value of an answer in JSON.
+fn json(place: &Place, response: BufReader<Socket>) -> io::Result<(String, Value)> {
+    let mut text = String::new();
+    response.take(LINE_BYTES_MAX).read_to_string(&mut text)?;
+    match serde_json::from_str(&text) {
+        Ok(value) => Ok((text, value)),
         Err(_) => Err(no_mailbox(place)),
     }
 }
@@ -112,7 +98,7 @@ pub fn tail(
     if !start.is_stream {
         return Err(no_mailbox(place));
     }
-    response.get_ref().wait_forever()?;
+    response.get_ref().set_read_timeout(None)?;
     let mut last = start.last.or(cursor.map(str::to_owned));
     let mut line = String::new();
     while response.read_line(&mut line)? > 0 {
@@ -134,13 +120,8 @@ pub fn list(place: &Place, out: &mut dyn Write) -> io::Result<()> {
     let mut after = String::new();
     loop {
         let target = format!("{}?list&after={after}", place.target);
-        let (mut response, _) = request(place, "GET", &target, &[], b"")?;
-        let mut answer = String::new();
-        response
-            .by_ref()
-            .take(LINE_BYTES_MAX)
-            .read_to_string(&mut answer)?;
-        let answer: Value = serde_json::from_str(&answer).map_err(|_| no_mailbox(place))?;
+        let (response, _) = request(place, "GET", &target, &[], b"")?;
+        let (_, answer) = json(place, response)?;
         for one in answer["mailboxes"].as_array().into_iter().flatten() {
             let name = one["mailbox"].as_str().unwrap_or_default();
             writeln!(
@@ -156,62 +137,22 @@ pub fn list(place: &Place, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// A connection to the server.
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    fn connect(place: &Place) -> io::Result<Self> {
-        let stream = match &place.socket {
-            Some(path) => UnixStream::connect(path)
-                .map(Self::Unix)
-                .map_err(|error| unreachable_at(path.display(), &error))?,
-            None => TcpStream::connect(with_port(&place.host))
-                .map(Self::Tcp)
-                .map_err(|error| unreachable_at(&place.host, &error))?,
-        };
-        stream.limit(Some(TIMEOUT))?;
-        Ok(stream)
-    }
-
-    fn limit(&self, time: Option<Duration>) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(time),
-            Self::Unix(stream) => stream.set_read_timeout(time),
+/// Connects to the server. Who waits for an answer waits for [`TIMEOUT`].
+fn connect(place: &Place) -> io::Result<Socket> {
+    let (connected, name) = match &place.socket {
+        Some(path) => {
+            let connected = UnixStream::connect(path).map(Socket::from);
+            (connected, path.display().to_string())
         }
-    }
-
-    fn wait_forever(&self) -> io::Result<()> {
-        self.limit(None)
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
+        None => {
+            let connected = TcpStream::connect(with_port(&place.host)).map(Socket::from);
+            (connected, place.host.clone())
         }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn unreachable_at(place: impl fmt::Display, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{place}: {error}"))
+    };
+    let socket =
+        connected.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    Ok(socket)
 }
 
 fn with_port(host: &str) -> String {
@@ -251,8 +192,8 @@ fn request(
     target: &str,
     headers: &[(&str, String)],
     body: &[u8],
-) -> io::Result<(BufReader<Stream>, Start)> {
-    let mut stream = Stream::connect(place)?;
+) -> io::Result<(BufReader<Socket>, Start)> {
+    let mut stream = connect(place)?;
     let mut head = format!("{method} {target} HTTP/1.0\r\nHost: {}\r\n", place.host);
     if let Some(key) = &place.key {
         head.push_str(&format!("Authorization: Bearer {key}\r\n"));
@@ -298,7 +239,7 @@ fn help_on_refusal(place: &Place, text: &str) -> String {
     }
 }
 
-fn header_line(response: &mut BufReader<Stream>) -> io::Result<String> {
+fn header_line(response: &mut BufReader<Socket>) -> io::Result<String> {
     let mut line = String::new();
     response
         .by_ref()
@@ -330,7 +271,7 @@ mod tests {
             "http://a/b c",
             "a/b",
         ] {
-            assert_eq!(url.parse::<Place>(), Err(NoUrl), "{url}");
+            assert_eq!(url.parse::<Place>(), Err(NO_URL), "{url}");
         }
         assert_eq!(with_port("a"), "a:80");
         assert_eq!(with_port("[::1]:7"), "[::1]:7");

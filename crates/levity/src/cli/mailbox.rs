@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use levity_inspect::mailbox::{self, Outgoing, Place};
+use levity_inspect::mailbox::{self, Place};
 
 use super::{EXIT_FAILURE, Streams};
 
@@ -109,7 +109,7 @@ pub(super) fn run(action: Action, streams: &mut Streams<'_>) -> u8 {
                 .filter_map(|(name, value)| Some((name, value?)));
             let headers = headers.chain([("Content-Type", media_type)]).collect();
             let content = content(text)?;
-            let sent = mailbox::send(&place, &Outgoing { headers, content });
+            let sent = mailbox::send(&place, headers, &content);
             sent.map_err(|error| error.to_string())
                 .map(|answer| streams.out(&answer))
         }),
