@@ -117,9 +117,9 @@ async fn live(parts: Parts) {
     let (completions, delivery) = Completions::new();
     task::spawn_local(delivery.run());
     let (mailboxes, upkeep) = parts.mailboxes.split();
-    task::spawn_local(upkeep.run());
+    task::spawn_local(upkeep);
     let (resume, upkeep) = parts.resume.split();
-    task::spawn_local(upkeep.run());
+    task::spawn_local(upkeep);
     let worker = Worker::new(parts.worker, completions, mailboxes, resume);
     let worker = Rc::new(worker);
     let mut listeners = accept::Listeners::default();

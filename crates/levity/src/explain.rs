@@ -21,7 +21,7 @@ use tokio::task;
 use crate::cli::Question;
 use crate::completions::Completions;
 use crate::explanation::{Explanation, Remark, Topic};
-use crate::mailboxes::local::LocalParts;
+use crate::mailboxes::start;
 use crate::route::path_of;
 use crate::serve::serve_unaccepted;
 use crate::server::Shared;
@@ -194,8 +194,8 @@ fn certificate(name: &str, config: &Config) -> String {
 async fn ask(parts: WorkerParts, peer: Peer, header: &[u8], config: &Config) -> io::Result<Answer> {
     let (completions, delivery) = Completions::new();
     task::spawn_local(delivery.run());
-    let (mailboxes, _) = LocalParts::single().split();
-    let (resume, _) = LocalParts::single().split();
+    let (mailboxes, _) = start::single().split();
+    let (resume, _) = start::single().split();
     let worker = Worker::new(parts, completions, mailboxes, resume);
     let worker = Rc::new(worker);
     let slot = worker.slots.clone().acquire_owned().await;

@@ -41,8 +41,8 @@ use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
 use crate::entry::TICK;
 use crate::http::h1::conn::Conn;
-use crate::mailboxes::local::LocalParts;
 use crate::mailboxes::set::SharedMailboxes;
+use crate::mailboxes::start;
 use crate::route::{Service, ServiceParts};
 use crate::serve::{Begins, serve};
 use crate::shares::{Bounds, Shares};
@@ -147,14 +147,14 @@ impl Rig {
             pipes_max: 2,
             explanation: None,
         };
-        let (mailboxes, upkeep) = LocalParts::single().split();
-        let (resume, _) = LocalParts::single().split();
+        let (mailboxes, upkeep) = start::single().split();
+        let (resume, _) = start::single().split();
         let worker = Worker::new(parts, completions, mailboxes, resume);
         let worker = Rc::new(worker);
         drop(entered);
         let tasks = LocalSet::new();
         tasks.spawn_local(delivery.run());
-        tasks.spawn_local(upkeep.run());
+        tasks.spawn_local(upkeep);
         let rig = Self {
             worker,
             root,

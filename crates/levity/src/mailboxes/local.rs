@@ -37,57 +37,30 @@ pub struct OwnParts {
 }
 
 impl LocalParts {
-    /// For an event loop that is the only one.
-    pub fn single() -> Self {
-        let (owner, commands) = mpsc::unbounded_channel();
-        let (reports, events) = mpsc::unbounded_channel();
-        Self {
-            worker: 0,
-            owners: vec![owner],
-            events,
-            own: Some(OwnParts {
-                commands,
-                workers: vec![reports],
-                figures: Arc::default(),
-            }),
-        }
-    }
-
-    /// The copies of the event loop, and the tasks that keep them up to date.
-    pub fn split(self) -> (Rc<Copies>, Upkeep) {
+    /// The copies of the event loop, and the task that keeps them up to date.
+    pub fn split(self) -> (Rc<Copies>, impl Future<Output = ()> + 'static) {
         let copies = Rc::new(Copies::new(self.worker, self.owners));
-        let upkeep = Upkeep {
-            worker: self.worker,
-            copies: copies.clone(),
-            events: self.events,
-            own: self.own,
-        };
+        let upkeep = keep_up(copies.clone(), self.worker, self.own, self.events);
         (copies, upkeep)
     }
 }
 
-/// The tasks of mailboxes at an event loop.
-pub struct Upkeep {
-    worker: usize,
+async fn keep_up(
     copies: Rc<Copies>,
-    events: mpsc::UnboundedReceiver<Event>,
+    worker: usize,
     own: Option<OwnParts>,
-}
-
-impl Upkeep {
-    /// Starts the tasks on the event loop that runs this.
-    pub async fn run(self) {
-        if let Some(own) = self.own {
-            let store = MemoryStore::new(new_epoch(SystemTime::now()));
-            let mut reports: Vec<_> = own.workers.into_iter().map(Reports::Queue).collect();
-            reports[self.worker] = Reports::Here(Rc::downgrade(&self.copies));
-            let owner = Owner::new(store, reports, own.figures);
-            task::spawn_local(run(owner, own.commands));
-        }
-        let waking = self.copies.clone();
-        task::spawn_local(async move { waking.wake_receivers().await });
-        apply_events(&self.copies, self.events).await;
+    events: mpsc::UnboundedReceiver<Event>,
+) {
+    if let Some(own) = own {
+        let store = MemoryStore::new(new_epoch(SystemTime::now()));
+        let mut reports: Vec<_> = own.workers.into_iter().map(Reports::Queue).collect();
+        reports[worker] = Reports::Here(Rc::downgrade(&copies));
+        let owner = Owner::new(store, reports, own.figures);
+        task::spawn_local(run(owner, own.commands));
     }
+    let waking = copies.clone();
+    task::spawn_local(async move { waking.wake_receivers().await });
+    apply_events(&copies, events).await;
 }
 
 async fn apply_events(copies: &Copies, mut events: mpsc::UnboundedReceiver<Event>) {

@@ -1,7 +1,9 @@
 //! Starts what mailboxes need before the event loops run.
 
 use std::io;
+use std::iter;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::thread;
@@ -46,25 +48,29 @@ impl StoreThread {
     }
 }
 
-/// The ends of the queues that belong to event loops, and those that belong to owners.
-struct Queues {
-    owners: Vec<mpsc::UnboundedSender<Command>>,
-    commands: Vec<mpsc::UnboundedReceiver<Command>>,
-    reports: Vec<mpsc::UnboundedSender<Event>>,
-    events: Vec<mpsc::UnboundedReceiver<Event>>,
+type Queues<T> = (
+    Vec<mpsc::UnboundedSender<T>>,
+    Vec<mpsc::UnboundedReceiver<T>>,
+);
+
+fn queues<T>(count: usize) -> Queues<T> {
+    (0..count).map(|_| mpsc::unbounded_channel()).unzip()
 }
 
-impl Queues {
-    fn new(owners: usize, workers: usize) -> Self {
-        let (owners, commands) = (0..owners).map(|_| mpsc::unbounded_channel()).unzip();
-        let (reports, events) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-        Self {
-            owners,
-            commands,
-            reports,
-            events,
-        }
-    }
+/// What each event loop needs, of which some have an owner of their own.
+fn loops(
+    owners: &[mpsc::UnboundedSender<Command>],
+    events: Vec<mpsc::UnboundedReceiver<Event>>,
+    own: impl Iterator<Item = Option<OwnParts>>,
+) -> Vec<LocalParts> {
+    let loops = events.into_iter().zip(own).enumerate();
+    let loops = loops.map(|(worker, (events, own))| LocalParts {
+        worker,
+        owners: owners.to_vec(),
+        events,
+        own,
+    });
+    loops.collect()
 }
 
 /// Starts the store that `of` names, for `workers` event loops. May block.
@@ -126,27 +132,28 @@ pub fn owners(of: &MailboxStore, workers: usize) -> usize {
 
 /// Each event loop owns a part of the boxes.
 pub fn in_memory(workers: usize) -> Started {
-    let queues = Queues::new(workers, workers);
+    let (owners, commands) = queues(workers);
+    let (reports, events) = queues(workers);
     let figures: Vec<Arc<OwnerFigures>> = (0..workers).map(|_| Arc::default()).collect();
-    let ends = queues.commands.into_iter().zip(queues.events).zip(&figures);
-    let loops = ends
-        .enumerate()
-        .map(|(worker, ((commands, events), figures))| LocalParts {
-            worker,
-            owners: queues.owners.clone(),
-            events,
-            own: Some(OwnParts {
-                commands,
-                workers: queues.reports.clone(),
-                figures: figures.clone(),
-            }),
-        });
+    let own = commands.into_iter().zip(&figures);
+    let own = own.map(|(commands, figures)| {
+        Some(OwnParts {
+            commands,
+            workers: reports.clone(),
+            figures: figures.clone(),
+        })
+    });
     Started {
-        loops: loops.collect(),
+        loops: loops(&owners, events, own),
         store: StoreKind::Memory.label(),
         figures,
         thread: None,
     }
+}
+
+/// For an event loop that is the only one.
+pub fn single() -> LocalParts {
+    in_memory(1).loops.remove(0)
 }
 
 /// One thread owns all boxes. `make` is called on it, in its runtime.
@@ -155,12 +162,12 @@ fn on_thread<S: Store>(
     store: &'static str,
     make: impl FnOnce() -> io::Result<S> + Send + 'static,
 ) -> io::Result<Started> {
-    let mut queues = Queues::new(1, workers);
-    let (owner, commands) = (queues.owners[0].clone(), queues.commands.remove(0));
+    let (owner, commands) = mpsc::unbounded_channel();
+    let (reports, events) = queues(workers);
     let figures = Arc::<OwnerFigures>::default();
     let (made, result) = blocking::channel();
     let (end, ended) = blocking::channel();
-    let (reports, of_owner) = (queues.reports, figures.clone());
+    let of_owner = figures.clone();
     thread::Builder::new()
         .name("mailbox-store".to_owned())
         .spawn(move || {
@@ -184,15 +191,9 @@ fn on_thread<S: Store>(
         })?;
     let failed = |_| io::Error::other("the thread of the mailboxes has ended");
     result.recv().map_err(failed)??;
-    let loops = queues.events.into_iter().enumerate();
-    let loops = loops.map(|(worker, events)| LocalParts {
-        worker,
-        owners: queues.owners.clone(),
-        events,
-        own: None,
-    });
+    let own = iter::repeat_with(|| None);
     Ok(Started {
-        loops: loops.collect(),
+        loops: loops(slice::from_ref(&owner), events, own),
         store,
         figures: vec![figures],
         thread: Some(StoreThread { owner, ended }),
