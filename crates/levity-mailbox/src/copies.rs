@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use levity_wire::mailbox::{Cursor, MessageId};
 use slab::Slab;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::by_name::ByName;
 use crate::kept::State;
@@ -41,7 +41,6 @@ pub struct Copies {
     to_wake: RefCell<VecDeque<Rc<Copy>>>,
     /// The task that wakes them.
     waking: Cell<Option<Waker>>,
-    receivers: Cell<usize>,
 }
 
 /// The copy of a box.
@@ -64,13 +63,6 @@ pub(crate) struct Copy {
     is_waking: Cell<bool>,
 }
 
-/// Why a receiver is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SubscribeError {
-    /// The box has as many receivers as it may.
-    TooManyReceivers,
-}
-
 impl Copies {
     /// Without copies. `owners` are all of the process; a box belongs to the one that its name selects.
     #[must_use]
@@ -82,7 +74,6 @@ impl Copies {
             next_copy: Cell::default(),
             to_wake: RefCell::default(),
             waking: Cell::default(),
-            receivers: Cell::default(),
         }
     }
 
@@ -117,15 +108,20 @@ impl Copies {
         let _ = self.owners[owner].send(command);
     }
 
+    /// Passes the command with this sender of its answer to the owner of that number.
+    pub fn ask<T>(
+        &self,
+        owner: usize,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> oneshot::Receiver<T> {
+        let (reply, answer) = oneshot::channel();
+        self.send(owner, command(reply));
+        answer
+    }
+
     /// Passes `command` to the owner of `name`.
     pub fn send_to_owner_of(&self, name: &Name, command: Command) {
         self.send(self.owner_of(name), command);
-    }
-
-    /// The number of receivers of the event loop.
-    #[must_use]
-    pub fn receivers(&self) -> usize {
-        self.receivers.get()
     }
 
     /// The number of boxes that receivers of the event loop read.
@@ -136,26 +132,22 @@ impl Copies {
 
     /// Adds a receiver of a box, which begins at `cursor`; `None` stands for all that was not read of an inbox, and for new
     /// messages of a topic. A cursor behind messages that are gone, of another life of the box, or beyond its last message
-    /// begins with a [gap](crate::Next::Gap) and the first message that is kept.
-    ///
-    /// # Errors
-    /// When the box has too many.
+    /// begins with a [gap](crate::Next::Gap) and the first message that is kept. `None` when the box has too many receivers.
     pub fn subscribe(
         self: &Rc<Self>,
         name: &Name,
         settings: &Arc<Settings>,
         cursor: Option<Cursor>,
-    ) -> Result<Feed, SubscribeError> {
+    ) -> Option<Feed> {
         let copy = self.copies.borrow().get(name).cloned();
         let receivers = copy.as_ref().map_or(0, |copy| copy.receivers());
         if receivers >= settings.receivers_max {
-            return Err(SubscribeError::TooManyReceivers);
+            return None;
         }
         let copy = copy.unwrap_or_else(|| self.open(name, settings));
         let feed = Feed::new(self, copy.clone(), cursor);
-        self.receivers.update(|receivers| receivers + 1);
         self.report_receivers(&copy, copy.receivers());
-        Ok(feed)
+        Some(feed)
     }
 
     fn open(&self, name: &Name, settings: &Arc<Settings>) -> Rc<Copy> {
@@ -207,7 +199,6 @@ impl Copies {
 
     /// A receiver of `copy` has left.
     pub(crate) fn left(&self, copy: &Rc<Copy>) {
-        self.receivers.update(|receivers| receivers - 1);
         let receivers = copy.receivers();
         // The owner knows nothing of one that has ended.
         let is_current = !copy.state().has_ended();

@@ -31,7 +31,7 @@ mod stream_state;
 
 pub use budget::{Budget, Reservation};
 pub use clock::steady_time;
-pub use copies::{Copies, Feed, SubscribeError};
+pub use copies::{Copies, Feed};
 pub use kept::{Entry, FORMS, LongForm, Next};
 pub use making::{Encoded, Making, Place};
 pub use message::{Draft, Message};

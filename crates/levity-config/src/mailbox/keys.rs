@@ -61,7 +61,7 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// What clients and publishers speak. A stream keeps everything until it is removed, or its own time is over: what would
     /// make it larger than `bytes` gets 413. `lifetime` is the time without a read or an append after which a stream is removed
     /// whose maker has said nothing, and `heartbeat` also the time after which a long poll without news is answered. `mode`,
-    /// `messages`, `idle`, `retry` and `origins` count for nothing. Streams are in memory, whatever `store` is.
+    /// `messages`, `idle`, `retry` and `origins` count for nothing. Streams are kept where messages are.
     key("protocol", Kind::Word(MailboxProtocol::VARIANTS), Some("mailbox"))
         .with_meanings(meanings::<MailboxProtocol>);
 };

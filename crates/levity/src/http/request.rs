@@ -130,6 +130,13 @@ impl Request {
         self.head.headers.first(&self.bytes, name)
     }
 
+    /// The token of `Authorization: Bearer TOKEN` (RFC 6750).
+    pub fn bearer(&self) -> Option<&[u8]> {
+        let (scheme, token) = self.header("authorization")?.split_at_checked(7)?;
+        let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer ");
+        is_bearer.then(|| token.trim_ascii())
+    }
+
     /// Whether the request has a body, even one of length 0.
     pub fn has_body(&self) -> bool {
         self.head.framing != Framing::None

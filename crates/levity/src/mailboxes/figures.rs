@@ -39,7 +39,7 @@ pub fn figures(
             ("bound", sum(|owner| &owner.lost)),
             ("expired", sum(|owner| &owner.expired)),
         ],
-        refused: shared.refusals.counts(&Refusal::OF_MAILBOXES),
+        refused: shared.refusals.counts(Refusal::OF_MAILBOXES),
         idle_boxes: sum(|owner| &owner.idle_boxes),
         is_down: owners
             .iter()
@@ -57,6 +57,6 @@ pub fn resume(owners: &[Arc<OwnerFigures>], shared: &SharedMailboxes) -> ResumeF
             .sum(),
         bytes: shared.budget.used(),
         bytes_max: shared.budget.bytes_max(),
-        refused: shared.refusals.counts(&Refusal::OF_RESUME),
+        refused: shared.refusals.counts(Refusal::OF_RESUME),
     }
 }

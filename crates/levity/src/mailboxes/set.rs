@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use levity_config::MailboxProtocol;
 use levity_mailbox::{Budget, Mode, Name, Settings};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::client_prefix::ClientPrefix;
 use crate::rate_limit::table::{Key, Table};
@@ -31,15 +32,16 @@ pub struct SharedMailboxes {
 
 /// Counts of what was refused, by reason.
 #[derive(Default)]
-pub struct Refusals([AtomicU64; Refusal::COUNT]);
+pub struct Refusals([AtomicU64; Refusal::VARIANTS.len()]);
 
-/// Why something was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why something was refused. The names are the words of the metric: the key of the limit, where there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Refusal {
     /// A message is longer than `message_bytes`.
     MessageBytes,
     /// `limits.mailbox_memory` is used up.
-    Memory,
+    MailboxMemory,
     /// There are as many boxes as `boxes`.
     Boxes,
     /// A box has as many receivers as `receivers`.
@@ -47,14 +49,14 @@ pub enum Refusal {
     /// A client has as many receivers as `receivers_per_client`.
     ReceiversPerClient,
     /// There are more messages than `publishes_per_second`.
-    Publishes,
+    PublishesPerSecond,
     /// Somebody who may not publish.
     Publisher,
     /// Somebody who may not receive.
     Receiver,
     /// The store is full.
     StoreFull,
-    /// The store does not answer.
+    /// The store does not answer. Reasons before it are of mailboxes, those after it of streams that are kept.
     Store,
     /// A client has as many streams that are kept as `streams_per_client`.
     StreamsPerClient,
@@ -70,51 +72,10 @@ pub enum Refusal {
 
 impl Refusal {
     /// The reasons of mailboxes.
-    pub const OF_MAILBOXES: [Self; 10] = [
-        Self::MessageBytes,
-        Self::Memory,
-        Self::Boxes,
-        Self::Receivers,
-        Self::ReceiversPerClient,
-        Self::Publishes,
-        Self::Publisher,
-        Self::Receiver,
-        Self::StoreFull,
-        Self::Store,
-    ];
+    pub const OF_MAILBOXES: &[Self] = Self::VARIANTS.split_at(Self::Store as usize + 1).0;
 
     /// The reasons of streams that are not kept.
-    pub const OF_RESUME: [Self; 6] = [
-        Self::StreamsPerClient,
-        Self::Streams,
-        Self::ResumeMemory,
-        Self::UnsentRequest,
-        Self::NoEvents,
-        Self::Store,
-    ];
-
-    const COUNT: usize = Self::NoEvents as usize + 1;
-
-    /// The word of the metric: the key of the limit, where there is one.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::MessageBytes => "message_bytes",
-            Self::Memory => "mailbox_memory",
-            Self::Boxes => "boxes",
-            Self::Receivers => "receivers",
-            Self::ReceiversPerClient => "receivers_per_client",
-            Self::Publishes => "publishes_per_second",
-            Self::Publisher => "publisher",
-            Self::Receiver => "receiver",
-            Self::StoreFull => "store_full",
-            Self::Store => "store",
-            Self::StreamsPerClient => "streams_per_client",
-            Self::Streams => "streams",
-            Self::ResumeMemory => "resume_memory",
-            Self::UnsentRequest => "unsent_request",
-            Self::NoEvents => "no_events",
-        }
-    }
+    pub const OF_RESUME: &[Self] = Self::VARIANTS.split_at(Self::Store as usize).1;
 }
 
 impl Refusals {
@@ -127,7 +88,7 @@ impl Refusals {
     pub fn counts(&self, of: &[Refusal]) -> Vec<(&'static str, u64)> {
         let count = |&refusal: &Refusal| {
             let count = self.0[refusal as usize].load(Ordering::Relaxed);
-            (refusal.label(), count)
+            (refusal.into(), count)
         };
         of.iter().map(count).collect()
     }
@@ -144,9 +105,7 @@ impl SharedMailboxes {
             owners,
         })
     }
-}
 
-impl SharedMailboxes {
     /// The number of receivers that are connected.
     pub fn receivers(&self) -> usize {
         self.receivers.load(Ordering::Relaxed)

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use levity_acme::challenges::Challenges;
@@ -16,6 +16,7 @@ use levity_disk::{ReadOptions, Spool};
 use levity_telemetry::diagnostics;
 use levity_wire::encoding::Coding;
 use levity_wire::path;
+use tokio::sync::Semaphore;
 
 use super::fingerprint::{Asked, Fingerprint};
 use crate::codings;
@@ -391,8 +392,8 @@ pub struct Resume {
     pub of: levity_config::Resume,
     /// The boxes that the streams are kept in.
     pub set: Arc<MailboxSet>,
-    /// The number of streams that are kept.
-    pub kept: AtomicUsize,
+    /// The rights to keep further streams.
+    pub permits: Arc<Semaphore>,
 }
 
 impl Resume {

@@ -53,7 +53,7 @@ impl<'a> Handling<'a> {
     }
 
     /// The present time in seconds since 1970.
-    fn now_s(&self) -> f64 {
+    pub(in super::super) fn now_s(&self) -> f64 {
         let now = self.worker.wall_time(Instant::now());
         let since = now.duration_since(UNIX_EPOCH);
         since.map_or(0.0, |since| since.as_secs_f64())
@@ -62,12 +62,6 @@ impl<'a> Handling<'a> {
 
 /// The token of the request: from Authorization, else from the cookie or the parameter of the gate.
 fn find<'r>(request: &'r Request, gate: &Jwt) -> Option<&'r [u8]> {
-    let bearer = || {
-        let (scheme, token) = request.header("authorization")?.split_at_checked(7)?;
-        scheme
-            .eq_ignore_ascii_case(b"Bearer ")
-            .then(|| token.trim_ascii())
-    };
     let cookie = || {
         let name = gate.cookie.as_deref()?;
         let cookies = request.headers_named("cookie");
@@ -80,7 +74,7 @@ fn find<'r>(request: &'r Request, gate: &Jwt) -> Option<&'r [u8]> {
         let mut pairs = request.query()?.split(|&byte| byte == b'&');
         pairs.find_map(|pair| value(pair, name))
     };
-    bearer().or_else(cookie).or_else(parameter)
+    request.bearer().or_else(cookie).or_else(parameter)
 }
 
 /// What follows `NAME=`.
@@ -103,10 +97,7 @@ fn accepted(given: &[u8], gate: &Jwt, now_s: f64) -> Option<Claims> {
 fn has_signed(key: &Key, token: &Token<'_>) -> bool {
     let (signed, signature) = (token.signed, &token.signature[..]);
     match &key.material {
-        Material::Secret(secret) => Hmac::<Sha256>::new_from_slice(secret).is_ok_and(|mut mac| {
-            mac.update(signed);
-            mac.verify_slice(signature).is_ok()
-        }),
+        Material::Secret(secret) => has_mac(secret, token),
         Material::Rsa(n, e) => RsaPublicKeyComponents { n, e }
             .verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature)
             .is_ok(),
@@ -114,6 +105,14 @@ fn has_signed(key: &Key, token: &Token<'_>) -> bool {
             .verify(signed, signature)
             .is_ok(),
     }
+}
+
+/// Whether the token has the code of HS256 with this secret.
+pub fn has_mac(secret: &[u8], token: &Token<'_>) -> bool {
+    Hmac::<Sha256>::new_from_slice(secret).is_ok_and(|mut mac| {
+        mac.update(token.signed);
+        mac.verify_slice(&token.signature).is_ok()
+    })
 }
 
 /// Whether the token is for this gate, and for now. One without an end would be valid forever, so there has to be one.

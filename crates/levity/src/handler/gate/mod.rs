@@ -6,3 +6,5 @@ mod forward_auth;
 mod jwt;
 mod rate_limits;
 mod signed_url;
+
+pub(super) use self::jwt::has_mac;

@@ -12,22 +12,13 @@ use levity_wire::{mailbox_header, sendfile_header};
 use super::super::Handling;
 use super::forms::Form;
 use super::grip_item::{self, Filtering, ResponseHead};
-use super::in_band::Start;
+use super::in_band::{begin, start_of};
 use super::mark_when_sent::MarkWhenSent;
 use super::receiver::Hold;
-use crate::http::fields::{Fields, lines};
+use crate::http::fields::lines;
 use crate::http::response::{Body, OwnedBytes, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::upstream::for_mailboxes::ForMailboxes;
-
-/// How a client is held, and the response of the application.
-struct Instruction {
-    instruct: Instruct,
-    start: Start,
-    content: Vec<u8>,
-    /// The memory of the content.
-    reservation: Reservation,
-}
 
 impl Handling<'_> {
     /// Holds the client as the application says.
@@ -36,14 +27,9 @@ impl Handling<'_> {
         set: &Arc<MailboxSet>,
         answer: &mut ForMailboxes,
     ) -> Result<Response, Response> {
-        let Instruction {
-            instruct,
-            start,
-            content,
-            reservation,
-        } = self.instruction(set, answer).await?;
+        let (instruct, start, content, memory) = self.instruction(set, answer).await?;
         let Some(hold) = instruct.hold else {
-            return Ok(start.with(Encoded::counted(content, reservation)));
+            return Ok(with_content(start, Encoded::counted(content, memory)));
         };
         if hold == grip::Hold::Stream && matches!(start.status, 204 | 205 | 304) {
             let status = start.status;
@@ -62,17 +48,21 @@ impl Handling<'_> {
         match hold {
             grip::Hold::Stream => {
                 let first = feeds.remove(0);
-                let mut hold = Hold::new((content, reservation), feeds, instruct.keep_alive);
+                let mut hold = Hold::default();
+                hold.first = Some((content, memory));
+                hold.others = feeds;
+                hold.keep_alive = instruct.keep_alive;
                 hold.filtering = filtering;
                 let mut response = self.stream(set, first, Form::Content, hold);
-                start.begin(&mut response, true);
+                begin(&mut response, start, true);
                 Ok(response)
             }
             grip::Hold::Response => {
                 let timeout = instruct.timeout.unwrap_or(TIMEOUT_DEFAULT);
                 let published = self.published(feeds, filtering, Instant::now() + timeout);
                 let published = published.await;
-                Ok(published.unwrap_or_else(|| start.with(Encoded::counted(content, reservation))))
+                Ok(published
+                    .unwrap_or_else(|| with_content(start, Encoded::counted(content, memory))))
             }
         }
     }
@@ -81,23 +71,15 @@ impl Handling<'_> {
         &mut self,
         set: &MailboxSet,
         answer: &mut ForMailboxes,
-    ) -> Result<Instruction, Response> {
+    ) -> Result<(Instruct, Response, Vec<u8>, Reservation), Response> {
         let refused = |answer: &ForMailboxes, reason| answer.refuse(502, reason);
         let (content, mut reservation) = self.content_of(set, answer).await?;
         if answer.head.is_grip_instruct() {
             let read = Instruct::from_json(&content);
             let (instruct, response) = read.map_err(|reject| refused(answer, reject.reason))?;
             let _ = reservation.try_resize(response.body.len());
-            return Ok(Instruction {
-                instruct,
-                start: Start {
-                    status: response.status,
-                    fields: fields_of(&response.headers),
-                    ..Start::default()
-                },
-                content: response.body,
-                reservation,
-            });
+            let start = start_with(response.status, &response.headers);
+            return Ok((instruct, start, response.body, reservation));
         }
         let _ = reservation.try_resize(content.len());
         let mut instruct = Instruct::default();
@@ -105,19 +87,14 @@ impl Handling<'_> {
             .try_for_each(|line| instruct.read_header(line.name, line.value))
             .and_then(|()| instruct.check());
         read.map_err(|reject| refused(answer, reject.reason))?;
-        let mut start = Start::of(&answer.head);
+        let mut start = start_of(&answer.head);
         start.status = instruct.status.unwrap_or(start.status);
         for name in start.fields.names() {
             if !instruct.exposes(name.as_bytes()) {
                 start.fields.remove(&name);
             }
         }
-        Ok(Instruction {
-            instruct,
-            start,
-            content,
-            reservation,
-        })
+        Ok((instruct, start, content, reservation))
     }
 
     /// The first response that is published to one of the boxes until `end`.
@@ -134,12 +111,10 @@ impl Handling<'_> {
         let (feed, _) = feeds.swap_remove(number);
         self.hooks
             .push(MarkWhenSent::new(feed, published.message.id));
-        let start = Start {
-            status: head.status,
-            fields: fields_of(&head.headers),
-            ..Start::default()
-        };
-        Some(start.with(published))
+        Some(with_content(
+            start_with(head.status, &head.headers),
+            published,
+        ))
     }
 
     /// The response, with the number of the feed that has brought it.
@@ -196,25 +171,20 @@ impl OwnedBytes for Published {}
 impl OwnedBytes for Encoded {}
 
 /// Headers that applications give in JSON, without those that are for this server.
-fn fields_of(headers: &[(String, String)]) -> Fields {
-    let mut fields = Fields::default();
+fn start_with(status: u16, headers: &[(String, String)]) -> Response {
+    let mut start = Response::new(status);
     for (name, value) in headers {
         let bytes = name.as_bytes();
         if !mailbox_header::is_reserved(bytes) && !sendfile_header::is_reserved(bytes) {
-            fields.add(name, value.as_bytes());
+            start.fields.add(name, value.as_bytes());
         }
     }
-    fields
+    start
 }
 
-impl Start {
-    /// The response with this content.
-    fn with(self, content: impl OwnedBytes + 'static) -> Response {
-        let mut response = Response::new(self.status);
-        if !matches!(self.status, 204 | 304) {
-            response.body = Body::Page(Box::new(content));
-        }
-        self.begin(&mut response, true);
-        response
+fn with_content(mut start: Response, content: impl OwnedBytes + 'static) -> Response {
+    if !matches!(start.status, 204 | 304) {
+        start.body = Body::Page(Box::new(content));
     }
+    start
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use levity_disk::Class;
 use levity_mailbox::{Name, Reservation};
-use levity_wire::{Reject, grip, mailbox_header};
+use levity_wire::{Reject, grip, mailbox_header, mime};
 
 use super::super::Handling;
 use super::forms::Form;
@@ -36,37 +36,11 @@ const OF_CONTENT: [&str; 6] = [
 /// The size of a read of a file.
 const READ_BYTES: usize = 1 << 20;
 
-/// What the headers of a response say.
-struct Instruction {
-    /// The box that the client opens.
-    open: Option<Name>,
-    /// The boxes that get the content.
-    deliver: Vec<Name>,
-}
-
-impl Instruction {
-    fn read(fields: &Fields, set: &MailboxSet) -> Result<Self, Reject> {
-        let mut open = boxes(fields, mailbox_header::OPEN, set)?;
-        if open.len() > 1 {
-            return Err(Reject::bad_gateway(
-                "Mailbox-Open names more than one mailbox, whose ids would be mixed",
-            ));
-        }
-        Ok(Self {
-            open: open.pop(),
-            deliver: boxes(fields, mailbox_header::DELIVER, set)?,
-        })
-    }
-}
-
 /// The boxes that the headers `name` list.
 fn boxes(fields: &Fields, name: &str, set: &MailboxSet) -> Result<Vec<Name>, Reject> {
-    let is_called = |line: &[u8]| line.eq_ignore_ascii_case(name.as_bytes());
     let all = lines(fields.as_bytes());
-    let mut values = all
-        .filter(|line| is_called(line.name))
-        .map(|line| line.value)
-        .peekable();
+    let named = all.filter(|line| line.name.eq_ignore_ascii_case(name.as_bytes()));
+    let mut values = named.map(|line| line.value).peekable();
     match values.peek() {
         None => Ok(Vec::new()),
         Some(_) => listed_boxes(values, set),
@@ -98,33 +72,39 @@ impl Handling<'_> {
         set: &Arc<MailboxSet>,
         answer: &mut ForMailboxes,
     ) -> Result<Response, Response> {
-        let instruction = Instruction::read(&answer.head.mailbox, set)
-            .map_err(|reject| answer.refuse(502, reject.reason))?;
-        let Instruction { open, deliver } = instruction;
+        let boxes = |name| {
+            let boxes = boxes(&answer.head.mailbox, name, set);
+            boxes.map_err(|reject| answer.refuse(502, reject.reason))
+        };
+        let (open, deliver) = (
+            boxes(mailbox_header::OPEN)?,
+            boxes(mailbox_header::DELIVER)?,
+        );
+        if open.len() > 1 {
+            let reason = "Mailbox-Open names more than one mailbox, whose ids would be mixed";
+            return Err(answer.refuse(502, reason));
+        }
         let is_message = !deliver.is_empty();
         if is_message {
-            self.count_publishes(set, deliver.len())
-                .map_err(|mut refusal| {
-                    answer.log(503, "more messages than `publishes_per_second`");
-                    refusal.status = 503;
-                    refusal
-                })?;
+            let counted = self.count_publishes(set, deliver.len());
+            counted.map_err(|mut refusal| {
+                answer.log(503, "more messages than `publishes_per_second`");
+                refusal.status = 503;
+                refusal
+            })?;
         }
         let (content, mut reservation) = self.content_of(set, answer).await?;
         let mut hold = Hold::default();
-        let form = form(
-            request,
-            &answer.head.fields,
-            is_message || content.is_empty(),
-        );
-        let mut opened = None;
-        if let Some(name) = &open {
-            let cursor = cursor(request, &Query::of(request))?;
-            let (mut feed, slot) = self.subscribe(set, name, cursor)?;
-            // It gets what is delivered, if it is to the same box.
-            self.opened(set, &mut feed).await?;
-            opened = Some((feed, slot));
-        }
+        let is_free = is_message || content.is_empty();
+        let form = form(request, &answer.head.fields, is_free);
+        // It gets what is delivered, if it is to the same box.
+        let opened = match open.first() {
+            Some(name) => {
+                let cursor = cursor(request, &Query::of(request))?;
+                Some(self.open(set, name, cursor).await?)
+            }
+            None => None,
+        };
         let mut delivered = None;
         if is_message {
             let content = (content, reservation);
@@ -134,15 +114,15 @@ impl Handling<'_> {
             let _ = reservation.try_resize(content.len());
             hold.first = Some((content, reservation));
         }
-        let start = Start::of(&answer.head);
+        let start = start_of(&answer.head);
         match (opened, delivered) {
             (Some(opened), _) => {
                 let mut response = self.stream(set, opened, form, hold);
-                start.begin(&mut response, form == Form::Content);
+                begin(&mut response, start, form == Form::Content);
                 Ok(response)
             }
             (None, Some(mut summary)) => {
-                start.add_to(&mut summary, false);
+                add_to(&mut summary, start, false);
                 Ok(summary)
             }
             (None, None) => Err(answer.refuse(502, "the headers name no mailbox")),
@@ -161,9 +141,7 @@ impl Handling<'_> {
         }
         let length = answer.length().unwrap_or(bytes_max as u64);
         let reserved = reserve(set, length.min(bytes_max as u64) as usize);
-        let reservation = reserved.inspect_err(|refusal| {
-            answer.log(refusal.status, "the memory of mailboxes is used up");
-        })?;
+        let reservation = reserved.inspect_err(|refusal| log_memory(answer, refusal))?;
         let content = answer.content(bytes_max, self.disk.trace).await;
         let mut content = content.inspect_err(|refusal| {
             if refusal.status == 502 {
@@ -188,9 +166,8 @@ impl Handling<'_> {
             set.shared.refusals.add(Refusal::MessageBytes);
             return Err(answer.refuse_long(bytes_max));
         }
-        let reservation = reserve(set, bytes as usize).inspect_err(|refusal| {
-            answer.log(refusal.status, "the memory of mailboxes is used up");
-        })?;
+        let reserved = reserve(set, bytes as usize);
+        let reservation = reserved.inspect_err(|refusal| log_memory(answer, refusal))?;
         self.disk.read_into_memory();
         let mut content = Vec::with_capacity(bytes as usize);
         while (content.len() as u64) < bytes {
@@ -224,16 +201,13 @@ impl Handling<'_> {
         let header = |name| head.mailbox.value(name).or_else(|| head.fields.value(name));
         let draft = described(header, set, self.now());
         let mut draft = draft.map_err(|reject| answer.refuse(502, reject.reason))?;
-        fill(set, &mut draft, content, reservation).inspect_err(|refusal| {
-            answer.log(refusal.status, "the memory of mailboxes is used up");
-        })?;
+        let filled = fill(set, &mut draft, content, reservation);
+        filled.inspect_err(|refusal| log_memory(answer, refusal))?;
         let is_list = boxes.len() > 1;
-        let deliveries = self
-            .deliver(set, boxes, draft)
-            .await
-            .inspect_err(|refusal| {
-                answer.log(refusal.status, "the mailboxes do not answer");
-            })?;
+        let delivered = self.deliver(set, boxes, draft).await;
+        let deliveries = delivered.inspect_err(|refusal| {
+            answer.log(refusal.status, "the mailboxes do not answer");
+        })?;
         for (name, result) in &deliveries {
             if let Err(failure) = result {
                 let (_, status) = reason_of(failure);
@@ -248,12 +222,15 @@ impl Handling<'_> {
     }
 }
 
+fn log_memory(answer: &ForMailboxes, refusal: &Response) {
+    answer.log(refusal.status, "the memory of mailboxes is used up");
+}
+
 /// In which form the client gets messages. What the application says goes before what the client prefers, which counts only
 /// where the content of the application is not the beginning.
 fn form(request: &Request, fields: &Fields, is_free: bool) -> Form {
     let media_type = fields.value("content-type").unwrap_or_default();
-    let essence = media_type.split(|&byte| byte == b';').next();
-    let essence = essence.unwrap_or_default().trim_ascii();
+    let essence = mime::essence(media_type);
     let is = |form: &Form| essence.eq_ignore_ascii_case(form.media_type().as_bytes());
     match [Form::Events, Form::Lines].into_iter().find(is) {
         Some(form) => form,
@@ -263,51 +240,33 @@ fn form(request: &Request, fields: &Fields, is_free: bool) -> Form {
 }
 
 /// What the client gets of the head of an application's response.
-#[derive(Default)]
-pub struct Start {
-    pub status: u16,
-    pub reason: Box<[u8]>,
-    pub fields: Fields,
-    pub has_date: bool,
-    pub has_server: bool,
+pub(super) fn start_of(head: &Head) -> Response {
+    let mut start = Response::new(head.status);
+    start.reason = head.reason.as_slice().into();
+    start.fields.extend_except(&head.fields, &OF_CONTENT);
+    (start.has_date, start.has_server) = (head.has_date, head.has_server);
+    start
 }
 
-impl Start {
-    pub fn of(head: &Head) -> Self {
-        let mut fields = Fields::default();
-        fields.extend_except(&head.fields, &OF_CONTENT);
-        Self {
-            status: head.status,
-            reason: head.reason.as_slice().into(),
-            fields,
-            has_date: head.has_date,
-            has_server: head.has_server,
-        }
+/// Begins `response` with the status of `start`, and with its headers in place of its own.
+pub fn begin(response: &mut Response, mut start: Response, keeps_type: bool) {
+    let is_held = matches!(response.body, Body::Held { .. });
+    // Without content nobody is held.
+    if !(is_held && matches!(start.status, 204 | 205 | 304)) {
+        response.status = start.status;
+        response.reason = mem::take(&mut start.reason);
     }
+    add_to(response, start, keeps_type);
+}
 
-    /// Begins `response` with this status, and with these headers in place of its own.
-    pub fn begin(mut self, response: &mut Response, keeps_type: bool) {
-        // Without content nobody is held.
-        if !matches!(
-            (self.status, &response.body),
-            (204 | 205 | 304, Body::Held { .. })
-        ) {
-            response.status = self.status;
-            response.reason = mem::take(&mut self.reason);
-        }
-        self.add_to(response, keeps_type);
+/// Replaces the headers of `response` by those of `start`; `Content-Type` only if the content is the application's.
+fn add_to(response: &mut Response, mut start: Response, keeps_type: bool) {
+    if !keeps_type {
+        start.fields.remove("content-type");
     }
-
-    /// Replaces the headers of `response` by these; `Content-Type` only if the content is the application's.
-    pub fn add_to(mut self, response: &mut Response, keeps_type: bool) {
-        if !keeps_type {
-            self.fields.remove("content-type");
-        }
-        for name in self.fields.names() {
-            response.fields.remove(&name);
-        }
-        response.fields.extend(&self.fields);
-        response.has_date = self.has_date;
-        response.has_server = self.has_server;
+    for name in start.fields.names() {
+        response.fields.remove(&name);
     }
+    response.fields.extend(&start.fields);
+    (response.has_date, response.has_server) = (start.has_date, start.has_server);
 }

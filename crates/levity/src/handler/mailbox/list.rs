@@ -1,11 +1,10 @@
 //! Lists of boxes, for publishers.
 
 use levity_mailbox::{Command, Info, Name};
-use serde_json::json;
-use tokio::sync::oneshot;
+use serde_json::{Value, json};
 
 use super::super::Handling;
-use super::{json, refused_by_store};
+use super::json;
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -33,33 +32,30 @@ impl Handling<'_> {
         };
         let mut boxes = Vec::new();
         for owner in 0..self.worker.mailboxes.owners() {
-            let (reply, answer) = oneshot::channel();
-            let command = Command::List {
+            let list = |reply| Command::List {
                 set: set.of.name.clone(),
                 after: after.clone(),
                 count_max: BOXES_MAX,
                 reply,
             };
-            self.worker.mailboxes.send(owner, command);
-            let of_owner = self.answer_of_owner(answer).await?;
-            boxes.extend(of_owner.map_err(|failure| refused_by_store(set, &failure))?);
+            boxes.extend(self.ask_owner(set, owner, list).await?);
         }
         boxes.sort_by(|one, other| one.summary.name.cmp(&other.summary.name));
         let has_more = boxes.len() >= BOXES_MAX;
         boxes.truncate(BOXES_MAX);
         let last = boxes.last().filter(|_| has_more);
         let next = last.map(|last| last.summary.name.in_set().to_owned());
-        let boxes: Vec<_> = boxes
-            .iter()
-            .map(|Info { summary, receivers }| {
-                json!({
-                    "mailbox": summary.name.in_set(),
-                    "messages": summary.messages,
-                    "bytes": summary.bytes,
-                    "receivers_here": receivers,
-                })
-            })
-            .collect();
+        let boxes: Vec<_> = boxes.iter().map(described).collect();
         Ok(json(200, &json!({"mailboxes": boxes, "next": next})))
     }
+}
+
+/// What is known of a box.
+pub fn described(Info { summary, receivers }: &Info) -> Value {
+    json!({
+        "mailbox": summary.name.in_set(),
+        "messages": summary.messages,
+        "bytes": summary.bytes,
+        "receivers_here": receivers,
+    })
 }

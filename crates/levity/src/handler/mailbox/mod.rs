@@ -19,7 +19,7 @@ mod stay;
 mod websocket;
 
 pub(super) use self::forms::{Form, is_headers};
-pub(super) use self::in_band::Start;
+pub(super) use self::in_band::begin;
 pub(super) use self::receiver::Hold;
 
 use std::future::{Future as _, poll_fn};
@@ -55,40 +55,49 @@ impl<'a> Handling<'a> {
         if endpoint.set.of.protocol == MailboxProtocol::DurableStreams {
             return Outcome::Response(self.stream_request(request, endpoint).await);
         }
-        Outcome::Response(match request.head.method {
-            Method::Get | Method::Head => self.receive_from_mailbox(request, endpoint).await,
-            Method::Post if grip_publish::is_for(request, endpoint) => {
-                self.publish_items(request, endpoint).await
+        let answered = match request.head.method {
+            Method::Get | Method::Head => {
+                Box::pin(self.receive_from_mailbox(request, endpoint)).await
             }
-            Method::Post => self.publish(request, endpoint).await,
+            Method::Post if grip_publish::is_for(request, endpoint) => {
+                Box::pin(self.publish_items(request, &endpoint.set)).await
+            }
+            Method::Post => Box::pin(self.publish(request, endpoint)).await,
             Method::Delete => self.remove_mailbox(request, endpoint).await,
-            Method::Options => with_allow(Response::new(204)),
-            _ => with_allow(error(405, "")),
-        })
+            Method::Options => Ok(with_allow(Response::new(204))),
+            _ => Err(with_allow(error(405, ""))),
+        };
+        let (Ok(response) | Err(response)) = answered;
+        Outcome::Response(response)
     }
 
     /// Removes a box, which ends its receivers.
-    async fn remove_mailbox(&mut self, request: &Request, endpoint: &MailboxEndpoint) -> Response {
+    async fn remove_mailbox(
+        &mut self,
+        request: &Request,
+        endpoint: &MailboxEndpoint,
+    ) -> Result<Response, Response> {
         let set = &endpoint.set;
-        let name = match self.named_box(request, endpoint) {
-            Ok(name) => name,
-            Err(refusal) => return refusal,
-        };
-        if let Err(refusal) = self.check_publisher(request, set, name.in_set()) {
-            return refusal;
+        let name = self.named_box(request, endpoint)?;
+        self.check_publisher(request, set, name.in_set())?;
+        let owner = self.worker.mailboxes.owner_of(&name);
+        let remove = |reply| Command::Remove { name, reply };
+        match self.ask_owner(set, owner, remove).await? {
+            true => Ok(Response::new(204)),
+            false => Err(no_mailbox()),
         }
-        let (reply, answer) = oneshot::channel();
-        let command = Command::Remove {
-            name: name.clone(),
-            reply,
-        };
-        self.worker.mailboxes.send_to_owner_of(&name, command);
-        match self.answer_of_owner(answer).await {
-            Ok(Ok(true)) => Response::new(204),
-            Ok(Ok(false)) => error(404, "there is no such mailbox"),
-            Ok(Err(failure)) => refused_by_store(set, &failure),
-            Err(refusal) => refusal,
-        }
+    }
+
+    /// What the owner of that number answers, at most after `limits.io_timeout`.
+    async fn ask_owner<T>(
+        &self,
+        set: &MailboxSet,
+        owner: usize,
+        command: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
+    ) -> Result<T, Response> {
+        let answer = self.worker.mailboxes.ask(owner, command);
+        let answer = self.answer_of_owner(answer).await?;
+        answer.map_err(|failure| refused_by_store(set, &failure))
     }
 
     /// The box that the path names.
@@ -152,6 +161,10 @@ impl<'a> Handling<'a> {
     }
 }
 
+fn no_mailbox() -> Response {
+    error(404, "there is no such mailbox")
+}
+
 fn no_answer() -> Response {
     error(503, "the mailboxes do not answer")
 }
@@ -186,7 +199,7 @@ fn refused_by_store(set: &MailboxSet, failure: &StoreError) -> Response {
 fn reason_of(failure: &StoreError) -> (Refusal, u16) {
     match failure {
         StoreError::TooManyBoxes => (Refusal::Boxes, 507),
-        StoreError::Memory => (Refusal::Memory, 503),
+        StoreError::Memory => (Refusal::MailboxMemory, 503),
         StoreError::Full(_) => (Refusal::StoreFull, 507),
         StoreError::Unavailable(_) | StoreError::Refused(_) => (Refusal::Store, 503),
     }

@@ -7,7 +7,6 @@ use std::time::{Instant, SystemTime};
 use levity_mailbox::{Append, Command, Delivery, Draft, Name, Published, Reservation, steady_time};
 use levity_wire::{Reject, mailbox_header};
 use serde_json::json;
-use tokio::sync::oneshot;
 
 use super::super::{Handling, without_body};
 use super::{grip_item, json_text, reason_of};
@@ -33,16 +32,6 @@ const RESULT_BYTES: usize = 160;
 impl Handling<'_> {
     /// Publishes the body to the box that the path names, or to those that `Mailbox-Deliver` names.
     pub(super) async fn publish(
-        &mut self,
-        request: &Request,
-        endpoint: &MailboxEndpoint,
-    ) -> Response {
-        match Box::pin(self.try_publish(request, endpoint)).await {
-            Ok(response) | Err(response) => response,
-        }
-    }
-
-    async fn try_publish(
         &mut self,
         request: &Request,
         endpoint: &MailboxEndpoint,
@@ -73,7 +62,7 @@ impl Handling<'_> {
     /// Takes `count` of the publishes of this second: a message counts for each box that gets it.
     pub(super) fn count_publishes(&self, set: &MailboxSet, count: usize) -> Result<(), Response> {
         set.take_publishes(count, Instant::now()).map_err(|wait| {
-            set.shared.refusals.add(Refusal::Publishes);
+            set.shared.refusals.add(Refusal::PublishesPerSecond);
             let mut refusal = error(429, "too many messages per second");
             let seconds = wait.as_secs() + 1;
             refusal
@@ -83,23 +72,35 @@ impl Handling<'_> {
         })
     }
 
-    /// Reads the body of the request, for which memory is reserved before.
+    /// Reads the body of the request, which is a message.
     pub(super) async fn received(
         &mut self,
         set: &MailboxSet,
     ) -> Result<(Vec<u8>, Reservation), Response> {
-        let bytes_max = set.of.message_bytes as u64;
-        self.body.limit(bytes_max).map_err(|_| too_long(set))?;
-        let announced = self.body.remaining().unwrap_or(bytes_max) as usize;
+        let refused = |failure| match failure {
+            RequestError::Refused(reject) if reject.status == 413 => too_long(set),
+            failure => without_body(failure),
+        };
+        self.received_below(set, set.of.message_bytes, refused)
+            .await
+    }
+
+    /// Reads the body of the request, at most `bytes_max`. Its memory is reserved before.
+    pub(super) async fn received_below(
+        &mut self,
+        set: &MailboxSet,
+        bytes_max: usize,
+        refused: impl Fn(RequestError) -> Response,
+    ) -> Result<(Vec<u8>, Reservation), Response> {
+        let limited = self.body.limit(bytes_max as u64);
+        limited.map_err(|reject| refused(reject.into()))?;
+        let announced = self.body.remaining().unwrap_or(bytes_max as u64) as usize;
         let reservation = reserve(set, announced)?;
         let mut content = Gathered::default();
         self.body.send_continue().await;
         while !self.body.is_complete() {
             let received = self.body.receive(&mut content).await;
-            received.map_err(|failure| match failure {
-                RequestError::Refused(reject) if reject.status == 413 => too_long(set),
-                failure => without_body(failure),
-            })?;
+            received.map_err(&refused)?;
         }
         self.body.timer().clear();
         let (mut content, _) = content.into_parts();
@@ -129,11 +130,8 @@ impl Handling<'_> {
                 None => by_owner.push((owner, vec![append])),
             }
         }
-        let publish = |(owner, appends)| {
-            let (reply, answer) = oneshot::channel();
-            copies.send(owner, Command::Publish { appends, reply });
-            answer
-        };
+        let publish =
+            |(owner, appends)| copies.ask(owner, |reply| Command::Publish { appends, reply });
         let answers: Vec<_> = by_owner.into_iter().map(publish).collect();
         let mut deliveries = Vec::with_capacity(names.len());
         for answer in answers {
@@ -198,10 +196,8 @@ pub(super) fn described<'v>(
         key: key.transpose()?.map(Into::into),
         event: event.transpose()?.unwrap_or_default().into(),
         media_type: media_type.unwrap_or(DEFAULT_TYPE).into(),
-        content: Box::default(),
         deadline: lifetime.map(|lifetime| now + lifetime),
-        reservation: None,
-        is_damaged: false,
+        ..Draft::default()
     })
 }
 
@@ -228,7 +224,7 @@ pub(super) fn fill(
 }
 
 fn without_memory(set: &MailboxSet) -> Response {
-    set.shared.refusals.add(Refusal::Memory);
+    set.shared.refusals.add(Refusal::MailboxMemory);
     error(507, "the memory of mailboxes is used up")
 }
 

@@ -91,10 +91,8 @@ impl Handling<'_> {
             return false;
         };
         let claims = self.identity.claims.as_ref();
-        let claim = claims.and_then(|claims| claims.get(claim));
-        let patterns = claim.map(|claim| &claim[right]);
-        let patterns = patterns.and_then(Value::as_array).into_iter().flatten();
-        let mut patterns = patterns.filter_map(Value::as_str);
+        let patterns = claims.and_then(|claims| claims.get(claim)?[right].as_array());
+        let mut patterns = patterns.into_iter().flatten().filter_map(Value::as_str);
         patterns.any(|pattern| matches(pattern, name))
     }
 }
@@ -105,13 +103,6 @@ fn is_own_user(uid: u32) -> bool {
 
 /// Whether the request has the key. The time that this takes tells its length, but not where another one differs.
 fn has_key(request: &Request, key: &[u8]) -> bool {
-    let Some((scheme, given)) = request
-        .header("authorization")
-        .and_then(|value| value.split_at_checked(7))
-    else {
-        return false;
-    };
-    !key.is_empty()
-        && scheme.eq_ignore_ascii_case(b"Bearer ")
-        && bool::from(given.trim_ascii().ct_eq(key))
+    let given = request.bearer().unwrap_or_default();
+    !key.is_empty() && bool::from(given.ct_eq(key))
 }

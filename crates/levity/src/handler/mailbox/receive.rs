@@ -3,22 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use levity_mailbox::{
-    Command, Cursor, Feed, Info, MessageId, Name, Next, Opened, StoreError, Summary,
-};
+use levity_mailbox::{Command, Cursor, Feed, Info, MessageId, Name, Next, Opened, Summary};
 use levity_wire::accept;
 use levity_wire::http1::Method;
-use serde_json::json;
-use tokio::sync::oneshot;
 
 use super::super::Handling;
 use super::forms::Form;
+use super::list::described;
 use super::mark_when_sent::MarkWhenSent;
 use super::page::{Page, add_next};
 use super::receiver::{Hold, Receiver};
 use super::websocket;
-use super::{json, refused_by_store};
+use super::{json, no_mailbox, refused_by_store};
 use crate::http::error::error;
+use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot, Refusal};
@@ -38,16 +36,6 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 impl Handling<'_> {
     /// Answers a client that wants messages.
     pub(super) async fn receive_from_mailbox(
-        &mut self,
-        request: &Request,
-        endpoint: &MailboxEndpoint,
-    ) -> Response {
-        match Box::pin(self.try_receive(request, endpoint)).await {
-            Ok(response) | Err(response) => response,
-        }
-    }
-
-    async fn try_receive(
         &mut self,
         request: &Request,
         endpoint: &MailboxEndpoint,
@@ -72,15 +60,26 @@ impl Handling<'_> {
         if form.is_none() && wait.is_none() {
             return self.buffered(set, &name, cursor).await;
         }
-        let (mut feed, slot) = self.subscribe(set, &name, cursor)?;
-        self.opened(set, &mut feed).await?;
+        let opened = self.open(set, &name, cursor).await?;
         match form {
-            Some(form) => Ok(self.stream(set, (feed, slot), form, Hold::default())),
+            Some(form) => Ok(self.stream(set, opened, form, Hold::default())),
             None => {
-                let wait = wait.unwrap_or_default();
-                self.long_poll(&name, (feed, slot), wait).await
+                self.long_poll(&name, opened, wait.unwrap_or_default())
+                    .await
             }
         }
+    }
+
+    /// Adds a receiver of the box, and waits until that is open.
+    pub(super) async fn open(
+        &self,
+        set: &Arc<MailboxSet>,
+        name: &Name,
+        cursor: Option<Cursor>,
+    ) -> Result<(Feed, ReceiverSlot), Response> {
+        let mut receiver = self.subscribe(set, name, cursor)?;
+        self.opened(set, &mut receiver.0).await?;
+        Ok(receiver)
     }
 
     /// Adds a receiver of the box.
@@ -92,7 +91,7 @@ impl Handling<'_> {
     ) -> Result<(Feed, ReceiverSlot), Response> {
         let slot = self.count_receiver(set, name)?;
         let feed = self.worker.mailboxes.subscribe(name, &set.settings, cursor);
-        let feed = feed.map_err(|_| error(503, "the mailbox has too many receivers"))?;
+        let feed = feed.ok_or_else(|| error(503, "the mailbox has too many receivers"))?;
         Ok((feed, slot))
     }
 
@@ -135,13 +134,23 @@ impl Handling<'_> {
         // Proxies of the nginx family would keep events back.
         fields.add("X-Accel-Buffering", b"no");
         fields.add("Vary", b"Accept");
-        let receiver = Receiver::new(self.worker.clone(), set.clone(), feed, form, hold, fields)
-            .within(self.token_time_left());
-        response.body = Body::Held {
-            protocol: None,
-            held: Box::new(receiver),
-        };
+        let held = Box::new(self.receiver(set, feed, form, hold, fields));
+        let protocol = None;
+        response.body = Body::Held { protocol, held };
         response
+    }
+
+    /// The receiver of `feed`, which leaves when the token of the client is no longer accepted.
+    pub(super) fn receiver(
+        &self,
+        set: &Arc<MailboxSet>,
+        feed: (Feed, ReceiverSlot),
+        form: Form,
+        hold: Hold,
+        fields: &mut Fields,
+    ) -> Receiver {
+        let (worker, set) = (self.worker.clone(), set.clone());
+        Receiver::new(worker, set, feed, form, hold, fields).within(self.token_time_left())
     }
 
     /// What is kept of a box after the cursor, as JSON.
@@ -214,7 +223,10 @@ impl Handling<'_> {
             limit: Page::LIMIT,
             reply,
         };
-        self.ask_owner(set, name, ask).await
+        let owner = self.worker.mailboxes.owner_of(name);
+        self.ask_owner(set, owner, ask)
+            .await?
+            .ok_or_else(no_mailbox)
     }
 
     async fn summary(&self, set: &MailboxSet, name: &Name) -> Result<Info, Response> {
@@ -222,36 +234,20 @@ impl Handling<'_> {
             name: name.clone(),
             reply,
         };
-        self.ask_owner(set, name, ask).await
-    }
-
-    /// What the owner of a box answers, if there is such a box.
-    async fn ask_owner<T>(
-        &self,
-        set: &MailboxSet,
-        name: &Name,
-        ask: impl FnOnce(oneshot::Sender<Result<Option<T>, StoreError>>) -> Command,
-    ) -> Result<T, Response> {
-        let (reply, answer) = oneshot::channel();
-        self.worker.mailboxes.send_to_owner_of(name, ask(reply));
-        let found = self.answer_of_owner(answer).await?;
-        let found = found.map_err(|failure| refused_by_store(set, &failure))?;
-        found.ok_or_else(|| error(404, "there is no such mailbox"))
+        let owner = self.worker.mailboxes.owner_of(name);
+        self.ask_owner(set, owner, ask)
+            .await?
+            .ok_or_else(no_mailbox)
     }
 
     /// What is known of a box.
     async fn info(&self, set: &MailboxSet, name: &Name) -> Result<Response, Response> {
-        let Info { summary, receivers } = self.summary(set, name).await?;
-        Ok(json(
-            200,
-            &json!({
-                "mailbox": name.in_set(),
-                "last": last_id(summary.epoch, summary.next).to_string(),
-                "messages": summary.messages,
-                "bytes": summary.bytes,
-                "receivers_here": receivers,
-            }),
-        ))
+        let info = self.summary(set, name).await?;
+        let mut described = described(&info);
+        described["last"] = last_id(info.summary.epoch, info.summary.next)
+            .to_string()
+            .into();
+        Ok(json(200, &described))
     }
 
     /// Waits for messages, and answers with all that have come by then.
@@ -278,10 +274,7 @@ impl Handling<'_> {
                 false => feed.next(self.now()),
             };
         }
-        let last = feed.position().unwrap_or(MessageId {
-            epoch: 0,
-            sequence: 0,
-        });
+        let last = feed.position().unwrap_or_default();
         if page.is_empty() {
             let mut response = Response::new(204);
             add_next(&mut response, last);
@@ -296,10 +289,8 @@ impl Handling<'_> {
 
 /// The id before the number `next`.
 fn last_id(epoch: u64, next: u64) -> MessageId {
-    MessageId {
-        epoch,
-        sequence: next.saturating_sub(1),
-    }
+    let sequence = next;
+    MessageId { epoch, sequence }.before()
 }
 
 /// The parts of the query that count.
@@ -332,10 +323,7 @@ pub(super) fn cursor(request: &Request, query: &Query) -> Result<Option<Cursor>,
     if let Some(given) = request.header("last-event-id") {
         // An id of another server: what came after it is not known, so something may be missing. An error would keep a
         // browser from coming back.
-        let unknown = Cursor::After(MessageId {
-            epoch: 0,
-            sequence: 0,
-        });
+        let unknown = Cursor::After(MessageId::default());
         let given = str::from_utf8(given)
             .ok()
             .and_then(|text| text.parse().ok());

@@ -16,7 +16,7 @@ use super::deflated;
 use super::forms::Form;
 use super::grip_item::{Filtering, close_of_sockets, ends_streams};
 use super::socket::Socket;
-use super::stay::{self, Due, Ending, Sending, Stay, TURN_BYTES_MAX, Transit, Write, jittered};
+use super::stay::{self, Due, Ending, Sending, Stay, TURN_BYTES_MAX, Transit, jittered};
 use crate::http::fields::Fields;
 use crate::http::held::{Held, HeldClient};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
@@ -43,22 +43,6 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// With these settings.
-    pub fn new(
-        first: (Vec<u8>, Reservation),
-        others: Vec<(Feed, ReceiverSlot)>,
-        keep_alive: Option<KeepAlive>,
-    ) -> Self {
-        Self {
-            first: Some(first),
-            others,
-            keep_alive,
-            filtering: None,
-            turn: 0,
-            ahead: None,
-        }
-    }
-
     fn is_empty(&self) -> bool {
         self.first.is_none()
             && self.others.is_empty()
@@ -206,20 +190,21 @@ impl Receiver {
         Poll::Pending
     }
 
+    fn keep_alive(&self) -> Option<&KeepAlive> {
+        self.hold.as_ref()?.keep_alive.as_ref()
+    }
+
     /// What keeps the connection alive.
     fn heartbeat(&self) -> Vec<u8> {
-        let hold = self.hold.as_ref();
-        match hold.and_then(|hold| hold.keep_alive.as_ref()) {
-            Some(keep_alive) => keep_alive.data.clone(),
-            None => self.form.heartbeat().to_vec(),
-        }
+        let heartbeat = || self.form.heartbeat().to_vec();
+        self.keep_alive()
+            .map_or_else(heartbeat, |keep_alive| keep_alive.data.clone())
     }
 
     /// Begins the time until the connection is kept alive again, unless that is always after the same time.
     fn rest(&mut self) {
-        let hold = self.hold.as_ref();
-        let keep_alive = hold.and_then(|hold| hold.keep_alive.as_ref());
-        if keep_alive.is_some_and(|keep_alive| keep_alive.mode == KeepAliveMode::Idle) {
+        let is_idle = |keep_alive: &KeepAlive| keep_alive.mode == KeepAliveMode::Idle;
+        if self.keep_alive().is_some_and(is_idle) {
             self.stay.rest();
         }
     }
@@ -234,15 +219,10 @@ impl Receiver {
         if self.sending.is_empty() {
             self.encode_part();
         }
-        let write: Write = match self.socket {
-            Some(_) => {
-                |client, context, bytes, sent| client.poll_send_upgraded(context, bytes, sent)
-            }
-            None => stay::poll_write,
-        };
+        let is_upgraded = self.socket.is_some();
         let polled = self
             .sending
-            .poll(&self.worker, client, context, sent, write);
+            .poll(&self.worker, client, context, sent, is_upgraded);
         let Some(message) = &mut self.message else {
             return polled;
         };
@@ -324,10 +304,7 @@ impl Receiver {
                 }
             }
             Next::Gap(next) => {
-                let last = MessageId {
-                    sequence: next.sequence.saturating_sub(1),
-                    ..next
-                };
+                let last = next.before();
                 self.sending.start(self.form.gap(last));
                 // One that was too slow comes back with the id of the gap; others would get ever later pieces.
                 self.ending = (!is_start).then_some(Ending::Gap(last));

@@ -1,7 +1,6 @@
 //! How a receiver stays connected: it takes what it is sent, gets signs of life, and leaves at some time.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -36,9 +35,6 @@ pub enum Ending {
     Leaving,
 }
 
-/// How bytes are sent: [`HeldClient::poll_send`], or [`HeldClient::poll_send_upgraded`].
-pub type Write = fn(&dyn HeldClient, &mut Context<'_>, &[u8], &mut usize) -> Poll<io::Result<()>>;
-
 /// Bytes on their way to a receiver.
 #[derive(Default)]
 pub struct Sending {
@@ -66,7 +62,7 @@ impl Sending {
         self.bytes = None;
     }
 
-    /// Sends the rest by `write`, and counts it in `sent`. Ready with the number of bytes when all are sent, or with an error when the
+    /// Sends the rest, to a client that `is_upgraded` or not, and counts it in `sent`. Ready with the number of bytes when all are sent, or with an error when the
     /// client has left, or takes nothing for `limits.send_timeout`.
     pub fn poll(
         &mut self,
@@ -74,13 +70,16 @@ impl Sending {
         client: &dyn HeldClient,
         context: &mut Context<'_>,
         sent: &mut u64,
-        write: Write,
+        is_upgraded: bool,
     ) -> Poll<Result<usize, End>> {
         let Some(bytes) = &self.bytes else {
             return Poll::Ready(Ok(0));
         };
         let before = self.sent;
-        let polled = write(client, context, bytes, &mut self.sent);
+        let polled = match is_upgraded {
+            true => client.poll_send_upgraded(context, bytes, &mut self.sent),
+            false => client.poll_send(context, bytes, &mut self.sent),
+        };
         let moved = self.sent - before;
         *sent += moved as u64;
         match polled {
@@ -229,16 +228,6 @@ impl Stay {
 /// 49 days at most.
 fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
-}
-
-/// Sends bytes of a body.
-pub fn poll_write(
-    client: &dyn HeldClient,
-    context: &mut Context<'_>,
-    bytes: &[u8],
-    sent: &mut usize,
-) -> Poll<io::Result<()>> {
-    client.poll_send(context, bytes, sent)
 }
 
 /// Ends the response such that the client sees that it is incomplete: without the last chunk, or by a reset.

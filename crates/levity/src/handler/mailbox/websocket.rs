@@ -21,23 +21,16 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use super::super::Handling;
 use super::forms::Form;
-use super::receiver::{Hold, Receiver};
+use super::receiver::Hold;
 use super::socket::Socket;
 use crate::http::error::error;
+use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::MailboxSet;
 
 /// The subprotocol with ids.
 const JSON: &str = "mailbox.json";
-
-/// What a handshake agrees on.
-struct Handshake {
-    /// The value of Sec-WebSocket-Accept.
-    accept: String,
-    form: Form,
-    deflate: Option<Deflate>,
-}
 
 impl Handling<'_> {
     /// Answers the opening handshake of a receiver. `protocol` is the one that Upgrade names.
@@ -49,58 +42,39 @@ impl Handling<'_> {
         protocol: &[u8],
     ) -> Result<Response, Response> {
         self.check_origin(request, set)?;
-        let handshake = Handshake::of(request).map_err(refused)?;
-        let (mut feed, slot) = self.subscribe(set, name, cursor)?;
-        self.opened(set, &mut feed).await?;
         let mut response = Response::new(101);
         let fields = &mut response.fields;
-        fields.add("Sec-WebSocket-Accept", handshake.accept.as_bytes());
-        if handshake.form == Form::Objects {
-            fields.add("Sec-WebSocket-Protocol", JSON.as_bytes());
-        }
-        if let Some(deflate) = handshake.deflate {
-            let value = deflate.response();
-            fields.add("Sec-WebSocket-Extensions", value.as_bytes());
-        }
-        let socket = Socket::new(handshake.deflate.is_some());
-        let worker = self.worker.clone();
-        let hold = Hold::default();
-        let receiver = Receiver::new(
-            worker,
-            set.clone(),
-            (feed, slot),
-            handshake.form,
-            hold,
-            fields,
-        );
-        let receiver = receiver.within(self.token_time_left()).over(socket);
+        let (form, is_compressed) = agree(request, fields).map_err(refused)?;
+        let opened = self.open(set, name, cursor).await?;
+        let receiver = self.receiver(set, opened, form, Hold::default(), fields);
         response.body = Body::Held {
             protocol: Some(protocol.to_vec()),
-            held: Box::new(receiver),
+            held: Box::new(receiver.over(Socket::new(is_compressed))),
         };
         Ok(response)
     }
 }
 
-impl Handshake {
-    fn of(request: &Request) -> Result<Self, Reject> {
-        let version = request.header("sec-websocket-version").unwrap_or_default();
-        websocket::check_version(version)?;
-        let key = request.header("sec-websocket-key").unwrap_or_default();
-        let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &websocket::accept_input(key)?);
-        let digest = digest.as_ref().try_into().unwrap_or_default();
-        let protocols = request.headers_named("sec-websocket-protocol");
-        let protocols = websocket::protocols(protocols)?;
-        let extensions = request.headers_named("sec-websocket-extensions");
-        Ok(Self {
-            accept: websocket::accept(digest),
-            form: match protocols.contains(&JSON) {
-                true => Form::Objects,
-                false => Form::Frames,
-            },
-            deflate: Deflate::negotiate(extensions)?,
-        })
+/// Adds the answer to the handshake to `fields`. Returns the form of messages, and whether they may be compressed.
+fn agree(request: &Request, fields: &mut Fields) -> Result<(Form, bool), Reject> {
+    let version = request.header("sec-websocket-version").unwrap_or_default();
+    websocket::check_version(version)?;
+    let key = request.header("sec-websocket-key").unwrap_or_default();
+    let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &websocket::accept_input(key)?);
+    let digest = digest.as_ref().try_into().unwrap_or_default();
+    let protocols = request.headers_named("sec-websocket-protocol");
+    let has_ids = websocket::protocols(protocols)?.contains(&JSON);
+    let extensions = request.headers_named("sec-websocket-extensions");
+    let deflate = Deflate::negotiate(extensions)?;
+    fields.add("Sec-WebSocket-Accept", websocket::accept(digest).as_bytes());
+    if has_ids {
+        fields.add("Sec-WebSocket-Protocol", JSON.as_bytes());
     }
+    if let Some(deflate) = deflate {
+        fields.add("Sec-WebSocket-Extensions", deflate.response().as_bytes());
+    }
+    let form = if has_ids { Form::Objects } else { Form::Frames };
+    Ok((form, deflate.is_some()))
 }
 
 /// The name of WebSocket as the client has offered it in Upgrade, if it has.

@@ -38,34 +38,32 @@ impl EventBox {
         let slot = set.enter(&self.name, client.ip, Instant::now()).ok()?;
         let copies = &self.worker.resume;
         let feed = copies.subscribe(&self.name, &set.settings, Some(from));
-        Some((feed.ok()?, slot))
+        Some((feed?, slot))
     }
 
     /// Appends events. Returns the number of receivers; `None` if the box does not take them.
     pub async fn append(&self, appends: Vec<Append>) -> Option<usize> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Command::Publish { appends, reply });
+        let answer = self.ask(|reply| Command::Publish { appends, reply });
         let (_, last) = answer.await.ok()?.pop()?;
         last.ok().map(|published| published.receivers)
     }
 
     /// Waits until the progress of the receivers differs from `known`, or there is none.
     pub async fn progress(&self, known: Option<Progress>) -> Progress {
-        let (reply, answer) = oneshot::channel();
         let name = self.name.clone();
-        self.send(Command::Progress { name, known, reply });
+        let answer = self.ask(|reply| Command::Progress { name, known, reply });
         answer.await.unwrap_or_default()
     }
 
     /// Whether there is such a box.
     pub async fn is_known(&self) -> bool {
-        let (reply, answer) = oneshot::channel();
         let name = self.name.clone();
-        self.send(Command::Summary { name, reply });
+        let answer = self.ask(|reply| Command::Summary { name, reply });
         matches!(answer.await, Ok(Ok(Some(_))))
     }
 
-    fn send(&self, command: Command) {
-        self.worker.resume.send_to_owner_of(&self.name, command);
+    fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> oneshot::Receiver<T> {
+        let boxes = &self.worker.resume;
+        boxes.ask(boxes.owner_of(&self.name), command)
     }
 }

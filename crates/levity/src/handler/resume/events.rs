@@ -29,10 +29,11 @@ const HEADERS_PART: usize = 16;
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The events of a stream on their way to its box.
-pub struct Events<'s> {
-    to: &'s EventBox,
+pub struct Events {
+    /// Where they go.
+    pub to: EventBox,
     /// Names the upstream of the application.
-    proxy: &'s Proxy,
+    proxy: Arc<Proxy>,
     scanner: Scanner,
     /// The lines of the headers; empty if they are too long to be kept.
     headers: Vec<u8>,
@@ -55,15 +56,10 @@ pub struct Events<'s> {
     abandoned: Option<Abandoned>,
 }
 
-impl<'s> Events<'s> {
+impl Events {
     /// The events that go to the box `to`, for a client that has the id `last_id` of the application; `headers` are the lines of
     /// those that are kept with them.
-    pub fn new(
-        to: &'s EventBox,
-        proxy: &'s Proxy,
-        mut headers: Vec<u8>,
-        last_id: Box<str>,
-    ) -> Self {
+    pub fn new(to: EventBox, proxy: Arc<Proxy>, mut headers: Vec<u8>, last_id: Box<str>) -> Self {
         if headers.len() > to.resume.of.bytes / HEADERS_PART {
             headers = Vec::new();
         }
@@ -130,7 +126,7 @@ impl<'s> Events<'s> {
         self.is_fresh = false;
         loop {
             let event = match self.scanner.next_block(&mut bytes) {
-                Ok(Some(block)) => Passed::new(block),
+                Ok(Some(block)) => passed(block),
                 Ok(None) => return self.flush().await,
                 Err(reject) => return self.fail(reject.reason),
             };
@@ -142,18 +138,18 @@ impl<'s> Events<'s> {
 
     /// Passes on the last event, if no blank line followed it. Returns whether it was possible.
     pub async fn pass_on_rest(&mut self) -> bool {
-        match self.scanner.end().map(Passed::new) {
+        match self.scanner.end().map(passed) {
             Some(event) => self.add_event(event).await && self.flush().await,
             None => true,
         }
     }
 
     /// Adds an event, and the headers again once the box drops them. Returns whether the stream goes on.
-    async fn add_event(&mut self, event: Passed) -> bool {
-        if let Some(id) = event.id {
+    async fn add_event(&mut self, (id, content): (Option<Box<str>>, Vec<u8>)) -> bool {
+        if let Some(id) = id {
             self.of_application = id;
         }
-        let draft = self.to.draft(event.content, &self.of_application);
+        let draft = self.to.draft(content, &self.of_application);
         self.add(draft).await && (self.headers_at >= self.kept.first() || self.add_headers().await)
     }
 
@@ -260,39 +256,29 @@ impl<'s> Events<'s> {
 
     /// Marks the end of the stream, which drops no event that the receiver has not got.
     pub async fn end(mut self, is_complete: bool) {
-        let settings = &self.to.resume.set.settings;
+        let settings = self.to.resume.set.settings.clone();
         let mut end = Draft::default();
         Form::mark_end(&mut end, is_complete);
         self.look().await;
         while self.receivers > 0
-            && !self.kept.has_room(end.bytes(), settings)
+            && !self.kept.has_room(end.bytes(), &settings)
             && self.wait_for_room().await
         {}
         self.appends.push(Append {
             update: None,
             name: self.to.name.clone(),
-            settings: settings.clone(),
+            settings,
             draft: Arc::new(end),
         });
         self.flush().await;
     }
 }
 
-/// An event of the application, without its id.
-struct Passed {
-    /// The id that it gives, if it gives one; empty if it cannot be part of another.
-    id: Option<Box<str>>,
-    /// The lines without the id.
-    content: Vec<u8>,
-}
-
-impl Passed {
-    fn new(block: Block<'_>) -> Self {
-        let mut content = Vec::new();
-        block.write(&mut content, None);
-        let id = block.id().map(plain);
-        Self { id, content }
-    }
+/// The id that an event of the application gives, if it gives one, and its other lines.
+fn passed(block: Block<'_>) -> (Option<Box<str>>, Vec<u8>) {
+    let mut content = Vec::new();
+    block.write(&mut content, None);
+    (block.id().map(plain), content)
 }
 
 /// An id of the application as it is part of another one; empty if it cannot be.

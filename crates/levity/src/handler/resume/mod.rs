@@ -20,16 +20,14 @@ use std::mem;
 use std::sync::Arc;
 
 use levity_mailbox::{Cursor, Entry, Name};
-use levity_wire::accept;
 use levity_wire::http1::Method;
-use levity_wire::sse;
+use levity_wire::{accept, mime, sse};
 use sha2::{Digest as _, Sha256};
 
 use self::event_box::EventBox;
-use self::events::plain;
+use self::events::{Events, plain};
 use self::id::Id;
-use self::stream::Stream;
-use super::mailbox::{Form, Hold, Start, is_headers};
+use super::mailbox::{Form, Hold, begin, is_headers};
 use super::{Handling, Outcome};
 use crate::http::error::error;
 use crate::http::fields::{Fields, lines};
@@ -124,7 +122,7 @@ impl<'a> Handling<'a> {
         let mut response = self.stream(&resume.set, receiver, Form::Resumed, Hold::default());
         let mut newest = kept.iter().rev();
         if let Some(headers) = newest.find(|one| is_headers(&one.message)) {
-            begin(&mut response, kept_start(&headers.message.draft.content));
+            begin_resumed(&mut response, kept_start(&headers.message.draft.content));
         }
         Some(response)
     }
@@ -138,7 +136,7 @@ impl<'a> Handling<'a> {
             return Err(Refusal::NoEvents);
         }
         let set = &of.resume.set;
-        let permit = of.resume.permit(of.slot)?;
+        let permit = of.resume.permit()?;
         let to = self.event_box(of.request, of.resume, id::token());
         // Before the first event, so that somebody is there from the beginning.
         let receiver = to.subscribe(self.client, Cursor::Earliest);
@@ -152,27 +150,16 @@ impl<'a> Handling<'a> {
             return Err(Refusal::UnsentRequest);
         }
         let kept = self.stream(set, receiver, Form::Resumed, Hold::default());
-        let answer = mem::replace(response, kept);
-        let Body::Stream { stream, .. } = answer.body else {
+        let mut answer = mem::replace(response, kept);
+        let Body::Stream { stream, .. } = mem::replace(&mut answer.body, Body::None) else {
             unreachable!("it was one");
         };
-        let task = Stream {
-            proxy: of.proxy.clone(),
-            body: stream,
-            to,
-            headers: kept_headers(&answer.fields),
-            last_id: of.last_id,
-            _permit: permit,
-        };
-        self.worker.spawn_background(task.run());
-        let start = Start {
-            status: answer.status,
-            reason: answer.reason,
-            fields: answer.fields,
-            has_date: answer.has_date,
-            has_server: answer.has_server,
-        };
-        begin(response, start);
+        let headers = kept_headers(&answer.fields);
+        let events = Events::new(to, of.proxy.clone(), headers, of.last_id);
+        let slots = (permit, of.slot);
+        self.worker
+            .spawn_background(stream::run(events, stream, slots));
+        begin_resumed(response, answer);
         Ok(())
     }
 
@@ -205,8 +192,8 @@ impl<'a> Handling<'a> {
 }
 
 /// Gives a response the status and the headers of the application.
-fn begin(response: &mut Response, start: Start) {
-    start.begin(response, true);
+fn begin_resumed(response: &mut Response, start: Response) {
+    begin(response, start, true);
     response.fields.remove("content-length");
     // One of another server behind this one.
     response.fields.remove(KEPT);
@@ -214,24 +201,17 @@ fn begin(response: &mut Response, start: Start) {
 }
 
 /// The start of a response whose headers were kept as these lines.
-fn kept_start(kept: &[u8]) -> Start {
-    let mut fields = Fields::default();
-    lines(kept).for_each(|line| fields.add(line.name, line.value));
-    Start {
-        status: 200,
-        has_server: fields.value("server").is_some(),
-        fields,
-        ..Start::default()
-    }
+fn kept_start(kept: &[u8]) -> Response {
+    let mut start = Response::new(200);
+    lines(kept).for_each(|line| start.fields.add(line.name, line.value));
+    start.has_server = start.fields.value("server").is_some();
+    start
 }
 
 fn is_events(response: &Response) -> bool {
     let value = response.header("content-type").unwrap_or_default();
-    let essence = value.split(|&byte| byte == b';').next().unwrap_or_default();
     response.status == 200
-        && essence
-            .trim_ascii()
-            .eq_ignore_ascii_case(sse::MEDIA_TYPE.as_bytes())
+        && mime::essence(value).eq_ignore_ascii_case(sse::MEDIA_TYPE.as_bytes())
         && response.header("content-encoding").is_none()
         && matches!(response.body, Body::Stream { .. })
 }

@@ -1,8 +1,8 @@
 //! The right to keep a stream, of which a client and all clients have a limited number.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
+
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::http::client::Client;
 use crate::mailboxes::set::{ClientStreamSlot, Refusal};
@@ -19,29 +19,11 @@ impl Resume {
     ///
     /// # Errors
     /// Which limit is reached.
-    pub(super) fn permit(self: &Arc<Self>, slot: ClientStreamSlot) -> Result<Permit, Refusal> {
+    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         if self.set.shared.budget.try_reserve_to_read(0).is_none() {
             return Err(Refusal::ResumeMemory);
         }
-        let one_more = |kept: usize| (kept < self.of.streams).then_some(kept + 1);
-        let kept = &self.kept;
-        kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .map_err(|_| Refusal::Streams)?;
-        Ok(Permit {
-            resume: self.clone(),
-            _slot: slot,
-        })
-    }
-}
-
-/// The right to keep one stream, until it is dropped.
-pub struct Permit {
-    resume: Arc<Resume>,
-    _slot: ClientStreamSlot,
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.resume.kept.fetch_sub(1, Ordering::Relaxed);
+        let permit = self.permits.clone().try_acquire_owned();
+        permit.map_err(|_| Refusal::Streams)
     }
 }

@@ -1,50 +1,27 @@
 //! The task of a stream: passes its events on, whether its client is there or not.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::time::Instant;
 
 use levity_net::Turn;
 use levity_telemetry::trace::Trace;
 use tokio::time::{self, MissedTickBehavior};
 
-use super::event_box::EventBox;
 use super::events::{Events, LOOK_INTERVAL};
-use super::permit::Permit;
 use crate::http::response::{BodyStream, Piece, PieceLimits};
-use crate::route::Proxy;
 
 /// The maximum of bytes that are read from the application at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// What an application sends.
-pub struct Stream {
-    /// Names its upstream.
-    pub proxy: Arc<Proxy>,
-    /// The content, which no longer depends on the client.
-    pub body: Box<dyn BodyStream>,
-    /// Where its events go.
-    pub to: EventBox,
-    /// The lines of the headers that are kept with them.
-    pub headers: Vec<u8>,
-    /// The id of the application that its client has already; empty without one.
-    pub last_id: Box<str>,
-    /// Held until the stream ends.
-    pub _permit: Permit,
-}
-
-impl Stream {
-    /// Passes the events to the box, to the end.
-    pub async fn run(self) {
-        let mut events = Events::new(&self.to, &self.proxy, self.headers, self.last_id);
-        let is_complete = pass_on(&mut events, &self.to, self.body).await;
-        events.end(is_complete).await;
-    }
+/// Passes what an application sends in `body` to the box, to the end. It is counted by `_slots` until then.
+pub async fn run(mut events: Events, body: Box<dyn BodyStream>, _slots: impl Sized) {
+    let is_complete = pass_on(&mut events, body).await;
+    events.end(is_complete).await;
 }
 
 /// Passes the events of the application to the box. Returns whether these are all; otherwise it has failed, or nobody waits for
 /// them any more.
-async fn pass_on(events: &mut Events<'_>, to: &EventBox, mut body: Box<dyn BodyStream>) -> bool {
+async fn pass_on(events: &mut Events, mut body: Box<dyn BodyStream>) -> bool {
     let limits = PieceLimits {
         bytes_max: PIECE_BYTES_MAX,
         may_splice: false,
@@ -74,7 +51,7 @@ async fn pass_on(events: &mut Events<'_>, to: &EventBox, mut body: Box<dyn BodyS
             }
         };
         let went_on = events.pass_on(&bytes).await;
-        to.worker.return_piece(bytes);
+        events.to.worker.return_piece(bytes);
         turn.spend(PIECE_BYTES_MAX / 4).await;
         if !went_on {
             return false;

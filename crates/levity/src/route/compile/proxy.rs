@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use levity_config::upstream::AmbiguousPaths;
 use levity_config::{MailboxMode, MailboxProtocol, Symlinks, Try};
+use tokio::sync::Semaphore;
 
 use super::files::prefix;
 use super::resources::Resources;
@@ -127,7 +127,7 @@ impl Resources<'_> {
         Arc::new(Resume {
             of: of.clone(),
             set: MailboxSet::new(&set, self.shared_resume),
-            kept: AtomicUsize::new(0),
+            permits: Arc::new(Semaphore::new(of.streams)),
         })
     }
 

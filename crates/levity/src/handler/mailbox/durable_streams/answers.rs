@@ -90,7 +90,7 @@ pub fn refused(set: &MailboxSet, reason: StreamError) -> Response {
             error(429, "the stream has too many receivers")
         }
         StreamError::Memory => {
-            set.shared.refusals.add(Refusal::Memory);
+            set.shared.refusals.add(Refusal::MailboxMemory);
             error(507, "the memory of mailboxes is used up")
         }
         StreamError::Store(StoreError::TooManyBoxes) => {

@@ -12,7 +12,7 @@ use levity_telemetry::access_log::End;
 use levity_wire::durable_streams::{Control, DataEvent, Form, push_control};
 use levity_wire::sse;
 
-use super::super::stay::{Due, Sending, Stay, TURN_BYTES_MAX, poll_write};
+use super::super::stay::{Due, Sending, Stay, TURN_BYTES_MAX};
 use super::read::READ_BYTES_MAX;
 use crate::http::held::{Held, HeldClient};
 use crate::http::response::{Body, Response};
@@ -200,7 +200,7 @@ impl Held for EventReceiver {
             }
             let polled = self
                 .sending
-                .poll(&self.worker, client, context, sent, poll_write);
+                .poll(&self.worker, client, context, sent, false);
             match ready!(polled) {
                 Ok(more) => moved += more,
                 Err(end) => return Poll::Ready(end),
