@@ -407,9 +407,9 @@ impl<S: Store> Owner<S> {
             Err(error) => {
                 match &error {
                     StoreError::Refused(Refused::Duplicate(_)) => count(&figures.duplicates),
-                    StoreError::Refused(_) => {}
+                    StoreError::Refused(_) => 0,
                     _ => count(&figures.failed),
-                }
+                };
                 return Err(error);
             }
         };

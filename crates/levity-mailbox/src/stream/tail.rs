@@ -10,7 +10,7 @@ use levity_wire::mailbox::Cursor;
 
 use super::protocol::{ReadResult, StreamError};
 use super::streams::{CLOSED, Streams};
-use crate::copies::{Feed, SubscribeError};
+use crate::copies::Feed;
 use crate::kept::Next;
 use crate::name::Name;
 use crate::stream_state::Refused;
@@ -45,10 +45,9 @@ impl Streams {
         let feed = self
             .copies
             .subscribe(name, &self.settings, Some(Cursor::New));
-        let too_many = |SubscribeError::TooManyReceivers| StreamError::TooManyReceivers;
         Ok(Tail {
             streams: self.clone(),
-            feed: feed.map_err(too_many)?,
+            feed: feed.ok_or(StreamError::TooManyReceivers)?,
             bytes_max,
             is_open: false,
             last,
