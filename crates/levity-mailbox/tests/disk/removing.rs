@@ -37,7 +37,7 @@ fn a_large_box_is_gone_at_once_and_its_messages_in_parts() {
     let large = settings_with(|settings| settings.messages_max = MESSAGES);
     let append = |number: usize| {
         let mut draft = draft("x");
-        draft.key = (number % 2 == 0).then(|| number.to_string().into());
+        draft.key = number.is_multiple_of(2).then(|| number.to_string().into());
         append_of(&a, &large, draft)
     };
     let results = rig.append_all((0..MESSAGES).map(append).collect());

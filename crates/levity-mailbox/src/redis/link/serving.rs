@@ -176,7 +176,7 @@ impl Batch {
 /// Who waits for the answer of a call.
 enum Waiting {
     Append(Append, Reply<Appended>),
-    Update(Name, Version),
+    Update(Name, Box<Version>),
     Open(Name, bool, Reply<Opened>),
     Summary(Name, Reply<Option<Summary>>),
     ReadAfter(Limit, Reply<Option<Opened>>),
@@ -445,7 +445,10 @@ impl<'a> Serving<'a> {
             };
             let updates = self.updates.entry(name.clone()).or_default();
             updates.waiting.push_front((append, now, reply));
-            return self.main.next.push(call, Waiting::Update(name, next));
+            return self
+                .main
+                .next
+                .push(call, Waiting::Update(name, Box::new(next)));
         }
         self.updates.remove(&name);
     }
@@ -640,22 +643,9 @@ impl<'a> Serving<'a> {
                 let appended = self.appended(append, answer);
                 reply.send(appended.unwrap_or_else(|| Err(strange())));
             }
-            Waiting::Update(name, next) => self.updated(name, next, answer),
+            Waiting::Update(name, next) => self.updated(name, *next, answer),
             Waiting::Open(name, keeps_all, reply) => {
-                let opened = match scripts::is_refused(answer) {
-                    true => Err(StoreError::TooManyBoxes),
-                    false => scripts::opened(answer)
-                        .ok_or_else(strange)
-                        .and_then(reserve),
-                };
-                if let Ok(opened) = &opened {
-                    self.opened(&name, opened);
-                    self.link.boxes.opened(&name, opened);
-                }
-                reply.send(opened.map(|opened| match keeps_all {
-                    true => opened.without_messages(),
-                    false => opened,
-                }));
+                reply.send(self.taken(&name, keeps_all, answer));
             }
             Waiting::Summary(name, reply) => {
                 reply.send(scripts::summed(answer, &name).ok_or_else(strange));
@@ -695,6 +685,26 @@ impl<'a> Serving<'a> {
             }
             Waiting::Touch(_) | Waiting::Nobody => {}
         }
+    }
+
+    /// What is kept of a box that was opened.
+    fn taken(
+        &mut self,
+        name: &Name,
+        keeps_all: bool,
+        answer: &Value,
+    ) -> Result<Opened, StoreError> {
+        if scripts::is_refused(answer) {
+            return Err(StoreError::TooManyBoxes);
+        }
+        let opened = scripts::opened(answer).ok_or_else(strange)?;
+        let opened = opened.reserve(&self.link.budget)?;
+        self.opened(name, &opened);
+        self.link.boxes.opened(name, &opened);
+        Ok(match keeps_all {
+            true => opened.without_messages(),
+            false => opened,
+        })
     }
 
     fn learn(&mut self, name: &Name, epoch: u64, next: u64) {
