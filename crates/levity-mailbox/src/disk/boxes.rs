@@ -167,7 +167,7 @@ impl Boxes {
         state: Option<Box<str>>,
     ) -> Result<BoxRow> {
         let mut statement = database.prepare_cached(
-            "SELECT count(*), total(size), min(seq), max(seq) FROM message WHERE box = ?1",
+            "SELECT count(*), total(size), min(seq), max(seq) FROM message WHERE box = ?1 AND seq > 0",
         )?;
         let (messages, bytes, first, last) = statement.query_row([id], |row| {
             let numbers: (Option<i64>, Option<i64>) = (row.get(2)?, row.get(3)?);
@@ -210,11 +210,11 @@ impl Boxes {
             Ok(row) => row,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let (id, messages, state) = (row.id, row.messages, row.state.clone());
+        let row = row.clone();
         // The reader has found none, or a damaged one: this is what it has to find.
         self.changed.insert(name.clone());
-        if count(database, id)? < messages {
-            let row = self.counted_again(database, name, id, state)?;
+        if count(database, &row)? < row.messages {
+            let row = self.counted_again(database, name, row.id, row.state)?;
             self.rows.insert(name.clone(), row);
         }
         Ok(Ok(()))
@@ -609,10 +609,12 @@ fn due_boxes(database: &Connection, now_ms: u64) -> Result<Vec<Name>> {
     Ok(names.iter().filter_map(|name| Name::parse(name)).collect())
 }
 
-/// The number of messages of a box that are there, by the index.
-pub(super) fn count(database: &Connection, id: i64) -> Result<usize> {
-    let mut statement = database.prepare_cached("SELECT count(*) FROM message WHERE box = ?1")?;
-    statement.query_row([id], |found| found.get(0))
+/// The number of messages of a box that are there, by the index: looked for as whoever reads them does, since in an index that is
+/// out of order other questions have other answers.
+pub(super) fn count(database: &Connection, row: &BoxRow) -> Result<usize> {
+    let mut statement = database
+        .prepare_cached("SELECT count(*) FROM message WHERE box = ?1 AND seq > 0 AND seq < ?2")?;
+    statement.query_row(params![row.id, signed(row.next)], |found| found.get(0))
 }
 
 /// Writes a message, in place of another one if there is a row to be reused: a box that is full would otherwise have the tree of

@@ -313,7 +313,7 @@ impl Reading {
         let is_first = job.opened.is_none();
         // A stream may have very many messages.
         let is_counted = is_first && (job.after.is_none() || row.state.is_none());
-        if is_counted && count(&transaction, row.id)? < row.messages {
+        if is_counted && count(&transaction, &row)? < row.messages {
             return Ok(Part::Missing { is_damaged: true });
         }
         let opened = job.opened.get_or_insert_with(|| row.opened());
