@@ -65,6 +65,8 @@ pub(super) fn connect(folder: &Path, cache_kib: u32) -> rusqlite::Result<Connect
     connection.busy_timeout(BUSY_TIME_MAX)?;
     // The last connection that is closed after a failure must not move what may be wrong.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // Otherwise a statement with a range is prepared again for each value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; PRAGMA mmap_size = 0;
