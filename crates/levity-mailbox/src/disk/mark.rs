@@ -16,18 +16,22 @@ const DAMAGED: &str = "damaged";
 pub(super) struct Mark {
     path: PathBuf,
     /// Kept open: the close of a file ends the locks that SQLite has on it.
-    database: File,
+    database: Arc<File>,
     report: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Mark {
-    /// The mark of a database that is there.
-    pub fn new(folder: &Path, report: Arc<dyn Fn(&str) + Send + Sync>) -> io::Result<Self> {
-        Ok(Self {
+    /// The mark of a database of which this is the file.
+    pub fn new(
+        folder: &Path,
+        database: Arc<File>,
+        report: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Self {
+        Self {
             path: path(folder),
-            database: File::open(folder.join(DATABASE))?,
+            database,
             report,
-        })
+        }
     }
 
     /// Whether a failure says that the database is damaged, and nothing has said so before. A second look at the disk may find

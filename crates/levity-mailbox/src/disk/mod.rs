@@ -56,7 +56,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
@@ -116,8 +115,7 @@ impl Options {
 /// A folder of this machine. The drop blocks until everything is written and synced.
 pub struct Disk {
     threads: Vec<JoinHandle<()>>,
-    /// Ends the syncer.
-    to_syncer: Option<Sender<()>>,
+    log: Arc<Log>,
     /// Locked, so that no other process uses the folder.
     lock: File,
 }
@@ -128,7 +126,7 @@ impl Kind for Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        self.to_syncer = None;
+        self.log.end();
         for thread in self.threads.drain(..) {
             // A panic was reported.
             let _ = thread.join();
@@ -199,16 +197,18 @@ impl Opening<'_> {
         meta: Meta,
         witness: Witness,
     ) -> io::Result<DiskStore> {
+        let log = Arc::new(Log::default());
         let kind = Disk {
             threads: Vec::new(),
-            to_syncer: None,
+            log: log.clone(),
             lock,
         };
-        let log = Arc::new(Log::default());
         let (mut store, ends) = DiskStore::with_ends(kind);
         let reading = Reading::new(self.folder, meta.bases).map_err(io::Error::other)?;
         let reading = Arc::new(Slot::new(reading));
-        let mark = Arc::new(Mark::new(self.folder, self.options.report.clone())?);
+        let file = Arc::new(File::open(self.folder.join(DATABASE))?);
+        let report = self.options.report.clone();
+        let mark = Arc::new(Mark::new(self.folder, file.clone(), report));
         let reader = Reader {
             reading: reading.clone(),
             reads: ends.reads,
@@ -225,7 +225,12 @@ impl Opening<'_> {
             .append(true)
             .create(true)
             .open(log_of(self.folder))?;
-        let syncer = Syncer::new(syncing.clone(), [written, witness.file()?], log.clone());
+        let syncer = Syncer {
+            connection: syncing.clone(),
+            written: [written, witness.file()?],
+            database: file,
+            log: log.clone(),
+        };
         let parts = Parts {
             folder: self.folder.to_owned(),
             requests: ends.requests,
@@ -242,12 +247,10 @@ impl Opening<'_> {
             report: self.options.report,
         };
         let writer = Writer::new(parts, found, meta, self.now);
-        let (to_syncer, ended) = mpsc::channel();
-        store.kind.to_syncer = Some(to_syncer);
         store.kind.threads = vec![
             spawn("mailbox-writer", move || writer.run(database))?,
             spawn("mailbox-reader", move || reader.run())?,
-            spawn("mailbox-syncer", move || syncer.run(&ended))?,
+            spawn("mailbox-syncer", move || syncer.run())?,
         ];
         Ok(store)
     }

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -21,6 +21,10 @@ const LOG_PAGES: usize = 4 * 1024;
 /// The longest write-ahead log in pages: 32 MiB. Then the writer waits until the database has what is in it.
 pub(super) const LOG_PAGES_MAX: usize = 8 * 1024;
 
+/// Pages that are not moved of a log that is: for less than these the writer waits, and for more of them the syncer moves them
+/// beside it.
+const LEFT_PAGES: usize = 1024;
+
 /// The memory of the connection for pages of the database, in KiB.
 pub(super) const CACHE_KIB: u32 = 1024;
 
@@ -29,11 +33,15 @@ pub(super) const CACHE_KIB: u32 = 1024;
 pub(super) struct Log {
     /// Its length.
     pages: AtomicUsize,
+    /// Pages at its begin that the syncer has moved.
+    moved: AtomicUsize,
     /// When the first commit came that is not synced.
     unsynced: Mutex<Option<Instant>>,
     has_failed: AtomicBool,
     /// Held during a checkpoint: SQLite does not let a second one wait, but refuses it.
     checkpoint: Mutex<()>,
+    syncer: OnceLock<Thread>,
+    has_ended: AtomicBool,
 }
 
 impl Log {
@@ -56,15 +64,54 @@ impl Log {
             .is_some_and(|since| since.elapsed() > SYNC_INTERVAL)
     }
 
-    /// The log has as many pages.
+    /// A commit has made the log as many pages long.
     pub fn has_pages(&self, pages: i32) {
         let pages = usize::try_from(pages).unwrap_or(0);
-        self.pages.store(pages, Ordering::Relaxed);
+        let before = self.pages.swap(pages, Ordering::Relaxed);
+        if pages < before {
+            self.moved.store(0, Ordering::Relaxed);
+        }
+        if before < LOG_PAGES && pages >= LOG_PAGES {
+            self.wake();
+        }
+    }
+
+    /// Whether the syncer has something to do that would hold up the writer.
+    fn is_to_move(&self) -> bool {
+        let pages = self.pages();
+        pages >= LOG_PAGES && pages >= self.moved.load(Ordering::Relaxed) + LEFT_PAGES
+    }
+
+    /// Has the log begin anew with the next commit, if little of it is not moved and nobody reads it, or if it is too long.
+    pub fn shorten(&self, database: &Connection) -> rusqlite::Result<()> {
+        let (pages, moved) = (self.pages(), self.moved.load(Ordering::Relaxed));
+        if pages > LOG_PAGES_MAX {
+            self.checkpoint(database, CheckpointMode::RESTART)?;
+        } else if moved > 0 && pages < moved + LEFT_PAGES {
+            self.checkpoint(database, CheckpointMode::PASSIVE)?;
+            // Once, if somebody reads it.
+            self.moved.store(0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Has the syncer look at the log at once.
+    fn wake(&self) {
+        if let Some(syncer) = self.syncer.get() {
+            syncer.unpark();
+        }
+    }
+
+    /// Ends the syncer.
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.wake();
     }
 
     /// The log is empty, and the database synced.
     pub fn truncated(&self) {
         self.pages.store(0, Ordering::Relaxed);
+        self.moved.store(0, Ordering::Relaxed);
         *self.unsynced() = None;
         self.has_failed.store(false, Ordering::Relaxed);
     }
@@ -93,50 +140,46 @@ impl Log {
 }
 
 pub(super) struct Syncer {
-    database: Arc<Slot<Connection>>,
+    pub connection: Arc<Slot<Connection>>,
     /// The write-ahead log and the witness, to sync them.
-    files: [File; 2],
-    log: Arc<Log>,
-    /// Pages that a checkpoint has found in the log, all of which it has moved.
-    moved: usize,
+    pub written: [File; 2],
+    pub database: Arc<File>,
+    pub log: Arc<Log>,
 }
 
 impl Syncer {
-    pub fn new(database: Arc<Slot<Connection>>, files: [File; 2], log: Arc<Log>) -> Self {
-        Self {
-            database,
-            files,
-            log,
-            moved: 0,
-        }
-    }
-
-    /// Works until the other end of `ended` is dropped.
-    pub fn run(mut self, ended: &Receiver<()>) {
-        while ended.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+    /// Works until [`Log::end`].
+    pub fn run(self) {
+        let _ = self.log.syncer.set(thread::current());
+        while !self.log.has_ended.load(Ordering::Acquire) {
+            thread::park_timeout(SYNC_INTERVAL);
             let unsynced = self.log.unsynced().take();
-            let synced = |file: &File| file.sync_data().is_ok();
-            if unsynced.is_some() && !self.files.iter().all(synced) {
-                self.log.has_failed.store(true, Ordering::Release);
+            if unsynced.is_some() {
+                self.written.iter().for_each(|file| self.sync(file));
             }
-            let pages = self.log.pages();
-            if pages >= LOG_PAGES && pages != self.moved {
-                self.checkpoint();
-            }
+            // Again for what has come meanwhile, until the writer can do it.
+            while self.log.is_to_move() && self.checkpoint().is_some() {}
         }
     }
 
-    /// Moves what is in the log. If that fails, the log grows until the writer does it, and fails.
-    fn checkpoint(&mut self) {
-        let passive = CheckpointMode::PASSIVE;
-        let database = self.database.lock();
-        let Some(database) = &*database else {
-            return;
-        };
-        if let Ok((pages, moved)) = self.log.checkpoint(database, passive)
-            && pages == moved
-        {
-            self.moved = usize::try_from(pages).unwrap_or(0);
+    fn sync(&self, file: &File) {
+        if file.sync_data().is_err() {
+            self.log.has_failed.store(true, Ordering::Release);
         }
+    }
+
+    /// Moves what is in the log; `None` if that is not more than before. If that fails, the log grows until the writer does it,
+    /// and fails.
+    fn checkpoint(&self) -> Option<()> {
+        let connection = self.connection.lock();
+        let passive = CheckpointMode::PASSIVE;
+        let (pages, moved) = self.log.checkpoint(connection.as_ref()?, passive).ok()?;
+        drop(connection);
+        // Otherwise the database is synced. What is synced now, the writer need not wait for.
+        if moved < pages {
+            self.sync(&self.database);
+        }
+        let moved = usize::try_from(moved).ok()?;
+        (self.log.moved.swap(moved, Ordering::Relaxed) < moved).then_some(())
     }
 }

@@ -19,7 +19,7 @@ use super::schema::{Found, Meta, connect, log_of, make_tables};
 use super::slot::Slot;
 use super::space::Space;
 use super::start::decide;
-use super::syncer::{self, LOG_PAGES_MAX, Log};
+use super::syncer::{self, Log};
 use super::witness::{Acknowledged, Witness};
 use crate::name::Name;
 use crate::shared::{Outage, Request, TaskFigures, Watched};
@@ -345,9 +345,8 @@ impl Writer {
         if has_appended {
             self.outage.end();
         }
-        if self.parts.log.pages() > LOG_PAGES_MAX
-            && let Some(database) = &self.database
-            && let Err(error) = self.parts.log.checkpoint(database, CheckpointMode::RESTART)
+        if let Some(database) = &self.database
+            && let Err(error) = self.parts.log.shorten(database)
             && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy)
         {
             self.database = None;
