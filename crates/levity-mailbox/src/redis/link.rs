@@ -21,6 +21,9 @@ use crate::shared::{Connect, Request, TaskFigures};
 /// How long making all connections may take.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// How long a process waits for another one that has seen more. Those that live connect, or look at the history, in this time.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// What outlives a connection.
 pub(super) struct Link {
     pub(super) client: Client,
@@ -31,6 +34,8 @@ pub(super) struct Link {
     pub(super) process: String,
     /// The history of the server that this process has seen last.
     pub(super) run: String,
+    /// Since when others may have seen more.
+    pub(super) behind_since: Option<Instant>,
     /// The last messages that were read, which the server was not told yet.
     pub(super) reads: HashMap<Name, MessageId>,
     /// The sets whose boxes were used.
@@ -41,10 +46,17 @@ impl Connect for Link {
     type Session = Session;
 
     async fn connect(&mut self) -> Result<Session, String> {
-        let connecting = Session::new(&self.client, &self.process, &self.run);
+        let behind_since = self.behind_since;
+        let is_patient = behind_since.is_none_or(|since| since.elapsed() < PATIENCE);
+        let connecting = Session::new(&self.client, &self.process, &self.run, is_patient);
         let connected = time::timeout(CONNECT_TIME_MAX, connecting).await;
         let late = |_| Err("the Redis server does not answer in time".to_owned());
-        let session = connected.unwrap_or_else(late)?;
+        let Some(session) = connected.unwrap_or_else(late)? else {
+            self.behind_since.get_or_insert_with(Instant::now);
+            let reason = "another server has to say whether the Redis server lacks messages";
+            return Err(reason.to_owned());
+        };
+        self.behind_since = None;
         self.note_run(&session.run);
         Ok(session)
     }

@@ -101,8 +101,9 @@ impl Calls {
         call
     }
 
-    /// A call that begins a history of the server, or continues it; `last_seen` is the last one that this process has seen.
-    pub(super) fn begin(&self, last_seen: &str) -> Cmd {
+    /// A call that begins a history of the server, or continues it; `last_seen` is the last one that this process has seen. A
+    /// patient one may get an empty text in place of the history.
+    pub(super) fn begin(&self, last_seen: &str, is_patient: bool) -> Cmd {
         let subject = Subject {
             name: &Name::first_of(""),
             known: None,
@@ -110,7 +111,7 @@ impl Calls {
             boxes_max: 0,
         };
         let mut call = self.call(Script::Begin, &subject);
-        call.arg(last_seen);
+        call.arg(last_seen).arg(u8::from(is_patient));
         call
     }
 }

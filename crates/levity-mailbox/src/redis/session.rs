@@ -28,12 +28,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects for a process that has seen the history `last_seen` last.
+    /// Connects for a process that has seen the history `last_seen` last; `None` if another one may have seen a later one, and
+    /// this one is patient.
     pub(super) async fn new(
         client: &Client,
         process: &str,
         last_seen: &str,
-    ) -> Result<Self, String> {
+        is_patient: bool,
+    ) -> Result<Option<Self>, String> {
         let (sender, pushes) = mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(ANSWER_TIME_MAX))
@@ -52,23 +54,26 @@ impl Session {
             database: client.get_connection_info().redis_settings().db(),
             process: process.to_owned(),
         };
-        let begin = calls.begin(last_seen);
+        let begin = calls.begin(last_seen, is_patient);
         let run: String = begin.query_async(&mut main).await.map_err(failed)?;
+        if run.is_empty() {
+            return Ok(None);
+        }
         for other in [&mut reads, &mut feed] {
             // A server that does not know the scripts is another one, too.
-            let same: Result<String, _> = calls.begin(&run).query_async(other).await;
+            let same: Result<String, _> = calls.begin(&run, true).query_async(other).await;
             if same.map_err(failed)? != run {
                 return Err("the address leads to different Redis servers".to_owned());
             }
         }
-        Ok(Self {
+        Ok(Some(Self {
             main,
             reads,
             feed,
             pushes,
             calls,
             run,
-        })
+        }))
     }
 }
 

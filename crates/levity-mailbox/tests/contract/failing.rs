@@ -9,7 +9,7 @@ use crate::servers::Server;
 use crate::stores::Redis;
 
 /// A server that keeps what it has acknowledged when it is killed.
-fn lasting() -> Server {
+pub fn lasting() -> Server {
     Server::redis("--appendonly yes --appendfsync always")
 }
 

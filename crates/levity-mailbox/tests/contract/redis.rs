@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::task::{Context, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use levity_mailbox::{Appended, Change, Draft, Limit, MessageId, StoreError};
 
-use crate::failing::{assert_outdated, at, open, publish, reported, run_with, texts};
+use crate::failing::{assert_outdated, at, lasting, open, publish, reported, run_with, texts};
 use crate::harness::*;
 use crate::servers::{Server, Switch};
 
@@ -285,6 +285,42 @@ fn a_first_replica_goes_unnoticed() {
         let opened = open(rig);
         assert_eq!((texts(rig), opened.epoch), (numbers(0..3), before));
     });
+}
+
+/// The history changes twice, by a restart and a first replica. A process comes back that has seen neither; the other one has
+/// seen the restart, and sees the replica, or ends.
+fn come_back_late(has_other: bool) {
+    let (mut first, second) = (lasting(), Server::redis(""));
+    run(Some(at(first.port())), |late| {
+        let before = open(late).epoch;
+        run(Some(at(first.port())), |other| {
+            publish(other, "0");
+            first.stop();
+            first.start();
+            publish(other, "1");
+            second.follow(&first);
+            first.wait_for(&second);
+            let start = Instant::now();
+            while has_other && start.elapsed() < Duration::from_millis(500) {
+                assert!(late.try_open(&name("a"), &settings()).is_err());
+            }
+            other.until("the history is noted", |_| {
+                !has_other || first.ask("LLEN levity:runs") == "3"
+            });
+        });
+        assert_eq!(publish(late, "2").0.epoch == before, has_other);
+        assert_eq!(texts(late), numbers(0..3));
+    });
+}
+
+#[test]
+fn a_process_that_lags_waits_for_one_that_does_not() {
+    come_back_late(true);
+}
+
+#[test]
+fn a_process_that_lags_goes_on_without_others() {
+    come_back_late(false);
 }
 
 /// A box without messages from which another process receives. That process is killed later.

@@ -544,7 +544,7 @@ impl<'a> Serving<'a> {
     /// Checks that the connections live, and which history the server writes: that of a server to which no replica was
     /// attached changes with the first one.
     fn ping(&mut self) {
-        let begin = self.session.calls.begin(&self.link.run);
+        let begin = self.session.calls.begin(&self.link.run, true);
         self.main.next.push(begin, Waiting::Run);
         if self.reads.sending.is_none() {
             self.reads.next.push(redis::cmd("PING"), Waiting::Nobody);
@@ -666,6 +666,7 @@ impl<'a> Serving<'a> {
                 reply.send(scripts::listed(answer, &set).ok_or_else(strange));
             }
             Waiting::Run => text(answer)
+                .filter(|run| !run.is_empty())
                 .into_iter()
                 .for_each(|run| self.link.note_run(run)),
             Waiting::Resume(name) => {

@@ -51,14 +51,10 @@ struct Replicated {
 }
 
 impl Replicated {
-    /// Kills the primary and starts it again. Nobody meets it before its replica does, with which it begins another history:
-    /// a server that had seen one of two only would have to announce a loss.
+    /// Kills the primary and starts it again. Its replica has it begin another history soon after.
     fn restart(&mut self) {
-        self.switch.set_target(0);
         self.primary.stop();
         self.primary.start();
-        self.primary.wait_for(&self.replica);
-        self.switch.set_target(self.primary.port());
     }
 }
 
@@ -247,11 +243,16 @@ impl Rig {
         world.wait_for_new();
     }
 
-    /// Waits until all servers have seen which history Redis writes. One that saw the next one only would have to announce a
-    /// loss.
+    /// Waits until all servers are connected, and one has noted the history that the replica has had Redis begin. A server that
+    /// has seen no earlier one, and is the first to note it, has to announce a loss.
     fn settle(&self) {
         let redis = self.replicated.as_ref().expect("a Redis server");
         redis.primary.wait_for(&redis.replica);
+        wait_until("the history is noted", || {
+            let info = redis.primary.ask("INFO replication");
+            let run = redis.primary.ask("LINDEX levity:runs -1");
+            !run.is_empty() && info.contains(&format!("master_replid:{run}"))
+        });
         for server in &self.servers {
             wait_until("a server is connected", || {
                 server.get("/m0/no?info").status == 404
