@@ -13,7 +13,8 @@
 //! without loss goes unnoticed. A process says with each call what it has seen of the box, and after a change of the history it
 //! has all boxes compared that it knows. A box that lacks what a process has seen gets a new epoch, in which the messages that are
 //! left keep their numbers. If no process has seen both histories, nobody knows what is missing, and all boxes get new epochs. A
-//! process that has seen one of the last histories, but not the last one, waits some seconds for one that has.
+//! process that is new, or has seen one of the last histories but not the last one, waits some seconds for one that has.
+//! Nobody misses what only a process has seen that ends before it can connect again.
 //!
 //! # Durability
 //! A message is acknowledged when the server has taken it. Whether it is on a disk or on a replica by then is a matter of the

@@ -323,6 +323,26 @@ fn a_process_that_lags_goes_on_without_others() {
     come_back_late(false);
 }
 
+#[test]
+fn a_new_process_waits_for_one_that_was_there() {
+    let mut first = lasting();
+    run(Some(at(first.port())), |rig| {
+        let before = open(rig).epoch;
+        publish(rig, "0");
+        first.stop();
+        first.start();
+        run(Some(at(first.port())), |new| {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(500) {
+                assert!(new.try_open(&name("a"), &settings()).is_err());
+            }
+            publish(rig, "1");
+            assert_eq!(open(new).epoch, before);
+        });
+        assert_eq!(texts(rig), numbers(0..2));
+    });
+}
+
 /// A box without messages from which another process receives. That process is killed later.
 #[test]
 fn an_unused_box_gives_way_unless_another_process_watches_it() {

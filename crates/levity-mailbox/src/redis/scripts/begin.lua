@@ -1,6 +1,6 @@
 -- Notes which history of the server writes from now on: its replication id, which each start and each failover change. Boxes of
 -- earlier ones go on only if every step since was taken by a process that was there before, and so sees what it lacks. A process
--- that was there for some of the last steps only, and is patient, gets an empty text: another one may come that was for all.
+-- that is new, or was there for some of the last steps only, and is patient, gets an empty text: one may come that was for all.
 local replication, last_seen, is_patient = redis.call('INFO', 'replication'), ARGV[9], ARGV[10] == '1'
 local run = string.match(replication, 'master_replid:(%x+)')
 if not run or not string.find(replication, 'role:master') then
@@ -8,7 +8,8 @@ if not run or not string.find(replication, 'role:master') then
 end
 local last = redis.call('LINDEX', runs, -1)
 if run ~= last then
-  if is_patient and last ~= last_seen and redis.call('LPOS', runs, last_seen) then
+  local is_late = last and last ~= last_seen and (last_seen == '' or redis.call('LPOS', runs, last_seen))
+  if is_late and is_patient then
     return ''
   end
   -- The first command needs no memory: then the next one is not refused for want of it.

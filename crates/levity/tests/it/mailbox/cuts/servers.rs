@@ -51,10 +51,14 @@ struct Replicated {
 }
 
 impl Replicated {
-    /// Kills the primary and starts it again. Its replica has it begin another history soon after.
+    /// Kills the primary and starts it again. Nobody meets it before its replica has, with which it begins another history: a
+    /// server that had not noted that before the next cut would have to announce a loss.
     fn restart(&mut self) {
+        self.switch.set_target(0);
         self.primary.stop();
         self.primary.start();
+        self.primary.wait_for(&self.replica);
+        self.switch.set_target(self.primary.port());
     }
 }
 
@@ -163,6 +167,7 @@ impl Rig {
                 });
             }
             Cut::RestartRedis => {
+                self.wait_for_one();
                 self.replicated().restart();
                 self.settle();
             }
@@ -211,6 +216,7 @@ impl Rig {
 
     /// Has the replica take over, and the other one become its replica.
     fn fail_over(&mut self, cut: Cut, world: &World, random: &mut Random) {
+        self.wait_for_one();
         let Replicated {
             primary,
             replica,
@@ -243,22 +249,25 @@ impl Rig {
         world.wait_for_new();
     }
 
-    /// Waits until all servers are connected, and one has noted the history that the replica has had Redis begin. A server that
-    /// has seen no earlier one, and is the first to note it, has to announce a loss.
+    /// Waits until a server has seen the history of Redis. If none has, a loss is announced after the next cut.
+    fn wait_for_one(&self) {
+        wait_until("a server is connected", || {
+            self.servers.iter().any(is_connected)
+        });
+    }
+
+    /// Waits until Redis has its replica, and all servers have seen its history.
     fn settle(&self) {
         let redis = self.replicated.as_ref().expect("a Redis server");
         redis.primary.wait_for(&redis.replica);
-        wait_until("the history is noted", || {
-            let info = redis.primary.ask("INFO replication");
-            let run = redis.primary.ask("LINDEX levity:runs -1");
-            !run.is_empty() && info.contains(&format!("master_replid:{run}"))
+        wait_until("all servers are connected", || {
+            self.servers.iter().all(is_connected)
         });
-        for server in &self.servers {
-            wait_until("a server is connected", || {
-                server.get("/m0/no?info").status == 404
-            });
-        }
     }
+}
+
+fn is_connected(server: &Server) -> bool {
+    server.get("/m0/no?info").status == 404
 }
 
 fn killed(server: &mut Server) {
