@@ -13,7 +13,7 @@ use crate::making::{Encoded, Making};
 use crate::message::Message;
 use crate::protocol::EventKind;
 use crate::settings::Mode;
-use crate::store::{Opened, StoreError};
+use crate::store::{Limit, Opened, StoreError};
 
 /// The number of forms in which a message may be encoded.
 pub const FORMS: usize = 5;
@@ -22,8 +22,11 @@ pub const FORMS: usize = 5;
 /// receivers are about to get.
 const ENCODED_MAX: usize = 8;
 
-/// The number of messages that the copy of a stream has: a receiver that is behind these reads them from the store.
-const OF_STREAM_MAX: usize = 64;
+/// What the copy of a stream has of its last messages: a receiver that is behind these reads them from the store.
+const OF_STREAM: Limit = Limit {
+    messages: 64,
+    bytes: 256 * 1024,
+};
 
 /// The pause between two looks for messages whose time is over.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,8 +45,8 @@ pub(crate) struct State {
     outdated: usize,
     /// [`Next::Removed`] or [`Next::Failed`].
     ended: Option<Next>,
-    /// How many messages it has at most.
-    messages_max: usize,
+    /// How much it has at most, where that is not what the box keeps.
+    limit: Option<Limit>,
 }
 
 /// Where a receiver is.
@@ -94,7 +97,7 @@ impl State {
     /// The state of a copy that the owner was asked to open.
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self {
-            messages_max: if keeps_all { OF_STREAM_MAX } else { usize::MAX },
+            limit: keeps_all.then_some(OF_STREAM),
             kept: None,
             early: VecDeque::new(),
             asked: 1,
@@ -133,7 +136,7 @@ impl State {
             EventKind::Appended { message, lost } => match &mut self.kept {
                 Some(kept) if self.outdated == 0 => {
                     kept.append(message, lost);
-                    kept.lose_beyond(self.messages_max);
+                    kept.lose_beyond(self.limit);
                     kept.expire(now);
                 }
                 _ => {
@@ -168,7 +171,7 @@ impl State {
             for (message, lost) in std::mem::take(&mut self.early) {
                 kept.append(message, lost);
             }
-            kept.lose_beyond(self.messages_max);
+            kept.lose_beyond(self.limit);
         }
     }
 
@@ -316,13 +319,15 @@ impl Kept {
         }
     }
 
-    fn lose_beyond(&mut self, messages_max: usize) {
-        if let Some(more) = self
-            .entries
-            .len()
-            .checked_sub(messages_max.saturating_add(1))
-        {
-            self.lose(self.entries[more].message.id.sequence + 1);
+    fn lose_beyond(&mut self, limit: Option<Limit>) {
+        let Some(mut limit) = limit else {
+            return;
+        };
+        let last = self.entries.iter().rev();
+        let last = last.take_while(|entry| limit.take(entry.message.draft.bytes()));
+        let first = self.entries.len() - last.count();
+        if let Some(entry) = first.checked_sub(1).map(|index| &self.entries[index]) {
+            self.lose(entry.message.id.sequence + 1);
         }
     }
 

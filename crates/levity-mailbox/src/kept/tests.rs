@@ -526,3 +526,24 @@ fn messages_are_found_beside_those_that_are_gone() {
     assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8].map(found), expected);
     assert_eq!([9, 10, 11].map(found), [None; 3]);
 }
+
+#[test]
+fn the_copy_of_a_stream_is_bounded_whatever_the_store_keeps() {
+    let large = |sequence, bytes: usize| EventKind::Appended {
+        message: Message {
+            id: id(EPOCH, sequence),
+            draft: draft(&"x".repeat(bytes), None).into(),
+        },
+        lost: 1,
+    };
+    for (bytes, kept) in [(1, 64), (64 * 1024, 4), (1 << 20, 1)] {
+        let mut state = State::new(true);
+        state.apply(opened(1, 1), at(0));
+        (1..=100).for_each(|sequence| drop(state.apply(large(sequence, bytes), at(0))));
+        assert_eq!(state.entries().len(), kept);
+        let mut position = begin(&state, Cursor::After(id(EPOCH, 50)));
+        let first = id(EPOCH, 101 - kept as u64);
+        let expected = format!("gap {first}");
+        assert!(rest(&mut state, &mut position).starts_with(&expected));
+    }
+}
