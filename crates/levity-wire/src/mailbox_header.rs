@@ -15,7 +15,7 @@ pub const OPEN: &str = "Mailbox-Open";
 pub const DELIVER: &str = "Mailbox-Deliver";
 /// In the response to a receiver: the id after which it continues.
 pub const LAST: &str = "Mailbox-Last";
-/// In a response: messages before the first one are lost.
+/// In a response that begins with a gap: the id of the last message that is lost.
 pub const GAP: &str = "Mailbox-Gap";
 
 /// The maximum of boxes that one message is delivered to, and that one client opens at once.

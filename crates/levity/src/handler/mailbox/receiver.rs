@@ -126,14 +126,14 @@ impl Receiver {
         self
     }
 
-    /// Adds where the stream begins: the id after which the receiver continues, or the one before which messages are gone.
+    /// Adds where the stream begins: the id after which the receiver continues, and that of the last message that is gone.
     fn add_start(&self, position: Option<MessageId>, fields: &mut Fields) {
         if let Some(last) = position {
             fields.add(mailbox_header::LAST, last.to_string().as_bytes());
         }
         let ahead = self.hold.as_ref().and_then(|hold| hold.ahead.as_ref());
         if let Some(Next::Gap(next)) = ahead {
-            fields.add(mailbox_header::GAP, next.to_string().as_bytes());
+            fields.add(mailbox_header::GAP, next.before().to_string().as_bytes());
         }
     }
 

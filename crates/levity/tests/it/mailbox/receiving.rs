@@ -87,6 +87,11 @@ fn a_lost_cursor_is_announced() {
         assert_eq!([events.data(), events.data()], ["2", "3"]);
         let mut again = Events::new(&server, "a", &[("Last-Event-ID", &gap.id)]);
         assert_eq!([again.data(), again.data()], ["2", "3"]);
+        let headers = [("Accept", "text/event-stream"), ("Last-Event-ID", id)];
+        let mut client = server.client();
+        client.send(crate::support::head("GET", "/m/a", &headers));
+        let answer = client.receive_head().expect("a header");
+        assert_eq!(answer.field("mailbox-gap"), gap.id, "{id}");
     }
 }
 
