@@ -32,6 +32,11 @@ impl Handling<'_> {
         }
         let refusal = match &set.of.publish_key {
             Some(Secret(key)) if has_key(request, key) => return Ok(()),
+            None if self.is_own_process() => return Ok(()),
+            // Neither a key nor a socket is what is missing.
+            _ if set.of.claim.is_some() && self.identity.claims.is_some() => {
+                error(403, "the token does not permit to publish to this mailbox")
+            }
             Some(_) => {
                 let mut refusal = error(
                     401,
@@ -40,12 +45,10 @@ impl Handling<'_> {
                 refusal.fields.add("WWW-Authenticate", b"Bearer");
                 refusal
             }
-            // A proxy may have the same user, and need not say that it is one.
             None if !self.body.peer().is_for_publishers() => error(
                 403,
                 "publishing needs `publish_key_file` of the set, or a Unix socket whose `[[listen]]` has `publish = true`",
             ),
-            None if self.body.peer().uid().is_some_and(is_own_user) => return Ok(()),
             None => error(
                 403,
                 "only processes of the user of the server and of root publish at this socket",
@@ -83,6 +86,13 @@ impl Handling<'_> {
             true => Ok(()),
             false => Err(error(403, "pages of this origin are not permitted")),
         }
+    }
+
+    /// Whether the client is a process of the user of the server or of root, at a listener for publishers. A proxy may have the
+    /// same user at another one, and need not say that it is one.
+    fn is_own_process(&self) -> bool {
+        let peer = self.body.peer();
+        peer.is_for_publishers() && peer.uid().is_some_and(is_own_user)
     }
 
     /// Whether the claim of `set` in the token of the client has a pattern under `right` that the box matches.

@@ -47,7 +47,13 @@ fn a_token_names_the_boxes() {
     post(&mut client, "room-1", &[], "x").assert_status(401);
     let mut client = server.client();
     post(&mut client, "room-1", &with_token, "x").assert_status(202);
-    post(&mut client, "room-2", &with_token, "x").assert_status(403);
+    let refused = post(&mut client, "room-2", &with_token, "x");
+    refused.assert_status(403);
+    let text = refused.text();
+    assert!(
+        text.contains("the token does not permit to publish"),
+        "{text}"
+    );
     server.get_with("/m/room-1", &with_token).assert_status(200);
     server.get_with("/m/room-2", &with_token).assert_status(404);
     server.get_with("/m/other", &with_token).assert_status(403);
