@@ -20,6 +20,9 @@ use crate::route::MailboxEndpoint;
 /// The header that names several boxes.
 const DELIVER: &str = "mailbox-deliver";
 
+/// The refusal of a message for no box.
+const NO_NAME: &str = "no mailbox is named: name it in the path, or send `Mailbox-Deliver`";
+
 /// The media type of a message whose publisher names none.
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
@@ -40,6 +43,9 @@ impl Handling<'_> {
         let is_list = request.header(DELIVER).is_some();
         let names = match is_list {
             true => listed_boxes(request.headers_named(DELIVER), set).map_err(rejected)?,
+            false if endpoint.beneath(&request.path).is_empty() => {
+                return Err(error(400, NO_NAME));
+            }
             false => vec![self.named_box(request, endpoint)?],
         };
         for name in &names {
