@@ -20,8 +20,11 @@ use crate::http::response::Response;
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::route::MailboxEndpoint;
 
-/// About the maximum of bytes of one response. A single append may be larger.
+/// About the maximum of bytes that a reader who waits gets at a time. A single append may be larger.
 pub const READ_BYTES_MAX: usize = 256 * 1024;
+
+/// About the maximum of bytes of one response to a reader who does not wait. A single append may be larger.
+const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 impl Handling<'_> {
     /// Answers a reader of the stream.
@@ -36,8 +39,11 @@ impl Handling<'_> {
         let query = Query::parse(request.query().unwrap_or_default()).map_err(rejected)?;
         let start = query.start.unwrap_or(Start::Beginning);
         let slot = query.live.map(|_| self.enter(set, name)).transpose()?;
-        let read =
-            async |streams: Streams, now| streams.read(name, start, READ_BYTES_MAX, now).await;
+        let bytes_max = match query.live {
+            None => PAGE_BYTES_MAX,
+            Some(_) => READ_BYTES_MAX,
+        };
+        let read = async |streams: Streams, now| streams.read(name, start, bytes_max, now).await;
         let found = self.ask_streams(set, read).await?;
         match query.live.zip(slot) {
             None => Ok(caught_up(request, start, found)),
