@@ -57,6 +57,7 @@ impl Mailboxes {
         if !listen.iter().any(|listen| listen.publish) {
             self.note_unpublished(root, sites);
         }
+        self.note_useless_keys(root, sites);
         let tables = root.glance("listen", "publish");
         for (listen, (span, _)) in listen.iter().zip(&tables) {
             let mut others = sites
@@ -90,6 +91,30 @@ impl Mailboxes {
                     "nobody can publish to the mailbox `{}`: give it a `publish_key_file`, or add `[[listen]]` with `address = \
                      \"unix:/run/levity/publish.sock\"` and `publish = true` for processes of the user of the server and of root",
                     set.name
+                );
+                root.reader.note(span, note);
+            }
+        }
+    }
+
+    /// Notes sets whose key nobody can send: with `claim`, the `jwt` of each site and route takes the bearer token for its own.
+    fn note_useless_keys(&self, root: &Section<'_>, sites: &[Site]) {
+        let tables = root.glance("mailbox", "publish_key_file");
+        for (number, (set, (span, _))) in self.all.iter().zip(&tables).enumerate() {
+            let is_here = |location: &&Location| {
+                let answer = &location.answer;
+                matches!(answer, Some(Answer::Mailbox(one)) if *one == number)
+            };
+            let all = sites.iter().flat_map(Site::locations);
+            let here: Vec<_> = all.filter(is_here).collect();
+            let is_useless = here.iter().all(|location| location.gates.jwt.is_some());
+            let has_both = set.publish_key.is_some() && set.claim.is_some();
+            if has_both && !here.is_empty() && is_useless {
+                let note = format!(
+                    "`publish_key_file`: nobody can send the key of the mailbox `{}`: with `claim`, its sites and routes have a \
+                     `jwt`, which refuses the key; give publishers a token whose `{}` has `{{\"publish\": [\"*\"]}}`",
+                    set.name,
+                    set.claim.as_deref().unwrap_or_default()
                 );
                 root.reader.note(span, note);
             }

@@ -490,6 +490,13 @@ fn sets_without_publishers_are_noted() {
     assert_eq!(notes(listen), [""; 0]);
     let claim = format!("claim = \"m\"\n{receivers}jwt = {{ keys = \"keys\" }}\n");
     assert_eq!(notes_about_publishers(&claim), [""; 0]);
+    let both = format!("publish_key_file = \"key\"\n{claim}");
+    let useless = "line 1: `publish_key_file`: nobody can send the key of the mailbox `chat`: with `claim`, its sites and routes \
+                   have a `jwt`, which refuses the key; give publishers a token whose `m` has `{\"publish\": [\"*\"]}`";
+    assert_eq!(notes_about_publishers(&both), [useless]);
+    // No client gets there.
+    let unused = format!("publish_key_file = \"key\"\nclaim = \"m\"\n{SITE}");
+    assert_eq!(notes_about_publishers(&unused), [""; 0]);
     let by_headers = format!(
         "{UPSTREAM}{receivers}[[site]]\nhosts = [\"a\"]\nproxy = \"app\"\nmailbox_headers = \"chat\"\n"
     );
