@@ -126,14 +126,24 @@ pub fn list(place: &Place, out: &mut dyn Write) -> io::Result<()> {
             let name = one["mailbox"].as_str().unwrap_or_default();
             writeln!(
                 out,
-                "{name}\t{} messages\t{} bytes\t{} receivers",
-                one["messages"], one["bytes"], one["receivers_here"]
+                "{name}\t{}\t{}\t{}",
+                counted(&one["messages"], "message"),
+                counted(&one["bytes"], "byte"),
+                counted(&one["receivers_here"], "receiver")
             )?;
         }
         match answer["next"].as_str() {
             Some(next) => next.clone_into(&mut after),
             None => return Ok(()),
         }
+    }
+}
+
+/// The number of things, with their name.
+fn counted(number: &Value, thing: &str) -> String {
+    match number.as_u64() {
+        Some(1) => format!("1 {thing}"),
+        _ => format!("{number} {thing}s"),
     }
 }
 
