@@ -22,7 +22,7 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// How long a message is kept, unless its publisher says that (`Mailbox-TTL`). Without the key it is kept as long as
     /// there is room.
     key("lifetime", Kind::Duration("1s", "365d"), None);
-    /// How long a box is kept after its last receiver has left and its last message has come.
+    /// How long a box is kept after its last receiver has left and its last message has come, also on a disk.
     key("idle", Kind::Duration("1s", "365d"), Some("60s"));
     /// Boxes of the process that exist at the same time. Whoever would open another one gets 507.
     key("boxes", Kind::Count("1", "100000000"), Some("10000"));
@@ -46,7 +46,8 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     key("rotate", Kind::Duration("1s", "30d"), Some("1h"));
     /// A file with a key of at least 32 bytes in its first line, such as `openssl rand -hex 32` prints. Whoever sends it as a
     /// bearer token may publish and remove boxes. Without the key, only processes of the user of the server and of root may, at a
-    /// `[[listen]]` with `publish = true`, and tokens with `claim`.
+    /// `[[listen]]` with `publish = true`, and tokens with `claim`. With the key, these processes need it, too. It is of no use
+    /// beside `claim`: the `jwt` of the route refuses it.
     key("publish_key_file", Kind::Text("a path"), None).secret();
     /// A file with the key, at least 32 bytes in its first line, by which applications that speak GRIP know that a request comes
     /// from this server: requests to them then have a `Grip-Sig`, a token with HS256.
@@ -55,8 +56,10 @@ pub(crate) const MAILBOX: &[Key] = documented! {
     /// only pages of the host to which the request goes may. Clients that are not browsers need none.
     key("origins", Kind::Names, None);
     /// Claim of the tokens of `jwt` that says which boxes their owner may use:
-    /// `{"subscribe": ["room-*"], "publish": ["room-1"]}`. Each site or route of the set then needs a `jwt`. Without the key
-    /// everyone who passes the gates there, and knows the name of a box, may receive its messages.
+    /// `{"subscribe": ["room-*"], "publish": ["room-1"]}`. `*` stands for any text, also for none and for one with slashes:
+    /// `user/7*` is `user/70`, too. Each site or route of the set then needs a `jwt`, which refuses the key of
+    /// `publish_key_file`: a backend publishes with a token that has `{"publish": ["*"]}`. Without the key everyone who passes the
+    /// gates there, and knows the name of a box, may receive its messages.
     key("claim", Kind::Text("a name"), None);
     /// What clients and publishers speak. A stream keeps everything until it is removed, or its own time is over: what would
     /// make it larger than `bytes` gets 413. `lifetime` is the time without a read or an append after which a stream is removed
@@ -82,7 +85,8 @@ pub(crate) const STORE: &[Key] = documented! {
 /// Of sites and routes.
 pub(crate) const LOCATION: &[Key] = documented! {
     /// Name of a `[[mailbox]]`: clients receive the messages of its boxes here, and publish to them. The name of the box is the
-    /// path, without `strip_prefix`. Routes inherit it unless they have a `root`, `proxy`, `try` or an answer of their own.
+    /// part of the path behind that of the route, or behind `strip_prefix`. Routes inherit it unless they have a `root`, `proxy`,
+    /// `try` or an answer of their own.
     key("mailbox", Kind::Text("a name"), None);
     /// Name of a `[[mailbox]]`: responses of the application may hold their client there as a receiver, and publish
     /// messages, by `Mailbox-*` and `Grip-*` headers. Without the key these headers do nothing. Clients never get them.
