@@ -13,7 +13,6 @@ const PARTS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ByName<V> {
     parts: Box<[HashMap<Name, V>]>,
-    len: usize,
     /// Selects the part. Whoever picks names does not know it.
     hasher: RandomState,
 }
@@ -22,52 +21,46 @@ impl<V> Default for ByName<V> {
     fn default() -> Self {
         Self {
             parts: (0..PARTS).map(|_| HashMap::new()).collect(),
-            len: 0,
             hasher: RandomState::new(),
         }
     }
 }
 
 impl<V> ByName<V> {
-    fn part(&self, name: &Name) -> usize {
+    fn index(&self, name: &Name) -> usize {
         self.hasher.hash_one(name) as usize % PARTS
     }
 
+    fn part(&mut self, name: &Name) -> &mut HashMap<Name, V> {
+        let index = self.index(name);
+        &mut self.parts[index]
+    }
+
+    /// Looks at all tables.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.parts.iter().map(HashMap::len).sum()
     }
 
     pub(crate) fn get(&self, name: &Name) -> Option<&V> {
-        self.parts[self.part(name)].get(name)
+        self.parts[self.index(name)].get(name)
     }
 
     pub(crate) fn get_mut(&mut self, name: &Name) -> Option<&mut V> {
-        let part = self.part(name);
-        self.parts[part].get_mut(name)
+        self.part(name).get_mut(name)
     }
 
     /// The value of `name`, which is `make`'s if there is none.
     pub(crate) fn get_or_insert_with(&mut self, name: &Name, make: impl FnOnce() -> V) -> &mut V {
-        let part = self.part(name);
-        self.parts[part].entry(name.clone()).or_insert_with(|| {
-            self.len += 1;
-            make()
-        })
+        self.part(name).entry(name.clone()).or_insert_with(make)
     }
 
     /// Returns what was there before.
     pub(crate) fn insert(&mut self, name: Name, value: V) -> Option<V> {
-        let part = self.part(&name);
-        let before = self.parts[part].insert(name, value);
-        self.len += usize::from(before.is_none());
-        before
+        self.part(&name).insert(name, value)
     }
 
     pub(crate) fn remove(&mut self, name: &Name) -> Option<V> {
-        let part = self.part(name);
-        let removed = self.parts[part].remove(name);
-        self.len -= usize::from(removed.is_some());
-        removed
+        self.part(name).remove(name)
     }
 }
 
