@@ -6,30 +6,10 @@ use super::json::{object, take, text};
 use super::{META_BYTES_MAX, box_name};
 use crate::Reject;
 
-const NO_FILTER: Reject = Reject::bad("GRIP: no such filter");
+const NO_FILTER: &str = "GRIP: no such filter";
 const BAD_FILTERS: Reject = Reject::bad("GRIP: `filters` is no list of texts");
 const LONG_META: Reject = Reject::bad("GRIP: meta data of more than 4 KiB");
 const BAD_META: &str = "GRIP: meta data that is no text";
-
-/// Filters that Pushpin has too.
-const UNSUPPORTED: [(&[u8], Reject); 4] = [
-    (
-        b"build-id",
-        Reject::bad("GRIP: the filter `build-id` is not supported"),
-    ),
-    (
-        b"var-subst",
-        Reject::bad("GRIP: the filter `var-subst` is not supported"),
-    ),
-    (
-        b"http-check",
-        Reject::bad("GRIP: the filter `http-check` is not supported"),
-    ),
-    (
-        b"http-modify",
-        Reject::bad("GRIP: the filter `http-modify` is not supported"),
-    ),
-];
 
 /// The filters of a channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,14 +24,17 @@ pub struct Filters {
 
 impl Filters {
     pub(super) fn add(&mut self, name: &[u8]) -> Result<(), Reject> {
+        let refuse = |reason| Err(Reject::bad(reason));
         let filter = match name {
             b"skip-self" => &mut self.skip_self,
             b"skip-users" => &mut self.skip_users,
             b"require-sub" => &mut self.require_sub,
-            _ => {
-                let known = UNSUPPORTED.iter().find(|(filter, _)| *filter == name);
-                return Err(known.map_or(NO_FILTER, |(_, reject)| *reject));
-            }
+            // Pushpin has these, too.
+            b"build-id" => return refuse("GRIP: the filter `build-id` is not supported"),
+            b"var-subst" => return refuse("GRIP: the filter `var-subst` is not supported"),
+            b"http-check" => return refuse("GRIP: the filter `http-check` is not supported"),
+            b"http-modify" => return refuse("GRIP: the filter `http-modify` is not supported"),
+            _ => return refuse(NO_FILTER),
         };
         *filter = true;
         Ok(())
@@ -175,14 +158,13 @@ mod tests {
         for name in ["skip-self", "skip-users", "require-sub"] {
             for end in 0..name.len() {
                 let added = Filters::default().add(&name.as_bytes()[..end]);
-                assert_eq!(added, Err(NO_FILTER));
+                assert_eq!(added, Err(Reject::bad(NO_FILTER)));
             }
             assert!(filters(&[name]) != Filters::default());
         }
-        for (name, reject) in UNSUPPORTED {
-            assert_eq!(Filters::default().add(name), Err(reject));
-            let name = str::from_utf8(name).expect("a name");
-            assert!(reject.reason.contains(name));
+        for name in ["build-id", "var-subst", "http-check", "http-modify"] {
+            let added = Filters::default().add(name.as_bytes());
+            assert!(added.is_err_and(|reject| reject.reason.contains(name)));
         }
         for names in ["1", "{}", "[1]", r#"["x"]"#, r#"[["skip-self"]]"#] {
             let names = serde_json::from_str(names).expect("JSON");
