@@ -34,9 +34,9 @@ const BAD_EXTENSION: Reject = Reject::bad("malformed Sec-WebSocket-Extensions");
 const EXTENSIONS_TOO_MANY: Reject =
     Reject::bad("more than 32 extensions in Sec-WebSocket-Extensions");
 
-/// The length of a key: 16 bytes in Base64.
-const KEY_BYTES: usize = 24;
-const GUID: &[u8; 36] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// The length of what a key is in Base64.
+const KEY_BYTES: usize = 16;
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Checks the value of Sec-WebSocket-Version.
 ///
@@ -53,22 +53,17 @@ pub fn check_version(value: &[u8]) -> Result<(), Reject> {
 ///
 /// # Errors
 /// 400 if `key`, the value of Sec-WebSocket-Key, is not 16 bytes in Base64.
-pub fn accept_input(key: &[u8]) -> Result<[u8; KEY_BYTES + GUID.len()], Reject> {
-    let key: &[u8; KEY_BYTES] = trim(key).try_into().map_err(|_| BAD_KEY)?;
-    let mut decoded = [0; KEY_BYTES / 4 * 3];
-    let length = BASE64_STANDARD.decode_slice(key, &mut decoded);
-    if length != Ok(16) {
-        return Err(BAD_KEY);
+pub fn accept_input(key: &[u8]) -> Result<Vec<u8>, Reject> {
+    let key = trim(key);
+    match BASE64_STANDARD.decode(key) {
+        Ok(decoded) if decoded.len() == KEY_BYTES => Ok([key, GUID].concat()),
+        _ => Err(BAD_KEY),
     }
-    let mut input = [0; KEY_BYTES + GUID.len()];
-    input[..KEY_BYTES].copy_from_slice(key);
-    input[KEY_BYTES..].copy_from_slice(GUID);
-    Ok(input)
 }
 
 /// The value of Sec-WebSocket-Accept for the SHA-1 of [`accept_input`].
 #[must_use]
-pub fn accept(digest: [u8; 20]) -> String {
+pub fn accept(digest: &[u8]) -> String {
     BASE64_STANDARD.encode(digest)
 }
 
@@ -240,7 +235,7 @@ mod tests {
             0xb3, 0x7a, 0x4f, 0x2c, 0xc0, 0x62, 0x4f, 0x16, 0x90, 0xf6, 0x46, 0x06, 0xcf, 0x38,
             0x59, 0x45, 0xb2, 0xbe, 0xc4, 0xea,
         ];
-        assert_eq!(accept(digest), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(accept(&digest), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 
     #[test]

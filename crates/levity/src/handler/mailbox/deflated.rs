@@ -31,6 +31,9 @@ const ENCODER_BYTES: usize = 416 * 1024;
 /// The processor time per byte, estimated.
 const NS_PER_BYTE: u64 = 18;
 
+/// The headers of few blocks of DEFLATE in bytes, and a flush.
+const BLOCK_BYTES: usize = 64;
+
 /// What a flushed block of DEFLATE ends with, and a message does not (RFC 7692, 7.2.1).
 const FLUSHED: [u8; 4] = [0, 0, 0xff, 0xff];
 
@@ -83,7 +86,8 @@ fn frame(form: Form, message: &Message) -> Option<Vec<u8>> {
 
 /// Compresses `parts`; `None` if that takes `bytes_max` bytes or more.
 fn deflate<'d>(parts: impl Iterator<Item = Cow<'d, [u8]>>, bytes_max: usize) -> Option<Vec<u8>> {
-    let out = Vec::with_capacity(bytes_max + FLUSHED.len());
+    // Also what cannot be compressed has room, with the headers of its blocks.
+    let out = Vec::with_capacity(bytes_max + bytes_max / 1024 + BLOCK_BYTES);
     let mut encoder = DeflateEncoder::new(out, Compression::new(LEVEL));
     for part in parts {
         encoder.write_all(&part).ok()?;

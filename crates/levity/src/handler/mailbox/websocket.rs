@@ -61,12 +61,14 @@ fn agree(request: &Request, fields: &mut Fields) -> Result<(Form, bool), Reject>
     websocket::check_version(version)?;
     let key = request.header("sec-websocket-key").unwrap_or_default();
     let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &websocket::accept_input(key)?);
-    let digest = digest.as_ref().try_into().unwrap_or_default();
     let protocols = request.headers_named("sec-websocket-protocol");
     let has_ids = websocket::protocols(protocols)?.contains(&JSON);
     let extensions = request.headers_named("sec-websocket-extensions");
     let deflate = Deflate::negotiate(extensions)?;
-    fields.add("Sec-WebSocket-Accept", websocket::accept(digest).as_bytes());
+    fields.add(
+        "Sec-WebSocket-Accept",
+        websocket::accept(digest.as_ref()).as_bytes(),
+    );
     if has_ids {
         fields.add("Sec-WebSocket-Protocol", JSON.as_bytes());
     }
