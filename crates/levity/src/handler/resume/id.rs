@@ -1,7 +1,6 @@
 //! The ids of events that clients get.
 
-use std::fmt::Write as _;
-
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use levity_mailbox::MessageId;
 
 /// An id that a client has got from here.
@@ -33,15 +32,12 @@ impl<'t> Id<'t> {
 pub fn token() -> String {
     let mut token = [0; 16];
     getrandom::fill(&mut token).expect("random numbers of the kernel");
-    hex(&token)
+    text(&token)
 }
 
-/// Hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+/// Bytes as they are part of an id and the name of a box.
+pub fn text(bytes: &[u8]) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
 #[cfg(test)]

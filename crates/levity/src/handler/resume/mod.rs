@@ -181,11 +181,11 @@ impl<'a> Handling<'a> {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        let name = id::hex(&hash.finalize()[..16]);
+        let name = id::text(&hash.finalize()[..16]);
         EventBox {
             worker: self.worker.clone(),
             resume: resume.clone(),
-            name: Name::new(Resume::SET, name.as_bytes()).expect("hexadecimal digits"),
+            name: Name::new(Resume::SET, name.as_bytes()).expect("letters and digits"),
             token,
         }
     }
