@@ -169,7 +169,7 @@ fn read(
     let mut config = Config {
         sites,
         upstreams: upstreams.into_list(),
-        mailboxes: mailboxes.into_list(),
+        mailboxes: mailboxes.all,
         ..config
     };
     config.secrets = reader.take_secrets();

@@ -321,16 +321,6 @@ impl Copy {
         }
     }
 
-    /// Whether several receivers are about to get the last messages, whose forms are kept until they have.
-    pub(crate) fn is_waking(&self) -> bool {
-        self.is_waking.get()
-    }
-
-    /// Whether there is one receiver.
-    pub(crate) fn has_one_receiver(&self) -> bool {
-        self.receivers() == 1
-    }
-
     /// Wakes the receiver if there is one only, which needs neither a turn nor forms that others share; whether there is.
     fn wake_only(&self) -> bool {
         let mut waiting = self.waiting.borrow_mut();

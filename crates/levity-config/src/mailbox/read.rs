@@ -26,7 +26,8 @@ const KEY_BYTES_MAX: u64 = 4096;
 /// The sets of mailboxes of a file, for the keys that name them.
 pub(crate) struct Mailboxes {
     names: Named,
-    all: Vec<Mailbox>,
+    /// In the order of the file.
+    pub(crate) all: Vec<Mailbox>,
 }
 
 impl Mailboxes {
@@ -40,11 +41,6 @@ impl Mailboxes {
         };
         let all = tables.iter().map(set).collect();
         Mailboxes { names, all }
-    }
-
-    /// In the order of the file.
-    pub(crate) fn into_list(self) -> Vec<Mailbox> {
-        self.all
     }
 
     /// Notes sets to which no site or route refers.

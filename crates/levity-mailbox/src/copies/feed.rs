@@ -8,7 +8,6 @@ use levity_wire::mailbox::{Cursor, MessageId};
 
 use crate::copies::{Copies, Copy};
 use crate::kept::{Begin, Entry, Next, Position};
-use crate::name::Name;
 use crate::settings::Mode;
 use crate::store::StoreError;
 
@@ -51,22 +50,16 @@ impl Feed {
         feed
     }
 
-    /// The box.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        &self.copy.name
-    }
-
     /// Whether no other receiver of the event loop reads the box.
     #[must_use]
     pub fn is_only(&self) -> bool {
-        self.copy.has_one_receiver()
+        self.copy.receivers() == 1
     }
 
     /// Whether other receivers are about to get the last messages too. Forms are kept for them until then.
     #[must_use]
     pub fn keeps_forms(&self) -> bool {
-        self.copy.is_waking()
+        self.copy.is_waking.get()
     }
 
     /// Waits until the box is open, or removed. Ready at once afterwards. The receiver gets all messages that the owner is

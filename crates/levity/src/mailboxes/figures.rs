@@ -27,7 +27,7 @@ pub fn figures(
         store,
         boxes: gauge(|owner| &owner.boxes),
         boxes_read: gauge(|owner| &owner.watched),
-        receivers: shared.receivers(),
+        receivers: shared.receivers.load(Ordering::Relaxed),
         bytes: shared.budget.used(),
         bytes_max: shared.budget.bytes_max(),
         messages: vec![

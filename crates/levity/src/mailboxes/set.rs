@@ -24,7 +24,7 @@ pub struct SharedMailboxes {
     /// Who has refused what.
     pub refusals: Refusals,
     /// Receivers that are connected.
-    receivers: AtomicUsize,
+    pub receivers: AtomicUsize,
     counts: Table,
     /// Among how many owners boxes are divided.
     owners: usize,
@@ -104,11 +104,6 @@ impl SharedMailboxes {
             counts: Table::new(COUNT_BYTES),
             owners,
         })
-    }
-
-    /// The number of receivers that are connected.
-    pub fn receivers(&self) -> usize {
-        self.receivers.load(Ordering::Relaxed)
     }
 }
 

@@ -224,9 +224,8 @@ impl Handling<'_> {
             reply,
         };
         let owner = self.worker.mailboxes.owner_of(name);
-        self.ask_owner(set, owner, ask)
-            .await?
-            .ok_or_else(no_mailbox)
+        let found = self.ask_owner(set, owner, ask).await?;
+        found.ok_or_else(no_mailbox)
     }
 
     async fn summary(&self, set: &MailboxSet, name: &Name) -> Result<Info, Response> {
@@ -235,9 +234,8 @@ impl Handling<'_> {
             reply,
         };
         let owner = self.worker.mailboxes.owner_of(name);
-        self.ask_owner(set, owner, ask)
-            .await?
-            .ok_or_else(no_mailbox)
+        let found = self.ask_owner(set, owner, ask).await?;
+        found.ok_or_else(no_mailbox)
     }
 
     /// What is known of a box.
