@@ -183,3 +183,25 @@ impl Syncer {
         (self.log.moved.swap(moved, Ordering::Relaxed) < moved).then_some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_log_is_moved_until_little_is_left() {
+        let log = Log::default();
+        let is_to_move = |pages: usize, moved: usize| {
+            log.has_pages(i32::try_from(pages).expect("few"));
+            log.moved.store(moved, Ordering::Relaxed);
+            log.is_to_move()
+        };
+        assert!(!is_to_move(LOG_PAGES - 1, 0));
+        assert!(is_to_move(LOG_PAGES, 0));
+        assert!(!is_to_move(LOG_PAGES + LEFT_PAGES - 1, LOG_PAGES));
+        assert!(is_to_move(LOG_PAGES + LEFT_PAGES, LOG_PAGES));
+        // What was moved of the log before says nothing of the next one.
+        log.has_pages(1);
+        assert_eq!(log.moved.load(Ordering::Relaxed), 0);
+    }
+}
