@@ -9,7 +9,8 @@
 //! | no witness, or a damaged one, or a damaged row of `meta` | anything | all |
 //!
 //! The decision is written in the same transaction as the mark that the store is open. If that fails, for example because the
-//! disk is full, the decision holds in memory, nothing is acknowledged until it is written, and the next start decides the same again.
+//! disk is full, the decision holds in memory, nothing is acknowledged until it is written, and the next start decides the same
+//! again.
 
 use std::time::SystemTime;
 
