@@ -34,9 +34,9 @@
 //!   had begun is reported when the sync ends. Reads go on.
 //! - *The disk is full*: messages are refused while less than 64 MiB are free. If others take these as well, or a quota is used
 //!   up, the reserved 32 MiB are given back, so that boxes can be removed and messages expire.
-//! - *A page of the database is damaged*, also when it is read a second time: requests that need it are refused, and the next start
-//!   sets the database aside, as `messages.damaged-NUMBER.db`, and begins an empty one with larger epochs. A checkpoint that was cut
-//!   short is no damage: the write-ahead log has its pages until the database is synced.
+//! - *A page of the database is damaged*, also when it is read a second time: requests that need it are refused, and the next
+//!   start sets the database aside, as `messages.damaged-NUMBER.db`, and begins an empty one with larger epochs. A checkpoint
+//!   that was cut short is no damage: the write-ahead log has its pages until the database is synced.
 
 mod boxes;
 mod failure;
