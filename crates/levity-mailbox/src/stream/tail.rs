@@ -21,6 +21,7 @@ use crate::stream_state::Refused;
 /// before it was read, is read from the store.
 pub struct Tail {
     streams: Streams,
+    name: Name,
     feed: Feed,
     bytes_max: usize,
     is_open: bool,
@@ -47,6 +48,7 @@ impl Streams {
             .subscribe(name, &self.settings, Some(Cursor::New));
         Ok(Tail {
             streams: self.clone(),
+            name: name.clone(),
             feed: feed.ok_or(StreamError::TooManyReceivers)?,
             bytes_max,
             is_open: false,
@@ -139,7 +141,7 @@ impl Tail {
     }
 
     fn read_again(&mut self, now: SystemTime) {
-        let (streams, name) = (self.streams.clone(), self.feed.name().clone());
+        let (streams, name) = (self.streams.clone(), self.name.clone());
         let (start, bytes_max) = (Start::At(self.last.next), self.bytes_max);
         let reading = async move { streams.read(&name, start, bytes_max, now).await };
         self.reading = Some(Box::pin(reading));
