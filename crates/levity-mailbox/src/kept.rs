@@ -47,6 +47,8 @@ pub(crate) struct State {
     ended: Option<Next>,
     /// How much it has at most, where that is not what the box keeps.
     limit: Option<Limit>,
+    /// Messages with smaller numbers that were reported early are gone.
+    early_lost: u64,
 }
 
 /// Where a receiver is.
@@ -98,6 +100,7 @@ impl State {
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self {
             limit: keeps_all.then_some(OF_STREAM),
+            early_lost: 0,
             kept: None,
             early: VecDeque::new(),
             asked: 1,
@@ -171,6 +174,7 @@ impl State {
             for (message, lost) in std::mem::take(&mut self.early) {
                 kept.append(message, lost);
             }
+            kept.lose(std::mem::take(&mut self.early_lost));
             kept.lose_beyond(self.limit);
         }
     }
@@ -185,6 +189,13 @@ impl State {
             self.early.pop_front();
         }
         self.early.push_back((message, lost));
+        if self
+            .limit
+            .is_some_and(|limit| self.early.len() > limit.messages)
+        {
+            let dropped = self.early.pop_front();
+            self.early_lost = dropped.map_or(0, |(message, _)| message.id.sequence + 1);
+        }
     }
 
     /// Where a receiver begins that has [this cursor](Kept::begin). `is_early` for one that has been there since before the

@@ -17,7 +17,7 @@ use crate::store::{
     Append, Appended, Appending, Change, Figures, Limit, Listing, Opened, Opening, Reading,
     Removing, Store, StoreError, Summary, Summing,
 };
-use crate::stream_state::{Refused, StreamState, Update};
+use crate::stream_state::{Refused, Source, StreamState, Update};
 
 /// The maximum of boxes that a sweep looks at.
 const SWEPT_MAX: usize = 128;
@@ -197,7 +197,8 @@ impl MemoryStore {
             self.schedule(&append.name);
         }
         if let Some(source) = append.update.as_ref().and_then(|update| update.source()) {
-            self.state_of(source).expect("it was there").forks += 1;
+            let source = self.state_of(&source.name);
+            source.expect("it was there").forks += 1;
         }
         self.count(trimmed);
         self.unused.remove(&append.name);
@@ -206,12 +207,13 @@ impl MemoryStore {
 
     /// What an append makes of the state of a stream, and the number of its message.
     fn updated(&self, append: &Append, update: &Update) -> Result<(StreamState, u64), Refused> {
-        let state = |name| {
-            self.boxes
-                .get(name)
-                .and_then(|found| found.state.as_deref())
+        let state = |name: &Name| {
+            let found = self.boxes.get(name);
+            found.and_then(|found| found.state.clone())
         };
-        let is_there = |source| state(source).is_some_and(|source| !source.is_removed);
+        let is_there = |source: &Source| {
+            state(&source.name).is_some_and(|found| found.id == source.id && !found.is_removed)
+        };
         if !update.source().is_none_or(is_there) {
             return Err(Refused::NoSource);
         }
@@ -220,7 +222,7 @@ impl MemoryStore {
             .get(&append.name)
             .map_or(1, |found| found.log.next());
         let (bytes, bytes_max) = (append.draft.content.len(), append.settings.bytes_max);
-        update.apply(state(&append.name), next, bytes, bytes_max)
+        update.apply(state(&append.name).as_deref(), next, bytes, bytes_max)
     }
 
     fn state_of(&mut self, name: &Name) -> Option<&mut StreamState> {
@@ -264,19 +266,21 @@ impl MemoryStore {
             };
             count += dropped.log.messages().len();
             let source = dropped.state.and_then(|state| state.source.clone());
-            next = source
-                .map(|source| source.name)
-                .filter(|name| self.release(name));
+            let source = source.filter(|source| self.release(source));
+            next = source.map(|source| source.name);
         }
         Some(count)
     }
 
     /// Notes that one stream less inherits from `source`; whether it goes as well.
-    fn release(&mut self, source: &Name) -> bool {
-        self.state_of(source).is_some_and(|state| {
-            state.forks = state.forks.saturating_sub(1);
-            state.is_removed && state.forks == 0
-        })
+    fn release(&mut self, source: &Source) -> bool {
+        let state = self.state_of(&source.name);
+        state
+            .filter(|state| state.id == source.id)
+            .is_some_and(|state| {
+                state.forks = state.forks.saturating_sub(1);
+                state.is_removed && state.forks == 0
+            })
     }
 
     fn drop_box(&mut self, name: &Name) -> Option<MemoryBox> {
@@ -336,8 +340,11 @@ impl Store for MemoryStore {
         Box::pin(ready(results.collect()))
     }
 
-    fn remove(&mut self, name: &Name) -> Removing {
-        Box::pin(ready(Ok(self.remove_box(name).is_some())))
+    fn remove(&mut self, name: &Name, epoch: Option<u64>) -> Removing {
+        let life = self.boxes.get(name).map(|found| found.log.epoch());
+        let is_meant = epoch.is_none() || life == epoch;
+        let removed = is_meant && self.remove_box(name).is_some();
+        Box::pin(ready(Ok(removed)))
     }
 
     fn mark_read(&mut self, name: &Name, last: MessageId) {

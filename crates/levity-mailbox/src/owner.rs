@@ -203,8 +203,8 @@ impl<S: Store> Owner<S> {
                 let reading = self.store.read(&name, after, limit);
                 self.ask(async move { Answer::Read(reading.await, reply) });
             }
-            Command::Remove { name, reply } => {
-                let removing = self.store.remove(&name);
+            Command::Remove { name, epoch, reply } => {
+                let removing = self.store.remove(&name, epoch);
                 // A copy that is opened from now on is one of the next life.
                 let copies = self.copies_of(&name);
                 self.ask(async move { Answer::Removed(name, copies, removing.await, reply) });
@@ -364,7 +364,7 @@ impl<S: Store> Owner<S> {
             }
             Answer::Read(found, reply) => drop(reply.send(found)),
             Answer::Removed(name, copies, removed, reply) => {
-                if removed.is_ok() {
+                if removed == Ok(true) {
                     self.report(&name, copies, &EventKind::Removed, now);
                 }
                 let _ = reply.send(removed);

@@ -87,6 +87,8 @@ pub enum Command {
     Remove {
         /// The box.
         name: Name,
+        /// The life that is meant; `None` for any.
+        epoch: Option<u64>,
         /// Where the result goes: whether the box was known.
         reply: oneshot::Sender<Result<bool, StoreError>>,
     },

@@ -118,7 +118,7 @@ pub(crate) enum Request {
     Open(Name, Arc<Settings>, Reply<Opened>),
     Summary(Name, Reply<Option<Summary>>),
     ReadAfter(Name, Option<MessageId>, Limit, Reply<Option<Opened>>),
-    Remove(Name, Reply<bool>, Pending),
+    Remove(Name, Option<u64>, Reply<bool>, Pending),
     List(String, Option<Name>, usize, Reply<Vec<Summary>>),
     Read(Name, MessageId, Pending),
     Watch(Name, bool),
@@ -266,7 +266,7 @@ impl Request {
             Self::Open(_, _, reply) => reply.send(Err(error.clone())),
             Self::Summary(_, reply) => reply.send(Err(error.clone())),
             Self::ReadAfter(_, _, _, reply) => reply.send(Err(error.clone())),
-            Self::Remove(_, reply, _) => reply.send(Err(error.clone())),
+            Self::Remove(_, _, reply, _) => reply.send(Err(error.clone())),
             Self::List(_, _, _, reply) => reply.send(Err(error.clone())),
             other => return Some(other),
         }
@@ -431,12 +431,12 @@ impl<S: Kind> Store for SharedStore<S> {
         })
     }
 
-    fn remove(&mut self, name: &Name) -> Removing {
+    fn remove(&mut self, name: &Name, epoch: Option<u64>) -> Removing {
         let removing = Pending::default();
         self.removing
             .insert(name.clone(), Arc::downgrade(&removing));
         self.ask(&self.requests, |reply| {
-            Request::Remove(name.clone(), reply, removing)
+            Request::Remove(name.clone(), epoch, reply, removing)
         })
     }
 

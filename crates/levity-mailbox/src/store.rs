@@ -59,8 +59,9 @@ pub trait Store: 'static {
     /// The owner takes the results of a box in the order of its calls, whichever future ends first.
     fn append(&mut self, appends: Vec<Append>, now: SystemTime) -> Appending;
 
-    /// Removes a box with all that is kept of it; whether it was known. A stream that others inherit from stays, as removed.
-    fn remove(&mut self, name: &Name) -> Removing;
+    /// Removes a box with all that is kept of it, but of another life than `epoch`, if that is given, nothing; whether it did. A
+    /// stream that others inherit from stays, as removed.
+    fn remove(&mut self, name: &Name, epoch: Option<u64>) -> Removing;
 
     /// Notes that a receiver has read all messages of the box up to `last`. The position does not go back, nor beyond the
     /// [next](Opened::next) number. An id of another life of the box is ignored. May be lost in a crash.

@@ -8,6 +8,7 @@ use levity_wire::durable_streams::{Lifetime, Offset, Producer};
 use serde::{Deserialize, Serialize};
 
 use self::producers::Producers;
+use crate::message::OVERHEAD_BYTES;
 use crate::name::Name;
 
 /// The idle time of a stream that does not expire: about three thousand years, with which stores can compute.
@@ -57,6 +58,8 @@ pub struct MadeWith {
 pub struct Source {
     /// The stream that has it, or inherits it as well.
     pub name: Name,
+    /// Distinguishes it from earlier streams of its name.
+    pub id: u64,
     /// The number of the last message that is inherited. The fork has larger ones.
     pub last: u64,
 }
@@ -67,6 +70,8 @@ pub struct Source {
 /// and their sources is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamState {
+    /// Distinguishes it from earlier and later streams of its name. Random.
+    pub id: u64,
     /// Its type.
     pub content_type: ContentType,
     /// How long it is kept; `None` for ever.
@@ -79,12 +84,10 @@ pub struct StreamState {
     pub first: u64,
     /// The number of the last message with content, or that of the first one.
     pub end: u64,
-    /// The size of what was appended to it, in bytes.
+    /// The size of what was appended to it in bytes, with what the store needs for each append.
     pub bytes: u64,
     /// Nothing can be appended any more.
     pub is_closed: bool,
-    /// The append that closed it.
-    closed_by: Option<Producer>,
     /// The Stream-Seq of the last append which had one.
     sequence: Option<Box<[u8]>>,
     producers: Producers,
@@ -148,9 +151,9 @@ pub enum Refused {
 
 impl Update {
     /// The stream that has to be there as well, which the new one inherits from.
-    pub(crate) fn source(&self) -> Option<&Name> {
+    pub(crate) fn source(&self) -> Option<&Source> {
         match self {
-            Self::Make(made) => made.source.as_ref().map(|source| &source.name),
+            Self::Make(made) => made.source.as_ref(),
             Self::Append { .. } => None,
         }
     }
@@ -180,9 +183,11 @@ impl Update {
             (Self::Append { .. }, Some(known)) => (known.clone(), next),
         };
         self.note_append(&mut state, number)?;
-        state.bytes = state.bytes.saturating_add(bytes as u64);
-        if state.bytes > bytes_max as u64 {
-            return Err(Refused::Full);
+        if bytes > 0 {
+            state.bytes = state.bytes.saturating_add((OVERHEAD_BYTES + bytes) as u64);
+            if state.bytes > bytes_max as u64 {
+                return Err(Refused::Full);
+            }
         }
         if state.first == 0 {
             (state.first, state.end) = (number, number);
@@ -225,7 +230,7 @@ impl Update {
             state.sequence.clone_from(sequence);
         }
         if *closes {
-            (state.is_closed, state.closed_by) = (true, producer.clone());
+            state.is_closed = true;
         }
         Ok(())
     }
@@ -233,6 +238,9 @@ impl Update {
 
 impl StreamState {
     /// A stream that is to be made.
+    ///
+    /// # Panics
+    /// If the kernel has no random numbers.
     #[must_use]
     pub fn new(
         content_type: ContentType,
@@ -241,6 +249,7 @@ impl StreamState {
         is_closed: bool,
     ) -> Self {
         Self {
+            id: getrandom::u64().expect("random numbers of the kernel"),
             content_type,
             lifetime,
             made_with,
@@ -250,19 +259,12 @@ impl StreamState {
     }
 
     fn refusal_of_closed(&self, closes_only: bool, producer: Option<&Producer>) -> Refused {
-        let stale = producer.and_then(|producer| match self.producers.check(producer) {
-            Err(stale @ Refused::StaleEpoch(_)) => Some(stale),
-            _ => None,
-        });
-        let sequence = producer.map(|producer| producer.sequence);
-        match stale {
-            Some(stale) => stale,
-            None if producer.is_some() && producer == self.closed_by.as_ref() => {
-                Refused::Duplicate(sequence)
-            }
+        let checked = producer.map(|producer| self.producers.check(producer));
+        match checked {
+            Some(Err(known @ (Refused::StaleEpoch(_) | Refused::Duplicate(_)))) => known,
             // To close it again changes nothing.
-            None if closes_only => Refused::Duplicate(sequence),
-            None => Refused::Closed,
+            _ if closes_only => Refused::Duplicate(producer.map(|producer| producer.sequence)),
+            _ => Refused::Closed,
         }
     }
 
@@ -277,8 +279,11 @@ impl StreamState {
             // Only its forks end it.
             _ if self.is_removed => FOREVER,
             None => FOREVER,
-            Some(Lifetime::Idle(idle)) => idle,
-            Some(Lifetime::Until(time)) => time.duration_since(now).unwrap_or_default(),
+            Some(Lifetime::Idle(idle)) => idle.min(FOREVER),
+            Some(Lifetime::Until(time)) => {
+                let left = time.duration_since(now).unwrap_or_default();
+                left.min(FOREVER)
+            }
         }
     }
 

@@ -370,7 +370,7 @@ impl Boxes {
         self.counted.lost += dropped;
         self.changed.insert(name.clone());
         if let Some(source) = update.as_ref().and_then(|update| update.source()) {
-            self.update_state(database, source, |state| state.forks += 1)?;
+            self.update_state(database, &source.name, |state| state.forks += 1)?;
         }
         let id = MessageId { epoch, sequence };
         let draft = Arc::clone(draft);
@@ -386,10 +386,9 @@ impl Boxes {
         update: &Update,
     ) -> Result<std::result::Result<(StreamState, u64), Refused>> {
         if let Some(source) = update.source() {
-            let source = self
-                .get(database, source)?
-                .and_then(|row| row.stream_state());
-            if source.is_none_or(|source| source.is_removed) {
+            let row = self.get(database, &source.name)?;
+            let found = row.and_then(|row| row.stream_state());
+            if found.is_none_or(|found| found.id != source.id || found.is_removed) {
                 return Ok(Err(Refused::NoSource));
             }
         }
@@ -426,8 +425,19 @@ impl Boxes {
         Ok(())
     }
 
+    /// Removes a box, if it is in the life `epoch`, where one is given; whether it did.
+    pub fn remove_life(
+        &mut self,
+        database: &Connection,
+        name: &Name,
+        epoch: Option<u64>,
+    ) -> Result<bool> {
+        let life = self.get(database, name)?.map(|row| row.epoch);
+        Ok((epoch.is_none() || life == epoch) && self.remove(database, name)?)
+    }
+
     /// Removes a box; whether it was known. A stream with forks stays, as removed.
-    pub fn remove(&mut self, database: &Connection, name: &Name) -> Result<bool> {
+    fn remove(&mut self, database: &Connection, name: &Name) -> Result<bool> {
         let Some(row) = self.get(database, name)? else {
             return Ok(false);
         };
@@ -438,10 +448,12 @@ impl Boxes {
             return Ok(true);
         }
         self.delete_box(database, name)?;
-        while let Some(Source { name, .. }) = state.and_then(|state| state.source) {
-            let release = |state: &mut StreamState| state.forks = state.forks.saturating_sub(1);
+        while let Some(Source { name, id, .. }) = state.and_then(|state| state.source) {
+            let release = |state: &mut StreamState| {
+                state.forks = state.forks.saturating_sub(u64::from(state.id == id));
+            };
             let source = self.update_state(database, &name, release)?;
-            state = source.filter(|source| source.is_removed && source.forks == 0);
+            state = source.filter(|of| of.id == id && of.is_removed && of.forks == 0);
             if state.is_some() {
                 self.delete_box(database, &name)?;
             }
@@ -525,8 +537,10 @@ impl Boxes {
     pub fn touch(&mut self, database: &Connection, name: &Name, now: SystemTime) -> Result<()> {
         self.full.remove(name.set());
         if let Some(row) = self.get(database, name)? {
-            row.due_ms = milliseconds(now) + row.idle_ms;
-            self.changed.insert(name.clone());
+            let idle = Duration::from_millis(row.idle_ms);
+            if use_until(row, idle, now) {
+                self.changed.insert(name.clone());
+            }
         }
         Ok(())
     }

@@ -149,7 +149,9 @@ impl Reader {
                 jobs.extend(starved.pop_front());
             }
             let Some(job) = jobs.pop_front() else {
-                thread::sleep(MEMORY_PAUSE);
+                if !starved.is_empty() {
+                    thread::sleep(MEMORY_PAUSE);
+                }
                 continue;
             };
             match self.go_on(job) {
@@ -312,8 +314,7 @@ impl Reading {
         };
         let is_first = job.opened.is_none();
         // A stream may have very many messages.
-        let is_counted = is_first && (job.after.is_none() || row.state.is_none());
-        if is_counted && count(&transaction, &row)? < row.messages {
+        if is_first && row.state.is_none() && count(&transaction, &row)? < row.messages {
             return Ok(Part::Missing { is_damaged: true });
         }
         let opened = job.opened.get_or_insert_with(|| row.opened());

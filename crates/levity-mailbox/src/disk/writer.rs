@@ -283,7 +283,9 @@ impl Writer {
             Request::Open(name, settings, _) => {
                 Done::Opened(boxes.open(database, name, settings, self.now)?)
             }
-            Request::Remove(name, ..) => Done::Removed(boxes.remove(database, name)?),
+            Request::Remove(name, epoch, ..) => {
+                Done::Removed(boxes.remove_life(database, name, *epoch)?)
+            }
             Request::Read(name, last, _) => {
                 boxes.mark_read(database, name, *last)?;
                 Done::Other
@@ -334,7 +336,7 @@ impl Writer {
                 (Request::Open(_, _, reply), Done::Opened(Err(refusal))) => {
                     reply.send(Err(refusal));
                 }
-                (Request::Remove(_, reply, pending), Done::Removed(was_known)) => {
+                (Request::Remove(_, _, reply, pending), Done::Removed(was_known)) => {
                     drop(pending);
                     reply.send(Ok(was_known));
                 }

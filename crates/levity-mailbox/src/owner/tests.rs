@@ -64,7 +64,7 @@ impl Store for Scripted {
         })
     }
 
-    fn remove(&mut self, _: &Name) -> Removing {
+    fn remove(&mut self, _: &Name, _: Option<u64>) -> Removing {
         later(&mut self.0.borrow_mut().removing)
     }
 
@@ -185,7 +185,11 @@ impl<S: Store> Rig<S> {
 
     fn remove(&mut self) -> oneshot::Receiver<Result<bool, StoreError>> {
         let (reply, result) = oneshot::channel();
-        self.command(Command::Remove { name: a(), reply });
+        self.command(Command::Remove {
+            name: a(),
+            epoch: None,
+            reply,
+        });
         result
     }
 

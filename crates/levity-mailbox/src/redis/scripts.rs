@@ -154,8 +154,10 @@ pub(super) fn add_update(
     let source = append.update.as_ref().and_then(|update| update.source());
     call.arg("write").arg(&version.epoch).arg(version.next);
     call.arg(state.to_json()).arg(*number);
-    call.arg(source.map_or("", Name::in_set));
+    call.arg(source.map_or("", |source| source.name.in_set()));
     call.arg(milliseconds(state.idle(now)).max(1));
+    call.arg(state.id.to_string());
+    call.arg(source.map_or(0, |source| source.id).to_string());
 }
 
 /// A reply of `append.lua` that says how a stream is; `None` for another one.

@@ -11,7 +11,7 @@ use super::streams::Streams;
 use crate::message::Message;
 use crate::name::Name;
 use crate::protocol::Command;
-use crate::store::{Limit, Opened};
+use crate::store::{Limit, Opened, StoreError};
 use crate::stream_state::{Refused, StreamState, Update};
 
 /// A stream, or one that it inherits from.
@@ -41,31 +41,30 @@ impl Streams {
         name: &Name,
         now: SystemTime,
     ) -> Result<Vec<Part>, StreamError> {
-        let mut parts: Vec<Part> = Vec::new();
-        let (mut next, mut last) = (Some(name.clone()), u64::MAX);
-        while let Some(name) = next.take() {
-            let summary = |reply| Command::Summary {
-                name: name.clone(),
-                reply,
-            };
-            let found = self.ask(&name, summary).await??;
-            let found = found.and_then(|found| Some((found.summary.epoch, found.summary.state?)));
-            let (epoch, state) = found.ok_or(Refused::Unknown)?;
-            if parts.is_empty() {
-                self.check_there(&name, &state, now).await?;
-            }
-            if let Some(source) = &state.source {
-                next = Some(source.name.clone());
-            }
-            let inherited = state.source.as_ref().map_or(0, |source| source.last);
+        let (epoch, state) = self.found(name, now).await?;
+        let mut next = state.source.clone();
+        let mut parts = vec![Part {
+            name: name.clone(),
+            life: epoch,
+            state,
+            last: u64::MAX,
+            epoch,
+        }];
+        let mut last = u64::MAX;
+        while let Some(source) = next.take() {
+            let found = self.summary(&source.name).await?;
+            let found = found.filter(|(_, state)| state.id == source.id);
+            let lost = || StoreError::Unavailable("what the stream inherits is lost".to_owned());
+            let (epoch, state) = found.ok_or_else(lost)?;
+            next.clone_from(&state.source);
+            last = last.min(source.last);
             parts.push(Part {
-                name,
+                name: source.name,
                 life: epoch,
                 state,
                 last,
                 epoch,
             });
-            last = last.min(inherited);
         }
         for index in (1..parts.len()).rev() {
             parts[index - 1].life = parts[index - 1].life.max(parts[index].life);
@@ -73,10 +72,31 @@ impl Streams {
         Ok(parts)
     }
 
+    /// The epoch of a stream, and its state.
+    pub(super) async fn found(
+        &self,
+        name: &Name,
+        now: SystemTime,
+    ) -> Result<(u64, Arc<StreamState>), StreamError> {
+        let (epoch, state) = self.summary(name).await?.ok_or(Refused::Unknown)?;
+        self.check_there(name, epoch, &state, now).await?;
+        Ok((epoch, state))
+    }
+
+    async fn summary(&self, name: &Name) -> Result<Option<(u64, Arc<StreamState>)>, StreamError> {
+        let summary = |reply| Command::Summary {
+            name: name.clone(),
+            reply,
+        };
+        let found = self.ask(name, summary).await??;
+        Ok(found.and_then(|found| Some((found.summary.epoch, found.summary.state?))))
+    }
+
     /// Removes a stream whose time is over.
     async fn check_there(
         &self,
         name: &Name,
+        epoch: u64,
         state: &StreamState,
         now: SystemTime,
     ) -> Result<(), StreamError> {
@@ -84,7 +104,7 @@ impl Streams {
             return Err(Refused::Removed.into());
         }
         if state.is_over(now) {
-            self.remove_now(name).await?;
+            self.remove_life(name, epoch).await?;
             return Err(Refused::Unknown.into());
         }
         Ok(())
@@ -130,7 +150,7 @@ impl Streams {
         };
         let opened = self.read_box(name, after, limit).await?;
         let state = opened.state.clone().ok_or(Refused::Unknown)?;
-        self.check_there(name, &state, now).await?;
+        self.check_there(name, opened.epoch, &state, now).await?;
         if let Some(Lifetime::Idle(_)) = state.lifetime {
             let owner = self.copies.owner_of_stream(name);
             let name = name.clone();

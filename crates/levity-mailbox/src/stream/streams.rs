@@ -76,7 +76,7 @@ impl Streams {
             },
             ..Draft::default()
         };
-        let bytes = draft.bytes() + memory_of_producer(&update);
+        let bytes = draft.bytes() + memory_of_state(&update);
         let reservation = self.budget.try_reserve(bytes);
         draft.reservation = Some(reservation.ok_or(StreamError::Memory)?);
         let append = store::Append {
@@ -115,15 +115,23 @@ impl Streams {
             Err(StreamError::Refused(Refused::Unknown)) => {}
             existing => return existing,
         }
-        let (state, mut content) = self.planned(&create, now).await?;
+        let (state, mut content, life) = self.planned(&create, now).await?;
         let body = std::mem::replace(&mut create.body, Ok(Vec::new()));
         content.extend(body.map_err(StreamError::NotJson)?);
-        let update = Update::Make(Box::new(state));
+        let update = Update::Make(Box::new(state.clone()));
         match self.publish(name, content, create.closes, update).await {
-            Ok(_) => {
-                let info = self.look(name, now).await?;
-                Ok(Created { is_new: true, info })
-            }
+            Ok(published) => Ok(Created {
+                is_new: true,
+                info: Info {
+                    content_type: state.content_type,
+                    lifetime: state.lifetime,
+                    end: Offset {
+                        life: published.id.epoch.max(life),
+                        position: published.id.sequence,
+                    },
+                    is_closed: state.is_closed,
+                },
+            }),
             // Somebody else was faster.
             Err(StreamError::Refused(Refused::Exists)) => self.existing(name, &create, now).await,
             Err(error) => Err(error),
@@ -153,12 +161,13 @@ impl Streams {
         }
     }
 
-    /// The state of a stream to be made, and what it inherits as content of its own: a part of an append.
+    /// The state of a stream to be made, what it inherits as content of its own, which is a part of an append, and the life of its
+    /// source.
     async fn planned(
         &self,
         create: &Create,
         now: SystemTime,
-    ) -> Result<(StreamState, Vec<u8>), StreamError> {
+    ) -> Result<(StreamState, Vec<u8>, u64), StreamError> {
         let made_with = MadeWith {
             lifetime: create.lifetime,
             fork: create.fork.clone(),
@@ -169,7 +178,7 @@ impl Streams {
             let lifetime = create.lifetime.or(lifetime);
             let content_type = asked.unwrap_or_default();
             let state = StreamState::new(content_type, lifetime, made_with, closes);
-            return Ok((state, Vec::new()));
+            return Ok((state, Vec::new(), 0));
         };
         let parts = self.parts(&fork.source, now).await;
         let parts = parts.map_err(|error| match error {
@@ -193,9 +202,9 @@ impl Streams {
         let content_type = asked.unwrap_or_else(|| source.content_type.clone());
         let lifetime = create.lifetime.or(source.lifetime);
         let mut state = StreamState::new(content_type, lifetime, made_with, closes);
-        let name = fork.source.clone();
-        state.source = Some(Source { name, last });
-        Ok((state, content))
+        let (name, id) = (fork.source.clone(), source.id);
+        state.source = Some(Source { name, id, last });
+        Ok((state, content, parts[0].life))
     }
 
     /// The last append that a fork inherits as a whole, and what it does of the next one.
@@ -305,13 +314,15 @@ impl Streams {
     /// # Errors
     /// Why there is none.
     pub async fn remove(&self, name: &Name, now: SystemTime) -> Result<(), StreamError> {
-        self.parts(name, now).await?;
-        self.remove_now(name).await
+        let (epoch, _) = self.found(name, now).await?;
+        self.remove_life(name, epoch).await
     }
 
-    pub(super) async fn remove_now(&self, name: &Name) -> Result<(), StreamError> {
+    /// Removes a stream, unless it is in another life by now.
+    pub(super) async fn remove_life(&self, name: &Name, epoch: u64) -> Result<(), StreamError> {
         let remove = |reply| Command::Remove {
             name: name.clone(),
+            epoch: Some(epoch),
             reply,
         };
         self.ask(name, remove).await??;
@@ -319,9 +330,10 @@ impl Streams {
     }
 }
 
-/// The memory that an update takes for a producer that may be new.
-fn memory_of_producer(update: &Update) -> usize {
+/// The memory that an update takes for the state of a stream, or for a producer that may be new.
+fn memory_of_state(update: &Update) -> usize {
     match update {
+        Update::Make(state) => state.to_json().len(),
         Update::Append {
             producer: Some(producer),
             ..

@@ -25,6 +25,7 @@ pub struct Tail {
     feed: Feed,
     bytes_max: usize,
     is_open: bool,
+    is_removed: bool,
     /// What was read last.
     last: ReadResult,
     reading: Option<Reading>,
@@ -52,6 +53,7 @@ impl Streams {
             feed: feed.ok_or(StreamError::TooManyReceivers)?,
             bytes_max,
             is_open: false,
+            is_removed: false,
             last,
             reading: None,
         })
@@ -82,6 +84,9 @@ impl Tail {
                 let read = ready!(reading.as_mut().poll(context));
                 self.reading = None;
                 let read = read?;
+                if self.is_removed {
+                    return Poll::Ready(Err(Refused::Unknown.into()));
+                }
                 self.note(&read);
                 if !read.pieces.is_empty() || read.is_closed {
                     return Poll::Ready(Ok(read));
@@ -133,7 +138,11 @@ impl Tail {
                 Next::Message(_) => {}
                 // What was taken so far is read again.
                 Next::Gap(_) => return Poll::Ready(Ok(None)),
-                Next::Removed => return Poll::Ready(Err(Refused::Unknown.into())),
+                // It may have forks.
+                Next::Removed => {
+                    self.is_removed = true;
+                    return Poll::Ready(Ok(None));
+                }
                 Next::Failed(error) => return Poll::Ready(Err(error.into())),
             }
         }

@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::copies::Copies;
 use crate::log::tests::settings;
 use crate::memory::MemoryStore;
+use crate::message::OVERHEAD_BYTES;
 use crate::name::Name;
 use crate::owner::{Owner, Reports};
 use crate::protocol::Command;
@@ -298,6 +299,7 @@ fn a_reader_that_stays_gets_what_comes() {
 #[test]
 fn a_reader_that_is_far_behind_misses_nothing() {
     let mut rig = Rig::new();
+    rig.settings = set(4, 100_000);
     rig.make("a");
     let mut reader = rig.follow("a");
     let mut expected = String::new();
@@ -335,11 +337,11 @@ fn readers_end_with_the_stream() {
 
     rig.make("b");
     rig.fork("c", "b").expect("made");
-    for of in ["b", "c"] {
+    for (of, reason) in [("b", REMOVED), ("c", UNKNOWN)] {
         let mut reader = rig.follow(of);
         rig.remove(of).expect("removed");
         let end = rig.next(&mut reader).expect("its end").map(drop);
-        assert_eq!(end, Err(UNKNOWN), "{of}");
+        assert_eq!(end, Err(reason), "{of}");
     }
 }
 
@@ -364,6 +366,28 @@ fn closing_is_final() {
     assert!(rig.close("a").expect("closed already").is_closed);
     let (text, result) = rig.read_from("a", Start::Beginning).expect("read");
     assert!(text == "12" && result.is_closed && rig.look("a").expect("there").is_closed);
+}
+
+#[test]
+fn a_retry_is_recognised_after_the_end() {
+    let mut rig = Rig::new();
+    rig.make("a");
+    let append = |rig: &mut Rig, sequence, closes| {
+        rig.append_with("a", "x", |append| {
+            append.producer = producer("p", 0, sequence);
+            append.closes = closes;
+        })
+    };
+    append(&mut rig, 0, false).expect("appended");
+    append(&mut rig, 1, true).expect("appended");
+    for sequence in [0, 1] {
+        let retry = append(&mut rig, sequence, sequence == 1).expect("a duplicate");
+        assert!(retry.is_duplicate && retry.is_closed);
+    }
+    assert!(matches!(
+        append(&mut rig, 2, false),
+        Err(StreamError::Closed(_))
+    ));
 }
 
 #[test]
@@ -484,19 +508,21 @@ fn what_is_refused_leaves_no_trace() {
 #[test]
 fn a_stream_is_bounded_to_the_byte() {
     let mut rig = Rig::new();
+    rig.settings = set(4, 1000 + 2 * OVERHEAD_BYTES);
     rig.make("a");
     rig.append("a", &"x".repeat(999));
     rig.append("a", "y");
-    let full = Err(StreamError::Refused(Refused::Full));
-    assert_eq!(rig.append_with("a", "z", |_| {}), full);
+    let full = || StreamError::Refused(Refused::Full);
+    assert_eq!(rig.append_with("a", "z", |_| {}), Err(full()));
     // Nothing was dropped to make room.
     assert_eq!(rig.read("a").len(), 1000);
-    let too_large = rig.create("b", |create| create.body = Ok(vec![b'x'; 1001]));
-    assert_eq!(
-        too_large.map(drop),
-        Err(StreamError::Refused(Refused::Full))
-    );
+    let body = vec![b'x'; 1001 + OVERHEAD_BYTES];
+    let too_large = rig.create("b", |create| create.body = Ok(body));
+    assert_eq!(too_large.map(drop), Err(full()));
     assert_eq!(rig.look("b").map(drop), Err(UNKNOWN));
+    // One that is as large as it may be, or larger since a reload, can be closed.
+    rig.settings = set(4, 10);
+    rig.close("a").expect("closed");
 }
 
 #[test]
@@ -566,6 +592,10 @@ fn a_stream_expires_when_it_is_not_used() {
             Some(Lifetime::Until(rig.now + Duration::from_secs(30))),
         ),
         ("kept", None),
+        (
+            "long",
+            Some(Lifetime::Idle(Duration::from_secs((1 << 53) - 1))),
+        ),
     ] {
         rig.create(of, |create| create.lifetime = lifetime)
             .expect("made");
@@ -587,6 +617,7 @@ fn a_stream_expires_when_it_is_not_used() {
     assert_eq!(rig.look("until").map(drop), Err(UNKNOWN));
     rig.pass(1_000_000_000);
     rig.look("kept").expect("there");
+    rig.look("long").expect("there");
 }
 
 #[test]

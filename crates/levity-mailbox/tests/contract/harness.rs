@@ -324,7 +324,7 @@ impl Rig {
     }
 
     pub fn remove(&mut self, name: &Name) -> bool {
-        let removing = self.call(|store| store.remove(name));
+        let removing = self.call(|store| store.remove(name, None));
         self.finish(removing).expect("an answer")
     }
 

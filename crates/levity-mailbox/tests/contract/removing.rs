@@ -56,7 +56,7 @@ mod cases {
         let now = rig.now();
         let append = |text| vec![append_of(&a, &settings, draft(text))];
         let first = rig.call(|store| store.append(append("0"), now));
-        let removing = rig.call(|store| store.remove(&a));
+        let removing = rig.call(|store| store.remove(&a, None));
         let second = rig.call(|store| store.append(append("1"), now));
         let opening = rig.call(|store| store.open(&a, &settings, now));
         let opened = rig.finish(opening).expect("a box");

@@ -296,7 +296,7 @@ impl Inner {
         if fault == Fault::Refused {
             return Err(unavailable());
         }
-        let removed = now(self.memory.remove(name));
+        let removed = now(self.memory.remove(name, None));
         self.tell(name, Some(process), || Change::Removed(name.clone()));
         if fault == Fault::Unknown {
             self.note_unknown(process, name, Change::Removed);
@@ -476,7 +476,7 @@ impl Store for Simulated {
         self.call(move |inner| inner.append(process, appends, now))
     }
 
-    fn remove(&mut self, name: &Name) -> Removing {
+    fn remove(&mut self, name: &Name, _: Option<u64>) -> Removing {
         let (process, name) = (self.process, name.clone());
         self.call(move |inner| inner.remove(process, &name))
     }

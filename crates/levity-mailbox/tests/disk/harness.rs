@@ -161,7 +161,8 @@ impl Rig {
     }
 
     pub fn remove(&mut self, name: &Name) -> bool {
-        self.call(|store| store.remove(name)).expect("an answer")
+        self.call(|store| store.remove(name, None))
+            .expect("an answer")
     }
 
     /// The texts of a box, which must be known.

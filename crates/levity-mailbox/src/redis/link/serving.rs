@@ -394,9 +394,10 @@ impl<'a> Serving<'a> {
                 *bytes = bytes.saturating_add(limit.bytes);
                 self.reads.next.push(call, Waiting::ReadAfter(limit, reply));
             }
-            Request::Remove(name, reply, _) => {
+            Request::Remove(name, epoch, reply, _) => {
                 self.link.reads.remove(&name);
-                let call = self.call(Script::Remove, &name);
+                let mut call = self.call(Script::Remove, &name);
+                call.arg(epoch.map_or_else(String::new, |epoch| epoch.to_string()));
                 self.main.next.push(call, Waiting::Remove(name, reply));
             }
             Request::List(set, after, count_max, reply) => {

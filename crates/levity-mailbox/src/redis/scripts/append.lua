@@ -4,31 +4,35 @@ local messages_max, bytes_max, now, keys_min = tonumber(ARGV[13]), tonumber(ARGV
 
 -- What becomes of a stream, if it is still as the process has read it; `ARGV[17]` is not there for other boxes.
 local task, seen_epoch, seen_next, new_state = ARGV[17], ARGV[18], ARGV[19], ARGV[20]
-local new_number, source, new_idle = ARGV[21], ARGV[22], ARGV[23]
+local new_number, source, new_idle, id, source_id = ARGV[21], ARGV[22], ARGV[23], ARGV[24], ARGV[25]
 if task then
   if epoch then
     follow()
   end
-  if task == 'read' or (epoch or '') ~= seen_epoch or (next or 1) ~= tonumber(seen_next) then
+  if task == 'read' or removed ~= '' or (epoch or '') ~= seen_epoch or (next or 1) ~= tonumber(seen_next) then
     return {'moved', epoch or '', next or 1, state, removed}
   end
   if source ~= '' then
-    local found = redis.call('HMGET', box_of(source), 'state', 'removed')
-    if not found[1] or found[2] then
+    local found = redis.call('HMGET', box_of(source), 'id', 'removed')
+    if found[1] ~= source_id or found[2] then
       return {'no source'}
     end
+    -- It stays, even if its time is over and a box is to be made.
+    redis.call('HINCRBY', box_of(source), 'heirs', 1)
   end
 end
 
 if not enter() then
+  if task and source ~= '' then
+    redis.call('HINCRBY', box_of(source), 'heirs', -1)
+  end
   return {'too many'}
 end
 if task then
   next, state, idle_ms = tonumber(new_number), new_state, new_idle
-  redis.call('HSET', box, 'state', state, 'idle', idle_ms)
+  redis.call('HSET', box, 'state', state, 'idle', idle_ms, 'id', id)
   if source ~= '' then
-    redis.call('HSET', box, 'source', source)
-    redis.call('HINCRBY', box_of(source), 'heirs', 1)
+    redis.call('HSET', box, 'source', source, 'source_id', source_id)
   end
   touch(true)
 end

@@ -9,8 +9,8 @@ local idle_ms, boxes_max, process = ARGV[6], tonumber(ARGV[7]), ARGV[8]
 -- `run` is the history of the server that has written the box last, and `forks` are the numbers that it has left out since:
 -- pairs of the first one, and the one after the last. `ends` is when the idle time ends, by the clock of the server.
 --
--- A stream has further fields: `state`, which only processes read, `idle`, its own idle time, `source`, the name of the stream that
--- it inherits from, `heirs`, how many inherit from it, and `removed`, which says that it is there for these only.
+-- A stream has further fields: `state`, which only processes read, `id`, `idle`, its own idle time, `source` and `source_id`, the name and
+-- the id of the stream that it inherits from, `heirs`, how many inherit from it, and `removed`, which says that it is there for these only.
 local fields = redis.call('HMGET', box, 'epoch', 'run', 'forks', 'next', 'lost', 'read', 'bytes', 'count', 'ends',
   'state', 'idle', 'removed')
 local epoch, box_run, forks = fields[1], fields[2], fields[3] or ''
@@ -94,7 +94,7 @@ end
 -- Removes a stream, and those that it inherits from if they were there for it only. One with heirs stays, as removed.
 local function end_stream(other)
   while other do
-    local found = redis.call('HMGET', box_of(other), 'heirs', 'source')
+    local found = redis.call('HMGET', box_of(other), 'heirs', 'source', 'source_id')
     if tonumber(found[1] or 0) > 0 then
       redis.call('HSET', box_of(other), 'removed', 1)
       redis.call('ZADD', idle, 2 ^ 52, other)
@@ -107,7 +107,7 @@ local function end_stream(other)
     other = found[2]
     if other then
       local source = box_of(other)
-      if redis.call('EXISTS', source) == 0 or redis.call('HINCRBY', source, 'heirs', -1) > 0
+      if redis.call('HGET', source, 'id') ~= found[3] or redis.call('HINCRBY', source, 'heirs', -1) > 0
         or not redis.call('HGET', source, 'removed') then
         other = nil
       end

@@ -1,4 +1,7 @@
 -- Removes a box; whether it was known.
+if ARGV[9] ~= '' and ARGV[9] ~= epoch then
+  return 0
+end
 local was_known = redis.call('EXISTS', box)
 if state ~= '' then
   end_stream(name)

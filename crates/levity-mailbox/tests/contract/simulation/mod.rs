@@ -194,6 +194,7 @@ impl World {
                 let (reply, _) = oneshot::channel();
                 let name = name_of(index);
                 let command = Command::Remove {
+                    epoch: None,
                     name: name.clone(),
                     reply,
                 };

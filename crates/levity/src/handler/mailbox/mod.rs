@@ -81,7 +81,11 @@ impl<'a> Handling<'a> {
         let name = self.named_box(request, endpoint)?;
         self.check_publisher(request, set, name.in_set())?;
         let owner = self.worker.mailboxes.owner_of(&name);
-        let remove = |reply| Command::Remove { name, reply };
+        let remove = |reply| Command::Remove {
+            name,
+            epoch: None,
+            reply,
+        };
         match self.ask_owner(set, owner, remove).await? {
             true => Ok(Response::new(204)),
             false => Err(no_mailbox()),

@@ -433,6 +433,7 @@ async fn remove_box(rig: &Rig) {
     let name = Name::new("box", b"a").expect("a name");
     let (reply, answer) = oneshot::channel();
     let command = Command::Remove {
+        epoch: None,
         name: name.clone(),
         reply,
     };

@@ -222,20 +222,24 @@ fn only_writers_need_the_key() {
 
 #[test]
 fn a_stream_is_bounded_and_loses_nothing() {
-    let streams = Streams::new("bytes = \"1KiB\"\nmessage_bytes = \"1KiB\"");
+    let streams = Streams::new("bytes = \"2KiB\"\nmessage_bytes = \"1KiB\"");
     streams.make("a", "text/plain");
-    let text = "x".repeat(1023);
+    // Each append counts 160 bytes more.
+    let text = "x".repeat(1000);
     streams.append("a", "text/plain", &text);
     let headers = [("Content-Type", "text/plain")];
     streams
-        .write("POST", "a", &headers, "yz")
+        .write("POST", "a", &headers, &"y".repeat(729))
         .assert_status(413);
-    streams.append("a", "text/plain", "y");
+    let rest = "y".repeat(728);
+    streams.append("a", "text/plain", &rest);
     streams.write("POST", "a", &headers, "z").assert_status(413);
     streams
         .write("POST", "a", &headers, &"x".repeat(1025))
         .assert_status(413);
-    assert_eq!(streams.read("a").body, format!("{text}y").into_bytes());
+    let read = streams.read("a");
+    assert_eq!(read.body, format!("{text}{rest}").into_bytes());
+    assert_eq!(read.field("content-security-policy"), "sandbox");
 }
 
 #[test]

@@ -46,6 +46,8 @@ impl Handling<'_> {
         // Section 12.7.
         let fields = &mut response.fields;
         fields.add("X-Content-Type-Options", b"nosniff");
+        // What a publisher wrote does not run on the origin of the site.
+        fields.add("Content-Security-Policy", b"sandbox");
         fields.add("Cross-Origin-Resource-Policy", b"same-origin");
         fields.add("Access-Control-Expose-Headers", EXPOSED);
         response
