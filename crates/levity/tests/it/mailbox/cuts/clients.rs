@@ -7,7 +7,6 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use levity_wire::mailbox::MessageId;
 use serde_json::Value;
 
 use super::super::{KEY, SOON};
@@ -41,13 +40,13 @@ impl Random {
 }
 
 /// A connection that is cut after a number of bytes in both directions.
-struct Fragile {
+pub struct Fragile {
     stream: TcpStream,
     left: usize,
 }
 
 impl Fragile {
-    fn send(&mut self, bytes: &[u8]) -> Option<()> {
+    pub fn send(&mut self, bytes: &[u8]) -> Option<()> {
         let sent = bytes.len().min(self.left);
         self.left -= sent;
         self.stream.write_all(&bytes[..sent]).ok()?;
@@ -107,7 +106,7 @@ impl World {
         }
     }
 
-    fn connect(&self, random: &mut Random) -> Option<Fragile> {
+    pub fn connect(&self, random: &mut Random) -> Option<Fragile> {
         assert!(!self.has_failed.load(Ordering::Relaxed), "another failed");
         let addresses = self.addresses.read();
         let addresses = addresses.unwrap_or_else(PoisonError::into_inner);
@@ -133,26 +132,45 @@ impl World {
 
     /// Publishes a message until it is acknowledged.
     pub fn publish(&self, text: &str, random: &mut Random) {
+        self.until_acknowledged(|| {
+            let headers = format!("Mailbox-Id: {text}\r\n");
+            let (status, answer) = self.request(&headers, text, random)?;
+            assert!(["201", "202"].contains(&&*status), "{answer}");
+            let (_, body) = answer.split_once("\r\n\r\n")?;
+            let body: Value = serde_json::from_str(body).ok()?;
+            let id = super::super::text(&body, "id").parse().expect("an id");
+            Some(Message::new(id, text))
+        });
+    }
+
+    /// Repeats `publish` until it returns a message, which is acknowledged.
+    pub fn until_acknowledged(&self, mut publish: impl FnMut() -> Option<Message>) {
         loop {
             let began = Instant::now();
-            if let Some(id) = self.post(text, random) {
-                let acknowledged = Acknowledged {
-                    message: Message::new(id, text),
-                    began,
-                    ended: Instant::now(),
-                };
+            if let Some(message) = publish() {
+                let ended = Instant::now();
                 let all = self.acknowledged.lock();
-                all.expect("no other failed").push(acknowledged);
+                all.expect("no other failed").push(Acknowledged {
+                    message,
+                    began,
+                    ended,
+                });
                 return;
             }
         }
     }
 
-    fn post(&self, text: &str, random: &mut Random) -> Option<MessageId> {
+    /// Posts a text: the status and the answer, unless it is lost or the store refuses.
+    pub fn request(
+        &self,
+        headers: &str,
+        text: &str,
+        random: &mut Random,
+    ) -> Option<(String, String)> {
         let mut conn = self.connect(random)?;
         let request = format!(
             "POST {} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer {KEY}\r\n\
-             Mailbox-Id: {text}\r\nContent-Length: {}\r\n\r\n{text}",
+             {headers}Content-Length: {}\r\n\r\n{text}",
             self.path,
             text.len()
         );
@@ -160,20 +178,15 @@ impl World {
         let mut answer = Vec::new();
         while conn.receive(&mut answer).is_ok() {}
         let answer = String::from_utf8(answer).expect("text");
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        match &head.get(9..12)? {
-            &"201" | &"202" => {
-                let body: Value = serde_json::from_str(body).ok()?;
-                Some(super::super::text(&body, "id").parse().expect("an id"))
-            }
-            // The store does not answer just now, or has no room.
-            &"503" | &"507" => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                thread::sleep(PAUSE);
-                None
-            }
-            _ => panic!("{answer}"),
+        let (head, _) = answer.split_once("\r\n\r\n")?;
+        let status = head.get(9..12)?.to_owned();
+        // The store does not answer just now, or has no room.
+        if ["503", "507"].contains(&&*status) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(PAUSE);
+            return None;
         }
+        Some((status, answer))
     }
 
     fn count(&self) -> usize {
@@ -218,7 +231,8 @@ impl World {
                 cursor.as_deref().unwrap_or("earliest")
             );
             if conn.send(request.as_bytes()).is_some() {
-                let bytes = self.receive_stream(&mut conn);
+                let end = format!("data: {END}\n\n");
+                let bytes = self.receive_stream(&mut conn, |body| body.ends_with(&end));
                 received.take(&dechunked(&bytes));
             }
         }
@@ -226,7 +240,7 @@ impl World {
     }
 
     /// What comes on a connection. Nobody waits for long while others are told that their messages are there.
-    fn receive_stream(&self, conn: &mut Fragile) -> Vec<u8> {
+    pub fn receive_stream(&self, conn: &mut Fragile, is_end: impl Fn(&str) -> bool) -> Vec<u8> {
         let (mut bytes, mut count) = (Vec::new(), None);
         loop {
             match conn.receive(&mut bytes) {
@@ -242,7 +256,7 @@ impl World {
                 }
                 Err(_) => return bytes,
             }
-            if dechunked(&bytes).ends_with(&format!("data: {END}\n\n")) {
+            if is_end(&dechunked(&bytes)) {
                 return bytes;
             }
         }
@@ -250,7 +264,7 @@ impl World {
 }
 
 /// The body of a response in chunks, as far as it has come.
-fn dechunked(bytes: &[u8]) -> String {
+pub fn dechunked(bytes: &[u8]) -> String {
     let mut text = String::new();
     let all = String::from_utf8_lossy(bytes);
     let Some((_, mut rest)) = all.split_once("\r\n\r\n") else {

@@ -7,6 +7,7 @@
 mod check;
 mod clients;
 mod servers;
+mod streams;
 
 use std::collections::hash_map::RandomState;
 use std::env;
@@ -71,7 +72,17 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 /// Cuts servers `count` times, in rounds with a box each.
-fn run(mut rig: Rig, kinds: &[Cut], count: usize) {
+fn run(rig: Rig, kinds: &[Cut], count: usize) {
+    in_rounds(rig, kinds, count, run_round);
+}
+
+/// Has `run_round` cut servers `count` times.
+fn in_rounds(
+    mut rig: Rig,
+    kinds: &[Cut],
+    count: usize,
+    run_round: impl Fn(&mut Rig, usize, &[Cut], &mut Random) -> [usize; 4],
+) {
     let seed = variable("LEVITY_TEST_SEED").unwrap_or_else(|| RandomState::new().hash_one(0));
     let mut left = variable("LEVITY_TEST_CUTS").map_or(count, |cuts| cuts as usize);
     eprintln!("LEVITY_TEST_SEED={seed}");

@@ -121,6 +121,17 @@ impl Rig {
                  [[site.route]]\npath = \"/m{number}/*\"\nmailbox = \"m{number}\"\n"
             )
         });
+        let durable = if self.faults.is_some() {
+            "durable = true\n"
+        } else {
+            ""
+        };
+        let of_streams = format!(
+            "[[mailbox]]\nname = \"s\"\nprotocol = \"durable-streams\"\npublish_key_file = \"{key}\"\n\
+             bytes = \"64MiB\"\npublishes_per_second = 100000\n{durable}\
+             [[site.route]]\npath = \"/s/*\"\nmailbox = \"s\"\n"
+        );
+        let sets = sets.chain([of_streams]);
         let launch = Launch::run(&format!(
             "[[listen]]\naddress = \"127.0.0.1:0\"\n[mailbox_store]\n{}\n\
              [limits]\ndrain_timeout = \"200ms\"\n[[site]]\nrespond = {{}}\n{}",
@@ -136,7 +147,15 @@ impl Rig {
 
     /// What clients of a new box have in common.
     pub fn world(&self, round: usize) -> World {
-        let path = format!("/m{}/{round}", round % self.sets.len());
+        self.world_at(format!("/m{}/{round}", round % self.sets.len()))
+    }
+
+    /// What clients of a new stream have in common.
+    pub fn world_of_stream(&self, round: usize) -> World {
+        self.world_at(format!("/s/{round}"))
+    }
+
+    fn world_at(&self, path: String) -> World {
         let addresses = self.servers.iter().map(Server::address).collect();
         World::new(path, addresses)
     }
