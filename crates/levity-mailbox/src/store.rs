@@ -35,7 +35,7 @@ use crate::stream_state::{Refused, StreamState, Update};
 /// A box that [keeps all](Settings::keeps_all) is a stream if it has a [state](StreamState). Its idle time is what that says. One
 /// that others inherit from is not removed: its state says that it was, and it goes with the last of these.
 pub trait Store: 'static {
-    /// What is kept of a box, but of one that [keeps all](Settings::keeps_all) [no message](Opened::without_messages);
+    /// What is kept of a box, but of one that [keeps all](Settings::keeps_all) no message;
     /// [`StoreError::Memory`] if it has to be read and the memory of messages is used up. A box that is not known is made, without a message and with a new epoch;
     /// [`StoreError::TooManyBoxes`] if there are [too many](Settings::boxes_max) of the set and none gives way. All appends that have ended are in
     /// it. One that has not ended may be in it or not; [`Opened::first`] says where those may be that begin later.

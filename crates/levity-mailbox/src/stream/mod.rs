@@ -9,6 +9,7 @@ mod protocol;
 mod reading;
 mod streams;
 mod tail;
+mod writing;
 
 #[cfg(test)]
 mod tests;

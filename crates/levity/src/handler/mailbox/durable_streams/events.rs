@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use levity_mailbox::stream::{ReadResult, StreamError, Streams, Tail};
-use levity_mailbox::{Name, steady_time};
+use levity_mailbox::steady_time;
+use levity_mailbox::stream::{ReadResult, Tail};
 use levity_telemetry::access_log::End;
 use levity_wire::durable_streams::{Control, DataEvent, Form, push_control};
 use levity_wire::sse;
 
 use super::super::stay::{Due, Sending, Stay, TURN_BYTES_MAX};
-use super::read::READ_BYTES_MAX;
 use crate::http::held::{Held, HeldClient};
 use crate::http::response::{Body, Response};
 use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
@@ -60,26 +59,23 @@ impl fmt::Debug for EventReceiver {
 
 impl EventReceiver {
     /// A reader whose first read has found something, if only the stream.
-    ///
-    /// # Errors
-    /// If there are too many.
     pub fn new(
         worker: Rc<Worker>,
         set: &Arc<MailboxSet>,
-        (streams, name, found): (Streams, &Name, ReadResult),
+        (tail, found): (Tail, ReadResult),
         cursor: u64,
         slot: ReceiverSlot,
-    ) -> Result<Self, StreamError> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             worker,
-            tail: streams.follow(name, found.without_content(), READ_BYTES_MAX)?,
+            tail,
             form: Form::of(&found.content_type.essence),
             cursor,
             state: State::Found(Found::new(found)),
             sending: Sending::default(),
             stay: Stay::new(set.of.heartbeat, set.of.rotate),
             _slot: slot,
-        })
+        }
     }
 
     /// The same reader, which leaves after `left` if there is such a time.

@@ -21,7 +21,7 @@ use crate::mailboxes::set::{MailboxSet, ReceiverSlot};
 use crate::route::MailboxEndpoint;
 
 /// About the maximum of bytes that a reader who waits gets at a time. A single append may be larger.
-pub const READ_BYTES_MAX: usize = 256 * 1024;
+const READ_BYTES_MAX: usize = 256 * 1024;
 
 /// About the maximum of bytes of one response to a reader who does not wait. A single append may be larger.
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -53,15 +53,11 @@ impl Handling<'_> {
             }
             Some((Live::Sse, slot)) => {
                 let (cursor, lifetime) = (self.cursor(&query), time_left(&found));
-                let streams = self.streams(set);
-                let receiver = EventReceiver::new(
-                    self.worker.clone(),
-                    set,
-                    (streams, name, found),
-                    cursor,
-                    slot,
-                );
-                let receiver = receiver.map_err(|reason| refused(set, reason))?;
+                let last = found.without_content();
+                let tail = self.streams(set).follow(name, last, READ_BYTES_MAX);
+                let tail = tail.map_err(|reason| refused(set, reason))?;
+                let worker = self.worker.clone();
+                let receiver = EventReceiver::new(worker, set, (tail, found), cursor, slot);
                 let receiver = receiver.within(self.token_time_left()).within(lifetime);
                 Ok(receiver.response())
             }
