@@ -1,6 +1,6 @@
 //! The store on a Redis or Valkey server, which several processes share.
 //!
-//! The messages of a box are a stream whose ids are those of the messages. Beside it there are a hash with the state of the
+//! The messages of a box are a stream whose ids have the numbers of the messages. Beside it there are a hash with the state of the
 //! box, the keys of publishers and the deadlines; all of them end together when the box is idle. Lua scripts change them, each
 //! atomically, and publish each message to a channel of the box, on which the processes with receivers get them in one order.
 //! What a process has missed it asks for by number. A reading command that waits for many streams (`XREAD BLOCK`) would have to

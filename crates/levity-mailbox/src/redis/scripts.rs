@@ -247,6 +247,7 @@ pub(super) fn opened(reply: &Value) -> Option<Opened> {
     let [epoch, next, lost, read, entries, state, is_removed] = array(reply)? else {
         return None;
     };
+    let epoch = number(epoch)?;
     let message = |entry: &Value| {
         let [id, fields] = array(entry)? else {
             return None;
@@ -256,11 +257,14 @@ pub(super) fn opened(reply: &Value) -> Option<Opened> {
             _ => None,
         };
         let draft = decoded.unwrap_or_else(Draft::damaged).into();
-        let id = text(id)?.parse().ok()?;
+        let id = MessageId {
+            epoch,
+            ..text(id)?.parse().ok()?
+        };
         Some(Message { id, draft })
     };
     Some(Opened {
-        epoch: number(epoch)?,
+        epoch,
         next: number(next)?,
         first: number(next)?,
         lost: number(lost)?,

@@ -51,6 +51,25 @@ fn a_loss_that_no_process_has_seen_is_announced() {
     });
 }
 
+/// However long the log is.
+#[test]
+fn a_new_epoch_copies_no_message() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        for number in 0..3 {
+            publish(rig, &number.to_string());
+        }
+        assert_eq!(server.ask("SAVE"), "OK");
+        let (lost, _) = publish(rig, "3");
+        server.stop();
+        server.start();
+        assert!(open(rig).epoch > lost.epoch);
+        assert!(!server.ask("INFO commandstats").contains("cmdstat_xadd"));
+        assert!(publish(rig, "4").0 > lost);
+        assert_eq!(texts(rig), ["0", "1", "2", "4"]);
+    });
+}
+
 /// A server, its replica, and an address that leads to the first.
 fn replicated() -> (Server, Server, Switch) {
     let first = Server::redis("--repl-diskless-sync-delay 0");
@@ -439,6 +458,37 @@ fn a_read_does_not_wait_for_what_is_written() {
                 .is_pending()
         );
         assert!(rig.finish(appending).iter().all(Result::is_ok));
+    });
+}
+
+/// The server copies what a script reads.
+#[test]
+fn a_read_takes_large_messages_one_by_one() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        let settings = settings();
+        let mut assert_read = |of: &str, texts: &[String], bytes, (count, calls)| {
+            let of = name(of);
+            for text in texts {
+                rig.append(&of, &settings, text);
+            }
+            assert_eq!(server.ask("CONFIG RESETSTAT"), "OK");
+            let limit = Limit {
+                messages: 100,
+                bytes,
+            };
+            let read = rig.read(&of, None, limit).expect("a box");
+            assert_eq!(read.messages.len(), count);
+            let stats = server.ask("INFO commandstats");
+            assert!(
+                stats.contains(&format!("cmdstat_xrange:calls={calls},")),
+                "{stats}"
+            );
+        };
+        assert_read("small", &numbers(0..101), usize::MAX, (100, 1));
+        let large = "x".repeat(1 << 20);
+        let texts = ["0".to_owned(), large.clone(), large.clone(), large];
+        assert_read("large", &texts, 1000, (2, 2));
     });
 }
 

@@ -41,7 +41,10 @@ if number then
   return {'duplicate', epoch, tonumber(number)}
 end
 number = next
-redis.call('XADD', log, epoch .. '-' .. text(number), 'message', content, 'size', size, 'deadline', deadline)
+redis.call('XADD', log, id_of(text(number)), 'message', content, 'size', size, 'deadline', deadline)
+if tonumber(size) > tonumber(redis.call('HGET', box, 'largest') or 0) then
+  redis.call('HSET', box, 'largest', size)
+end
 if count == 0 then
   redis.call('ZREM', unused, name)
   if state == '' then

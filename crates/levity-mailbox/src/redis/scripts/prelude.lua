@@ -159,23 +159,23 @@ local function give_way()
   return other
 end
 
+-- Ids of entries do not have the epoch, so that a new one does not copy the log, which may be long.
+local function id_of(number)
+  return '0-' .. number
+end
+
 local function number_of(id)
   return tonumber(string.match(id, '%-(%d+)$'))
 end
 
 -- Keeps the messages that are left, with their numbers, in a new epoch.
 local function renew(run)
-  local kept = redis.call('XRANGE', log, '-', '+')
   epoch = new_epoch()
-  redis.call('DEL', log, due)
-  bytes, count = 0, 0
-  for _, entry in ipairs(kept) do
-    local number, size, deadline = number_of(entry[1]), entry[2][4], entry[2][6]
-    redis.call('XADD', log, epoch .. '-' .. text(number), unpack(entry[2]))
-    if deadline ~= '' then
-      redis.call('ZADD', due, deadline, text(number) .. ':' .. size)
+  if redis.call('XLEN', log) ~= count then
+    bytes, count = 0, 0
+    for _, entry in ipairs(redis.call('XRANGE', log, '-', '+')) do
+      bytes, count, next = bytes + entry[2][4], count + 1, math.max(next, number_of(entry[1]) + 1)
     end
-    bytes, count, next = bytes + size, count + 1, math.max(next, number + 1)
   end
   box_run, forks = run, ''
   write()
@@ -252,7 +252,7 @@ local function expire(now, count_max)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, count_max)) do
     local number, size = string.match(member, '^(%d+):(%d+)$')
     redis.call('ZREM', due, member)
-    if redis.call('XDEL', log, epoch .. '-' .. number) == 1 then
+    if redis.call('XDEL', log, id_of(number)) == 1 then
       bytes, count, expired = bytes - size, count - 1, expired + 1
     end
   end
@@ -260,5 +260,5 @@ local function expire(now, count_max)
 end
 
 local function found(first)
-  return {epoch, next, lost, read, redis.call('XRANGE', log, epoch .. '-' .. first, '+'), state, removed}
+  return {epoch, next, lost, read, redis.call('XRANGE', log, id_of(first), '+'), state, removed}
 end
