@@ -234,6 +234,11 @@ pub(super) fn is_refused(reply: &Value) -> bool {
     matches!(array(reply), Some([only]) if text(only) == Some("too many"))
 }
 
+/// Whether a reply says that the box has to be compared before it is read.
+pub(super) fn has_to_check(reply: &Value) -> bool {
+    text(reply) == Some("lags")
+}
+
 /// A reply of `read_after.lua`, which may be that the box is not known.
 pub(super) fn opened_if_known(reply: &Value) -> Option<Option<Opened>> {
     match reply {

@@ -51,6 +51,31 @@ fn a_loss_that_no_process_has_seen_is_announced() {
     });
 }
 
+/// Nobody appends meanwhile.
+#[test]
+fn a_read_after_a_loss_is_of_the_new_epoch() {
+    let mut server = Server::redis("");
+    run_with(&mut server, |rig, server| {
+        let a = name("a");
+        publish(rig, "0");
+        assert_eq!(server.ask("SAVE"), "OK");
+        let (lost, _) = publish(rig, "1");
+        server.stop();
+        server.start();
+        let start = Instant::now();
+        let read = loop {
+            let reading = rig.call(|store| store.read(&a, Some(lost), Limit::NONE));
+            match rig.finish(reading) {
+                Err(StoreError::Unavailable(_)) => assert!(start.elapsed() < DEADLINE),
+                read => break read.expect("an answer").expect("a box"),
+            }
+        };
+        assert!(read.epoch > lost.epoch);
+        assert_eq!(read.messages.iter().map(text).collect::<Vec<_>>(), ["0"]);
+        assert_eq!(rig.summary(&a).expect("a box").epoch, read.epoch);
+    });
+}
+
 /// However long the log is.
 #[test]
 fn a_new_epoch_copies_no_message() {

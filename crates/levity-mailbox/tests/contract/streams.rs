@@ -1,5 +1,9 @@
 //! Boxes that are streams: their state changes together with an append.
 
+use crate::failing::{assert_outdated, at, reported};
+use crate::harness::{name, run};
+use crate::servers::{Server, Switch, free};
+
 /// Makes one test per store that can have streams of each case, named `case::store`.
 macro_rules! for_stores_of_streams {
     ($($case:ident),* $(,)?) => {
@@ -35,6 +39,32 @@ for_stores_of_streams! {
     processes_agree_on_the_state,
 }
 
+/// They are told that something is missing, however much it is.
+#[test]
+fn receivers_read_a_stream_again_after_an_outage() {
+    let server = Server::redis("");
+    let switch = Switch::new(server.port());
+    run(Some(at(switch.port())), |rig| {
+        run(Some(at(server.port())), |other| {
+            cases::make(rig, "a", None, None).expect("made");
+            rig.watch(&name("a"), true);
+            rig.open(&name("a"), &cases::streams());
+            cases::append(other, "a", "1").expect("appended");
+            assert_eq!(reported(rig).1, "1");
+            switch.set_target(free("127.0.0.1").port());
+            for kind in ["pubsub", "normal"] {
+                let _ = server.ask(&format!("CLIENT KILL TYPE {kind}"));
+            }
+            while cases::append(other, "a", "2").is_err() {}
+            switch.set_target(server.port());
+            assert_outdated(rig);
+            rig.open(&name("a"), &cases::streams());
+            cases::append(other, "a", "3").expect("appended");
+            assert_eq!(reported(rig).1, "3");
+        });
+    });
+}
+
 mod cases {
     use std::sync::Arc;
     use std::time::Duration;
@@ -49,7 +79,7 @@ mod cases {
 
     const UNKNOWN: StoreError = StoreError::Refused(Refused::Unknown);
 
-    fn streams() -> Arc<Settings> {
+    pub fn streams() -> Arc<Settings> {
         settings_with(|settings| {
             (settings.keeps_all, settings.messages_max) = (true, 2);
         })
@@ -73,7 +103,7 @@ mod cases {
     }
 
     /// Makes a stream, which inherits from `source` up to a number.
-    fn make(
+    pub fn make(
         rig: &mut Rig,
         of: &str,
         lifetime: Option<Lifetime>,
@@ -104,7 +134,7 @@ mod cases {
             .map_or(0, |state| state.id)
     }
 
-    fn append(rig: &mut Rig, to: &str, content: &str) -> Result<MessageId, StoreError> {
+    pub fn append(rig: &mut Rig, to: &str, content: &str) -> Result<MessageId, StoreError> {
         append_of_producer(rig, to, content, None)
     }
 

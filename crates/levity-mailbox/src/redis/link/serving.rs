@@ -179,7 +179,9 @@ enum Waiting {
     Update(Name, Box<Version>),
     Open(Name, bool, Reply<Opened>),
     Summary(Name, Reply<Option<Summary>>),
-    ReadAfter(Limit, Reply<Option<Opened>>),
+    ReadAfter(Name, Option<MessageId>, Limit, Reply<Option<Opened>>),
+    /// A request that is begun anew when its box was compared.
+    Check(Request),
     Remove(Name, Reply<bool>),
     List(String, Reply<Vec<Summary>>),
     Run,
@@ -196,7 +198,8 @@ impl Waiting {
             Self::Append(_, reply) => reply.send(Err(error)),
             Self::Open(_, _, reply) => reply.send(Err(error)),
             Self::Summary(_, reply) => reply.send(Err(error)),
-            Self::ReadAfter(_, reply) => reply.send(Err(error)),
+            Self::ReadAfter(_, _, _, reply) => reply.send(Err(error)),
+            Self::Check(request) => drop(request.fail(&error)),
             Self::Remove(_, reply) => reply.send(Err(error)),
             Self::List(_, reply) => reply.send(Err(error)),
             Self::Run
@@ -392,7 +395,8 @@ impl<'a> Serving<'a> {
                 scripts::add_read_after(&mut call, after, limit);
                 let bytes = &mut self.reads.next.bytes;
                 *bytes = bytes.saturating_add(limit.bytes);
-                self.reads.next.push(call, Waiting::ReadAfter(limit, reply));
+                let waiting = Waiting::ReadAfter(name, after, limit, reply);
+                self.reads.next.push(call, waiting);
             }
             Request::Remove(name, epoch, reply, _) => {
                 self.link.reads.remove(&name);
@@ -495,6 +499,12 @@ impl<'a> Serving<'a> {
         let mut call = self.call(Script::Touch, &name);
         call.arg(u8::from(self.link.boxes.is_watched(&name)));
         self.main.next.push(call, Waiting::Touch(name));
+    }
+
+    /// Has a box compared with what was seen of it before a request reads it.
+    fn check(&mut self, name: &Name, request: Request) {
+        let call = self.call(Script::Check, name);
+        self.main.next.push(call, Waiting::Check(request));
     }
 
     /// Tells the server what was read of a box.
@@ -648,10 +658,17 @@ impl<'a> Serving<'a> {
             Waiting::Open(name, keeps_all, reply) => {
                 reply.send(self.taken(&name, keeps_all, answer));
             }
+            Waiting::Summary(name, reply) if scripts::has_to_check(answer) => {
+                self.check(&name.clone(), Request::Summary(name, reply));
+            }
+            Waiting::ReadAfter(name, after, limit, reply) if scripts::has_to_check(answer) => {
+                self.check(&name.clone(), Request::ReadAfter(name, after, limit, reply));
+            }
+            Waiting::Check(request) => self.begin(request),
             Waiting::Summary(name, reply) => {
                 reply.send(scripts::summed(answer, &name).ok_or_else(strange));
             }
-            Waiting::ReadAfter(mut limit, reply) => {
+            Waiting::ReadAfter(_, _, mut limit, reply) => {
                 let found = scripts::opened_if_known(answer).ok_or_else(strange);
                 let limited = |mut found: Opened| {
                     found.messages.retain(|one| limit.take(one.draft.bytes()));
@@ -672,6 +689,11 @@ impl<'a> Serving<'a> {
                 .for_each(|run| self.link.note_run(run)),
             Waiting::Resume(name) => {
                 let found = scripts::opened_if_known(answer).flatten();
+                let found = found.map(|found| match found.state {
+                    // Receivers are told to read again if there is something new.
+                    Some(_) => found.without_messages(),
+                    None => found,
+                });
                 // Without memory the box is outdated: its receivers learn it when it is opened again.
                 let found = found.and_then(|found| reserve(found).ok());
                 if let Some(found) = &found {

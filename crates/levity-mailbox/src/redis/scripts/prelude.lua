@@ -214,6 +214,11 @@ local function has_lost()
   return known_next > next
 end
 
+-- Whether the box has to be compared before it is read: only scripts that write give it the epoch that says what is lost.
+local function lags()
+  return box_run ~= (redis.call('LINDEX', runs, -1) or '') or has_lost()
+end
+
 -- Continues the box in the present history of the server; whether it needs a new epoch for that.
 local function follow()
   local run = redis.call('LINDEX', runs, -1) or ''

@@ -1,6 +1,7 @@
--- The messages of a box from a number on; nothing if it is not known any more.
+-- The messages of a box from a number on; nothing if it is not known any more. Those of a stream, which may be many, are read
+-- elsewhere.
 if not epoch then
   return false
 end
 enter()
-return found(ARGV[9])
+return found(state == '' and ARGV[9] or text(next))
