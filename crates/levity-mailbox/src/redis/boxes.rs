@@ -21,7 +21,10 @@ const TOUCH_DIVISOR: u32 = 4;
 const SWEPT_DIVISOR: usize = 32;
 const SWEPT_MIN: usize = 64;
 
-/// Idle time of a box whose settings are not known.
+/// How long what was seen of a box counts that is used no more, however long its idle time: a stream may be kept forever.
+const KNOWN_TIME: Duration = Duration::from_secs(300);
+
+/// Idle time of a box whose settings are not known, or that was removed.
 const IDLE_UNKNOWN: Duration = Duration::from_secs(60);
 
 /// The boxes that this process uses or has used lately.
@@ -165,18 +168,21 @@ impl Boxes {
         self.to_check.pop_front()
     }
 
-    /// Forgets a box that this process has removed, but not its epoch: the next one must be larger.
+    /// Forgets a box that was removed, but for a while not its epoch: the next one must be larger.
     pub(super) fn removed(&mut self, name: &Name) {
-        if let Some(watch) = self.watch_of(name) {
-            watch.reported = None;
-            watch.state = WatchState::Behind;
-        }
-        if let Some(known) = self
-            .boxes
-            .get_mut(name)
-            .and_then(|found| found.known.as_mut())
-        {
+        let Some(found) = self.boxes.get_mut(name) else {
+            return;
+        };
+        found.due = None;
+        if let Some(known) = &mut found.known {
             known.next = 0;
+        }
+        match &mut found.watch {
+            Some(watch) => {
+                watch.reported = None;
+                watch.state = WatchState::Behind;
+            }
+            None => found.idle = found.idle.min(IDLE_UNKNOWN),
         }
     }
 
@@ -417,13 +423,45 @@ impl Boxes {
                 found.used_at = now;
                 to_touch.push(name.clone());
             }
-            // The server keeps it for an eighth longer. Until then, what was seen of it counts.
-            if found.watch.is_none() && unused >= found.idle + found.idle / TOUCH_DIVISOR {
+            // The server keeps it for an eighth longer. Until then, what was seen of it counts, and messages expire.
+            let is_over = unused >= found.idle + found.idle / TOUCH_DIVISOR
+                || (unused >= KNOWN_TIME && found.due.is_none());
+            if found.watch.is_none() && is_over {
                 self.boxes.remove(&name);
             } else {
                 self.order.push_back(name);
             }
         }
         to_touch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_that_are_kept_forever_are_forgotten() {
+        let (changes, _) = mpsc::unbounded_channel();
+        let (mut boxes, now) = (Boxes::new(changes), Instant::now());
+        let names = ["removed", "used", "due", "watched"]
+            .map(|name| Name::new("set", name.as_bytes()).expect("a name"));
+        for name in &names {
+            boxes.mark_used(name, Some(Duration::from_secs(1 << 40)), now);
+            boxes.learn(name, Known { epoch: 1, next: 1 });
+        }
+        let [removed, _, due, watched] = &names;
+        boxes.removed(removed);
+        boxes.schedule(due, 1);
+        boxes.set_watched(watched, true, now);
+        let mut known_after = |time: Duration| {
+            boxes.sweep(now + time);
+            names.each_ref().map(|name| boxes.known(name).is_some())
+        };
+        let (removed_time, moment) = (Duration::from_secs(75), Duration::from_millis(1));
+        assert_eq!(known_after(removed_time - moment), [true; 4]);
+        assert_eq!(known_after(removed_time), [false, true, true, true]);
+        assert_eq!(known_after(KNOWN_TIME - moment), [false, true, true, true]);
+        assert_eq!(known_after(KNOWN_TIME), [false, false, true, true]);
     }
 }

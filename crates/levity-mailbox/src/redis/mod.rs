@@ -14,7 +14,8 @@
 //! has all boxes compared that it knows. A box that lacks what a process has seen gets a new epoch, in which the messages that are
 //! left keep their numbers. If no process has seen both histories, nobody knows what is missing, and all boxes get new epochs. A
 //! process that is new, or has seen one of the last histories but not the last one, waits some seconds for one that has.
-//! Nobody misses what only a process has seen that ends before it can connect again.
+//! Nobody misses what only a process has seen that ends before it can connect again, nor what a process has forgotten: it remembers
+//! what it has seen of a box that it does not watch for five minutes after its last use.
 //!
 //! # Durability
 //! A message is acknowledged when the server has taken it. Whether it is on a disk or on a replica by then is a matter of the
