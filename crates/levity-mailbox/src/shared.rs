@@ -146,6 +146,8 @@ impl TaskFigures {
 /// meanwhile.
 pub(crate) struct Outage {
     since: Option<Instant>,
+    /// Something was refused since it began to work.
+    has_refused: bool,
     figures: Arc<TaskFigures>,
     report: Box<dyn Fn(&str) + Send>,
 }
@@ -155,6 +157,7 @@ impl Outage {
     pub(crate) fn new(figures: Arc<TaskFigures>, report: impl Fn(&str) + Send + 'static) -> Self {
         Self {
             since: None,
+            has_refused: false,
             figures,
             report: Box::new(report),
         }
@@ -169,8 +172,16 @@ impl Outage {
         }
     }
 
+    /// Something is refused, but the work goes on. Only the first time is reported.
+    pub(crate) fn refused(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.has_refused, true) {
+            (self.report)(&format!("the store refuses something: {reason}"));
+        }
+    }
+
     /// It can be done.
     pub(crate) fn end(&mut self) {
+        self.has_refused = false;
         if let Some(since) = self.since.take() {
             self.figures.is_down.store(false, Ordering::Relaxed);
             (self.report)(&format!("the store is back after {:.1?}", since.elapsed()));
@@ -189,8 +200,14 @@ pub(crate) struct Ends {
 
 /// What connects to a server.
 pub(crate) trait Connect: Send + 'static {
+    /// What clients are told while it cannot be used; why is reported.
+    const UNAVAILABLE: &'static str;
+
     /// Connections to the server.
     type Session: Send;
+
+    /// Whether it can be used.
+    fn outage(&mut self) -> &mut Outage;
 
     /// Connects, or says why not.
     fn connect(&mut self) -> impl Future<Output = Result<Self::Session, String>> + Send;
@@ -208,17 +225,17 @@ pub(crate) trait Connect: Send + 'static {
 }
 
 /// Serves requests until the store is dropped, and connects again when the connections end.
-pub(crate) async fn run(
-    mut server: impl Connect,
+pub(crate) async fn run<C: Connect>(
+    mut server: C,
     mut requests: mpsc::UnboundedReceiver<Request>,
     mut reads: mpsc::UnboundedReceiver<Request>,
-    mut outage: Outage,
 ) {
+    let error = StoreError::Unavailable(C::UNAVAILABLE.to_owned());
     let mut pause = PAUSE_MIN;
     loop {
         let ended = match server.connect().await {
             Ok(session) => {
-                outage.end();
+                server.outage().end();
                 pause = PAUSE_MIN;
                 server.serve(session, &mut requests, &mut reads).await
             }
@@ -227,8 +244,7 @@ pub(crate) async fn run(
         let Err(reason) = ended else {
             return;
         };
-        outage.begin(&reason);
-        let error = StoreError::Unavailable(reason);
+        server.outage().begin(&reason);
         let refusing = refuse(&mut server, &mut requests, &mut reads, &error);
         if time::timeout(pause, refusing).await.is_ok() {
             return;

@@ -16,7 +16,7 @@ use super::boxes::Boxes;
 use super::session::Session;
 use crate::budget::Budget;
 use crate::name::Name;
-use crate::shared::{Connect, Request, TaskFigures};
+use crate::shared::{Connect, Outage, Request, TaskFigures};
 
 /// How long making all connections may take.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
@@ -29,6 +29,7 @@ pub(super) struct Link {
     pub(super) client: Client,
     pub(super) budget: Arc<Budget>,
     pub(super) boxes: Boxes,
+    pub(super) outage: Outage,
     pub(super) figures: Arc<TaskFigures>,
     /// Distinguishes this process from others.
     pub(super) process: String,
@@ -43,7 +44,13 @@ pub(super) struct Link {
 }
 
 impl Connect for Link {
+    const UNAVAILABLE: &'static str = "the Redis server cannot be used at the moment";
+
     type Session = Session;
+
+    fn outage(&mut self) -> &mut Outage {
+        &mut self.outage
+    }
 
     async fn connect(&mut self) -> Result<Session, String> {
         let behind_since = self.behind_since;

@@ -66,11 +66,11 @@ impl RedisStore {
     ) -> Result<Self, String> {
         let client = client(url)?;
         let (store, ends) = Self::with_ends(Redis);
-        let outage = Outage::new(ends.figures.clone(), report);
         let link = Link {
             client,
             budget,
             boxes: Boxes::new(ends.changes),
+            outage: Outage::new(ends.figures.clone(), report),
             figures: ends.figures,
             process: new_epoch(SystemTime::now()).to_string(),
             run: String::new(),
@@ -78,7 +78,7 @@ impl RedisStore {
             reads: HashMap::new(),
             sets: BTreeSet::new(),
         };
-        tokio::spawn(shared::run(link, ends.requests, ends.reads, outage));
+        tokio::spawn(shared::run(link, ends.requests, ends.reads));
         Ok(store)
     }
 }

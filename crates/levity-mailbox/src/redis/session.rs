@@ -77,11 +77,14 @@ impl Session {
     }
 }
 
-/// What to say of an error, without the address and credentials.
+/// What to say of an error, or of the first one of many calls, without the address and credentials.
 pub(super) fn reason(error: &RedisError) -> String {
-    match error.is_timeout() {
-        true => "the Redis server does not answer in time".to_owned(),
-        false => format!("the Redis server fails: {error}"),
+    if error.is_timeout() {
+        return "the Redis server does not answer in time".to_owned();
+    }
+    match error.clone().into_server_errors().as_deref() {
+        Some([(_, first), ..]) => format!("the Redis server fails: {first}"),
+        _ => format!("the Redis server fails: {error}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Servers that end, restart and freeze.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_mailbox::{Change, MessageId, Opened, StoreError};
@@ -14,8 +15,11 @@ pub fn lasting() -> Server {
 }
 
 pub fn at(port: u16) -> Redis {
-    let _server = None;
-    Redis { port, _server }
+    Redis {
+        port,
+        _server: None,
+        reports: Arc::default(),
+    }
 }
 
 /// Drives a store with a server, of which the test has the process.

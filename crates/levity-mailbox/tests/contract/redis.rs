@@ -218,11 +218,15 @@ fn a_failback_gives_no_id_twice() {
 fn a_replica_says_so_until_it_is_promoted() {
     let (first, second, _) = replicated();
     first.wait_for(&second);
-    run(Some(at(second.port())), |rig| {
-        match rig.try_open(&name("a"), &settings()) {
-            Err(StoreError::Unavailable(reason)) => assert!(reason.contains("replica"), "{reason}"),
-            other => panic!("{other:?}"),
-        }
+    let subject = at(second.port());
+    let reports = subject.reports.clone();
+    run(Some(subject), |rig| {
+        let refused = rig.try_open(&name("a"), &settings());
+        let unavailable = "the Redis server cannot be used at the moment".to_owned();
+        assert_eq!(refused.err(), Some(StoreError::Unavailable(unavailable)));
+        let reports = reports.lock().unwrap();
+        assert!(reports[0].contains("it is a replica"), "{reports:?}");
+        drop(reports);
         second.promote();
         publish(rig, "0");
     });
@@ -425,15 +429,36 @@ fn a_publisher_notices_a_loss() {
     });
 }
 
+/// For each script.
+#[test]
+fn many_errors_are_one_report() {
+    let server = Server::redis("");
+    assert_eq!(server.ask("ACL SETUSER default -script"), "OK");
+    let subject = at(server.port());
+    let reports = subject.reports.clone();
+    run(Some(subject), |rig| {
+        assert!(rig.try_open(&name("a"), &settings()).is_err());
+        let reports = reports.lock().unwrap();
+        assert_eq!(
+            reports[0].matches("no permissions").count(),
+            1,
+            "{reports:?}"
+        );
+    });
+}
+
 #[test]
 fn a_server_without_room_says_so() {
-    let mut server = Server::redis("");
-    run_with(&mut server, |rig, server| {
+    let server = Server::redis("");
+    let subject = at(server.port());
+    let reports = subject.reports.clone();
+    run(Some(subject), |rig| {
         publish(rig, "0");
         assert_eq!(server.ask("CONFIG SET maxmemory 1"), "OK");
         let append = append_of(&name("a"), &settings(), draft("1"));
         let results = rig.append_all(vec![append.clone()]);
-        assert!(matches!(&results[0], Err(StoreError::Full(_))));
+        let full = StoreError::Full("the Redis server has no memory left".to_owned());
+        assert_eq!(results[0].as_ref().err(), Some(&full));
         let new = append_of(&name("b"), &settings(), draft("1"));
         assert!(matches!(
             &rig.append_all(vec![new])[0],
@@ -445,6 +470,9 @@ fn a_server_without_room_says_so() {
             Ok(Appended::New { .. })
         ));
         assert_eq!(texts(rig), ["0", "1"]);
+        let reports = reports.lock().unwrap();
+        assert_eq!(reports.len(), 1, "only the first: {reports:?}");
+        assert!(reports[0].contains("maxmemory"));
     });
 }
 

@@ -1,5 +1,6 @@
 //! The stores that are tested.
 
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use levity_mailbox::disk::{DiskStore, Options};
@@ -88,6 +89,8 @@ pub struct Redis {
     pub port: u16,
     /// `None` if the test has it.
     pub _server: Option<servers::Server>,
+    /// What all processes have reported.
+    pub reports: Arc<Mutex<Vec<String>>>,
 }
 
 impl Subject for Redis {
@@ -105,8 +108,10 @@ impl Subject for Redis {
 
     fn open(&mut self, _: SystemTime) -> Local<'_, Box<dyn Store>> {
         let url = format!("redis://127.0.0.1:{}", self.port);
+        let reports = self.reports.clone();
+        let report = move |line: &str| reports.lock().unwrap().push(line.to_owned());
         Box::pin(async move {
-            let store = RedisStore::new(&url, Budget::new(usize::MAX), |_| ());
+            let store = RedisStore::new(&url, Budget::new(usize::MAX), report);
             Box::new(store.expect("a URL")) as Box<dyn Store>
         })
     }
@@ -117,6 +122,7 @@ pub fn redis() -> Option<Redis> {
     Some(Redis {
         port: server.port(),
         _server: Some(server),
+        reports: Arc::default(),
     })
 }
 

@@ -26,7 +26,7 @@ use super::Link;
 use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::shared::{Reply, Request, TaskFigures};
+use crate::shared::{Connect as _, Reply, Request, TaskFigures};
 use crate::store::{Append, Appended, Limit, Opened, StoreError, Summary};
 use crate::stream_state::Refused;
 
@@ -282,7 +282,7 @@ impl<'a> Serving<'a> {
                 }
             };
             if let Err(reason) = step {
-                let error = StoreError::Unavailable(reason.clone());
+                let error = StoreError::Unavailable(Link::UNAVAILABLE.to_owned());
                 let waiting = self.main.into_waiting().chain(self.reads.into_waiting());
                 waiting.for_each(|waiting| waiting.fail(error.clone()));
                 let updates = self.updates.into_values();
@@ -623,6 +623,7 @@ impl<'a> Serving<'a> {
         for (waiting, answer) in answered {
             match answer {
                 Value::ServerError(error) => {
+                    self.link.outage.refused(&error.to_string());
                     if let Waiting::Update(name, _) = &waiting {
                         self.fail_update(name.clone(), failure(&error));
                     }
@@ -794,13 +795,13 @@ fn strange() -> StoreError {
     StoreError::Unavailable("the Redis server gives an unknown answer".to_owned())
 }
 
+/// What clients are told of an error, which is reported.
 fn failure(error: &ServerError) -> StoreError {
-    let text = format!("the Redis server refuses: {error}");
     // Before version 7 the code is that of a failed script.
-    let is_full = error.code() == "OOM" || text.contains("OOM command not allowed");
-    match is_full {
-        true => StoreError::Full(text),
-        false => StoreError::Unavailable(text),
+    let details = error.details().unwrap_or_default();
+    match error.code() == "OOM" || details.contains("OOM command not allowed") {
+        true => StoreError::Full("the Redis server has no memory left".to_owned()),
+        false => StoreError::Unavailable("the Redis server refuses it".to_owned()),
     }
 }
 
