@@ -8,9 +8,11 @@ local idle_ms, boxes_max, process = ARGV[6], tonumber(ARGV[7]), ARGV[8]
 
 -- `run` is the history of the server that has written the box last, and `forks` are the numbers that it has left out since:
 -- pairs of the first one, and the one after the last. `ends` is when the idle time ends, by the clock of the server.
+-- `largest` is the size of the largest message that there was.
 --
 -- A stream has further fields: `state`, which only processes read, `id`, `idle`, its own idle time, `source` and `source_id`, the name and
 -- the id of the stream that it inherits from, `heirs`, how many inherit from it, and `removed`, which says that it is there for these only.
+-- `waiting` is the last process whose update of the state came too late.
 local fields = redis.call('HMGET', box, 'epoch', 'run', 'forks', 'next', 'lost', 'read', 'bytes', 'count', 'ends',
   'state', 'idle', 'removed')
 local epoch, box_run, forks = fields[1], fields[2], fields[3] or ''
@@ -266,4 +268,24 @@ end
 
 local function found(first)
   return {epoch, next, lost, read, redis.call('XRANGE', log, id_of(first), '+'), state, removed}
+end
+
+-- The first entries after a number, no more than a number and a size, and whether they are all.
+local function entries_after(after, messages_max, bytes_max)
+  local largest = tonumber(redis.call('HGET', box, 'largest') or 0)
+  local first, read_bytes, entries = '(' .. id_of(after), 0, {}
+  while #entries < messages_max and read_bytes < bytes_max do
+    -- As many as there is room for if all are large: one that is too many is copied as a whole, too.
+    local fitting = math.max(1, math.floor((bytes_max - read_bytes) / largest))
+    local page_max = math.min(fitting, messages_max - #entries)
+    local page = redis.call('XRANGE', log, first, '+', 'COUNT', page_max)
+    for _, entry in ipairs(page) do
+      table.insert(entries, entry)
+      read_bytes, first = read_bytes + entry[2][4], '(' .. entry[1]
+    end
+    if #page < page_max then
+      return entries, true
+    end
+  end
+  return entries, false
 end
