@@ -173,6 +173,12 @@ pub(super) fn version(reply: &Value) -> Option<Version> {
     })
 }
 
+/// Whether a reply of `append.lua` says that another process waits to change the stream.
+pub(super) fn gives_way(reply: &Value) -> bool {
+    let last = array(reply).and_then(<[Value]>::last);
+    last.and_then(number) == Some(1)
+}
+
 fn stream_state(state: &Value, is_removed: &Value) -> Option<StreamState> {
     let mut state = StreamState::from_json(text(state)?)?;
     state.is_removed = text(is_removed) == Some("1");

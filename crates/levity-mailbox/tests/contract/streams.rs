@@ -1,7 +1,7 @@
 //! Boxes that are streams: their state changes together with an append.
 
 use crate::failing::{assert_outdated, at, reported};
-use crate::harness::{name, run};
+use crate::harness::{Rig, name, run};
 use crate::servers::{Server, Switch, free};
 
 /// Makes one test per store that can have streams of each case, named `case::store`.
@@ -39,9 +39,8 @@ for_stores_of_streams! {
     processes_agree_on_the_state,
 }
 
-/// They are told that something is missing, however much it is.
-#[test]
-fn receivers_read_a_stream_again_after_an_outage() {
+/// Messages are appended while a process with a receiver cannot reach the server.
+fn append_in_an_outage(text: &str, assert_noticed: impl Fn(&mut Rig)) {
     let server = Server::redis("");
     let switch = Switch::new(server.port());
     run(Some(at(switch.port())), |rig| {
@@ -55,13 +54,44 @@ fn receivers_read_a_stream_again_after_an_outage() {
             for kind in ["pubsub", "normal"] {
                 let _ = server.ask(&format!("CLIENT KILL TYPE {kind}"));
             }
-            while cases::append(other, "a", "2").is_err() {}
+            while cases::append(other, "a", text).is_err() {}
             switch.set_target(server.port());
-            assert_outdated(rig);
-            rig.open(&name("a"), &cases::streams());
+            assert_noticed(rig);
             cases::append(other, "a", "3").expect("appended");
             assert_eq!(reported(rig).1, "3");
         });
+    });
+}
+
+#[test]
+fn receivers_get_little_of_an_outage() {
+    append_in_an_outage("2", |rig| assert_eq!(reported(rig).1, "2"));
+}
+
+#[test]
+fn receivers_read_much_of_an_outage_themselves() {
+    append_in_an_outage(&"x".repeat(1 << 20), |rig| {
+        assert_outdated(rig);
+        rig.open(&name("a"), &cases::streams());
+    });
+}
+
+/// Another process has always something to append.
+#[test]
+fn a_busy_process_gives_way_to_another_one() {
+    run(crate::stores::redis(), |rig| {
+        let mut other = rig.other_process();
+        cases::make(rig, "a", None, None).expect("made");
+        let now = other.now();
+        let many = cases::appends("a", "many", 2000);
+        let appending = other.call(|store| store.append(many, now));
+        for _ in 0..20 {
+            cases::append(rig, "a", "one").expect("appended");
+        }
+        assert!(other.finish(appending).iter().all(Result::is_ok));
+        let texts = cases::texts(rig, &name("a"));
+        let last = texts.iter().rposition(|text| text == "one");
+        assert!(last.expect("it is there") < 200, "{last:?}");
     });
 }
 
@@ -138,6 +168,20 @@ mod cases {
         append_of_producer(rig, to, content, None)
     }
 
+    /// Appends to a stream, with the number in each text.
+    pub fn appends(to: &str, text: &str, count: usize) -> Vec<Append> {
+        let append = |number| Append {
+            update: Some(Arc::new(Update::Append {
+                essence: Some(ContentType::default().essence),
+                closes: false,
+                sequence: None,
+                producer: None,
+            })),
+            ..append_of(&name(to), &streams(), draft(&format!("{text}{number}")))
+        };
+        (0..count).map(append).collect()
+    }
+
     fn append_of_producer(
         rig: &mut Rig,
         to: &str,
@@ -169,7 +213,7 @@ mod cases {
         summary(rig, of).state.expect("a stream")
     }
 
-    fn texts(rig: &mut Rig, of: &Name) -> Vec<String> {
+    pub fn texts(rig: &mut Rig, of: &Name) -> Vec<String> {
         let found = rig.read(of, None, Limit::NONE).expect("a box");
         found.messages.iter().map(text).collect()
     }
@@ -383,20 +427,7 @@ mod cases {
         }
         // Calls of both that are under way at the same time.
         let now = rig.now();
-        let text = |text: &str| Append {
-            update: Some(Arc::new(Update::Append {
-                essence: Some(ContentType::default().essence),
-                closes: false,
-                sequence: None,
-                producer: None,
-            })),
-            ..append_of(&name("a"), &streams(), draft(text))
-        };
-        let all = |of: &str| {
-            (0..50)
-                .map(|number| text(&format!("{of}{number}")))
-                .collect()
-        };
+        let all = |of: &str| appends("a", of, 50);
         let appending = rig.call(|store| store.append(all("r"), now));
         let results = other.append_all(all("o"));
         let results = results.into_iter().chain(rig.finish(appending));

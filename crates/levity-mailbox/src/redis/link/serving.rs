@@ -488,7 +488,8 @@ impl<'a> Serving<'a> {
                 .map(|state| state.idle(SystemTime::now()));
             let boxes = &mut self.link.boxes;
             boxes.mark_used(&name, idle, Instant::now());
-            updates.version = Some(next);
+            // A process that lets others go first reads what they have made of it.
+            updates.version = (!scripts::gives_way(answer)).then_some(next);
         }
         reply.send(appended);
         self.update_next(name);
@@ -690,11 +691,6 @@ impl<'a> Serving<'a> {
                 .for_each(|run| self.link.note_run(run)),
             Waiting::Resume(name) => {
                 let found = scripts::opened_if_known(answer).flatten();
-                let found = found.map(|found| match found.state {
-                    // Receivers are told to read again if there is something new.
-                    Some(_) => found.without_messages(),
-                    None => found,
-                });
                 // Without memory the box is outdated: its receivers learn it when it is opened again.
                 let found = found.and_then(|found| reserve(found).ok());
                 if let Some(found) = &found {
@@ -765,7 +761,7 @@ impl<'a> Serving<'a> {
         if text(kind)? == "duplicate" {
             return Some(Ok(Appended::Duplicate(id)));
         }
-        let [lost, dropped, expired] = rest else {
+        let [lost, dropped, expired, _] = rest else {
             return None;
         };
         TaskFigures::add(&self.link.figures.lost, number(dropped)?);

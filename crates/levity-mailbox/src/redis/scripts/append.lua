@@ -10,6 +10,9 @@ if task then
     follow()
   end
   if task == 'read' or removed ~= '' or (epoch or '') ~= seen_epoch or (next or 1) ~= tonumber(seen_next) then
+    if task ~= 'read' and epoch then
+      redis.call('HSET', box, 'waiting', process)
+    end
     return {'moved', epoch or '', next or 1, state, removed}
   end
   if source ~= '' then
@@ -77,5 +80,10 @@ if key ~= '' then
   end
 end
 redis.call('HSET', box, 'next', text(next), 'lost', text(lost), 'bytes', text(bytes), 'count', text(count))
+-- Another process has been too late: this one gives way to it.
+local waiting = task and redis.call('HGET', box, 'waiting')
+if waiting then
+  redis.call('HDEL', box, 'waiting')
+end
 redis.call('PUBLISH', channel, 'message ' .. epoch .. ' ' .. text(number) .. ' ' .. text(lost) .. '\n' .. content)
-return {'new', epoch, number, lost, dropped, expired}
+return {'new', epoch, number, lost, dropped, expired, waiting and waiting ~= process and 1 or 0}
