@@ -253,12 +253,9 @@ pub(crate) mod tests {
     pub(crate) fn draft(text: &str, key: Option<&str>) -> Draft {
         Draft {
             key: key.map(Into::into),
-            event: Box::default(),
             media_type: "text/plain".into(),
             content: text.as_bytes().into(),
-            deadline: None,
-            reservation: None,
-            is_damaged: false,
+            ..Draft::default()
         }
     }
 

@@ -17,7 +17,7 @@ use crate::store::{
     Append, Appended, Appending, Change, Figures, Limit, Listing, Opened, Opening, Reading,
     Removing, Store, StoreError, Summary, Summing,
 };
-use crate::stream_state::{Refused, Source, StreamState, Update};
+use crate::stream_state::{Refused, Source, StreamState};
 
 /// The maximum of boxes that a sweep looks at.
 const SWEPT_MAX: usize = 128;
@@ -175,9 +175,8 @@ impl MemoryStore {
     }
 
     fn append_one(&mut self, append: Append, now: SystemTime) -> Result<Appended, StoreError> {
-        let update = append.update.as_ref();
-        let updated = update.map(|update| self.updated(&append, update));
-        let updated = updated.transpose().map_err(StoreError::Refused)?;
+        let updated = self.updated(&append).map_err(StoreError::Refused)?;
+        let source = append.source().cloned();
         let found = self.get(&append.name, &append.settings, now)?;
         found.used_at = now;
         if let Some((state, number)) = updated {
@@ -196,7 +195,7 @@ impl MemoryStore {
         if is_stream || deadline.is_some_and(|deadline| due.is_none_or(|due| deadline < due)) {
             self.schedule(&append.name);
         }
-        if let Some(source) = append.update.as_ref().and_then(|update| update.source()) {
+        if let Some(source) = source {
             let source = self.state_of(&source.name);
             source.expect("it was there").forks += 1;
         }
@@ -206,23 +205,21 @@ impl MemoryStore {
     }
 
     /// What an append makes of the state of a stream, and the number of its message.
-    fn updated(&self, append: &Append, update: &Update) -> Result<(StreamState, u64), Refused> {
-        let state = |name: &Name| {
-            let found = self.boxes.get(name);
-            found.and_then(|found| found.state.clone())
-        };
+    fn updated(&self, append: &Append) -> Result<Option<(StreamState, u64)>, Refused> {
+        if append.update.is_none() {
+            return Ok(None);
+        }
+        let state = |found: &MemoryBox| found.state.clone();
         let is_there = |source: &Source| {
-            state(&source.name).is_some_and(|found| found.id == source.id && !found.is_removed)
+            let found = self.boxes.get(&source.name);
+            source.is_there(found.and_then(state).as_deref())
         };
-        if !update.source().is_none_or(is_there) {
+        if !append.source().is_none_or(is_there) {
             return Err(Refused::NoSource);
         }
-        let next = self
-            .boxes
-            .get(&append.name)
-            .map_or(1, |found| found.log.next());
-        let (bytes, bytes_max) = (append.draft.content.len(), append.settings.bytes_max);
-        update.apply(state(&append.name).as_deref(), next, bytes, bytes_max)
+        let found = self.boxes.get(&append.name);
+        let next = found.map_or(1, |found| found.log.next());
+        append.updated(found.and_then(state).as_deref(), next)
     }
 
     fn state_of(&mut self, name: &Name) -> Option<&mut StreamState> {
@@ -275,12 +272,7 @@ impl MemoryStore {
     /// Notes that one stream less inherits from `source`; whether it goes as well.
     fn release(&mut self, source: &Source) -> bool {
         let state = self.state_of(&source.name);
-        state
-            .filter(|state| state.id == source.id)
-            .is_some_and(|state| {
-                state.forks = state.forks.saturating_sub(1);
-                state.is_removed && state.forks == 0
-            })
+        state.is_some_and(|state| state.release(source))
     }
 
     fn drop_box(&mut self, name: &Name) -> Option<MemoryBox> {
@@ -314,10 +306,8 @@ impl Store for MemoryStore {
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, now: SystemTime) -> Opening {
         let opened = self
             .get(name, settings, now)
-            .map(|found| match settings.keeps_all {
-                true => found.read(None, Limit::NOTHING).without_messages(),
-                false => found.read(None, Limit::NONE),
-            });
+            .map(|found| found.read(None, Limit::to_open(settings.keeps_all)))
+            .map(|opened| opened.for_receivers(settings.keeps_all));
         Box::pin(ready(opened))
     }
 

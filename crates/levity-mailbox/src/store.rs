@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use crate::message::{Draft, Message};
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::stream_state::{Refused, StreamState, Update};
+use crate::stream_state::{Refused, Source, StreamState, Update};
 
 /// Where messages are kept. One [`Owner`](crate::Owner) drives it, on one thread.
 ///
@@ -135,6 +135,14 @@ impl Limit {
         bytes: usize::MAX,
     };
 
+    /// What [`Store::open`] reads.
+    pub(crate) const fn to_open(keeps_all: bool) -> Self {
+        match keeps_all {
+            true => Self::NOTHING,
+            false => Self::NONE,
+        }
+    }
+
     /// No message.
     pub const NOTHING: Self = Self {
         messages: 0,
@@ -218,6 +226,29 @@ pub struct Append {
     pub update: Option<Arc<Update>>,
 }
 
+impl Append {
+    /// What becomes of a stream in the state `known`, whose next message has the number `next` at least, and the number of the
+    /// message. `None` for a box that is none.
+    ///
+    /// # Errors
+    /// Why nothing is appended.
+    pub(crate) fn updated(
+        &self,
+        known: Option<&StreamState>,
+        next: u64,
+    ) -> Result<Option<(StreamState, u64)>, Refused> {
+        let (bytes, bytes_max) = (self.draft.content.len(), self.settings.bytes_max);
+        let update = self.update.as_ref();
+        let updated = update.map(|update| update.apply(known, next, bytes, bytes_max));
+        updated.transpose()
+    }
+
+    /// The stream that has to be there as well, which a new one inherits from.
+    pub(crate) fn source(&self) -> Option<&Source> {
+        self.update.as_ref().and_then(|update| update.source())
+    }
+}
+
 /// What became of an append.
 #[derive(Debug, Clone)]
 pub enum Appended {
@@ -254,10 +285,12 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// The same for receivers that read all before [`next`](Self::next) elsewhere.
-    pub(crate) fn without_messages(mut self) -> Self {
-        self.messages.clear();
-        self.lost = self.next;
+    /// The same for receivers, which read all before [`next`](Self::next) elsewhere if the box keeps all.
+    pub(crate) fn for_receivers(mut self, keeps_all: bool) -> Self {
+        if keeps_all {
+            self.messages.clear();
+            self.lost = self.next;
+        }
         self
     }
 

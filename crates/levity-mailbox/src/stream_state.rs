@@ -149,6 +149,13 @@ pub enum Refused {
     Full,
 }
 
+impl Source {
+    /// Whether a stream is this one, and can still be inherited from.
+    pub(crate) fn is_there(&self, found: Option<&StreamState>) -> bool {
+        found.is_some_and(|found| found.id == self.id && !found.is_removed)
+    }
+}
+
 impl Update {
     /// The stream that has to be there as well, which the new one inherits from.
     pub(crate) fn source(&self) -> Option<&Source> {
@@ -268,6 +275,13 @@ impl StreamState {
         }
     }
 
+    /// Notes that one stream less inherits from it, if it is that `source`; whether it goes as well.
+    pub(crate) fn release(&mut self, source: &Source) -> bool {
+        let is_it = self.id == source.id;
+        self.forks = self.forks.saturating_sub(u64::from(is_it));
+        is_it && self.is_removed && self.forks == 0
+    }
+
     /// Whether its time is over, however it is used.
     pub(crate) fn is_over(&self, now: SystemTime) -> bool {
         matches!(self.lifetime, Some(Lifetime::Until(time)) if time <= now)
@@ -279,12 +293,10 @@ impl StreamState {
             // Only its forks end it.
             _ if self.is_removed => FOREVER,
             None => FOREVER,
-            Some(Lifetime::Idle(idle)) => idle.min(FOREVER),
-            Some(Lifetime::Until(time)) => {
-                let left = time.duration_since(now).unwrap_or_default();
-                left.min(FOREVER)
-            }
+            Some(Lifetime::Idle(idle)) => idle,
+            Some(Lifetime::Until(time)) => time.duration_since(now).unwrap_or_default(),
         }
+        .min(FOREVER)
     }
 
     /// As a store outside of this process keeps it.

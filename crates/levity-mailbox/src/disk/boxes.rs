@@ -17,7 +17,7 @@ use crate::name::Name;
 use crate::settings::Settings;
 use crate::shared::Watched;
 use crate::store::{Append, Appended, Limit, StoreError};
-use crate::stream_state::{Refused, Source, StreamState, Update};
+use crate::stream_state::{Refused, StreamState};
 
 /// The minimum of keys that a box remembers.
 const KEYS_MIN: u64 = 256;
@@ -321,14 +321,11 @@ impl Boxes {
             name,
             settings,
             draft,
-            update,
+            ..
         } = append;
-        let updated = match update {
-            Some(update) => match self.updated(database, append, update)? {
-                Ok(updated) => Some(updated),
-                Err(refused) => return Ok(Err(StoreError::Refused(refused))),
-            },
-            None => None,
+        let updated = match self.updated(database, append)? {
+            Ok(updated) => updated,
+            Err(refused) => return Ok(Err(StoreError::Refused(refused))),
         };
         if let Err(refusal) = self.get_or_make(database, name, settings, now)? {
             return Ok(Err(refusal));
@@ -369,7 +366,7 @@ impl Boxes {
         let lost = row.lost;
         self.counted.lost += dropped;
         self.changed.insert(name.clone());
-        if let Some(source) = update.as_ref().and_then(|update| update.source()) {
+        if let Some(source) = append.source() {
             self.update_state(database, &source.name, |state| state.forks += 1)?;
         }
         let id = MessageId { epoch, sequence };
@@ -383,20 +380,20 @@ impl Boxes {
         &mut self,
         database: &Connection,
         append: &Append,
-        update: &Update,
-    ) -> Result<std::result::Result<(StreamState, u64), Refused>> {
-        if let Some(source) = update.source() {
+    ) -> Result<std::result::Result<Option<(StreamState, u64)>, Refused>> {
+        if append.update.is_none() {
+            return Ok(Ok(None));
+        }
+        if let Some(source) = append.source() {
             let row = self.get(database, &source.name)?;
-            let found = row.and_then(|row| row.stream_state());
-            if found.is_none_or(|found| found.id != source.id || found.is_removed) {
+            if !source.is_there(row.and_then(|row| row.stream_state()).as_ref()) {
                 return Ok(Err(Refused::NoSource));
             }
         }
         let row = self.get(database, &append.name)?;
         let next = row.as_ref().map_or(1, |row| row.next);
         let state = row.and_then(|row| row.stream_state());
-        let (bytes, bytes_max) = (append.draft.content.len(), append.settings.bytes_max);
-        Ok(update.apply(state.as_ref(), next, bytes, bytes_max))
+        Ok(append.updated(state.as_ref(), next))
     }
 
     /// Changes the state of a stream; the state, if it is one.
@@ -448,15 +445,14 @@ impl Boxes {
             return Ok(true);
         }
         self.delete_box(database, name)?;
-        while let Some(Source { name, id, .. }) = state.and_then(|state| state.source) {
-            let release = |state: &mut StreamState| {
-                state.forks = state.forks.saturating_sub(u64::from(state.id == id));
-            };
-            let source = self.update_state(database, &name, release)?;
-            state = source.filter(|of| of.id == id && of.is_removed && of.forks == 0);
-            if state.is_some() {
-                self.delete_box(database, &name)?;
+        while let Some(source) = state.and_then(|state| state.source) {
+            let mut goes = false;
+            let release = |state: &mut StreamState| goes = state.release(&source);
+            state = self.update_state(database, &source.name, release)?;
+            if !goes {
+                break;
             }
+            self.delete_box(database, &source.name)?;
         }
         Ok(true)
     }

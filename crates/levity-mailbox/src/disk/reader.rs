@@ -167,10 +167,7 @@ impl Reader {
     fn accept(&self, request: Request) -> Option<Job> {
         match request {
             Request::Open(name, settings, reply) => {
-                let limit = match settings.keeps_all {
-                    true => Limit::NOTHING,
-                    false => Limit::NONE,
-                };
+                let limit = Limit::to_open(settings.keeps_all);
                 let purpose = Purpose::Open(settings, reply);
                 Some(Job::new(name, None, limit, purpose))
             }
@@ -426,10 +423,7 @@ impl Purpose {
     fn answer(self, opened: Option<Opened>) {
         match self {
             Self::Open(settings, reply) => {
-                let opened = opened.map(|opened| match settings.keeps_all {
-                    true => opened.without_messages(),
-                    false => opened,
-                });
+                let opened = opened.map(|opened| opened.for_receivers(settings.keeps_all));
                 reply.send(opened.ok_or_else(is_damaged));
             }
             Self::Read(reply) => reply.send(Ok(opened)),

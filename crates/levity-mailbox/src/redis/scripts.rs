@@ -151,7 +151,7 @@ pub(super) fn add_update(
     (state, number): &(StreamState, u64),
     now: SystemTime,
 ) {
-    let source = append.update.as_ref().and_then(|update| update.source());
+    let source = append.source();
     call.arg("write").arg(&version.epoch).arg(version.next);
     call.arg(state.to_json()).arg(*number);
     call.arg(source.map_or("", |source| source.name.in_set()));

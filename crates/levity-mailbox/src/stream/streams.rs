@@ -41,11 +41,9 @@ impl Streams {
         name: &Name,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, StreamError> {
-        let (reply, answer) = oneshot::channel();
         let owner = self.copies.owner_of_stream(name);
-        self.copies.send(owner, command(reply));
-        let ended = |_| StoreError::Unavailable("the store has ended".to_owned()).into();
-        answer.await.map_err(ended)
+        let answer = self.copies.ask(owner, command).await;
+        answer.map_err(|_| StoreError::Unavailable("the store has ended".to_owned()).into())
     }
 
     /// Removes a stream, unless it is in another life by now.

@@ -249,14 +249,14 @@ impl Streams {
             Ok(published) => Ok(Appended {
                 end: end(match has_content {
                     true => published.id.sequence,
-                    false => self.parts(name, now).await?[0].state.end,
+                    false => self.found(name, now).await?.1.end,
                 }),
                 is_closed: append.closes,
                 is_duplicate: false,
                 producer_sequence: sequence,
             }),
             Err(StreamError::Refused(refused @ (Refused::Duplicate(_) | Refused::Closed))) => {
-                let state = &self.parts(name, now).await?[0].state;
+                let (_, state) = self.found(name, now).await?;
                 let Refused::Duplicate(producer_sequence) = refused else {
                     return Err(StreamError::Closed(end(state.end)));
                 };

@@ -24,31 +24,32 @@ pub const IDLE: Duration = Duration::from_secs(2);
 /// Makes one test per store of each case, named `case::store`.
 macro_rules! for_every_store {
     ($($case:ident),* $(,)?) => {
-        $(mod $case {
-            #[test]
-            fn memory() {
-                crate::harness::run(crate::stores::memory(), super::cases::$case);
-            }
-            #[test]
-            fn simulated() {
-                crate::harness::run(crate::stores::simulated(), super::cases::$case);
-            }
-            #[test]
-            fn simulated_shared() {
-                crate::harness::run(crate::stores::simulated_shared(), super::cases::$case);
-            }
-            #[test]
-            fn redis() {
-                crate::harness::run(crate::stores::redis(), super::cases::$case);
-            }
-            #[test]
-            fn disk() {
-                crate::harness::run(crate::stores::disk(), super::cases::$case);
-            }
-        })*
+        crate::harness::for_stores! {
+            [memory, simulated, simulated_shared, redis, disk], $($case),*
+        }
     };
 }
 pub(crate) use for_every_store;
+
+/// The same for the stores that are named first.
+macro_rules! for_stores {
+    ($stores:tt, $($case:ident),* $(,)?) => {
+        $(mod $case {
+            crate::harness::with_stores! { $stores, $case }
+        })*
+    };
+}
+pub(crate) use for_stores;
+
+macro_rules! with_stores {
+    ([$($store:ident),*], $case:ident) => {
+        $(#[test]
+        fn $store() {
+            crate::harness::run(crate::stores::$store(), super::cases::$case);
+        })*
+    };
+}
+pub(crate) use with_stores;
 
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 

@@ -4,27 +4,10 @@ use crate::failing::{assert_outdated, at, reported};
 use crate::harness::{Rig, name, run};
 use crate::servers::{Server, Switch, free};
 
-/// Makes one test per store that can have streams of each case, named `case::store`.
-macro_rules! for_stores_of_streams {
-    ($($case:ident),* $(,)?) => {
-        $(mod $case {
-            #[test]
-            fn memory() {
-                crate::harness::run(crate::stores::memory(), super::cases::$case);
-            }
-            #[test]
-            fn redis() {
-                crate::harness::run(crate::stores::redis(), super::cases::$case);
-            }
-            #[test]
-            fn disk() {
-                crate::harness::run(crate::stores::disk(), super::cases::$case);
-            }
-        })*
-    };
-}
+use crate::harness::for_stores;
 
-for_stores_of_streams! {
+for_stores! {
+    [memory, redis, disk],
     an_append_changes_the_state,
     what_is_refused_leaves_nothing,
     nothing_is_dropped_for_a_bound,

@@ -46,13 +46,9 @@ pub fn settings_with(set: impl FnOnce(&mut Settings)) -> Arc<Settings> {
 
 pub fn draft(text: &str) -> Draft {
     Draft {
-        key: None,
-        event: Box::default(),
         media_type: "text/plain".into(),
         content: text.as_bytes().into(),
-        deadline: None,
-        reservation: None,
-        is_damaged: false,
+        ..Draft::default()
     }
 }
 

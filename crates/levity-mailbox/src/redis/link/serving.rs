@@ -424,18 +424,16 @@ impl<'a> Serving<'a> {
         while let Some(updates) = self.updates.get_mut(&name)
             && let Some((append, now, reply)) = updates.waiting.pop_front()
         {
-            let (version, update) = (updates.version.clone(), append.update.clone());
-            let known = version.clone().unwrap_or_default();
-            let (bytes, bytes_max) = (append.draft.content.len(), append.settings.bytes_max);
-            let updated = update.zip(version).map(|(update, version)| {
-                update.apply(version.state.as_ref(), version.next, bytes, bytes_max)
-            });
+            let version = updates.version.as_ref();
+            let updated =
+                version.map(|version| append.updated(version.state.as_ref(), version.next));
+            let known = version.cloned().unwrap_or_default();
             let updated = match updated.transpose() {
                 Err(refused) => {
                     reply.send(Err(StoreError::Refused(refused)));
                     continue;
                 }
-                Ok(updated) => updated,
+                Ok(updated) => updated.flatten(),
             };
             let mut call = self.call_with(Script::Append, &name, &append.settings);
             scripts::add_append(&mut call, &append, now);
@@ -722,10 +720,7 @@ impl<'a> Serving<'a> {
         let opened = opened.reserve(&self.link.budget)?;
         self.opened(name, &opened);
         self.link.boxes.opened(name, &opened);
-        Ok(match keeps_all {
-            true => opened.without_messages(),
-            false => opened,
-        })
+        Ok(opened.for_receivers(keeps_all))
     }
 
     fn learn(&mut self, name: &Name, epoch: u64, next: u64) {
