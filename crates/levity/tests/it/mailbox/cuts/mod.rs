@@ -109,31 +109,15 @@ fn in_rounds(
 /// connections, of refusals, and of messages that were lost.
 fn run_round(rig: &mut Rig, round: usize, cuts: &[Cut], random: &mut Random) -> [usize; 4] {
     let world = rig.world(round);
-    let mut randoms = (0..=PUBLISHERS + RECEIVERS).map(|_| Random(random.below(usize::MAX) as u64));
-    let mut own = randoms.next().expect("a first one");
-    let received = thread::scope(|scope| {
-        let world = &world;
-        let _guard = EndInPanic(world);
-        let publishers: Vec<_> = (0..PUBLISHERS)
-            .zip(&mut randoms)
-            .map(|(number, mut of)| scope.spawn(move || world.publish_all(number, &mut of)))
-            .collect();
-        let receivers: Vec<_> = randoms
-            .map(|mut of| scope.spawn(move || world.receive_all(&mut of)))
-            .collect();
+    let cut_all = |own: &mut Random| {
         for cut in cuts {
             world.wait_for(own.below(BETWEEN_MAX));
-            rig.cut(*cut, world, &mut own);
+            rig.cut(*cut, &world, own);
         }
-        world.wait_for_new();
-        world.is_over.store(true, Ordering::Relaxed);
-        for publisher in publishers {
-            publisher.join().expect("a publisher");
-        }
-        world.publish(END, &mut own);
-        let received = receivers.into_iter().map(|it| it.join());
-        received.collect::<Result<Vec<_>, _>>().expect("receivers")
-    });
+    };
+    let end = |own: &mut Random| world.publish(END, own);
+    let (publish, receive) = (World::publish_all, World::receive_all);
+    let received = while_used(&world, random, (publish, receive), cut_all, end);
     let World {
         acknowledged,
         losses,
@@ -147,6 +131,37 @@ fn run_round(rig: &mut Rig, round: usize, cuts: &[Cut], random: &mut Random) -> 
     let lost = check::check(&acknowledged, &kept(rig, &world), &received, &losses);
     let [refused, connections] = [refused, connections].map(|it| it.load(Ordering::Relaxed));
     [acknowledged.len(), connections, refused, lost]
+}
+
+/// Cuts while clients use a box, and then publishes the last message. Returns what its receivers have got.
+fn while_used<R: Send>(
+    world: &World,
+    random: &mut Random,
+    (publish, receive): (fn(&World, usize, &mut Random), fn(&World, &mut Random) -> R),
+    cut_all: impl FnOnce(&mut Random),
+    end: impl FnOnce(&mut Random),
+) -> Vec<R> {
+    let mut randoms = (0..=PUBLISHERS + RECEIVERS).map(|_| Random(random.below(usize::MAX) as u64));
+    let mut own = randoms.next().expect("a first one");
+    thread::scope(|scope| {
+        let _guard = EndInPanic(world);
+        let publishers: Vec<_> = (0..PUBLISHERS)
+            .zip(&mut randoms)
+            .map(|(number, mut of)| scope.spawn(move || publish(world, number, &mut of)))
+            .collect();
+        let receivers: Vec<_> = randoms
+            .map(|mut of| scope.spawn(move || receive(world, &mut of)))
+            .collect();
+        cut_all(&mut own);
+        world.wait_for_new();
+        world.is_over.store(true, Ordering::Relaxed);
+        for publisher in publishers {
+            publisher.join().expect("a publisher");
+        }
+        end(&mut own);
+        let received = receivers.into_iter().map(|it| it.join());
+        received.collect::<Result<_, _>>().expect("receivers")
+    })
 }
 
 /// What is kept of a box.

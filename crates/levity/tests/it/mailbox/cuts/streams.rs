@@ -2,16 +2,15 @@
 //! cuts takes what was acknowledged, so each reader has to get all of it, once and in order.
 
 use std::sync::atomic::Ordering;
-use std::thread;
 
 use levity_wire::mailbox::MessageId;
 use serde_json::Value;
 
 use super::super::KEY;
 use super::check::{Acknowledged, Message};
-use super::clients::{END, EndInPanic, PUBLISHERS, RECEIVERS, Random, World, dechunked};
+use super::clients::{END, EndInPanic, PUBLISHERS, Random, World, dechunked};
 use super::servers::Rig;
-use super::{Cut, OF_DISK, in_rounds};
+use super::{BETWEEN_MAX, Cut, OF_DISK, in_rounds, while_used};
 
 const OF_REDIS: [Cut; 5] = [
     Cut::Kill,
@@ -26,35 +25,19 @@ fn run_round(rig: &mut Rig, round: usize, cuts: &[Cut], random: &mut Random) -> 
     let world = rig.world_of_stream(round);
     let path = &world.path;
     rig.write("PUT", path, &[("Content-Type", "text/plain")], 201);
-    let mut randoms = (0..=PUBLISHERS + RECEIVERS).map(|_| Random(random.below(usize::MAX) as u64));
-    let mut own = randoms.next().expect("a first one");
     let fork = format!("{path}-fork");
-    let read = thread::scope(|scope| {
-        let world = &world;
-        let _guard = EndInPanic(world);
-        let producers: Vec<_> = (0..PUBLISHERS)
-            .zip(&mut randoms)
-            .map(|(number, mut of)| scope.spawn(move || world.append_all(number, &mut of)))
-            .collect();
-        let readers: Vec<_> = randoms
-            .map(|mut of| scope.spawn(move || world.read_all(&mut of)))
-            .collect();
+    let cut_all = |own: &mut Random| {
         for (number, cut) in cuts.iter().enumerate() {
-            world.wait_for(own.below(super::BETWEEN_MAX));
+            world.wait_for(own.below(BETWEEN_MAX));
             if number == cuts.len() / 2 {
                 rig.write("PUT", &fork, &[("Stream-Forked-From", path)], 201);
             }
-            rig.cut(*cut, world, &mut own);
+            rig.cut(*cut, &world, own);
         }
-        world.wait_for_new();
-        world.is_over.store(true, Ordering::Relaxed);
-        for producer in producers {
-            producer.join().expect("a producer");
-        }
-        world.append(PUBLISHERS, 0, END, &mut own);
-        let read = readers.into_iter().map(|it| it.join());
-        read.collect::<Result<Vec<_>, _>>().expect("readers")
-    });
+    };
+    let end = |own: &mut Random| world.append(PUBLISHERS, 0, END, own);
+    let (append, read) = (World::append_all, World::read_all);
+    let read = while_used(&world, random, (append, read), cut_all, end);
     let kept = rig.content(path);
     for content in &read {
         assert_eq!(content, &kept, "what a reader has");
