@@ -117,7 +117,7 @@ fn run_round(rig: &mut Rig, round: usize, cuts: &[Cut], random: &mut Random) -> 
     };
     let end = |own: &mut Random| world.publish(END, own);
     let (publish, receive) = (World::publish_all, World::receive_all);
-    let received = while_used(&world, random, (publish, receive), cut_all, end);
+    let received = while_used(&world, random, publish, receive, cut_all, end);
     let World {
         acknowledged,
         losses,
@@ -137,7 +137,8 @@ fn run_round(rig: &mut Rig, round: usize, cuts: &[Cut], random: &mut Random) -> 
 fn while_used<R: Send>(
     world: &World,
     random: &mut Random,
-    (publish, receive): (fn(&World, usize, &mut Random), fn(&World, &mut Random) -> R),
+    publish: fn(&World, usize, &mut Random),
+    receive: fn(&World, &mut Random) -> R,
     cut_all: impl FnOnce(&mut Random),
     end: impl FnOnce(&mut Random),
 ) -> Vec<R> {

@@ -37,7 +37,7 @@ fn run_round(rig: &mut Rig, round: usize, cuts: &[Cut], random: &mut Random) -> 
     };
     let end = |own: &mut Random| world.append(PUBLISHERS, 0, END, own);
     let (append, read) = (World::append_all, World::read_all);
-    let read = while_used(&world, random, (append, read), cut_all, end);
+    let read = while_used(&world, random, append, read, cut_all, end);
     let kept = rig.content(path);
     for content in &read {
         assert_eq!(content, &kept, "what a reader has");
