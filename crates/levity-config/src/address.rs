@@ -60,8 +60,8 @@ impl FromStr for Address {
             return Err(AddressError(reason));
         }
         if text.contains('$') {
-            let reason = "the environment is not read; `levity run --listen \"127.0.0.1:$PORT\"` takes an address from the shell, in \
-                          place of those of the file";
+            let reason = "a variable is `${PORT}` in a configuration, with capital letters; on a command line the shell puts in its \
+                          value";
             return Err(AddressError(reason.to_owned()));
         }
         let Some((host, port)) = text.rsplit_once(':') else {
@@ -309,13 +309,10 @@ mod tests {
             ("/run/x.sock", "write `unix:/run/x.sock`"),
             ("unix:", "empty"),
             ("*:80", "write `80`, which"),
-            (
-                "${PORT}",
-                "the environment is not read; `levity run --listen",
-            ),
+            ("${PORT}", "a variable is `${PORT}` in a configuration"),
             (
                 "127.0.0.1:$PORT",
-                "the environment is not read; `levity run --listen",
+                "a variable is `${PORT}` in a configuration",
             ),
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();

@@ -48,6 +48,16 @@ const ANYWHERE_BUT_DISK: &[&str] = &[
     "upstream",
 ];
 const BESIDE_LOCATIONS: &[&str] = &["", "server", "disk", "limits", "log", "listen", "upstream"];
+const ANYWHERE_BUT_TOP: &[&str] = &[
+    "server",
+    "disk",
+    "limits",
+    "log",
+    "listen",
+    "site",
+    "site.route",
+    "upstream",
+];
 const ANYWHERE: &[&str] = &[
     "",
     "server",
@@ -388,8 +398,12 @@ const KEYS: &[Foreign] = &[
         "the server keeps the user that starts it, such as `User=` of its systemd unit; a port below 1024 needs CAP_NET_BIND_SERVICE"),
     Foreign(&["daemon", "daemonize", "pid", "pid_file"], ANYWHERE, "",
         "the server stays in the foreground and writes no pid file: a service manager supervises it"),
-    Foreign(&["include", "includes", "import"], ANYWHERE, "",
-        "a configuration is a single file"),
+    Foreign(&["include"], ANYWHERE_BUT_TOP, "",
+        "`include` stands at the top of the main file, above its first table"),
+    Foreign(&["includes", "import"], ANYWHERE, "",
+        "`include = [\"sites.d/*.toml\"]` stands at the top of the main file, above its first table"),
+    Foreign(&["default_server", "default_sni", "ssl_reject_handshake"], ANYWHERE, "",
+        "`default = true` of a `[[site]]` makes it the one for all other names, also with its certificate"),
     Foreign(&["worker_processes"], SERVER, "workers",
         "`workers`, a number or \"auto\""),
     Foreign(&["worker_processes"], ANYWHERE, "",

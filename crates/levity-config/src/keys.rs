@@ -26,8 +26,11 @@ pub(crate) const SCHEMA: Schema = Schema(TABLES);
 
 /// Every table, in the order of the reference.
 pub(crate) const TABLES: &[Table] = documented! {
-    /// The file itself.
-    table("", &[]);
+    /// The configuration itself.
+    table("", documented! {
+        /// Further files, in the main file only, above its first table.
+        key("include", Kind::Names, Some("[]"));
+    });
     /// The process.
     table("server", documented! {
         /// Event loops, each with its own thread. `"auto"` is one per core that the process may use, within its CPU quota.
@@ -145,6 +148,9 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// takes precedence over a wildcard. An empty list matches every name that no other site has, and
         /// HTTP/1.0 requests without a host.
         key("hosts", Kind::Names, Some("[]"));
+        /// Whether the site answers, besides for its `hosts`, for every name that no site has, as one without `hosts` does. With
+        /// `tls`, clients that ask for such a name, or for none, get its certificate. At most one site, on all listeners.
+        key("default", Kind::Boolean, Some("false"));
         /// Folder that is served. Nothing outside of it is served unless `symlinks` allows that. Names with a
         /// leading dot are not served, except `.well-known`. Required where there is no `proxy`.
         key("root", PATH, None);
@@ -163,8 +169,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.cors", CORS);
     /// How clients reach the site above over TLS. `tls = "acme"` in its place gets certificates from the authorities of `[acme]`;
     /// `tls = "internal"` has the authority of this machine sign one, for development: it is made in the folder of `[tls]`, and a
-    /// browser accepts its certificates once it trusts `local-ca.pem` there. Clients that ask for an unknown name, or for none, get the certificate of the site without `hosts`,
-    /// or else that of the first one.
+    /// browser accepts its certificates once it trusts `local-ca.pem` there. Clients that ask for an unknown name, or for none, get the certificate of the site with `default`
+    /// or without `hosts`. If that has no TLS or there is none, they get that of the first site of the file; where files are
+    /// [included](#many-files) and several sites have TLS, their handshake is refused.
     table("site.tls", tls::SITE_KEYS);
     /// Lets clients write files beneath `root`, as `dav_methods` of nginx does. [How](tasks.md#uploads) it is used. Put it
     /// behind a gate: whoever gets here may write. A route inherits it unless it has a `root` of its own; `upload = false`

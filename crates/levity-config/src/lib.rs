@@ -1,6 +1,6 @@
-//! Levity's configuration: what a file may say, and how it becomes a [`Config`].
+//! Levity's configuration: what its files may say, and how they become a [`Config`].
 //!
-//! [`load`] reads a file and reports everything that is wrong with it in one run. The table in `keys.rs` lists every
+//! [`load`] reads the files and reports everything that is wrong with them in one run. The table in `keys.rs` lists every
 //! key; the reader, the suggestions and `docs/configuration.md` come from it.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![forbid(unsafe_code)]
@@ -13,15 +13,20 @@ mod cache_control;
 mod compress;
 mod cors;
 mod disk;
+mod document;
 mod error_pages;
 mod expression;
+mod files;
 mod foreign;
 mod gates;
 mod hashed_name;
 mod headers;
+mod hidden;
 mod host;
+mod include;
 mod keys;
 mod limits;
+mod line;
 mod listen;
 mod listing_archive;
 mod load;
@@ -53,7 +58,9 @@ mod route;
 mod schema;
 mod section;
 mod site;
+mod source;
 pub mod static_host;
+mod strings;
 mod substitute;
 mod suggest;
 mod syntax;
@@ -68,20 +75,24 @@ mod upload;
 pub mod upstream;
 mod validity;
 mod value;
+mod variables;
 
 pub use cache_control::{CacheRule, Cached};
 pub use compress::{CompressCoding, levels};
 pub use cors::Cors;
 pub use error_pages::Statuses;
 pub use expression::Expression;
+pub use files::Files;
 pub use gates::{BasicAuth, ForwardAuth, Gates, Jwt, Secret, SignatureForm, SignedPart, SignedUrl};
 pub use hashed_name::is_hashed;
+pub use hidden::Hidden;
 pub use host::host;
 pub use keys::{engine, workers};
 pub use limits::Limits;
+pub use line::{Line, Note};
 pub use listen::redirect_port;
 pub use listing_archive::ArchiveForm;
-pub use load::{load, load_again, load_without_certificates, parse, parse_beneath};
+pub use load::{load, load_again, load_without_certificates, parse, parse_beneath, parse_with};
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use log_format::{LogField, LogPart, LogTemplate, LogValue};
 pub use mailbox::{Mailbox, MailboxMode, MailboxProtocol, MailboxStore, StoreKind};
@@ -105,3 +116,4 @@ pub use template::{Part, Template};
 pub use tries::Try;
 pub use upload::{Upload, UploadMethod};
 pub use upstream::{Proxying, Rewrite, Upstream};
+pub use variables::Variables;

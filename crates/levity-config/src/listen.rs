@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::acme::Ports;
 use crate::address::{Address, AddressError, PORT_USUAL};
 use crate::host::host_or_report;
+use crate::line::Line;
 use crate::model::{Admin, Listen, Site};
 use crate::own_names::OwnNames;
 use crate::section::Section;
@@ -24,7 +25,7 @@ const ACME: &str = "acme";
 const PLAIN_PORT: u16 = 80;
 
 pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
-    let mut seen: Vec<(Listen, usize)> = Vec::new();
+    let mut seen: Vec<(Listen, Line)> = Vec::new();
     let has_tls = root.glance("site", TLS).iter().any(|(_, has)| *has);
     for section in root.children("listen") {
         section.require("address");
@@ -42,13 +43,13 @@ pub(crate) fn listen(root: &Section<'_>) -> Vec<Listen> {
             publish,
         };
         check_publish(&section, &listen);
-        let same = |(other, _): &&(Listen, usize)| other.address == listen.address;
+        let same = |(other, _): &&(Listen, Line)| other.address == listen.address;
         if let Some((first, line)) = seen.iter().find(same) {
-            repeated(&section, &listen, first, *line);
+            repeated(&section, &listen, first, line);
         }
-        let taken = |(other, _): &&(Listen, usize)| other.address.overlaps(&listen.address);
+        let taken = |(other, _): &&(Listen, Line)| other.address.overlaps(&listen.address);
         if let Some((first, line)) = seen.iter().find(taken) {
-            let help = format!("that is on line {line}");
+            let help = format!("that is on {line}");
             let message = overlap(&first.address, &listen.address);
             section.report("address", message, Some(help));
         }
@@ -78,9 +79,9 @@ fn check_publish(section: &Section<'_>, listen: &Listen) {
 }
 
 /// Port 0 may be given several times. The other keys are looked up by address, so all of them must agree.
-fn repeated(section: &Section<'_>, listen: &Listen, first: &Listen, line: usize) {
+fn repeated(section: &Section<'_>, listen: &Listen, first: &Listen, line: &Line) {
     let address = &listen.address;
-    let help = Some(format!("the first is on line {line}"));
+    let help = Some(format!("the first is on {line}"));
     if !address.is_ephemeral() {
         section.report("address", format_args!("{address} is given twice"), help);
         return;
@@ -112,7 +113,7 @@ fn address(section: &Section<'_>, name: &str) -> Option<Address> {
         let message = format!("`{}` is not an address", given.text);
         given.refuse_with(message, reason.to_string());
     };
-    let address = Address::parse_beneath(given.text, section.reader.base);
+    let address = Address::parse_beneath(given.text, section.reader.folder(&given.span));
     let address = address.map_err(refuse).ok()?;
     if let Address::Unix(path) = &address {
         section.must_have_folder(name, path, true);
@@ -261,7 +262,7 @@ fn note_without_tls(root: &Section<'_>, sites: &[Site]) {
             let note = format!(
                 "the site has no `tls`: over TLS, clients that ask for `{host}` get the certificate of another site, and refuse it"
             );
-            root.reader.note_at(site.line, note);
+            root.reader.note_at(Some(&site.line), &note);
         }
     }
 }

@@ -1,62 +1,75 @@
-//! From a TOML file to a [`Config`].
+//! From TOML files to a [`Config`].
 
-use std::io;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use levity_disk::read_patiently;
-use toml::de::DeTable;
-
+use crate::document::{INCLUDE, document};
+use crate::files::Files;
+use crate::hidden::Hidden;
 use crate::keys::SCHEMA;
 use crate::location::References;
 use crate::mailbox::read::Mailboxes;
 use crate::mailbox::store;
 use crate::model::{Config, Server};
 use crate::network::TrustedProxies;
-use crate::problem::{Errors, Problem, Source};
+use crate::problem::{Errors, Problem};
 use crate::reader::{NamedFile, Reader};
 use crate::section::Section;
+use crate::source::Source;
 use crate::upstream::read::Upstreams;
+use crate::variables::Variables;
 use crate::{
     acme, bypass, disk, headers, limits, listen, log, rate_limit, recognise, site, tls, upload,
 };
 
-/// Maximum length of a configuration file. A longer one is most likely another file.
-pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
-
 impl Default for Config {
     fn default() -> Self {
-        let reader = Reader::new("", None, SCHEMA);
+        let reader = Reader::new(Source::new("", None), SCHEMA);
         config(&Section::empty(&reader, ""))
     }
 }
 
-/// Parses the text of a configuration file. Makes no system call: relative paths stay relative, and folders need
-/// not exist.
+/// Parses the text of a configuration file. Makes no system call: relative paths stay relative, folders need not exist, and no
+/// variable is set.
 ///
 /// # Errors
 ///
 /// All problems, in the order of the text.
 pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
-    read(text, None, None, false)
+    parse_with(text, &Variables::default())
 }
 
-/// Parses a configuration that no file has. Relative paths are relative to `folder`, and every root must exist. May block.
+/// The same with these variables, of which some may be of the process.
+///
+/// # Errors
+///
+/// As those of [`parse`].
+pub fn parse_with(text: &str, variables: &Variables) -> Result<Config, Vec<Problem>> {
+    let reader = Reader::new(Source::new(text, None), SCHEMA);
+    read(reader, variables, &Files::default())
+}
+
+/// Parses a configuration that no file has. Relative paths are relative to `folder`, every root must exist, and no variable is set.
+/// May block.
 ///
 /// # Errors
 ///
 /// All problems, in the order of the text.
 pub fn parse_beneath(folder: &Path, text: &str) -> Result<Config, Vec<Problem>> {
-    read(text, Some(folder), None, true)
+    let mut reader = Reader::new(Source::new(text, Some(folder)), SCHEMA);
+    reader.is_loaded = true;
+    reader.reads_certificates = true;
+    read(reader, &Variables::default(), &Files::default())
 }
 
-/// Reads and parses a configuration file. Relative paths are relative to its folder, and every root must exist.
-/// May block.
+/// Reads and parses a configuration file and those that it includes. Relative paths are relative to the folder of the file in which
+/// they stand, and every root must exist. `variables` are the values of `${NAME}`. May block.
 ///
 /// # Errors
 ///
-/// All problems, in the order of the file; also when it cannot be read, is not UTF-8 or has more than 1 MiB.
-pub fn load(path: &Path) -> Result<Config, Errors> {
-    load_file(path, true)
+/// All problems, in the order of the files; also when one cannot be read, is not UTF-8 or has more than 1 MiB.
+pub fn load(path: &Path, variables: &Variables) -> Result<Config, Errors> {
+    load_files(Files::read(path, variables)?, variables, true)
 }
 
 /// The same for whoever reads the certificates of sites: here these files are not touched, and may be missing.
@@ -64,80 +77,67 @@ pub fn load(path: &Path) -> Result<Config, Errors> {
 /// # Errors
 ///
 /// As those of [`load`], without those of certificates.
-pub fn load_without_certificates(path: &Path) -> Result<Config, Errors> {
-    load_file(path, false)
+pub fn load_without_certificates(path: &Path, variables: &Variables) -> Result<Config, Errors> {
+    load_files(Files::read(path, variables)?, variables, false)
 }
 
-fn load_file(path: &Path, reads_certificates: bool) -> Result<Config, Errors> {
-    let unread = |(message, is_silent): (String, bool)| Errors {
-        file: path.to_owned(),
-        problems: vec![Problem::without_position(message)],
-        is_silent,
-    };
-    let text = text(path).map_err(unread)?;
-    parse_file(path, &text, reads_certificates)
-}
-
-/// As [`load`], for a text that the file had before.
+/// As [`load`], for texts that the files had before.
 ///
 /// # Errors
 ///
-/// All problems, in the order of the text.
-pub fn load_again(path: &Path, text: &str) -> Result<Config, Errors> {
-    parse_file(path, text, true)
+/// All problems, in the order of the files.
+pub fn load_again(files: &Files, variables: &Variables) -> Result<Config, Errors> {
+    load_files(files.clone(), variables, true)
 }
 
-fn parse_file(path: &Path, text: &str, reads_certificates: bool) -> Result<Config, Errors> {
-    let errors = |problems| Errors {
-        file: path.to_owned(),
-        problems,
-        is_silent: false,
-    };
-    let unread = |message: String| errors(vec![Problem::without_position(message)]);
-    let file =
-        std::path::absolute(path).map_err(|error| unread(format!("no such path: {error}")))?;
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    let config = read(text, Some(folder), Some(&file), reads_certificates).map_err(errors)?;
-    Ok(Config {
-        text: text.into(),
-        ..config
-    })
-}
-
-/// The text of the file; otherwise what is wrong, and whether that is only that it does not respond.
-fn text(path: &Path) -> Result<String, (String, bool)> {
-    let bytes = read_patiently(path, FILE_BYTES_MAX + 1).map_err(|error| {
-        let is_silent = error.kind() == io::ErrorKind::TimedOut;
-        (format!("cannot read the file: {error}"), is_silent)
-    })?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        let message = format!("the file has more than {FILE_BYTES_MAX} bytes");
-        return Err((message, false));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
-        (format!("line {line} is not UTF-8"), false)
-    })
-}
-
-fn read(
-    text: &str,
-    base: Option<&Path>,
-    file: Option<&Path>,
+fn load_files(
+    files: Files,
+    variables: &Variables,
     reads_certificates: bool,
-) -> Result<Config, Vec<Problem>> {
-    let (document, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader::new(text, base, SCHEMA);
+) -> Result<Config, Errors> {
+    let mut reader = Reader::new(Source::of(files.parts()), SCHEMA);
+    reader.is_loaded = true;
     reader.reads_certificates = reads_certificates;
-    // It has secrets too, such as those of `signed_url` and of backends.
-    let own = file.map(|file| NamedFile {
+    reader.credentials = credentials(variables);
+    // They have secrets too, such as those of `signed_url` and of backends.
+    let own = files.paths().map(|path| NamedFile {
         line: None,
-        path: file.to_owned(),
+        path: path.to_owned(),
     });
     reader.secrets.get_mut().extend(own);
-    reader.syntax(document.get_ref(), errors);
-    let root = Section::root(&reader, document.get_ref());
+    let config = read(reader, variables, &files).map_err(|problems| Errors {
+        file: files.main(),
+        is_silent: files.is_silent && problems.len() == files.problems.len(),
+        problems,
+    })?;
+    Ok(Config { files, ..config })
+}
+
+/// The folder of the credentials of the service (systemd.exec(5)).
+fn credentials(variables: &Variables) -> Option<PathBuf> {
+    let folder = variables.get("CREDENTIALS_DIRECTORY").ok().flatten()?;
+    Some(PathBuf::from(folder)).filter(|folder| folder.is_absolute())
+}
+
+/// Reads the texts of `reader`, which are those of `files` if there are some.
+fn read(
+    mut reader: Reader<'_>,
+    variables: &Variables,
+    files: &Files,
+) -> Result<Config, Vec<Problem>> {
+    let document = document(&mut reader, variables);
+    for (span, text) in &files.notes {
+        match span {
+            Some(span) => reader.note(span, text.clone()),
+            None => reader.note_at(None, text),
+        }
+    }
+    for (span, text) in &files.problems {
+        reader.report(span, text.as_str(), None);
+    }
+    let root = Section::root(&reader, &document);
+    // The files that it names have been read.
+    root.names(INCLUDE);
     let upstreams = Upstreams::read(&root);
     let config = config(&root);
     let addresses: Vec<_> = config
@@ -166,28 +166,42 @@ fn read(
     mailboxes.note_unused(&reader);
     mailboxes.note_publishers(&root, &config.listen, &sites);
     bypass::note(&sites, &upstreams, &reader);
-    let mut config = Config {
+    let problems = reader.take_problems();
+    if !problems.is_empty() {
+        return Err(recognised(problems, &reader.source));
+    }
+    Ok(Config {
         sites,
         upstreams: upstreams.into_list(),
         mailboxes: mailboxes.all,
+        secrets: reader.take_secrets(),
+        notes: reader.take_notes(),
+        hidden: reader.strings.hidden(),
         ..config
+    })
+}
+
+/// The problems to report: files of another server have one each.
+fn recognised(problems: Vec<(Option<usize>, Problem)>, source: &Source<'_>) -> Vec<Problem> {
+    let number = |start: Option<usize>| start.map_or(0, |start| source.number(start));
+    let foreign = source.parts();
+    let foreign = foreign.map(|(start, text)| of_another_server(text, start, source));
+    let foreign: Vec<_> = foreign.collect();
+    let mut seen = BTreeSet::new();
+    let shown = |(start, problem)| match &foreign[number(start)] {
+        None => Some(problem),
+        Some(instead) => seen.insert(number(start)).then(|| instead.clone()),
     };
-    config.secrets = reader.take_secrets();
-    config.notes = reader.take_notes();
-    let problems = reader.into_problems();
-    if problems.is_empty() {
-        return Ok(config);
-    }
-    Err(of_another_server(text).map_or(problems, |problem| vec![problem]))
+    problems.into_iter().filter_map(shown).collect()
 }
 
 /// The one problem to report for a configuration of another server.
-fn of_another_server(text: &str) -> Option<Problem> {
+fn of_another_server(text: &str, start: usize, source: &Source<'_>) -> Option<Problem> {
     let (server, line) = recognise::recognise(text)?;
     let help = "a file for Levity is TOML, and as little as `[[site]]` with `root = \"/srv/www\"` beneath it will do";
     Some(Problem {
         message: format!("this is a configuration of {server}, not one for Levity"),
-        position: Some(Source::new(text).position(&line)),
+        position: Some(source.position(&(start + line.start..start + line.end))),
         help: Some(help.to_owned()),
     })
 }
@@ -211,7 +225,8 @@ fn config(root: &Section<'_>) -> Config {
         mailboxes: Vec::new(),
         secrets: Vec::new(),
         notes: Vec::new(),
-        text: "".into(),
+        hidden: Hidden::default(),
+        files: Files::default(),
     }
 }
 

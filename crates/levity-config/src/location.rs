@@ -402,7 +402,7 @@ fn note_missing_pages(section: &Section<'_>, location: &Location) {
     let (true, Some(root)) = (section.has("error_pages"), &location.error_pages_root) else {
         return;
     };
-    if section.reader.base.is_none() {
+    if !section.reader.is_loaded {
         return;
     }
     for (_, path) in &location.options.error_pages {

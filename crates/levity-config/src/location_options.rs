@@ -14,6 +14,7 @@ use crate::name_pattern::{self, NamePattern};
 use crate::reader::Reader;
 use crate::schema::{Key, Kind, Schema, documented, key, table, without_defaults};
 use crate::section::Section;
+use crate::source::Source;
 use crate::substitute;
 
 /// Makes the struct, its defaults, the keys of sites and routes and their reference from one list.
@@ -183,7 +184,7 @@ impl Default for LocationOptions {
             .filter_map(|key| Some(format!("{} = {}\n", key.name, key.written_default()?)));
         let text: String = lines.collect();
         let (document, _) = DeTable::parse_recoverable(&text);
-        let reader = Reader::new(&text, None, SCHEMA);
+        let reader = Reader::new(Source::new(&text, None), SCHEMA);
         let section = Section::root(&reader, document.get_ref());
         Self::take(&section, None, LocationDisk::default())
     }

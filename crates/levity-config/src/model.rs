@@ -1,6 +1,7 @@
 //! The configuration as the server uses it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +13,11 @@ use crate::acme::Acme;
 use crate::address::Address;
 use crate::cors::Cors;
 use crate::expression::Expression;
+use crate::files::Files;
 use crate::gates::Gates;
+use crate::hidden::Hidden;
 use crate::limits::Limits;
+use crate::line::{Line, Note};
 use crate::location_options::LocationOptions;
 use crate::log_format::LogTemplate;
 use crate::mailbox::{Mailbox, MailboxStore};
@@ -30,8 +34,9 @@ use crate::tries::Try;
 use crate::upload::Upload;
 use crate::upstream::{Proxying, Rewrite, Upstream};
 
-/// A configuration. [`Config::default`] is that of an empty file: no site, listening on `127.0.0.1:8080`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A configuration. [`Config::default`] is that of an empty file: no site, listening on `127.0.0.1:8080`. `Debug` shows the names of
+/// its files only: it has secrets.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Config {
     /// `[server]`
     pub server: Server,
@@ -52,20 +57,31 @@ pub struct Config {
     /// Host names that requests over TCP must have, whatever the sites say; `None` allows any. Set by `levity
     /// serve` only.
     pub own_names: Option<OwnNames>,
-    /// In the order of the file.
+    /// In the order of the files.
     pub sites: Vec<Site>,
-    /// In the order of the file.
+    /// In the order of the files.
     pub upstreams: Vec<Upstream>,
     /// Where the messages of mailboxes are kept.
     pub mailbox_store: MailboxStore,
-    /// Sets of mailboxes, in the order of the file.
+    /// Sets of mailboxes, in the order of the files.
     pub mailboxes: Vec<Mailbox>,
     /// Files, and folders with everything in them, that are sent to nobody, whatever path leads to them.
     pub secrets: Vec<PathBuf>,
     /// Remarks for the operator that are not errors, such as a key under another server's name.
-    pub notes: Vec<String>,
-    /// The text of the file; empty without one.
-    pub text: Arc<str>,
+    pub notes: Vec<Note>,
+    /// What texts for people show in place of values from variables.
+    pub hidden: Hidden,
+    /// The files that it was read from.
+    pub files: Files,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.files.names().collect();
+        f.debug_struct("Config")
+            .field("files", &names)
+            .finish_non_exhaustive()
+    }
 }
 
 /// `[server]`: the process.
@@ -249,8 +265,10 @@ pub struct Site {
     /// Serves this one file of the root, at `/` and under its own name, and nothing else. No key of the
     /// file sets it; `levity serve FILE` does.
     pub only: Option<std::ffi::OsString>,
-    /// The line of its table; 0 without a file.
-    pub line: usize,
+    /// Where its table is.
+    pub line: Line,
+    /// Whether it answers for host names that no site has, and its certificate is for them.
+    pub is_default: bool,
     /// How clients reach it over TLS, if they can.
     pub tls: Option<SiteTls>,
     /// What answers where no route matches.
@@ -264,8 +282,8 @@ pub struct Site {
 pub struct Route {
     /// All of them match: those of the routes around it, and then its own. Never empty.
     pub matchers: Vec<Matcher>,
-    /// The line of its path.
-    pub line: Option<usize>,
+    /// Where its path is.
+    pub line: Option<Line>,
     /// The file of a static host that has this line; `None` for the configuration.
     pub host_file: Option<&'static str>,
     /// What answers there.
@@ -465,7 +483,29 @@ pub struct Headers {
 }
 
 impl Config {
-    /// The files without which nobody can be let in to `location`, and that do not respond: its own, and those of its mailboxes.
+    /// The number of the site that answers for host names that no site has, if there is one.
+    #[must_use]
+    pub fn default_site(&self) -> Option<usize> {
+        let position = |is_it: fn(&Site) -> bool| self.sites.iter().position(is_it);
+        position(|site| site.is_default).or_else(|| position(|site| site.hosts.is_empty()))
+    }
+
+    /// The number of the site whose certificate clients get that ask for a name that no site with TLS has, or for none. `None` refuses
+    /// their handshakes: the order of files decides nothing. That of sites does where they are in one file, as it always has.
+    #[must_use]
+    pub fn default_tls_site(&self) -> Option<usize> {
+        let has_tls = |number: &usize| self.sites[*number].tls.is_some();
+        let first = || {
+            let mut with_tls = (0..self.sites.len()).filter(has_tls);
+            let first = with_tls.next();
+            let is_alone = with_tls.next().is_none();
+            first.filter(|_| is_alone || !self.files.has_include)
+        };
+        self.default_site().filter(has_tls).or_else(first)
+    }
+
+    /// The files without which nobody can be let in to `location`, and that do not respond: its own, and those of its mailboxes and
+    /// of its upstream.
     pub fn unread<'c>(&'c self, location: &'c Location) -> impl Iterator<Item = &'c PathBuf> {
         let of_answer = match location.answer {
             Some(Answer::Mailbox(number)) => Some(number),
@@ -473,7 +513,11 @@ impl Config {
         };
         let sets = of_answer.into_iter().chain(location.mailbox_headers);
         let of_sets = sets.flat_map(|number| &self.mailboxes[number].unread);
-        location.unread.iter().chain(of_sets)
+        let of_location =
+            |upstream: &&Upstream| location.proxying.proxy.as_ref() == Some(&upstream.name);
+        let upstream = self.upstreams.iter().filter(of_location);
+        let of_upstream = upstream.flat_map(|upstream| &upstream.unread);
+        location.unread.iter().chain(of_sets).chain(of_upstream)
     }
 
     /// Turns off the access logs of the server and of all sites and routes.

@@ -66,8 +66,7 @@ impl Named {
             return None;
         }
         if let Some(first) = self.tables.iter().find(|other| other.name == text) {
-            let line = section.reader.line(&first.name_span);
-            let help = format!("the first is on line {line}");
+            let help = format!("the first is on {}", section.reader.line(&first.name_span));
             given.refuse_with(format!("{} `{text}` is given twice", self.word()), help);
         }
         Some(text.to_owned())

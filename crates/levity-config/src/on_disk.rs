@@ -1,7 +1,8 @@
 //! Files and folders that a configuration names. Each call ends in time, also on a mount that does not answer.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use levity_disk::{patiently, patiently_with, read_patiently};
@@ -59,6 +60,27 @@ pub(crate) fn exists(path: &Path) -> bool {
     patiently(path, Path::exists).unwrap_or(false)
 }
 
+/// Says that others than root and the user of this process may write to a file, or put files into a folder, if they may. Members of
+/// the group of root are no others.
+pub(crate) fn others_may_write(meta: &Metadata) -> Option<String> {
+    let own = rustix::process::geteuid().as_raw();
+    let who = others(meta.mode(), meta.uid(), meta.gid(), own)?;
+    Some(format!(
+        "{who} may change it, and with it what this server does"
+    ))
+}
+
+/// Who may write by this mode, owner and group, besides root and `user`.
+fn others(mode: u32, owner: u32, group: u32, user: u32) -> Option<String> {
+    const ROOT: u32 = 0;
+    match () {
+        () if mode & 0o002 != 0 => Some("everyone".to_owned()),
+        () if ![ROOT, user].contains(&owner) => Some(format!("the user {owner}")),
+        () if mode & 0o020 != 0 && group != ROOT => Some(format!("the group {group}")),
+        () => None,
+    }
+}
+
 /// Both errors are of the same kind.
 pub(crate) fn found<T>(result: io::Result<io::Result<T>>) -> io::Result<T> {
     result.and_then(|result| result)
@@ -68,5 +90,29 @@ fn named(error: io::Error, what: &str) -> Unusable {
     match error.kind() {
         io::ErrorKind::TimedOut => Unusable::Silent,
         _ => Unusable::Wrong(format!("{what}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_write_besides_root_and_the_user() {
+        for (mode, owner, group, expected) in [
+            (0o100644, 0, 0, None),
+            (0o100664, 0, 0, None),
+            (0o100644, 7, 7, None),
+            (0o100600, 7, 9, None),
+            (0o100664, 7, 7, Some("the group 7")),
+            (0o100664, 0, 9, Some("the group 9")),
+            (0o100644, 8, 0, Some("the user 8")),
+            (0o100444, 8, 0, Some("the user 8")),
+            (0o100646, 0, 0, Some("everyone")),
+            (0o041777, 0, 0, Some("everyone")),
+        ] {
+            let found = others(mode, owner, group, 7);
+            assert_eq!(found.as_deref(), expected, "{mode:o} {owner} {group}");
+        }
     }
 }

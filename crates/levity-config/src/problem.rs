@@ -1,14 +1,12 @@
-//! Problems of a configuration file with their positions, and their rendering.
+//! Problems of a configuration with their positions, and their rendering.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthChar as _;
-
-/// Characters of a line that are shown around the position of a problem.
-const EXCERPT_CHARS_MAX: usize = 160;
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,27 +19,29 @@ pub struct Problem {
     pub help: Option<String>,
 }
 
-/// A position in a configuration file.
+/// A position in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
+    /// The file, as messages name it; `None` where the configuration has one file only.
+    pub file: Option<Arc<Path>>,
     /// Counted from 1.
     pub line: usize,
     /// In characters, counted from 1.
     pub column: usize,
     /// The line, or the part around the position when the line is long.
-    excerpt: String,
+    pub(crate) excerpt: String,
     /// In characters of the excerpt; may be empty.
-    marked: Range<usize>,
+    pub(crate) marked: Range<usize>,
 }
 
-/// All problems of one file.
+/// All problems of one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Errors {
-    /// The file, as it was named.
+    /// Its main file, as it was named.
     pub file: PathBuf,
-    /// In the order of the file; never empty.
+    /// In the order of the files; never empty.
     pub problems: Vec<Problem>,
-    /// The file does not respond: nothing may be wrong with it.
+    /// The only problem is that files of it do not respond: nothing may be wrong with them.
     pub is_silent: bool,
 }
 
@@ -54,11 +54,12 @@ impl Errors {
         blocks.join("\n")
     }
 
-    /// The problems for programs: `{"file", "ok": false, "problems": [{"message", "line", "column",
+    /// The problems for programs: `{"file", "ok": false, "problems": [{"message", "file", "line", "column",
     /// "help"}]}`, with `null` for unknown values.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let problems: Vec<Value> = self.problems.iter().map(Problem::to_json).collect();
+        let problems = self.problems.iter();
+        let problems: Vec<_> = problems.map(|one| one.to_json(&self.file)).collect();
         json!({ "file": self.file.to_string_lossy(), "ok": false, "problems": problems })
     }
 }
@@ -81,9 +82,16 @@ impl Problem {
         }
     }
 
-    fn to_json(&self) -> Value {
+    /// The file with the problem, where `main` is the one without another name.
+    fn file<'p>(&'p self, main: &'p Path) -> &'p Path {
+        let named = self.position.as_ref().and_then(|at| at.file.as_deref());
+        named.unwrap_or(main)
+    }
+
+    fn to_json(&self, main: &Path) -> Value {
         json!({
             "message": self.message,
+            "file": self.file(main).to_string_lossy(),
             "line": self.position.as_ref().map(|position| position.line),
             "column": self.position.as_ref().map(|position| position.column),
             "help": self.help,
@@ -91,9 +99,9 @@ impl Problem {
     }
 
     /// Several lines that end in a line break, in the form that rustc made familiar.
-    fn render(&self, file: &Path, colour: bool) -> String {
+    fn render(&self, main: &Path, colour: bool) -> String {
         let paint = Paint { colour };
-        let file = printable(&file.to_string_lossy());
+        let file = printable(&self.file(main).to_string_lossy());
         let mut out = format!("{}: {}\n", paint.red("error"), printable(&self.message));
         let help = self.help.as_deref().map(printable).unwrap_or_default();
         match &self.position {
@@ -110,6 +118,17 @@ impl Problem {
 }
 
 impl Position {
+    /// `on line 3`, or `at FILE:3:1` where there are several files: for the help on a problem elsewhere.
+    pub(crate) fn named(&self) -> String {
+        let Self {
+            file, line, column, ..
+        } = self;
+        match file {
+            Some(file) => format!("at {}:{line}:{column}", file.display()),
+            None => format!("on line {line}"),
+        }
+    }
+
     fn render(&self, file: &str, help: &str, paint: Paint, out: &mut String) {
         let Position { line, column, .. } = self;
         let number = line.to_string();
@@ -182,93 +201,14 @@ impl Paint {
     }
 }
 
-/// A file's text with the starts of its lines.
-pub(crate) struct Source<'t> {
-    text: &'t str,
-    starts: Vec<usize>,
-}
-
-impl<'t> Source<'t> {
-    pub(crate) fn new(text: &'t str) -> Self {
-        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let starts = std::iter::once(0)
-            .chain(breaks.map(|(at, _)| at + 1))
-            .collect();
-        Source { text, starts }
-    }
-
-    /// The part of the text at `span`, in bytes.
-    pub(crate) fn slice(&self, span: &Range<usize>) -> &'t str {
-        self.text.get(span.clone()).unwrap_or_default()
-    }
-
-    /// The lines from that of a byte to the last, counted from 0.
-    pub(crate) fn lines_from(&self, at: usize) -> Range<usize> {
-        self.line(at)..self.starts.len()
-    }
-
-    /// The line of a byte, counted from 0.
-    pub(crate) fn line(&self, at: usize) -> usize {
-        self.starts.partition_point(|start| *start <= at) - 1
-    }
-
-    /// Where `span`, in bytes, begins; a mark that goes on over several lines ends with the first.
-    pub(crate) fn position(&self, span: &Range<usize>) -> Position {
-        let line = self.line(span.start);
-        let (start, text) = self.line_text(line);
-        let within = |at: usize| at.saturating_sub(start).min(text.len());
-        let (from, to) = (within(span.start), within(span.end.max(span.start)));
-        let shown = excerpt_start(text, from);
-        let excerpt: String = text[shown..].chars().take(EXCERPT_CHARS_MAX).collect();
-        let last = excerpt.chars().count();
-        let marked = chars(text, shown..from).min(last)..chars(text, shown..to).min(last);
-        let column = chars(text, 0..from) + 1;
-        Position {
-            line: line + 1,
-            column,
-            excerpt,
-            marked,
-        }
-    }
-
-    /// The first byte of a line and its text, without byte order mark and line end.
-    fn line_text(&self, line: usize) -> (usize, &'t str) {
-        let start = self.starts[line];
-        let end = self
-            .starts
-            .get(line + 1)
-            .map_or(self.text.len(), |next| next - 1);
-        let text = &self.text[start..end];
-        let bare = text.trim_start_matches('\u{feff}');
-        (start + text.len() - bare.len(), bare.trim_end_matches('\r'))
-    }
-}
-
-/// Characters in a range of bytes. Counts bytes that begin one, since a file may be one long line.
-fn chars(text: &str, bytes: Range<usize>) -> usize {
-    let starts = |byte: &&u8| **byte & 0xc0 != 0x80;
-    text.as_bytes()[bytes].iter().filter(starts).count()
-}
-
-/// The byte at which the excerpt of a line begins, so that it shows what precedes `mark` too.
-fn excerpt_start(text: &str, mark: usize) -> usize {
-    let is_long = text.chars().nth(EXCERPT_CHARS_MAX).is_some();
-    match text.get(..mark) {
-        Some(before) if is_long => {
-            let earlier = before.char_indices().rev().nth(EXCERPT_CHARS_MAX / 2 - 1);
-            earlier.map_or(0, |(at, _)| at)
-        }
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
 
     fn problem(text: &str, marked: &str, help: Option<&str>) -> Problem {
         let start = text.find(marked).unwrap();
-        let position = Source::new(text).position(&(start..start + marked.len()));
+        let position = Source::new(text, None).position(&(start..start + marked.len()));
         Problem {
             message: "bad".to_owned(),
             position: Some(position),
@@ -334,22 +274,6 @@ error: bad
     }
 
     #[test]
-    fn the_end_of_the_file_and_of_a_line_can_be_marked() {
-        let text = "a =\r\nb";
-        let source = Source::new(text);
-        let end = source.position(&(text.len()..text.len()));
-        assert_eq!((end.line, end.column, end.marked.clone()), (2, 2, 1..1));
-        let after = source.position(&(3..3));
-        assert_eq!(
-            (after.line, after.column, after.excerpt.as_str()),
-            (1, 4, "a =")
-        );
-        let both = source.position(&(2..6));
-        assert_eq!((both.column, both.marked), (3, 2..3));
-        assert_eq!(Source::new("").position(&(0..0)).line, 1);
-    }
-
-    #[test]
     fn a_byte_order_mark_is_no_column() {
         let rendered = render(&problem("\u{feff}bad = 1", "bad", None));
         assert!(
@@ -404,7 +328,7 @@ error: bad
             ],
             is_silent: false,
         };
-        let expected = r#"{"file":"f","ok":false,"problems":[{"column":1,"help":"h","line":2,"message":"bad"},{"column":null,"help":null,"line":null,"message":"m"}]}"#;
+        let expected = r#"{"file":"f","ok":false,"problems":[{"column":1,"file":"f","help":"h","line":2,"message":"bad"},{"column":null,"file":"f","help":null,"line":null,"message":"m"}]}"#;
         assert_eq!(errors.to_json().to_string(), expected);
     }
 }

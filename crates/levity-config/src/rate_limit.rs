@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use strum::{EnumString, VariantNames};
 
+use crate::line::Line;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::{Section, Text};
 use crate::value::{self, whole_number};
@@ -118,7 +119,7 @@ pub(crate) struct RateLimits {
     names: Names,
 }
 
-type Names = RefCell<Vec<(String, usize)>>;
+type Names = RefCell<Vec<(String, Line)>>;
 
 impl RateLimits {
     /// Reads the limits of a table, behind those of `above`. `depth` is the number of routes around them.
@@ -201,7 +202,7 @@ fn name(section: &Section<'_>, names: &Names) -> Option<String> {
     let mut names = names.borrow_mut();
     match names.iter().find(|(name, _)| name == given.text) {
         Some((_, line)) => {
-            let help = format!("the first is on line {line}");
+            let help = format!("the first is on {line}");
             given.refuse_with(format!("limit `{}` is given twice", given.text), help);
         }
         None => names.push((given.text.to_owned(), section.reader.line(&given.span))),

@@ -1,4 +1,4 @@
-//! The text of a file on its way to a configuration. Every problem is collected, none ends the reading, so that one
+//! The texts of files on their way to a configuration. Every problem is collected, none ends the reading, so that one
 //! run reports all of them.
 
 use std::cell::RefCell;
@@ -8,23 +8,31 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use crate::problem::{Problem, Source};
+use crate::line::{Line, Note};
+use crate::problem::Problem;
 use crate::schema::Schema;
+use crate::source::Source;
+use crate::strings::Strings;
 use crate::syntax;
 
-/// The text of a file, and what has been reported about it so far.
+/// The texts of files, and what has been reported about them so far.
 pub(crate) struct Reader<'t> {
     pub(crate) source: Source<'t>,
     pub(crate) schema: Schema,
-    /// The folder of relative paths. `None` means that paths are not checked on the disk.
-    pub(crate) base: Option<&'t Path>,
+    /// The strings with values from variables.
+    pub(crate) strings: Strings,
+    /// Whether paths are checked on the disk, and files that are named are read.
+    pub(crate) is_loaded: bool,
+    /// The folder of the credentials of the service, if there is one.
+    pub(crate) credentials: Option<PathBuf>,
     /// Whether the certificates of sites are read from their files.
     pub(crate) reads_certificates: bool,
     /// Lines with a syntax error. Further errors there are only its consequences.
     broken: BTreeSet<usize>,
-    problems: RefCell<Vec<Problem>>,
-    /// Remarks that are not errors, each with its line.
-    notes: RefCell<Vec<(usize, String)>>,
+    /// Each with its first byte.
+    problems: RefCell<Vec<(Option<usize>, Problem)>>,
+    /// Remarks that are not errors.
+    notes: RefCell<Vec<Note>>,
     /// What is sent to nobody, in the order in which it is read.
     pub(crate) secrets: RefCell<Vec<NamedFile>>,
     /// The files of access logs.
@@ -35,18 +43,21 @@ pub(crate) struct Reader<'t> {
 
 /// A file, or a folder with everything in it, that is not for clients.
 pub(crate) struct NamedFile {
-    /// The line of its key; `None` for the configuration itself.
-    pub(crate) line: Option<usize>,
+    /// That of its key; `None` for the configuration itself.
+    pub(crate) line: Option<Line>,
     pub(crate) path: PathBuf,
 }
 
 impl<'t> Reader<'t> {
-    pub(crate) fn new(text: &'t str, base: Option<&'t Path>, schema: Schema) -> Self {
+    /// For texts alone: nothing is looked for on the disk.
+    pub(crate) fn new(source: Source<'t>, schema: Schema) -> Self {
         Reader {
-            source: Source::new(text),
+            source,
             schema,
-            base,
-            reads_certificates: base.is_some(),
+            strings: Strings::default(),
+            is_loaded: false,
+            credentials: None,
+            reads_certificates: false,
             broken: BTreeSet::new(),
             problems: RefCell::default(),
             notes: RefCell::default(),
@@ -56,30 +67,41 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reports the errors of the TOML parser, the first of each line.
-    pub(crate) fn syntax(&mut self, document: &DeTable<'_>, mut errors: Vec<toml::de::Error>) {
+    /// Reports the errors of the TOML parser in the file that begins with the byte `start`, the first of each line.
+    pub(crate) fn syntax(
+        &mut self,
+        start: usize,
+        document: &DeTable<'_>,
+        mut errors: Vec<toml::de::Error>,
+    ) {
         errors.sort_by_key(|error| error.span().map(|span| span.start));
         if let Some(opening) = syntax::opening(document, &errors) {
             errors.retain(|error| error.span().is_some_and(|span| span.start < opening));
+            let opening = start + opening;
             self.broken.extend(self.source.lines_from(opening));
             let help = "nothing below closes it".to_owned();
             self.report(&(opening..opening + 1), "unclosed bracket", Some(help));
         }
         for error in errors {
             let span = error.span().unwrap_or_default();
-            if self.broken.insert(self.source.line(span.start)) {
+            let span = start + span.start..start + span.end;
+            if self.broken.insert(self.source.row(span.start)) {
                 let (message, help) = syntax::explain(&error, self.source.slice(&span));
                 self.report(&span, message, help);
             }
         }
     }
 
-    /// The notes in the order of the file.
-    pub(crate) fn take_notes(&self) -> Vec<String> {
+    /// The folder of relative paths at `span`; `None` where they stay relative.
+    pub(crate) fn folder(&self, span: &Range<usize>) -> Option<&'t Path> {
+        self.source.folder(span.start)
+    }
+
+    /// The notes in the order of the files.
+    pub(crate) fn take_notes(&self) -> Vec<Note> {
         let mut notes = self.notes.take();
-        notes.sort_by_key(|(line, _)| *line);
-        let shown = |(line, message)| format!("line {line}: {message}");
-        notes.into_iter().map(shown).collect()
+        notes.sort_by_key(|note| note.line.as_ref().map(|line| line.order));
+        notes
     }
 
     /// The paths of what is sent to nobody, each once.
@@ -90,12 +112,18 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn note(&self, span: &Range<usize>, message: String) {
-        self.note_at(self.line(span), message);
+        let (message, _) = self.strings.hide(Some(span), &message, None);
+        self.push_note(Some(self.line(span)), message);
     }
 
-    /// Notes something about the table on a line, counted from 1.
-    pub(crate) fn note_at(&self, line: usize, message: String) {
-        self.notes.borrow_mut().push((line, message));
+    /// Notes something about the table on a line; `None` is the main file.
+    pub(crate) fn note_at(&self, line: Option<&Line>, message: &str) {
+        let (message, _) = self.strings.hide(None, message, None);
+        self.push_note(line.cloned(), message);
+    }
+
+    fn push_note(&self, line: Option<Line>, text: String) {
+        self.notes.borrow_mut().push(Note { line, text });
     }
 
     /// Notes that a file, the value of `name`, does not respond.
@@ -113,13 +141,10 @@ impl<'t> Reader<'t> {
         self.unread.take()
     }
 
-    /// The problems in the order of the file.
-    pub(crate) fn into_problems(self) -> Vec<Problem> {
-        let mut problems = self.problems.into_inner();
-        problems.sort_by_key(|problem| {
-            let position = problem.position.as_ref()?;
-            Some((position.line, position.column))
-        });
+    /// The problems in the order of the files, each with its first byte.
+    pub(crate) fn take_problems(&self) -> Vec<(Option<usize>, Problem)> {
+        let mut problems = self.problems.take();
+        problems.sort_by_key(|(start, _)| *start);
         problems
     }
 
@@ -133,14 +158,17 @@ impl<'t> Reader<'t> {
     }
 
     fn push(&self, span: Option<&Range<usize>>, message: String, help: Option<String>) {
-        self.problems.borrow_mut().push(Problem {
+        let (message, help) = self.strings.hide(span, &message, help);
+        let problem = Problem {
             message,
             position: span.map(|span| self.source.position(span)),
             help,
-        });
+        };
+        let start = span.map(|span| span.start);
+        self.problems.borrow_mut().push((start, problem));
     }
 
-    /// Reports that something is absent, unless the file has a syntax error, which may have hidden it.
+    /// Reports that something is absent, unless a file has a syntax error, which may have hidden it.
     pub(crate) fn report_absent(
         &self,
         span: Option<&Range<usize>>,
@@ -152,15 +180,15 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The line of a span, counted from 1.
-    pub(crate) fn line(&self, span: &Range<usize>) -> usize {
-        self.source.line(span.start) + 1
+    /// The line of a span.
+    pub(crate) fn line(&self, span: &Range<usize>) -> Line {
+        self.source.line(span.start)
     }
 
     /// Whether `span` touches a line with a syntax error.
     pub(crate) fn is_broken(&self, span: &Range<usize>) -> bool {
-        let first = self.source.line(span.start);
-        let last = self.source.line(span.end.max(span.start + 1) - 1);
+        let first = self.source.row(span.start);
+        let last = self.source.row(span.end.max(span.start + 1) - 1);
         self.broken.range(first..=last).next().is_some()
     }
 }

@@ -10,7 +10,8 @@ const INTRODUCTION: &str = "\
 
 Written from the source by `LEVITY_WRITE_DOCS=1 cargo test -p levity-config --test reference`: change it there.
 
-`levity run -c FILE` reads a [TOML](https://toml.io) file, `levity check -c FILE` reports all errors at once.
+`levity run FILE` reads a [TOML](https://toml.io) file, `levity check FILE` reports all errors at once. Without `FILE` both take
+`/etc/levity/levity.toml`.
 Complete files are in [`examples/`](examples). The smallest one:
 
 ```toml
@@ -21,22 +22,96 @@ root = \"/srv/www\"
 - A key that is not listed here is an error, as is a value out of its range.
 - Durations are `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`, `\"1d\"`. Sizes are `\"16KiB\"`, `\"1MiB\"` (1024), `\"512KB\"`, `\"1GB\"`
   (1000), `\"1B\"`, or a number of bytes.
-- Relative paths are relative to the folder of the file.
-- SIGHUP reads the file again. A file with errors, or one that changes a key that needs a restart, changes nothing.
+- Relative paths are relative to the folder of the file in which they stand; of a link, to that of the link.
+- SIGHUP reads the configuration again. One with errors, or one that changes a key that needs a restart, changes nothing.
+
+## Many files
+
+```toml
+include = [\"sites.d/*.toml\"]
+
+[[site]]
+root = \"/srv/www\"
+```
+
+";
+
+/// What follows the keys of the configuration itself.
+const MANY_FILES: &str = "
+- A string of `include` is the name of a file, or a pattern: `*` stands for any text within a name, `?` for one character.
+  Both are relative to the folder of the main file. A pattern finds names that end in `.toml` and do not begin with a dot, so
+  neither `a.toml~` nor `a.toml.dpkg-new`; that it finds none is noted. A file that is named without a star has to be there.
+- Files come in the order of `include`, those of a pattern in the order of their bytes: `10.toml` before `9.toml`. Lists
+  (`[[site]]`, `[[listen]]`, `[[upstream]]`, `[[mailbox]]`) are joined. Any other table stands in one file.
+- A file counts once. One that is found again under another name, such as a link, is noted. That holds for the main file
+  too, so `include = [\"*.toml\"]` may find it.
+- The order of sites chooses nothing: `default = true` names the one for all names that no site has. If several sites have
+  TLS and none of them is that one, handshakes for other names are refused. (In a single file without `include`, they get
+  the certificate of its first site, as they always did.)
+- Everything is read before a reload changes anything, and all errors of all files are reported. Clients get none of these
+  files. There may be 4096 of them, with 1 MiB each and 16 MiB together. Pipes and devices are refused.
+- Whoever may write to one of the files, or put one into the folder of a pattern, decides what the server does. It is noted
+  if that is not only root and the user of the server.
+
+## Values from the environment
+
+```toml
+[server]
+workers = \"${WORKERS:-4}\"
+
+[[site]]
+hosts = [\"${SITE_HOST:-www.example.org}\"]
+default = true
+root = \"/srv/www\"
+headers = { set = { X-Instance = \"${INSTANCE:-1}\" } }
+```
+
+- `${NAME}` in a string stands for a variable of the environment of the server; the name has capital letters, digits and
+  `_`. A variable that is not set is an error, unless there is a default: `${NAME:-default}`, which also counts for one that
+  is empty. `$${` stands for the characters `${`. Anything else that begins with `${` stays as it is, such as `${status}`.
+- A value is put in after the file was read as TOML: it is text, whatever it contains, and no reference is looked for in it.
+  Names of keys have no references. A string that is one reference and nothing else may stand for a number, `true` or `false`.
+- Errors and notes show `${NAME}` and not the value, and so do `levity explain` and `/status`, where the value has four
+  characters and is no number. The log names the addresses, hosts and folders that are in use. Secrets belong into files.
+- A process has the environment with which it was started, also after a reload. `levity check --env-file FILE` takes values
+  from lines `NAME=VALUE`, as do `explain` and `certs`. `#` begins a comment. This is no shell: a value is taken as it is, and
+  quotes around it are refused.
+
+## Secrets
+
+Keys that end in `_file`, and others for files of keys and passwords, keep secrets out of the configuration. Nothing in such
+a file is sent to clients. In place of a path, `\"credential:NAME\"` is a file that systemd hands to the service, from
+`LoadCredential=NAME:PATH` or `LoadCredentialEncrypted=` of its unit:
+
+```toml
+[[site]]
+root = \"/srv/www\"
+signed_url = { secret_file = \"credential:url-secret\" }
+```
 ";
 
 /// The text of `docs/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
     let mut out = INTRODUCTION.to_owned();
-    for table in TABLES.iter().filter(|table| !table.path.is_empty()) {
-        section(table, &mut out);
+    for table in TABLES {
+        match table.path {
+            "" => {
+                keys(table, &mut out);
+                out.push_str(MANY_FILES);
+            }
+            _ => section(table, &mut out),
+        }
     }
     out
 }
 
 fn section(table: &Table, out: &mut String) {
     let _ = write!(out, "\n## `{}`\n\n{}\n\n", table.heading(), table.doc);
+    keys(table, out);
+}
+
+fn keys(table: &Table, out: &mut String) {
     out.push_str("| key | value | default | meaning |\n|---|---|---|---|\n");
     for key in table.keys {
         let default = key
@@ -44,9 +119,13 @@ fn section(table: &Table, out: &mut String) {
             .map_or(String::new(), |text| format!("`{text}`"));
         let meanings = key.meanings.map(|meanings| format!(" {}.", meanings()));
         let meanings = meanings.unwrap_or_default();
+        let of_file = match key.has_file {
+            true => format!(" Or `{}_file` names a file with it.", key.name),
+            false => String::new(),
+        };
         let _ = writeln!(
             out,
-            "| `{}` | {} | {default} | {}{meanings} |",
+            "| `{}` | {} | {default} | {}{meanings}{of_file} |",
             key.name,
             value(key),
             key.doc

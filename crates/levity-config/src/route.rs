@@ -1,6 +1,7 @@
 //! `[[site.route]]`: other rules for some requests of a site.
 
 use crate::gates;
+use crate::line::Line;
 use crate::location::{self, Above, Own, References, Used};
 use crate::matcher::{self, Matcher};
 use crate::model::Route;
@@ -14,7 +15,7 @@ pub(crate) fn routes(
     above: Above<'_>,
     references: References<'_>,
 ) -> (Vec<Route>, Used) {
-    let mut seen: Vec<(Matcher, usize)> = Vec::new();
+    let mut seen: Vec<(Matcher, Line)> = Vec::new();
     let mut index = PatternIndex::default();
     let mut open = Open::default();
     let (mut routes, mut used) = (Vec::new(), Used::default());
@@ -27,12 +28,12 @@ pub(crate) fn routes(
         let covers = |number: usize| seen[number].0.covers(matcher);
         if let Some(number) = index.first_covering(&matcher.path, covers) {
             let (earlier, line) = &seen[number];
-            let help = format!("`{}` on line {line} matches first", earlier.path);
+            let help = format!("`{}` on {line} matches first", earlier.path);
             section.report("path", "this route can never match", Some(help));
         }
         let line = section.reader.line(&section.span_of("path"));
         index.push(matcher.path.start(), seen.len());
-        seen.push((matcher.clone(), line));
+        seen.push((matcher.clone(), line.clone()));
         if !gates::read::are_given(section) {
             let answers = section.has("redirect") || section.has("respond");
             if !answers {
@@ -52,12 +53,12 @@ pub(crate) fn routes(
 /// Routes without gates of their own that pass requests on, each with its line.
 #[derive(Default)]
 struct Open {
-    routes: Vec<(Pattern, usize)>,
+    routes: Vec<(Pattern, Line)>,
     index: PatternIndex,
 }
 
 impl Open {
-    fn push(&mut self, path: Pattern, line: usize) {
+    fn push(&mut self, path: Pattern, line: Line) {
         self.index.push(path.start(), self.routes.len());
         self.routes.push((path, line));
     }
@@ -69,7 +70,7 @@ impl Open {
         if let Some(number) = self.index.first_sharing(guarded, shares) {
             let (open, line) = &self.routes[number];
             let note = format!(
-                "`{open}` on line {line} comes first, and lets requests to paths of `{guarded}` through without its gates; put it \
+                "`{open}` on {line} comes first, and lets requests to paths of `{guarded}` through without its gates; put it \
                  behind this route, or within it"
             );
             section.reader.note(&section.span_of("path"), note);

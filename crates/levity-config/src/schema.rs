@@ -50,6 +50,8 @@ pub(crate) struct Key {
     pub(crate) default: Option<&'static str>,
     /// Whether its values are paths of what no client may get: these files, or everything in these folders, are sent to nobody.
     pub(crate) is_secret: bool,
+    /// Whether its value is a secret itself. Then the table has another key, its name with `_file`, for a file with it.
+    pub(crate) has_file: bool,
     /// Its documentation, one paragraph.
     pub(crate) doc: &'static str,
     /// The meaning of each word, for the reference.
@@ -148,6 +150,7 @@ pub(crate) const fn key(name: &'static str, kind: Kind, default: Option<&'static
         kind,
         default,
         is_secret: false,
+        has_file: false,
         doc: "",
         meanings: None,
     }
@@ -206,6 +209,11 @@ impl Schema {
             _ if parent.is_recursive && parent.name() == name => parent,
             path => self.table(&format!("{path}.{name}")),
         }
+    }
+
+    /// The table called `name` of the file itself; `None` if it has no such table.
+    pub(crate) fn top(self, name: &str) -> Option<&'static Table> {
+        self.0.iter().find(|table| table.path == name)
     }
 
     /// The names of the tables directly beneath `table`.
@@ -298,6 +306,14 @@ impl Key {
     pub(crate) const fn secret(self) -> Self {
         Self {
             is_secret: true,
+            ..self
+        }
+    }
+
+    /// The key of a secret that may be in a file instead.
+    pub(crate) const fn or_file(self) -> Self {
+        Self {
+            has_file: true,
             ..self
         }
     }

@@ -1,4 +1,4 @@
-//! Typed access to the tables of a file. Every problem is collected in the [`Reader`].
+//! Typed access to the tables of a configuration. Every problem is collected in the [`Reader`].
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -15,7 +15,13 @@ use crate::schema::{Key, Kind, Schema, Table};
 use crate::suggest::{listed, nearest};
 use crate::{foreign, unknown};
 
-/// A string of the file.
+/// The maximum length of the file of a secret in bytes.
+const SECRET_BYTES_MAX: u64 = 4096;
+
+/// Begins the path of a credential of the service.
+const CREDENTIAL: &str = "credential:";
+
+/// A string of a file.
 pub(crate) struct Text<'r> {
     pub(crate) text: &'r str,
     pub(crate) span: Range<usize>,
@@ -62,7 +68,16 @@ pub(crate) enum Element<'r> {
     Number(Text<'r>),
 }
 
-/// One table of the file.
+/// A secret, which stands in the configuration or in a file.
+pub(crate) struct GivenSecret {
+    /// The value, or the first line of the file; `None` for a file that was not read, since the configuration was not loaded from the
+    /// disk or the file does not respond, which is noted.
+    pub(crate) text: Option<String>,
+    /// The key that gives it.
+    pub(crate) key: String,
+}
+
+/// One table of a file.
 pub(crate) struct Section<'r> {
     pub(crate) reader: &'r Reader<'r>,
     pub(crate) span: Range<usize>,
@@ -71,12 +86,12 @@ pub(crate) struct Section<'r> {
 }
 
 impl<'r> Section<'r> {
-    /// The file itself.
+    /// The configuration itself.
     pub(crate) fn root(reader: &'r Reader<'r>, document: &'r DeTable<'r>) -> Self {
         Section::open(reader, reader.schema.table(""), document, 0..0)
     }
 
-    /// A table that the file does not have: every key has its default.
+    /// A table that the configuration does not have: every key has its default.
     pub(crate) fn empty(reader: &'r Reader<'r>, path: &str) -> Self {
         Section {
             reader,
@@ -153,9 +168,28 @@ impl<'r> Section<'r> {
         self.reader.schema.names(self.table)
     }
 
-    /// Whether the name or the value is on a line with a syntax error, where the parser has guessed.
+    /// Whether the name or the value is on a line with a syntax error, where the parser has guessed, or lacks the value of a
+    /// variable. Both have been reported.
     fn is_damaged(&self, name: &Range<usize>, value: &Spanned<DeValue<'_>>) -> bool {
-        self.reader.is_broken(name) || self.reader.is_broken(&value.span())
+        self.reader.is_broken(name) || self.reader.is_broken(&value.span()) || self.is_unset(value)
+    }
+
+    /// Whether the value, or an element of it, is a string that lacks the value of a variable.
+    fn is_unset(&self, value: &Spanned<DeValue<'_>>) -> bool {
+        match value.get_ref() {
+            DeValue::String(_) => self.reader.strings.is_unset(&value.span()),
+            DeValue::Array(elements) => elements.iter().any(|one| {
+                let is_text = matches!(one.get_ref(), DeValue::String(_));
+                is_text && self.reader.strings.is_unset(&one.span())
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether a value is a string that is a reference and nothing else: it may stand for a number or a boolean.
+    fn is_reference(&self, value: &Spanned<DeValue<'_>>) -> bool {
+        let string = self.reader.strings.at(&value.span());
+        string.is_some_and(|string| string.is_whole)
     }
 
     /// The entry of a key, which may be under another server's name.
@@ -345,11 +379,16 @@ impl<'r> Section<'r> {
         let Some(value) = self.value(name) else {
             return default();
         };
-        let wrong = match quantity(key, value.get_ref()) {
+        let is_reference = self.is_reference(value);
+        let wrong = match quantity(key, value.get_ref(), is_reference) {
             Ok(quantity) => return quantity,
             Err(wrong) => wrong,
         };
         match wrong {
+            Wrong::Kind(_) if is_reference => {
+                let auto = if key.is_auto() { "\"auto\" or " } else { "" };
+                self.report_reference(name, value, format_args!("{auto}{}", key.kind.expected()));
+            }
             Wrong::Kind(help) => {
                 let auto = if key.is_auto() { "\"auto\" or " } else { "" };
                 self.report_kind(value, format_args!("{auto}{}", key.kind.expected()), help);
@@ -366,6 +405,13 @@ impl<'r> Section<'r> {
             }
         }
         default()
+    }
+
+    /// Reports that the variable of a reference has no value of the right form.
+    fn report_reference(&self, name: &str, value: &Spanned<DeValue<'_>>, expected: impl Display) {
+        let written = self.source_of(value).trim_matches(['"', '\'']);
+        let message = format!("`{name}`: the value of `{written}` is not {expected}");
+        self.reader.report(&value.span(), message, None);
     }
 
     /// Reports when `small` is larger than `large`. `"auto"` is never in the way.
@@ -400,7 +446,10 @@ impl<'r> Section<'r> {
     fn peek(&self, name: &str) -> Option<u64> {
         let key = self.table.key(name);
         match self.value(name) {
-            Some(value) => quantity(key, value.get_ref()).ok().flatten(),
+            Some(value) => {
+                let is_reference = self.is_reference(value);
+                quantity(key, value.get_ref(), is_reference).ok().flatten()
+            }
             None => key.kind.quantity(key.default?).ok(),
         }
     }
@@ -417,8 +466,16 @@ impl<'r> Section<'r> {
     /// `None` when the key is absent or wrong.
     pub(crate) fn boolean(&self, name: &str) -> Option<bool> {
         let value = self.value(name)?;
-        if let DeValue::Boolean(given) = value.get_ref() {
-            return Some(*given);
+        match value.get_ref() {
+            DeValue::Boolean(given) => return Some(*given),
+            DeValue::String(text) if self.is_reference(value) => {
+                let given = text.parse().ok();
+                if given.is_none() {
+                    self.report_reference(name, value, self.table.key(name).kind.expected());
+                }
+                return given;
+            }
+            _ => {}
         }
         let meant = match value.get_ref() {
             DeValue::String(text) => switch(text),
@@ -429,6 +486,15 @@ impl<'r> Section<'r> {
         let help = help.or_else(|| self.help_on_type(name, value));
         self.report_kind(value, self.table.key(name).kind.expected(), help);
         None
+    }
+
+    /// Whether the value of `name` is `true`, for a look that reports nothing.
+    pub(crate) fn is_true(&self, name: &str) -> bool {
+        self.value(name).is_some_and(|value| match value.get_ref() {
+            DeValue::Boolean(given) => *given,
+            DeValue::String(text) => self.is_reference(value) && text == "true",
+            _ => false,
+        })
     }
 
     /// The same, or the key's default.
@@ -477,10 +543,13 @@ impl<'r> Section<'r> {
         foreign::of_type(name, value.get_ref().type_str(), self.source_of(value))
     }
 
-    /// Whether the value of `name` is a string.
+    /// Whether the value of `name` is a string that stands for no number.
     pub(crate) fn is_text(&self, name: &str) -> bool {
-        let value = self.value(name).map(Spanned::get_ref);
-        matches!(value, Some(DeValue::String(_)))
+        let is_text = |value: &&Spanned<DeValue<'_>>| match value.get_ref() {
+            DeValue::String(text) => !(self.is_reference(value) && is_number(text)),
+            _ => false,
+        };
+        self.value(name).as_ref().is_some_and(is_text)
     }
 
     /// Whether the value of `name` is an array.
@@ -531,7 +600,7 @@ impl<'r> Section<'r> {
         default.unwrap_or_else(|| unreachable!("the default of `{name}` is a word"))
     }
 
-    /// A path, taken from the folder of the file; `None` when the key is absent or wrong.
+    /// A path, taken from the folder of the file in which it stands; `None` when the key is absent or wrong.
     pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         self.joined(name, &self.text(name)?)
     }
@@ -553,7 +622,7 @@ impl<'r> Section<'r> {
 
     fn existing(&self, name: &str, given: &Text<'_>) -> Option<PathBuf> {
         let path = self.joined(name, given)?;
-        if self.reader.base.is_none() {
+        if !self.reader.is_loaded {
             return Some(path);
         }
         let shown = path.display();
@@ -578,7 +647,7 @@ impl<'r> Section<'r> {
 
     /// Whether the configuration was loaded from the disk, and so files that it names are read.
     pub(crate) fn reads_files(&self) -> bool {
-        self.reader.base.is_some()
+        self.reader.is_loaded
     }
 
     /// The text of a file; none when the configuration was not loaded from the disk, or the file does not respond, which is noted: it
@@ -591,7 +660,7 @@ impl<'r> Section<'r> {
     ) -> Option<(PathBuf, Option<String>)> {
         let given = self.text(name)?;
         let path = self.joined(name, &given)?;
-        if self.reader.base.is_none() {
+        if !self.reader.is_loaded {
             return Some((path, None));
         }
         match text_of(&path, bytes_max) {
@@ -605,6 +674,34 @@ impl<'r> Section<'r> {
                 None
             }
         }
+    }
+
+    /// The secret of the key `name`, or of the file that the key with `_file` behind it names. `None` if neither is given, or they are
+    /// wrong, which is reported. A file that does not respond is [unread](Reader::unread). May block.
+    pub(crate) fn secret(&self, name: &str) -> Option<GivenSecret> {
+        let file_key = format!("{name}_file");
+        let may_be_here = self
+            .table
+            .keys
+            .iter()
+            .any(|key| key.name == name && key.has_file);
+        if !may_be_here || !self.has(name) {
+            let (_, text) = self.file_text(&file_key, SECRET_BYTES_MAX)?;
+            let line = |text: String| text.lines().next().unwrap_or_default().to_owned();
+            return Some(GivenSecret {
+                text: text.map(line),
+                key: file_key,
+            });
+        }
+        let given = self.text(name)?;
+        if self.has(&file_key) {
+            self.report(name, format_args!("`{file_key}` is given too"), None);
+            return None;
+        }
+        Some(GivenSecret {
+            text: Some(given.text.to_owned()),
+            key: name.to_owned(),
+        })
     }
 
     /// Has the file at `path`, a value of `name`, sent to nobody. Values of secret keys need no call.
@@ -624,7 +721,7 @@ impl<'r> Section<'r> {
     /// Reports that the folder of `path`, the value of `name`, does not exist, and if the server does not start without it, that it does
     /// not respond. Checks only when the file was loaded from the disk. May block.
     pub(crate) fn must_have_folder(&self, name: &str, path: &Path, is_needed: bool) {
-        let folder = path.parent().filter(|_| self.reader.base.is_some());
+        let folder = path.parent().filter(|_| self.reader.is_loaded);
         match folder.map(|folder| (folder.display(), is_directory(folder))) {
             Some((folder, Err(Unusable::Silent))) if !is_needed => {
                 self.note(name, format!("{folder} does not respond"));
@@ -645,14 +742,42 @@ impl<'r> Section<'r> {
             given.refuse(format!("`{name}`: not a path"));
             return None;
         }
-        let path = match self.reader.base {
-            Some(base) => base.join(given.text),
-            None => PathBuf::from(given.text),
+        let folder = self.reader.folder(&given.span);
+        let path = match given.text.strip_prefix(CREDENTIAL) {
+            Some(credential) => self.credential(name, credential, given)?,
+            None => folder.map_or_else(
+                || PathBuf::from(given.text),
+                |folder| folder.join(given.text),
+            ),
         };
         if self.table.key(name).is_secret {
             self.withhold(name, &path);
         }
         Some(path)
+    }
+
+    /// The path of a credential of the service (systemd.exec(5)). A text without a file has none: its path stays.
+    fn credential(&self, name: &str, credential: &str, given: &Text<'_>) -> Option<PathBuf> {
+        if credential.is_empty() || credential.contains('/') || credential.starts_with('.') {
+            let message =
+                format!("`{name}`: what follows `{CREDENTIAL}` is not the name of a credential");
+            given.refuse(message);
+            return None;
+        }
+        match &self.reader.credentials {
+            _ if !self.reader.is_loaded => Some(PathBuf::from(given.text)),
+            Some(folder) => Some(folder.join(credential)),
+            None => {
+                let message = format!(
+                    "`{name}`: there are no credentials: `$CREDENTIALS_DIRECTORY` is not set"
+                );
+                let help = format!(
+                    "add `LoadCredential={credential}:PATH` to the unit of the server, under `[Service]`"
+                );
+                given.refuse_with(message, help);
+                None
+            }
+        }
     }
 
     /// Strings of an array; `None` when the key is absent or wrong.
@@ -663,12 +788,18 @@ impl<'r> Section<'r> {
 
     /// Strings and whole numbers of an array; `None` when the key is absent or wrong.
     pub(crate) fn names_and_numbers(&self, name: &str) -> Option<Vec<Element<'r>>> {
-        let element = |value: &'r Spanned<DeValue<'r>>| match value.get_ref() {
-            DeValue::Integer(_) => Some(Element::Number(Text {
-                text: self.source_of(value),
+        let number = |text, value: &Spanned<DeValue<'_>>| {
+            Some(Element::Number(Text {
+                text,
                 span: value.span(),
                 reader: self.reader,
-            })),
+            }))
+        };
+        let element = |value: &'r Spanned<DeValue<'r>>| match value.get_ref() {
+            DeValue::Integer(_) => number(self.source_of(value), value),
+            DeValue::String(text) if self.is_reference(value) && is_number(text) => {
+                number(text, value)
+            }
             _ => self.element(value).map(Element::Text),
         };
         Some(self.array(name)?.iter().filter_map(element).collect())
@@ -727,9 +858,15 @@ enum Wrong {
     Bounds(String),
 }
 
-/// `None` is `"auto"`.
-fn quantity(key: &Key, value: &DeValue<'_>) -> Result<Option<u64>, Wrong> {
+/// `None` is `"auto"`. A string that is a reference may be a number.
+fn quantity(key: &Key, value: &DeValue<'_>, is_reference: bool) -> Result<Option<u64>, Wrong> {
     let number = match (value, key.kind) {
+        (DeValue::String(digits), Kind::Size(..) | Kind::Count(..))
+            if is_reference && is_number(digits) =>
+        {
+            // As below.
+            digits.parse().unwrap_or(u64::MAX)
+        }
         (DeValue::String(text), _) if key.is_auto() && text == "auto" => return Ok(None),
         (DeValue::String(text), Kind::Duration(..) | Kind::Size(..)) if !is_number(text) => key
             .kind

@@ -11,6 +11,9 @@ use crate::reader::Reader;
 use crate::section::Section;
 use crate::{answer, route, static_host, tls};
 
+/// The key of the site for all other names.
+const DEFAULT: &str = "default";
+
 /// Reads the sites; `headers` are the rules of the server.
 pub(crate) fn sites(
     root: &Section<'_>,
@@ -28,10 +31,44 @@ pub(crate) fn sites(
         root.reader
             .report_absent(None, "no site is configured".to_owned(), Some(help));
     }
-    tables
+    let sites = tables
         .iter()
         .map(|section| site(section, &whole, &mut names, references))
-        .collect()
+        .collect();
+    check_default(&tables);
+    sites
+}
+
+/// Reports sites that answer for all other names beside the one that says so.
+fn check_default(tables: &[Section<'_>]) {
+    let is_default = |section: &&Section<'_>| section.is_true(DEFAULT);
+    let mut defaults = tables.iter().filter(is_default);
+    let Some(first) = defaults.next() else {
+        return;
+    };
+    let place = first
+        .reader
+        .source
+        .position(&first.span_of(DEFAULT))
+        .named();
+    let help = format!("the first is {place}");
+    for second in defaults {
+        second.report(
+            DEFAULT,
+            "a second site answers for all other names",
+            Some(help.clone()),
+        );
+    }
+    let is_open = |section: &&Section<'_>| !section.has("hosts") || section.is_empty_array("hosts");
+    let others = tables.iter().filter(|section| !is_default(section));
+    for other in others.filter(is_open) {
+        let help = format!("`default = true` is {place}");
+        let message =
+            "a site without `hosts` beside one with `default`, which would never be asked";
+        other
+            .reader
+            .report(&other.span_of("hosts"), message, Some(help));
+    }
 }
 
 fn site(
@@ -76,6 +113,7 @@ fn site(
         only: None,
         tls: None,
         line: section.reader.line(&section.span),
+        is_default: section.boolean_or_default(DEFAULT),
         location,
         routes,
     };
@@ -127,7 +165,7 @@ struct Names {
 impl Names {
     fn take(&mut self, reader: &Reader<'_>, host: &str, span: &Range<usize>) {
         if let Some(first) = self.taken.get(host) {
-            let help = format!("the first is on line {}", reader.line(first));
+            let help = format!("the first is on {}", reader.line(first));
             let message = if host.is_empty() {
                 "a second site without `hosts`, which would never be asked".to_owned()
             } else {

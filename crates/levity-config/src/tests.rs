@@ -3,6 +3,7 @@ mod answers;
 mod files;
 mod gates;
 mod hints;
+mod includes;
 mod logs;
 mod mailboxes;
 mod matching;
@@ -13,6 +14,7 @@ mod sites;
 mod syntax;
 mod uploads;
 mod upstream;
+mod variables;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,14 +23,87 @@ use std::time::Duration;
 
 use levity_disk::Direct;
 use levity_wire::encoding::Coding;
+use toml::de::{DeTable, DeValue};
 
 use crate::address::Address;
+use crate::files::FILE_BYTES_MAX;
 use crate::keys::{SCHEMA, TABLES};
-use crate::load::FILE_BYTES_MAX;
 use crate::schema::Table;
 use crate::*;
 
 const SITE: &str = "[[site]]\nroot = \"/srv\"\n";
+
+impl Config {
+    /// The notes as they are shown.
+    fn note_texts(&self) -> Vec<String> {
+        self.notes.iter().map(Note::to_string).collect()
+    }
+}
+
+/// Also checks that the values may be in variables.
+fn parse(text: &str) -> Result<Config, Vec<Problem>> {
+    let parsed = crate::parse(text);
+    if let Ok(config) = &parsed {
+        let (text, variables) = with_references(text);
+        let again = parse_with(&text, &variables).expect(&text);
+        assert_eq!(
+            without_lines(again),
+            without_lines(config.clone()),
+            "{text}"
+        );
+    }
+    parsed
+}
+
+/// What does not depend on how it was written.
+fn without_lines(mut config: Config) -> Config {
+    config.notes.clear();
+    config.hidden = Hidden::default();
+    for site in &mut config.sites {
+        site.line = Line::default();
+        site.routes.iter_mut().for_each(|route| route.line = None);
+    }
+    config
+}
+
+/// The text with references in place of its strings and numbers, and the variables.
+fn with_references(text: &str) -> (String, Variables) {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let mut found = Vec::new();
+    for value in document.get_ref().values() {
+        scalars(value, &mut found);
+    }
+    found.sort_by_key(|(span, _)| span.start);
+    let (mut out, mut variables, mut end) = (String::new(), Vec::new(), 0);
+    for (number, (span, value)) in found.into_iter().enumerate() {
+        let name = format!("V{number}");
+        out += &format!("{}\"${{{name}}}\"", &text[end..span.start]);
+        end = span.end;
+        variables.push((name, value));
+    }
+    let variables = variables
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
+    let variables = Variables::of(&variables.collect::<Vec<_>>());
+    (out + &text[end..], variables)
+}
+
+fn scalars(value: &toml::Spanned<DeValue<'_>>, found: &mut Vec<(std::ops::Range<usize>, String)>) {
+    match value.get_ref() {
+        DeValue::String(text) => found.push((value.span(), text.to_string())),
+        DeValue::Integer(digits) if digits.radix() == 10 => {
+            found.push((value.span(), digits.as_str().to_owned()));
+        }
+        DeValue::Array(elements) => elements.iter().for_each(|one| scalars(one, found)),
+        DeValue::Table(entries) => entries.values().for_each(|one| scalars(one, found)),
+        _ => {}
+    }
+}
+
+/// Without variables.
+fn load(path: &Path) -> Result<Config, Errors> {
+    crate::load(path, &Variables::default())
+}
 
 fn messages(text: &str) -> Vec<String> {
     let problems = parse(text).unwrap_err();
@@ -37,7 +112,10 @@ fn messages(text: &str) -> Vec<String> {
 
 /// Every problem as `line:column message [help]`.
 fn reports(text: &str) -> Vec<String> {
-    let problems = parse(text).expect_err(text);
+    shown(&parse(text).expect_err(text))
+}
+
+fn shown(problems: &[Problem]) -> Vec<String> {
     let reports = problems.iter().map(|p| {
         let position = p
             .position
@@ -164,16 +242,7 @@ fn defaults_in_the_table_are_those_of_the_code() {
             given += &format!("{}\n{required}\n{}\n", table.heading(), lines.join("\n"));
         }
     }
-    // Lines differ, also in notes.
-    let parsed = |text: &str| {
-        let mut config = parse(text).unwrap();
-        config.notes.clear();
-        for site in &mut config.sites {
-            site.line = 0;
-            site.routes.iter_mut().for_each(|route| route.line = None);
-        }
-        config
-    };
+    let parsed = |text: &str| without_lines(parse(text).unwrap());
     assert_eq!(parsed(&given), parsed(&bare), "{given}");
 }
 
@@ -203,6 +272,7 @@ fn every_key_of_the_table_is_read() {
         for key in table.keys {
             let line = format!("{} = 1979-05-27", key.name);
             let text = match table.path {
+                "" => format!("{line}\n{SITE}"),
                 "site" => format!("[[site]]\n{line}\n"),
                 "site.disk" => format!("{SITE}[site.disk]\n{line}\n"),
                 path if path.starts_with("site.") => format!(
@@ -478,13 +548,13 @@ fn names_of_other_servers_are_taken_with_a_note() {
         (Some(50), Some(2))
     );
     assert_eq!(disk.direct, Direct::Always);
-    let notes = &config.notes;
+    let notes = &config.note_texts();
     assert!(
         notes[0].contains("`max-read-threads` counts, but is called `threads`"),
         "{notes:?}"
     );
     assert_eq!(notes.len(), 3, "{notes:?}");
-    assert!(Config::default().notes.is_empty());
+    assert!(Config::default().note_texts().is_empty());
 }
 
 #[test]
@@ -492,7 +562,9 @@ fn bodies_for_which_there_is_never_room_are_noted() {
     let at = |of_all: &str, of_site: &str| {
         let limits = format!("[limits]\nspool_bytes = \"1GiB\"\n{of_all}");
         let site = format!("[[site]]\nhosts = [\"a\"]\nrespond = {{ status = 204 }}\n{of_site}");
-        parse(&(limits + &site)).expect("a configuration").notes
+        parse(&(limits + &site))
+            .expect("a configuration")
+            .note_texts()
     };
     let (allowed, larger) = ("body_bytes = \"1GiB\"\n", "body_bytes = \"2GiB\"\n");
     assert_eq!(at(allowed, allowed), [""; 0]);
@@ -507,7 +579,7 @@ fn bodies_for_which_there_is_never_room_are_noted() {
 
 #[test]
 fn a_part_in_memory_that_is_larger_than_all_is_noted() {
-    let notes = |limits: &str| all(&format!("[limits]\n{limits}")).notes;
+    let notes = |limits: &str| all(&format!("[limits]\n{limits}")).note_texts();
     let (body, bodies) = ("body_memory = \"2MiB\"\n", "bodies_memory = \"1MiB\"\n");
     for limits in [
         body,
@@ -558,7 +630,7 @@ fn unknown_keys_name_the_nearest() {
              `cache_bytes`, `buffer_bytes`, `queue`, `dead_after`, `entry_ttl`, `watch`, `spool`, `variants`, `variants_bytes`]",
             "5:1 unknown key `workers` [`workers` is a key of `[server]`]",
             "8:7 unknown key `rout` [did you mean `route`?]",
-            "9:2 unknown key `zzz` [known here: `server`, `disk`, `log`, `admin`, `limits`, `listen`, `tls`, `acme`, `site`, `upstream`, `mailbox_store`, `mailbox`]",
+            "9:2 unknown key `zzz` [known here: `include`, `server`, `disk`, `log`, `admin`, `limits`, `listen`, `tls`, `acme`, `site`, `upstream`, `mailbox_store`, `mailbox`]",
         ],
     );
 }

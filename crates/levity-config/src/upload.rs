@@ -8,6 +8,7 @@ use std::time::Duration;
 use levity_disk::{check_writable, patiently};
 use strum::{EnumString, VariantNames};
 
+use crate::line::Line;
 use crate::on_disk::found;
 use crate::root::resolved;
 use crate::schema::{Key, Kind, documented, key};
@@ -77,7 +78,7 @@ pub(crate) const KEYS: &[Key] = documented! {
 };
 
 /// The roots of the uploads so far, with their lines.
-pub(crate) type Roots = RefCell<Vec<(PathBuf, usize)>>;
+pub(crate) type Roots = RefCell<Vec<(PathBuf, Line)>>;
 
 /// Reads the table; `None` when it is absent.
 pub(crate) fn read(section: &Section<'_>) -> Option<Upload> {
@@ -201,7 +202,7 @@ fn check_nesting(section: &Section<'_>, root: &Path, roots: &Roots) {
         );
     if let Some((inner, outer, line)) = nested {
         let message = format!(
-            "{} lies in {}, and both take uploads; the other is on line {line}",
+            "{} lies in {}, and both take uploads; the other is on {line}",
             inner.display(),
             outer.display()
         );

@@ -52,7 +52,20 @@ pub struct SitePolicy<'s> {
     pub early_data: bool,
 }
 
-impl SitePolicy<'_> {
+impl<'s> SitePolicy<'s> {
+    /// One that refuses all handshakes.
+    #[must_use]
+    pub fn without_certificates(hosts: &'s [String]) -> Self {
+        Self {
+            hosts,
+            certificates: Vec::new(),
+            one_for_each: false,
+            on_demand: None,
+            client_auth: None,
+            early_data: false,
+        }
+    }
+
     /// Whether nobody is let in, since nobody could prove who it is.
     fn is_closed(&self) -> bool {
         let auth = self.client_auth.as_ref();
@@ -98,9 +111,11 @@ pub struct Server {
     by_host: HashMap<String, usize>,
     /// By the end of a name, with its leading dot.
     by_suffix: HashMap<String, usize>,
-    default: usize,
+    /// The policy for all other names; without one, their handshakes are refused.
+    default: Option<usize>,
     /// Whether the default is a site for all names.
     has_all: bool,
+    refusal: Policy,
 }
 
 /// How handshakes for a site are made.
@@ -341,23 +356,26 @@ impl Policy {
 }
 
 impl Server {
-    /// The policies of `sites`, of which there is at least one. A client that asks for no name, or for an unknown one, gets the
-    /// site without hosts, or else the first one. Sessions of sites with early data end with these policies.
+    /// The policies of `sites`. A client that asks for no name, or for an unknown one, gets that of the number `default`; if there is
+    /// none, its handshake is refused. Sessions of sites with early data end with these policies.
     ///
     /// # Errors
     /// In words.
-    pub fn new(sites: &[SitePolicy<'_>], tickets: &Arc<TicketKeys>) -> Result<Self, String> {
+    pub fn new(
+        sites: &[SitePolicy<'_>],
+        default: Option<usize>,
+        tickets: &Arc<TicketKeys>,
+    ) -> Result<Self, String> {
+        let sessions = Arc::new(Sessions::new());
+        let nobody = SitePolicy::without_certificates(&[]);
         let mut server = Self {
             policies: Vec::with_capacity(sites.len()),
             by_host: HashMap::new(),
             by_suffix: HashMap::new(),
-            default: sites
-                .iter()
-                .position(|site| site.hosts.is_empty())
-                .unwrap_or(0),
-            has_all: sites.iter().any(|site| site.hosts.is_empty()),
+            default,
+            has_all: default.is_some_and(|number| sites[number].hosts.is_empty()),
+            refusal: Policy::new(&nobody, tickets, &sessions)?,
         };
-        let sessions = Arc::new(Sessions::new());
         for (number, site) in sites.iter().enumerate() {
             let policy = Policy::new(site, tickets, &sessions)?;
             server.policies.push(policy);
@@ -406,7 +424,8 @@ impl Server {
     pub fn policy(&self, name: Option<&str>) -> &Policy {
         let name = name.map(str::to_ascii_lowercase);
         let number = name.as_deref().and_then(|name| self.number(name));
-        &self.policies[number.unwrap_or(self.default)]
+        let number = number.or(self.default);
+        number.map_or(&self.refusal, |number| &self.policies[number])
     }
 
     fn number(&self, name: &str) -> Option<usize> {
@@ -428,7 +447,7 @@ impl Server {
             return false;
         }
         let number = self.beneath(&name);
-        let number = number.or(self.has_all.then_some(self.default));
+        let number = number.or(self.default.filter(|_| self.has_all));
         number.is_some_and(|number| self.policies[number].lacks(&name))
     }
 }
@@ -439,12 +458,8 @@ mod tests {
 
     fn site<'s>(hosts: &'s [String], on_demand: Option<&Arc<NamedKeys>>) -> SitePolicy<'s> {
         SitePolicy {
-            hosts,
-            certificates: Vec::new(),
-            one_for_each: false,
             on_demand: on_demand.cloned(),
-            client_auth: None,
-            early_data: false,
+            ..SitePolicy::without_certificates(hosts)
         }
     }
 
@@ -487,20 +502,38 @@ mod tests {
     }
 
     #[test]
+    fn other_names_get_the_default_or_nothing() {
+        let hosts = ["a.test", "b.test"].map(str::to_owned);
+        let sites = [site(&hosts[..1], None), site(&hosts[1..], None)];
+        let tickets = Arc::new(TicketKeys::random());
+        let chosen = |default: Option<usize>, name: Option<&str>| {
+            let server = Server::new(&sites, default, &tickets).expect("policies");
+            let policy = server.policy(name);
+            let mut policies = server.policies.iter();
+            policies.position(|one| std::ptr::eq(one, policy))
+        };
+        for default in [None, Some(1)] {
+            assert_eq!(chosen(default, Some("A.test")), Some(0));
+            assert_eq!(chosen(default, Some("c.test")), default);
+            assert_eq!(chosen(default, None), default);
+        }
+    }
+
+    #[test]
     fn only_names_that_nobody_has_written_down_are_got_on_demand() {
         let keys = Arc::<NamedKeys>::default();
         let tickets = Arc::new(TicketKeys::random());
         let hosts = ["*.a.test", "fixed.a.test", "b.test"].map(str::to_owned);
         let [starred, fixed] = [&hosts[..2], &hosts[2..]];
         let sites = [site(starred, Some(&keys)), site(fixed, None)];
-        let server = Server::new(&sites, &tickets).expect("policies");
+        let server = Server::new(&sites, Some(0), &tickets).expect("policies");
         let asked = |server: &Server| {
             let names = ["x.A.test", "fixed.a.test", "b.test", "other.test"];
             names.map(|name| server.is_to_be_asked_for(name))
         };
         assert_eq!(asked(&server), [true, false, false, false]);
         let sites = [site(fixed, None), site(&[], Some(&keys))];
-        let server = Server::new(&sites, &tickets).expect("policies");
+        let server = Server::new(&sites, Some(1), &tickets).expect("policies");
         assert_eq!(asked(&server), [true, true, false, true]);
         let folder = tempfile::tempdir().expect("a folder");
         let ca = crate::LocalCa::open(folder.path()).expect("an authority");

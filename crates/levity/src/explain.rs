@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use levity_config::{AccessLog, Config, Listen, Log, LogFormat, Route, Site, Watc
 use levity_net::{Peer, PeerTls, Transport};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::WorkerStats;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, LocalOptions};
@@ -52,11 +53,12 @@ struct Answer {
 /// Answers `question` on standard output. Files are read; nothing is written, and no upstream is asked. Blocks.
 pub fn run(question: Question) -> ExitCode {
     let json = question.json;
+    let hidden = question.config.hidden.clone();
     match answer(question) {
-        Ok(answer) if json => println!("{}", as_json(&answer)),
-        Ok(answer) => print!("{}", as_text(&answer)),
+        Ok(answer) if json => println!("{}", hidden.hide_in(as_json(&answer))),
+        Ok(answer) => print!("{}", hidden.hide(&as_text(&answer))),
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", hidden.hide(&error.to_string()));
             return ExitCode::FAILURE;
         }
     }
@@ -167,7 +169,13 @@ fn handshake(name: &str) -> PeerTls {
 /// The certificate that a client gets that asks for `name`, in words.
 fn certificate(name: &str, config: &Config) -> String {
     let Some(report) = report_for(name, config) else {
-        return "no site has a certificate".to_owned();
+        let has_any = config.sites.iter().any(|site| site.tls.is_some());
+        return match has_any {
+            true => format!(
+                "no site is for {name}, and none for all other names: the handshake is refused"
+            ),
+            false => "no site has a certificate".to_owned(),
+        };
     };
     let names = report.names.join(", ");
     let origin = report.origin.label();
@@ -297,7 +305,13 @@ fn as_text(answer: &Answer) -> String {
     text
 }
 
-fn as_json(answer: &Answer) -> String {
+/// The file with a route, if it is not the only one of the configuration.
+fn file_of(route: &Route) -> Option<&Path> {
+    let file = route.line.as_ref().and_then(|line| line.file.as_deref());
+    route.host_file.map(Path::new).or(file)
+}
+
+fn as_json(answer: &Answer) -> Value {
     let remarks: Vec<_> = (answer.remarks.iter())
         .map(|remark| {
             let topic: &str = (&remark.topic).into();
@@ -312,12 +326,13 @@ fn as_json(answer: &Answer) -> String {
         "site": site.map(|site| json!({
             "name": site.name(),
             "hosts": site.hosts,
-            "line": site.line,
+            "file": site.line.file.as_deref().map(Path::to_string_lossy),
+            "line": site.line.number,
         })),
         "route": route.map(|route| json!({
             "path": path_of(route),
-            "file": route.host_file,
-            "line": route.line,
+            "file": file_of(route).map(Path::to_string_lossy),
+            "line": route.line.as_ref().map(|line| line.number),
         })),
         "status": answer.status(),
         "reason": answer.reason,
@@ -325,5 +340,4 @@ fn as_json(answer: &Answer) -> String {
         "remarks": remarks,
         "response": header,
     })
-    .to_string()
 }

@@ -15,7 +15,7 @@ use crate::route::Service;
 use crate::tls::folder;
 use crate::upstream;
 use levity_config::address::Address;
-use levity_config::{Location, Site};
+use levity_config::{Location, Note, Site};
 use levity_telemetry::diagnostics;
 
 /// The maximum of lines of one kind.
@@ -62,7 +62,8 @@ impl Introduction<'_> {
             "addresses",
         );
         let config = &self.service.config;
-        log_notes(config.notes.iter().cloned().chain(folder::served(config)));
+        let notes = config.notes.iter().map(Note::to_string);
+        log_notes(notes.chain(folder::served(config)));
         let authority = self.service.tls.as_ref();
         if let Some(path) = authority.and_then(|tls| tls.local_authority()) {
             let path = path.display();

@@ -51,8 +51,8 @@ pub struct Present {
 
 /// Why a reload failed.
 pub enum Refused {
-    /// The file has errors.
-    File(Errors),
+    /// The configuration has errors.
+    Config(Errors),
     /// What it says cannot be done.
     Service(io::Error),
 }

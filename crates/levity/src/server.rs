@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use levity_compute::Pool;
 use levity_config::address::Address;
-use levity_config::{Config, OwnNames};
+use levity_config::{Config, Note, OwnNames};
 use levity_disk::{Disk, Root, Watcher, late_returns, patiently};
 use levity_net::{Bound, Listener, ListeningSocket};
 use levity_telemetry::diagnostics;
@@ -202,7 +202,7 @@ impl Signals {
 #[derive(Default)]
 struct Reloading {
     made: Option<oneshot::Receiver<Result<Made, Refused>>>,
-    /// Another reload was requested meanwhile: the file may have been read before it changed.
+    /// Another reload was requested meanwhile: a file may have been read before it changed.
     again: bool,
     /// [`late_returns`] when the last one began; at first, when the process did.
     late_returns: u64,
@@ -211,9 +211,9 @@ struct Reloading {
 /// What a reload reads.
 #[derive(Clone, Copy)]
 enum Text {
-    /// The file.
+    /// The files.
     New,
-    /// The text that the file had: something that did not respond then may do so now.
+    /// The texts that the files had: something that did not respond then may do so now.
     Same,
 }
 
@@ -238,9 +238,9 @@ impl Reloading {
         let made = beside("reload", move || {
             let config = match text {
                 Text::New => plan.reload(),
-                Text::Same => plan.again(&old.config.text),
+                Text::Same => plan.again(&old.config.files),
             };
-            let config = config.map_err(Refused::File)?;
+            let config = config.map_err(Refused::Config)?;
             let service = Service::new(config, &parts, Some(&old)).map_err(Refused::Service)?;
             Made::new(service, &old, &present).map_err(Refused::Service)
         });
@@ -511,6 +511,7 @@ impl Server {
             connections_max,
         );
         status.set_roots(devices_of(&shared.service));
+        status.set_hidden(config.hidden.clone());
         let status = Arc::new(status);
         let admin = start_admin(config.admin.as_ref(), &status)?;
         // Clients may want certificates at once.
@@ -678,11 +679,11 @@ impl Server {
         let reloaded = match made {
             Ok(made) => self.swap(made),
             Err(Refused::Service(error)) => Err(error),
-            Err(Refused::File(errors)) => {
+            Err(Refused::Config(errors)) => {
                 for line in errors.render(false).lines() {
                     diagnostics::log(format_args!("{line}"));
                 }
-                Err(io::Error::other("the file has errors"))
+                Err(io::Error::other("the configuration has errors"))
             }
         };
         match reloaded {
@@ -737,11 +738,13 @@ impl Server {
         self.status.set_roots(devices_of(&service));
         self.status.set_upstreams(service.upstreams.clone());
         self.status.set_tls(service.tls.clone());
+        self.status.set_hidden(service.config.hidden.clone());
         let changes = upstream::describe::changes(&service.upstreams, &self.service.upstreams);
         log_some(changes, "changes of upstreams");
         // Those that were there before are in the log already.
-        let before: HashSet<_> = self.service.config.notes.iter().collect();
-        let notes = service.config.notes.iter();
+        let before = self.service.config.notes.iter().map(Note::to_string);
+        let before: HashSet<_> = before.collect();
+        let notes = service.config.notes.iter().map(Note::to_string);
         log_notes(notes.filter(|note| !before.contains(note)));
         self.checks = check::start(&service.upstreams);
         service.follow_certificates(&self.parts);

@@ -28,7 +28,7 @@ use table::{Table, Tables, is_guarded, refuses};
 /// root.
 /// May block.
 pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
-    let may_look_up = reader.base.is_some();
+    let may_look_up = reader.is_loaded;
     let mut folders = Folders::new(may_look_up);
     let secrets = reader.secrets.borrow();
     let secrets = beneath_roots(&secrets, sites, &mut folders);
@@ -53,11 +53,11 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
     note_served(&logs, (&sites, &mappings), Table::lets_all_by, what, reader);
     for (number, tables) in sites.iter().enumerate() {
         for (line, note) in named_elsewhere(tables) {
-            reader.note_at(line, note);
+            reader.note_at(Some(line), &note);
         }
         for closed in &tables.all {
             if let Some(note) = beneath_star(closed, tables) {
-                reader.note_at(closed.line, closed.noted(note));
+                reader.note_at(Some(closed.line), &closed.noted(note));
             }
         }
         for guarded in tables.all.iter().filter(|table| table.guards()) {
@@ -66,7 +66,7 @@ pub(crate) fn note(sites: &[Site], upstreams: &Upstreams, reader: &Reader<'_>) {
             let alias = alias(number, guarded, &sites, &mappings)
                 .or_else(|| other_way(number, guarded, &sites, &mounts));
             for note in [name, beneath, alias].into_iter().flatten() {
-                reader.note_at(guarded.line, guarded.noted(note));
+                reader.note_at(Some(guarded.line), &guarded.noted(note));
             }
         }
     }
@@ -85,7 +85,7 @@ fn note_served<'a>(
         if let Some((table, path)) = served(names, sites, mappings, &may_be) {
             let (file_path, open) = (file.path.display(), table.shown());
             let note = format!("{file_path} lies beneath a `root`, at `{path}` of {open}: {what}");
-            reader.note_at(file.line.unwrap_or(table.line), note);
+            reader.note_at(Some(file.line.as_ref().unwrap_or(table.line)), &note);
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use super::table::{Table, Tables};
+use crate::line::Line;
 use crate::pattern::Pattern;
 use crate::tries::Try;
 
 /// The notes about the pages and scripts that tables of a site name, each with the line of the first table with that note.
-pub(super) fn named_elsewhere(tables: &Tables<'_>) -> Vec<(usize, String)> {
+pub(super) fn named_elsewhere<'a>(tables: &Tables<'a>) -> Vec<(&'a Line, String)> {
     let mut seen = HashSet::new();
     let mut notes = Vec::new();
     for table in tables.all.iter().filter(|table| !is_closed(table)) {
@@ -26,7 +27,11 @@ pub(super) fn named_elsewhere(tables: &Tables<'_>) -> Vec<(usize, String)> {
 }
 
 /// The note about a page for errors that requests for it do not get without a gate.
-fn sent_with_errors(table: &Table<'_>, tables: &Tables<'_>, path: &str) -> Option<(usize, String)> {
+fn sent_with_errors<'a>(
+    table: &Table<'a>,
+    tables: &Tables<'a>,
+    path: &str,
+) -> Option<(&'a Line, String)> {
     let page = Pattern::Exact(path.to_owned());
     let has_gates = |other: &Table<'_>| other.guards() && table.lets_by(other);
     let guarded = tables.first_asked(&page, has_gates)?;
@@ -38,12 +43,12 @@ fn sent_with_errors(table: &Table<'_>, tables: &Tables<'_>, path: &str) -> Optio
 }
 
 /// The note about a page or script that answers what else is asked for, if a request for it is refused.
-fn refused(
-    table: &Table<'_>,
-    tables: &Tables<'_>,
+fn refused<'a>(
+    table: &Table<'a>,
+    tables: &Tables<'a>,
     key: &'static str,
     path: &str,
-) -> Option<(usize, String)> {
+) -> Option<(&'a Line, String)> {
     let closed = tables.first_asked(&Pattern::Exact(path.to_owned()), is_closed)?;
     let note = format!(
         "`{key}` leads to `{path}`, which {} refuses: requests that get there are refused too",

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::application::Application;
 use super::folders::Folders;
 use crate::gates::Gates;
+use crate::line::Line;
 use crate::matcher::{Matcher, When};
 use crate::model::{Answer, Location, Site};
 use crate::name_pattern::hides;
@@ -35,7 +36,7 @@ pub(super) struct Table<'a> {
     /// The paths of its requests, before other routes take theirs; `None` if no pattern says that.
     pub(super) path: Option<Pattern>,
     pub(super) location: &'a Location,
-    pub(super) line: usize,
+    pub(super) line: &'a Line,
     /// The file of a static host in which it is written, and its line there. `line` is then that of the site.
     host_file: Option<(&'static str, usize)>,
     /// The folder of its files without links, if files answer.
@@ -133,8 +134,8 @@ impl Table<'_> {
             (Some(matcher), Some((file, line))) => {
                 format!("the rule `{}` on line {line} of {file}", matcher.path)
             }
-            (Some(matcher), None) => format!("the route `{}` on line {}", matcher.path, self.line),
-            (None, _) => format!("the site on line {}", self.line),
+            (Some(matcher), None) => format!("the route `{}` on {}", matcher.path, self.line),
+            (None, _) => format!("the site on {}", self.line),
         }
     }
 
@@ -218,12 +219,13 @@ fn all<'a>(
     folders: &mut Folders<'a>,
 ) -> Vec<Table<'a>> {
     let routes = site.routes.iter().map(|route| {
-        let host_file = route.host_file.zip(route.line);
-        let line = route.line.filter(|_| host_file.is_none());
-        let line = line.unwrap_or(site.line);
+        let host_file = route.host_file.zip(route.line.as_ref());
+        let host_file = host_file.map(|(file, line)| (file, line.number));
+        let line = route.line.as_ref().filter(|_| host_file.is_none());
+        let line = line.unwrap_or(&site.line);
         (&route.matchers[..], &route.location, line, host_file)
     });
-    let rest = (&[][..], &site.location, site.line, None);
+    let rest = (&[][..], &site.location, &site.line, None);
     let table = |(matchers, location, line, host_file): (&'a [Matcher], &'a Location, _, _)| {
         let is_asked = !location.searches().is_empty()
             && location.asks_files()

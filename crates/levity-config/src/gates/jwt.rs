@@ -77,43 +77,37 @@ pub(crate) fn read(section: &Section<'_>, user_header: Option<String>) -> Option
 }
 
 fn keys(section: &Section<'_>) -> Option<Vec<VerificationKey>> {
-    let is_set = section.has("keys");
-    let (name, found) = match is_set {
-        true => ("keys", section.file_text("keys", KEYS_BYTES_MAX)),
-        false => (
-            "secret_file",
-            section.file_text("secret_file", KEYS_BYTES_MAX),
-        ),
-    };
-    let (file, text) = found?;
+    if !section.has("keys") {
+        return secret(section);
+    }
+    let (file, text) = section.file_text("keys", KEYS_BYTES_MAX)?;
     let Some(text) = text else {
         return Some(Vec::new());
     };
-    let found = match is_set {
-        true => jwt::keys(&text),
-        false => secret(&text),
-    };
-    let report = |reason| section.report(name, format_args!("{}: {reason}", file.display()), None);
-    let found = found.map_err(report).ok()?;
+    let report =
+        |reason| section.report("keys", format_args!("{}: {reason}", file.display()), None);
+    let found = jwt::keys(&text).map_err(report).ok()?;
     // A set of public keys may be for clients, too.
     let is_secret = |key: &VerificationKey| matches!(key.material, Material::Secret(_));
-    if is_set && found.iter().any(is_secret) {
-        section.withhold(name, &file);
+    if found.iter().any(is_secret) {
+        section.withhold("keys", &file);
     }
     Some(found)
 }
 
-fn secret(text: &str) -> Result<Vec<VerificationKey>, String> {
-    let line = text.lines().next().unwrap_or_default();
+fn secret(section: &Section<'_>) -> Option<Vec<VerificationKey>> {
+    let given = section.secret("secret")?;
+    let Some(line) = given.text else {
+        return Some(Vec::new());
+    };
     if line.len() < jwt::SECRET_BYTES_MIN {
-        return Err(format!(
-            "a secret has at least {} bytes",
-            jwt::SECRET_BYTES_MIN
-        ));
+        let message = format!("a secret has at least {} bytes", jwt::SECRET_BYTES_MIN);
+        section.report(&given.key, message, None);
+        return None;
     }
-    Ok(vec![VerificationKey {
+    Some(vec![VerificationKey {
         id: None,
-        material: Material::Secret(line.as_bytes().to_vec()),
+        material: Material::Secret(line.into_bytes()),
     }])
 }
 

@@ -5,9 +5,6 @@ use std::fmt;
 use crate::schema::{Key, Kind, documented, key};
 use crate::section::{Section, Text};
 
-/// The maximum length of the file of a secret.
-const SECRET_BYTES_MAX: u64 = 4096;
-
 /// The minimum length of a secret for HMAC: 128 bits, if its bytes are random.
 const SECRET_BYTES_MIN: usize = 16;
 
@@ -74,7 +71,7 @@ pub(crate) const KEYS: &[Key] = documented! {
     /// is required.
     key("secret_file", Kind::Text("a path"), None).secret();
     /// The secret itself.
-    key("secret", Kind::Text("a text"), None);
+    key("secret", Kind::Text("a text"), None).or_file();
     /// The parameter of the query with the signature, in URL-safe Base64. Without `md5` it is the last one.
     key("signature", Kind::Text("a name"), Some("signature"));
     /// The parameter with the end of the validity, in seconds since 1970. Afterwards the response is 410.
@@ -113,32 +110,19 @@ pub(crate) fn read(section: &Section<'_>) -> Option<SignedUrl> {
 }
 
 fn secret(section: &Section<'_>, is_for_hmac: bool) -> Option<Secret> {
-    let (text, key) = match (section.text("secret"), section.has("secret_file")) {
-        (Some(_), true) => {
-            section.report("secret", "`secret_file` is given too", None);
-            return None;
-        }
-        (Some(given), false) => (given.text.to_owned(), "secret"),
-        (None, _) => {
-            if !section.has("secret") {
-                section.require("secret_file");
-            }
-            let (_, text) = section.file_text("secret_file", SECRET_BYTES_MAX)?;
-            let Some(text) = text else {
-                return Some(Secret(Vec::new()));
-            };
-            (text, "secret_file")
-        }
+    if !section.has("secret") {
+        section.require("secret_file");
+    }
+    let given = section.secret("secret")?;
+    let Some(text) = given.text else {
+        return Some(Secret(Vec::new()));
     };
     let line = text.lines().next().unwrap_or_default();
     let bytes_min = if is_for_hmac { SECRET_BYTES_MIN } else { 1 };
     if line.len() < bytes_min {
         let message = format!("a secret has at least {bytes_min} bytes");
-        section.report(
-            key,
-            message,
-            Some("`openssl rand -hex 32` makes one".to_owned()),
-        );
+        let help = "`openssl rand -hex 32` makes one".to_owned();
+        section.report(&given.key, message, Some(help));
     }
     Some(Secret(line.as_bytes().to_vec()))
 }

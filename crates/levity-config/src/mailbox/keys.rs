@@ -79,7 +79,9 @@ pub(crate) const STORE: &[Key] = documented! {
     key("folder", Kind::Text("a path"), None);
     /// URL of the server, such as `"redis://127.0.0.1:6379"`, with user and password if it asks for them:
     /// `"redis://USER:PASSWORD@HOST:PORT"`. There is no TLS. Required with `store = "redis"`.
-    key("url", Kind::Text("a URL"), None);
+    key("url", Kind::Text("a URL"), None).or_file();
+    /// A file with `url` in its first line.
+    key("url_file", Kind::Text("a path"), None).secret();
 };
 
 /// Of sites and routes.

@@ -20,9 +20,6 @@ const NAME: NameForm = NameForm {
     help: "1 to 64 letters, digits, `-` and `_`",
 };
 
-/// The maximum length of the file of a key.
-const KEY_BYTES_MAX: u64 = 4096;
-
 /// The sets of mailboxes of a file, for the keys that name them.
 pub(crate) struct Mailboxes {
     names: Named,
@@ -219,8 +216,8 @@ fn mailbox(section: &Section<'_>, names: &mut Named) -> Mailbox {
         heartbeat: section.duration("heartbeat"),
         retry: section.duration("retry"),
         rotate: section.duration("rotate"),
-        publish_key: secret(section, "publish_key_file"),
-        grip_key: secret(section, "grip_key_file"),
+        publish_key: secret(section, "publish_key"),
+        grip_key: secret(section, "grip_key"),
         unread: section.reader.take_unread(),
         origins: origins::read(section),
         claim: claim.map(|given| given.text.to_owned()),
@@ -228,17 +225,16 @@ fn mailbox(section: &Section<'_>, names: &mut Named) -> Mailbox {
     }
 }
 
-/// The first line of a file.
+/// The secret of `key`, which is in a file.
 fn secret(section: &Section<'_>, key: &str) -> Option<Secret> {
-    let (_, text) = section.file_text(key, KEY_BYTES_MAX)?;
-    let Some(text) = text else {
+    let given = section.secret(key)?;
+    let Some(line) = given.text else {
         return Some(Secret(Vec::new()));
     };
-    let line = text.lines().next().unwrap_or_default();
     if line.len() < SECRET_BYTES_MIN {
         let message = format!("a key has at least {SECRET_BYTES_MIN} bytes");
         let help = "`openssl rand -hex 32` makes one".to_owned();
-        section.report(key, message, Some(help));
+        section.report(&given.key, message, Some(help));
     }
-    Some(Secret(line.as_bytes().to_vec()))
+    Some(Secret(line.into_bytes()))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use levity_wire::http1;
 use strum::{EnumMessage, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
-use crate::section::{Section, Text};
+use crate::section::Section;
 
 /// `[mailbox_store]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,44 +71,63 @@ pub(crate) fn read(section: &Section<'_>) -> MailboxStore {
         let message = "the server does not start until the folder responds";
         section.report("folder", message, None);
     }
-    let url = section.text("url");
+    let url = url(section);
     if !is_wrong {
         check_keys(section, kind);
     }
-    if let (Some(given), Some(example)) = (&url, kind.example()) {
-        check_url(given, kind.label(), example);
+    if let (Some((text, key)), Some(example)) = (&url, kind.example()) {
+        check_url(section, key, text, (kind.label(), example));
     }
     MailboxStore {
         kind,
         folder,
-        url: url.map(|given| given.text.to_owned()),
+        url: url.map(|(text, _)| text),
     }
+}
+
+/// The URL, and the key that gives it. That of a file that was not read is empty.
+fn url(section: &Section<'_>) -> Option<(String, String)> {
+    let given = section.secret("url")?;
+    if !section.reader.take_unread().is_empty() {
+        let message = "the server does not start until the file responds";
+        section.report(&given.key, message, None);
+        return None;
+    }
+    Some((given.text?, given.key))
 }
 
 /// Reports keys that the store lacks, and those that do nothing with it.
 fn check_keys(section: &Section<'_>, kind: StoreKind) {
-    let is_remote = kind.example().is_some();
+    let (is_disk, is_remote) = (kind == StoreKind::Disk, kind.example().is_some());
+    let (disk, redis) = ("`store = \"disk\"`", "`store = \"redis\"`");
     for (key, is_used, users) in [
-        ("folder", kind == StoreKind::Disk, "`store = \"disk\"`"),
-        ("url", is_remote, "`store = \"redis\"`"),
+        ("folder", is_disk, disk),
+        ("url", is_remote, redis),
+        ("url_file", is_remote, redis),
     ] {
-        if is_used {
-            section.require(key);
-        } else if section.has(key) {
+        if section.has(key) && !is_used {
             section.report(key, format_args!("it is of use with {users} only"), None);
         }
+    }
+    if is_disk {
+        section.require("folder");
+    }
+    if is_remote && !section.has("url_file") {
+        section.require("url");
     }
 }
 
 /// Reports what is no URL with that scheme. The URL is not shown: it may have a password.
-fn check_url(given: &Text<'_>, scheme: &str, example: &str) {
-    let text = given.text;
-    let message = format!("`url`: not that of a server of {scheme}");
+fn check_url(section: &Section<'_>, key: &str, text: &str, (scheme, example): (&str, &str)) {
+    let report = |help: String| {
+        let message = format!("not that of a server of {scheme}");
+        section.report(key, message, Some(help));
+    };
     if ["rediss://", "valkeys://", "tls://"]
         .iter()
         .any(|tls| text.starts_with(tls))
     {
-        return given.refuse_with(message, "there is no TLS to stores yet");
+        return report("there is no TLS to stores yet".to_owned());
     }
     let rest = text.strip_prefix(scheme);
     let rest = rest.and_then(|rest| rest.strip_prefix("://"));
@@ -117,6 +136,6 @@ fn check_url(given: &Text<'_>, scheme: &str, example: &str) {
     let is_host = host
         .is_some_and(|host| http1::host_name(host.as_bytes()).is_ok_and(|name| !name.is_empty()));
     if !is_host || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        given.refuse_with(message, format!("such as \"{example}\""));
+        report(format!("such as \"{example}\""));
     }
 }

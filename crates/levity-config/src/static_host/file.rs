@@ -83,7 +83,7 @@ fn shown(line: &str) -> String {
 /// The lines of the file that `notes` are about, in the root of `site`; empty if there is none. Lines that are not UTF-8 are
 /// empty. May block.
 pub(super) fn lines(site: &Location, notes: &mut Notes<'_>) -> Vec<String> {
-    let is_loaded = notes.section.reader.base.is_some();
+    let is_loaded = notes.section.reader.is_loaded;
     let Some(root) = site.root.as_deref().filter(|_| is_loaded) else {
         return Vec::new();
     };

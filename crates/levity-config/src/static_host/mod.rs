@@ -9,6 +9,7 @@ mod source;
 mod target;
 
 use crate::answer::leads_back;
+use crate::line::Line;
 use crate::matcher::{Matcher, When};
 use crate::model::{Answer, Location, Route, Site};
 use crate::name_pattern::NamePattern;
@@ -79,7 +80,7 @@ pub(crate) fn add(section: &Section<'_>, rules: HostRules, site: &mut Site) {
         location.gates.deny = AddressSet::everyone();
         site.routes.push(Route {
             matchers: vec![matcher],
-            line: Some(line),
+            line: Some(Line::of_other_file(line)),
             host_file: Some(NAMES[1]),
             location,
         });

@@ -6,6 +6,7 @@ use super::source::Source;
 use super::target;
 use crate::error_pages::Statuses;
 use crate::expression::Expression;
+use crate::line::Line;
 use crate::matcher::{Matcher, When};
 use crate::model::{Answer, Location, Redirect, Route};
 use crate::network::AddressSet;
@@ -52,7 +53,7 @@ pub(super) fn rules(lines: &[String], site: &Location, notes: &mut Notes<'_>) ->
             text: text.clone(),
             source: rule.source,
             route: Route {
-                line: Some(line),
+                line: Some(Line::of_other_file(line)),
                 host_file: Some(notes.name()),
                 ..rule.route
             },

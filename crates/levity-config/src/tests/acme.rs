@@ -28,10 +28,10 @@ fn refused(tables: &str, host: &str) -> String {
 fn six_lines_are_a_public_site() {
     let config = parse(&site("\"example.org\", \"www.example.org\"")).expect("no problem");
     assert_eq!(
-        config.notes.len(),
+        config.note_texts().len(),
         0,
         "listeners are where authorities look: {:?}",
-        config.notes
+        config.note_texts()
     );
     let tls = config.sites[0].tls.as_ref().expect("TLS");
     assert_eq!(
@@ -118,7 +118,7 @@ fn ports_where_authorities_do_not_look_are_noted() {
     let listen = "[[listen]]\naddress = \"8443\"\ntls = true\n[[listen]]\naddress = \"8080\"\n";
     let notes = |tables: &str| {
         let text = format!("{listen}{}{tables}", site("\"example.org\""));
-        parse(&text).expect("no problem").notes
+        parse(&text).expect("no problem").note_texts()
     };
     let note = &notes("")[0];
     assert!(note.contains("ports 80 and 443"), "{note}");
@@ -277,7 +277,7 @@ fn values_of_another_type_are_one_error() {
 
 #[test]
 fn what_nobody_uses_is_noted() {
-    let notes = |text: &str| parse(text).expect("no problem").notes;
+    let notes = |text: &str| parse(text).expect("no problem").note_texts();
     let plain = "[[site]]\nroot = \"/srv\"\n";
     let unused = notes(&format!("[acme]\ncontact = \"a@example.org\"\n{plain}"));
     assert_eq!(
@@ -313,7 +313,7 @@ fn a_hook_that_cannot_be_started_is_reported() {
         std::fs::create_dir_all(&root).expect("a folder");
         let text = text.replace("/srv", root.to_str().expect("UTF-8"));
         std::fs::write(&file, text).expect("written");
-        crate::load(&file)
+        crate::load(&file, &crate::Variables::default())
     };
     let absent = folder.path().join("absent").display().to_string();
     let reason = |program: &str| {
@@ -324,7 +324,7 @@ fn a_hook_that_cannot_be_started_is_reported() {
     assert!(reason(&absent).contains("absent cannot be started: No such file"));
     let data = folder.path().join("levity.toml").display().to_string();
     assert!(reason(&data).ends_with("levity.toml is not executable"));
-    let notes = |program: &str| loaded(program).expect("no problem").notes;
+    let notes = |program: &str| loaded(program).expect("no problem").note_texts();
     assert_eq!(notes("/bin/sh"), [""; 0]);
     assert_eq!(notes("sh"), [""; 0]);
     let note = &notes("levity-hook-that-is-nowhere")[0];

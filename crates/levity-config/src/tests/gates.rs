@@ -332,7 +332,11 @@ fn tokens_may_be_asked_for() {
 /// The first route that matches wins, and with it its gates.
 #[test]
 fn routes_that_take_paths_of_guarded_ones_are_noted() {
-    let notes = |routes: &str| parse(&format!("{SITE}{routes}")).expect(routes).notes;
+    let notes = |routes: &str| {
+        parse(&format!("{SITE}{routes}"))
+            .expect(routes)
+            .note_texts()
+    };
     let guarded = "[[site.route]]\npath = \"/in/*\"\nallow = [\"10.0.0.0/8\"]\n";
     for open in [
         "path = \"*.png\"",
@@ -380,7 +384,7 @@ const FOLDER: &str = "[[site.route]]\npath = \"/in/*\"\nallow = [\"10.0.0.0/8\"]
 fn a_guarded_folder_whose_name_gets_to_an_upstream_is_noted() {
     let notes = |site: &str| {
         let text = format!("[[site]]\n{site}{APP}");
-        parse(&text).expect(site).notes
+        parse(&text).expect(site).note_texts()
     };
     let all = "proxy = \"app\"\n";
     assert_eq!(
@@ -433,7 +437,7 @@ fn a_guarded_folder_whose_name_gets_to_an_upstream_is_noted() {
 fn open_paths_beneath_a_star_are_noted() {
     let notes = |keys: &str| {
         let text = format!("[[site]]\nroot = \"/srv\"\n[[site.route]]\n{keys}");
-        let notes = parse(&text).expect(keys).notes;
+        let notes = parse(&text).expect(keys).note_texts();
         let is_meant = |note: &String| note.contains("ends where a segment ends");
         notes.into_iter().filter(is_meant).collect::<Vec<_>>()
     };
@@ -473,7 +477,10 @@ fn open_paths_beneath_a_star_are_noted() {
     );
     // Nothing is served there.
     let text = "[[site]]\nroot = \"/srv\"\ntry = [404]\n[[site.route]]\npath = \"/a*\"\ndeny = [\"all\"]\n";
-    assert!(parse(text).is_ok_and(|config| !config.notes.iter().any(|note| note.contains("/a*"))));
+    assert!(
+        parse(text)
+            .is_ok_and(|config| !config.note_texts().iter().any(|note| note.contains("/a*")))
+    );
 }
 
 /// `location /team {}` of nginx is a prefix.
@@ -481,7 +488,7 @@ fn open_paths_beneath_a_star_are_noted() {
 fn open_paths_beneath_a_guarded_name_are_noted() {
     let notes = |site: &str| {
         let text = format!("[[site]]\n{site}{APP}");
-        let notes = parse(&text).expect(site).notes;
+        let notes = parse(&text).expect(site).note_texts();
         let is_meant = |note: &String| note.contains("is that path alone, and");
         notes.into_iter().filter(is_meant).collect::<Vec<_>>()
     };
@@ -546,7 +553,7 @@ const LISTEN: &str = "\
 /// As with `alias` of nginx: gates are of paths, and files may have several.
 #[test]
 fn files_with_gates_that_other_paths_lead_to_are_noted() {
-    let notes = |text: &str| parse(text).expect(text).notes;
+    let notes = |text: &str| parse(text).expect(text).note_texts();
     let note = |line, path: &str, alias: &str, open: &str| {
         format!(
             "line {line}: files of `{path}` have gates here that they have not at `{alias}`, where {open} serves the same files; \
@@ -641,7 +648,7 @@ fn other_ways_to_a_guarded_application_are_noted() {
         [[upstream]]\nname = \"php\"\nto = [\"unix:/php\"]\nprotocol = \"fastcgi\"\n";
     let notes = |site: &str| {
         let text = format!("[[site]]\n{site}\n{APP}{more}");
-        let notes = parse(&text).expect(&text).notes;
+        let notes = parse(&text).expect(&text).note_texts();
         let is_meant = |note: &String| note.contains("the same application");
         notes.into_iter().filter(is_meant).collect::<Vec<_>>()
     };
@@ -760,7 +767,7 @@ fn links_to_guarded_folders_are_resolved() {
     let text =
         format!("[[site]]\nroot = \"kept\"\n{FOLDER}[[site]]\nhosts = [\"b\"]\nroot = \"link\"\n");
     std::fs::write(&file, text).expect("a file");
-    let notes = load(&file).expect("a configuration").notes;
+    let notes = load(&file).expect("a configuration").note_texts();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].contains("the site on line 6"), "{notes:?}");
 }
@@ -768,7 +775,7 @@ fn links_to_guarded_folders_are_resolved() {
 #[test]
 fn files_with_secrets_that_are_served_are_noted() {
     let notes = |text: &str| {
-        let notes = parse(text).expect(text).notes;
+        let notes = parse(text).expect(text).note_texts();
         let is_meant = |note: &String| note.contains("lies beneath a `root`");
         notes.into_iter().filter(is_meant).collect::<Vec<_>>()
     };
@@ -843,8 +850,8 @@ fn files_with_secrets_that_are_served_are_noted() {
     }
     let secret = "0123456789abcdef0123456789abcdef\n";
     let config = loaded(secret, "jwt = { secret_file = \"users\" }\n").expect("a site");
-    let is_noted = |path: &str| config.notes.iter().any(|note| note.contains(path));
-    assert!(is_noted("at `/users`"), "{:?}", config.notes);
+    let is_noted = |path: &str| config.note_texts().iter().any(|note| note.contains(path));
+    assert!(is_noted("at `/users`"), "{:?}", config.note_texts());
 }
 
 /// What a configuration names keeps the rules of its own path, except the pages of errors.
@@ -853,7 +860,7 @@ fn named_files_of_other_rules_are_noted() {
     let php = "[[upstream]]\nname = \"php\"\nprotocol = \"fastcgi\"\nto = [\"127.0.0.1:1\"]\n";
     let notes = |site: &str| {
         let text = format!("[[site]]\nroot = \"/srv\"\n{site}{php}");
-        let notes = parse(&text).expect(site).notes;
+        let notes = parse(&text).expect(site).note_texts();
         let is_meant =
             |note: &String| note.contains("`error_pages` sends") || note.contains("leads to");
         notes.into_iter().filter(is_meant).collect::<Vec<_>>()

@@ -73,7 +73,7 @@ fn keys_that_are_often_tried() {
         ("spa = true", "`try = [\"file\", \"/index.html\"]`"),
         ("proxy_cache = \"a\"", "not cached yet"),
         ("user = \"a\"", "`User=`"),
-        ("include = \"a\"", "a single file"),
+        ("include = \"a\"", "above its first table"),
         (
             "ssl_certificate_key = \"a\"",
             "`[site.tls]` has `certificates`",

@@ -109,7 +109,9 @@ fn a_log_beneath_a_root_is_noted() {
     let notes = |log: &str, more: &str| {
         let text = format!("[log]\naccess = \"{log}\"\n[[site]]\nroot = \"www\"\n{more}");
         std::fs::write(at("levity.toml"), text).expect("a file");
-        load(&at("levity.toml")).expect("a configuration").notes
+        load(&at("levity.toml"))
+            .expect("a configuration")
+            .note_texts()
     };
     let note = |line: usize, path: &str| {
         let shown = at("www").display().to_string();

@@ -448,7 +448,11 @@ fn claims_need_tokens() {
 
 #[test]
 fn notes_about_mailboxes() {
-    let notes = |site: &str| parse(&site_text(site)).expect("a configuration").notes;
+    let notes = |site: &str| {
+        parse(&site_text(site))
+            .expect("a configuration")
+            .note_texts()
+    };
     let proxied = "proxy = \"app\"\nmailbox_headers = \"chat\"\n";
     assert_eq!(
         notes("proxy = \"app\"\n"),
@@ -471,7 +475,7 @@ fn notes_about_mailboxes() {
 /// The notes of a file with the set `chat` and these lines, about who publishes.
 fn notes_about_publishers(lines: &str) -> Vec<String> {
     let text = format!("{CHAT}{lines}");
-    let mut notes = parse(&text).expect(&text).notes;
+    let mut notes = parse(&text).expect(&text).note_texts();
     notes.retain(|note| note.contains("publish"));
     notes
 }

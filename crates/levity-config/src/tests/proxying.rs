@@ -337,7 +337,7 @@ fn the_root_of_scripts_elsewhere() {
 #[test]
 fn php_without_scripts() {
     let notes = |lines: &str| {
-        let notes = parse(&site_text(lines)).unwrap().notes;
+        let notes = parse(&site_text(lines)).unwrap().note_texts();
         notes
             .into_iter()
             .filter(|note| !note.contains("uses the upstream"))
@@ -376,7 +376,7 @@ fn php_without_scripts() {
 #[test]
 fn files_without_try() {
     let notes = |lines: &str| {
-        let notes = parse(&site_text(lines)).unwrap().notes;
+        let notes = parse(&site_text(lines)).unwrap().note_texts();
         let mut notes = notes.into_iter();
         notes.find(|note| !note.contains("uses the upstream"))
     };
@@ -417,7 +417,7 @@ fn files_without_try() {
 #[test]
 fn files_with_a_try_of_the_upstream_alone() {
     let text = site_text("root = \"/\"\nproxy = \"app\"\ntry = [\"proxy\"]");
-    let notes = parse(&text).unwrap().notes;
+    let notes = parse(&text).unwrap().note_texts();
     let start = "line 9: `try` has no step for files, and `root` has no effect";
     assert!(
         notes.iter().any(|note| note.starts_with(start)),
@@ -430,7 +430,7 @@ fn files_with_a_try_of_the_upstream_alone() {
 fn error_pages_without_a_root() {
     let site = "proxy = \"app\"\nerror_pages = { 404 = \"/404.html\" }\n";
     let with_root = format!("{site}[[site.route]]\npath = \"/a/*\"\nroot = \"/\"\n");
-    let notes = parse(&site_text(&with_root)).unwrap().notes;
+    let notes = parse(&site_text(&with_root)).unwrap().note_texts();
     let start = "line 10: they are sent only by the routes that have a `root`";
     assert!(
         notes.iter().any(|note| note.starts_with(start)),
@@ -540,7 +540,7 @@ fn a_route_that_has_dropped_all_answers() {
 /// The whole path is no script of php-fpm.
 #[test]
 fn php_without_scripts_and_without_try() {
-    let notes = |lines: &str| parse(&site_text(lines)).unwrap().notes.join("\n");
+    let notes = |lines: &str| parse(&site_text(lines)).unwrap().note_texts().join("\n");
     let reports = notes("root = \"/\"\nproxy = \"php\"");
     assert!(
         reports.contains("line 9: the application is given the whole path"),
@@ -558,7 +558,7 @@ fn routes_that_end_with_a_slash() {
          [[site.route]]\npath = \"/a/*\"\n[[site.route]]\npath = \"/b\"",
     );
     let note = "line 11: `/static/` is that path alone; everything beneath it is `/static/*`";
-    assert_eq!(parse(&text).unwrap().notes, [note]);
+    assert_eq!(parse(&text).unwrap().note_texts(), [note]);
 }
 
 #[test]

@@ -116,7 +116,9 @@ fn secrets_beneath_roots_are_noted_also_without_gates() {
     let notes = |root: &str, table: &str| {
         let text = format!("[[site]]\nroot = \"{root}\"\n{table}");
         std::fs::write(at("levity.toml"), text).expect("a file");
-        load(&at("levity.toml")).expect("a configuration").notes
+        load(&at("levity.toml"))
+            .expect("a configuration")
+            .note_texts()
     };
     std::fs::create_dir(at("www")).expect("a folder");
     std::os::unix::fs::symlink("www", at("link")).expect("a link");

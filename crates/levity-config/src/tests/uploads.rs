@@ -149,7 +149,7 @@ fn roots_are_compared_as_they_are_on_the_disk() {
 fn notes_say_who_may_write() {
     let notes = |gate: &str| {
         let text = format!("[[site]]\nroot = \"/srv\"\n{gate}upload = {{}}\n");
-        parse(&text).expect("a configuration").notes
+        parse(&text).expect("a configuration").note_texts()
     };
     let open = notes("");
     assert!(open.len() == 1 && open[0].contains("everyone"), "{open:?}");

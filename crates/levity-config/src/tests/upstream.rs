@@ -68,6 +68,7 @@ fn name_and_backends_are_enough() {
         forwarded: Forwarded::Both,
         proxy_protocol: None,
         secret: None,
+        unread: Vec::new(),
         sendfile_roots: Vec::new(),
         temporary_roots: Vec::new(),
         keep_until_sent: false,
@@ -179,6 +180,7 @@ rise = 5
         forwarded: Forwarded::XForwarded,
         proxy_protocol: Some(ProxyProtocol::V2),
         secret: None,
+        unread: Vec::new(),
         sendfile_roots: vec!["/a".into(), "b".into()],
         temporary_roots: vec!["/c".into()],
         keep_until_sent: true,
@@ -422,13 +424,16 @@ fn names_of_other_servers_for_keys_of_upstreams() {
         (3, Duration::from_secs(60))
     );
     let note = "line 1: no site or route uses the upstream `a`".to_owned();
-    assert_eq!((config.notes.len(), &config.notes[0]), (7, &note));
+    assert_eq!(
+        (config.note_texts().len(), &config.note_texts()[0]),
+        (7, &note)
+    );
     all("[[upstream]]\nname = \"a\"\nservers = [\"a:1\"]");
 }
 
 #[test]
 fn upstreams_that_nobody_uses() {
-    let unused = |text: &str| parse(text).unwrap().notes;
+    let unused = |text: &str| parse(text).unwrap().note_texts();
     let both = format!("{UPSTREAM}{PHP}[[site]]\nroot = \"/\"\n");
     assert_eq!(
         unused(&both),
@@ -591,7 +596,7 @@ fn connections_over_http2_are_of_many_clients() {
 #[test]
 fn secrets_are_for_containers() {
     let reports = upstream("protocol = \"ajp13\"\nsecret = \"between us\"");
-    assert_eq!(reports.secret.as_deref(), Some("between us"));
+    assert_eq!(reports.secret, Some(Secret(b"between us".to_vec())));
     assert_upstream_problems(
         "secret = \"between us\"",
         &["4:10 `secret`: only upstreams of protocol ajp13 have one"],
@@ -599,7 +604,7 @@ fn secrets_are_for_containers() {
     for secret in ["", "a\\n", "\\u0000"] {
         assert_upstream_problems(
             &format!("protocol = \"ajp13\"\nsecret = \"{secret}\""),
-            &["5:10 `secret` is not valid [not empty, and no control characters]"],
+            &["5:10 `secret`: not valid [not empty, and no control characters]"],
         );
     }
     assert_upstream_problems(

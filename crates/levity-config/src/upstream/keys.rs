@@ -78,7 +78,9 @@ pub(crate) const UPSTREAM: &[Key] = documented! {
     /// connection then carries one request, whatever `keep_alive` says. Not with h2.
     key("proxy_protocol", Kind::Word(&["off", "v1", "v2"]), Some("off"));
     /// With ajp13: the secret that the container requires (`secret` of Tomcat's connector).
-    key("secret", Kind::Text("a word"), None);
+    key("secret", Kind::Text("a word"), None).or_file();
+    /// A file with `secret` in its first line.
+    key("secret_file", Kind::Text("a path"), None).secret();
     /// Folders whose files the application may name in `X-Sendfile` to have them sent in place of its response.
     key("sendfile_roots", Kind::Names, Some("[]"));
     /// Folders whose files the application may name in `X-LIGHTTPD-send-tempfile`: they are sent, then deleted.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use strum::{EnumMessage, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::address::Address;
+use crate::gates::signed_url::Secret;
 use crate::tls::CertificateFiles;
 use crate::tries::Try;
 
@@ -70,8 +71,10 @@ pub struct Upstream {
     pub forwarded: Forwarded,
     /// The version of the PROXY header at the start of each connection. Connections with one are not kept.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// The secret that an AJP13 container requires.
-    pub secret: Option<String>,
+    /// The secret that an AJP13 container requires; empty when its file was not read.
+    pub secret: Option<Secret>,
+    /// Files without which nobody can be served, and that do not respond.
+    pub unread: Vec<PathBuf>,
     /// Folders whose files the application may have sent in place of its response; absolute.
     pub sendfile_roots: Vec<PathBuf>,
     /// Folders whose files it may have sent and then deleted; absolute.

@@ -8,6 +8,7 @@ use super::{
     At, Backend, Balance, Check, Protocol, ProxyProtocol, ResponseLimits, Retry, Sticky, Upstream,
     UpstreamTls, backend,
 };
+use crate::gates::signed_url::Secret;
 use crate::headers::is_request_target;
 use crate::host::host_or_report;
 use crate::named::{NameForm, Named};
@@ -168,6 +169,7 @@ fn upstream(section: &Section<'_>, protocol: Protocol, names: &mut Named) -> Ups
         forwarded: section.word_or_default("forwarded"),
         proxy_protocol,
         secret: secret(section, protocol),
+        unread: section.reader.take_unread(),
         sendfile_roots: section.folders("sendfile_roots"),
         temporary_roots: section.folders("temporary_roots"),
         keep_until_sent: keep_until_sent(section),
@@ -203,7 +205,7 @@ fn to(section: &Section<'_>) -> Vec<Backend> {
     let mut backends: Vec<Backend> = Vec::new();
     for one in &given {
         let text = one.text;
-        match backend::parse(text, section.reader.base) {
+        match backend::parse(text, section.reader.folder(&one.span)) {
             Ok(backend) => {
                 if backends.iter().any(|other| is_same(&other.at, &backend.at)) {
                     one.refuse(format!("`{text}` repeats a backend"));
@@ -384,17 +386,18 @@ fn check_host(section: &Section<'_>, protocol: Protocol) -> Option<String> {
     Some(given.text.to_owned())
 }
 
-fn secret(section: &Section<'_>, protocol: Protocol) -> Option<String> {
-    let given = section.text("secret")?;
-    if given.text.is_empty() || given.text.contains(char::is_control) {
+fn secret(section: &Section<'_>, protocol: Protocol) -> Option<Secret> {
+    let given = section.secret("secret")?;
+    let Some(text) = given.text else {
+        return Some(Secret(Vec::new()));
+    };
+    if text.is_empty() || text.contains(char::is_control) {
         // The secret is not shown: it may be almost right.
-        given.refuse_with(
-            "`secret` is not valid",
-            "not empty, and no control characters",
-        );
+        let help = "not empty, and no control characters".to_owned();
+        section.report(&given.key, "not valid", Some(help));
     } else if protocol != Protocol::Ajp13 {
         let message = "only upstreams of protocol ajp13 have one";
-        section.report("secret", message, None);
+        section.report(&given.key, message, None);
     }
-    Some(given.text.to_owned())
+    Some(Secret(text.into_bytes()))
 }

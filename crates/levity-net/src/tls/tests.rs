@@ -40,7 +40,7 @@ impl Rig {
         let mut client = client.expect("a configuration");
         client.enable_early_data = early_data;
         Self {
-            server: Server::new(&[site], &tickets).expect("a policy"),
+            server: Server::new(&[site], Some(0), &tickets).expect("a policy"),
             client: client.into(),
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use levity_acme::in_words;
-use levity_config::Config;
+use levity_config::{Config, Variables};
 use levity_telemetry::escape::escaped;
 use levity_wire::calendar::Utc;
 use serde_json::{Value, json};
@@ -29,19 +29,28 @@ const HEADINGS: [&str; 6] = [
     "NEXT (UTC)",
 ];
 
-/// Lists the certificates of `file`. The exit status says whether each can be used. Blocks.
-pub(super) fn certs(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
-    let config = match levity_config::load_without_certificates(file) {
-        Ok(config) => config,
-        Err(errors) => {
-            match json {
-                true => streams.out(&format!("{}\n", errors.to_json())),
-                false => streams.err(&errors.render(streams.colour)),
-            }
-            return EXIT_CONFIG;
+/// The configuration of `file`. Blocks.
+///
+/// # Errors
+/// The exit status for one with errors, which have been told.
+pub(super) fn configuration(
+    file: &Path,
+    variables: &Variables,
+    json: bool,
+    streams: &mut Streams<'_>,
+) -> Result<Config, u8> {
+    levity_config::load_without_certificates(file, variables).map_err(|errors| {
+        match json {
+            true => streams.out(&format!("{}\n", errors.to_json())),
+            false => streams.err(&errors.render(streams.colour)),
         }
-    };
-    let reports = match offline::reports(&config) {
+        EXIT_CONFIG
+    })
+}
+
+/// Lists the certificates of `config`, that of `file`. The exit status says whether each can be used. Blocks.
+pub(super) fn certs(file: &Path, config: &Config, json: bool, streams: &mut Streams<'_>) -> u8 {
+    let reports = match offline::reports(config) {
         Ok(reports) => reports,
         Err(reason) => return refused(reason, streams),
     };
@@ -59,17 +68,16 @@ pub(super) fn certs(file: &Path, json: bool, streams: &mut Streams<'_>) -> u8 {
     }
 }
 
-/// Has servers that use `file` try again to get certificates by ACME for `names`, or for all that have failed if there are none. Blocks.
-pub(super) fn retry(file: &Path, names: &[String], streams: &mut Streams<'_>) -> u8 {
-    let config = match levity_config::load_without_certificates(file) {
-        Ok(config) => config,
-        Err(errors) => {
-            streams.err(&errors.render(streams.colour));
-            return EXIT_CONFIG;
-        }
-    };
+/// Has servers with `config`, that of `file`, try again to get certificates by ACME for `names`, or for all that have failed if there
+/// are none. Blocks.
+pub(super) fn retry(
+    file: &Path,
+    config: &Config,
+    names: &[String],
+    streams: &mut Streams<'_>,
+) -> u8 {
     let names = match names.is_empty() {
-        true => match failed(&config) {
+        true => match failed(config) {
             Ok(names) => names,
             Err(reason) => return refused(reason, streams),
         },
@@ -82,7 +90,7 @@ pub(super) fn retry(file: &Path, names: &[String], streams: &mut Streams<'_>) ->
     let mut status = 0;
     for name in names {
         let shown = escaped(name.as_bytes());
-        match retry_one(&config, &name) {
+        match retry_one(config, &name) {
             Ok(outcome) => streams.out(&format!("{shown}: {outcome}\n")),
             Err(reason) => {
                 streams.err(&format!("error: {shown}: {reason}\n"));

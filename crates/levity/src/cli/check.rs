@@ -1,14 +1,14 @@
-//! `levity check`: reports all errors of a configuration file.
+//! `levity check`: reports all errors of a configuration.
 
 use std::path::Path;
 
-use levity_config::Config;
-use serde_json::json;
+use levity_config::{Config, Note, Variables};
+use serde_json::{Value, json};
 
 use super::{EXIT_CONFIG, Streams, exit_of};
 use crate::tls::folder;
 
-/// How a file is checked, and how the result is written.
+/// How a configuration is checked, and how the result is written.
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// Print JSON: `ok`, `problems` and `notes`; `ok` is true if the exit status is 0
@@ -22,9 +22,15 @@ pub(super) struct Options {
     strict: bool,
 }
 
-/// Reports the errors of `file`; the exit status says whether there are any, with `strict` also whether there are notes.
-pub(super) fn check(file: &Path, options: &Options, streams: &mut Streams<'_>) -> u8 {
-    let config = match levity_config::load(file) {
+/// Reports the errors of `file` and those that it includes; the exit status says whether there are any, with `strict` also whether
+/// there are notes.
+pub(super) fn check(
+    file: &Path,
+    variables: &Variables,
+    options: &Options,
+    streams: &mut Streams<'_>,
+) -> u8 {
+    let config = match levity_config::load(file, variables) {
         Ok(config) => config,
         Err(errors) => {
             match options.json {
@@ -34,36 +40,53 @@ pub(super) fn check(file: &Path, options: &Options, streams: &mut Streams<'_>) -
             return exit_of(&errors);
         }
     };
-    let notes = notes(config);
+    let notes = notes(&config);
     let is_ok = notes.is_empty() || !options.strict;
     match options.json {
-        true => {
-            let file = file.to_string_lossy();
-            let answer = json!({ "file": file, "ok": is_ok, "problems": [], "notes": notes });
-            streams.out(&format!("{answer}\n"));
-        }
-        false => print(file, &notes, is_ok, streams),
+        true => streams.out(&format!("{}\n", as_json(file, &config, &notes, is_ok))),
+        false => print(file, &config, &notes, is_ok, streams),
     }
     if is_ok { 0 } else { EXIT_CONFIG }
 }
 
-fn print(file: &Path, notes: &[String], is_ok: bool, streams: &mut Streams<'_>) {
-    let file = file.display();
-    for note in notes {
-        streams.err(&format!("note: {file}: {note}\n"));
+fn as_json(file: &Path, config: &Config, notes: &[Note], is_ok: bool) -> Value {
+    let included = config.files.names().skip(1);
+    let included = included.map(|name| name.to_string_lossy());
+    json!({
+        "file": file.to_string_lossy(),
+        "included": included.collect::<Vec<_>>(),
+        "ok": is_ok,
+        "problems": [],
+        "notes": notes.iter().map(Note::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn print(file: &Path, config: &Config, notes: &[Note], is_ok: bool, streams: &mut Streams<'_>) {
+    for Note { line, text } in notes {
+        let named = line.as_ref().and_then(|line| line.file.as_deref());
+        let name = named.unwrap_or(file).display();
+        let line = line.as_ref().map(|line| format!("line {}: ", line.number));
+        let line = line.unwrap_or_default();
+        streams.err(&format!("note: {name}: {line}{text}\n"));
     }
+    let file = file.display();
+    let more = match config.files.names().skip(1).count() {
+        0 => String::new(),
+        1 => " and 1 more file".to_owned(),
+        more => format!(" and {more} more files"),
+    };
     match is_ok {
-        true => streams.out(&format!("{file}: ok\n")),
+        true => streams.out(&format!("{file}{more}: ok\n")),
         false => streams.err(&format!(
             "error: {file}: has notes, and --strict allows none\n"
         )),
     }
 }
 
-/// Remarks that are not errors: those about the file, and those about this machine.
-fn notes(config: Config) -> Vec<String> {
-    let of_machine: Vec<_> = folder::notes(&config).collect();
-    config.notes.into_iter().chain(of_machine).collect()
+/// Remarks that are not errors: those about the configuration, and those about this machine.
+fn notes(config: &Config) -> Vec<Note> {
+    let of_machine = folder::notes(config).map(Note::without_line);
+    config.notes.iter().cloned().chain(of_machine).collect()
 }
 
 #[cfg(test)]
@@ -84,7 +107,7 @@ mod tests {
         let answer: serde_json::Value = serde_json::from_str(&json.out).unwrap();
         assert_eq!(
             answer,
-            json!({ "file": file, "ok": true, "problems": [], "notes": [] })
+            json!({ "file": file, "included": [], "ok": true, "problems": [], "notes": [] })
         );
     }
 

@@ -1,13 +1,13 @@
 //! `levity explain`: from a URL to a request.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use levity_config::Config;
 use levity_config::address::Address;
 
-use super::{EXIT_CONFIG, EXIT_USAGE, Step, Streams};
+use super::{EXIT_CONFIG, EXIT_USAGE, Environment, Step, Streams, given_or_usual};
 
 /// The host of a path.
 const LOCALHOST: &str = "localhost";
@@ -15,9 +15,11 @@ const LOCALHOST: &str = "localhost";
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
 pub(super) struct Options {
-    /// The configuration file
+    /// The configuration file [default: /etc/levity/levity.toml]
     #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    environment: Environment,
     /// http://HOST/PATH, https://HOST/PATH, or a path of the site for all hosts
     #[arg(value_name = "URL")]
     url: String,
@@ -61,21 +63,24 @@ pub struct Question {
 }
 
 /// Reads what is to be explained.
-pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
-    let header = match request(&options) {
-        Ok(header) => header,
-        Err(message) => {
-            streams.err(&format!("error: {message}\n"));
-            return Step::Exit(EXIT_USAGE);
-        }
-    };
+///
+/// # Errors
+/// The exit status, after a message.
+pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Result<Step, u8> {
+    let header = request(&options).map_err(|message| {
+        streams.err(&format!("error: {message}\n"));
+        EXIT_USAGE
+    })?;
+    let usage = "levity explain -c FILE URL";
+    let file = given_or_usual(options.config.clone(), usage, streams)?;
+    let variables = options.environment.variables(streams)?;
     // The explanation says what is wrong with certificates.
-    match levity_config::load_without_certificates(&options.config) {
+    match levity_config::load_without_certificates(&file, &variables) {
         Ok(config) if !is_listener(options.listen.as_ref(), &config) => {
-            streams.err(&no_listener(&options, &config));
-            Step::Exit(EXIT_USAGE)
+            streams.err(&no_listener(&options, &file, &config));
+            Err(EXIT_USAGE)
         }
-        Ok(config) => Step::Explain(Box::new(Question {
+        Ok(config) => Ok(Step::Explain(Box::new(Question {
             config,
             header,
             client: options.client,
@@ -84,10 +89,10 @@ pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Step {
             host: host(&options.url),
             port: port(&options.url),
             json: options.json,
-        })),
+        }))),
         Err(errors) => {
             streams.err(&errors.render(streams.colour));
-            Step::Exit(EXIT_CONFIG)
+            Err(EXIT_CONFIG)
         }
     }
 }
@@ -118,7 +123,7 @@ fn is_listener(address: Option<&Address>, config: &Config) -> bool {
 }
 
 /// The error for an address that the server would not listen on: no route with `when.listen` could match there.
-fn no_listener(options: &Options, config: &Config) -> String {
+fn no_listener(options: &Options, file: &Path, config: &Config) -> String {
     let address = options.listen.as_ref().map(Address::to_string);
     let known: Vec<_> = (config.listen.iter())
         .map(|listen| format!("`{}`", listen.address))
@@ -126,7 +131,7 @@ fn no_listener(options: &Options, config: &Config) -> String {
     format!(
         "error: `{}` is no listener of {}, which has {}\n",
         address.unwrap_or_default(),
-        options.config.display(),
+        file.display(),
         known.join(", ")
     )
 }

@@ -12,10 +12,11 @@ mod streams;
 mod top;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use levity_config::Errors;
+use levity_config::{Errors, Variables};
+use levity_disk::patiently;
 use levity_inspect::timing;
 
 pub use self::explain::Question;
@@ -23,6 +24,9 @@ pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
 use levity_config::address::Address;
+
+/// The configuration of a server that is given none.
+const USUAL_FILE: &str = "/etc/levity/levity.toml";
 
 /// Exit status when something fails while running.
 pub const EXIT_FAILURE: u8 = 1;
@@ -74,17 +78,19 @@ struct Arguments {
 enum Command {
     /// Serve a folder or a single file, without configuration
     Serve(serve::Options),
-    /// Serve the sites of a configuration file
+    /// Serve the sites of a configuration
     Run {
         #[command(flatten)]
         file: ConfigFile,
         #[command(flatten)]
         flags: Flags,
     },
-    /// Report every error in a configuration file
+    /// Report every error in a configuration
     Check {
         #[command(flatten)]
         file: ConfigFile,
+        #[command(flatten)]
+        environment: Environment,
         #[command(flatten)]
         options: check::Options,
         #[command(flatten)]
@@ -100,6 +106,8 @@ enum Command {
     Certs {
         #[command(flatten)]
         file: ConfigFile,
+        #[command(flatten)]
+        environment: Environment,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -166,8 +174,8 @@ enum Command {
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
 struct ConfigFile {
-    /// The configuration file
-    #[arg(value_name = "FILE", required_unless_present = "config")]
+    /// The configuration file [default: /etc/levity/levity.toml]
+    #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// The configuration file, as an option
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
@@ -175,38 +183,101 @@ struct ConfigFile {
 }
 
 impl ConfigFile {
-    fn into_path(self) -> PathBuf {
-        let path = self.file.or(self.config);
-        path.expect("one of the two is required")
+    /// The file for `usage`, a command with its arguments.
+    ///
+    /// # Errors
+    /// The exit status when none is given, and there is none at the usual place. May block.
+    fn path(self, usage: &str, streams: &mut Streams<'_>) -> Result<PathBuf, u8> {
+        given_or_usual(self.file.or(self.config), usage, streams)
+    }
+}
+
+/// As [`ConfigFile::path`].
+fn given_or_usual(
+    given: Option<PathBuf>,
+    usage: &str,
+    streams: &mut Streams<'_>,
+) -> Result<PathBuf, u8> {
+    let usual = Path::new(USUAL_FILE);
+    match given {
+        Some(given) => Ok(given),
+        None if matches!(patiently(usual, Path::try_exists), Ok(Ok(false))) => {
+            streams.err(&format!(
+                "error: there is no {USUAL_FILE}; name another file: {usage}\n"
+            ));
+            Err(EXIT_CONFIG)
+        }
+        None => Ok(usual.to_owned()),
+    }
+}
+
+// A comment of documentation would become the text of `--help`.
+#[derive(Args)]
+struct Environment {
+    /// Take values of `${NAME}` from the lines NAME=VALUE of this file; others are those of the environment
+    #[arg(long, value_name = "FILE")]
+    env_file: Option<PathBuf>,
+}
+
+impl Environment {
+    /// Where the values of `${NAME}` come from. May block.
+    ///
+    /// # Errors
+    /// The exit status when the file cannot be used, which has been told.
+    fn variables(&self, streams: &mut Streams<'_>) -> Result<Variables, u8> {
+        let Some(file) = &self.env_file else {
+            return Ok(Variables::of_process());
+        };
+        Variables::read(file).map_err(|reason| {
+            streams.err(&format!("error: {reason}\n"));
+            EXIT_CONFIG
+        })
     }
 }
 
 /// Reads the command line (`args` begins with the name of the program) and does what needs no server:
 /// help, examples, checks. May block on the file system.
 pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>) -> Step {
-    let arguments = match Arguments::try_parse_from(args) {
-        Ok(arguments) => arguments,
-        Err(error) => return usage(&error, streams),
-    };
-    match arguments.command {
+    match Arguments::try_parse_from(args) {
+        Ok(arguments) => command(arguments.command, streams).unwrap_or_else(Step::Exit),
+        Err(error) => usage(&error, streams),
+    }
+}
+
+/// The step after a command; an exit status when a file that it needs cannot be used.
+fn command(command: Option<Command>, streams: &mut Streams<'_>) -> Result<Step, u8> {
+    Ok(match command {
         Some(Command::Serve(options)) => serve::serve(options, streams),
-        Some(Command::Run { file, flags }) => serve::run(file.into_path(), &flags, streams),
+        Some(Command::Run { file, flags }) => {
+            let file = file.path("levity run FILE", streams)?;
+            serve::run(file, &flags, streams)
+        }
         Some(Command::Check {
             file,
+            environment,
             options,
             patience,
         }) => {
             patience.apply();
-            Step::Exit(check::check(&file.into_path(), &options, streams))
+            let file = file.path("levity check FILE", streams)?;
+            let variables = environment.variables(streams)?;
+            Step::Exit(check::check(&file, &variables, &options, streams))
         }
-        Some(Command::Certs { file, json, retry }) => {
-            let file = file.into_path();
+        Some(Command::Certs {
+            file,
+            environment,
+            json,
+            retry,
+        }) => {
+            let file = file.path("levity certs FILE", streams)?;
+            let variables = environment.variables(streams)?;
+            let config = certs::configuration(&file, &variables, json, streams)?;
             Step::Exit(match retry {
-                Some(names) => certs::retry(&file, &names, streams),
-                None => certs::certs(&file, json, streams),
+                Some(names) => certs::retry(&file, &config, &names, streams),
+                None => certs::certs(&file, &config, json, streams),
             })
         }
-        Some(Command::Explain(options)) => explain::explain(options, streams),
+        Some(Command::Explain(options)) => explain::explain(options, streams)?,
         Some(Command::Mailbox { action }) => Step::Exit(mailbox::run(action, streams)),
         Some(Command::Passwd { user }) => Step::Exit(passwd::run(&user, streams)),
         Some(Command::Precompress(options)) => Step::Exit(precompress::run(&options, streams)),
@@ -229,7 +300,7 @@ pub fn step(args: impl IntoIterator<Item = OsString>, streams: &mut Streams<'_>)
             streams.err(EXAMPLES);
             Step::Exit(EXIT_USAGE)
         }
-    }
+    })
 }
 
 /// Help and version are data; anything else is a message.
@@ -352,8 +423,6 @@ mod tests {
     fn usage_errors() {
         for args in [
             &["serv"][..],
-            &["run"],
-            &["check"],
             &["serve", "--listen", "example.org:80"],
             &["serve", "--engine", "aio"],
             &["serve", "--workers", "0"],
@@ -378,6 +447,24 @@ mod tests {
                 .err
                 .contains("names are not resolved")
         );
+    }
+
+    #[test]
+    fn the_usual_file_is_named_if_it_is_missing() {
+        if Path::new(USUAL_FILE).exists() {
+            return;
+        }
+        for (args, usage) in [
+            (&["run"][..], "levity run FILE"),
+            (&["check"], "levity check FILE"),
+            (&["certs"], "levity certs FILE"),
+            (&["explain", "/"], "levity explain -c FILE URL"),
+        ] {
+            let ran = levity(args);
+            ran.exits(EXIT_CONFIG);
+            let error = format!("error: there is no {USUAL_FILE}; name another file: {usage}\n");
+            assert_eq!(ran.err, error);
+        }
     }
 
     #[test]

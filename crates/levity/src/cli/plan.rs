@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use levity_config::address::Address;
-use levity_config::{Config, Errors, Listen};
+use levity_config::{Config, Errors, Files, Listen, Variables};
 
 /// The configuration of a server, and how to read it again.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// With the overrides applied.
     pub config: Config,
-    /// The file to read again on SIGHUP; `None` when there is none.
+    /// The main file to read again on SIGHUP; `None` when there is none.
     pub source: Option<PathBuf>,
     /// Flags, which override the file.
     pub overrides: Overrides,
@@ -23,32 +23,38 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The configuration of `text`, which its file had, with the overrides; without a file the same one again. May block.
+    /// The configuration of `files` as they were read, with the overrides; without a file the same one again. May block.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with it now.
-    pub fn again(&self, text: &str) -> Result<Config, Errors> {
+    pub fn again(&self, files: &Files) -> Result<Config, Errors> {
         match &self.source {
-            Some(file) => Ok(self.overrides.apply(levity_config::load_again(file, text)?)),
+            Some(_) => {
+                let config = levity_config::load_again(files, &Variables::of_process())?;
+                Ok(self.overrides.apply(config))
+            }
             None => Ok(self.config.clone()),
         }
     }
 
-    /// The configuration in its file at present, with the overrides; without a file the same one again. May block.
+    /// The configuration in its files at present, with the overrides; without a file the same one again. May block.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the file.
+    /// Everything that is wrong with the files.
     pub fn reload(&self) -> Result<Config, Errors> {
         match &self.source {
-            Some(file) => Ok(self.overrides.apply(levity_config::load(file)?)),
+            Some(file) => {
+                let config = levity_config::load(file, &Variables::of_process())?;
+                Ok(self.overrides.apply(config))
+            }
             None => Ok(self.config.clone()),
         }
     }
 }
 
-/// Flags that override the configuration file.
+/// Flags that override the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// Instead of every address of the file, unless empty.

@@ -9,7 +9,7 @@ use clap::Args;
 use super::{EXIT_FAILURE, EXIT_USAGE, Overrides, Plan, Step, Streams, exit_of};
 use levity_config::address::{self, Address, AddressError, PORT_USUAL};
 use levity_config::tls::SiteTls;
-use levity_config::{Config, OwnNames};
+use levity_config::{Config, OwnNames, Variables};
 use levity_disk::engine::NAMES;
 use levity_disk::patiently;
 
@@ -215,7 +215,7 @@ pub(super) fn run(file: PathBuf, flags: &Flags, streams: &mut Streams<'_>) -> St
         Err(reason) => return misused(&reason, streams),
     };
     flags.patience.apply();
-    match levity_config::load(&file) {
+    match levity_config::load(&file, &Variables::of_process()) {
         Ok(config) => Step::Serve(Box::new(flags.plan(config, Some(file), listen))),
         Err(errors) => {
             streams.err(&errors.render(streams.colour));
@@ -309,11 +309,7 @@ fn parsed(folder: &Path, text: &str) -> Result<Config, String> {
         }
     }
     // Nobody knows the lines of that text.
-    for note in &mut config.notes {
-        if let Some((_, what)) = note.split_once(": ") {
-            *note = what.to_owned();
-        }
-    }
+    config.notes.iter_mut().for_each(|note| note.line = None);
     Ok(config)
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use levity_inspect::top::{self, Options};
 
 use super::{EXIT_CONFIG, EXIT_FAILURE, Step, Streams};
+use levity_config::Variables;
 use levity_config::address::{Address, AddressError};
 
 /// The default address, which is that of the examples.
@@ -47,7 +48,7 @@ pub(super) fn admin_address(text: &str) -> Result<Address, AddressError> {
 
 /// The admin listener of a configuration; an exit status when there is none.
 fn admin(file: &Path, streams: &mut Streams<'_>) -> Result<Address, u8> {
-    let config = levity_config::load(file).map_err(|errors| {
+    let config = levity_config::load(file, &Variables::of_process()).map_err(|errors| {
         streams.err(&errors.render(streams.colour));
         EXIT_CONFIG
     })?;

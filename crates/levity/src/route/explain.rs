@@ -16,7 +16,8 @@ impl Service {
     ) {
         let Some(site) = self.site_of(host) else {
             let host = String::from_utf8_lossy(host);
-            let mut text = format!("none: no site is called `{host}`, and each site has `hosts`");
+            let mut text =
+                format!("none: no site is called `{host}`, and none is for all other names");
             let mut known = self.config.sites.iter().flat_map(|site| &site.hosts);
             if let Some(known) = known.find(|host| !host.contains('*')) {
                 let path = String::from_utf8_lossy(path);
@@ -27,12 +28,12 @@ impl Service {
         };
         let number = site;
         let site = &self.config.sites[site];
-        let line = site.line;
         let hosts = match site.hosts.is_empty() {
             true => "the one for all hosts".to_owned(),
+            false if site.is_default => format!("{}, and all other hosts", site.hosts.join(", ")),
             false => site.hosts.join(", "),
         };
-        explanation.add(Topic::Site, format!("{hosts} (line {line})"));
+        explanation.add(Topic::Site, format!("{hosts} ({})", site.line));
         let route = self.explain_routes(&site.routes, path, input, explanation);
         explanation.set_place(Some(Place {
             site: number,
@@ -94,10 +95,10 @@ pub fn path_of(route: &Route) -> String {
 
 fn named(route: &Route) -> String {
     let path = path_of(route);
-    let line = route.line.unwrap_or_default();
+    let line = route.line.clone().unwrap_or_default();
     match route.host_file {
-        Some(file) => format!("`{path}` (line {line} of `{file}`)"),
-        None => format!("`{path}` (line {line})"),
+        Some(file) => format!("`{path}` ({line} of `{file}`)"),
+        None => format!("`{path}` ({line})"),
     }
 }
 

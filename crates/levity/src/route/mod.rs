@@ -194,7 +194,7 @@ impl Service {
             sites,
             by_host: HashMap::new(),
             by_suffix: Vec::new(),
-            default_site: None,
+            default_site: config.default_site(),
             log: logs::log_number(&logs, &config.log),
             tls: tls_sites(&config, parts, acme, old)?,
             keeps_chunks: logs.iter().any(levity_config::Log::logs_chunks),
@@ -211,9 +211,6 @@ impl Service {
                         service.by_host.insert(host.clone(), number);
                     }
                 }
-            }
-            if site.hosts.is_empty() {
-                service.default_site.get_or_insert(number);
             }
         }
         Ok(service)

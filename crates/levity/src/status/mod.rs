@@ -25,6 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::event_loop::Message;
 use crate::tls::sites::TlsSites;
 use crate::upstream::Upstream;
+use levity_config::Hidden;
 use levity_disk::stats::{DeviceStats, EngineStats};
 use levity_telemetry::access_log::{End, Source};
 use levity_telemetry::cells::HistogramFigures;
@@ -59,6 +60,8 @@ pub struct Status {
     /// Devices and paths of the roots that are served now.
     roots: Mutex<Vec<(u64, PathBuf)>>,
     history: Mutex<History>,
+    /// What is shown in place of values from variables.
+    hidden: Mutex<Hidden>,
 }
 
 impl Status {
@@ -78,6 +81,7 @@ impl Status {
             connections_max,
             roots: Mutex::default(),
             history: Mutex::default(),
+            hidden: Mutex::default(),
         }
     }
 
@@ -94,6 +98,11 @@ impl Status {
     /// Replaces the certificates, likewise.
     pub fn set_tls(&self, tls: Option<Arc<TlsSites>>) {
         self.tls.store(tls);
+    }
+
+    /// Replaces what is shown in place of values from variables.
+    pub fn set_hidden(&self, hidden: Hidden) {
+        *lock(&self.hidden) = hidden;
     }
 
     /// The counters.
@@ -121,6 +130,10 @@ impl Status {
     /// All figures. Waits for busy workers, for a fraction of a second at most.
     pub async fn json(&self) -> Value {
         let files = self.files.json().await;
+        lock(&self.hidden).hide_in(self.figures(&files))
+    }
+
+    fn figures(&self, files: &Value) -> Value {
         let workers = self.stats.workers();
         let history = lock(&self.history);
         let disk = self.stats.disk();

@@ -77,11 +77,12 @@ fn site_for<'c>(name: &str, config: &'c Config) -> Option<&'c Site> {
         let beneath = sites().filter(|site| longest(site).is_some());
         beneath.max_by_key(|site| longest(site))
     };
-    sites()
-        .find(has_name)
-        .or_else(starred)
-        .or_else(|| sites().find(|site| site.hosts.is_empty()))
-        .or_else(|| sites().next())
+    let default = || {
+        config
+            .default_tls_site()
+            .map(|number| &config.sites[number])
+    };
+    sites().find(has_name).or_else(starred).or_else(default)
 }
 
 fn of_site(site: &Site, config: &Config, stored: &Stored, folder: &Path) -> Vec<CertificateReport> {
@@ -227,8 +228,8 @@ mod tests {
             (&"[[site]]\nroot = \"/srv\"\n".to_owned(), "a.test", None),
         ] {
             let config = levity_config::parse(text).expect("a configuration");
-            let expected = expected.map(|number: usize| config.sites[number].line);
-            let found = site_for(name, &config).map(|site| site.line);
+            let expected = expected.map(|number: usize| config.sites[number].line.number);
+            let found = site_for(name, &config).map(|site| site.line.number);
             assert_eq!(found, expected, "{name}");
         }
     }

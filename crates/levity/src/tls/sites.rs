@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use levity_acme::Acme;
-use levity_config::Config;
 use levity_config::tls::read_ticket_keys;
+use levity_config::{Config, Site};
 use levity_disk::patiently;
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::CertificateFigures;
@@ -27,6 +27,8 @@ pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// What handshakes use. An event loop reads it without a lock.
 pub struct TlsSites {
     sources: Vec<Source>,
+    /// The number of the source for all other names.
+    default: Option<usize>,
     folder: PathBuf,
     tickets: Tickets,
     staples: Arc<Staples>,
@@ -87,10 +89,13 @@ impl TlsSites {
         };
         let seen = read(&sources, &tickets, &folder, old).map_err(io::Error::other)?;
         let on_demand = acme.as_ref().map(|acme| &acme.on_demand);
-        let server = server(&sources, &seen, on_demand).map_err(io::Error::other)?;
+        let default = config.default_tls_site();
+        let default = default.map(|site| with_tls(&config.sites[..site]));
+        let server = server(&sources, default, &seen, on_demand).map_err(io::Error::other)?;
         let server = staples.apply(Arc::new(server), &folder, SystemTime::now());
         Ok(Some(Arc::new(Self {
             sources,
+            default,
             folder,
             tickets,
             staples: staples.clone(),
@@ -148,7 +153,7 @@ impl TlsSites {
         }
         if is_changed {
             let on_demand = self.acme.as_ref().map(|acme| &acme.on_demand);
-            match server(&self.sources, &seen, on_demand) {
+            match server(&self.sources, self.default, &seen, on_demand) {
                 Ok(server) => self.server.store(self.stapled(Arc::new(server))),
                 Err(reason) => diagnostics::log(format_args!(
                     "changed certificates are not used: {reason}; those from before stay"
@@ -218,15 +223,21 @@ fn read(
     })
 }
 
+/// The number of sites with TLS.
+fn with_tls(sites: &[Site]) -> usize {
+    sites.iter().filter(|site| site.tls.is_some()).count()
+}
+
 fn server(
     sources: &[Source],
+    default: Option<usize>,
     seen: &Seen,
     on_demand: Option<&Arc<NamedKeys>>,
 ) -> Result<Server, String> {
     let sites = sources.iter().zip(&seen.sites);
     let policies = sites.map(|(source, seen)| source.policy(seen, on_demand));
     let policies: Vec<_> = policies.collect();
-    Server::new(&policies, &seen.tickets.keys)
+    Server::new(&policies, default, &seen.tickets.keys)
 }
 
 impl Tickets {

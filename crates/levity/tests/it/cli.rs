@@ -69,7 +69,7 @@ fn exit_codes() {
         (&["serv"], 2),
         (&["serve", "--listen", "example.org:80"], 2),
         (&["serve", "--engine", "aio"], 2),
-        (&["run"], 2),
+        (&["run", "--port", "80"], 2),
         (&["serve", none], 1),
         (&["run", "-c", none], 78),
         (&["check", "-c", none], 78),

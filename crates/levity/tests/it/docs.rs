@@ -101,6 +101,7 @@ fn every_recipe_is_served() {
             let tree = Tree::new();
             let server = Launch::run(&beneath(&tree, &block))
                 .arguments(["--listen", "127.0.0.1:0"])
+                .environment("CREDENTIALS_DIRECTORY", &credentials(&tree, &block))
                 .try_start();
             let server = server.unwrap_or_else(|error| panic!("{at}: {error}"));
             let mut client = server.client();
@@ -108,6 +109,18 @@ fn every_recipe_is_served() {
             assert!(answer.status < 505, "{at}: {answer:?}");
         }
     }
+}
+
+/// The folder of the credentials that the configuration names.
+fn credentials(tree: &Tree, block: &str) -> String {
+    let names = block.split('"');
+    for name in names.filter_map(|text| text.strip_prefix("credential:")) {
+        tree.file(
+            format!("credentials/{name}"),
+            "0123456789abcdef0123456789abcdef\n",
+        );
+    }
+    tree.at("credentials").display().to_string()
 }
 
 /// The configuration with its paths beneath `tree`, where everything is that it names.

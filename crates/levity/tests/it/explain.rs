@@ -182,7 +182,8 @@ fn as_json() {
     let answer = in_json(&tree, "http://example.org/form");
     assert_eq!(answer["remarks"][0]["topic"], "site");
     assert_eq!(answer["response"][0], "HTTP/1.1 200 OK");
-    let site = json!({ "name": "example.org", "hosts": ["example.org"], "line": 4 });
+    let hosts = ["example.org"];
+    let site = json!({ "name": hosts[0], "hosts": hosts, "file": null, "line": 4 });
     assert_eq!(answer["site"], site);
     assert_eq!(
         answer["route"],

@@ -13,7 +13,7 @@ use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use levity_config::{Errors, LocationOptions, MediaTypes};
+use levity_config::{Errors, LocationOptions, MediaTypes, Variables};
 use levity_disk::Secrets;
 use levity_wire::encoding::Coding;
 
@@ -140,7 +140,8 @@ pub(super) fn run(options: &Options, streams: &mut Streams<'_>) -> u8 {
 
 /// What a server with this configuration sends to nobody; without one, the folder of the state of TLS. May block.
 fn secrets(config: Option<&Path>) -> Result<Arc<Secrets>, Errors> {
-    let config = config.map(levity_config::load_without_certificates);
+    let variables = Variables::of_process();
+    let config = config.map(|file| levity_config::load_without_certificates(file, &variables));
     let config = config.transpose()?.unwrap_or_default();
     Ok(state::secrets(&config))
 }

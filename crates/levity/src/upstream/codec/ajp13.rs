@@ -233,8 +233,8 @@ fn head(
             .upstream
             .settings
             .secret
-            .as_deref()
-            .map(str::as_bytes),
+            .as_ref()
+            .map(|secret| secret.0.as_slice()),
     };
     write_head(&head, fields, out)
 }

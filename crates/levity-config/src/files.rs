@@ -1,0 +1,307 @@
+//! The files of a configuration: the main one, and those that its `include` names.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use levity_disk::patiently_for_each;
+use toml::de::{DeTable, DeValue};
+
+use crate::document::INCLUDE;
+use crate::include::{Matched, expand};
+use crate::on_disk::others_may_write;
+use crate::problem::{Errors, Problem};
+use crate::source::Part;
+use crate::variables::{Variables, substitute};
+
+/// The maximum length of a configuration file in bytes. A longer one is most likely another file.
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The maximum of files that are included.
+pub(crate) const FILES_MAX: usize = 4096;
+
+/// The maximum length of all files together in bytes.
+pub(crate) const BYTES_MAX: usize = 16 << 20;
+
+/// So many files are read before their length is added up: a bound on the memory for those that are too many.
+const BATCH: usize = 16;
+
+/// The texts of all files of a configuration. Files that could not be read are missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Files {
+    /// The main one first; empty for a configuration without a file.
+    texts: Vec<FileText>,
+    /// Remarks about them, each with the string of `include` that names the file, in bytes of the main file; without it they are about
+    /// that one.
+    pub(crate) notes: Vec<(Option<Range<usize>>, String)>,
+    /// What is wrong with those that are missing, in the same form.
+    pub(crate) problems: Vec<(Range<usize>, String)>,
+    /// Whether each of the problems is that a file does not respond.
+    pub(crate) is_silent: bool,
+    /// Whether the main file names others, even if there are none yet.
+    pub(crate) has_include: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileText {
+    /// As messages name it.
+    name: Arc<Path>,
+    /// Absolute.
+    path: PathBuf,
+    text: Arc<str>,
+}
+
+/// Which file it is, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Identity(u64, u64);
+
+/// A file that was read.
+struct Read {
+    bytes: Vec<u8>,
+    identity: Identity,
+    /// Who besides root and the user of the server may write to it.
+    others: Option<String>,
+}
+
+impl Files {
+    /// Reads the files. `variables` are for references in `include`. May block.
+    ///
+    /// # Errors
+    /// When the main file cannot be read, is not UTF-8 or has more than 1 MiB. What is wrong with others is in
+    /// [`Self::problems`].
+    pub(crate) fn read(main: &Path, variables: &Variables) -> Result<Self, Errors> {
+        let failed = |(message, is_silent)| Errors {
+            file: main.to_owned(),
+            problems: vec![Problem::without_position(message)],
+            is_silent,
+        };
+        let path = std::path::absolute(main);
+        let path = path.map_err(|error| failed((format!("no such path: {error}"), false)))?;
+        let read = patiently_for_each(&[main.to_owned()], read);
+        let read = read.into_iter().next().expect("there is one path");
+        let read = read.and_then(|read| read).map_err(|error| {
+            let is_silent = error.kind() == io::ErrorKind::TimedOut;
+            failed((format!("cannot read the file: {error}"), is_silent))
+        })?;
+        let text = text(read.bytes).map_err(|reason| failed((reason, false)))?;
+        let mut reading = Reading::new(main, &read.identity, text.len());
+        if let Some(others) = read.others {
+            reading.files.note(None, others);
+        }
+        let included = included(&text, variables);
+        reading.files.has_include = !included.is_empty();
+        reading.files.texts.push(FileText {
+            name: main.into(),
+            path,
+            text: text.into(),
+        });
+        reading.include(&included);
+        Ok(reading.files)
+    }
+
+    /// The names of all, the main file first, as messages name them.
+    pub fn names(&self) -> impl Iterator<Item = &Path> {
+        self.texts.iter().map(|file| &*file.name)
+    }
+
+    /// The absolute paths of all.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.texts.iter().map(|file| file.path.as_path())
+    }
+
+    /// The name of the main file.
+    pub(crate) fn main(&self) -> PathBuf {
+        let main = self.names().next();
+        main.map(Path::to_owned).unwrap_or_default()
+    }
+
+    /// The texts. A file that is alone has no name.
+    pub(crate) fn parts(&self) -> Vec<Part<'_>> {
+        let is_alone = self.texts.len() == 1;
+        let parts = self.texts.iter().map(|file| Part {
+            name: (!is_alone).then(|| file.name.clone()),
+            folder: Some(file.path.parent().unwrap_or(Path::new("/"))),
+            text: &file.text,
+        });
+        parts.collect()
+    }
+
+    fn note(&mut self, span: Option<&Range<usize>>, text: String) {
+        self.notes.push((span.cloned(), text));
+    }
+
+    /// `is_silent` is whether that is only that a file does not respond.
+    fn report(&mut self, span: &Range<usize>, text: String, is_silent: bool) {
+        self.is_silent = is_silent && (self.problems.is_empty() || self.is_silent);
+        self.problems.push((span.clone(), text));
+    }
+}
+
+/// A string of `include` with its position.
+type Included = (Range<usize>, String);
+
+/// The strings of `include` in the text of the main file. What is wrong with them is reported when the text is read.
+fn included(text: &str, variables: &Variables) -> Vec<Included> {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let Some(DeValue::Array(elements)) = document.get_ref().get(INCLUDE).map(|key| key.get_ref())
+    else {
+        return Vec::new();
+    };
+    let string = |element: &toml::Spanned<DeValue<'_>>| {
+        let given = element.get_ref().as_str()?;
+        let substituted = substitute(given, variables).ok()?;
+        let text = substituted.map_or_else(|| given.to_owned(), |one| one.value);
+        Some((element.span(), text))
+    };
+    elements.iter().filter_map(string).collect()
+}
+
+/// Files that are being read.
+struct Reading {
+    files: Files,
+    /// The folder of the main file, as messages name it.
+    folder: PathBuf,
+    /// The first name of each file.
+    known: HashMap<Identity, PathBuf>,
+    bytes: usize,
+}
+
+impl Reading {
+    fn new(main: &Path, identity: &Identity, bytes: usize) -> Self {
+        Self {
+            files: Files::default(),
+            folder: main.parent().unwrap_or(Path::new("")).to_owned(),
+            known: HashMap::from([(*identity, main.to_owned())]),
+            bytes,
+        }
+    }
+
+    /// Reads the files that are named so.
+    fn include(&mut self, included: &[Included]) {
+        let mut paths = Vec::new();
+        let mut seen = HashSet::new();
+        for (span, given) in included {
+            let named = match expand(&self.folder, given, FILES_MAX) {
+                Ok(matched) => self.matched(span, given, matched),
+                Err((reason, is_silent)) => {
+                    self.files.report(span, reason, is_silent);
+                    continue;
+                }
+            };
+            let new = named.into_iter().filter(|path| seen.insert(path.clone()));
+            paths.extend(new.map(|path| (span.clone(), path)));
+            if paths.len() > FILES_MAX {
+                let message = format!("more than {FILES_MAX} files are included");
+                return self.files.report(span, message, false);
+            }
+        }
+        for batch in paths.chunks(BATCH) {
+            if !self.read(batch) {
+                return;
+            }
+        }
+    }
+
+    /// The files that a string names; says what is remarkable about them.
+    fn matched(&mut self, span: &Range<usize>, given: &str, matched: Matched) -> Vec<PathBuf> {
+        if matched.paths.is_empty() {
+            self.files
+                .note(Some(span), format!("no file matches `{given}`"));
+        }
+        for (folder, others) in matched.writable {
+            let note = format!("{}: {others}", folder.display());
+            self.files.note(Some(span), note);
+        }
+        matched.paths
+    }
+
+    /// Reads some files, each with the string that names it. False if they are too long for what is left.
+    fn read(&mut self, batch: &[(Range<usize>, PathBuf)]) -> bool {
+        let paths: Vec<_> = batch.iter().map(|(_, path)| path.clone()).collect();
+        let results = patiently_for_each(&paths, read_regular);
+        for ((span, path), result) in batch.iter().zip(results) {
+            let shown = path.display();
+            let read = match result.and_then(|result| result) {
+                Ok(read) => read,
+                Err(error) => {
+                    let is_silent = error.kind() == io::ErrorKind::TimedOut;
+                    let message = format!("cannot read {shown}: {error}");
+                    self.files.report(span, message, is_silent);
+                    continue;
+                }
+            };
+            self.bytes += read.bytes.len();
+            if self.bytes > BYTES_MAX {
+                let message = format!("the files have more than {BYTES_MAX} bytes together");
+                self.files.report(span, message, false);
+                return false;
+            }
+            self.add(span, path, read);
+        }
+        true
+    }
+
+    fn add(&mut self, span: &Range<usize>, path: &Path, read: Read) {
+        let shown = path.display();
+        if let Some(first) = self.known.get(&read.identity) {
+            if first != path {
+                let note = format!("{shown} is {}, which counts once", first.display());
+                self.files.note(Some(span), note);
+            }
+            return;
+        }
+        self.known.insert(read.identity, path.to_owned());
+        if let Some(others) = read.others {
+            self.files.note(Some(span), format!("{shown}: {others}"));
+        }
+        let absolute = std::path::absolute(path);
+        match (text(read.bytes), absolute) {
+            (Ok(text), Ok(absolute)) => self.files.texts.push(FileText {
+                name: path.into(),
+                path: absolute,
+                text: text.into(),
+            }),
+            (Err(reason), _) => self.files.report(span, format!("{shown}: {reason}"), false),
+            (_, Err(error)) => self.files.report(span, format!("{shown}: {error}"), false),
+        }
+    }
+}
+
+/// Reads a file that has to be one: a pipe, or a device, may never end.
+fn read_regular(path: &Path) -> io::Result<Read> {
+    // Before it is opened, which waits for whoever writes to a pipe.
+    match fs::metadata(path)?.is_file() {
+        true => read(path),
+        false => Err(io::Error::other("it is not a file")),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Read> {
+    let mut file = File::open(path)?;
+    let meta = file.metadata()?;
+    let mut bytes = Vec::new();
+    file.by_ref()
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(Read {
+        bytes,
+        identity: Identity(meta.dev(), meta.ino()),
+        others: meta.is_file().then(|| others_may_write(&meta)).flatten(),
+    })
+}
+
+/// The text of a file; otherwise what is wrong with it.
+fn text(bytes: Vec<u8>) -> Result<String, String> {
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("the file has more than {FILE_BYTES_MAX} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("line {line} is not UTF-8")
+    })
+}
