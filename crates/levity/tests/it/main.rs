@@ -46,6 +46,7 @@ mod headers;
 mod http1;
 mod http2;
 mod idle;
+mod include;
 mod listing;
 mod log;
 mod mailbox;

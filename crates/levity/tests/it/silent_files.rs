@@ -63,6 +63,32 @@ fn an_upstream_without_its_authorities_stops_nothing_else() {
     server.get("/app/").assert_status(502);
 }
 
+#[test]
+fn an_upstream_without_its_secret_stops_nothing_else() {
+    let tree = Tree::new();
+    tree.file("page", "content");
+    tree.node("pipe", FileType::Fifo, 0);
+    let config = format!(
+        "{LISTEN}[[upstream]]\nname = \"app\"\nto = [\"127.0.0.1:1\"]\nprotocol = \"ajp13\"\nsecret_file = \"{}\"\n\
+         [[site]]\nroot = \"{}\"\n[[site.route]]\npath = \"/app/*\"\nproxy = \"app\"\n",
+        tree.at("pipe").display(),
+        tree.path().display()
+    );
+    let launch = Launch::run(&config).arguments(["--patience", "300"]);
+    let server = launch.start();
+    server.says("`secret_file`: ");
+    assert_eq!(server.get("/page").text(), "content");
+    server.get("/app/").assert_status(503);
+    let aside = tree.at("aside");
+    fs::rename(tree.at("pipe"), &aside).expect("renamed");
+    tree.file("pipe", "a secret");
+    drop(File::options().write(true).open(aside).expect("a reader"));
+    // Nobody is there, but the application is asked.
+    wait_until("the upstream is asked", || {
+        server.get("/app/").status == 502
+    });
+}
+
 /// Each is named as soon as it is late, and all of them together are not waited for as long as each alone.
 #[test]
 fn one_silent_pipe_shortens_the_wait_for_others() {
