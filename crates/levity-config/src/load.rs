@@ -126,6 +126,7 @@ fn read(
     files: &Files,
 ) -> Result<Config, Vec<Problem>> {
     let document = document(&mut reader, variables);
+    reader.is_incomplete = !files.problems.is_empty();
     for (span, text) in &files.notes {
         match span {
             Some(span) => reader.note(span, text.clone()),

@@ -27,6 +27,8 @@ pub(crate) struct Reader<'t> {
     pub(crate) credentials: Option<PathBuf>,
     /// Whether the certificates of sites are read from their files.
     pub(crate) reads_certificates: bool,
+    /// Whether files that are included could not be read.
+    pub(crate) is_incomplete: bool,
     /// Lines with a syntax error. Further errors there are only its consequences.
     broken: BTreeSet<usize>,
     /// Each with its first byte.
@@ -58,6 +60,7 @@ impl<'t> Reader<'t> {
             is_loaded: false,
             credentials: None,
             reads_certificates: false,
+            is_incomplete: false,
             broken: BTreeSet::new(),
             problems: RefCell::default(),
             notes: RefCell::default(),
@@ -168,14 +171,14 @@ impl<'t> Reader<'t> {
         self.problems.borrow_mut().push((start, problem));
     }
 
-    /// Reports that something is absent, unless a file has a syntax error, which may have hidden it.
+    /// Reports that something is absent, unless a file has a syntax error, which may have hidden it, or could not be read.
     pub(crate) fn report_absent(
         &self,
         span: Option<&Range<usize>>,
         message: String,
         help: Option<String>,
     ) {
-        if self.broken.is_empty() {
+        if self.broken.is_empty() && !self.is_incomplete {
             self.push(span, message, help);
         }
     }

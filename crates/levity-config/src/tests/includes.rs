@@ -141,7 +141,8 @@ fn a_pattern_may_have_stars_in_each_part() {
 
 #[test]
 fn a_name_has_to_be_there_and_a_pattern_not() {
-    let folder = Folder::new(&format!("include = [\"none.toml\"]\n{SITE_ALONE}"));
+    // What is absent may be in that file.
+    let folder = Folder::new("include = [\"none.toml\"]\n");
     assert_eq!(
         folder.problems(),
         ["-:1:12 cannot read none.toml: No such file or directory (os error 2)"]
@@ -434,10 +435,7 @@ fn a_folder_that_cannot_be_listed_is_an_error() {
     }
     assert_eq!(
         folder.problems(),
-        [
-            "-:1:12 cannot list sites.d: Permission denied (os error 13)",
-            "no site is configured"
-        ]
+        ["-:1:12 cannot list sites.d: Permission denied (os error 13)"]
     );
 }
 
