@@ -99,7 +99,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     });
     /// The access log. Messages about the server itself go to stderr.
     table("log", log::KEYS);
-    /// Read-only pages about the running server: `/status`, `/metrics` and `/health`. Off unless `listen` is given.
+    /// Read-only pages about the running server, `/status`, `/metrics` and `/health`, which are off unless `listen` is given; and
+    /// the socket by which it is controlled.
     table("admin", documented! {
         /// Address of the pages: `unix:PATH`, or `ADDRESS:PORT` with an explicit address, because everyone who
         /// can connect may read them.
@@ -108,6 +109,10 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// IP addresses; `*.example.org` stands for every name beneath. A request for another name gets 421: the
         /// name of a foreign web page could resolve to this machine, and the page could then read the answers.
         key("hosts", Kind::Names, Some("[]"));
+        /// `unix:PATH` of a socket for `levity reload` and `levity health`. Only root and the user of the server can use it: the
+        /// file has the mode 0600, and who connects is compared as well. `$RUNTIME_DIRECTORY/control` if that is set, as by
+        /// systemd; otherwise there is none without this key.
+        key("control", ADDRESS, None);
     });
     /// Bounds that protect the server from its clients and from its disks.
     table("limits", limits::KEYS);

@@ -81,7 +81,7 @@ pub use keys::{engine, workers};
 pub use limits::Limits;
 pub use listen::redirect_port;
 pub use listing_archive::ArchiveForm;
-pub use load::{load, load_again, load_without_certificates, parse, parse_beneath};
+pub use load::{load, load_admin, load_again, load_without_certificates, parse, parse_beneath};
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use log_format::{LogField, LogPart, LogTemplate, LogValue};
 pub use mailbox::{Mailbox, MailboxMode, MailboxProtocol, MailboxStore, StoreKind};

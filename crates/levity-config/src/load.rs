@@ -1,7 +1,7 @@
 //! From a TOML file to a [`Config`].
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use levity_disk::read_patiently;
 use toml::de::DeTable;
@@ -10,7 +10,7 @@ use crate::keys::SCHEMA;
 use crate::location::References;
 use crate::mailbox::read::Mailboxes;
 use crate::mailbox::store;
-use crate::model::{Config, Server};
+use crate::model::{Admin, Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem, Source};
 use crate::reader::{NamedFile, Reader};
@@ -66,6 +66,31 @@ pub fn load(path: &Path) -> Result<Config, Errors> {
 /// As those of [`load`], without those of certificates.
 pub fn load_without_certificates(path: &Path) -> Result<Config, Errors> {
     load_file(path, false)
+}
+
+/// Where a server with the configuration in this file is controlled, and where its pages are. Errors elsewhere in the file do not matter:
+/// the server has read it before they were made.
+///
+/// # Errors
+///
+/// When the file cannot be read.
+pub fn load_admin(path: &Path) -> Result<(Option<PathBuf>, Option<Admin>), Errors> {
+    let unread = |(message, is_silent): (String, bool)| Errors {
+        file: path.to_owned(),
+        problems: vec![Problem::without_position(message)],
+        is_silent,
+    };
+    let text = text(path).map_err(unread)?;
+    let (document, _) = DeTable::parse_recoverable(&text);
+    let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let reader = Reader::new(&text, file.parent(), SCHEMA);
+    let root = Section::root(&reader, document.get_ref());
+    let listen = listen::listen(&root);
+    let admin = root.child("admin");
+    Ok((
+        listen::control(&admin, &listen),
+        listen::admin(&admin, &listen),
+    ))
 }
 
 fn load_file(path: &Path, reads_certificates: bool) -> Result<Config, Errors> {
@@ -200,6 +225,7 @@ fn config(root: &Section<'_>) -> Config {
         disk: disk::disk(&root.child("disk")),
         log: log::log(&root.child("log")),
         admin: listen::admin(&root.child("admin"), &listen),
+        control: listen::control(&root.child("admin"), &listen),
         limits: limits::read(&root.child("limits")),
         tls: tls::read(&root.child("tls")),
         acme: acme::read(&root.child("acme"), &listen::ports(&listen)),

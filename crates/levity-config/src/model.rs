@@ -8,7 +8,7 @@ use std::time::Duration;
 use levity_disk::Direct;
 use strum::{EnumString, VariantNames};
 
-use crate::acme::Acme;
+use crate::acme::{Acme, Dns};
 use crate::address::Address;
 use crate::cors::Cors;
 use crate::expression::Expression;
@@ -41,6 +41,8 @@ pub struct Config {
     pub log: Log,
     /// `[admin]`; `None` without an admin listener.
     pub admin: Option<Admin>,
+    /// The path of the socket by which the server is controlled, if `[admin]` names one.
+    pub control: Option<PathBuf>,
     /// `[limits]`
     pub limits: Limits,
     /// Where clients connect; never empty.
@@ -465,6 +467,12 @@ pub struct Headers {
 }
 
 impl Config {
+    /// Whether a server with this configuration starts programs.
+    #[must_use]
+    pub fn starts_programs(&self) -> bool {
+        matches!(self.acme.dns, Some(Dns::Hook(_)))
+    }
+
     /// The files without which nobody can be let in to `location`, and that do not respond: its own, and those of its mailboxes.
     pub fn unread<'c>(&'c self, location: &'c Location) -> impl Iterator<Item = &'c PathBuf> {
         let of_answer = match location.answer {

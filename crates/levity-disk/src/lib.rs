@@ -48,4 +48,4 @@ pub use send_thread::{Claim, SendThread, TRANSFER_TIME_MAX, Transfer, TransferEn
 pub use settings::Settings;
 pub use stats::Stats;
 pub use syscall::unacknowledged_bytes;
-pub use thread::{Parker, guard, priority, usage};
+pub use thread::{Parker, denied, guard, priority, usage};

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, statat
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Type};
 
+use crate::inherited::Inherited;
 use crate::listener::ListeningSocket;
 
 /// Connections that wait in the kernel until they are accepted; limited by `net.core.somaxconn`.
@@ -83,11 +84,30 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// Binds `address` for `workers` loops.
+impl Bound {
+    /// Sockets on an address that has no file.
+    pub(crate) fn without_file(
+        configured: &Address,
+        actual: &Address,
+        sockets: Vec<ListeningSocket>,
+    ) -> Self {
+        Self {
+            configured: configured.clone(),
+            actual: actual.clone(),
+            sockets,
+            _file: None,
+        }
+    }
+}
+
+/// Binds `address` for `workers` loops, unless a socket on it is `inherited`.
 ///
 /// # Errors
 /// When the address is not one of this machine or is in use; the message says how to find the user.
-pub fn bind(address: &Address, workers: usize) -> io::Result<Bound> {
+pub fn bind(address: &Address, workers: usize, inherited: &Inherited) -> io::Result<Bound> {
+    if let Some(bound) = inherited.bound(address, workers)? {
+        return Ok(bound);
+    }
     let bound = match address {
         Address::Tcp(tcp) => bind_tcp(*tcp, workers),
         Address::Unix(path) => bind_unix(path, workers),
@@ -129,12 +149,8 @@ fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<Bound> {
     while sockets.len() < workers {
         sockets.push(ListeningSocket::Tcp(socket(actual, true)?));
     }
-    Ok(Bound {
-        configured: Address::Tcp(address),
-        actual: Address::Tcp(actual),
-        sockets,
-        _file: None,
-    })
+    let [configured, actual] = [address, actual].map(Address::Tcp);
+    Ok(Bound::without_file(&configured, &actual, sockets))
 }
 
 /// A listening socket. `[::]` accepts IPv4 clients too, and falls back to `0.0.0.0` on a machine without IPv6.
@@ -152,13 +168,17 @@ fn socket(address: SocketAddr, share: bool) -> io::Result<std::net::TcpListener>
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
     socket.set_nonblocking(true)?;
-    // Connections inherit both. A response is written whole or in large pieces, so Nagle's algorithm would only
-    // delay it.
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    set_connection_options(&socket)?;
     socket.bind(&SockAddr::from(address))?;
     socket.listen(BACKLOG.into())?;
     Ok(socket.into())
+}
+
+/// Sets what the connections of a listening socket inherit. A response is written whole or in large pieces, so Nagle's algorithm
+/// would only delay it.
+pub(crate) fn set_connection_options(socket: &socket2::Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
 }
 
 fn is_without_v6(error: &io::Error) -> bool {

@@ -23,6 +23,7 @@ use strum::VariantArray as _;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::event_loop::Message;
+use crate::heartbeat::Heartbeat;
 use crate::tls::sites::TlsSites;
 use crate::upstream::Upstream;
 use levity_disk::stats::{DeviceStats, EngineStats};
@@ -43,6 +44,9 @@ pub use upstreams::state;
 use files::Files;
 use history::{History, Sample};
 
+/// A loop that has not answered for as long counts as one that does not turn. Longer than a loop sleeps while its processor is short.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
 /// The upstreams of the configuration at present.
 pub type Upstreams = ArcSwap<Vec<Arc<Upstream>>>;
 
@@ -55,6 +59,7 @@ pub struct Status {
     upstreams: Arc<Upstreams>,
     tls: Arc<CurrentTls>,
     files: Files,
+    heartbeat: Arc<Heartbeat>,
     connections_max: usize,
     /// Devices and paths of the roots that are served now.
     roots: Mutex<Vec<(u64, PathBuf)>>,
@@ -68,9 +73,11 @@ impl Status {
         upstreams: Arc<Upstreams>,
         tls: Arc<CurrentTls>,
         workers: Vec<UnboundedSender<Message>>,
+        heartbeat: Arc<Heartbeat>,
         connections_max: usize,
     ) -> Self {
         Self {
+            heartbeat,
             stats,
             upstreams,
             tls,
@@ -79,6 +86,16 @@ impl Status {
             roots: Mutex::default(),
             history: Mutex::default(),
         }
+    }
+
+    /// When the event loops have answered.
+    pub fn heartbeat(&self) -> &Arc<Heartbeat> {
+        &self.heartbeat
+    }
+
+    /// The number of an event loop that does not answer.
+    pub fn silent_loop(&self) -> Option<usize> {
+        self.heartbeat.silent_loop(SILENCE_MAX)
     }
 
     /// Replaces the devices and paths of the served roots.

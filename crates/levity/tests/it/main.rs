@@ -27,6 +27,7 @@ mod compress;
 mod conditional;
 mod config;
 mod content_etag;
+mod control;
 mod dictionaries;
 mod digests;
 mod docs;
