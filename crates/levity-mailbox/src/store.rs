@@ -236,11 +236,11 @@ impl Append {
         &self,
         known: Option<&StreamState>,
         next: u64,
-    ) -> Result<Option<(StreamState, u64)>, Refused> {
+    ) -> Result<Option<(StreamState, u64)>, StoreError> {
         let (bytes, bytes_max) = (self.draft.content.len(), self.settings.bytes_max);
         let update = self.update.as_ref();
         let updated = update.map(|update| update.apply(known, next, bytes, bytes_max));
-        updated.transpose()
+        updated.transpose().map_err(StoreError::Refused)
     }
 
     /// The stream that has to be there as well, which a new one inherits from.

@@ -11,8 +11,8 @@ use crate::budget::Budget;
 use crate::encoding;
 use crate::message::{Draft, Message};
 use crate::name::Name;
-use crate::store::{Append, Limit, Opened, Summary, new_epoch};
-use crate::stream_state::StreamState;
+use crate::store::{Append, Limit, Opened, StoreError, Summary, new_epoch};
+use crate::stream_state::{Refused, StreamState};
 
 /// The minimum of ids of publishers that a box remembers.
 const KEYS_MIN: usize = 256;
@@ -235,9 +235,16 @@ pub(super) fn array(value: &Value) -> Option<&[Value]> {
     }
 }
 
-/// Whether a reply says that there are too many boxes.
-pub(super) fn is_refused(reply: &Value) -> bool {
-    matches!(array(reply), Some([only]) if text(only) == Some("too many"))
+/// Why a reply says that nothing was done, if it does.
+pub(super) fn refusal(reply: &Value) -> Option<StoreError> {
+    let [only] = array(reply)? else {
+        return None;
+    };
+    match text(only)? {
+        "too many" => Some(StoreError::TooManyBoxes),
+        "no source" => Some(StoreError::Refused(Refused::NoSource)),
+        _ => None,
+    }
 }
 
 /// Whether a reply says that the box has to be compared before it is read.
