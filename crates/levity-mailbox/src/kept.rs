@@ -32,6 +32,7 @@ const OF_STREAM: Limit = Limit {
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a copy has been told by the owner.
+#[derive(Default)]
 pub(crate) struct State {
     /// `None` until the owner has opened the box.
     kept: Option<Kept>,
@@ -100,13 +101,8 @@ impl State {
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self {
             limit: keeps_all.then_some(OF_STREAM),
-            early_lost: 0,
-            kept: None,
-            early: VecDeque::new(),
             asked: 1,
-            answered: 0,
-            outdated: 0,
-            ended: None,
+            ..Self::default()
         }
     }
 

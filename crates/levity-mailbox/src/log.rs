@@ -19,7 +19,7 @@ const KEYS_MAX: usize = 256;
 const EXPIRED_MAX: usize = 256;
 
 /// A bounded log of messages. Their numbers begin with 1, so that there is an id before the first one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Log {
     /// The life of the box.
     pub epoch: u64,
@@ -58,11 +58,7 @@ impl Log {
             next: 1,
             lost: 1,
             read: 1,
-            bytes: 0,
-            messages: VecDeque::new(),
-            deadlines: BTreeSet::new(),
-            keys: HashMap::new(),
-            key_order: VecDeque::new(),
+            ..Self::default()
         }
     }
 

@@ -5,13 +5,14 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use levity_wire::mailbox::MessageId;
 use rusqlite::{Connection, OptionalExtension as _, Result, params};
 
 use super::failure::Refusal;
 use super::schema::{Bases, BoxRow, all, crc_of_message, execute, one, signed, unsigned};
+use crate::clock::since_1970;
 use crate::encoding;
 use crate::message::Message;
 use crate::name::Name;
@@ -689,8 +690,4 @@ pub(super) fn milliseconds(time: SystemTime) -> u64 {
 /// Nanoseconds since 1970, until 2262.
 fn nanoseconds(time: SystemTime) -> i64 {
     since_1970(time).as_nanos().try_into().unwrap_or(i64::MAX)
-}
-
-fn since_1970(time: SystemTime) -> Duration {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }

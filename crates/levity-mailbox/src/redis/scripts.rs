@@ -1,13 +1,14 @@
 //! The scripts that run in the server. Each is atomic, so that a box is consistent whatever process uses it.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use levity_wire::mailbox::MessageId;
 use redis::{Cmd, Value};
 
 use super::boxes::{Known, Notice};
 use crate::budget::Budget;
+use crate::clock::since_1970;
 use crate::encoding;
 use crate::message::{Draft, Message};
 use crate::name::Name;
@@ -123,8 +124,7 @@ pub(super) fn add_append(call: &mut Cmd, append: &Append, now: SystemTime) {
     } = append;
     // Not before its time: rounded up.
     let deadline = draft.deadline.map(|deadline| {
-        let since = deadline.duration_since(UNIX_EPOCH).unwrap_or_default();
-        milliseconds(since + Duration::from_nanos(999_999)).to_string()
+        milliseconds(since_1970(deadline) + Duration::from_nanos(999_999)).to_string()
     });
     call.arg(encoding::encode(draft)).arg(draft.bytes());
     call.arg(deadline.unwrap_or_default());
@@ -207,7 +207,7 @@ fn milliseconds(duration: Duration) -> u64 {
 
 /// Milliseconds since 1970, rounded down.
 pub(super) fn milliseconds_of(time: SystemTime) -> u64 {
-    milliseconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+    milliseconds(since_1970(time))
 }
 
 /// The text of a reply.
