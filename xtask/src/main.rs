@@ -22,7 +22,7 @@ cargo xtask ci                          run the checks that must pass before a c
 cargo xtask test [--full] [FILTER]      run all tests, failed ones twice; --full includes slow ones
 cargo xtask bench SCENARIO [OPTIONS]    run a benchmark as root; -h lists the scenarios and options
 cargo xtask fuzz [TARGET [SECONDS]]     fuzz one target, or list them
-cargo xtask docs                        write the generated parts of docs/
+cargo xtask docs                        write the generated parts of docs/ and packaging/
 cargo xtask files [PART]                list source files with a summary of each
 cargo xtask lines [mailbox]             count the lines of product code";
 
@@ -57,7 +57,9 @@ fn dispatch(words: &[&str]) -> Result<()> {
 fn docs() -> Result<()> {
     for test in [
         ["-p", "levity-config", "--test", "reference"],
+        ["-p", "levity-config", "--lib", "manual"],
         ["-p", "levity-telemetry", "--lib", "docs"],
+        ["-p", "levity", "--lib", "manual"],
     ] {
         let mut cargo = run::cargo(&["test"]);
         run::run(cargo.args(test).env("LEVITY_WRITE_DOCS", "1"))?;

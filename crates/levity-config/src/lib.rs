@@ -30,6 +30,8 @@ mod location_options;
 mod log;
 mod log_format;
 mod mailbox;
+#[cfg(test)]
+mod manual;
 mod matcher;
 mod media_types;
 mod model;

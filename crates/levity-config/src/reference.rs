@@ -54,7 +54,8 @@ fn section(table: &Table, out: &mut String) {
     }
 }
 
-fn value(key: &Key) -> String {
+/// The values that a key may have, as Markdown.
+pub(crate) fn value(key: &Key) -> String {
     let auto = if key.is_auto() && key.kind.bounds().is_some() {
         "`\"auto\"`, "
     } else {

@@ -5,6 +5,8 @@ mod check;
 mod control;
 mod explain;
 mod mailbox;
+#[cfg(test)]
+mod manual;
 mod passwd;
 mod plan;
 mod precompress;
