@@ -62,6 +62,7 @@ mod range;
 mod rate_limits;
 mod redirect;
 mod refused;
+mod release;
 mod reroute;
 mod rewrite;
 mod root;
