@@ -12,6 +12,9 @@ use levity_config::address::Address;
 use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Streams};
 use crate::admin::control::{self, FILE, WAIT};
 
+/// The configuration file of the packages.
+const FILE_USUAL: &str = "/etc/levity/levity.toml";
+
 /// How long a server may take to answer for its health.
 const HEALTH_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -24,7 +27,7 @@ const RESPONSE_BYTES_MAX: u64 = 1 << 20;
 // A comment of documentation would become the text of `--help`.
 #[derive(Args)]
 pub(super) struct Socket {
-    /// The configuration file of the server, whose `[admin]` says where it is asked
+    /// The configuration file of the server, whose `[admin]` says where it is asked [default: /etc/levity/levity.toml]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// The same, as an option
@@ -47,8 +50,15 @@ struct Places {
 }
 
 impl Socket {
+    /// The file that is given, or the usual one if there is one.
+    fn file(&self) -> Option<&Path> {
+        let given = self.file.as_deref().or(self.config.as_deref());
+        let usual = || Some(Path::new(FILE_USUAL)).filter(|file| file.exists());
+        given.or_else(|| self.control.is_none().then(usual)?)
+    }
+
     fn places(&self, streams: &mut Streams<'_>) -> Result<Places, u8> {
-        let file = self.file.as_deref().or(self.config.as_deref());
+        let file = self.file();
         let (named, pages) = match (&self.control, file) {
             (Some(Address::Unix(path)), _) => (Some(path.clone()), None),
             (Some(Address::Tcp(address)), _) => {
