@@ -101,6 +101,10 @@ pub const QUICK: &[Tool] = &[
         package: "apt-utils",
     },
     Tool {
+        program: "systemd-socket-activate",
+        package: "systemd",
+    },
+    Tool {
         program: "dh",
         package: "debhelper",
     },

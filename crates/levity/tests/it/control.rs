@@ -392,3 +392,21 @@ fn folders_that_a_unit_hides_are_named_with_what_shows_them() {
     let text = said("/srv/no-such-folder");
     assert!(!text.contains("unit"), "{text}");
 }
+
+#[test]
+fn the_unit_is_a_sandbox() {
+    let unit = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/systemd/levity.service"
+    );
+    // In tenths; exposed is 10.
+    let rated = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--threshold=25", unit])
+        .output()
+        .expect("systemd-analyze");
+    let text = String::from_utf8_lossy(&rated.stdout);
+    assert!(rated.status.success(), "{text}");
+    // It forbids openat2, and then no root can be opened.
+    let text = fs::read_to_string(unit).expect("read");
+    assert!(!text.lines().any(|line| line.starts_with("RestrictSUIDSGID=")));
+}
