@@ -408,5 +408,9 @@ fn the_unit_is_a_sandbox() {
     assert!(rated.status.success(), "{text}");
     // It forbids openat2, and then no root can be opened.
     let text = fs::read_to_string(unit).expect("read");
-    assert!(!text.lines().any(|line| line.starts_with("RestrictSUIDSGID=")));
+    assert!(
+        !text
+            .lines()
+            .any(|line| line.starts_with("RestrictSUIDSGID="))
+    );
 }
