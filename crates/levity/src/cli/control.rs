@@ -143,12 +143,10 @@ fn report(answered: Result<Answer, String>, streams: &mut Streams<'_>) -> u8 {
             0
         }
         Ok(answer) => {
-            let end = if answer.body.ends_with('\n') {
-                ""
-            } else {
-                "\n"
-            };
-            streams.err(&format!("error: {}{end}", answer.body));
+            // The errors of a file begin with the word.
+            let text = answer.body.trim_end();
+            let text = text.strip_prefix("error: ").unwrap_or(text);
+            streams.err(&format!("error: {text}\n"));
             EXIT_FAILURE
         }
         Err(reason) => {
