@@ -25,6 +25,9 @@ _levity() {
             levity,explain)
                 cmd="levity__subcmd__explain"
                 ;;
+            levity,health)
+                cmd="levity__subcmd__health"
+                ;;
             levity,help)
                 cmd="levity__subcmd__help"
                 ;;
@@ -36,6 +39,9 @@ _levity() {
                 ;;
             levity,precompress)
                 cmd="levity__subcmd__precompress"
+                ;;
+            levity,reload)
+                cmd="levity__subcmd__reload"
                 ;;
             levity,run)
                 cmd="levity__subcmd__run"
@@ -58,6 +64,9 @@ _levity() {
             levity__subcmd__help,explain)
                 cmd="levity__subcmd__help__subcmd__explain"
                 ;;
+            levity__subcmd__help,health)
+                cmd="levity__subcmd__help__subcmd__health"
+                ;;
             levity__subcmd__help,help)
                 cmd="levity__subcmd__help__subcmd__help"
                 ;;
@@ -69,6 +78,9 @@ _levity() {
                 ;;
             levity__subcmd__help,precompress)
                 cmd="levity__subcmd__help__subcmd__precompress"
+                ;;
+            levity__subcmd__help,reload)
+                cmd="levity__subcmd__help__subcmd__reload"
                 ;;
             levity__subcmd__help,run)
                 cmd="levity__subcmd__help__subcmd__run"
@@ -122,7 +134,7 @@ _levity() {
 
     case "${cmd}" in
         levity)
-            opts="-h -V --help --version serve run check certs explain precompress mailbox passwd top timing help"
+            opts="-h -V --help --version serve run check certs explain precompress reload health mailbox passwd top timing help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -229,8 +241,34 @@ _levity() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        levity__subcmd__health)
+            opts="-c -h --config --control --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         levity__subcmd__help)
-            opts="serve run check certs explain precompress mailbox passwd top timing help"
+            opts="serve run check certs explain precompress reload health mailbox passwd top timing help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -272,6 +310,20 @@ _levity() {
             return 0
             ;;
         levity__subcmd__help__subcmd__explain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        levity__subcmd__help__subcmd__health)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -370,6 +422,20 @@ _levity() {
             return 0
             ;;
         levity__subcmd__help__subcmd__precompress)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        levity__subcmd__help__subcmd__reload)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -639,6 +705,32 @@ _levity() {
                     return 0
                     ;;
                 --codings)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        levity__subcmd__reload)
+            opts="-c -h --config --control --wait --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --control)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
