@@ -329,14 +329,6 @@ fn the_configurations_of_packages_are_valid() {
 }
 
 #[test]
-fn the_unit_of_the_documentation_is_that_of_the_packages() {
-    let read = |path| fs::read_to_string(workspace().join(path)).expect("read");
-    let unit = read("packaging/systemd/levity.service");
-    let documented = format!("```ini\n{}```", unit.replace("/usr/bin", "/usr/local/bin"));
-    assert!(read("docs/tasks.md").contains(&documented), "{documented}");
-}
-
-#[test]
 fn components_are_listed_with_their_licences() {
     let list = fs::read(file(".cdx.json")).expect("a list");
     let list: Value = serde_json::from_slice(&list).expect("JSON");
