@@ -48,9 +48,13 @@ pub fn build(release: &Release, target: &Target) -> Result<PathBuf> {
     Ok(folder.join("release/levity"))
 }
 
+/// The compiler that cargo uses.
+pub fn rustc() -> Command {
+    Command::new(env::var_os("RUSTC").unwrap_or("rustc".into()))
+}
+
 fn require_standard_library(target: &Target) -> Result<()> {
-    let rustc = env::var_os("RUSTC").unwrap_or("rustc".into());
-    let mut command = Command::new(rustc);
+    let mut command = rustc();
     command.args(["--print", "target-libdir", "--target", target.triple]);
     let folder = run::output(&mut command)?;
     match Path::new(String::from_utf8_lossy(&folder).trim()).is_dir() {

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::build;
 use super::target::Target;
 use crate::run::{self, Result};
 
@@ -31,13 +32,12 @@ pub fn of(target: &Target) -> Result<Vec<Component>> {
     let packages: Vec<_> = packages
         .filter(|package| linked.contains(&id(package)))
         .collect();
-    let by_id = |wanted: &Value| packages.iter().find(|package| package["id"] == *wanted);
     let nodes = metadata["resolve"]["nodes"].as_array();
     let uses = |package: &Value| {
         let mut nodes = nodes.into_iter().flatten();
         let node = nodes.find(|node| node["id"] == package["id"]);
-        let used = node.and_then(|node| node["dependencies"].as_array());
-        let used = used.into_iter().flatten().filter_map(by_id);
+        let used = node.map(used).unwrap_or_default();
+        let used = packages.iter().filter(|other| used.contains(&&other["id"]));
         used.map(|used| id(used)).collect()
     };
     let crates = packages
@@ -47,6 +47,19 @@ pub fn of(target: &Target) -> Result<Vec<Component>> {
     components.extend([standard_library()?, c_library(target)?]);
     components.sort_by(|one, other| (&one.name, &one.version).cmp(&(&other.name, &other.version)));
     Ok(components)
+}
+
+/// The packages that one uses in its program, and not only in its tests or to be built.
+fn used(node: &Value) -> Vec<&Value> {
+    let in_program = |dependency: &&Value| {
+        let mut kinds = dependency["dep_kinds"].as_array().into_iter().flatten();
+        kinds.any(|kind| kind["kind"].is_null())
+    };
+    let dependencies = node["deps"].as_array().into_iter().flatten();
+    dependencies
+        .filter(in_program)
+        .map(|dependency| &dependency["pkg"])
+        .collect()
 }
 
 /// The crates that are linked into the program, as name and version. `cargo metadata` would add features of the other programs of
@@ -95,7 +108,7 @@ fn component(package: &Value, uses: Vec<(String, String)>) -> Component {
 }
 
 fn standard_library() -> Result<Component> {
-    let version = run::output(Command::new("rustc").arg("--version"))?;
+    let version = run::output(build::rustc().arg("--version"))?;
     let version = String::from_utf8_lossy(&version);
     let version = version.split_whitespace().nth(1);
     Ok(library(

@@ -358,10 +358,10 @@ fn components_are_listed_with_their_licences() {
     let uses = levity.expect("levity")["dependsOn"]
         .as_array()
         .expect("uses");
-    assert!(
-        uses.iter().any(|one| one == "levity-disk@0.1.0"),
-        "{uses:?}"
-    );
+    let mut uses = uses.iter().filter_map(Value::as_str);
+    assert!(uses.clone().any(|one| one.starts_with("tokio@")));
+    // Only its tests use this one.
+    assert!(!uses.any(|one| one.starts_with("rcgen@")));
 }
 
 /// The program under test is linked with the C library of this machine, which the image does not have.
