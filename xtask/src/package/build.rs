@@ -1,6 +1,6 @@
 //! Builds the program: one file that needs no library of the machine, and a second one with its debug lines.
 //!
-//! It is glibc that is linked statically, and not musl: tests and benchmarks run with glibc, its copying is faster, and its
+//! It is glibc that is linked statically, and not musl: tests and benchmarks run with glibc, and its
 //! `aio_read` has a bound. What a static glibc may not do is told to it by `levity_disk::use_own_name_services`.
 
 use std::env;
