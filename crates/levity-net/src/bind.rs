@@ -11,7 +11,6 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, statat
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Type};
 
-use crate::inherited::Inherited;
 use crate::listener::ListeningSocket;
 
 /// Connections that wait in the kernel until they are accepted; limited by `net.core.somaxconn`.
@@ -100,14 +99,11 @@ impl Bound {
     }
 }
 
-/// Binds `address` for `workers` loops, unless a socket on it is `inherited`.
+/// Binds `address` for `workers` loops.
 ///
 /// # Errors
 /// When the address is not one of this machine or is in use; the message says how to find the user.
-pub fn bind(address: &Address, workers: usize, inherited: &Inherited) -> io::Result<Bound> {
-    if let Some(bound) = inherited.bound(address, workers)? {
-        return Ok(bound);
-    }
+pub fn bind(address: &Address, workers: usize) -> io::Result<Bound> {
     let bound = match address {
         Address::Tcp(tcp) => bind_tcp(*tcp, workers),
         Address::Unix(path) => bind_unix(path, workers),

@@ -7,7 +7,7 @@ use levity_config::address::Address;
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-use crate::bind::{Bound, set_connection_options};
+use crate::bind::{Bound, bind, set_connection_options};
 use crate::listener::ListeningSocket;
 
 /// The sockets that a service manager has passed. They stay open until the process ends, as they do at the service manager, so a
@@ -47,19 +47,19 @@ impl Inherited {
         })
     }
 
-    /// The socket with this address, for `workers` loops, which share it; `None` if there is none.
+    /// The socket with this address, for `workers` loops, which share it; if there is none, [binds](bind) it.
     ///
     /// # Errors
-    /// When there are no descriptors left.
-    pub(crate) fn bound(&self, address: &Address, workers: usize) -> io::Result<Option<Bound>> {
+    /// As those of [`bind`]; when there are no descriptors left.
+    pub fn bind(&self, address: &Address, workers: usize) -> io::Result<Bound> {
         let of_address = |(own, _): &&(SocketAddr, _)| is_same(address, *own);
         let Some((actual, socket)) = self.0.iter().find(of_address) else {
-            return Ok(None);
+            return bind(address, workers);
         };
         let sockets = (0..workers).map(|_| Ok(ListeningSocket::Tcp(socket.try_clone()?)));
         let sockets = sockets.collect::<io::Result<_>>()?;
         let actual = Address::Tcp(*actual);
-        Ok(Some(Bound::without_file(address, &actual, sockets)))
+        Ok(Bound::without_file(address, &actual, sockets))
     }
 }
 
@@ -88,7 +88,6 @@ fn with_address(socket: TcpListener) -> io::Result<(SocketAddr, TcpListener)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bind::bind;
 
     fn inherited() -> (Inherited, SocketAddr) {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
@@ -100,19 +99,19 @@ mod tests {
     fn all_loops_share_the_socket_of_an_address() {
         let (inherited, address) = inherited();
         let configured = Address::Tcp(address);
-        let bound = bind(&configured, 2, &inherited).expect("bound");
+        let bound = inherited.bind(&configured, 2).expect("bound");
         assert_eq!((bound.sockets.len(), &bound.actual), (2, &configured));
         drop(bound);
         // It was not closed.
-        bind(&configured, 1, &inherited).expect("bound again");
-        assert!(bind(&configured, 1, &Inherited::default()).is_err());
+        inherited.bind(&configured, 1).expect("bound again");
+        assert!(bind(&configured, 1).is_err());
     }
 
     #[test]
     fn other_addresses_are_bound_as_usual() {
         let (inherited, address) = inherited();
         let other = "127.0.0.1:0".parse::<Address>().expect("an address");
-        let bound = bind(&other, 1, &inherited).expect("bound");
+        let bound = inherited.bind(&other, 1).expect("bound");
         assert_ne!(bound.actual, Address::Tcp(address));
         let unused: Vec<_> = inherited.unused([other].iter()).collect();
         assert_eq!(unused, [address]);

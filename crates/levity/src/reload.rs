@@ -67,11 +67,11 @@ pub enum Refused {
 /// When that is not possible; the error names it.
 pub fn bind(address: &Address, workers: usize, inherited: &Inherited) -> io::Result<Bound> {
     match address {
-        Address::Tcp(_) => levity_net::bind(address, workers, inherited),
+        Address::Tcp(_) => inherited.bind(address, workers),
         Address::Unix(path) => {
             let address = address.clone();
             // The service manager passes TCP sockets only.
-            let bind = move |_: &Path| levity_net::bind(&address, workers, &Inherited::default());
+            let bind = move |_: &Path| levity_net::bind(&address, workers);
             let bound = patiently(path, bind);
             bound.map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
