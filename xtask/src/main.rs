@@ -9,6 +9,7 @@ mod go;
 mod licences;
 mod lines;
 mod node;
+mod package;
 mod python;
 mod run;
 mod tests;
@@ -22,7 +23,8 @@ cargo xtask ci                          run the checks that must pass before a c
 cargo xtask test [--full] [FILTER]      run all tests, failed ones twice; --full includes slow ones
 cargo xtask bench SCENARIO [OPTIONS]    run a benchmark as root; -h lists the scenarios and options
 cargo xtask fuzz [TARGET [SECONDS]]     fuzz one target, or list them
-cargo xtask docs                        write the generated parts of docs/
+cargo xtask package [OPTIONS]           make the files of a release; -h lists the options
+cargo xtask docs                        write the generated parts of docs/ and packaging/
 cargo xtask files [PART]                list source files with a summary of each
 cargo xtask lines [mailbox]             count the lines of product code";
 
@@ -44,6 +46,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["test", rest @ ..] => tests::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
+        ["package", rest @ ..] => package::run(rest),
         ["docs"] => docs(),
         ["files"] => files::run(""),
         ["files", part] => files::run(part),
@@ -57,7 +60,9 @@ fn dispatch(words: &[&str]) -> Result<()> {
 fn docs() -> Result<()> {
     for test in [
         ["-p", "levity-config", "--test", "reference"],
+        ["-p", "levity-config", "--lib", "manual"],
         ["-p", "levity-telemetry", "--lib", "docs"],
+        ["-p", "levity", "--lib", "manual"],
     ] {
         let mut cargo = run::cargo(&["test"]);
         run::run(cargo.args(test).env("LEVITY_WRITE_DOCS", "1"))?;

@@ -27,6 +27,8 @@ const NCHAN_LOCATIONS: &str = "        location ~ ^/sub/(\\w+)$ { nchan_subscrib
      nchan_subscriber_first_message newest; nchan_eventsource_ping_interval 15; }\n        \
      location ~ ^/pub/(\\w+)$ { nchan_publisher; nchan_channel_id $1; nchan_message_buffer_length 64; \
      nchan_message_timeout 3600s; }";
+/// With nchan, nginx makes this folder, too, whatever the configuration says. Only root can, and here it does not start as root.
+const NGINX_BODIES: &str = "/var/lib/nginx/body";
 /// The limit includes what the kernel needs for sockets.
 const MEMORY_MIB: u64 = 6 * 1024;
 /// Connections beside those of subscribers.
@@ -40,6 +42,7 @@ impl Row {
     pub fn mailbox(name: &str, rig: &Rig) -> Result<Self> {
         let mut row = match name {
             "nchan" => {
+                fs::create_dir_all(NGINX_BODIES).context(|| format!("make {NGINX_BODIES}"))?;
                 let mut row = Self::peer("nginx-sendfile")?.named(name.into());
                 row.blanks = vec![
                     ("{modules}", NCHAN_MODULE.into()),

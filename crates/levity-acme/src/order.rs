@@ -268,14 +268,17 @@ impl<'r> Attempt<'r> {
             records::remove(self.run, self.state, when).await;
             self.save()?;
         }
-        match outcome {
-            Ok(OrderStatus::Invalid) => {
-                let failure = Failure::new("the authority refuses the order");
-                Err(self.over(order, failure).await)
-            }
-            Ok(_) => Ok(()),
-            Err(failure) => Err(self.over(order, failure).await),
+        let failure = match outcome {
+            Ok(OrderStatus::Invalid) => Failure::new("the authority refuses the order"),
+            Ok(_) => return Ok(()),
+            Err(failure) => failure,
+        };
+        let mut failure = self.over(order, failure).await;
+        if order.state().status == OrderStatus::Invalid {
+            // Before it is ready, an order ends by its proofs (RFC 8555, 7.1.6), even if the authority does not say which.
+            failure.cause = Cause::Proof;
         }
+        Err(failure)
     }
 
     /// Has proofs where the authority looks for them. Those in `answers` are there until they are dropped.

@@ -42,8 +42,6 @@ pub struct Files {
     pub(crate) problems: Vec<(Range<usize>, String)>,
     /// Whether each of the problems is that a file does not respond.
     pub(crate) is_silent: bool,
-    /// Whether the main file names others, even if there are none yet.
-    pub(crate) has_include: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +91,6 @@ impl Files {
             reading.files.note(None, others);
         }
         let included = included(&text, variables);
-        reading.files.has_include = !included.is_empty();
         reading.files.texts.push(FileText {
             name: main.into(),
             path,

@@ -102,7 +102,8 @@ pub(crate) const TABLES: &[Table] = documented! {
     });
     /// The access log. Messages about the server itself go to stderr.
     table("log", log::KEYS);
-    /// Read-only pages about the running server: `/status`, `/metrics` and `/health`. Off unless `listen` is given.
+    /// Read-only pages about the running server, `/status`, `/metrics` and `/health`, which are off unless `listen` is given; and
+    /// the socket by which it is controlled.
     table("admin", documented! {
         /// Address of the pages: `unix:PATH`, or `ADDRESS:PORT` with an explicit address, because everyone who
         /// can connect may read them.
@@ -111,6 +112,10 @@ pub(crate) const TABLES: &[Table] = documented! {
         /// IP addresses; `*.example.org` stands for every name beneath. A request for another name gets 421: the
         /// name of a foreign web page could resolve to this machine, and the page could then read the answers.
         key("hosts", Kind::Names, Some("[]"));
+        /// `unix:PATH` of a socket for `levity reload` and `levity health`. Only root and the user of the server can use it: the
+        /// file has the mode 0600, and who connects is compared as well. `$RUNTIME_DIRECTORY/control` if that is set, as by
+        /// systemd; otherwise there is none without this key.
+        key("control", ADDRESS, None);
     });
     /// Bounds that protect the server from its clients and from its disks.
     table("limits", limits::KEYS);
@@ -169,9 +174,9 @@ pub(crate) const TABLES: &[Table] = documented! {
     table("site.cors", CORS);
     /// How clients reach the site above over TLS. `tls = "acme"` in its place gets certificates from the authorities of `[acme]`;
     /// `tls = "internal"` has the authority of this machine sign one, for development: it is made in the folder of `[tls]`, and a
-    /// browser accepts its certificates once it trusts `local-ca.pem` there. Clients that ask for an unknown name, or for none, get the certificate of the site with `default`
-    /// or without `hosts`. If that has no TLS or there is none, they get that of the first site of the file; where files are
-    /// [included](#many-files) and several sites have TLS, their handshake is refused.
+    /// browser accepts its certificates once it trusts `local-ca.pem` there. Clients that ask for an unknown name, or for none, get
+    /// the certificate of the site with `default` or without `hosts`. If that has no TLS or there is none, they get that of the only
+    /// site with TLS; with several, their handshake is refused.
     table("site.tls", tls::SITE_KEYS);
     /// Lets clients write files beneath `root`, as `dav_methods` of nginx does. [How](tasks.md#uploads) it is used. Put it
     /// behind a gate: whoever gets here may write. A route inherits it unless it has a `root` of its own; `upload = false`

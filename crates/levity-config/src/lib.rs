@@ -35,6 +35,8 @@ mod location_options;
 mod log;
 mod log_format;
 mod mailbox;
+#[cfg(test)]
+mod manual;
 mod matcher;
 mod media_types;
 mod model;
@@ -92,7 +94,9 @@ pub use limits::Limits;
 pub use line::{Line, Note};
 pub use listen::redirect_port;
 pub use listing_archive::ArchiveForm;
-pub use load::{load, load_again, load_without_certificates, parse, parse_beneath, parse_with};
+pub use load::{
+    load, load_admin, load_again, load_without_certificates, parse, parse_beneath, parse_with,
+};
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use log_format::{LogField, LogPart, LogTemplate, LogValue};
 pub use mailbox::{Mailbox, MailboxMode, MailboxProtocol, MailboxStore, StoreKind};

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
+use std::path::PathBuf;
 
 use crate::acme::Ports;
 use crate::address::{Address, AddressError, PORT_USUAL};
@@ -136,6 +137,25 @@ pub(crate) fn admin(section: &Section<'_>, listen: &[Listen]) -> Option<Admin> {
     };
     let listen = admin_address(section, listen)?;
     Some(Admin { listen, names })
+}
+
+/// The path of the socket by which the server is controlled.
+pub(crate) fn control(section: &Section<'_>, listen: &[Listen]) -> Option<PathBuf> {
+    let address = address(section, "control")?;
+    let pages = section.text("listen").and_then(|given| {
+        Address::parse_beneath(given.text, section.reader.folder(&given.span)).ok()
+    });
+    let is_taken = listen.iter().any(|listen| listen.address == address)
+        || pages.is_some_and(|pages| pages == address);
+    match address {
+        Address::Unix(path) if !is_taken => return Some(path),
+        Address::Unix(_) => section.report("control", "it is the socket of other clients", None),
+        Address::Tcp(_) => {
+            let help = "write unix:PATH".to_owned();
+            section.report("control", "it has to be a Unix socket", Some(help));
+        }
+    }
+    None
 }
 
 fn admin_address(section: &Section<'_>, listen: &[Listen]) -> Option<Address> {

@@ -10,7 +10,7 @@ use crate::keys::SCHEMA;
 use crate::location::References;
 use crate::mailbox::read::Mailboxes;
 use crate::mailbox::store;
-use crate::model::{Config, Server};
+use crate::model::{Admin, Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem};
 use crate::reader::{NamedFile, Reader};
@@ -79,6 +79,28 @@ pub fn load(path: &Path, variables: &Variables) -> Result<Config, Errors> {
 /// As those of [`load`], without those of certificates.
 pub fn load_without_certificates(path: &Path, variables: &Variables) -> Result<Config, Errors> {
     load_files(Files::read(path, variables)?, variables, false)
+}
+
+/// Where a server with this configuration is controlled, and where its pages are. Errors elsewhere do not matter: the server has read
+/// its files before they were made. May block.
+///
+/// # Errors
+///
+/// When the main file cannot be read.
+pub fn load_admin(
+    path: &Path,
+    variables: &Variables,
+) -> Result<(Option<PathBuf>, Option<Admin>), Errors> {
+    let files = Files::read(path, variables)?;
+    let mut reader = Reader::new(Source::of(files.parts()), SCHEMA);
+    let document = document(&mut reader, variables);
+    let root = Section::root(&reader, &document);
+    let listen = listen::listen(&root);
+    let admin = root.child("admin");
+    Ok((
+        listen::control(&admin, &listen),
+        listen::admin(&admin, &listen),
+    ))
 }
 
 /// As [`load`], for texts that the files had before.
@@ -215,6 +237,7 @@ fn config(root: &Section<'_>) -> Config {
         disk: disk::disk(&root.child("disk")),
         log: log::log(&root.child("log")),
         admin: listen::admin(&root.child("admin"), &listen),
+        control: listen::control(&root.child("admin"), &listen),
         limits: limits::read(&root.child("limits")),
         tls: tls::read(&root.child("tls")),
         acme: acme::read(&root.child("acme"), &listen::ports(&listen)),

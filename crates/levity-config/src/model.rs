@@ -9,7 +9,7 @@ use std::time::Duration;
 use levity_disk::Direct;
 use strum::{EnumString, VariantNames};
 
-use crate::acme::Acme;
+use crate::acme::{Acme, Dns};
 use crate::address::Address;
 use crate::cors::Cors;
 use crate::expression::Expression;
@@ -46,6 +46,8 @@ pub struct Config {
     pub log: Log,
     /// `[admin]`; `None` without an admin listener.
     pub admin: Option<Admin>,
+    /// The path of the socket by which the server is controlled, if `[admin]` names one.
+    pub control: Option<PathBuf>,
     /// `[limits]`
     pub limits: Limits,
     /// Where clients connect; never empty.
@@ -483,6 +485,12 @@ pub struct Headers {
 }
 
 impl Config {
+    /// Whether a server with this configuration starts programs.
+    #[must_use]
+    pub fn starts_programs(&self) -> bool {
+        matches!(self.acme.dns, Some(Dns::Hook(_)))
+    }
+
     /// The number of the site that answers for host names that no site has, if there is one.
     #[must_use]
     pub fn default_site(&self) -> Option<usize> {
@@ -491,17 +499,16 @@ impl Config {
     }
 
     /// The number of the site whose certificate clients get that ask for a name that no site with TLS has, or for none. `None` refuses
-    /// their handshakes: the order of files decides nothing. That of sites does where they are in one file, as it always has.
+    /// their handshakes: the order of sites decides nothing.
     #[must_use]
     pub fn default_tls_site(&self) -> Option<usize> {
         let has_tls = |number: &usize| self.sites[*number].tls.is_some();
-        let first = || {
+        let only = || {
             let mut with_tls = (0..self.sites.len()).filter(has_tls);
             let first = with_tls.next();
-            let is_alone = with_tls.next().is_none();
-            first.filter(|_| is_alone || !self.files.has_include)
+            first.filter(|_| with_tls.next().is_none())
         };
-        self.default_site().filter(has_tls).or_else(first)
+        self.default_site().filter(has_tls).or_else(only)
     }
 
     /// The files without which nobody can be let in to `location`, and that do not respond: its own, and those of its mailboxes and

@@ -18,7 +18,7 @@ pub(crate) enum Unusable {
 /// The text of a file. Blocks.
 pub(crate) fn text_of(path: &Path, bytes_max: u64) -> Result<String, Unusable> {
     let bytes = read_patiently(path, bytes_max + 1);
-    let bytes = bytes.map_err(|error| named(error, "cannot be read"))?;
+    let bytes = bytes.map_err(|error| named(path, &error, "cannot be read"))?;
     if bytes.len() as u64 > bytes_max {
         return Err(Unusable::Wrong(format!("has more than {bytes_max} bytes")));
     }
@@ -31,9 +31,10 @@ pub(crate) fn is_directory(path: &Path) -> Result<(), Unusable> {
         Ok(meta) if meta.is_dir() => Ok(()),
         Ok(_) => Err(Unusable::Wrong("is not a folder".to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(Unusable::Wrong("does not exist".to_owned()))
+            let hint = hidden_by_unit(path);
+            Err(Unusable::Wrong(format!("does not exist{hint}")))
         }
-        Err(error) => Err(named(error, "cannot be accessed")),
+        Err(error) => Err(named(path, &error, "cannot be accessed")),
     }
 }
 
@@ -86,10 +87,28 @@ pub(crate) fn found<T>(result: io::Result<io::Result<T>>) -> io::Result<T> {
     result.and_then(|result| result)
 }
 
-fn named(error: io::Error, what: &str) -> Unusable {
+fn named(path: &Path, error: &io::Error, what: &str) -> Unusable {
     match error.kind() {
         io::ErrorKind::TimedOut => Unusable::Silent,
-        _ => Unusable::Wrong(format!("{what}: {error}")),
+        _ => Unusable::Wrong(format!("{what}: {error}{}", hidden_by_unit(path))),
+    }
+}
+
+/// What may hide a path from a process of a unit of systemd, and how to change that. Empty for other processes and other paths.
+fn hidden_by_unit(path: &Path) -> &'static str {
+    // systemd 248 and later set it to the process that they start. Others inherit it.
+    let started = std::env::var("SYSTEMD_EXEC_PID");
+    let is_in_unit = started.is_ok_and(|id| id == std::process::id().to_string());
+    let is_beneath = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
+    match is_in_unit {
+        true if is_beneath(&["/home", "/root", "/run/user"]) => {
+            "; `ProtectHome=` of the unit hides it, if it is `yes`: in `systemctl edit levity`, `ProtectHome=read-only` beneath \
+             [Service] shows it"
+        }
+        true if is_beneath(&["/tmp", "/var/tmp"]) => {
+            "; with `PrivateTmp=yes` the unit has /tmp and /var/tmp of its own"
+        }
+        _ => "",
     }
 }
 

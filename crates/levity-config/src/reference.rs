@@ -46,8 +46,7 @@ const MANY_FILES: &str = "
 - A file counts once. One that is found again under another name, such as a link, is noted. That holds for the main file
   too, so `include = [\"*.toml\"]` may find it.
 - The order of sites chooses nothing: `default = true` names the one for all names that no site has. If several sites have
-  TLS and none of them is that one, handshakes for other names are refused. (In a single file without `include`, they get
-  the certificate of its first site, as they always did.)
+  TLS and none of them is that one, handshakes for other names are refused.
 - Everything is read before a reload changes anything, and all errors of all files are reported. Clients get none of these
   files. There may be 4096 of them, with 1 MiB each and 16 MiB together. Pipes and devices are refused.
 - Whoever may write to one of the files, or put one into the folder of a pattern, decides what the server does. It is noted
@@ -133,7 +132,8 @@ fn keys(table: &Table, out: &mut String) {
     }
 }
 
-fn value(key: &Key) -> String {
+/// The values that a key may have, as Markdown.
+pub(crate) fn value(key: &Key) -> String {
     let auto = if key.is_auto() && key.kind.bounds().is_some() {
         "`\"auto\"`, "
     } else {

@@ -359,6 +359,7 @@ format = \"json\"
 timing = \"chunk\"
 [admin]
 listen = \"unix:admin.sock\"
+control = \"unix:control.sock\"
 hosts = [\"WEB1.example\", \"*.example.org.\"]
 [limits]
 idle_timeout = \"2m\"
@@ -451,6 +452,7 @@ root = \"/srv/b\"
     );
     let admin = config.admin.expect("an admin listener");
     assert_eq!(admin.listen, Address::Unix("admin.sock".into()));
+    assert_eq!(config.control.as_deref(), Some(Path::new("control.sock")));
     assert_eq!(admin.names.added, ["web1.example", "*.example.org"]);
     assert_eq!(config.limits.idle_timeout, Duration::from_secs(120));
     assert_eq!(config.limits.half_closed_timeout, Duration::from_secs(6));

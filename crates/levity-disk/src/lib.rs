@@ -19,6 +19,7 @@ pub mod engine;
 mod files;
 mod job;
 pub mod memory;
+mod name_services;
 mod pipe;
 mod scheduler;
 mod send_thread;
@@ -42,10 +43,11 @@ pub use job::{
     Opened, ReadOptions, Ready, Reply, Variants, is_dead, is_full,
 };
 pub use memory::{Budget, Buffer, Pages};
+pub use name_services::use_own_name_services;
 pub use pipe::{PageSender, Pipe};
 pub use scheduler::{CpuQuota, FairQueue, Outage, Stage};
 pub use send_thread::{Claim, SendThread, TRANSFER_TIME_MAX, Transfer, TransferEnd, Transferred};
 pub use settings::Settings;
 pub use stats::Stats;
 pub use syscall::unacknowledged_bytes;
-pub use thread::{Parker, guard, priority, usage};
+pub use thread::{Parker, denied, guard, priority, usage};

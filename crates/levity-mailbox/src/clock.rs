@@ -36,7 +36,7 @@ impl Clock {
     fn new(began: Instant, wall: SystemTime) -> Self {
         Self {
             began,
-            base_ns: AtomicI64::new(since_1970(wall)),
+            base_ns: AtomicI64::new(nanoseconds(since_1970(wall))),
             changed_ns: AtomicI64::new(0),
         }
     }
@@ -58,7 +58,8 @@ impl Clock {
         };
         // Otherwise another thread has followed for this time.
         if most_ns > 0 && is_own() {
-            let late_ns = since_1970(wall) - since_1970(self.at(instant));
+            let shown = since_1970(self.at(instant));
+            let late_ns = nanoseconds(since_1970(wall)) - nanoseconds(shown);
             self.base_ns
                 .fetch_add(late_ns.clamp(-most_ns, most_ns), Relaxed);
         }
@@ -69,8 +70,9 @@ impl Clock {
     }
 }
 
-fn since_1970(time: SystemTime) -> i64 {
-    nanoseconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+/// The time since the beginning of 1970.
+pub(crate) fn since_1970(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 fn nanoseconds(time: Duration) -> i64 {

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::clock::since_1970;
 use crate::message::Draft;
 
 /// The first bytes of what [`encode`] writes.
@@ -28,8 +29,7 @@ pub(crate) fn encode(draft: &Draft) -> Vec<u8> {
 }
 
 fn nanoseconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_nanos().try_into().unwrap_or(u64::MAX)
+    since_1970(time).as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
 /// Reads what [`encode`] has written, without memory of its own; `None` for anything else.

@@ -32,6 +32,7 @@ const OF_STREAM: Limit = Limit {
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a copy has been told by the owner.
+#[derive(Default)]
 pub(crate) struct State {
     /// `None` until the owner has opened the box.
     kept: Option<Kept>,
@@ -100,13 +101,8 @@ impl State {
     pub(crate) fn new(keeps_all: bool) -> Self {
         Self {
             limit: keeps_all.then_some(OF_STREAM),
-            early_lost: 0,
-            kept: None,
-            early: VecDeque::new(),
             asked: 1,
-            answered: 0,
-            outdated: 0,
-            ended: None,
+            ..Self::default()
         }
     }
 
@@ -167,8 +163,9 @@ impl State {
             // The store was asked several times, and answers in any order.
             Some(kept) if opened.epoch < kept.epoch => {}
             Some(kept) if opened.epoch == kept.epoch => kept.merge(opened),
-            Some(kept) => *kept = Kept::of_another_life(opened),
-            none => *none = Some(Kept::new(opened)),
+            // All messages of another life are new.
+            Some(kept) => *kept = Kept::new(opened.lost, opened),
+            none => *none = Some(Kept::new(opened.first, opened)),
         }
         if let (0, Some(kept)) = (self.outdated, &mut self.kept) {
             for (message, lost) in std::mem::take(&mut self.early) {
@@ -181,11 +178,8 @@ impl State {
 
     /// Keeps no more than the box does.
     fn append_early(&mut self, message: Message, lost: u64) {
-        let first = MessageId {
-            epoch: message.id.epoch,
-            sequence: lost,
-        };
-        while self.early.front().is_some_and(|(old, _)| old.id < first) {
+        let is_lost = |id: MessageId| (id.epoch, id.sequence) < (message.id.epoch, lost);
+        while self.early.front().is_some_and(|(old, _)| is_lost(old.id)) {
             self.early.pop_front();
         }
         self.early.push_back((message, lost));
@@ -270,10 +264,11 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(opened: Opened) -> Self {
+    /// What was kept when the box was opened, of which the messages from the number `first` on are new.
+    fn new(first: u64, opened: Opened) -> Self {
         let mut kept = Self {
             epoch: opened.epoch,
-            first: opened.first,
+            first,
             next: opened.lost,
             lost: opened.lost,
             read: opened.read,
@@ -284,15 +279,6 @@ impl Kept {
         };
         kept.merge(opened);
         kept
-    }
-
-    /// All of its messages are new.
-    fn of_another_life(opened: Opened) -> Self {
-        let first = opened.lost;
-        Self {
-            first,
-            ..Self::new(opened)
-        }
     }
 
     /// Takes what is kept as well.
@@ -396,11 +382,7 @@ impl Kept {
 
     /// Whether there may have been such a message, as far as is known.
     fn knows(&self, id: MessageId) -> bool {
-        let next = MessageId {
-            epoch: self.epoch,
-            sequence: self.next,
-        };
-        id < next
+        (id.epoch, id.sequence) < (self.epoch, self.next)
     }
 
     /// With the first message, which is not the one that a receiver expects.
@@ -471,7 +453,7 @@ impl Recent {
             };
             let is_recent = self.has(&entry);
             if !is_recent {
-                entry.made.borrow_mut().let_go(|_| false);
+                entry.let_go(|_| false);
             }
             is_recent
         });
@@ -522,10 +504,7 @@ fn counted(message: &Message, mut bytes: Vec<u8>) -> Result<Encoded, Vec<u8>> {
     }
 }
 
-/// What was made of a message: nothing of most, which few receivers read.
-#[derive(Default)]
-struct Made(Option<Box<Parts>>);
-
+/// What was made of a message.
 #[derive(Default)]
 struct Parts {
     forms: [Option<Encoded>; FORMS],
@@ -536,30 +515,6 @@ struct Parts {
     parsed: Option<Rc<dyn Any>>,
 }
 
-impl Made {
-    fn parts(&mut self) -> &mut Parts {
-        self.0.get_or_insert_default()
-    }
-
-    /// Forgets all forms but those that are made off the event loop and that `keeps`. Whether there are any of these.
-    fn let_go(&mut self, keeps: impl Fn(&Making) -> bool) -> bool {
-        let Some(parts) = &mut self.0 else {
-            return false;
-        };
-        parts.forms = Default::default();
-        parts.parsed = None;
-        for making in &mut parts.makings {
-            making.take_if(|making| !keeps(making));
-        }
-        let has_makings = parts.makings.iter().any(Option::is_some);
-        let is_sent = parts.long.iter().any(|long| long.strong_count() > 0);
-        if !has_makings && !is_sent {
-            self.0 = None;
-        }
-        has_makings
-    }
-}
-
 /// A message, and the forms in which the event loop has encoded it.
 pub struct Entry {
     /// The message.
@@ -567,7 +522,8 @@ pub struct Entry {
     /// How many messages the copy had got with it.
     place: u64,
     recent: Weak<Recent>,
-    made: RefCell<Made>,
+    /// Nothing of most messages, which few receivers read.
+    made: RefCell<Option<Box<Parts>>>,
 }
 
 impl Entry {
@@ -578,6 +534,25 @@ impl Entry {
             recent: Rc::downgrade(recent),
             made: RefCell::default(),
         })
+    }
+
+    /// Forgets all forms but those that are made off the event loop and that `keeps`. Whether there are any of these.
+    fn let_go(&self, keeps: impl Fn(&Making) -> bool) -> bool {
+        let mut made = self.made.borrow_mut();
+        let Some(parts) = &mut *made else {
+            return false;
+        };
+        parts.forms = Default::default();
+        parts.parsed = None;
+        for making in &mut parts.makings {
+            making.take_if(|making| !keeps(making));
+        }
+        let has_makings = parts.makings.iter().any(Option::is_some);
+        let is_sent = parts.long.iter().any(|long| long.strong_count() > 0);
+        if !has_makings && !is_sent {
+            *made = None;
+        }
+        has_makings
     }
 
     /// Whether it is one of the last messages. It keeps what is made of it then.
@@ -610,7 +585,7 @@ impl Entry {
         }
         match counted(&self.message, bytes) {
             Ok(encoded) => {
-                self.made.borrow_mut().parts().forms[form] = Some(encoded.clone());
+                self.made.borrow_mut().get_or_insert_default().forms[form] = Some(encoded.clone());
                 encoded
             }
             Err(bytes) => bytes.into(),
@@ -620,7 +595,7 @@ impl Entry {
     /// The same of a message that is sent in `parts`.
     pub fn long_form(&self, form: usize, parts: usize) -> Rc<LongForm> {
         let mut made = self.made.borrow_mut();
-        let known = &mut made.parts().long[form];
+        let known = &mut made.get_or_insert_default().long[form];
         known.upgrade().unwrap_or_else(|| {
             let long = Rc::new(LongForm((0..parts).map(|_| OnceCell::new()).collect()));
             *known = Rc::downgrade(&long);
@@ -631,14 +606,14 @@ impl Entry {
     /// What `parse` makes of the message: as [`form`](Self::form), once for all receivers. All calls have the same `T`.
     pub fn parsed<T: 'static>(self: &Rc<Self>, parse: impl FnOnce(&Message) -> T) -> Rc<T> {
         let made = self.made.borrow();
-        let known = made.0.as_ref().and_then(|parts| parts.parsed.clone());
+        let known = made.as_ref().and_then(|parts| parts.parsed.clone());
         drop(made);
         if let Some(parsed) = known.and_then(|parsed| parsed.downcast().ok()) {
             return parsed;
         }
         let parsed = Rc::new(parse(&self.message));
         if self.keeps() {
-            self.made.borrow_mut().parts().parsed = Some(parsed.clone());
+            self.made.borrow_mut().get_or_insert_default().parsed = Some(parsed.clone());
         }
         parsed
     }
@@ -646,7 +621,7 @@ impl Entry {
     /// The form of that number, if it is kept.
     pub(crate) fn encoded(&self, form: usize) -> Option<Encoded> {
         let made = self.made.borrow();
-        made.0.as_ref()?.forms[form].clone()
+        made.as_ref()?.forms[form].clone()
     }
 
     /// What is made of that form off the event loop: the first receiver starts it, if it can reserve memory. `None` as well for a
@@ -660,12 +635,12 @@ impl Entry {
         if !self.keeps() {
             return None;
         }
-        if let Some(making) = &self.made.borrow_mut().parts().makings[form] {
+        if let Some(making) = &self.made.borrow_mut().get_or_insert_default().makings[form] {
             return Some(making.clone());
         }
         let reservation = reserve()?;
         let making = Rc::new(Making::default());
-        self.made.borrow_mut().parts().makings[form] = Some(making.clone());
+        self.made.borrow_mut().get_or_insert_default().makings[form] = Some(making.clone());
         start(making.clone(), reservation);
         Some(making)
     }
@@ -673,7 +648,7 @@ impl Entry {
     /// Forgets its forms, but not those that are being made. Whether any is being made. To be called when a form that
     /// was [made off the event loop](Self::making) has been handed out.
     pub fn forget_forms(&self) -> bool {
-        self.made.borrow_mut().let_go(|making| !making.is_made())
+        self.let_go(|making| !making.is_made())
     }
 }
 

@@ -14,6 +14,8 @@ mod copies;
 pub mod disk;
 mod encoding;
 mod kept;
+#[cfg_attr(not(feature = "disk"), allow(dead_code))]
+mod locked;
 mod log;
 mod making;
 pub mod memory;

@@ -7,7 +7,10 @@ use std::time::SystemTime;
 use levity_wire::mailbox::MessageId;
 
 use crate::message::{Draft, Message};
+use crate::name::Name;
 use crate::settings::Settings;
+use crate::store::{Limit, Opened, Summary};
+use crate::stream_state::StreamState;
 
 /// The maximum of ids of publishers that a box remembers in addition to those of the messages that it keeps.
 const KEYS_MAX: usize = 256;
@@ -16,13 +19,14 @@ const KEYS_MAX: usize = 256;
 const EXPIRED_MAX: usize = 256;
 
 /// A bounded log of messages. Their numbers begin with 1, so that there is an id before the first one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Log {
-    epoch: u64,
+    /// The life of the box.
+    pub epoch: u64,
     /// The number of the next message.
-    next: u64,
+    pub next: u64,
     /// Messages with smaller numbers were dropped because of a bound.
-    lost: u64,
+    pub lost: u64,
     /// Messages with smaller numbers were read by a receiver.
     read: u64,
     bytes: usize,
@@ -54,52 +58,50 @@ impl Log {
             next: 1,
             lost: 1,
             read: 1,
-            bytes: 0,
-            messages: VecDeque::new(),
-            deadlines: BTreeSet::new(),
-            keys: HashMap::new(),
-            key_order: VecDeque::new(),
+            ..Self::default()
         }
     }
 
-    /// The life of the box.
+    /// What is known of the box `name` with the state `state`.
     #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.epoch
+    pub fn summary(&self, name: &Name, state: Option<Arc<StreamState>>) -> Summary {
+        Summary {
+            name: name.clone(),
+            epoch: self.epoch,
+            next: self.next,
+            lost: self.lost,
+            read: self.read,
+            messages: self.messages.len(),
+            bytes: self.bytes,
+            state,
+        }
     }
 
-    /// The number of the next message.
-    #[must_use]
-    pub fn next(&self) -> u64 {
-        self.next
-    }
-
-    /// Messages with smaller numbers were dropped because of a bound.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// Messages with smaller numbers were read by a receiver.
-    #[must_use]
-    pub fn read(&self) -> u64 {
-        self.read
-    }
-
-    /// The size of the messages that are kept, in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// What is kept, but of the messages only those that [`Store::read`](crate::Store::read) says.
+    pub fn opened(
+        &self,
+        after: Option<MessageId>,
+        mut limit: Limit,
+        state: Option<Arc<StreamState>>,
+    ) -> Opened {
+        let after = after.filter(|after| after.epoch == self.epoch);
+        let first = after.map_or(0, |after| after.sequence.saturating_add(1));
+        let messages = self.messages.range(self.index_of(first)..);
+        let messages = messages.take_while(|message| limit.take(message.draft.bytes()));
+        Opened {
+            epoch: self.epoch,
+            next: self.next,
+            first: self.next,
+            lost: self.lost,
+            read: self.read,
+            messages: messages.cloned().collect(),
+            state,
+        }
     }
 
     /// The messages that are kept, the oldest first.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> + ExactSizeIterator {
         self.messages.iter()
-    }
-
-    /// Those from the number `first` on.
-    pub fn messages_from(&self, first: u64) -> impl Iterator<Item = &Message> {
-        self.messages.range(self.index_of(first)..)
     }
 
     /// The message to which a publisher has given the id `key`, if it is remembered.
@@ -109,11 +111,6 @@ impl Log {
             epoch: self.epoch,
             sequence,
         })
-    }
-
-    /// The next message has this number at least.
-    pub fn skip_to(&mut self, next: u64) {
-        self.next = self.next.max(next);
     }
 
     /// Appends a message, and drops old ones beyond the bounds of `settings`. The caller has looked for
@@ -270,10 +267,7 @@ pub(crate) mod tests {
         for _ in 0..5 {
             log.append(draft("x", None).into(), &settings);
         }
-        assert_eq!(
-            (numbers(&log), log.lost(), log.next()),
-            (vec![3, 4, 5], 3, 6)
-        );
+        assert_eq!((numbers(&log), log.lost, log.next), (vec![3, 4, 5], 3, 6));
     }
 
     #[test]
@@ -284,9 +278,9 @@ pub(crate) mod tests {
         for _ in 0..3 {
             log.append(draft("1234", None).into(), &settings);
         }
-        assert_eq!((numbers(&log), log.bytes()), (vec![2, 3], 2 * one));
+        assert_eq!((numbers(&log), log.bytes), (vec![2, 3], 2 * one));
         log.append(draft(&"x".repeat(1000), None).into(), &settings);
-        assert_eq!((numbers(&log), log.lost()), (vec![4], 4));
+        assert_eq!((numbers(&log), log.lost), (vec![4], 4));
     }
 
     #[test]
@@ -300,7 +294,7 @@ pub(crate) mod tests {
             log.append(draft.into(), &settings);
         }
         assert_eq!(log.expire(now).expired, 2);
-        assert_eq!((numbers(&log), log.lost()), (vec![2], 1));
+        assert_eq!((numbers(&log), log.lost), (vec![2], 1));
     }
 
     #[test]
@@ -357,8 +351,8 @@ pub(crate) mod tests {
         assert_eq!(numbers(&log).last(), Some(&(600 - EXPIRED_MAX as u64)));
         log.expire(at(2000));
         log.expire(at(2000));
-        assert_eq!((numbers(&log), log.bytes()), (Vec::new(), 0));
-        assert_eq!((log.next_deadline(), log.lost()), (None, 1));
+        assert_eq!((numbers(&log), log.bytes), (Vec::new(), 0));
+        assert_eq!((log.next_deadline(), log.lost), (None, 1));
     }
 
     #[test]
@@ -380,8 +374,8 @@ pub(crate) mod tests {
         log.append(draft("x", None).into(), &settings(1, usize::MAX));
         let last = |epoch, sequence| MessageId { epoch, sequence };
         log.mark_read(last(6, 1));
-        assert_eq!(log.read(), 1);
+        assert_eq!(log.read, 1);
         log.mark_read(last(7, u64::MAX));
-        assert_eq!(log.read(), 2);
+        assert_eq!(log.read, 2);
     }
 }

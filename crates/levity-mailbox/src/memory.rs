@@ -65,7 +65,7 @@ impl MemoryBox {
 
     /// Nobody watches it, and it has never had a message.
     fn is_unused(&self) -> bool {
-        !self.is_watched && self.log.next() == 1
+        !self.is_watched && self.log.next == 1
     }
 
     fn idle_end(&self) -> SystemTime {
@@ -78,33 +78,11 @@ impl MemoryBox {
     }
 
     fn summary(&self, name: &Name) -> Summary {
-        let log = &self.log;
-        Summary {
-            name: name.clone(),
-            epoch: log.epoch(),
-            next: log.next(),
-            lost: log.lost(),
-            read: log.read(),
-            messages: log.messages().len(),
-            bytes: log.bytes(),
-            state: self.state.clone(),
-        }
+        self.log.summary(name, self.state.clone())
     }
 
-    fn read(&self, after: Option<MessageId>, mut limit: Limit) -> Opened {
-        let log = &self.log;
-        let after = after.filter(|after| after.epoch == log.epoch());
-        let messages = log.messages_from(after.map_or(0, |after| after.sequence.saturating_add(1)));
-        let messages = messages.take_while(|message| limit.take(message.draft.bytes()));
-        Opened {
-            epoch: log.epoch(),
-            next: log.next(),
-            first: log.next(),
-            lost: log.lost(),
-            read: log.read(),
-            messages: messages.cloned().collect(),
-            state: self.state.clone(),
-        }
+    fn read(&self, after: Option<MessageId>, limit: Limit) -> Opened {
+        self.log.opened(after, limit, self.state.clone())
     }
 }
 
@@ -175,12 +153,12 @@ impl MemoryStore {
     }
 
     fn append_one(&mut self, append: Append, now: SystemTime) -> Result<Appended, StoreError> {
-        let updated = self.updated(&append).map_err(StoreError::Refused)?;
+        let updated = self.updated(&append)?;
         let source = append.source().cloned();
         let found = self.get(&append.name, &append.settings, now)?;
         found.used_at = now;
         if let Some((state, number)) = updated {
-            found.log.skip_to(number);
+            found.log.next = number;
             found.state = Some(Arc::new(state));
         }
         let key = append.draft.key.as_deref();
@@ -189,7 +167,7 @@ impl MemoryStore {
         }
         let deadline = append.draft.deadline;
         let (message, trimmed) = found.log.append(append.draft, &append.settings);
-        let lost = found.log.lost();
+        let lost = found.log.lost;
         let due = found.due;
         let is_stream = found.state.is_some();
         if is_stream || deadline.is_some_and(|deadline| due.is_none_or(|due| deadline < due)) {
@@ -205,7 +183,7 @@ impl MemoryStore {
     }
 
     /// What an append makes of the state of a stream, and the number of its message.
-    fn updated(&self, append: &Append) -> Result<Option<(StreamState, u64)>, Refused> {
+    fn updated(&self, append: &Append) -> Result<Option<(StreamState, u64)>, StoreError> {
         if append.update.is_none() {
             return Ok(None);
         }
@@ -215,10 +193,10 @@ impl MemoryStore {
             source.is_there(found.and_then(state).as_deref())
         };
         if !append.source().is_none_or(is_there) {
-            return Err(Refused::NoSource);
+            return Err(StoreError::Refused(Refused::NoSource));
         }
         let found = self.boxes.get(&append.name);
-        let next = found.map_or(1, |found| found.log.next());
+        let next = found.map_or(1, |found| found.log.next);
         append.updated(found.and_then(state).as_deref(), next)
     }
 
@@ -331,7 +309,7 @@ impl Store for MemoryStore {
     }
 
     fn remove(&mut self, name: &Name, epoch: Option<u64>) -> Removing {
-        let life = self.boxes.get(name).map(|found| found.log.epoch());
+        let life = self.boxes.get(name).map(|found| found.log.epoch);
         let is_meant = epoch.is_none() || life == epoch;
         let removed = is_meant && self.remove_box(name).is_some();
         Box::pin(ready(Ok(removed)))

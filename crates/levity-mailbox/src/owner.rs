@@ -22,7 +22,7 @@ use crate::copies::Copies;
 use crate::name::Name;
 use crate::protocol::{Command, Delivery, Event, EventKind, Info, Progress, Published};
 use crate::settings::Settings;
-use crate::store::{Append, Appended, Change, Opened, Store, StoreError, Summary};
+use crate::store::{Append, Appended, Change, Store, StoreError, Summary};
 use crate::stream_state::Refused;
 
 /// The maximum of commands before the owner lets others run.
@@ -89,25 +89,16 @@ pub struct Owner<S> {
     /// Messages of a box are reported in the order of their numbers.
     appends: Appends,
     /// Everything else that the store was asked for.
-    asked: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
+    asked: FuturesUnordered<Pin<Box<dyn Future<Output = Continuation<S>>>>>,
     figures: Arc<OwnerFigures>,
     /// Nothing more is asked.
     is_ending: bool,
 }
 
-type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+/// What follows an answer of the store.
+type Continuation<S> = Box<dyn FnOnce(&Owner<S>, SystemTime)>;
 
 type Replies = oneshot::Sender<Vec<Delivery>>;
-
-/// An answer of the store, and who waits for it.
-enum Answer {
-    Opened(Name, CopyAt, Result<Opened, StoreError>),
-    Updated(Name, Vec<CopyAt>, Result<Opened, StoreError>),
-    Summed(Result<Option<Summary>, StoreError>, Reply<Option<Info>>),
-    Read(Result<Option<Opened>, StoreError>, Reply<Option<Opened>>),
-    Removed(Name, Vec<CopyAt>, Result<bool, StoreError>, Reply<bool>),
-    Listed(Result<Vec<Summary>, StoreError>, Reply<Vec<Info>>),
-}
 
 /// A copy of a box.
 #[derive(Debug, Clone, Copy)]
@@ -192,7 +183,10 @@ impl<S: Store> Owner<S> {
             }
             Command::Summary { name, reply } => {
                 let summing = self.store.summary(&name);
-                self.ask(async move { Answer::Summed(summing.await, reply) });
+                self.ask(summing, |owner, found, _| {
+                    let found = found.map(|found| found.map(|summary| owner.info(summary)));
+                    let _ = reply.send(found);
+                });
             }
             Command::ReadAfter {
                 name,
@@ -201,14 +195,9 @@ impl<S: Store> Owner<S> {
                 reply,
             } => {
                 let reading = self.store.read(&name, after, limit);
-                self.ask(async move { Answer::Read(reading.await, reply) });
+                self.ask(reading, |_, found, _| drop(reply.send(found)));
             }
-            Command::Remove { name, epoch, reply } => {
-                let removing = self.store.remove(&name, epoch);
-                // A copy that is opened from now on is one of the next life.
-                let copies = self.copies_of(&name);
-                self.ask(async move { Answer::Removed(name, copies, removing.await, reply) });
-            }
+            Command::Remove { name, epoch, reply } => self.remove(name, epoch, reply),
             Command::List {
                 set,
                 after,
@@ -216,14 +205,26 @@ impl<S: Store> Owner<S> {
                 reply,
             } => {
                 let listing = self.store.list(&set, after.as_ref(), count_max);
-                self.ask(async move { Answer::Listed(listing.await, reply) });
+                self.ask(listing, |owner, listed, _| {
+                    let infos =
+                        |list: Vec<_>| list.into_iter().map(|one| owner.info(one)).collect();
+                    let _ = reply.send(listed.map(infos));
+                });
             }
             Command::End => self.is_ending = true,
         }
     }
 
-    fn ask(&self, answer: impl Future<Output = Answer> + 'static) {
-        self.asked.push(Box::pin(answer));
+    /// Continues with what the store answers.
+    fn ask<T: 'static>(
+        &self,
+        asking: impl Future<Output = T> + 'static,
+        then: impl FnOnce(&Self, T, SystemTime) + 'static,
+    ) {
+        self.asked.push(Box::pin(async move {
+            let answer = asking.await;
+            Box::new(move |owner: &Self, now| then(owner, answer, now)) as Continuation<S>
+        }));
     }
 
     fn publish(&mut self, appends: Vec<Append>, reply: Replies, now: SystemTime) {
@@ -245,7 +246,27 @@ impl<S: Store> Owner<S> {
         let known = &mut watched.copies;
         known.retain(|(copy, _)| copy.worker != opened.worker);
         known.push((opened, 0));
-        self.ask(async move { Answer::Opened(name, opened, opening.await) });
+        self.ask(opening, move |owner, answer, now| {
+            let kind = answer.map_or_else(EventKind::Failed, EventKind::Opened);
+            owner.report(&name, [opened], &kind, now);
+        });
+    }
+
+    fn remove(
+        &mut self,
+        name: Name,
+        epoch: Option<u64>,
+        reply: oneshot::Sender<Result<bool, StoreError>>,
+    ) {
+        let removing = self.store.remove(&name, epoch);
+        // A copy that is opened from now on is one of the next life.
+        let copies = self.copies_of(&name);
+        self.ask(removing, move |owner, removed, now| {
+            if removed == Ok(true) {
+                owner.report(&name, copies, &EventKind::Removed, now);
+            }
+            let _ = reply.send(removed);
+        });
     }
 
     fn set_receivers(&mut self, name: &Name, worker: usize, receivers: usize, now: SystemTime) {
@@ -340,40 +361,12 @@ impl<S: Store> Owner<S> {
             });
             let _ = ended.reply.send(deliveries.collect());
         } else if self.appends.poll_end(context).is_pending() {
-            let Poll::Ready(Some(answer)) = self.asked.poll_next_unpin(context) else {
+            let Poll::Ready(Some(then)) = self.asked.poll_next_unpin(context) else {
                 return Poll::Pending;
             };
-            self.answer(answer, now);
+            then(self, now);
         }
         Poll::Ready(())
-    }
-
-    fn answer(&self, answer: Answer, now: SystemTime) {
-        match answer {
-            Answer::Opened(name, copy, opened) => {
-                let kind = opened.map_or_else(EventKind::Failed, EventKind::Opened);
-                self.report(&name, [copy], &kind, now);
-            }
-            Answer::Updated(name, copies, opened) => {
-                let kind = opened.map_or_else(EventKind::Failed, EventKind::Updated);
-                self.report(&name, copies, &kind, now);
-            }
-            Answer::Summed(found, reply) => {
-                let found = found.map(|found| found.map(|summary| self.info(summary)));
-                let _ = reply.send(found);
-            }
-            Answer::Read(found, reply) => drop(reply.send(found)),
-            Answer::Removed(name, copies, removed, reply) => {
-                if removed == Ok(true) {
-                    self.report(&name, copies, &EventKind::Removed, now);
-                }
-                let _ = reply.send(removed);
-            }
-            Answer::Listed(listed, reply) => {
-                let infos = |list: Vec<_>| list.into_iter().map(|one| self.info(one)).collect();
-                let _ = reply.send(listed.map(infos));
-            }
-        }
     }
 
     fn info(&self, summary: Summary) -> Info {
@@ -436,7 +429,10 @@ impl<S: Store> Owner<S> {
                 let copies = watched.copies();
                 let opening = self.store.open(&name, &watched.settings, now);
                 self.report_to_all(&name, &EventKind::Outdated, now);
-                self.ask(async move { Answer::Updated(name, copies, opening.await) });
+                self.ask(opening, move |owner, opened, now| {
+                    let kind = opened.map_or_else(EventKind::Failed, EventKind::Updated);
+                    owner.report(&name, copies, &kind, now);
+                });
             }
         }
     }

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,6 +15,7 @@ use levity_wire::mailbox::MessageId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time;
 
+use crate::locked::Locked;
 use crate::name::Name;
 use crate::settings::Settings;
 use crate::store::{
@@ -25,14 +26,10 @@ use crate::store::{
 /// The maximum of messages that wait to be taken, and of other questions that wait for an answer.
 const WAITING_MAX: usize = 4096;
 
-/// The pauses between attempts to connect.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-
 /// How long a call waits for those who do the work.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Keeps messages in a way of the kind `S`.
+/// Keeps messages in the way of `S`.
 pub struct SharedStore<S> {
     pub(crate) requests: mpsc::UnboundedSender<Request>,
     pub(crate) reads: mpsc::UnboundedSender<Request>,
@@ -49,7 +46,9 @@ pub struct SharedStore<S> {
     appends: Arc<Semaphore>,
     /// One for each other question.
     questions: Arc<Semaphore>,
-    figures: Arc<TaskFigures>,
+    figures: Arc<Locked<Figures>>,
+    /// Whether the queue of reads takes [`Request::Open`], too, unless the box is being removed.
+    opens_by_reading: bool,
     /// Dropped after the queues, whose end it may wait for.
     pub(crate) kind: S,
 }
@@ -67,7 +66,7 @@ impl<T> Reply<T> {
     }
 
     /// Whether nobody waits for the result.
-    pub(crate) fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 }
@@ -78,15 +77,11 @@ pub(crate) type Pending = Arc<()>;
 /// Boxes with receivers in this process. A receiver is noted before the request to open its box is sent, so whoever has changed
 /// a box, and then asks whether it is watched, reports the change or is seen by the reader.
 #[derive(Clone, Default)]
-pub(crate) struct Watched(Arc<Mutex<HashMap<Name, bool>>>);
+pub(crate) struct Watched(Arc<Locked<HashMap<Name, bool>>>);
 
 impl Watched {
-    fn names(&self) -> MutexGuard<'_, HashMap<Name, bool>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn set(&self, name: &Name, is_read: bool) {
-        let mut names = self.names();
+        let mut names = self.0.lock();
         match (is_read, names.get_mut(name)) {
             (true, _) => drop(names.insert(name.clone(), true)),
             // What was asked before still is of a box with a receiver.
@@ -97,18 +92,18 @@ impl Watched {
 
     /// The request that says so has come: the last receiver has left, unless there is another one by now.
     pub(crate) fn end(&self, name: &Name) {
-        let mut names = self.names();
+        let mut names = self.0.lock();
         if names.get(name) == Some(&false) {
             names.remove(name);
         }
     }
 
     pub(crate) fn contains(&self, name: &Name) -> bool {
-        self.names().contains_key(name)
+        self.0.lock().contains_key(name)
     }
 
     pub(crate) fn all(&self) -> Vec<Name> {
-        self.names().keys().cloned().collect()
+        self.0.lock().keys().cloned().collect()
     }
 }
 
@@ -125,36 +120,22 @@ pub(crate) enum Request {
     Sweep(SystemTime),
 }
 
-/// Figures that the store reads.
-#[derive(Debug, Default)]
-pub(crate) struct TaskFigures {
-    pub(crate) boxes: AtomicUsize,
-    pub(crate) lost: AtomicU64,
-    pub(crate) expired: AtomicU64,
-    pub(crate) idle_boxes: AtomicU64,
-    /// Only [`Outage`] sets it.
-    is_down: AtomicBool,
-}
-
-impl TaskFigures {
-    pub(crate) fn add(figure: &AtomicU64, more: u64) {
-        figure.fetch_add(more, Ordering::Relaxed);
-    }
-}
-
 /// Whether those who do the work can do it. The begin and the end of an outage are reported once each, however many attempts fail
 /// meanwhile.
 pub(crate) struct Outage {
     since: Option<Instant>,
     /// Something was refused since it began to work.
     has_refused: bool,
-    figures: Arc<TaskFigures>,
+    figures: Arc<Locked<Figures>>,
     report: Box<dyn Fn(&str) + Send>,
 }
 
 impl Outage {
     /// There is none yet. `report` logs a line and must not block.
-    pub(crate) fn new(figures: Arc<TaskFigures>, report: impl Fn(&str) + Send + 'static) -> Self {
+    pub(crate) fn new(
+        figures: Arc<Locked<Figures>>,
+        report: impl Fn(&str) + Send + 'static,
+    ) -> Self {
         Self {
             since: None,
             has_refused: false,
@@ -167,7 +148,7 @@ impl Outage {
     pub(crate) fn begin(&mut self, reason: &str) {
         if self.since.is_none() {
             self.since = Some(Instant::now());
-            self.figures.is_down.store(true, Ordering::Relaxed);
+            self.figures.lock().is_down = true;
             (self.report)(&format!("the store is down: {reason}"));
         }
     }
@@ -183,7 +164,7 @@ impl Outage {
     pub(crate) fn end(&mut self) {
         self.has_refused = false;
         if let Some(since) = self.since.take() {
-            self.figures.is_down.store(false, Ordering::Relaxed);
+            self.figures.lock().is_down = false;
             (self.report)(&format!("the store is back after {:.1?}", since.elapsed()));
         }
     }
@@ -194,87 +175,20 @@ pub(crate) struct Ends {
     pub(crate) requests: mpsc::UnboundedReceiver<Request>,
     pub(crate) reads: mpsc::UnboundedReceiver<Request>,
     pub(crate) changes: mpsc::UnboundedSender<Change>,
-    pub(crate) figures: Arc<TaskFigures>,
+    pub(crate) figures: Arc<Locked<Figures>>,
     pub(crate) watched: Watched,
 }
 
-/// What connects to a server.
-pub(crate) trait Connect: Send + 'static {
-    /// What clients are told while it cannot be used; why is reported.
-    const UNAVAILABLE: &'static str;
-
-    /// Connections to the server.
-    type Session: Send;
-
-    /// Whether it can be used.
-    fn outage(&mut self) -> &mut Outage;
-
-    /// Connects, or says why not.
-    fn connect(&mut self) -> impl Future<Output = Result<Self::Session, String>> + Send;
-
-    /// Serves requests until the store is dropped, or says why the connections have ended.
-    fn serve(
-        &mut self,
-        session: Self::Session,
-        requests: &mut mpsc::UnboundedReceiver<Request>,
-        reads: &mut mpsc::UnboundedReceiver<Request>,
-    ) -> impl Future<Output = Result<(), String>> + Send;
-
-    /// Notes a request that has no reply while there is no connection.
-    fn note(&mut self, request: Request);
-}
-
-/// Serves requests until the store is dropped, and connects again when the connections end.
-pub(crate) async fn run<C: Connect>(
-    mut server: C,
-    mut requests: mpsc::UnboundedReceiver<Request>,
-    mut reads: mpsc::UnboundedReceiver<Request>,
-) {
-    let error = StoreError::Unavailable(C::UNAVAILABLE.to_owned());
-    let mut pause = PAUSE_MIN;
-    loop {
-        let ended = match server.connect().await {
-            Ok(session) => {
-                server.outage().end();
-                pause = PAUSE_MIN;
-                server.serve(session, &mut requests, &mut reads).await
-            }
-            Err(reason) => Err(reason),
-        };
-        let Err(reason) = ended else {
-            return;
-        };
-        server.outage().begin(&reason);
-        let refusing = refuse(&mut server, &mut requests, &mut reads, &error);
-        if time::timeout(pause, refusing).await.is_ok() {
-            return;
-        }
-        pause = (2 * pause).min(PAUSE_MAX);
-    }
-}
-
-/// Answers all requests with an error. Ends when the store is dropped.
-async fn refuse(
-    server: &mut impl Connect,
-    requests: &mut mpsc::UnboundedReceiver<Request>,
-    reads: &mut mpsc::UnboundedReceiver<Request>,
-    error: &StoreError,
-) {
-    loop {
-        let request = tokio::select! {
-            request = requests.recv() => request,
-            read = reads.recv() => read,
-        };
-        let Some(request) = request else {
-            return;
-        };
-        if let Some(other) = request.fail(error) {
-            server.note(other);
-        }
-    }
-}
-
 impl Request {
+    /// Whether nobody waits for what was read of a box.
+    pub(crate) fn is_closed(&self) -> bool {
+        match self {
+            Self::Open(.., reply) => reply.is_closed(),
+            Self::ReadAfter(.., reply) => reply.is_closed(),
+            _ => false,
+        }
+    }
+
     /// Answers it with an error; gives it back if it has no answer.
     pub(crate) fn fail(self, error: &StoreError) -> Option<Self> {
         match self {
@@ -292,11 +206,11 @@ impl Request {
 
 impl<S> SharedStore<S> {
     /// A store, and what its task is given.
-    pub(crate) fn with_ends(kind: S) -> (Self, Ends) {
+    pub(crate) fn with_ends(kind: S, opens_by_reading: bool) -> (Self, Ends) {
         let (sender, requests) = mpsc::unbounded_channel();
         let (reads_sender, reads) = mpsc::unbounded_channel();
         let (changes, receiver) = mpsc::unbounded_channel();
-        let (figures, watched) = (Arc::<TaskFigures>::default(), Watched::default());
+        let (figures, watched) = (Arc::<Locked<Figures>>::default(), Watched::default());
         let store = Self {
             requests: sender,
             reads: reads_sender,
@@ -308,6 +222,7 @@ impl<S> SharedStore<S> {
             appends: Arc::new(Semaphore::new(WAITING_MAX)),
             questions: Arc::new(Semaphore::new(WAITING_MAX)),
             figures: figures.clone(),
+            opens_by_reading,
             kind,
         };
         let ends = Ends {
@@ -379,15 +294,9 @@ async fn answered<T>(
     }
 }
 
-/// What distinguishes the ways to keep messages.
-pub(crate) trait Kind: 'static {
-    /// Whether the queue of reads takes [`Request::Open`], too, unless the box is being removed.
-    const OPENS_BY_READING: bool;
-}
-
-impl<S: Kind> Store for SharedStore<S> {
+impl<S: 'static> Store for SharedStore<S> {
     fn open(&mut self, name: &Name, settings: &Arc<Settings>, _: SystemTime) -> Opening {
-        let queue = match S::OPENS_BY_READING && !self.is_removing(name) {
+        let queue = match self.opens_by_reading && !self.is_removing(name) {
             true => &self.reads,
             false => &self.requests,
         };
@@ -466,7 +375,7 @@ impl<S: Kind> Store for SharedStore<S> {
     }
 
     fn watch(&mut self, name: &Name, is_read: bool, _: SystemTime) {
-        if S::OPENS_BY_READING {
+        if self.opens_by_reading {
             self.watched.set(name, is_read);
         }
         let _ = self.requests.send(Request::Watch(name.clone(), is_read));
@@ -503,12 +412,6 @@ impl<S: Kind> Store for SharedStore<S> {
     }
 
     fn figures(&self) -> Figures {
-        Figures {
-            boxes: self.figures.boxes.load(Ordering::Relaxed),
-            lost: self.figures.lost.load(Ordering::Relaxed),
-            expired: self.figures.expired.load(Ordering::Relaxed),
-            idle_boxes: self.figures.idle_boxes.load(Ordering::Relaxed),
-            is_down: self.figures.is_down.load(Ordering::Relaxed),
-        }
+        *self.figures.lock()
     }
 }

@@ -5,11 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use levity_wire::mailbox::MessageId;
 
 use crate::budget::Budget;
+use crate::clock::since_1970;
 use crate::message::{Draft, Message};
 use crate::name::Name;
 use crate::settings::Settings;
@@ -208,9 +209,8 @@ pub struct Figures {
 /// If the kernel has no random numbers.
 #[must_use]
 pub fn new_epoch(now: SystemTime) -> u64 {
-    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let random = getrandom::u32().expect("random numbers of the kernel");
-    (since.as_millis() as u64) << 20 | u64::from(random >> 12)
+    (since_1970(now).as_millis() as u64) << 20 | u64::from(random >> 12)
 }
 
 /// A message on its way to a store.
@@ -236,11 +236,11 @@ impl Append {
         &self,
         known: Option<&StreamState>,
         next: u64,
-    ) -> Result<Option<(StreamState, u64)>, Refused> {
+    ) -> Result<Option<(StreamState, u64)>, StoreError> {
         let (bytes, bytes_max) = (self.draft.content.len(), self.settings.bytes_max);
         let update = self.update.as_ref();
         let updated = update.map(|update| update.apply(known, next, bytes, bytes_max));
-        updated.transpose()
+        updated.transpose().map_err(StoreError::Refused)
     }
 
     /// The stream that has to be there as well, which a new one inherits from.

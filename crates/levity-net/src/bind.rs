@@ -83,6 +83,22 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
+impl Bound {
+    /// Sockets on an address that has no file.
+    pub(crate) fn without_file(
+        configured: &Address,
+        actual: &Address,
+        sockets: Vec<ListeningSocket>,
+    ) -> Self {
+        Self {
+            configured: configured.clone(),
+            actual: actual.clone(),
+            sockets,
+            _file: None,
+        }
+    }
+}
+
 /// Binds `address` for `workers` loops.
 ///
 /// # Errors
@@ -129,12 +145,8 @@ fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<Bound> {
     while sockets.len() < workers {
         sockets.push(ListeningSocket::Tcp(socket(actual, true)?));
     }
-    Ok(Bound {
-        configured: Address::Tcp(address),
-        actual: Address::Tcp(actual),
-        sockets,
-        _file: None,
-    })
+    let [configured, actual] = [address, actual].map(Address::Tcp);
+    Ok(Bound::without_file(&configured, &actual, sockets))
 }
 
 /// A listening socket. `[::]` accepts IPv4 clients too, and falls back to `0.0.0.0` on a machine without IPv6.
@@ -152,13 +164,17 @@ fn socket(address: SocketAddr, share: bool) -> io::Result<std::net::TcpListener>
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
     socket.set_nonblocking(true)?;
-    // Connections inherit both. A response is written whole or in large pieces, so Nagle's algorithm would only
-    // delay it.
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    set_connection_options(&socket)?;
     socket.bind(&SockAddr::from(address))?;
     socket.listen(BACKLOG.into())?;
     Ok(socket.into())
+}
+
+/// Sets what the connections of a listening socket inherit. A response is written whole or in large pieces, so Nagle's algorithm
+/// would only delay it.
+pub(crate) fn set_connection_options(socket: &socket2::Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
 }
 
 fn is_without_v6(error: &io::Error) -> bool {

@@ -7,6 +7,7 @@ mod arrivals;
 mod async_transport;
 mod bind;
 mod connect;
+mod inherited;
 mod listener;
 #[cfg(any(test, feature = "test-support"))]
 pub mod memory;
@@ -26,6 +27,7 @@ pub use arrivals::{arrivals, arrived, others_read};
 pub use async_transport::AsyncTransport;
 pub use bind::{BACKLOG, Bound, bind};
 pub use connect::connect;
+pub use inherited::Inherited;
 pub use listener::{Listener, ListeningSocket};
 pub use peer::{Peer, PeerTls};
 pub use timer::{Idle, OldestIdle, SWEEP_INTERVAL, Timer, Timers};

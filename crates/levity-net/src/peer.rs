@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use levity_config::address::Address;
 use levity_tls::{ClientAuthId, Identity};
+use rustix::process::geteuid;
 
 /// The other end of a connection.
 #[derive(Debug, Clone)]
@@ -78,12 +79,6 @@ impl Peer {
         Self { uid, ..self }
     }
 
-    /// The user of the process at the other end, if it connected to a Unix socket: what the kernel says of it.
-    #[must_use]
-    pub fn uid(&self) -> Option<u32> {
-        self.uid
-    }
-
     /// The listener that the connection came to, and whether it is for publishers.
     pub fn set_listener(&mut self, listener: Arc<Address>, is_for_publishers: bool) {
         self.listener = Some(listener);
@@ -130,6 +125,13 @@ impl Peer {
             destination: canonical(destination),
             is_https,
         }));
+    }
+
+    /// Whether the peer is a process on this machine that runs as the user of this one, or as root.
+    #[must_use]
+    pub fn is_own_user(&self) -> bool {
+        let is_own = |uid| uid == 0 || uid == geteuid().as_raw();
+        self.uid.is_some_and(is_own)
     }
 
     /// The address of the peer's own socket; `None` on a Unix socket.

@@ -38,6 +38,8 @@ pub enum Message {
     },
     /// Report which files are requested.
     Popular(oneshot::Sender<Snapshot>),
+    /// Answer: the loop turns.
+    Answer(oneshot::Sender<()>),
     /// Stop accepting, complete the requests in progress, then end.
     Drain,
 }
@@ -142,6 +144,10 @@ async fn live(parts: Parts) {
                 let snapshot = worker.popular.borrow().snapshot(Instant::now());
                 // An error means that the receiver has timed out.
                 let _ = reply.send(snapshot);
+            }
+            Message::Answer(reply) => {
+                // An error means that the server ends.
+                let _ = reply.send(());
             }
             Message::Drain => {
                 // Before it accepts what waits: idle connections may have all slots.

@@ -15,6 +15,7 @@ use levity_telemetry::diagnostics;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    levity_disk::use_own_name_services();
     levity_disk::on_late(report_late);
     let colour = |terminal| {
         let var = |name| std::env::var_os(name);

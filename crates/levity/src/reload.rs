@@ -1,11 +1,13 @@
 //! What a reload makes before anything changes. A thread of its own does that: a file may be on a frozen disk.
 
 use std::io;
+use std::path::Path;
+use std::sync::Arc;
 
 use levity_config::address::Address;
 use levity_config::{Config, Errors};
 use levity_disk::patiently;
-use levity_net::Bound;
+use levity_net::{Bound, Inherited};
 use levity_telemetry::access_log::{Target, Writer};
 
 use crate::log_writers::LogOpener;
@@ -30,7 +32,7 @@ impl Made {
         check_restart(&service.config, &old.config)?;
         let addresses = service.config.listen.iter().map(|listen| &listen.address);
         let new = addresses.filter(|address| !present.listening.contains(address));
-        let bound = new.map(|address| bind(address, present.workers));
+        let bound = new.map(|address| bind(address, present.workers, &present.inherited));
         Ok(Self {
             bound: bound.collect::<io::Result<_>>()?,
             logs: present.logs.open(&service.logs)?,
@@ -47,6 +49,8 @@ pub struct Present {
     pub listening: Vec<Address>,
     /// What opens further files of logs.
     pub logs: LogOpener,
+    /// The sockets of the service manager.
+    pub inherited: Arc<Inherited>,
 }
 
 /// Why a reload failed.
@@ -57,16 +61,18 @@ pub enum Refused {
     Service(io::Error),
 }
 
-/// Binds an address for so many event loops. Blocks, for seconds at most.
+/// Binds an address for so many event loops, unless a socket on it is `inherited`. Blocks, for seconds at most.
 ///
 /// # Errors
 /// When that is not possible; the error names it.
-pub fn bind(address: &Address, workers: usize) -> io::Result<Bound> {
+pub fn bind(address: &Address, workers: usize, inherited: &Inherited) -> io::Result<Bound> {
     match address {
-        Address::Tcp(_) => levity_net::bind(address, workers),
+        Address::Tcp(_) => inherited.bind(address, workers),
         Address::Unix(path) => {
             let address = address.clone();
-            let bound = patiently(path, move |_| levity_net::bind(&address, workers));
+            // The service manager passes TCP sockets only.
+            let bind = move |_: &Path| levity_net::bind(&address, workers);
+            let bound = patiently(path, bind);
             bound.map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             })?
@@ -84,6 +90,10 @@ fn check_restart(config: &Config, old: &Config) -> io::Result<()> {
         (
             config.limits.connections != old.limits.connections,
             "limits.connections changed",
+        ),
+        (
+            config.starts_programs() && !old.starts_programs(),
+            "`hook` of [acme.dns] is new",
         ),
         (
             config.mailbox_store != old.mailbox_store,

@@ -16,9 +16,9 @@ use std::time::{Duration, SystemTime};
 
 use levity_compute::Pool;
 use levity_config::address::Address;
-use levity_config::{Config, Note, OwnNames};
-use levity_disk::{Disk, Root, Watcher, late_returns, patiently};
-use levity_net::{Bound, Listener, ListeningSocket};
+use levity_config::{Config, Note};
+use levity_disk::{Disk, Root, Watcher, denied, late_returns, patiently};
+use levity_net::{Bound, Inherited, ListeningSocket};
 use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
 use levity_telemetry::outage;
@@ -30,17 +30,18 @@ use levity_tls::TicketKeys;
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::error::TryRecvError;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, MissedTickBehavior};
 
 use crate::admin;
+use crate::admin::control::Order;
 use crate::cache::SharedCache;
 use crate::cli::Plan;
 use crate::compute::Compute;
 use crate::credentials::guesses::Guesses;
 use crate::descriptors::{Descriptors, widen_descriptor_table};
 use crate::event_loop::{self, Message, Parts};
+use crate::heartbeat::{self, Heartbeat};
 use crate::introduce::{Introduction, log_notes, log_some};
 use crate::lacking::{lacking, with_help};
 use crate::log_writers::LogWriters;
@@ -49,6 +50,7 @@ use crate::mailboxes::set::SharedMailboxes;
 use crate::mailboxes::start::StoreThread;
 use crate::reload::{Made, Present, Refused, bind};
 use crate::route::{Service, ServiceParts};
+use crate::service_manager;
 use crate::shares::{self, Bounds, Shares};
 use crate::status::{self, CurrentTls, Status, Upstreams};
 use crate::tls;
@@ -90,15 +92,19 @@ pub fn run(plan: Plan) -> ExitCode {
 }
 
 fn serve(plan: Plan) -> io::Result<()> {
+    // It changes the environment, so before there are other threads.
+    let inherited = Arc::new(Inherited::take()?);
+    give_up_calls(&plan.config);
     refuse_huge_pages();
     diagnostics::start().map_err(lacking("no thread for the log"))?;
     let runtime = start_runtime().map_err(lacking("no event loop for the control thread"))?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::new().map_err(lacking("no handlers of signals"))?;
-        let Some(mut server) = start(plan, &mut signals).await? else {
+        let Some(mut server) = start(plan, inherited, &mut signals).await? else {
             return Ok(());
         };
         server.introduce();
+        service_manager::ready();
         let outcome = server.live(&mut signals).await;
         server.end(&mut signals).await;
         outcome
@@ -106,6 +112,18 @@ fn serve(plan: Plan) -> io::Result<()> {
     // Does not wait for a start or a reload that hangs on a frozen disk.
     runtime.shutdown_background();
     outcome
+}
+
+/// Gives up the system calls that no server needs, unless a program is to be started: it would have given them up as well, with the
+/// rights of other users (`sudo`).
+fn give_up_calls(config: &Config) {
+    if config.starts_programs() {
+        return;
+    }
+    // A container or a unit may refuse what this needs.
+    if let Err(error) = denied::deny() {
+        diagnostics::log(format_args!("system calls are not given up: {error}"));
+    }
 }
 
 fn start_runtime() -> io::Result<Runtime> {
@@ -119,8 +137,12 @@ fn start_runtime() -> io::Result<Runtime> {
 }
 
 /// Starts the server beside the control thread, which handles signals meanwhile. `None` when one of them ends it.
-async fn start(plan: Plan, signals: &mut Signals) -> io::Result<Option<Server>> {
-    let started = beside("start", move || Server::start(plan))?;
+async fn start(
+    plan: Plan,
+    inherited: Arc<Inherited>,
+    signals: &mut Signals,
+) -> io::Result<Option<Server>> {
+    let started = beside("start", move || Server::start(plan, inherited))?;
     tokio::select! {
         started = started => started.map_err(io::Error::other)?.map(Some),
         () = signals.stop() => Ok(None),
@@ -204,6 +226,9 @@ struct Reloading {
     made: Option<oneshot::Receiver<Result<Made, Refused>>>,
     /// Another reload was requested meanwhile: a file may have been read before it changed.
     again: bool,
+    /// Who is told the outcome of this one, and of the other one.
+    waiting: Vec<Order>,
+    waiting_again: Vec<Order>,
     /// [`late_returns`] when the last one began; at first, when the process did.
     late_returns: u64,
 }
@@ -218,11 +243,21 @@ enum Text {
 }
 
 impl Reloading {
+    /// Begins one, or another one when that which is in progress has ended. Somebody is told its outcome.
+    fn begin_for(&mut self, server: &Server, order: Order) {
+        match self.made.is_some() {
+            true => self.waiting_again.push(order),
+            false => self.waiting.push(order),
+        }
+        self.begin(server, Text::New);
+    }
+
     fn begin(&mut self, server: &Server, text: Text) {
         if self.made.is_some() {
             self.again = true;
             return;
         }
+        service_manager::reloading();
         let (plan, parts) = (server.plan.clone(), server.parts.clone());
         let old = server.service.clone();
         let configured = server
@@ -233,6 +268,7 @@ impl Reloading {
             workers: server.workers.len(),
             listening: configured.collect(),
             logs: server.logs.opener(),
+            inherited: server.inherited.clone(),
         };
         self.late_returns = late_returns();
         let made = beside("reload", move || {
@@ -249,6 +285,19 @@ impl Reloading {
             let _ = sender.send(Err(Refused::Service(error)));
             refused
         }));
+    }
+
+    /// Tells the outcome to those who wait for it, and begins another one if that was asked for meanwhile.
+    fn ended(&mut self, server: &Server, outcome: &Result<(), String>) {
+        service_manager::ready();
+        for order in self.waiting.drain(..) {
+            // An error means that the client has gone.
+            let _ = order.send(outcome.clone());
+        }
+        if mem::take(&mut self.again) {
+            self.waiting = mem::take(&mut self.waiting_again);
+            self.begin(server, Text::New);
+        }
     }
 
     /// Begins another one if something responds again without which the configuration is not complete.
@@ -308,7 +357,8 @@ struct Server {
     /// The bound addresses; their sockets belong to the workers.
     listening: Vec<Bound>,
     logs: LogWriters,
-    admin: Option<Admin>,
+    admin: admin::Listeners,
+    inherited: Arc<Inherited>,
     checks: Checks,
     mailbox_store: Option<StoreThread>,
     _watchdog: Watchdog,
@@ -334,10 +384,10 @@ fn start_watchdog(worker_stats: &[Arc<WorkerStats>]) -> io::Result<Watchdog> {
     started.map_err(lacking("no thread for the watch over event loops"))
 }
 
-fn bind_all(config: &Config, workers: usize) -> io::Result<Vec<Bound>> {
+fn bind_all(config: &Config, workers: usize, inherited: &Inherited) -> io::Result<Vec<Bound>> {
     let listen = config.listen.iter();
     listen
-        .map(|listen| bind(&listen.address, workers))
+        .map(|listen| bind(&listen.address, workers, inherited))
         .collect()
 }
 
@@ -478,19 +528,13 @@ impl Shared {
     }
 }
 
-struct Admin {
-    bound: Bound,
-    names: watch::Sender<OwnNames>,
-    serving: JoinHandle<()>,
-}
-
 impl Server {
-    fn start(plan: Plan) -> io::Result<Self> {
+    fn start(plan: Plan, inherited: Arc<Inherited>) -> io::Result<Self> {
         let config = &plan.config;
         let shared = Shared::start(config, true)?;
         shared.service.remove_stale_uploads();
         let count = shared.workers;
-        let mut bound = bind_all(config, count)?;
+        let mut bound = bind_all(config, count, &inherited)?;
         let worker_stats = worker_stats(count);
         let upstreams = Arc::new(Upstreams::from_pointee(shared.service.upstreams.clone()));
         let tls = Arc::new(CurrentTls::new(shared.service.tls.clone()));
@@ -508,28 +552,28 @@ impl Server {
             upstreams,
             tls,
             workers.clone(),
+            start_heartbeat(&workers),
             connections_max,
         );
+        let status = Arc::new(status);
         status.set_roots(devices_of(&shared.service));
         status.set_hidden(config.hidden.clone());
-        let status = Arc::new(status);
-        let admin = start_admin(config.admin.as_ref(), &status)?;
+        let admin = admin::Listeners::start(config, plan.source.as_deref(), status.clone())?;
         // Clients may want certificates at once.
         shared.service.follow_certificates(&shared.parts);
-        let (end, ended) = mpsc::channel(count);
         let mailboxes = mailboxes.into_iter().zip(resume.loops);
         let loops = worker_stats.into_iter().zip(channels).zip(mailboxes);
-        for (number, ((stats, channels), (mailboxes, resume))) in loops.enumerate() {
-            let parts = Parts {
+        let parts = loops.map(|((stats, channels), (mailboxes, resume))| {
+            Ok(Parts {
                 worker: shared.worker(stats)?,
                 mailboxes,
                 resume,
                 listen: take_sockets(&mut bound),
                 channels,
                 guard: plan.guard,
-            };
-            start_worker(number, parts, end.clone())?;
-        }
+            })
+        });
+        let ended = start_workers(parts)?;
         Ok(Self {
             checks: check::start(&shared.service.upstreams),
             plan,
@@ -543,6 +587,7 @@ impl Server {
             listening: bound,
             logs: shared.logs,
             admin,
+            inherited,
             mailbox_store,
             _watchdog: watchdog,
         })
@@ -556,12 +601,26 @@ impl Server {
             plan: &self.plan,
             service: &self.service,
             listening: listening.collect(),
-            admin: self.admin.as_ref().map(|admin| &admin.bound.actual),
+            admin: self.admin.pages_address(),
             disk: &self.disk,
         };
         introduction.log();
         self.report_unwatched_roots();
         self.report_remote_sockets();
+        self.report_unused_sockets();
+    }
+
+    fn report_unused_sockets(&self) {
+        let configured = self.service.config.listen.iter();
+        let unused = self
+            .inherited
+            .unused(configured.map(|listen| &listen.address));
+        let line = |address| {
+            format!(
+                "the service manager listens on {address}, and no `[[listen]]` has that address: nobody answers there"
+            )
+        };
+        log_some(unused.map(line), "sockets of the service manager");
     }
 
     fn report_unwatched_roots(&self) {
@@ -584,6 +643,17 @@ impl Server {
         log_some(lines, "sockets on remote file systems");
     }
 
+    /// Feeds the watchdog of the service manager. Never ends.
+    fn watchdog_feed(&self) -> impl Future<Output = ()> + use<> {
+        let heartbeat = self.status.heartbeat().clone();
+        async move {
+            match service_manager::watchdog_time() {
+                Some(time_max) => service_manager::feed(heartbeat, time_max).await,
+                None => future::pending().await,
+            }
+        }
+    }
+
     async fn live(&mut self, signals: &mut Signals) -> io::Result<()> {
         let mut reloading = Reloading::default();
         let mut ticks = time::interval(LIMITS_LOG_INTERVAL);
@@ -594,6 +664,8 @@ impl Server {
         let mut fetches = Fetches::default();
         let mut rotations = time::interval(levity_tls::TICKET_KEY_ROTATION);
         rotations.reset();
+        let feeding = self.watchdog_feed();
+        tokio::pin!(feeding);
         loop {
             tokio::select! {
                 now = ticks.tick() => self.parts.rate_limits.log_rest(now.into_std()),
@@ -610,11 +682,11 @@ impl Server {
                     }
                 }
                 _ = rotations.tick() => self.parts.ticket_keys.rotate(),
+                order = self.admin.order() => reloading.begin_for(self, order),
+                () = &mut feeding => {}
                 made = reloading.made() => {
-                    self.reload(made);
-                    if mem::take(&mut reloading.again) {
-                        reloading.begin(self, Text::New);
-                    }
+                    let outcome = self.reload(made);
+                    reloading.ended(self, &outcome);
                 }
                 ended = self.ended.recv() => {
                     return ended.unwrap_or(Ok(())).and_then(|()| {
@@ -628,6 +700,7 @@ impl Server {
     /// Drains until all connections have ended and receipts are sent, a second signal arrives, or `limits.drain_timeout` has
     /// passed.
     async fn end(&mut self, signals: &mut Signals) {
+        service_manager::stopping();
         self.leave_addresses();
         // A successor may have other authorities.
         self.parts.acme.stop();
@@ -661,10 +734,10 @@ impl Server {
     }
 
     /// Releases what a successor needs to start while this process drains: the paths of Unix sockets, on
-    /// which the workers accept until they get the message, and the address of the admin listener.
+    /// which the workers accept until they get the message, and the addresses of administrators.
     fn leave_addresses(&mut self) {
         self.listening.clear();
-        self.replace_admin(None);
+        self.admin.close();
     }
 
     fn send_all(&self, mut message: impl FnMut() -> Message) {
@@ -675,24 +748,29 @@ impl Server {
     }
 
     /// Installs the new configuration, or logs why it failed; then the old one stays.
-    fn reload(&mut self, made: Result<Made, Refused>) {
-        let reloaded = match made {
-            Ok(made) => self.swap(made),
-            Err(Refused::Service(error)) => Err(error),
+    ///
+    /// # Errors
+    /// Why it failed, as lines of text.
+    fn reload(&mut self, made: Result<Made, Refused>) -> Result<(), String> {
+        let refused = match made {
+            Ok(made) => self.swap(made).map_err(|error| with_help(&error)),
+            Err(Refused::Service(error)) => Err(with_help(&error)),
             Err(Refused::Config(errors)) => {
-                for line in errors.render(false).lines() {
-                    diagnostics::log(format_args!("{line}"));
-                }
-                Err(io::Error::other("the configuration has errors"))
+                Err(errors.render(false) + "the configuration has errors")
             }
         };
-        match reloaded {
-            Ok(()) => diagnostics::log(format_args!("configuration reloaded")),
-            Err(error) => diagnostics::log(format_args!(
-                "configuration not reloaded, the old one stays: {}",
-                with_help(&error)
-            )),
+        let Err(reason) = refused else {
+            diagnostics::log(format_args!("configuration reloaded"));
+            return Ok(());
+        };
+        let (before, last) = reason.rsplit_once('\n').unwrap_or(("", &reason));
+        for line in before.lines() {
+            diagnostics::log(format_args!("{line}"));
         }
+        let last = format!("configuration not reloaded, the old one stays: {last}");
+        diagnostics::log(format_args!("{last}"));
+        let before = before.lines().map(|line| format!("{line}\n"));
+        Err(before.collect::<String>() + &last + "\n")
     }
 
     fn swap(&mut self, made: Made) -> io::Result<()> {
@@ -702,10 +780,7 @@ impl Server {
             logs,
         } = made;
         let (config, old) = (&service.config, &self.service.config);
-        let listens = |config: &Config| config.admin.as_ref().map(|admin| admin.listen.clone());
-        let admin = (listens(config) != listens(old))
-            .then(|| start_admin(config.admin.as_ref(), &self.status))
-            .transpose()?;
+        let admin = self.admin.replacement(config, old)?;
 
         // Nothing fails from here on: a failed reload changes nothing.
         self.disk.set_open_age_max(config.disk.entry_ttl);
@@ -729,12 +804,7 @@ impl Server {
             close: close.iter().map(|bound| bound.configured.clone()).collect(),
         });
         self.listening.extend(bound);
-        if let Some(admin) = admin {
-            self.replace_admin(admin);
-        }
-        if let (Some(admin), Some(new)) = (&self.admin, &service.config.admin) {
-            admin.names.send_replace(new.names.clone());
-        }
+        self.admin.replace(admin, &service.config);
         self.status.set_roots(devices_of(&service));
         self.status.set_upstreams(service.upstreams.clone());
         self.status.set_tls(service.tls.clone());
@@ -750,13 +820,8 @@ impl Server {
         service.follow_certificates(&self.parts);
         self.service = service;
         self.report_unwatched_roots();
+        self.report_unused_sockets();
         Ok(())
-    }
-
-    fn replace_admin(&mut self, admin: Option<Admin>) {
-        if let Some(old) = mem::replace(&mut self.admin, admin) {
-            old.serving.abort();
-        }
     }
 }
 
@@ -863,21 +928,22 @@ fn mailbox_figures(
     })
 }
 
-fn start_admin(
-    configured: Option<&levity_config::Admin>,
-    status: &Arc<Status>,
-) -> io::Result<Option<Admin>> {
-    let Some(configured) = configured else {
-        return Ok(None);
-    };
-    let mut bound = bind(&configured.listen, 1)?;
-    let listener = Listener::new(bound.sockets.remove(0))?;
-    let (names, wanted) = watch::channel(configured.names.clone());
-    Ok(Some(Admin {
-        bound,
-        names,
-        serving: tokio::spawn(admin::serve(listener, status.clone(), wanted)),
-    }))
+/// Asks the loops often enough for the watchdog of the service manager.
+fn start_heartbeat(workers: &[mpsc::UnboundedSender<Message>]) -> Arc<Heartbeat> {
+    let watched = service_manager::watchdog_time().map(|time_max| time_max / 8);
+    let usual = heartbeat::INTERVAL;
+    Heartbeat::start(workers, watched.map_or(usual, |time| time.min(usual)))
+}
+
+/// Starts workers. The channel closes when the last of them has ended.
+fn start_workers(
+    parts: impl Iterator<Item = io::Result<Parts>>,
+) -> io::Result<mpsc::Receiver<io::Result<()>>> {
+    let (end, ended) = mpsc::channel(parts.size_hint().1.unwrap_or(1).max(1));
+    for (number, parts) in parts.enumerate() {
+        start_worker(number, parts?, end.clone())?;
+    }
+    Ok(ended)
 }
 
 /// Starts a worker. Its result, or its panic, is sent to the control thread.

@@ -101,6 +101,42 @@ pub const QUICK: &[Tool] = &[
         package: "apt-utils",
     },
     Tool {
+        program: "systemd-socket-activate",
+        package: "systemd",
+    },
+    Tool {
+        program: "dh",
+        package: "debhelper",
+    },
+    Tool {
+        program: "dpkg-architecture",
+        package: "dpkg-dev",
+    },
+    Tool {
+        program: "adduser",
+        package: "adduser",
+    },
+    Tool {
+        program: "/etc/ssl/certs/ca-certificates.crt",
+        package: "ca-certificates",
+    },
+    Tool {
+        program: "lintian",
+        package: "lintian",
+    },
+    Tool {
+        program: "mandoc",
+        package: "mandoc",
+    },
+    Tool {
+        program: "umoci",
+        package: "umoci",
+    },
+    Tool {
+        program: "crun",
+        package: "crun",
+    },
+    Tool {
         program: "nbdkit",
         package: "nbdkit",
     },

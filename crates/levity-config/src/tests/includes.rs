@@ -587,12 +587,7 @@ fn the_order_of_files_chooses_no_certificate() {
     };
     let (a, b) = (tls("a.test"), tls("b.test"));
     let alone = format!("{listen}{}{a}{b}", site("c.test"));
-    assert_eq!(chosen(&alone, &[]), Some(1), "the first in one file");
-    assert_eq!(
-        chosen(&format!("{ALL}{alone}"), &[]),
-        None,
-        "others may come"
-    );
+    assert_eq!(chosen(&alone, &[]), None, "in one file");
     let main = format!("{ALL}{listen}");
     assert_eq!(chosen(&main, &[&a]), Some(0), "the only one");
     assert_eq!(chosen(&main, &[&site("c.test"), &a]), Some(1));

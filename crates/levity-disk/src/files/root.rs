@@ -494,7 +494,7 @@ fn knows_cached(directory: &OwnedFd) -> io::Result<bool> {
     probe(ResolveFlags::empty()).map_err(|errno| match errno {
         Errno::NOSYS | Errno::PERM => io::Error::new(
             io::ErrorKind::Unsupported,
-            format!("openat2 is not available ({errno}): Linux 5.6 or newer is needed, and a container must permit the call"),
+            format!("openat2 is not available ({errno}): Linux 5.6 or newer is needed, and a container or a unit must permit the call (`RestrictSUIDSGID=` of systemd forbids it)"),
         ),
         errno => errno.into(),
     })?;

@@ -1,6 +1,7 @@
 //! Threads: how they wake each other, which get a processor first, what they have used, and what they must
 //! not do.
 
+pub mod denied;
 mod disk_thread;
 pub mod guard;
 mod lock;

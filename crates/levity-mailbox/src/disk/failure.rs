@@ -56,6 +56,27 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
+/// Why a request is not done.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The box, or its set, does not permit it, or nobody can.
+    Store(StoreError),
+    /// The database does not do it.
+    Failure(Failure),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<rusqlite::Error> for Refusal {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
 /// Whether a write has failed because a quota is used up. To SQLite that is a disk that fails, unlike a disk that is full. Its
 /// last system call was the write, so the error number of the thread is still that of it.
 fn is_over_quota(error: &rusqlite::Error) -> bool {

@@ -43,7 +43,6 @@ mod failure;
 mod mark;
 mod reader;
 mod schema;
-mod slot;
 mod space;
 mod start;
 mod syncer;
@@ -65,13 +64,13 @@ use self::failure::Failure;
 use self::mark::Mark;
 use self::reader::{Reader, Reading};
 use self::schema::{DATABASE, Found, Meta, connect, log_of, make_tables};
-use self::slot::Slot;
 use self::space::Space;
 use self::syncer::{Log, Syncer};
 use self::witness::Witness;
 use self::writer::{Parts, Writer};
 use crate::budget::Budget;
-use crate::shared::{Kind, SharedStore};
+use crate::locked::Locked;
+use crate::shared::SharedStore;
 use crate::store::new_epoch;
 
 /// The file that keeps other processes out.
@@ -118,10 +117,6 @@ pub struct Disk {
     log: Arc<Log>,
     /// Locked, so that no other process uses the folder.
     lock: File,
-}
-
-impl Kind for Disk {
-    const OPENS_BY_READING: bool = true;
 }
 
 impl Drop for Disk {
@@ -203,9 +198,9 @@ impl Opening<'_> {
             log: log.clone(),
             lock,
         };
-        let (mut store, ends) = DiskStore::with_ends(kind);
+        let (mut store, ends) = DiskStore::with_ends(kind, true);
         let reading = Reading::new(self.folder, meta.bases).map_err(io::Error::other)?;
-        let reading = Arc::new(Slot::new(reading));
+        let reading = Arc::new(Locked::new(Some(reading)));
         let file = Arc::new(File::open(self.folder.join(DATABASE))?);
         let report = self.options.report.clone();
         let mark = Arc::new(Mark::new(self.folder, file.clone(), report));
@@ -219,7 +214,7 @@ impl Opening<'_> {
             mark: mark.clone(),
         };
         let syncing = connect(self.folder, syncer::CACHE_KIB).map_err(io::Error::other)?;
-        let syncing = Arc::new(Slot::new(syncing));
+        let syncing = Arc::new(Locked::new(Some(syncing)));
         // A close of this file ends no lock: SQLite locks the database only.
         let written = File::options()
             .append(true)

@@ -14,16 +14,15 @@ use rusqlite::{Connection, Row, params};
 use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
 
 use super::boxes::{count, names_of};
-use super::failure::Failure;
+use super::failure::Refusal;
 use super::mark::Mark;
-use super::schema::{BOX_COLUMNS, Bases, BoxRow, connect, crc_of_message, signed, unsigned};
-use super::slot::Slot;
+use super::schema::{BOX_COLUMNS, Bases, BoxRow, all, connect, crc_of_message, signed, unsigned};
 use crate::budget::Budget;
 use crate::encoding;
+use crate::locked::Locked;
 use crate::message::{Draft, Message};
 use crate::name::Name;
-use crate::settings::Settings;
-use crate::shared::{Reply, Request};
+use crate::shared::Request;
 use crate::store::{Limit, Opened, StoreError, Summary};
 
 /// The memory of the connection for pages of the database, in KiB.
@@ -68,7 +67,8 @@ impl Reading {
 }
 
 pub(super) struct Reader {
-    pub reading: Arc<Slot<Reading>>,
+    /// `None` while the database is closed.
+    pub reading: Arc<Locked<Option<Reading>>>,
     pub reads: UnboundedReceiver<Request>,
     /// Where boxes are made. It ends before the reader does.
     pub requests: WeakUnboundedSender<Request>,
@@ -81,24 +81,19 @@ pub(super) struct Reader {
 
 /// A box that is being read.
 struct Job {
+    /// [`Request::Open`], for which the box is made if it is not there, or [`Request::ReadAfter`].
+    request: Request,
     name: Name,
     after: Option<MessageId>,
     /// What was asked for, and what is left of it.
     asked: Limit,
     limit: Limit,
-    purpose: Purpose,
     /// What was read so far, and how often from the beginning.
     opened: Option<Opened>,
     lives: usize,
     /// Bytes of messages for which there was no memory, and when that happened first.
     missing: usize,
     starved: Option<Instant>,
-}
-
-enum Purpose {
-    /// The box is made if it is not there.
-    Open(Arc<Settings>, Reply<Opened>),
-    Read(Reply<Option<Opened>>),
 }
 
 /// What has become of a part.
@@ -110,20 +105,8 @@ enum Part {
     Missing {
         is_damaged: bool,
     },
-}
-
-/// Why a part cannot be read.
-enum Refusal {
-    Store(StoreError),
     /// There is no memory for a message of as many bytes.
-    Memory(usize),
-    Failure(Failure),
-}
-
-impl From<rusqlite::Error> for Refusal {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Failure(error.into())
-    }
+    Starved(usize),
 }
 
 impl Reader {
@@ -166,13 +149,13 @@ impl Reader {
     /// Answers what is small. Anything else is a job.
     fn accept(&self, request: Request) -> Option<Job> {
         match request {
-            Request::Open(name, settings, reply) => {
-                let limit = Limit::to_open(settings.keeps_all);
-                let purpose = Purpose::Open(settings, reply);
-                Some(Job::new(name, None, limit, purpose))
+            Request::Open(ref name, ref settings, _) => {
+                let (name, limit) = (name.clone(), Limit::to_open(settings.keeps_all));
+                Some(Job::new(request, name, None, limit))
             }
-            Request::ReadAfter(name, after, limit, reply) => {
-                Some(Job::new(name, after, limit, Purpose::Read(reply)))
+            Request::ReadAfter(ref name, after, limit, _) => {
+                let name = name.clone();
+                Some(Job::new(request, name, after, limit))
             }
             Request::Summary(name, reply) => {
                 let found = self.read(|reading| reading.summary(&name));
@@ -180,10 +163,7 @@ impl Reader {
                 None
             }
             Request::List(set, after, count_max, reply) => {
-                let list = self.read(|reading| {
-                    let listed = reading.list(&set, after.as_ref(), count_max);
-                    listed.map_err(Refusal::from)
-                });
+                let list = self.read(|reading| reading.list(&set, after.as_ref(), count_max));
                 reply.send(list.map_err(|refusal| self.error(refusal)));
                 None
             }
@@ -196,7 +176,7 @@ impl Reader {
         let mut reading = self.reading.lock();
         let Some(open) = &*reading else {
             let reason = "the database is closed after a failure".to_owned();
-            return Err(Refusal::Store(StoreError::Unavailable(reason)));
+            return Err(StoreError::Unavailable(reason).into());
         };
         match read(open) {
             Err(Refusal::Failure(failure)) if self.mark.is_in_doubt(&failure) => {
@@ -210,7 +190,6 @@ impl Reader {
     fn error(&self, refusal: Refusal) -> StoreError {
         match refusal {
             Refusal::Store(error) => error,
-            Refusal::Memory(_) => StoreError::Memory,
             Refusal::Failure(failure) => {
                 self.mark.make(&failure);
                 failure.error()
@@ -220,7 +199,7 @@ impl Reader {
 
     /// Reads one more part of a box, and answers if it was the last one.
     fn go_on(&mut self, mut job: Job) -> Option<Job> {
-        if job.purpose.is_closed() {
+        if job.request.is_closed() {
             return None;
         }
         job.missing = 0;
@@ -232,41 +211,42 @@ impl Reader {
             part
         });
         let part = match part {
-            Ok(part) => part,
-            Err(Refusal::Memory(bytes)) if job.starve(bytes) => return Some(job),
-            Err(refusal) => {
-                job.purpose.fail(self.error(refusal));
-                return None;
-            }
+            Ok(Part::More) => return Some(job),
+            Ok(Part::Starved(bytes)) if job.starve(bytes) => return Some(job),
+            Ok(Part::Starved(_)) => Err(StoreError::Memory),
+            part => part.map_err(|refusal| self.error(refusal)),
         };
-        match (part, job.purpose) {
-            (Part::More, purpose) => return Some(Job { purpose, ..job }),
-            (Part::Whole, purpose) => {
-                self.bounces.remove(&job.name);
-                purpose.answer(job.opened);
+        if let Ok(Part::Whole) = part {
+            self.bounces.remove(&job.name);
+        }
+        match (part, job.request) {
+            (Err(error), request) => drop(request.fail(&error)),
+            (Ok(Part::Missing { .. }), request @ Request::Open(..)) => {
+                self.bounce(job.name, request);
             }
-            (Part::Missing { .. }, Purpose::Open(settings, reply)) => {
-                self.bounce(job.name, settings, reply);
+            (Ok(Part::Missing { is_damaged: true }), request) => drop(request.fail(&is_damaged())),
+            (Ok(Part::Missing { .. }), Request::ReadAfter(.., reply)) => reply.send(Ok(None)),
+            (Ok(_), Request::ReadAfter(.., reply)) => reply.send(Ok(job.opened)),
+            (Ok(_), Request::Open(_, settings, reply)) => {
+                let opened = job.opened.ok_or_else(is_damaged);
+                reply.send(opened.map(|opened| opened.for_receivers(settings.keeps_all)));
             }
-            (Part::Missing { is_damaged: false }, Purpose::Read(reply)) => reply.send(Ok(None)),
-            (Part::Missing { is_damaged: true }, Purpose::Read(reply)) => {
-                reply.send(Err(is_damaged()));
-            }
+            _ => {}
         }
         None
     }
 
     /// Has the writer make or mend a box, and pass it back.
-    fn bounce(&mut self, name: Name, settings: Arc<Settings>, reply: Reply<Opened>) {
+    fn bounce(&mut self, name: Name, request: Request) {
         let bounces = self.bounces.entry(name.clone()).or_default();
         *bounces += 1;
         if *bounces > BOUNCES_MAX {
             self.bounces.remove(&name);
-            return reply.send(Err(is_damaged()));
+            return drop(request.fail(&is_damaged()));
         }
         // Without a sender the store is being dropped, and nobody waits.
         if let Some(requests) = self.requests.upgrade() {
-            let _ = requests.send(Request::Open(name, settings, reply));
+            let _ = requests.send(request);
         }
     }
 }
@@ -276,7 +256,7 @@ impl Reading {
         match BoxRow::find(&self.database, name, self.bases)? {
             None => Ok(None),
             Some((_, Some(row))) => Ok(Some(row.summary(name.clone()))),
-            Some((_, None)) => Err(Refusal::Store(is_damaged())),
+            Some((_, None)) => Err(is_damaged().into()),
         }
     }
 
@@ -285,19 +265,23 @@ impl Reading {
         set: &str,
         after: Option<&Name>,
         count_max: usize,
-    ) -> rusqlite::Result<Vec<Summary>> {
+    ) -> Result<Vec<Summary>, Refusal> {
         let (first, end) = names_of(set);
         let first = after.map_or(first.as_str(), Name::as_str);
         let select = format!(
             "SELECT {BOX_COLUMNS} FROM box WHERE name > ?1 AND name < ?2 ORDER BY name LIMIT ?3"
         );
-        let mut statement = self.database.prepare_cached(&select)?;
-        let listed = statement.query_map(params![first, end, count_max], |row| {
-            let (name, row) = BoxRow::read(row, self.bases)?;
-            let empty = || nothing_known(name.clone());
-            Ok(row.map_or_else(empty, |row| row.summary(name.clone())))
-        })?;
-        listed.collect()
+        let list = all(
+            &self.database,
+            &select,
+            params![first, end, count_max],
+            |row| {
+                let (name, row) = BoxRow::read(row, self.bases)?;
+                let empty = || nothing_known(name.clone());
+                Ok(row.map_or_else(empty, |row| row.summary(name.clone())))
+            },
+        );
+        Ok(list?)
     }
 
     fn read_part(&self, job: &mut Job, budget: &Arc<Budget>) -> Result<Part, Refusal> {
@@ -321,18 +305,17 @@ impl Reading {
         }
         opened.lost = row.lost;
         opened.messages.retain(|one| one.id.sequence >= row.lost);
-        let is_whole = self.read_messages(&transaction, &row, job, budget)?;
-        Ok(if is_whole { Part::Whole } else { Part::More })
+        self.read_messages(&transaction, &row, job, budget)
     }
 
-    /// Reads messages up to the end of the part; whether they were the last of the job.
+    /// Reads messages up to the end of the part.
     fn read_messages(
         &self,
         database: &Connection,
         row: &BoxRow,
         job: &mut Job,
         budget: &Arc<Budget>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Part, Refusal> {
         let opened = job.opened.as_mut().expect("it was begun");
         let after = job.after.filter(|after| after.epoch == row.epoch);
         let last = opened.messages.last().map(|message| message.id);
@@ -346,32 +329,34 @@ impl Reading {
         while let Some(found) = rows.next()? {
             let bytes = found.get(1)?;
             if !part.take(bytes) {
-                return Ok(false);
+                return Ok(Part::More);
             }
             if !job.limit.take(bytes) {
-                return Ok(true);
+                return Ok(Part::Whole);
             }
             let (sequence, mut draft) = message(found, row.id)?;
             let bytes = draft.bytes();
-            let reservation = budget.try_reserve_to_read(bytes);
-            draft.reservation = Some(reservation.ok_or(Refusal::Memory(bytes))?);
+            draft.reservation = budget.try_reserve_to_read(bytes);
+            if draft.reservation.is_none() {
+                return Ok(Part::Starved(bytes));
+            }
             let epoch = row.epoch;
             let id = MessageId { epoch, sequence };
             let draft = draft.into();
             opened.messages.push(Message { id, draft });
         }
-        Ok(true)
+        Ok(Part::Whole)
     }
 }
 
 impl Job {
-    fn new(name: Name, after: Option<MessageId>, limit: Limit, purpose: Purpose) -> Self {
+    fn new(request: Request, name: Name, after: Option<MessageId>, limit: Limit) -> Self {
         Self {
+            request,
             name,
             after,
             asked: limit,
             limit,
-            purpose,
             opened: None,
             lives: 0,
             missing: 0,
@@ -397,7 +382,7 @@ impl Job {
     fn may_go_on(&self, budget: &Arc<Budget>) -> bool {
         let is_over = |since: Instant| since.elapsed() >= MEMORY_TIME_MAX;
         let has_memory = || budget.try_reserve_to_read(self.missing).is_some();
-        self.starved.is_some_and(is_over) || self.purpose.is_closed() || has_memory()
+        self.starved.is_some_and(is_over) || self.request.is_closed() || has_memory()
     }
 
     /// Begins with another box, which has the name by now.
@@ -408,33 +393,7 @@ impl Job {
             return Ok(());
         }
         let reason = "the mailbox is removed again and again".to_owned();
-        Err(Refusal::Store(StoreError::Unavailable(reason)))
-    }
-}
-
-impl Purpose {
-    fn is_closed(&self) -> bool {
-        match self {
-            Self::Open(_, reply) => reply.is_closed(),
-            Self::Read(reply) => reply.is_closed(),
-        }
-    }
-
-    fn answer(self, opened: Option<Opened>) {
-        match self {
-            Self::Open(settings, reply) => {
-                let opened = opened.map(|opened| opened.for_receivers(settings.keeps_all));
-                reply.send(opened.ok_or_else(is_damaged));
-            }
-            Self::Read(reply) => reply.send(Ok(opened)),
-        }
-    }
-
-    fn fail(self, error: StoreError) {
-        match self {
-            Self::Open(_, reply) => reply.send(Err(error)),
-            Self::Read(reply) => reply.send(Err(error)),
-        }
+        Err(StoreError::Unavailable(reason).into())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Params, Row, params};
 
 use crate::name::Name;
 use crate::store::{Opened, Summary};
@@ -87,6 +87,36 @@ pub(super) fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} COMMIT;"))
 }
 
+/// Executes a statement, which is prepared once; the number of rows that it has changed.
+pub(super) fn execute(
+    database: &Connection,
+    statement: &str,
+    values: impl Params,
+) -> rusqlite::Result<usize> {
+    database.prepare_cached(statement)?.execute(values)
+}
+
+/// What `read` makes of the first row that a statement finds, which is prepared once.
+pub(super) fn one<T>(
+    database: &Connection,
+    statement: &str,
+    values: impl Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    database.prepare_cached(statement)?.query_row(values, read)
+}
+
+/// The same of all rows.
+pub(super) fn all<T>(
+    database: &Connection,
+    statement: &str,
+    values: impl Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    let mut statement = database.prepare_cached(statement)?;
+    statement.query_map(values, read)?.collect()
+}
+
 /// The smallest epochs of boxes that have lost nothing. A box with a smaller one has this one instead: so a start that finds
 /// that messages may be missing need not touch the boxes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -140,30 +170,20 @@ impl Meta {
 
     /// Writes the row.
     pub fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut statement = connection.prepare_cached(
+        let insert =
             "INSERT OR REPLACE INTO meta (id, format, boot, is_closed, commits, epoch, all_from, unsynced_from, crc)
-             VALUES (1, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        )?;
+             VALUES (1, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         let (commits, epoch) = (signed(self.commits), signed(self.epoch));
         let (all, unsynced) = (signed(self.bases.all), signed(self.bases.unsynced));
-        statement.execute(params![
-            self.boot,
-            self.is_closed,
-            commits,
-            epoch,
-            all,
-            unsynced,
-            self.crc()
-        ])?;
-        Ok(())
+        let (boot, is_closed, crc) = (&self.boot, self.is_closed, self.crc());
+        let values = params![boot, is_closed, commits, epoch, all, unsynced, crc];
+        execute(connection, insert, values).map(drop)
     }
 
     /// Reads the row.
     pub fn read(connection: &Connection) -> rusqlite::Result<Found> {
-        let mut statement = connection.prepare_cached(
-            "SELECT boot, is_closed, commits, epoch, all_from, unsynced_from, crc FROM meta WHERE id = 1",
-        )?;
-        let found = statement.query_row([], |row| {
+        let select = "SELECT boot, is_closed, commits, epoch, all_from, unsynced_from, crc FROM meta WHERE id = 1";
+        let found = one(connection, select, [], |row| {
             let meta = Self {
                 boot: row.get(0)?,
                 is_closed: row.get(1)?,
@@ -233,8 +253,7 @@ impl BoxRow {
         bases: Bases,
     ) -> rusqlite::Result<Option<(i64, Option<Self>)>> {
         let select = format!("SELECT {BOX_COLUMNS} FROM box WHERE name = ?1");
-        let mut statement = database.prepare_cached(&select)?;
-        let found = statement.query_row([name.as_str()], |row| {
+        let found = one(database, &select, [name.as_str()], |row| {
             Ok((row.get(0)?, Self::read(row, bases)?.1))
         });
         found.optional()
@@ -262,21 +281,19 @@ impl BoxRow {
             self.state,
         ];
         // A column that is set has its index written, also if it is the same as before.
-        let mut statement = connection.prepare_cached(
+        let update =
             "UPDATE box SET epoch = ?3, next = ?4, lost = ?5, read = ?6, messages = ?7, bytes = ?8, is_durable = ?9,
-             idle_ms = ?10, crc = ?12, state = ?13 WHERE id = ?1 AND name = ?2 AND due_ms = ?11",
-        )?;
-        if statement.execute(values)? > 0 {
+             idle_ms = ?10, crc = ?12, state = ?13 WHERE id = ?1 AND name = ?2 AND due_ms = ?11";
+        if execute(connection, update, values)? > 0 {
             return Ok(());
         }
-        let mut statement = connection.prepare_cached(
+        let insert =
             "INSERT INTO box (id, name, epoch, next, lost, read, messages, bytes, is_durable, idle_ms, due_ms, crc, state)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
              ON CONFLICT (id) DO UPDATE SET name = ?2, epoch = ?3, next = ?4, lost = ?5, read = ?6, messages = ?7,
              bytes = ?8, is_durable = ?9, idle_ms = ?10, due_ms = ?11, crc = ?12,
-             state = ?13",
-        )?;
-        statement.execute(values).map(drop)
+             state = ?13";
+        execute(connection, insert, values).map(drop)
     }
 
     /// The state of a stream.

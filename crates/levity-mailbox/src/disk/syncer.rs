@@ -2,14 +2,14 @@
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
 
-use super::slot::Slot;
+use crate::locked::Locked;
 
 /// How long a message of a set that is not durable may stay out of reach of a sync. A crash of the machine takes no older one.
 const SYNC_INTERVAL: Duration = Duration::from_millis(250);
@@ -36,22 +36,18 @@ pub(super) struct Log {
     /// Pages at its begin that the syncer has moved.
     moved: AtomicUsize,
     /// When the first commit came that is not synced.
-    unsynced: Mutex<Option<Instant>>,
+    unsynced: Locked<Option<Instant>>,
     has_failed: AtomicBool,
     /// Held during a checkpoint: SQLite does not let a second one wait, but refuses it.
-    checkpoint: Mutex<()>,
+    checkpoint: Locked<()>,
     syncer: OnceLock<Thread>,
     has_ended: AtomicBool,
 }
 
 impl Log {
-    fn unsynced(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The writer has committed. A sync covers the commits before it.
     pub fn committed(&self, is_synced: bool) {
-        let mut unsynced = self.unsynced();
+        let mut unsynced = self.unsynced.lock();
         match is_synced {
             true => *unsynced = None,
             false => drop(unsynced.get_or_insert_with(Instant::now)),
@@ -60,7 +56,8 @@ impl Log {
 
     /// Whether the syncer is late, since it has something else to do: then the writer syncs.
     pub fn is_overdue(&self) -> bool {
-        self.unsynced()
+        self.unsynced
+            .lock()
             .is_some_and(|since| since.elapsed() > SYNC_INTERVAL)
     }
 
@@ -112,7 +109,7 @@ impl Log {
     pub fn truncated(&self) {
         self.pages.store(0, Ordering::Relaxed);
         self.moved.store(0, Ordering::Relaxed);
-        *self.unsynced() = None;
+        *self.unsynced.lock() = None;
         self.has_failed.store(false, Ordering::Relaxed);
     }
 
@@ -122,10 +119,7 @@ impl Log {
         database: &Connection,
         mode: CheckpointMode,
     ) -> rusqlite::Result<(i32, i32)> {
-        let _only = self
-            .checkpoint
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _only = self.checkpoint.lock();
         database.wal_checkpoint_v2(None::<&str>, mode)
     }
 
@@ -140,7 +134,8 @@ impl Log {
 }
 
 pub(super) struct Syncer {
-    pub connection: Arc<Slot<Connection>>,
+    /// `None` while the database is closed.
+    pub connection: Arc<Locked<Option<Connection>>>,
     /// The write-ahead log and the witness, to sync them.
     pub written: [File; 2],
     pub database: Arc<File>,
@@ -153,7 +148,7 @@ impl Syncer {
         let _ = self.log.syncer.set(thread::current());
         while !self.log.has_ended.load(Ordering::Acquire) {
             thread::park_timeout(SYNC_INTERVAL);
-            let unsynced = self.log.unsynced().take();
+            let unsynced = self.log.unsynced.lock().take();
             if unsynced.is_some() {
                 self.written.iter().for_each(|file| self.sync(file));
             }

@@ -4,26 +4,25 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
 
-use super::boxes::{Boxes, has_due};
-use super::failure::Failure;
+use super::boxes::{Boxes, has_due, milliseconds};
+use super::failure::{Failure, Refusal};
 use super::mark::Mark;
 use super::reader::Reading;
 use super::schema::{Found, Meta, connect, log_of, make_tables};
-use super::slot::Slot;
 use super::space::Space;
 use super::start::decide;
 use super::syncer::{self, Log};
 use super::witness::{Acknowledged, Witness};
+use crate::locked::Locked;
 use crate::name::Name;
-use crate::shared::{Outage, Request, TaskFigures, Watched};
-use crate::store::{Append, Appended, Change, StoreError};
+use crate::shared::{Outage, Request, Watched};
+use crate::store::{Append, Appended, Change, Figures, StoreError};
 
 /// The memory of the connection for pages of the database, in KiB.
 pub(super) const CACHE_KIB: u32 = 16 * 1024;
@@ -44,14 +43,14 @@ pub(super) struct Parts {
     /// Where boxes are read that were made. It ends before the writer does.
     pub reads: WeakUnboundedSender<Request>,
     pub changes: UnboundedSender<Change>,
-    pub figures: Arc<TaskFigures>,
+    pub figures: Arc<Locked<Figures>>,
     pub witness: Witness,
     pub space: Space,
     pub log: Arc<Log>,
     pub watched: Watched,
-    /// What the other threads use, which is closed with the database.
-    pub reading: Arc<Slot<Reading>>,
-    pub syncing: Arc<Slot<Connection>>,
+    /// What the other threads use, which is closed with the database: `None` then.
+    pub reading: Arc<Locked<Option<Reading>>>,
+    pub syncing: Arc<Locked<Option<Connection>>>,
     pub mark: Arc<Mark>,
     /// Logs a line. Must not block.
     pub report: Arc<dyn Fn(&str) + Send + Sync>,
@@ -76,10 +75,9 @@ pub(super) struct Writer {
 
 /// What has become of a request.
 enum Done {
-    Appended(Result<Appended, StoreError>),
-    /// Whether the box is there.
-    Opened(Result<(), StoreError>),
+    Appended(Appended),
     Removed(bool),
+    Refused(StoreError),
     Other,
 }
 
@@ -94,7 +92,7 @@ impl Writer {
             epoch: meta.epoch,
         };
         Self {
-            boxes: Boxes::new(meta.bases, meta.epoch, parts.watched.clone(), now),
+            boxes: new_boxes(&meta, &parts.watched, now),
             parts,
             database: None,
             meta,
@@ -250,9 +248,13 @@ impl Writer {
         let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let done = batch
             .iter()
-            .map(|request| self.apply(&transaction, request));
-        let done = done.collect::<rusqlite::Result<_>>()?;
-        self.boxes.write(&transaction)?;
+            .map(|request| match self.apply(&transaction, request) {
+                Err(Refusal::Store(error)) => Ok(Done::Refused(error)),
+                Err(Refusal::Failure(failure)) => Err(failure),
+                Ok(done) => Ok(done),
+            });
+        let done = done.collect::<Result<_, _>>()?;
+        self.boxes.within(&transaction, self.now).write()?;
         let mut meta = self.meta.clone();
         (meta.commits, meta.epoch) = (meta.commits + 1, self.boxes.epoch);
         meta.write(&transaction)?;
@@ -274,67 +276,59 @@ impl Writer {
         Ok(())
     }
 
-    fn apply(&mut self, database: &Connection, request: &Request) -> rusqlite::Result<Done> {
-        let boxes = &mut self.boxes;
-        Ok(match request {
-            Request::Append(append, now, _) => {
-                Done::Appended(boxes.append(database, append, *now)?)
-            }
-            Request::Open(name, settings, _) => {
-                Done::Opened(boxes.open(database, name, settings, self.now)?)
-            }
+    fn apply(&mut self, database: &Connection, request: &Request) -> Result<Done, Refusal> {
+        let now = match request {
+            Request::Append(_, now, _) | Request::Sweep(now) => *now,
+            _ => self.now,
+        };
+        let mut boxes = self.boxes.within(database, now);
+        match request {
+            Request::Append(append, ..) => return Ok(Done::Appended(boxes.append(append)?)),
+            Request::Open(name, settings, _) => boxes.open(name, settings)?,
             Request::Remove(name, epoch, ..) => {
-                Done::Removed(boxes.remove_life(database, name, *epoch)?)
+                return Ok(Done::Removed(boxes.remove_life(name, *epoch)?));
             }
-            Request::Read(name, last, _) => {
-                boxes.mark_read(database, name, *last)?;
-                Done::Other
-            }
+            Request::Read(name, last, _) => boxes.mark_read(name, *last)?,
             Request::Watch(name, false) => {
                 self.parts.watched.end(name);
-                boxes.touch(database, name, self.now)?;
-                Done::Other
+                boxes.touch(name)?;
             }
-            Request::Sweep(now) => {
-                boxes.sweep(database, *now)?;
-                Done::Other
-            }
+            Request::Sweep(_) => boxes.sweep()?,
             Request::Watch(_, true)
             | Request::Summary(..)
             | Request::ReadAfter(..)
-            | Request::List(..) => Done::Other,
-        })
+            | Request::List(..) => {}
+        }
+        Ok(Done::Other)
     }
 
     fn answer(&mut self, batch: Vec<Request>, done: Vec<Done>) {
-        let counted = self.boxes.take_counted();
-        let figures = &self.parts.figures;
-        figures.boxes.fetch_add(counted.made, Ordering::Relaxed);
-        figures.boxes.fetch_sub(counted.removed, Ordering::Relaxed);
-        TaskFigures::add(&figures.lost, counted.lost);
-        TaskFigures::add(&figures.expired, counted.expired);
-        TaskFigures::add(&figures.idle_boxes, counted.idle_boxes);
-        for name in std::mem::take(&mut self.boxes.dropped) {
+        let changes = self.boxes.take_changes();
+        let mut figures = self.parts.figures.lock();
+        figures.boxes = (figures.boxes + changes.made).saturating_sub(changes.removed);
+        figures.lost += changes.lost;
+        figures.expired += changes.expired;
+        figures.idle_boxes += changes.idle_boxes;
+        drop(figures);
+        for name in changes.dropped_boxes {
             self.change(&name, Change::Removed(name.clone()));
         }
-        for name in std::mem::take(&mut self.boxes.renewed) {
+        for name in changes.renewed_boxes {
             self.change(&name, Change::Outdated(name.clone()));
         }
         let has_appended = batch.iter().any(is_append);
         for (request, done) in batch.into_iter().zip(done) {
             match (request, done) {
-                (Request::Append(append, _, reply), Done::Appended(result)) => {
-                    self.report_append(&append, &result);
-                    reply.send(result);
+                (request, Done::Refused(error)) => drop(request.fail(&error)),
+                (Request::Append(append, _, reply), Done::Appended(appended)) => {
+                    self.report_append(&append, &appended);
+                    reply.send(Ok(appended));
                 }
-                (Request::Open(name, settings, reply), Done::Opened(Ok(()))) => {
+                (request @ Request::Open(..), _) => {
                     // Without a sender the store is being dropped, and nobody waits.
                     if let Some(reads) = self.parts.reads.upgrade() {
-                        let _ = reads.send(Request::Open(name, settings, reply));
+                        let _ = reads.send(request);
                     }
-                }
-                (Request::Open(_, _, reply), Done::Opened(Err(refusal))) => {
-                    reply.send(Err(refusal));
                 }
                 (Request::Remove(_, _, reply, pending), Done::Removed(was_known)) => {
                     drop(pending);
@@ -356,8 +350,8 @@ impl Writer {
         }
     }
 
-    fn report_append(&self, append: &Append, result: &Result<Appended, StoreError>) {
-        if let Ok(Appended::New { message, lost }) = result {
+    fn report_append(&self, append: &Append, appended: &Appended) {
+        if let Appended::New { message, lost } = appended {
             let change = Change::Appended {
                 name: append.name.clone(),
                 message: message.clone(),
@@ -435,8 +429,7 @@ impl Writer {
         if let Some(fault) = start.fault {
             (self.parts.report)(fault);
         }
-        let (bases, watched) = (start.meta.bases, self.parts.watched.clone());
-        self.boxes = Boxes::new(bases, start.meta.epoch, watched, self.now);
+        self.boxes = new_boxes(&start.meta, &self.parts.watched, self.now);
         (self.meta, self.decided_on) = (start.meta, Some(found));
     }
 
@@ -455,7 +448,7 @@ impl Writer {
         self.parts.witness.sync()?;
         // Without an index that can be read, the figure stays as it is.
         if let Ok(boxes) = database.query_row("SELECT count(*) FROM box", [], |row| row.get(0)) {
-            self.parts.figures.boxes.store(boxes, Ordering::Relaxed);
+            self.parts.figures.lock().boxes = boxes;
         }
         (self.database, self.decided_on) = (Some(database), None);
         Ok(())
@@ -501,6 +494,10 @@ impl Writer {
             .checkpoint(&database, CheckpointMode::TRUNCATE)
             .map(drop)?)
     }
+}
+
+fn new_boxes(meta: &Meta, watched: &Watched, now: SystemTime) -> Boxes {
+    Boxes::new(meta.bases, meta.epoch, watched.clone(), milliseconds(now))
 }
 
 /// Lengthens the write-ahead log by zeros, which no start takes for commits. The sync of a commit that makes the file longer waits

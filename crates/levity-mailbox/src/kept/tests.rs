@@ -424,7 +424,7 @@ fn receivers_that_send_a_long_message_share_its_parts() {
     drop((first, second));
     assert_eq!(part(&entry.long_form(0, 2), 0, b"e"), b"e");
     entry.forget_forms();
-    assert!(entry.made.borrow().0.is_none());
+    assert!(entry.made.borrow().is_none());
 }
 
 #[test]
@@ -497,7 +497,7 @@ fn what_is_being_made_is_forgotten_when_it_is_made() {
     assert!(Rc::ptr_eq(&making, &again.expect("it is one of the last")));
     making.finish(None).now_or_never().expect("nobody waits");
     kept.recent.forget_forms();
-    assert!(entry.made.borrow().0.is_none() && kept.recent.encoded.borrow().is_empty());
+    assert!(entry.made.borrow().is_none() && kept.recent.encoded.borrow().is_empty());
 }
 
 #[test]

@@ -46,29 +46,26 @@ impl Appends {
 
     /// Adds one that follows all others.
     pub(super) fn push(&mut self, names: Vec<Name>, mut appending: Appending, reply: Replies) {
-        if self.begun.is_empty()
-            && let Some(results) = (&mut appending).now_or_never()
-        {
-            let results = Some(results);
-            return self.at_once.push_back(Append {
-                names,
-                results,
-                reply,
-            });
+        let results = match self.begun.is_empty() {
+            true => (&mut appending).now_or_never(),
+            false => None,
+        };
+        let append = Append {
+            names,
+            results,
+            reply,
+        };
+        if append.results.is_some() {
+            return self.at_once.push_back(append);
         }
         let number = self.next;
         self.next += 1;
-        for name in &names {
+        for name in &append.names {
             let of_box = self.of_boxes.entry(name.clone()).or_default();
             if of_box.back() != Some(&number) {
                 of_box.push_back(number);
             }
         }
-        let append = Append {
-            names,
-            results: None,
-            reply,
-        };
         self.begun.insert(number, append);
         let appending = async move { (number, appending.await) };
         self.pending.push(Box::pin(appending));

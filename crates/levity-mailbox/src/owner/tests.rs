@@ -10,7 +10,9 @@ use crate::kept::Next;
 use crate::log::tests::{draft, settings};
 use crate::memory::MemoryStore;
 use crate::message::Message;
-use crate::store::{Appending, Figures, Limit, Listing, Opening, Reading, Removing, Summing};
+use crate::store::{
+    Appending, Figures, Limit, Listing, Opened, Opening, Reading, Removing, Summing,
+};
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 

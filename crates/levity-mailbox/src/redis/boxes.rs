@@ -68,14 +68,8 @@ struct Watch {
     number: u64,
     is_subscribed: bool,
     /// What was reported; `None` until the box is opened, and again after [`Change::Outdated`].
-    reported: Option<Reported>,
+    reported: Option<Known>,
     state: WatchState,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Reported {
-    epoch: u64,
-    next: u64,
 }
 
 enum WatchState {
@@ -210,20 +204,11 @@ impl Boxes {
 
     /// The next channels to subscribe to, or to leave: at most `count_max`.
     pub(super) fn next_subscriptions(&mut self, count_max: usize) -> (bool, Vec<(Name, u64)>) {
-        let mut channels = Vec::new();
         let is_wanted = self.subscriptions.front().is_some_and(|first| first.1);
-        while channels.len() < count_max {
-            match self.subscriptions.pop_front() {
-                Some((name, wanted, number)) if wanted == is_wanted => {
-                    channels.push((name, number));
-                }
-                Some(other) => {
-                    self.subscriptions.push_front(other);
-                    break;
-                }
-                None => break,
-            }
-        }
+        let next = self.subscriptions.iter().take(count_max);
+        let count = next.take_while(|one| one.1 == is_wanted).count();
+        let next = self.subscriptions.drain(..count);
+        let channels = next.map(|(name, _, number)| (name, number)).collect();
         (is_wanted, channels)
     }
 
@@ -268,8 +253,7 @@ impl Boxes {
     /// The next box to ask for the messages from a number on.
     pub(super) fn next_to_resume(&mut self) -> Option<(Name, u64)> {
         while let Some(name) = self.to_resume.pop_front() {
-            if let Some(Reported { next, .. }) =
-                self.watch_of(&name).and_then(|watch| watch.reported)
+            if let Some(Known { next, .. }) = self.watch_of(&name).and_then(|watch| watch.reported)
             {
                 return Some((name, next));
             }
@@ -283,7 +267,7 @@ impl Boxes {
             && watch.reported.is_none()
         {
             let &Opened { epoch, next, .. } = opened;
-            watch.reported = Some(Reported { epoch, next });
+            watch.reported = Some(Known { epoch, next });
             self.resume(name);
         }
     }
@@ -299,7 +283,7 @@ impl Boxes {
         let held = std::mem::take(held);
         let is_continued = |found: &Opened| {
             let continues =
-                |reported: Reported| found.epoch == reported.epoch && found.lost <= reported.next;
+                |reported: Known| found.epoch == reported.epoch && found.lost <= reported.next;
             watch.reported.is_some_and(continues)
         };
         let Some(found) = found.filter(is_continued) else {
@@ -307,7 +291,7 @@ impl Boxes {
             return;
         };
         watch.state = WatchState::Current;
-        watch.reported = Some(Reported {
+        watch.reported = Some(Known {
             epoch: found.epoch,
             next: found.next,
         });
@@ -346,16 +330,10 @@ impl Boxes {
         }
         let MessageId { epoch, sequence } = message.id;
         match watch.reported {
-            Some(reported) if reported.epoch == epoch && sequence < reported.next => {}
-            Some(reported)
-                if reported
-                    == (Reported {
-                        epoch,
-                        next: sequence,
-                    }) =>
-            {
+            Some(known) if known.epoch == epoch && sequence < known.next => {}
+            Some(known) if known.epoch == epoch && sequence == known.next => {
                 let next = sequence + 1;
-                watch.reported = Some(Reported { epoch, next });
+                watch.reported = Some(Known { epoch, next });
                 // Not before: one that comes before the box is resumed would hide that others are missing.
                 self.learn(name, Known { epoch, next });
                 self.report(name, message, lost);

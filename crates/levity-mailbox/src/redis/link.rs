@@ -15,8 +15,14 @@ use self::serving::Serving;
 use super::boxes::Boxes;
 use super::session::Session;
 use crate::budget::Budget;
+use crate::locked::Locked;
 use crate::name::Name;
-use crate::shared::{Connect, Outage, Request, TaskFigures};
+use crate::shared::{Outage, Request};
+use crate::store::{Figures, StoreError};
+
+/// The pauses between attempts to connect.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How long making all connections may take.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
@@ -27,10 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// What outlives a connection.
 pub(super) struct Link {
     pub(super) client: Client,
+    pub(super) requests: mpsc::UnboundedReceiver<Request>,
+    pub(super) read_requests: mpsc::UnboundedReceiver<Request>,
     pub(super) budget: Arc<Budget>,
     pub(super) boxes: Boxes,
     pub(super) outage: Outage,
-    pub(super) figures: Arc<TaskFigures>,
+    pub(super) figures: Arc<Locked<Figures>>,
     /// Distinguishes this process from others.
     pub(super) process: String,
     /// The history of the server that this process has seen last.
@@ -43,15 +51,31 @@ pub(super) struct Link {
     pub(super) sets: BTreeSet<String>,
 }
 
-impl Connect for Link {
-    const UNAVAILABLE: &'static str = "the Redis server cannot be used at the moment";
-
-    type Session = Session;
-
-    fn outage(&mut self) -> &mut Outage {
-        &mut self.outage
+impl Link {
+    /// Serves requests until the store is dropped, and connects again when the connections end.
+    pub(super) async fn run(mut self) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let ended = match self.connect().await {
+                Ok(session) => {
+                    self.outage.end();
+                    pause = PAUSE_MIN;
+                    Serving::new(&mut self, session).run().await
+                }
+                Err(reason) => Err(reason),
+            };
+            let Err(reason) = ended else {
+                return;
+            };
+            self.outage.begin(&reason);
+            if time::timeout(pause, self.refuse()).await.is_ok() {
+                return;
+            }
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
     }
 
+    /// Connects, or says why not.
     async fn connect(&mut self) -> Result<Session, String> {
         let behind_since = self.behind_since;
         let is_patient = behind_since.is_none_or(|since| since.elapsed() < PATIENCE);
@@ -68,30 +92,27 @@ impl Connect for Link {
         Ok(session)
     }
 
-    async fn serve(
-        &mut self,
-        session: Session,
-        requests: &mut mpsc::UnboundedReceiver<Request>,
-        reads: &mut mpsc::UnboundedReceiver<Request>,
-    ) -> Result<(), String> {
-        Serving::new(self, session).run(requests, reads).await
-    }
-
-    fn note(&mut self, request: Request) {
-        match request {
-            Request::Read(name, last, _) => self.mark_read(name, last),
-            Request::Watch(name, is_read) => {
-                self.boxes.set_watched(&name, is_read, Instant::now());
+    /// Answers all requests with an error, and notes those that have no answer. Ends when the store is dropped.
+    async fn refuse(&mut self) {
+        loop {
+            let request = tokio::select! {
+                request = self.requests.recv() => request,
+                read = self.read_requests.recv() => read,
+            };
+            let Some(request) = request else {
+                return;
+            };
+            match request.fail(&unavailable()) {
+                Some(Request::Read(name, last, _)) => self.mark_read(name, last),
+                Some(Request::Watch(name, is_read)) => {
+                    self.boxes.set_watched(&name, is_read, Instant::now());
+                }
+                Some(Request::Sweep(_)) => drop(self.boxes.sweep(Instant::now())),
+                _ => {}
             }
-            Request::Sweep(_) => {
-                self.boxes.sweep(Instant::now());
-            }
-            _ => {}
         }
     }
-}
 
-impl Link {
     /// Notes which history the server writes. If it is another one than before, it may lack messages.
     pub(super) fn note_run(&mut self, run: &str) {
         if self.run != run {
@@ -105,4 +126,9 @@ impl Link {
         let noted = self.reads.entry(name).or_insert(last);
         *noted = last.max(*noted);
     }
+}
+
+/// What clients are told while the server cannot be used; why is reported.
+fn unavailable() -> StoreError {
+    StoreError::Unavailable("the Redis server cannot be used at the moment".to_owned())
 }

@@ -35,16 +35,12 @@ use redis::{Client, IntoConnectionInfo, ProtocolVersion};
 use self::boxes::Boxes;
 use self::link::Link;
 use crate::budget::Budget;
-use crate::shared::{self, Outage, SharedStore};
+use crate::shared::{Outage, SharedStore};
 use crate::store::new_epoch;
 
 /// A Redis or Valkey server.
 #[derive(Debug)]
 pub struct Redis;
-
-impl shared::Kind for Redis {
-    const OPENS_BY_READING: bool = false;
-}
 
 /// Keeps messages on a Redis or Valkey server, version 6.2 of Redis or later.
 pub type RedisStore = SharedStore<Redis>;
@@ -65,9 +61,11 @@ impl RedisStore {
         report: impl Fn(&str) + Send + 'static,
     ) -> Result<Self, String> {
         let client = client(url)?;
-        let (store, ends) = Self::with_ends(Redis);
+        let (store, ends) = Self::with_ends(Redis, false);
         let link = Link {
             client,
+            requests: ends.requests,
+            read_requests: ends.reads,
             budget,
             boxes: Boxes::new(ends.changes),
             outage: Outage::new(ends.figures.clone(), report),
@@ -78,7 +76,7 @@ impl RedisStore {
             reads: HashMap::new(),
             sets: BTreeSet::new(),
         };
-        tokio::spawn(shared::run(link, ends.requests, ends.reads));
+        tokio::spawn(link.run());
         Ok(store)
     }
 }

@@ -1,18 +1,19 @@
 //! The scripts that run in the server. Each is atomic, so that a box is consistent whatever process uses it.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use levity_wire::mailbox::MessageId;
 use redis::{Cmd, Value};
 
 use super::boxes::{Known, Notice};
 use crate::budget::Budget;
+use crate::clock::since_1970;
 use crate::encoding;
 use crate::message::{Draft, Message};
 use crate::name::Name;
-use crate::store::{Append, Limit, Opened, Summary, new_epoch};
-use crate::stream_state::StreamState;
+use crate::store::{Append, Limit, Opened, StoreError, Summary, new_epoch};
+use crate::stream_state::{Refused, StreamState};
 
 /// The minimum of ids of publishers that a box remembers.
 const KEYS_MIN: usize = 256;
@@ -123,8 +124,7 @@ pub(super) fn add_append(call: &mut Cmd, append: &Append, now: SystemTime) {
     } = append;
     // Not before its time: rounded up.
     let deadline = draft.deadline.map(|deadline| {
-        let since = deadline.duration_since(UNIX_EPOCH).unwrap_or_default();
-        milliseconds(since + Duration::from_nanos(999_999)).to_string()
+        milliseconds(since_1970(deadline) + Duration::from_nanos(999_999)).to_string()
     });
     call.arg(encoding::encode(draft)).arg(draft.bytes());
     call.arg(deadline.unwrap_or_default());
@@ -207,7 +207,7 @@ fn milliseconds(duration: Duration) -> u64 {
 
 /// Milliseconds since 1970, rounded down.
 pub(super) fn milliseconds_of(time: SystemTime) -> u64 {
-    milliseconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+    milliseconds(since_1970(time))
 }
 
 /// The text of a reply.
@@ -235,9 +235,16 @@ pub(super) fn array(value: &Value) -> Option<&[Value]> {
     }
 }
 
-/// Whether a reply says that there are too many boxes.
-pub(super) fn is_refused(reply: &Value) -> bool {
-    matches!(array(reply), Some([only]) if text(only) == Some("too many"))
+/// Why a reply says that nothing was done, if it does.
+pub(super) fn refusal(reply: &Value) -> Option<StoreError> {
+    let [only] = array(reply)? else {
+        return None;
+    };
+    match text(only)? {
+        "too many" => Some(StoreError::TooManyBoxes),
+        "no source" => Some(StoreError::Refused(Refused::NoSource)),
+        _ => None,
+    }
 }
 
 /// Whether a reply says that the box has to be compared before it is read.

@@ -89,7 +89,9 @@ pub(super) fn reason(error: &RedisError) -> String {
 }
 
 /// Has the server know the scripts, and returns their digests.
-async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<Vec<String>, RedisError> {
+pub(super) async fn load_scripts(
+    connection: &mut MultiplexedConnection,
+) -> Result<Vec<String>, RedisError> {
     let mut loads = redis::pipe();
     for text in TEXTS {
         loads.cmd("SCRIPT").arg("LOAD").arg(text);

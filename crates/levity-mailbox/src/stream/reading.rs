@@ -26,6 +26,23 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// The part of a stream up to the message `last`, without what that inherits.
+    fn new(name: Name, epoch: u64, state: Arc<StreamState>, last: u64) -> Self {
+        Self {
+            name,
+            life: epoch,
+            state,
+            last,
+            epoch,
+        }
+    }
+
+    /// The offset of this position in the stream.
+    pub fn offset(&self, position: u64) -> Offset {
+        let life = self.life;
+        Offset { life, position }
+    }
+
     /// Why the stream refuses an update, whatever its content.
     pub fn refusal(&self, update: &Update) -> Option<Refused> {
         update
@@ -43,14 +60,8 @@ impl Streams {
     ) -> Result<Vec<Part>, StreamError> {
         let (epoch, state) = self.found(name, now).await?;
         let mut next = state.source.clone();
-        let mut parts = vec![Part {
-            name: name.clone(),
-            life: epoch,
-            state,
-            last: u64::MAX,
-            epoch,
-        }];
         let mut last = u64::MAX;
+        let mut parts = vec![Part::new(name.clone(), epoch, state, last)];
         while let Some(source) = next.take() {
             let found = self.summary(&source.name).await?;
             let found = found.filter(|(_, state)| state.id == source.id);
@@ -58,13 +69,7 @@ impl Streams {
             let (epoch, state) = found.ok_or_else(lost)?;
             next.clone_from(&state.source);
             last = last.min(source.last);
-            parts.push(Part {
-                name: source.name,
-                life: epoch,
-                state,
-                last,
-                epoch,
-            });
+            parts.push(Part::new(source.name, epoch, state, last));
         }
         for index in (1..parts.len()).rev() {
             parts[index - 1].life = parts[index - 1].life.max(parts[index].life);
@@ -159,14 +164,7 @@ impl Streams {
         if state.source.is_some() {
             return self.read_parts(name, start, limit, now).await;
         }
-        let part = Part {
-            name: name.clone(),
-            life: opened.epoch,
-            state,
-            last: u64::MAX,
-            epoch: opened.epoch,
-        };
-        let parts = [part];
+        let parts = [Part::new(name.clone(), opened.epoch, state, u64::MAX)];
         let mut reading = Reading::new(&parts, start)?;
         if !reading.take(opened.messages, u64::MAX)? || limit == Limit::NOTHING || reading.is_done()
         {
@@ -249,7 +247,7 @@ impl<'p> Reading<'p> {
                 continue;
             }
             if message.draft.is_damaged && self.pieces.is_empty() {
-                return Err(StreamError::Lost(self.offset(number)));
+                return Err(StreamError::Lost(self.of.offset(number)));
             }
             if message.draft.is_damaged {
                 return Ok(false);
@@ -267,11 +265,6 @@ impl<'p> Reading<'p> {
         !self.pieces.is_empty() || self.position >= self.of.state.end
     }
 
-    fn offset(&self, position: u64) -> Offset {
-        let life = self.of.life;
-        Offset { life, position }
-    }
-
     fn result(self) -> ReadResult {
         let state = &self.of.state;
         let next = self
@@ -282,8 +275,8 @@ impl<'p> Reading<'p> {
         ReadResult {
             content_type: state.content_type.clone(),
             lifetime: state.lifetime,
-            start: self.offset(self.start),
-            next: self.offset(next),
+            start: self.of.offset(self.start),
+            next: self.of.offset(next),
             is_up_to_date,
             is_closed: is_up_to_date && state.is_closed,
             pieces: self.pieces,

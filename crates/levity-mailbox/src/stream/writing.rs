@@ -60,7 +60,7 @@ impl Streams {
     /// # Errors
     /// Why there is none.
     pub async fn look(&self, name: &Name, now: SystemTime) -> Result<Info, StreamError> {
-        Ok(info(&self.parts(name, now).await?[0]))
+        Ok(self.parts(name, now).await?[0].info())
     }
 
     /// Makes a stream, unless one like it is there.
@@ -84,15 +84,10 @@ impl Streams {
         match self.publish(name, content, create.closes, update).await {
             Ok(published) => Ok(Created {
                 is_new: true,
-                info: Info {
-                    content_type: state.content_type,
-                    lifetime: state.lifetime,
-                    end: Offset {
-                        life: published.id.epoch.max(life),
-                        position: published.id.sequence,
-                    },
-                    is_closed: state.is_closed,
-                },
+                info: state.info(Offset {
+                    life: published.id.epoch.max(life),
+                    position: published.id.sequence,
+                }),
             }),
             // Somebody else was faster.
             Err(StreamError::Refused(Refused::Exists)) => self.existing(name, &create, now).await,
@@ -118,7 +113,7 @@ impl Streams {
             Some(reason) => Err(StreamError::Conflict(reason)),
             None => Ok(Created {
                 is_new: false,
-                info: info(&parts[0]),
+                info: parts[0].info(),
             }),
         }
     }
@@ -185,11 +180,7 @@ impl Streams {
         if fork.sub_offset == 0 {
             return Ok((last, Vec::new()));
         }
-        let life = parts[0].life;
-        let start = Start::At(Offset {
-            life,
-            position: last,
-        });
+        let start = Start::At(parts[0].offset(last));
         let next = self.read(&fork.source, start, 1, now).await?.pieces;
         let next = next.first().map(|message| &*message.draft.content);
         let within = next.and_then(|append| {
@@ -214,12 +205,7 @@ impl Streams {
         append: Append,
         now: SystemTime,
     ) -> Result<Appended, StreamError> {
-        let (essence, content) = match append.content {
-            // What else is wrong is reported before.
-            Some((essence, messages)) => (Some(essence), Some(messages)),
-            None => (None, None),
-        };
-        let content = content.transpose().map_err(StreamError::NotJson);
+        let (essence, content) = append.content.unzip();
         let has_content = essence.is_some();
         let sequence = append.producer.as_ref().map(|producer| producer.sequence);
         let update = Update::Append {
@@ -230,24 +216,18 @@ impl Streams {
         };
         let parts = self.parts(name, now).await?;
         let part = &parts[0];
-        let content = match content {
+        let content = match content.transpose().map_err(StreamError::NotJson) {
             Ok(Some(content)) if content.is_empty() => Err(StreamError::NoMessages),
-            content => content,
+            content => content.map(Option::unwrap_or_default),
         };
         let published = match content {
-            Ok(content) => {
-                let content = content.unwrap_or_default();
-                self.publish(name, content, append.closes, update).await
-            }
+            Ok(content) => self.publish(name, content, append.closes, update).await,
+            // What else is wrong is reported before.
             Err(error) => Err(part.refusal(&update).map_or(error, StreamError::Refused)),
-        };
-        let end = |position| Offset {
-            life: part.life,
-            position,
         };
         match published {
             Ok(published) => Ok(Appended {
-                end: end(match has_content {
+                end: part.offset(match has_content {
                     true => published.id.sequence,
                     false => self.found(name, now).await?.1.end,
                 }),
@@ -258,10 +238,10 @@ impl Streams {
             Err(StreamError::Refused(refused @ (Refused::Duplicate(_) | Refused::Closed))) => {
                 let (_, state) = self.found(name, now).await?;
                 let Refused::Duplicate(producer_sequence) = refused else {
-                    return Err(StreamError::Closed(end(state.end)));
+                    return Err(StreamError::Closed(part.offset(state.end)));
                 };
                 Ok(Appended {
-                    end: end(state.end),
+                    end: part.offset(state.end),
                     is_closed: state.is_closed,
                     is_duplicate: true,
                     producer_sequence,
@@ -293,16 +273,20 @@ fn memory_of_state(update: &Update) -> usize {
     }
 }
 
-fn info(part: &Part) -> Info {
-    let state = &part.state;
-    Info {
-        content_type: state.content_type.clone(),
-        lifetime: state.lifetime,
-        end: Offset {
-            life: part.life,
-            position: state.end,
-        },
-        is_closed: state.is_closed,
+impl Part {
+    fn info(&self) -> Info {
+        self.state.info(self.offset(self.state.end))
+    }
+}
+
+impl StreamState {
+    fn info(&self, end: Offset) -> Info {
+        Info {
+            content_type: self.content_type.clone(),
+            lifetime: self.lifetime,
+            end,
+            is_closed: self.is_closed,
+        }
     }
 }
 

@@ -2,8 +2,11 @@
 
 mod certs;
 mod check;
+mod control;
 mod explain;
 mod mailbox;
+#[cfg(test)]
+mod manual;
 mod passwd;
 mod plan;
 mod precompress;
@@ -127,6 +130,25 @@ enum Command {
     /// kept. Symbolic links are not followed, and names with a leading dot are left out. With the configuration of the
     /// server, so are the files that it sends to nobody.
     Precompress(precompress::Options),
+    /// Have a running server read its configuration again
+    ///
+    /// The server is asked through the socket that `control` of `[admin]` names. The exit status is 1 if it cannot be asked, and with
+    /// `--wait` also if it keeps its old configuration.
+    Reload {
+        #[command(flatten)]
+        socket: control::Socket,
+        /// Wait for the outcome, and print why the server keeps its old configuration
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Ask a running server whether its event loops answer
+    ///
+    /// The server is asked through the socket that `control` of `[admin]` names, or else at its `listen`. The exit status is 1 if it
+    /// cannot be asked, or if a loop does not answer: for health checks of containers, which need no other program.
+    Health {
+        #[command(flatten)]
+        socket: control::Socket,
+    },
     /// Send to mailboxes of a running server, print what they get, or list them
     Mailbox {
         #[command(subcommand)]
@@ -277,6 +299,10 @@ fn command(command: Option<Command>, streams: &mut Streams<'_>) -> Result<Step, 
                 None => certs::certs(&file, &config, json, streams),
             })
         }
+        Some(Command::Reload { socket, wait }) => {
+            Step::Exit(control::reload(&socket, wait, streams))
+        }
+        Some(Command::Health { socket }) => Step::Exit(control::health(&socket, streams)),
         Some(Command::Explain(options)) => explain::explain(options, streams)?,
         Some(Command::Mailbox { action }) => Step::Exit(mailbox::run(action, streams)),
         Some(Command::Passwd { user }) => Step::Exit(passwd::run(&user, streams)),

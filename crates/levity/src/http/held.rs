@@ -11,7 +11,7 @@ use levity_telemetry::access_log::End;
 use super::request_body::ClientStream;
 
 /// The body of a response after its header has been sent and its exchange has ended.
-pub trait Held: fmt::Debug {
+pub trait Held {
     /// Sends what has arrived. Ready when the response has ended, or has to: then the connection closes. Adds the bytes of
     /// the body that were sent to `sent`.
     fn poll(
@@ -20,6 +20,12 @@ pub trait Held: fmt::Debug {
         context: &mut Context<'_>,
         sent: &mut u64,
     ) -> Poll<End>;
+}
+
+impl fmt::Debug for dyn Held {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Held")
+    }
 }
 
 /// The client's end of a held response, in any version of HTTP.

@@ -23,6 +23,7 @@ use strum::VariantArray as _;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::event_loop::Message;
+use crate::heartbeat::Heartbeat;
 use crate::tls::sites::TlsSites;
 use crate::upstream::Upstream;
 use levity_config::Hidden;
@@ -44,6 +45,9 @@ pub use upstreams::state;
 use files::Files;
 use history::{History, Sample};
 
+/// A loop that has not answered for as long counts as one that does not turn. Longer than a loop sleeps while its processor is short.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
 /// The upstreams of the configuration at present.
 pub type Upstreams = ArcSwap<Vec<Arc<Upstream>>>;
 
@@ -56,6 +60,7 @@ pub struct Status {
     upstreams: Arc<Upstreams>,
     tls: Arc<CurrentTls>,
     files: Files,
+    heartbeat: Arc<Heartbeat>,
     connections_max: usize,
     /// Devices and paths of the roots that are served now.
     roots: Mutex<Vec<(u64, PathBuf)>>,
@@ -71,9 +76,11 @@ impl Status {
         upstreams: Arc<Upstreams>,
         tls: Arc<CurrentTls>,
         workers: Vec<UnboundedSender<Message>>,
+        heartbeat: Arc<Heartbeat>,
         connections_max: usize,
     ) -> Self {
         Self {
+            heartbeat,
             stats,
             upstreams,
             tls,
@@ -83,6 +90,16 @@ impl Status {
             history: Mutex::default(),
             hidden: Mutex::default(),
         }
+    }
+
+    /// When the event loops have answered.
+    pub fn heartbeat(&self) -> &Arc<Heartbeat> {
+        &self.heartbeat
+    }
+
+    /// The number of an event loop that does not answer.
+    pub fn silent_loop(&self) -> Option<usize> {
+        self.heartbeat.silent_loop(SILENCE_MAX)
     }
 
     /// Replaces the devices and paths of the served roots.

@@ -224,7 +224,7 @@ mod tests {
             (&all, "b.test", Some(1)),
             (&all, "x.b.test", Some(2)),
             (&all, "other.example", Some(3)),
-            (&named, "other.example", Some(0)),
+            (&named, "other.example", None),
             (&"[[site]]\nroot = \"/srv\"\n".to_owned(), "a.test", None),
         ] {
             let config = levity_config::parse(text).expect("a configuration");

@@ -179,6 +179,9 @@ fn pem(der: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
 }
 
+/// Nonces that are refused one after the other fail an order, which is tried again later: not for tests of what is logged first.
+const ALL_NONCES: [(&str, &str); 1] = [("PEBBLE_WFE_NONCEREJECT", "0")];
+
 /// The orders that an authority has.
 fn orders(pebble: &App) -> usize {
     pebble.said().matches("Added order ").count()
@@ -249,7 +252,7 @@ fn certificates_are_renewed_while_clients_come() {
 #[test]
 fn what_an_authority_refuses_is_told_and_left_alone() {
     let world = World::new();
-    let pebble = world.pebble(&[]);
+    let pebble = world.pebble(&ALL_NONCES);
     let sites = world.site("\"a.example.org\", \"blocked.example.org\"");
     let server = world
         .launch(&(world.authority(&pebble, "") + &sites))
@@ -285,7 +288,7 @@ fn a_name_that_leads_elsewhere_is_tried_in_each_way() {
     let world = World::new();
     // It looks at ports where nobody listens.
     let elsewhere = [free("127.0.0.1").port(), free("127.0.0.1").port()];
-    let pebble = world.pebble_at(elsewhere, &[]);
+    let pebble = world.pebble_at(elsewhere, &ALL_NONCES);
     let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
     let server = world.launch(&config).start();
     let line = wait_for(&server, "no certificate for a.example.org");
@@ -307,8 +310,7 @@ fn the_next_way_is_tried_at_once() {
     let world = World::new();
     // It looks at a port with TLS where nobody listens.
     let ports = [world.doors[0].port(), free("127.0.0.1").port()];
-    // Nonces that are refused one after the other fail an order, and then the same way is tried again.
-    let pebble = world.pebble_at(ports, &[("PEBBLE_WFE_NONCEREJECT", "0")]);
+    let pebble = world.pebble_at(ports, &ALL_NONCES);
     let config = world.authority(&pebble, "") + &world.site("\"a.example.org\"");
     let server = world.launch(&config).start();
     world.serves("a.example.org");

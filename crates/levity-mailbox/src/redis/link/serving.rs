@@ -8,27 +8,23 @@ use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::mem;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use levity_wire::mailbox::MessageId;
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, ServerError, Value};
-use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::time::{self, Instant};
 
 use super::super::boxes::Known;
-use super::super::scripts::{
-    self, Script, Subject, TEXTS, Version, array, milliseconds_of, number, text,
-};
-use super::super::session::{Session, reason};
-use super::Link;
+use super::super::scripts::{self, Script, Subject, Version, array, milliseconds_of, number, text};
+use super::super::session::{Session, load_scripts, reason};
+use super::{Link, unavailable};
 use crate::message::Message;
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::shared::{Connect as _, Reply, Request, TaskFigures};
+use crate::shared::{Reply, Request};
 use crate::store::{Append, Appended, Limit, Opened, StoreError, Summary};
-use crate::stream_state::Refused;
+use crate::stream_state::StreamState;
 
 /// The pause between two checks whether the connections live.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,28 +51,29 @@ pub(super) struct Serving<'a> {
     main: Lane,
     reads: Lane,
     subscribing: Option<Subscribing>,
-    /// Streams of which a call is under way that changes their state.
-    updates: HashMap<Name, Updates>,
+    /// Streams of which a call is under way that changes their state, and what waits for its end. What becomes of a stream is
+    /// computed here, and the server does it if the stream is as it was read. So one at a time is under way.
+    updates: HashMap<Name, VecDeque<StreamAppend>>,
     /// The store was dropped.
     has_ended: bool,
 }
 
-/// Appends that change the state of a stream. What becomes of it is computed here, and the server does it if the stream is as it
-/// was read. So one at a time is under way.
-#[derive(Default)]
-struct Updates {
-    waiting: VecDeque<(Append, SystemTime, Reply<Appended>)>,
-    /// How the stream is; `None` until it was read.
-    version: Option<Version>,
-}
+/// An append that changes the state of a stream.
+type StreamAppend = (Append, SystemTime, Reply<Appended>);
+
+/// The answer of a call.
+type Answer = Result<Value, StoreError>;
+
+/// What follows the answer of a call.
+type Continuation = Box<dyn FnOnce(&mut Serving<'_>, Answer) + Send>;
 
 /// A connection for calls.
 struct Lane {
     connection: MultiplexedConnection,
     /// What is sent next.
     next: Batch,
-    /// Who waits for the answers of what was sent.
-    waiting: Vec<Waiting>,
+    /// What follows the answers of what was sent.
+    continuations: Vec<Continuation>,
     sending: Option<Sending>,
 }
 
@@ -85,136 +82,95 @@ impl Lane {
         Self {
             connection,
             next: Batch::default(),
-            waiting: Vec::new(),
+            continuations: Vec::new(),
             sending: None,
         }
     }
 
     /// Sends what is next, unless a batch is under way.
     fn send_next(&mut self) {
-        if self.sending.is_none() && !self.next.waiting.is_empty() {
+        if self.sending.is_none() && !self.next.continuations.is_empty() {
             let next = mem::take(&mut self.next);
-            self.send(next, 0);
+            self.continuations = next.continuations;
+            self.sending = Some(Box::pin(send(self.connection.clone(), next.calls)));
         }
     }
 
-    /// Sends calls. The answers of the first `skipped` ones are of no interest.
-    fn send(&mut self, batch: Batch, skipped: usize) {
-        let mut connection = self.connection.clone();
-        let (calls, count) = (batch.calls, batch.waiting.len());
-        self.waiting = batch.waiting;
-        self.sending = Some(Box::pin(async move {
-            let all = skipped + count;
-            let answers = connection.req_packed_commands(&calls, 0, all).await;
-            (calls, answers)
-        }));
-    }
-
-    /// Sends calls again after somebody has had the server forget the scripts.
-    fn load_and_send(&mut self, again: Batch) {
-        let mut calls = Pipeline::new();
-        for text in TEXTS {
-            calls.cmd("SCRIPT").arg("LOAD").arg(text);
-        }
-        for call in again.calls.cmd_iter() {
-            calls.add_command(call.clone());
-        }
-        let batch = Batch { calls, ..again };
-        self.send(batch, TEXTS.len());
-    }
-
-    /// The answers of what was sent, each with who waits for it. Calls of scripts that the server has forgotten are sent again.
+    /// The answers of what was sent, each with what follows.
     fn answered(
         &mut self,
-        calls: &Pipeline,
         answers: RedisResult<Vec<Value>>,
-    ) -> Result<Vec<(Waiting, Value)>, Broken> {
+    ) -> Result<Vec<(Continuation, Value)>, Broken> {
         self.sending = None;
         let answers = answers.map_err(|error| reason(&error))?;
-        let waiting = mem::take(&mut self.waiting);
-        let skipped = answers.len() - waiting.len();
-        let (mut again, mut answered) = (Batch::default(), Vec::new());
-        let each = calls.cmd_iter().zip(answers).skip(skipped).zip(waiting);
-        for ((call, answer), waiting) in each {
-            match answer {
-                Value::ServerError(error) if error.code() == "NOSCRIPT" && skipped == 0 => {
-                    again.push(call.clone(), waiting);
-                }
-                answer => answered.push((waiting, answer)),
-            }
-        }
-        if !again.waiting.is_empty() {
-            self.load_and_send(again);
-        }
-        Ok(answered)
+        let continuations = mem::take(&mut self.continuations);
+        Ok(continuations.into_iter().zip(answers).collect())
     }
 
-    /// All who wait.
-    fn into_waiting(self) -> impl Iterator<Item = Waiting> {
-        self.waiting.into_iter().chain(self.next.waiting)
+    /// What follows the answers that have not come.
+    fn take_continuations(&mut self) -> Vec<Continuation> {
+        let mut all = mem::take(&mut self.continuations);
+        all.append(&mut self.next.continuations);
+        all
     }
+}
+
+/// The answers of calls. After somebody has had the server forget the scripts, their calls are sent again.
+async fn send(mut connection: MultiplexedConnection, calls: Pipeline) -> RedisResult<Vec<Value>> {
+    let answers = connection.req_packed_commands(&calls, 0, calls.len());
+    let mut answers = answers.await?;
+    let is_forgotten =
+        |answer: &Value| matches!(answer, Value::ServerError(error) if error.code() == "NOSCRIPT");
+    let mut forgotten = Pipeline::new();
+    for (call, answer) in calls.cmd_iter().zip(&answers) {
+        if is_forgotten(answer) {
+            forgotten.add_command(call.clone());
+        }
+    }
+    if !forgotten.is_empty() {
+        load_scripts(&mut connection).await?;
+        let again = connection.req_packed_commands(&forgotten, 0, forgotten.len());
+        let places = answers.iter_mut().filter(|answer| is_forgotten(answer));
+        for (place, answer) in places.zip(again.await?) {
+            *place = answer;
+        }
+    }
+    Ok(answers)
 }
 
 #[derive(Default)]
 struct Batch {
     calls: Pipeline,
-    waiting: Vec<Waiting>,
+    continuations: Vec<Continuation>,
     bytes: usize,
 }
 
 impl Batch {
-    fn push(&mut self, call: Cmd, waiting: Waiting) {
+    fn push(&mut self, call: Cmd, then: impl FnOnce(&mut Serving<'_>, Answer) + Send + 'static) {
         self.calls.add_command(call);
-        self.waiting.push(waiting);
+        self.continuations.push(Box::new(then));
+    }
+
+    /// Adds a call for which nobody waits: nothing follows a failure.
+    fn push_unawaited(
+        &mut self,
+        call: Cmd,
+        then: impl FnOnce(&mut Serving<'_>, &Value) + Send + 'static,
+    ) {
+        self.push(call, |serving, answer| {
+            if let Ok(answer) = answer {
+                then(serving, &answer);
+            }
+        });
     }
 
     fn is_full(&self) -> bool {
-        self.waiting.len() >= BATCH_MAX || self.bytes >= BATCH_BYTES
+        self.continuations.len() >= BATCH_MAX || self.bytes >= BATCH_BYTES
     }
 }
 
-/// Who waits for the answer of a call.
-enum Waiting {
-    Append(Append, Reply<Appended>),
-    Update(Name, Box<Version>),
-    Open(Name, bool, Reply<Opened>),
-    Summary(Name, Reply<Option<Summary>>),
-    ReadAfter(Name, Option<MessageId>, Limit, Reply<Option<Opened>>),
-    /// A request that is begun anew when its box was compared.
-    Check(Request),
-    Remove(Name, Reply<bool>),
-    List(String, Reply<Vec<Summary>>),
-    Run,
-    Resume(Name),
-    Touch(Name),
-    Expire(Name),
-    Prune,
-    Nobody,
-}
-
-impl Waiting {
-    fn fail(self, error: StoreError) {
-        match self {
-            Self::Append(_, reply) => reply.send(Err(error)),
-            Self::Open(_, _, reply) => reply.send(Err(error)),
-            Self::Summary(_, reply) => reply.send(Err(error)),
-            Self::ReadAfter(_, _, _, reply) => reply.send(Err(error)),
-            Self::Check(request) => drop(request.fail(&error)),
-            Self::Remove(_, reply) => reply.send(Err(error)),
-            Self::List(_, reply) => reply.send(Err(error)),
-            Self::Run
-            | Self::Update(..)
-            | Self::Resume(_)
-            | Self::Touch(_)
-            | Self::Expire(_)
-            | Self::Prune
-            | Self::Nobody => {}
-        }
-    }
-}
-
-/// What was sent, and the answers.
-type Sending = Pin<Box<dyn Future<Output = (Pipeline, RedisResult<Vec<Value>>)> + Send>>;
+/// The answers of what was sent.
+type Sending = Pin<Box<dyn Future<Output = RedisResult<Vec<Value>>> + Send>>;
 
 /// Channels that the server has confirmed, with the numbers of their watches.
 type Subscribing = Pin<Box<dyn Future<Output = RedisResult<Vec<(Name, u64)>>> + Send>>;
@@ -244,35 +200,31 @@ impl<'a> Serving<'a> {
     }
 
     /// Serves requests until the store is dropped, or the connections end.
-    pub(super) async fn run(
-        mut self,
-        requests: &mut mpsc::UnboundedReceiver<Request>,
-        reads: &mut mpsc::UnboundedReceiver<Request>,
-    ) -> Result<(), Broken> {
+    pub(super) async fn run(mut self) -> Result<(), Broken> {
         let mut pings = time::interval(PING_INTERVAL);
         loop {
-            self.send_next(requests, reads);
+            self.send_next();
             if self.has_ended && self.main.sending.is_none() && self.reads.sending.is_none() {
                 return Ok(());
             }
             self.subscribe_next();
             let step = tokio::select! {
                 biased;
-                (calls, answers) = of(&mut self.main.sending) => {
-                    let answered = self.main.answered(&calls, answers);
+                answers = of(&mut self.main.sending) => {
+                    let answered = self.main.answered(answers);
                     answered.and_then(|answered| self.take_all(answered))
                 }
-                (calls, answers) = of(&mut self.reads.sending) => {
-                    let answered = self.reads.answered(&calls, answers);
+                answers = of(&mut self.reads.sending) => {
+                    let answered = self.reads.answered(answers);
                     answered.and_then(|answered| self.take_all(answered))
                 }
                 channels = of(&mut self.subscribing) => self.subscribed(channels),
                 push = self.session.pushes.recv() => self.pushed(push.as_ref()),
-                request = requests.recv(), if self.main.sending.is_none() => {
+                request = self.link.requests.recv(), if self.main.sending.is_none() => {
                     self.begin_or_end(request);
                     Ok(())
                 }
-                read = reads.recv(), if self.reads.sending.is_none() => {
+                read = self.link.read_requests.recv(), if self.reads.sending.is_none() => {
                     self.begin_or_end(read);
                     Ok(())
                 }
@@ -281,50 +233,46 @@ impl<'a> Serving<'a> {
                     Ok(())
                 }
             };
-            if let Err(reason) = step {
-                let error = StoreError::Unavailable(Link::UNAVAILABLE.to_owned());
-                let waiting = self.main.into_waiting().chain(self.reads.into_waiting());
-                waiting.for_each(|waiting| waiting.fail(error.clone()));
-                let updates = self.updates.into_values();
-                for (_, _, reply) in updates.flat_map(|updates| updates.waiting) {
-                    reply.send(Err(error.clone()));
-                }
-                return Err(reason);
+            if step.is_err() {
+                self.fail_all();
+                return step;
             }
+        }
+    }
+
+    fn fail_all(&mut self) {
+        let updates = mem::take(&mut self.updates).into_values();
+        for (_, _, reply) in updates.flatten() {
+            reply.send(Err(unavailable()));
+        }
+        let mut continuations = self.main.take_continuations();
+        continuations.append(&mut self.reads.take_continuations());
+        for continuation in continuations {
+            continuation(self, Err(unavailable()));
         }
     }
 
     /// Sends all that waits on the connections whose last batch was answered.
-    fn send_next(
-        &mut self,
-        requests: &mut mpsc::UnboundedReceiver<Request>,
-        reads: &mut mpsc::UnboundedReceiver<Request>,
-    ) {
+    fn send_next(&mut self) {
         if self.main.sending.is_none() {
             while let Some((name, first)) = self.link.boxes.next_to_resume() {
-                let mut call = self.call(Script::Resume, &name);
-                call.arg(first);
-                self.main.next.push(call, Waiting::Resume(name));
+                self.resume(name, first);
             }
-            while !self.main.next.is_full() && self.begin_next(requests) {}
+            while !self.main.next.is_full()
+                && let Ok(request) = self.link.requests.try_recv()
+            {
+                self.begin(request);
+            }
         }
         if self.reads.sending.is_none() {
-            while !self.reads.next.is_full() && self.begin_next(reads) {}
+            while !self.reads.next.is_full()
+                && let Ok(read) = self.link.read_requests.try_recv()
+            {
+                self.begin(read);
+            }
         }
         self.main.send_next();
         self.reads.send_next();
-    }
-
-    /// Begins a request that waits; whether there was one.
-    fn begin_next(&mut self, queue: &mut mpsc::UnboundedReceiver<Request>) -> bool {
-        let next = match queue.try_recv() {
-            Ok(request) => Some(request),
-            Err(TryRecvError::Empty) => return false,
-            Err(TryRecvError::Disconnected) => None,
-        };
-        let has_begun = next.is_some();
-        self.begin_or_end(next);
-        has_begun
     }
 
     fn begin_or_end(&mut self, request: Option<Request>) {
@@ -365,50 +313,48 @@ impl<'a> Serving<'a> {
             Request::Append(append, now, reply) if append.update.is_some() => {
                 let name = append.name.clone();
                 let is_first = !self.updates.contains_key(&name);
-                let updates = self.updates.entry(name.clone()).or_default();
-                updates.waiting.push_back((append, now, reply));
+                let waiting = self.updates.entry(name.clone()).or_default();
+                waiting.push_back((append, now, reply));
                 if is_first {
-                    self.update_next(name);
+                    self.update_next(&name, None);
                 }
             }
             Request::Append(append, now, reply) => {
-                let mut call = self.call_with(Script::Append, &append.name, &append.settings);
-                scripts::add_append(&mut call, &append, now);
-                self.main.next.bytes += append.draft.bytes();
-                self.main.next.push(call, Waiting::Append(append, reply));
+                let call = self.append_call(&append, now);
+                self.main.next.push(call, |serving, answer| {
+                    reply.send(serving.appended(append, answer));
+                });
             }
             Request::Open(name, settings, reply) => {
                 let mut call = self.call_with(Script::Open, &name, &settings);
                 call.arg(u8::from(self.link.boxes.is_watched(&name)));
                 let keeps_all = settings.keeps_all;
                 call.arg(u8::from(keeps_all));
-                self.main
-                    .next
-                    .push(call, Waiting::Open(name, keeps_all, reply));
+                self.main.next.push(call, move |serving, answer| {
+                    reply.send(serving.opened(&name, keeps_all, answer));
+                });
             }
-            Request::Summary(name, reply) => {
-                let call = self.call(Script::Summary, &name);
-                self.reads.next.push(call, Waiting::Summary(name, reply));
-            }
+            Request::Summary(name, reply) => self.summary(name, reply),
             Request::ReadAfter(name, after, limit, reply) => {
-                let mut call = self.call(Script::ReadAfter, &name);
-                scripts::add_read_after(&mut call, after, limit);
-                let bytes = &mut self.reads.next.bytes;
-                *bytes = bytes.saturating_add(limit.bytes);
-                let waiting = Waiting::ReadAfter(name, after, limit, reply);
-                self.reads.next.push(call, waiting);
+                self.read_after(name, after, limit, reply);
             }
             Request::Remove(name, epoch, reply, _) => {
                 self.link.reads.remove(&name);
                 let mut call = self.call(Script::Remove, &name);
                 call.arg(epoch.map_or_else(String::new, |epoch| epoch.to_string()));
-                self.main.next.push(call, Waiting::Remove(name, reply));
+                self.main.next.push(call, move |serving, answer| {
+                    if answer.is_ok() {
+                        serving.link.boxes.removed(&name);
+                    }
+                    reply.send(understood(answer, |known| Some(number(known)? > 0)));
+                });
             }
             Request::List(set, after, count_max, reply) => {
-                let name = Name::first_of(&set);
-                let mut call = self.call(Script::List, &name);
+                let mut call = self.call(Script::List, &Name::first_of(&set));
                 scripts::add_list(&mut call, after.as_ref(), count_max);
-                self.reads.next.push(call, Waiting::List(set, reply));
+                self.reads.next.push(call, move |_, answer| {
+                    reply.send(understood(answer, |list| scripts::listed(list, &set)));
+                });
             }
             Request::Read(name, last, _) => self.link.mark_read(name, last),
             Request::Watch(name, is_read) => {
@@ -419,91 +365,146 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Adds the call of the next append to a stream that may be appended, or that reads the stream.
-    fn update_next(&mut self, name: Name) {
-        while let Some(updates) = self.updates.get_mut(&name)
-            && let Some((append, now, reply)) = updates.waiting.pop_front()
-        {
-            let version = updates.version.as_ref();
-            let updated =
-                version.map(|version| append.updated(version.state.as_ref(), version.next));
-            let known = version.cloned().unwrap_or_default();
-            let updated = match updated.transpose() {
-                Err(refused) => {
-                    reply.send(Err(StoreError::Refused(refused)));
-                    continue;
-                }
-                Ok(updated) => updated.flatten(),
-            };
-            let mut call = self.call_with(Script::Append, &name, &append.settings);
-            scripts::add_append(&mut call, &append, now);
-            match &updated {
-                Some(updated) => scripts::add_update(&mut call, &append, &known, updated, now),
-                None => drop(call.arg("read")),
+    fn summary(&mut self, name: Name, reply: Reply<Option<Summary>>) {
+        let call = self.call(Script::Summary, &name);
+        self.reads.next.push(call, |serving, answer| match answer {
+            Ok(answer) if scripts::has_to_check(&answer) => {
+                serving.check(&name.clone(), Request::Summary(name, reply));
             }
-            self.main.next.bytes += append.draft.bytes();
-            let next = Version {
-                state: updated.map(|(state, _)| state),
-                ..known
-            };
-            let updates = self.updates.entry(name.clone()).or_default();
-            updates.waiting.push_front((append, now, reply));
-            return self
-                .main
-                .next
-                .push(call, Waiting::Update(name, Box::new(next)));
-        }
-        self.updates.remove(&name);
+            answer => reply.send(understood(answer, |found| scripts::summed(found, &name))),
+        });
     }
 
-    /// Takes the answer to a call of [`update_next`](Self::update_next), which has made `next` of the stream.
-    fn updated(&mut self, name: Name, mut next: Version, answer: &Value) {
-        let Some(updates) = self.updates.get_mut(&name) else {
-            return;
-        };
-        if let Some(version) = scripts::version(answer) {
-            updates.version = Some(version);
-            return self.update_next(name);
+    fn read_after(
+        &mut self,
+        name: Name,
+        after: Option<MessageId>,
+        mut limit: Limit,
+        reply: Reply<Option<Opened>>,
+    ) {
+        let mut call = self.call(Script::ReadAfter, &name);
+        scripts::add_read_after(&mut call, after, limit);
+        let bytes = &mut self.reads.next.bytes;
+        *bytes = bytes.saturating_add(limit.bytes);
+        self.reads.next.push(call, move |serving, answer| {
+            if answer.as_ref().is_ok_and(scripts::has_to_check) {
+                return serving.check(&name.clone(), Request::ReadAfter(name, after, limit, reply));
+            }
+            let limited = |mut found: Opened| {
+                found.messages.retain(|one| limit.take(one.draft.bytes()));
+                found.reserve(&serving.link.budget)
+            };
+            let found = understood(answer, scripts::opened_if_known);
+            reply.send(found.and_then(|found| found.map(limited).transpose()));
+        });
+    }
+
+    /// The call of an append, but for what becomes of a stream.
+    fn append_call(&mut self, append: &Append, now: SystemTime) -> Cmd {
+        let mut call = self.call_with(Script::Append, &append.name, &append.settings);
+        scripts::add_append(&mut call, append, now);
+        self.main.next.bytes += append.draft.bytes();
+        call
+    }
+
+    /// Adds the call of the next append to a stream that may be appended. The stream is as `version` says, or has to be read.
+    fn update_next(&mut self, name: &Name, version: Option<Version>) {
+        let next = |serving: &mut Self| serving.updates.get_mut(name)?.pop_front();
+        while let Some((append, now, reply)) = next(self) {
+            let known = version.as_ref();
+            let updated = known.map(|known| append.updated(known.state.as_ref(), known.next));
+            match updated.transpose() {
+                Ok(updated) => {
+                    let known = version.unwrap_or_default();
+                    return self.update((append, now, reply), known, updated.flatten());
+                }
+                Err(refused) => reply.send(Err(refused)),
+            }
         }
-        updates.version = None;
-        let Some((append, _, reply)) = updates.waiting.pop_front() else {
-            return;
-        };
-        let is_refused = matches!(array(answer), Some([only]) if text(only) == Some("no source"));
-        let appended = match is_refused {
-            true => Some(Err(StoreError::Refused(Refused::NoSource))),
-            false => self.appended(append, answer),
-        };
-        let appended = appended.unwrap_or_else(|| Err(strange()));
-        if let (Ok(Appended::New { message, .. }), Some(updates)) =
-            (&appended, self.updates.get_mut(&name))
-        {
-            next.epoch = message.id.epoch.to_string();
-            next.next = message.id.sequence + 1;
-            let idle = next
-                .state
-                .as_ref()
-                .map(|state| state.idle(SystemTime::now()));
+        self.updates.remove(name);
+    }
+
+    /// Adds the call of an append that makes `updated` of a stream, or reads it.
+    fn update(
+        &mut self,
+        (append, now, reply): StreamAppend,
+        known: Version,
+        updated: Option<(StreamState, u64)>,
+    ) {
+        let mut call = self.append_call(&append, now);
+        match &updated {
+            Some(updated) => scripts::add_update(&mut call, &append, &known, updated, now),
+            None => drop(call.arg("read")),
+        }
+        let state = updated.map(|(state, _)| state);
+        let next = Version { state, ..known };
+        self.main.next.push(call, move |serving, answer| {
+            serving.updated((append, now, reply), next, answer);
+        });
+    }
+
+    /// Takes the answer to a call of [`update`](Self::update), which has made `next` of the stream.
+    fn updated(&mut self, (append, now, reply): StreamAppend, next: Version, answer: Answer) {
+        let name = append.name.clone();
+        if let Some(version) = answer.as_ref().ok().and_then(scripts::version) {
+            let waiting = self.updates.entry(name.clone()).or_default();
+            waiting.push_front((append, now, reply));
+            return self.update_next(&name, Some(version));
+        }
+        // A process that lets others go first reads what they have made of it.
+        let gives_way = answer.as_ref().is_ok_and(scripts::gives_way);
+        let appended = self.appended(append, answer);
+        let mut version = None;
+        if let Ok(Appended::New { message, .. }) = &appended {
+            let idle = next.state.as_ref();
+            let idle = idle.map(|state| state.idle(SystemTime::now()));
             let boxes = &mut self.link.boxes;
             boxes.mark_used(&name, idle, Instant::now());
-            // A process that lets others go first reads what they have made of it.
-            updates.version = (!scripts::gives_way(answer)).then_some(next);
+            version = (!gives_way).then(|| Version {
+                epoch: message.id.epoch.to_string(),
+                next: message.id.sequence + 1,
+                ..next
+            });
         }
         reply.send(appended);
-        self.update_next(name);
+        self.update_next(&name, version);
     }
 
     /// Begins the idle time of a box anew, and says whether it is watched.
     fn touch(&mut self, name: Name) {
         let mut call = self.call(Script::Touch, &name);
         call.arg(u8::from(self.link.boxes.is_watched(&name)));
-        self.main.next.push(call, Waiting::Touch(name));
+        let next = &mut self.main.next;
+        next.push_unawaited(call, move |serving, answer| {
+            if number(answer) == Some(0) {
+                serving.link.boxes.outdated(&name);
+            }
+        });
+    }
+
+    /// Asks for what has come to a box since it was subscribed to, from the number `first` on.
+    fn resume(&mut self, name: Name, first: u64) {
+        let mut call = self.call(Script::Resume, &name);
+        call.arg(first);
+        let next = &mut self.main.next;
+        next.push_unawaited(call, move |serving, answer| {
+            let found = scripts::opened_if_known(answer).flatten();
+            // Without memory the box is outdated: its receivers learn it when it is opened again.
+            let found = found.and_then(|found| found.reserve(&serving.link.budget).ok());
+            if let Some(found) = &found {
+                serving.note(&name, found);
+            }
+            serving.link.boxes.resumed(&name, found);
+        });
     }
 
     /// Has a box compared with what was seen of it before a request reads it.
     fn check(&mut self, name: &Name, request: Request) {
         let call = self.call(Script::Check, name);
-        self.main.next.push(call, Waiting::Check(request));
+        self.main.next.push(call, |serving, answer| match answer {
+            Ok(_) => serving.begin(request),
+            Err(error) => drop(request.fail(&error)),
+        });
     }
 
     /// Tells the server what was read of a box.
@@ -511,7 +512,7 @@ impl<'a> Serving<'a> {
         if let Some(last) = self.link.reads.remove(name) {
             let mut call = self.call(Script::Read, name);
             call.arg(last.epoch).arg(last.sequence.saturating_add(1));
-            self.main.next.push(call, Waiting::Nobody);
+            self.main.next.push(call, |_, _| {});
         }
     }
 
@@ -526,16 +527,14 @@ impl<'a> Serving<'a> {
                 break;
             };
             let call = self.call(Script::Check, &name);
-            self.main.next.push(call, Waiting::Nobody);
+            self.main.next.push(call, |_, _| {});
         }
         let now = milliseconds_of(now);
         for _ in 0..EXPIRED_MAX {
             let Some(name) = self.link.boxes.next_due(now) else {
                 break;
             };
-            let mut call = self.call(Script::Expire, &name);
-            call.arg(now);
-            self.main.next.push(call, Waiting::Expire(name));
+            self.expire(name, now);
         }
         let sets: Vec<_> = self
             .link
@@ -545,19 +544,26 @@ impl<'a> Serving<'a> {
             .collect();
         for set in sets {
             let call = self.call(Script::Prune, &set);
-            self.main.next.push(call, Waiting::Prune);
+            self.main.next.push_unawaited(call, |serving, answer| {
+                let pruned = number(answer).unwrap_or(0);
+                serving.link.figures.lock().idle_boxes += pruned;
+            });
         }
         let boxes = self.link.boxes.len();
-        self.link.figures.boxes.store(boxes, Ordering::Relaxed);
+        self.link.figures.lock().boxes = boxes;
     }
 
     /// Checks that the connections live, and which history the server writes: that of a server to which no replica was
     /// attached changes with the first one.
     fn ping(&mut self) {
         let begin = self.session.calls.begin(&self.link.run, true);
-        self.main.next.push(begin, Waiting::Run);
+        self.main.next.push_unawaited(begin, |serving, answer| {
+            if let Some(run) = text(answer).filter(|run| !run.is_empty()) {
+                serving.link.note_run(run);
+            }
+        });
         if self.reads.sending.is_none() {
-            self.reads.next.push(redis::cmd("PING"), Waiting::Nobody);
+            self.reads.next.push(redis::cmd("PING"), |_, _| {});
         }
         if self.subscribing.is_none() {
             let mut feed = self.session.feed.clone();
@@ -617,169 +623,113 @@ impl<'a> Serving<'a> {
     }
 
     /// Takes answers.
-    fn take_all(&mut self, answered: Vec<(Waiting, Value)>) -> Result<(), Broken> {
+    fn take_all(&mut self, answered: Vec<(Continuation, Value)>) -> Result<(), Broken> {
         let mut broken = None;
-        for (waiting, answer) in answered {
-            match answer {
+        for (continuation, answer) in answered {
+            let answer = match answer {
                 Value::ServerError(error) => {
                     self.link.outage.refused(&error.to_string());
-                    if let Waiting::Update(name, _) = &waiting {
-                        self.fail_update(name.clone(), failure(&error));
-                    }
-                    waiting.fail(failure(&error));
                     if ends_connection(&error) {
                         broken = Some(error.to_string());
                     }
+                    Err(failure(&error))
                 }
-                answer => self.take(waiting, &answer),
-            }
+                answer => Ok(answer),
+            };
+            continuation(self, answer);
         }
         broken.map_or(Ok(()), Err)
     }
 
-    fn fail_update(&mut self, name: Name, error: StoreError) {
-        let updates = self.updates.get_mut(&name);
-        if let Some((_, _, reply)) = updates.and_then(|updates| updates.waiting.pop_front()) {
-            reply.send(Err(error));
-        }
-        self.update_next(name);
-    }
-
-    /// Takes the answer of a call.
-    fn take(&mut self, waiting: Waiting, answer: &Value) {
-        let budget = self.link.budget.clone();
-        let reserve = |opened| Opened::reserve(opened, &budget);
-        match waiting {
-            Waiting::Append(append, reply) => {
-                let appended = self.appended(append, answer);
-                reply.send(appended.unwrap_or_else(|| Err(strange())));
-            }
-            Waiting::Update(name, next) => self.updated(name, *next, answer),
-            Waiting::Open(name, keeps_all, reply) => {
-                reply.send(self.taken(&name, keeps_all, answer));
-            }
-            Waiting::Summary(name, reply) if scripts::has_to_check(answer) => {
-                self.check(&name.clone(), Request::Summary(name, reply));
-            }
-            Waiting::ReadAfter(name, after, limit, reply) if scripts::has_to_check(answer) => {
-                self.check(&name.clone(), Request::ReadAfter(name, after, limit, reply));
-            }
-            Waiting::Check(request) => self.begin(request),
-            Waiting::Summary(name, reply) => {
-                reply.send(scripts::summed(answer, &name).ok_or_else(strange));
-            }
-            Waiting::ReadAfter(_, _, mut limit, reply) => {
-                let found = scripts::opened_if_known(answer).ok_or_else(strange);
-                let limited = |mut found: Opened| {
-                    found.messages.retain(|one| limit.take(one.draft.bytes()));
-                    reserve(found)
-                };
-                reply.send(found.and_then(|found| found.map(limited).transpose()));
-            }
-            Waiting::Remove(name, reply) => {
-                self.link.boxes.removed(&name);
-                reply.send(number(answer).map(|known| known > 0).ok_or_else(strange));
-            }
-            Waiting::List(set, reply) => {
-                reply.send(scripts::listed(answer, &set).ok_or_else(strange));
-            }
-            Waiting::Run => text(answer)
-                .filter(|run| !run.is_empty())
-                .into_iter()
-                .for_each(|run| self.link.note_run(run)),
-            Waiting::Resume(name) => {
-                let found = scripts::opened_if_known(answer).flatten();
-                // Without memory the box is outdated: its receivers learn it when it is opened again.
-                let found = found.and_then(|found| reserve(found).ok());
-                if let Some(found) = &found {
-                    self.opened(&name, found);
-                }
-                self.link.boxes.resumed(&name, found);
-            }
-            Waiting::Touch(name) if number(answer) == Some(0) => self.link.boxes.outdated(&name),
-            Waiting::Expire(name) => self.expired(&name, answer),
-            Waiting::Prune => {
-                let pruned = number(answer).unwrap_or(0);
-                TaskFigures::add(&self.link.figures.idle_boxes, pruned);
-            }
-            Waiting::Touch(_) | Waiting::Nobody => {}
-        }
-    }
-
     /// What is kept of a box that was opened.
-    fn taken(
+    fn opened(
         &mut self,
         name: &Name,
         keeps_all: bool,
-        answer: &Value,
+        answer: Answer,
     ) -> Result<Opened, StoreError> {
-        if scripts::is_refused(answer) {
-            return Err(StoreError::TooManyBoxes);
-        }
-        let opened = scripts::opened(answer).ok_or_else(strange)?;
+        let answer = accepted(answer)?;
+        let opened = scripts::opened(&answer).ok_or_else(strange)?;
         let opened = opened.reserve(&self.link.budget)?;
-        self.opened(name, &opened);
+        self.note(name, &opened);
         self.link.boxes.opened(name, &opened);
         Ok(opened.for_receivers(keeps_all))
     }
 
-    fn learn(&mut self, name: &Name, epoch: u64, next: u64) {
-        self.link.boxes.learn(name, Known { epoch, next });
-    }
-
-    fn opened(&mut self, name: &Name, opened: &Opened) {
-        self.learn(name, opened.epoch, opened.next);
+    /// Notes what was seen of a box.
+    fn note(&mut self, name: &Name, opened: &Opened) {
+        let boxes = &mut self.link.boxes;
+        let &Opened { epoch, next, .. } = opened;
+        boxes.learn(name, Known { epoch, next });
         if let Some(state) = &opened.state {
             let idle = state.idle(SystemTime::now());
-            let boxes = &mut self.link.boxes;
             boxes.mark_used(name, Some(idle), Instant::now());
         }
-        let deadlines = opened
-            .messages
-            .iter()
-            .filter_map(|message| message.draft.deadline);
+        let messages = opened.messages.iter();
+        let deadlines = messages.filter_map(|message| message.draft.deadline);
         if let Some(first) = deadlines.min() {
-            self.link.boxes.schedule(name, milliseconds_of(first) + 1);
+            boxes.schedule(name, milliseconds_of(first) + 1);
         }
     }
 
-    fn appended(&mut self, append: Append, answer: &Value) -> Option<Result<Appended, StoreError>> {
-        if scripts::is_refused(answer) {
-            return Some(Err(StoreError::TooManyBoxes));
-        }
+    fn appended(&mut self, append: Append, answer: Answer) -> Result<Appended, StoreError> {
+        let answer = accepted(answer)?;
+        self.note_append(append, &answer).ok_or_else(strange)
+    }
+
+    fn note_append(&mut self, append: Append, answer: &Value) -> Option<Appended> {
         let [kind, epoch, sequence, rest @ ..] = array(answer)? else {
             return None;
         };
         let (epoch, sequence) = (number(epoch)?, number(sequence)?);
         let id = MessageId { epoch, sequence };
-        self.learn(&append.name, epoch, sequence + 1);
+        let next = sequence + 1;
+        let boxes = &mut self.link.boxes;
+        boxes.learn(&append.name, Known { epoch, next });
         if text(kind)? == "duplicate" {
-            return Some(Ok(Appended::Duplicate(id)));
+            return Some(Appended::Duplicate(id));
         }
         let [lost, dropped, expired, _] = rest else {
             return None;
         };
-        TaskFigures::add(&self.link.figures.lost, number(dropped)?);
-        TaskFigures::add(&self.link.figures.expired, number(expired)?);
+        self.link.figures.lock().lost += number(dropped)?;
+        self.link.figures.lock().expired += number(expired)?;
         let draft = append.draft;
         if let Some(deadline) = draft.deadline {
-            let due = milliseconds_of(deadline) + 1;
-            self.link.boxes.schedule(&append.name, due);
+            boxes.schedule(&append.name, milliseconds_of(deadline) + 1);
         }
         let message = Message { id, draft };
         let lost = number(lost)?;
-        Some(Ok(Appended::New { message, lost }))
+        Some(Appended::New { message, lost })
     }
 
-    fn expired(&mut self, name: &Name, answer: &Value) {
-        let Some([expired, due]) = array(answer) else {
-            return;
-        };
-        TaskFigures::add(&self.link.figures.expired, number(expired).unwrap_or(0));
-        if let Some(due) = number(due) {
-            self.link.boxes.schedule(name, due);
-        }
+    /// Lets messages of a box expire whose time is over.
+    fn expire(&mut self, name: Name, now_ms: u64) {
+        let mut call = self.call(Script::Expire, &name);
+        call.arg(now_ms);
+        let next = &mut self.main.next;
+        next.push_unawaited(call, move |serving, answer| {
+            let Some([expired, due]) = array(answer) else {
+                return;
+            };
+            let expired = number(expired).unwrap_or(0);
+            serving.link.figures.lock().expired += expired;
+            if let Some(due) = number(due) {
+                serving.link.boxes.schedule(&name, due);
+            }
+        });
     }
+}
+
+/// What an answer says.
+fn understood<T>(answer: Answer, read: impl FnOnce(&Value) -> Option<T>) -> Result<T, StoreError> {
+    read(&answer?).ok_or_else(strange)
+}
+
+/// An answer that is no refusal.
+fn accepted(answer: Answer) -> Answer {
+    let answer = answer?;
+    scripts::refusal(&answer).map_or(Ok(answer), Err)
 }
 
 fn strange() -> StoreError {

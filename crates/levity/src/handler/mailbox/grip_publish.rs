@@ -8,7 +8,7 @@ use levity_wire::jwt::{self, Algorithm};
 use super::super::gate::has_mac;
 use super::super::{Handling, without_body};
 use super::publish::{fill, listed, push_result, reserve};
-use super::{grip_item, refused_by_store};
+use super::{grip_item, refused_by_store, rejected};
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -39,7 +39,7 @@ impl Handling<'_> {
         let (content, mut memory) = self.received_below(set, bytes_max, without_body).await?;
         // The items are read beside the content, so what it has not taken is given back.
         let _ = memory.try_resize(content.len());
-        let items = items(&content).map_err(|reject| error(reject.status, reject.reason))?;
+        let items = items(&content).map_err(rejected)?;
         for item in &items {
             if !has_token {
                 self.check_publisher(request, set, &item.name)?;

@@ -29,6 +29,7 @@ use std::time::Instant;
 
 use levity_config::MailboxProtocol;
 use levity_mailbox::{Command, Name, StoreError};
+use levity_wire::Reject;
 use levity_wire::http1::Method;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -64,8 +65,8 @@ impl<'a> Handling<'a> {
             }
             Method::Post => Box::pin(self.publish(request, endpoint)).await,
             Method::Delete => self.remove_mailbox(request, endpoint).await,
-            Method::Options => Ok(with_allow(Response::new(204))),
-            _ => Err(with_allow(error(405, ""))),
+            Method::Options => Ok(with_allow(Response::new(204), ALLOW)),
+            _ => Err(with_allow(error(405, ""), ALLOW)),
         };
         let (Ok(response) | Err(response)) = answered;
         Outcome::Response(response)
@@ -173,9 +174,13 @@ fn no_answer() -> Response {
     error(503, "the mailboxes do not answer")
 }
 
-fn with_allow(mut response: Response) -> Response {
-    response.fields.set("Allow", ALLOW);
+fn with_allow(mut response: Response, methods: &[u8]) -> Response {
+    response.fields.set("Allow", methods);
     response
+}
+
+fn rejected(reject: Reject) -> Response {
+    error(reject.status, reject.reason)
 }
 
 /// A response with this JSON.

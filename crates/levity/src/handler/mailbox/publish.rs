@@ -1,5 +1,6 @@
 //! Publishing by request: the body is the message.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -9,7 +10,7 @@ use levity_wire::{Reject, mailbox_header};
 use serde_json::json;
 
 use super::super::{Handling, without_body};
-use super::{grip_item, json_text, reason_of};
+use super::{grip_item, json_text, reason_of, rejected};
 use crate::http::error::error;
 use crate::http::gathered::Gathered;
 use crate::http::request::{Request, RequestError};
@@ -122,7 +123,7 @@ impl Handling<'_> {
         draft: Draft,
     ) -> Result<Vec<Delivery>, Response> {
         let (copies, draft) = (&self.worker.mailboxes, Arc::new(draft));
-        let mut by_owner: Vec<(usize, Vec<Append>)> = Vec::new();
+        let mut by_owner: BTreeMap<usize, Vec<Append>> = BTreeMap::new();
         for name in &names {
             let owner = copies.owner_of(name);
             let append = Append {
@@ -131,10 +132,7 @@ impl Handling<'_> {
                 draft: draft.clone(),
                 update: None,
             };
-            match by_owner.iter_mut().find(|(known, _)| *known == owner) {
-                Some((_, appends)) => appends.push(append),
-                None => by_owner.push((owner, vec![append])),
-            }
+            by_owner.entry(owner).or_default().push(append);
         }
         let publish =
             |(owner, appends)| copies.ask(owner, |reply| Command::Publish { appends, reply });
@@ -290,8 +288,4 @@ pub(super) fn push_result(out: &mut String, name: &Name, published: &Published) 
         r#"{{"duplicate":{is_duplicate},"id":"{id}","mailbox":"{name}","receivers_here":{receivers}}}"#
     );
     written.expect("a string takes everything");
-}
-
-fn rejected(reject: Reject) -> Response {
-    error(reject.status, reject.reason)
 }

@@ -2,7 +2,6 @@
 
 use levity_config::Secret;
 use levity_wire::mailbox::matches;
-use rustix::process::geteuid;
 use serde_json::Value;
 use subtle::ConstantTimeEq as _;
 
@@ -92,7 +91,7 @@ impl Handling<'_> {
     /// same user at another one, and need not say that it is one.
     fn is_own_process(&self) -> bool {
         let peer = self.body.peer();
-        peer.is_for_publishers() && peer.uid().is_some_and(is_own_user)
+        peer.is_for_publishers() && peer.is_own_user()
     }
 
     /// Whether the claim of `set` in the token of the client has a pattern under `right` that the box matches.
@@ -105,10 +104,6 @@ impl Handling<'_> {
         let mut patterns = patterns.into_iter().flatten().filter_map(Value::as_str);
         patterns.any(|pattern| matches(pattern, name))
     }
-}
-
-fn is_own_user(uid: u32) -> bool {
-    uid == 0 || uid == geteuid().as_raw()
 }
 
 /// Whether the request has the key. The time that this takes tells its length, but not where another one differs.

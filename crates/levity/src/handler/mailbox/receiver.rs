@@ -1,6 +1,5 @@
 //! A receiver of a stream: what is left of its request when it waits.
 
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -73,12 +72,6 @@ pub struct Receiver {
 
 // There may be a hundred thousand. A byte more, and the allocator gives each of them 320.
 const _: () = assert!(size_of::<Receiver>() <= 256);
-
-impl fmt::Debug for Receiver {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Receiver")
-    }
-}
 
 impl Receiver {
     /// A receiver of `feed`, whose box is open. The header of its response, `fields`, says where the stream begins.

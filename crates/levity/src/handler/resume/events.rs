@@ -175,13 +175,17 @@ impl Events {
         };
         draft.reservation = Some(reservation);
         self.kept.push(bytes, &settings);
+        self.push(draft, settings);
+        true
+    }
+
+    fn push(&mut self, draft: Draft, settings: Arc<Settings>) {
         self.appends.push(Append {
             update: None,
             name: self.to.name.clone(),
             settings,
             draft: Arc::new(draft),
         });
-        true
     }
 
     /// Memory for an event of `bytes`, and the bounds of the box with which it is appended. `None` if there is no memory, or it had
@@ -264,12 +268,7 @@ impl Events {
             && !self.kept.has_room(end.bytes(), &settings)
             && self.wait_for_room().await
         {}
-        self.appends.push(Append {
-            update: None,
-            name: self.to.name.clone(),
-            settings,
-            draft: Arc::new(end),
-        });
+        self.push(end, settings);
         self.flush().await;
     }
 }

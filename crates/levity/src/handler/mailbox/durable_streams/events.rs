@@ -1,6 +1,5 @@
 //! A reader of events: what is left of its request when it waits (section 5.8).
 
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -49,12 +48,6 @@ struct Found {
     event: Option<DataEvent>,
     /// The piece that is next, and what was written of it.
     next: (usize, usize),
-}
-
-impl fmt::Debug for EventReceiver {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("EventReceiver")
-    }
 }
 
 impl EventReceiver {
@@ -108,7 +101,10 @@ impl EventReceiver {
             State::Found(found) => {
                 let mut out = Vec::new();
                 if found.write(&mut out, self.form, self.cursor) {
-                    self.after_found();
+                    self.state = match found.result.is_closed {
+                        true => State::Ends,
+                        false => State::Waits,
+                    };
                 }
                 self.sending.start(out);
                 Poll::Ready(())
@@ -128,17 +124,6 @@ impl EventReceiver {
             }
             State::Ends => Poll::Ready(()),
         }
-    }
-
-    /// All that was found is on its way.
-    fn after_found(&mut self) {
-        let State::Found(found) = &self.state else {
-            return;
-        };
-        self.state = match found.result.is_closed {
-            true => State::Ends,
-            false => State::Waits,
-        };
     }
 }
 

@@ -12,12 +12,12 @@ use std::time::{Instant, SystemTime};
 
 use levity_mailbox::stream::{StreamError, Streams};
 use levity_mailbox::{Name, steady_time};
-use levity_wire::Reject;
 use levity_wire::durable_streams::{Headers, Lifetime, format_time};
 use levity_wire::http1::Method;
 
 use self::answers::{refused, with_info};
 use super::super::Handling;
+use super::{rejected, with_allow};
 use crate::http::error::error;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -59,7 +59,7 @@ impl Handling<'_> {
         endpoint: &MailboxEndpoint,
     ) -> Result<Response, Response> {
         if request.head.method == Method::Options {
-            return Ok(with_allow(Response::new(204)));
+            return Ok(with_allow(Response::new(204), ALLOW));
         }
         let name = self.named_stream(request, endpoint)?;
         let headers = Headers::new(|name| request.header(name));
@@ -72,7 +72,7 @@ impl Handling<'_> {
                     .await
             }
             Method::Delete => self.remove_stream(request, endpoint, &name).await,
-            _ => Err(with_allow(error(405, ""))),
+            _ => Err(with_allow(error(405, ""), ALLOW)),
         }
     }
 
@@ -138,13 +138,4 @@ impl Handling<'_> {
         self.ask_streams(&endpoint.set, remove).await?;
         Ok(Response::new(204))
     }
-}
-
-fn with_allow(mut response: Response) -> Response {
-    response.fields.set("Allow", ALLOW);
-    response
-}
-
-fn rejected(reject: Reject) -> Response {
-    error(reject.status, reject.reason)
 }

@@ -316,7 +316,7 @@ pub fn pebble(
     let file = own.join("config.json");
     let program = go_program("pebble");
     let words = [utf8(&program), "-config", utf8(&file), "-dnsserver", names];
-    let usual = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "15")];
+    let usual = [("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "5")];
     let program = Program::new(&words, Listens::At(address));
     let environment = usual.iter().chain(environment);
     environment.fold(program, |program, &(name, value)| {

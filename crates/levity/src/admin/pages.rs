@@ -1,44 +1,72 @@
-//! The admin listener: `/status`, `/metrics`, `/health` and a live page, read-only.
-//!
-//! It runs on the control thread, so that a scrape never takes a worker's time, and handles one request per
-//! connection. The number of connections, the size of a request header and the time are bounded. Over TCP the
-//! Host of a request must be a name of this machine.
+//! The pages: `/status`, `/metrics`, `/health` and a live page, read-only. Over TCP the Host of a request must be a name of this machine.
 
-use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use levity_config::OwnNames;
-use levity_net::{Listener, Transport};
-use levity_wire::http1::{Limits, Method, RequestHead, parse_request, reason};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use levity_config::address::Address;
+use levity_config::{Admin, OwnNames};
+use levity_net::{Bound, Inherited, Listener, Peer};
+use levity_wire::http1::Method;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval};
 
+use super::exchange::{self, Asked, Reply, TEXT};
+use crate::reload::bind;
 use crate::status::{self, Status};
 
-/// Connections at once; more wait in the listener's backlog.
-const CONNECTIONS_MAX: usize = 16;
-/// From accept to close.
+/// For a request, and again for its response.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a request's header section.
-const HEAD_BYTES_MAX: usize = 4096;
-/// Pause after a failed accept, such as one without a free descriptor.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Handles requests until it is dropped, which ends its connections too. Over TCP the host of a request must
-/// be one of `names`. For the control thread's runtime, which must have I/O and time enabled.
-pub async fn serve(listener: Listener, status: Arc<Status>, names: watch::Receiver<OwnNames>) {
-    tokio::join!(
-        sample(&status),
-        serve_within(listener, status.clone(), names, CONNECTION_TIME_MAX)
-    );
+/// A listener that is served until it is dropped.
+pub struct PagesListener {
+    bound: Bound,
+    names: watch::Sender<OwnNames>,
+    _stop: oneshot::Sender<()>,
+}
+
+impl PagesListener {
+    /// Listens as configured. For the control thread's runtime, which must have I/O and time enabled. Blocks, for seconds at most.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on; the error names it.
+    pub fn start(configured: &Admin, status: &Arc<Status>) -> io::Result<Self> {
+        let mut bound = bind(&configured.listen, 1, &Inherited::default())?;
+        let listener = Listener::new(bound.sockets.remove(0))?;
+        let (names, wanted) = watch::channel(configured.names.clone());
+        let pages = Pages {
+            status: status.clone(),
+            names: wanted,
+            time_max: CONNECTION_TIME_MAX,
+        };
+        let (stop, stopped) = oneshot::channel();
+        let sampled = status.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = sample(&sampled) => {}
+                () = exchange::serve(listener, Arc::new(pages), stopped) => {}
+            }
+        });
+        Ok(Self {
+            bound,
+            names,
+            _stop: stop,
+        })
+    }
+
+    /// Its address, as bound.
+    pub fn address(&self) -> &Address {
+        &self.bound.actual
+    }
+
+    /// Over TCP the host of a request must be one of `names` from now on.
+    pub fn set_names(&self, names: OwnNames) {
+        self.names.send_replace(names);
+    }
 }
 
 /// Takes samples for the history of `/status`.
@@ -51,175 +79,69 @@ async fn sample(status: &Status) {
     }
 }
 
-async fn serve_within(
-    listener: Listener,
+struct Pages {
     status: Arc<Status>,
     names: watch::Receiver<OwnNames>,
     time_max: Duration,
-) {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        if connections.len() == CONNECTIONS_MAX {
-            connections.join_next().await;
-        }
-        match listener.accept().await {
-            Ok((transport, _)) => {
-                let is_tcp = matches!(transport, Transport::Tcp(_));
-                // No browser connects to a Unix socket.
-                let names = is_tcp.then(|| names.clone());
-                connections.spawn(timeout(
-                    time_max,
-                    exchange(transport, names, status.clone()),
-                ));
-            }
-            Err(_) => sleep(ACCEPT_PAUSE).await,
+}
+
+impl exchange::Pages for Pages {
+    fn response_time_max(&self) -> Duration {
+        self.time_max
+    }
+
+    fn head_time_max(&self) -> Duration {
+        self.time_max
+    }
+
+    async fn respond(&self, asked: Asked<'_>, peer: &Peer) -> Reply {
+        // No browser connects to a Unix socket.
+        let is_tcp = peer.socket_ip().is_some();
+        let is_own = |host| self.names.borrow().include(host);
+        match asked.host.filter(|_| is_tcp).is_none_or(is_own) {
+            true => page(asked.path, asked.method, &self.status).await,
+            false => misdirected(),
         }
     }
 }
 
-/// One request and its response. An error means that the client closed early; it is ignored.
-async fn exchange(
-    mut transport: Transport,
-    names: Option<watch::Receiver<OwnNames>>,
-    status: Arc<Status>,
-) -> io::Result<()> {
-    let mut bytes = [0; HEAD_BYTES_MAX];
-    let mut head = RequestHead::default();
-    let answer = match read_head(&mut transport, &mut bytes, &mut head).await? {
-        Head::Closed => return Ok(()),
-        Head::Refused(answer) => answer,
-        Head::Complete if names.is_some_and(|names| !is_meant(&head, &bytes, &names.borrow())) => {
-            Reply::misdirected()
-        }
-        Head::Complete => respond(head.path.of(&bytes), head.method, &status).await,
-    };
-    transport
-        .write_all(&answer.bytes(head.method == Method::Head))
-        .await?;
-    transport.end_output();
-    // Closing with unread bytes would reset the connection and may lose the response.
-    while transport.read(&mut bytes).await? > 0 {}
-    Ok(())
-}
-
-fn is_meant(head: &RequestHead, bytes: &[u8], names: &OwnNames) -> bool {
-    head.host.is_none_or(|host| names.include(host.of(bytes)))
-}
-
-/// The outcome of reading a request's header section.
-enum Head {
-    /// The client closed first.
-    Closed,
-    Refused(Reply),
-    Complete,
-}
-
-async fn read_head(
-    transport: &mut Transport,
-    bytes: &mut [u8; HEAD_BYTES_MAX],
-    head: &mut RequestHead,
-) -> io::Result<Head> {
-    let limits = Limits {
-        head_bytes_max: HEAD_BYTES_MAX,
-        ..Limits::default()
-    };
-    let mut filled = 0;
-    loop {
-        // A full buffer is never incomplete, by the contract of the limits.
-        let more = transport.read(&mut bytes[filled..]).await?;
-        if more == 0 {
-            return Ok(Head::Closed);
-        }
-        filled += more;
-        match parse_request(&bytes[..filled], head, &limits) {
-            Ok(true) => return Ok(Head::Complete),
-            Ok(false) => {}
-            Err(reject) => return Ok(Head::Refused(Reply::refused(reject.status, reject.reason))),
-        }
-    }
-}
-
-/// A response that is not serialized yet.
-struct Reply {
-    status: u16,
-    content_type: &'static str,
-    /// `Content-Security-Policy`.
-    policy: Cow<'static, str>,
-    body: String,
-}
-
-impl Reply {
-    fn ok(content_type: &'static str, body: String) -> Self {
-        Self {
-            status: 200,
-            content_type,
-            policy: "default-src 'none'; frame-ancestors 'none'".into(),
-            body,
-        }
-    }
-
-    fn page() -> Self {
-        let (body, policy) = status::page();
-        Self {
-            policy: policy.into(),
-            ..Self::ok(HTML, body)
-        }
-    }
-
-    fn refused(status: u16, reason: &str) -> Self {
-        Self {
-            status,
-            ..Self::ok(TEXT, format!("{status} {reason}\n"))
-        }
-    }
-
-    fn misdirected() -> Self {
-        let reason = "Misdirected Request: these pages answer to `localhost`, to IP addresses, and to the names in \
-                      `hosts` of [admin]";
-        Self::refused(421, reason)
-    }
-
-    fn bytes(&self, head_only: bool) -> Vec<u8> {
-        // A 405 must have Allow (RFC 9110, 15.5.6).
-        let allow = if self.status == 405 {
-            "Allow: GET, HEAD\r\n"
-        } else {
-            ""
-        };
-        let mut out = format!(
-            "HTTP/1.1 {} {}\r\nDate: {}\r\n{allow}Content-Type: {}\r\nContent-Length: {}\r\n\
-             Content-Security-Policy: {}\r\nX-Content-Type-Options: nosniff\r\n\
-             Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
-            self.status,
-            reason(self.status),
-            httpdate::fmt_http_date(SystemTime::now()),
-            self.content_type,
-            self.body.len(),
-            self.policy,
-        );
-        if !head_only {
-            out.push_str(&self.body);
-        }
-        out.into_bytes()
-    }
-}
-
-async fn respond(path: &[u8], method: Method, status: &Status) -> Reply {
+async fn page(path: &[u8], method: Method, status: &Status) -> Reply {
     let is_read = matches!(method, Method::Get | Method::Head);
     match path {
         b"/" | b"/status.html" | b"/status" | b"/status.json" | b"/metrics" | b"/health"
             if !is_read =>
         {
-            Reply::refused(405, reason(405))
+            Reply::not_allowed("GET, HEAD")
         }
-        b"/" | b"/status.html" => Reply::page(),
+        b"/" | b"/status.html" => live_page(),
         b"/status" => Reply::ok(TEXT, status::text(&status.json().await)),
         b"/status.json" => Reply::ok(JSON, format!("{}\n", status.json().await)),
         b"/metrics" => Reply::ok(PROMETHEUS, metrics(status)),
-        b"/health" => Reply::ok(TEXT, "ok\n".into()),
-        _ => Reply::refused(404, reason(404)),
+        b"/health" => health(status),
+        _ => Reply::not_found(),
     }
+}
+
+/// Whether all event loops answer.
+pub(super) fn health(status: &Status) -> Reply {
+    match status.silent_loop() {
+        None => Reply::ok(TEXT, "ok\n".into()),
+        Some(number) => Reply::refused(503, &format!("event loop {number} does not answer")),
+    }
+}
+
+fn live_page() -> Reply {
+    let (body, policy) = status::page();
+    Reply {
+        policy: policy.into(),
+        ..Reply::ok(HTML, body)
+    }
+}
+
+fn misdirected() -> Reply {
+    let reason = "Misdirected Request: these pages answer to `localhost`, to IP addresses, and to the names in \
+                  `hosts` of [admin]";
+    Reply::refused(421, reason)
 }
 
 fn metrics(status: &Status) -> String {
@@ -233,21 +155,23 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::os::unix::net::UnixStream;
-    use std::thread::{self, JoinHandle};
+    use std::thread;
 
     use tokio::runtime::{Builder, Runtime};
     use tokio::sync::oneshot;
 
     use tokio::net::{TcpListener, UnixListener};
 
+    use super::super::exchange::{CONNECTIONS_MAX, HEAD_BYTES_MAX};
     use super::*;
+    use crate::heartbeat::{self, Heartbeat};
     use levity_telemetry::stats::{Sources, Stats, WorkerStats};
 
     /// A server on a control thread of its own; ends when dropped.
     struct Server<A> {
         address: A,
         stop: Option<oneshot::Sender<()>>,
-        thread: Option<JoinHandle<()>>,
+        thread: Option<thread::JoinHandle<()>>,
     }
 
     impl<A: Send + 'static> Server<A> {
@@ -274,12 +198,15 @@ mod tests {
                         Arc::default(),
                         Arc::default(),
                         Vec::new(),
+                        Heartbeat::start(&[], heartbeat::INTERVAL),
                         7,
                     ));
-                    tokio::select! {
-                        () = serve_within(listener, status, names, time_max) => {}
-                        _ = stopped => {}
-                    }
+                    let pages = Pages {
+                        status,
+                        names,
+                        time_max,
+                    };
+                    exchange::serve(listener, Arc::new(pages), stopped).await;
                 });
             });
             let address = address.recv().expect("an address");
@@ -294,7 +221,7 @@ mod tests {
     impl<A> Drop for Server<A> {
         fn drop(&mut self) {
             self.stop.take();
-            let ended = self.thread.take().map(JoinHandle::join);
+            let ended = self.thread.take().map(thread::JoinHandle::join);
             assert!(thread::panicking() || matches!(ended, Some(Ok(()))));
         }
     }

@@ -1,0 +1,225 @@
+//! `levity reload` and `levity health`: commands for a running server.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use levity_config::Variables;
+use levity_config::address::Address;
+
+use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Streams, USUAL_FILE};
+use crate::admin::control::{self, FILE, WAIT};
+
+/// How long a server may take to answer for its health.
+const HEALTH_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How long it may take to reload: no shorter than the server permits.
+const RELOAD_TIME_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// No server sends a longer response.
+const RESPONSE_BYTES_MAX: u64 = 1 << 20;
+
+// A comment of documentation would become the text of `--help`.
+#[derive(Args)]
+pub(super) struct Socket {
+    /// The configuration file of the server, whose `[admin]` says where it is asked [default: /etc/levity/levity.toml]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The same, as an option
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+    /// The socket, without a configuration file: unix:PATH
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["file", "config"])]
+    control: Option<Address>,
+}
+
+/// Where a server is asked.
+struct Places {
+    control: PathBuf,
+    /// The file names the socket.
+    is_named: bool,
+    /// Its pages, where its health is asked unless the file names a socket.
+    pages: Option<Address>,
+    /// What the server is to have been started with, for the query.
+    file: Option<String>,
+}
+
+impl Socket {
+    /// The file that is given, or the usual one if there is one.
+    fn file(&self) -> Option<&Path> {
+        let given = self.file.as_deref().or(self.config.as_deref());
+        let usual = || Some(Path::new(USUAL_FILE)).filter(|file| file.exists());
+        given.or_else(|| self.control.is_none().then(usual)?)
+    }
+
+    fn places(&self, streams: &mut Streams<'_>) -> Result<Places, u8> {
+        let file = self.file();
+        let (named, pages) = match (&self.control, file) {
+            (Some(Address::Unix(path)), _) => (Some(path.clone()), None),
+            (Some(Address::Tcp(address)), _) => {
+                streams.err(&format!(
+                    "error: {address} is no Unix socket; write unix:PATH\n"
+                ));
+                return Err(EXIT_USAGE);
+            }
+            (None, Some(file)) => {
+                let loaded = levity_config::load_admin(file, &Variables::of_process());
+                let (named, admin) = loaded.map_err(|errors| {
+                    streams.err(&errors.render(streams.colour));
+                    EXIT_CONFIG
+                })?;
+                (named, admin.map(|admin| admin.listen))
+            }
+            (None, None) => (None, None),
+        };
+        let absolute = file.and_then(|file| std::path::absolute(file).ok());
+        Ok(Places {
+            control: control::path(named.as_deref()).unwrap_or_else(control::path_usual),
+            is_named: named.is_some(),
+            pages,
+            file: absolute.map(|file| file.to_string_lossy().into_owned()),
+        })
+    }
+}
+
+impl Places {
+    fn target(&self, path: &str, waits: bool) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        if let Some(file) = &self.file {
+            query.append_pair(FILE, file);
+        }
+        if waits {
+            query.append_pair(WAIT, "");
+        }
+        format!("{path}?{}", query.finish())
+    }
+}
+
+/// Has a server reload. Blocks.
+pub(super) fn reload(socket: &Socket, waits: bool, streams: &mut Streams<'_>) -> u8 {
+    let places = match socket.places(streams) {
+        Ok(places) => places,
+        Err(status) => return status,
+    };
+    let request = format!("POST {}", places.target("/reload", waits));
+    let path = &places.control;
+    let answered = ask_socket(path, &request, RELOAD_TIME_MAX);
+    report(answered.map_err(|error| with_hint(path, &error)), streams)
+}
+
+/// Asks whether a server is well. Blocks.
+pub(super) fn health(socket: &Socket, streams: &mut Streams<'_>) -> u8 {
+    let places = match socket.places(streams) {
+        Ok(places) => places,
+        Err(status) => return status,
+    };
+    let request = format!("GET {}", places.target("/health", false));
+    let answered = match &places.pages {
+        Some(Address::Tcp(address)) if !places.is_named => {
+            let asked = ask_pages(*address, &request);
+            asked.map_err(|error| cannot_ask(&address.to_string(), &error))
+        }
+        Some(Address::Unix(path)) if !places.is_named => {
+            let asked = ask_socket(path, &request, HEALTH_TIME_MAX);
+            asked.map_err(|error| cannot_ask(&path.display().to_string(), &error))
+        }
+        _ => {
+            let path = &places.control;
+            let asked = ask_socket(path, &request, HEALTH_TIME_MAX);
+            asked.map_err(|error| with_hint(path, &error))
+        }
+    };
+    report(answered, streams)
+}
+
+fn report(answered: Result<Answer, String>, streams: &mut Streams<'_>) -> u8 {
+    match answered {
+        Ok(answer) if answer.is_success => {
+            streams.out(&answer.body);
+            0
+        }
+        Ok(answer) => {
+            // The errors of a file begin with the word.
+            let text = answer.body.trim_end();
+            let text = text.strip_prefix("error: ").unwrap_or(text);
+            streams.err(&format!("error: {text}\n"));
+            EXIT_FAILURE
+        }
+        Err(reason) => {
+            streams.err(&format!("error: {reason}\n"));
+            EXIT_FAILURE
+        }
+    }
+}
+
+fn cannot_ask(place: &str, error: &io::Error) -> String {
+    match error.kind() {
+        // What a time-out of a socket is called.
+        io::ErrorKind::WouldBlock => format!("the server at {place} does not answer in time"),
+        _ => format!("cannot ask the server at {place}: {error}; is it running?"),
+    }
+}
+
+fn with_hint(path: &Path, error: &io::Error) -> String {
+    let shown = path.display();
+    let hint = match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => format!(
+            " Its configuration needs `[admin]` with `control = \"unix:{shown}\"`. A server that was started with another path is asked there \
+             with --control"
+        ),
+        io::ErrorKind::PermissionDenied => {
+            " Only root and the user of the server can use the socket".to_owned()
+        }
+        _ => String::new(),
+    };
+    cannot_ask(&shown.to_string(), error) + &hint
+}
+
+fn ask_socket(path: &Path, request: &str, time_max: Duration) -> io::Result<Answer> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(time_max))?;
+    stream.set_write_timeout(Some(time_max))?;
+    ask(stream, request)
+}
+
+fn ask_pages(address: SocketAddr, request: &str) -> io::Result<Answer> {
+    let stream = TcpStream::connect_timeout(&address, HEALTH_TIME_MAX)?;
+    stream.set_read_timeout(Some(HEALTH_TIME_MAX))?;
+    ask(stream, request)
+}
+
+/// The response of a server.
+struct Answer {
+    is_success: bool,
+    body: String,
+}
+
+/// Sends a request and reads the response, which the server ends by closing the connection.
+fn ask(mut stream: impl Read + Write, request: &str) -> io::Result<Answer> {
+    let head = format!("{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut response = String::new();
+    stream
+        .take(RESPONSE_BYTES_MAX)
+        .read_to_string(&mut response)?;
+    if response.is_empty() {
+        return Err(io::Error::other("the server has ended"));
+    }
+    let strange = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "what answers there is no Levity",
+        )
+    };
+    let (head, body) = response.split_once("\r\n\r\n").ok_or_else(strange)?;
+    let status = head
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3));
+    Ok(Answer {
+        is_success: status.ok_or_else(strange)?.starts_with('2'),
+        body: body.to_owned(),
+    })
+}

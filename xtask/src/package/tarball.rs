@@ -1,0 +1,46 @@
+//! The tarball, which is unpacked into `/usr/local` or another folder.
+
+use std::fs;
+use std::path::Path;
+
+use super::archive::{self, Tar};
+use super::installed;
+use super::release::Release;
+use super::staged::Staged;
+use super::target::Target;
+use crate::files;
+use crate::run::{self, Result};
+
+/// Where the unit expects the program.
+const PREFIX: &str = "/usr/local";
+
+pub fn write(release: &Release, target: &Target, program: &Path, notices: &str) -> Result<()> {
+    let top = format!("levity-{}", release.version);
+    let staged = Staged::new(release.work().join(target.processor).join("tarball"))?;
+    installed::add(&staged, &top, program, notices)?;
+    staged.copy(
+        &format!("{top}/share/zsh/site-functions/_levity"),
+        &run::root().join(installed::ZSH),
+    )?;
+    let unit = files::read(&run::root().join("packaging/systemd/levity.service"))?;
+    staged.text(
+        &format!("{top}/lib/systemd/system/levity.service"),
+        unit.replace("/usr/bin/levity", &format!("{PREFIX}/bin/levity")),
+    )?;
+    for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        staged.copy(
+            &format!("{top}/share/doc/levity/{name}"),
+            &run::root().join(name),
+        )?;
+    }
+    let tar = release.work().join(target.processor).join("levity.tar");
+    let archive = Tar {
+        folder: &staged.0,
+        names: &[&top],
+        owned: &[],
+    };
+    archive.write(release, &tar)?;
+    let packed = archive::gzip(&tar)?;
+    let to = release.output.join(release.file(target, "tar.gz"));
+    fs::rename(&packed, &to).map_err(|error| format!("{}: {error}", to.display()))
+}
