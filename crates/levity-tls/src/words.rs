@@ -113,7 +113,7 @@ pub fn reason(error: &Error) -> String {
             return format!("the peer breaks the rules of TLS: {what:?}");
         }
         Error::General(text) if text == NO_CERTIFICATE => {
-            "there is no certificate for the name yet"
+            "there is no certificate for this client, and none for all others"
         }
         Error::DecryptError => "what the peer has sent was changed on its way",
         Error::PeerSentOversizedRecord => "the peer has sent a record that is too large",
@@ -127,7 +127,7 @@ pub fn reason(error: &Error) -> String {
 pub fn reason_for(error: &Error, asked: Option<&str>) -> String {
     match (error, asked) {
         (Error::General(text), Some(name)) if text == NO_CERTIFICATE => {
-            format!("there is no certificate for {name} yet")
+            format!("there is no certificate for {name}")
         }
         _ => reason(error),
     }

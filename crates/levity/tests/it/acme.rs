@@ -270,7 +270,7 @@ fn what_an_authority_refuses_is_told_and_left_alone() {
         let got = world.get_unverified("blocked.example.org");
         assert!(got.is_err(), "refused");
         let said = server.stderr();
-        said.contains("there is no certificate for blocked.example.org yet")
+        said.contains("there is no certificate for blocked.example.org")
     });
     drop(server);
     // Nor does a restart ask again before its time.

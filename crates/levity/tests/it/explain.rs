@@ -672,7 +672,7 @@ fn clients_over_tls() {
     let config = WITH_TLS.replace("STATE", &state.path().display().to_string());
     let config = config.replace("ROOT", &folders[0]);
     let config = config.replace("AUTHORITY", &folders[1]);
-    fs::write(tree.at("levity.toml"), config).expect("a file");
+    fs::write(tree.at("levity.toml"), &config).expect("a file");
     let listener = "listener `127.0.0.1:8443`";
     says(
         &explain(&tree, &["https://a.test/"]),
@@ -721,6 +721,14 @@ fn clients_over_tls() {
             "HTTP/1.1 200",
         ],
     );
+    says(
+        &explain(&tree, &["https://other.test/"]),
+        &[
+            "tls      no site is for other.test, and none for all other names: the handshake is refused\n",
+        ],
+    );
+    let config = config.replace("[\"a.test\"]", "[\"a.test\"]\ndefault = true");
+    fs::write(tree.at("levity.toml"), config).expect("a file");
     says(
         &explain(&tree, &["https://other.test/"]),
         &["(files)", "; clients that ask for other.test refuse it\n"],

@@ -42,7 +42,7 @@ fn a_missing_certificate_stops_no_other_site() {
     let refused = || fails(&server, &authority, "b.test", &[]) != 0;
     assert_eq!(served(), b"content");
     assert!(refused());
-    server.says("there is no certificate for b.test yet");
+    server.says("there is no certificate for b.test");
     // What was wrong before keeps no change out.
     server.reload(&["[log]"], &["[log]\ntiming = \"chunk\""]);
     assert_eq!(served(), b"content");
