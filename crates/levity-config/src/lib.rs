@@ -24,6 +24,7 @@ mod headers;
 mod hidden;
 mod host;
 mod include;
+pub mod in_unit;
 mod keys;
 mod limits;
 mod line;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use levity_disk::{patiently, patiently_with, read_patiently};
 
+use crate::in_unit::remedy;
+
 /// Why a path cannot be used.
 pub(crate) enum Unusable {
     /// It does not respond.
@@ -31,8 +33,8 @@ pub(crate) fn is_directory(path: &Path) -> Result<(), Unusable> {
         Ok(meta) if meta.is_dir() => Ok(()),
         Ok(_) => Err(Unusable::Wrong("is not a folder".to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let hint = hidden_by_unit(path);
-            Err(Unusable::Wrong(format!("does not exist{hint}")))
+            let remedy = remedy(path, &error);
+            Err(Unusable::Wrong(format!("does not exist{remedy}")))
         }
         Err(error) => Err(named(path, &error, "cannot be accessed")),
     }
@@ -52,8 +54,19 @@ pub(crate) fn in_words_with<T: Send + 'static>(
     others: Vec<PathBuf>,
     call: impl FnOnce(&Path) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
+    let paths = [&[path.to_owned()], &others[..]].concat();
     patiently_with(path, others, call)
         .unwrap_or_else(|error| Err(format!("{} {error}", path.display())))
+        .map_err(|reason| reason + &remedies(&paths))
+}
+
+/// What helps if the unit hides one of these paths. Blocks.
+fn remedies(paths: &[PathBuf]) -> String {
+    let remedy = |path: &PathBuf| {
+        let error = found(patiently(path, |path| fs::metadata(path))).err()?;
+        Some(remedy(path, &error)).filter(|remedy| !remedy.is_empty())
+    };
+    paths.iter().find_map(remedy).unwrap_or_default()
 }
 
 /// Whether there is something at the path. False if it does not respond. Blocks.
@@ -90,25 +103,7 @@ pub(crate) fn found<T>(result: io::Result<io::Result<T>>) -> io::Result<T> {
 fn named(path: &Path, error: &io::Error, what: &str) -> Unusable {
     match error.kind() {
         io::ErrorKind::TimedOut => Unusable::Silent,
-        _ => Unusable::Wrong(format!("{what}: {error}{}", hidden_by_unit(path))),
-    }
-}
-
-/// What may hide a path from a process of a unit of systemd, and how to change that. Empty for other processes and other paths.
-fn hidden_by_unit(path: &Path) -> &'static str {
-    // systemd 248 and later set it to the process that they start. Others inherit it.
-    let started = std::env::var("SYSTEMD_EXEC_PID");
-    let is_in_unit = started.is_ok_and(|id| id == std::process::id().to_string());
-    let is_beneath = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
-    match is_in_unit {
-        true if is_beneath(&["/home", "/root", "/run/user"]) => {
-            "; `ProtectHome=` of the unit hides it, if it is `yes`: in `systemctl edit levity`, `ProtectHome=read-only` beneath \
-             [Service] shows it"
-        }
-        true if is_beneath(&["/tmp", "/var/tmp"]) => {
-            "; with `PrivateTmp=yes` the unit has /tmp and /var/tmp of its own"
-        }
-        _ => "",
+        _ => Unusable::Wrong(format!("{what}: {error}{}", remedy(path, error))),
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use levity_disk::{check_writable, patiently};
 use strum::{EnumString, VariantNames};
 
+use crate::in_unit::remedy;
 use crate::line::Line;
 use crate::on_disk::found;
 use crate::root::resolved;
@@ -167,7 +168,8 @@ pub(crate) fn check(section: &Section<'_>, place: &Place<'_>, roots: &Roots) {
         // A root that does not respond is noted.
         && error.kind() != io::ErrorKind::TimedOut
     {
-        let message = format!("{} cannot be written to: {error}", root.display());
+        let remedy = remedy(root, &error);
+        let message = format!("{} cannot be written to: {error}{remedy}", root.display());
         return section.report(TABLE, message, None);
     }
     check_nesting(section, root, roots);

@@ -46,10 +46,6 @@ fn help(errno: Errno) -> Option<String> {
             "there is no thread to be had: the user of the process may have {} threads; raise that (`ulimit -u`, LimitNPROC= of systemd), or the limit of its group (TasksMax= of systemd, `--pids-limit` of containers)",
             limit(Resource::Nproc)
         ),
-        Errno::ROFS => {
-            "in a unit of systemd, `ReadWritePaths=` with this folder beneath [Service] in `systemctl edit levity` permits writing there"
-                .to_owned()
-        }
         Errno::NOMEM => {
             "there is no memory; raise MemoryMax= of systemd, or the limit of the container"
                 .to_owned()

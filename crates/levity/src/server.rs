@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use levity_compute::Pool;
 use levity_config::address::Address;
+use levity_config::in_unit::remedy;
 use levity_config::{Config, Note};
 use levity_disk::{Disk, Root, Watcher, denied, late_returns, patiently};
 use levity_net::{Bound, Inherited, ListeningSocket};
@@ -419,7 +420,11 @@ fn open_variants(settings: &levity_config::Disk) -> io::Result<Option<Arc<Varian
     };
     store.map(|store| Some(Arc::new(store))).map_err(|error| {
         let name = folder.display();
-        io::Error::new(error.kind(), format!("disk.variants {name}: {error}"))
+        let remedy = remedy(folder, &error);
+        io::Error::new(
+            error.kind(),
+            format!("disk.variants {name}: {error}{remedy}"),
+        )
     })
 }
 

@@ -104,12 +104,16 @@ fn report(line: &str) {
 
 #[cfg(feature = "mailbox")]
 fn open_disk(folder: &Path, budget: Arc<Budget>) -> io::Result<impl Store + use<>> {
+    use levity_config::in_unit::remedy;
     use levity_mailbox::disk::{DiskStore, Options};
     use levity_mailbox::steady_time;
     let options = Options::new(folder, report);
     let now = steady_time(std::time::Instant::now());
     let opened = options.and_then(|options| DiskStore::open(folder, budget, options, now));
-    opened.map_err(|error| unusable(format!("{}: {error}", folder.display())))
+    opened.map_err(|error| {
+        let remedy = remedy(folder, &error);
+        unusable(format!("{}: {error}{remedy}", folder.display()))
+    })
 }
 
 #[cfg(not(feature = "mailbox"))]

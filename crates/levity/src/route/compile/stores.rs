@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use levity_config::in_unit::remedy;
 use levity_config::{Config, Etag};
 use levity_disk::{Disk, ReadOptions, Spool, patiently};
 use levity_telemetry::diagnostics;
@@ -72,7 +73,11 @@ pub fn spool(config: &Config, disk: &Disk) -> io::Result<OpenedSpool> {
         opened => opened.map_err(|error| {
             io::Error::new(
                 error.kind(),
-                format!("disk.spool {}: {error}", path.display()),
+                format!(
+                    "disk.spool {}: {error}{}",
+                    path.display(),
+                    remedy(path, &error)
+                ),
             )
         })?,
     };
