@@ -27,6 +27,10 @@ pub fn write(release: &Release, target: &Target, program: &Path, notices: &str) 
         &format!("{top}/lib/systemd/system/levity.service"),
         unit.replace("/usr/bin/levity", &format!("{PREFIX}/bin/levity")),
     )?;
+    staged.copy(
+        &format!("{top}/lib/systemd/system/levity.socket"),
+        &run::root().join("packaging/systemd/levity.socket"),
+    )?;
     for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
         staged.copy(
             &format!("{top}/share/doc/levity/{name}"),
