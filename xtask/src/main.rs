@@ -8,6 +8,7 @@ mod fuzz;
 mod go;
 mod licences;
 mod lines;
+mod machine;
 mod node;
 mod package;
 mod python;
@@ -24,6 +25,7 @@ cargo xtask test [--full] [FILTER]      run all tests, failed ones twice; --full
 cargo xtask bench SCENARIO [OPTIONS]    run a benchmark as root; -h lists the scenarios and options
 cargo xtask fuzz [TARGET [SECONDS]]     fuzz one target, or list them
 cargo xtask package [OPTIONS]           make the files of a release; -h lists the options
+cargo xtask machine [FOLDER]            install, run and purge a release in a Debian 12, as root
 cargo xtask docs                        write the generated parts of docs/ and packaging/
 cargo xtask files [PART]                list source files with a summary of each
 cargo xtask lines [mailbox]             count the lines of product code";
@@ -47,6 +49,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["bench", rest @ ..] => bench::run(rest),
         ["fuzz", rest @ ..] => fuzz::run(rest),
         ["package", rest @ ..] => package::run(rest),
+        ["machine", rest @ ..] => machine::run(rest),
         ["docs"] => docs(),
         ["files"] => files::run(""),
         ["files", part] => files::run(part),
