@@ -48,10 +48,12 @@ fn add_recipe(release: &Release, source: &Staged) -> Result<()> {
             false => source.copy(&to, &file)?,
         }
     }
-    source.copy(
-        "debian/levity.service",
-        &packaging.join("systemd/levity.service"),
-    )?;
+    for unit in installed::UNITS {
+        source.copy(
+            &format!("debian/{unit}"),
+            &packaging.join("systemd").join(unit),
+        )?;
+    }
     let control = files::read(&packaging.join("debian/control"))?;
     let maintainer = control
         .lines()

@@ -107,6 +107,7 @@ fn the_package_has_what_it_should() {
         ("drwxr-xr-x root/root", " ./etc/levity/sites.d/"),
         ("-rw-r--r-- root/root", " ./etc/logrotate.d/levity"),
         ("-rw-r--r-- root/root", "/systemd/system/levity.service"),
+        ("-rw-r--r-- root/root", "/systemd/system/levity.socket"),
         (
             "-rw-r--r-- root/root",
             " ./usr/share/levity/welcome/index.html",
@@ -190,9 +191,13 @@ fn the_package_installs_and_runs() {
         id levity
         runuser -u levity -- levity check /etc/levity/levity.toml
         man --path >/dev/null
-        dpkg --verify levity",
+        dpkg --verify levity
+        cd /etc/systemd/system && ls -d *.wants/levity.*",
     );
     let Some(said) = said else { return };
+    // Not levity.socket, about which the administrator decides.
+    let enabled = "multi-user.target.wants/levity.service";
+    assert_eq!(said.lines().last(), Some(enabled), "{said}");
     assert!(
         said.contains("levity 700\nlevity 700\nlevity 755\n"),
         "{said}"
