@@ -19,6 +19,16 @@ use crate::run::{self, Result};
 /// the program, in `.debug` there, and in `/usr/lib/debug`.
 const DEBUG: &str = "levity.debug";
 
+/// For a program that contains its C library. `getrandom` would look for the function of that library when it runs, not find it, and
+/// open `/dev/urandom`, which a `chroot` may lack.
+const STATIC: [&str; 2] = [
+    "-Ctarget-feature=+crt-static",
+    "--cfg=getrandom_backend=\"linux_getrandom\"",
+];
+
+/// Between two arguments in `CARGO_ENCODED_RUSTFLAGS`.
+const SEPARATOR: &str = "\u{1f}";
+
 /// Builds the program for `target` in the profile `release`, the one that is measured.
 ///
 /// # Errors
@@ -100,9 +110,10 @@ fn target_folder() -> PathBuf {
 
 /// The arguments for the compiler, as cargo takes them.
 fn rust_flags(replaced: &[(PathBuf, String)]) -> OsString {
-    let mut flags = OsString::from("-Ctarget-feature=+crt-static");
+    let mut flags = OsString::from(STATIC.join(SEPARATOR));
     for (path, name) in replaced {
-        flags.push("\u{1f}--remap-path-prefix=");
+        flags.push(SEPARATOR);
+        flags.push("--remap-path-prefix=");
         flags.push(path);
         flags.push(format!("={name}"));
     }

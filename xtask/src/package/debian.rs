@@ -48,7 +48,7 @@ fn add_recipe(release: &Release, source: &Staged) -> Result<()> {
             false => source.copy(&to, &file)?,
         }
     }
-    for unit in ["levity.service", "levity.socket"] {
+    for unit in installed::UNITS {
         source.copy(
             &format!("debian/{unit}"),
             &packaging.join("systemd").join(unit),

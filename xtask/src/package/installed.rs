@@ -28,6 +28,9 @@ const FILES: &[(&str, &str)] = &[
     ("README.md", "share/doc/levity/README.md"),
 ];
 
+/// Units of systemd, whose place depends on who installs them.
+pub const UNITS: [&str; 2] = ["levity.service", "levity.socket"];
+
 /// The completions of zsh, whose place depends on who installs them.
 pub const ZSH: &str = "packaging/completions/_levity";
 

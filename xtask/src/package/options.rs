@@ -8,7 +8,7 @@ use crate::run::{self, Result};
 const USAGE: &str = "usage: cargo xtask package [--all] [--binary PATH] [--output FOLDER]\n\
     --all            for every processor; without it, for that of this machine\n\
     --binary PATH    pack this program for this machine instead of building one\n\
-    --output FOLDER  default: target/package; it is emptied";
+    --output FOLDER  default: target/package; an older release there is removed";
 
 /// What is packed, and where to.
 pub struct Options {

@@ -14,6 +14,9 @@ pub const EPOCH: &str = "SOURCE_DATE_EPOCH";
 /// The list of sums.
 const SUMS: &str = "SHA256SUMS";
 
+/// The folder for what is not part of the release. One that was interrupted leaves it.
+const WORK: &str = "levity-work";
+
 pub struct Release {
     pub version: String,
     /// The time of all files, in seconds since 1970.
@@ -46,13 +49,23 @@ impl Release {
 
     /// The folder for what is not part of the release.
     pub fn work(&self) -> PathBuf {
-        self.output.join("work")
+        self.output.join(WORK)
     }
 
     /// Removes an older release, and makes the folders.
+    ///
+    /// # Errors
+    /// If something else is in the folder of the files: it stays.
     pub fn empty(&self) -> Result<()> {
         let failed = |error| format!("{}: {error}", self.output.display());
         if self.output.exists() {
+            let entries = files::entries(&self.output)?;
+            if let Some(other) = entries.iter().find(|path| !is_of_a_release(path)) {
+                return Err(format!(
+                    "{} is not of a release; nothing was removed",
+                    other.display()
+                ));
+            }
             fs::remove_dir_all(&self.output).map_err(failed)?;
         }
         fs::create_dir_all(self.work()).map_err(failed)
@@ -85,6 +98,13 @@ impl Release {
     }
 }
 
+/// Whether a file or folder may be removed for another release.
+fn is_of_a_release(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_packed = name.starts_with("levity-") || name.starts_with("levity_");
+    (is_packed && path.is_file()) || [SUMS, WORK].contains(&&*name)
+}
+
 fn epoch() -> Result<String> {
     if let Ok(epoch) = std::env::var(EPOCH) {
         return Ok(epoch);
@@ -104,4 +124,29 @@ pub fn sha256(path: &Path) -> Result<String> {
     // A name with unusual characters is marked in front of the sum.
     let sum = line.trim_start_matches('\\').split_whitespace().next();
     Ok(sum.ok_or("sha256sum prints nothing")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_release_is_removed() {
+        let folder = std::env::temp_dir().join(format!("levity-release-{}", std::process::id()));
+        let release = Release {
+            version: "1.0.0".to_owned(),
+            epoch: "0".to_owned(),
+            output: folder.clone(),
+        };
+        let package = folder.join("levity_1.0.0_amd64.deb");
+        release.empty().unwrap();
+        fs::write(&package, "").unwrap();
+        release.empty().unwrap();
+        assert!(!package.exists());
+        let mine = folder.join("mine");
+        fs::write(&mine, "").unwrap();
+        assert!(release.empty().is_err());
+        assert!(mine.exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

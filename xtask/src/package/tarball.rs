@@ -22,15 +22,13 @@ pub fn write(release: &Release, target: &Target, program: &Path, notices: &str) 
         &format!("{top}/share/zsh/site-functions/_levity"),
         &run::root().join(installed::ZSH),
     )?;
-    let unit = files::read(&run::root().join("packaging/systemd/levity.service"))?;
-    staged.text(
-        &format!("{top}/lib/systemd/system/levity.service"),
-        unit.replace("/usr/bin/levity", &format!("{PREFIX}/bin/levity")),
-    )?;
-    staged.copy(
-        &format!("{top}/lib/systemd/system/levity.socket"),
-        &run::root().join("packaging/systemd/levity.socket"),
-    )?;
+    for name in installed::UNITS {
+        let unit = files::read(&run::root().join("packaging/systemd").join(name))?;
+        staged.text(
+            &format!("{top}/lib/systemd/system/{name}"),
+            unit.replace("/usr/bin/levity", &format!("{PREFIX}/bin/levity")),
+        )?;
+    }
     for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
         staged.copy(
             &format!("{top}/share/doc/levity/{name}"),

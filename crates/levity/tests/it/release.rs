@@ -1,5 +1,7 @@
 //! The files of a release, which `cargo xtask package` makes: what is in them, that they install, run and go.
 
+mod built;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +25,13 @@ fn workspace() -> PathBuf {
 /// Runs a program that must succeed; gives its standard output.
 #[track_caller]
 fn succeeds(program: &str, arguments: &[&str], folder: &Path) -> String {
-    let output = run(TIME_MAX, program, arguments, folder);
+    succeeds_within(TIME_MAX, program, arguments, folder)
+}
+
+/// The same, within another time.
+#[track_caller]
+fn succeeds_within(limit: Duration, program: &str, arguments: &[&str], folder: &Path) -> String {
+    let output = run(limit, program, arguments, folder);
     let [said, complained] =
         [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(
@@ -51,12 +59,20 @@ fn pack(program: &str, to: &Path, settings: &str) {
     succeeds("sh", &["-c", &script, xtask(), program, to], &workspace());
 }
 
-/// The folder with the release of the program under test.
+/// The folder with the release of the program under test. Its debug lines and a small package would take 20 s more.
 fn release() -> &'static Path {
     static RELEASE: LazyLock<PathBuf> = LazyLock::new(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("release");
-        pack(env!("CARGO_BIN_EXE_levity"), &folder, "umask 022");
-        folder
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let program = concat!(env!("CARGO_TARGET_TMPDIR"), "/levity");
+        let strip = ["--strip-debug", env!("CARGO_BIN_EXE_levity"), program];
+        succeeds("objcopy", &strip, folder);
+        let release = folder.join("release");
+        pack(
+            program,
+            &release,
+            "umask 022; export DPKG_DEB_COMPRESSOR_LEVEL=1",
+        );
+        release
     });
     &RELEASE
 }
@@ -94,7 +110,7 @@ fn two_packings_have_the_same_bytes() {
 fn sums_are_those_of_the_files() {
     let folder = release();
     succeeds("sha256sum", &["--check", "--strict", "SHA256SUMS"], folder);
-    assert!(!folder.join("work").exists());
+    assert!(!folder.join("levity-work").exists());
 }
 
 #[test]
@@ -107,6 +123,7 @@ fn the_package_has_what_it_should() {
         ("drwxr-xr-x root/root", " ./etc/levity/sites.d/"),
         ("-rw-r--r-- root/root", " ./etc/logrotate.d/levity"),
         ("-rw-r--r-- root/root", "/systemd/system/levity.service"),
+        ("-rw-r--r-- root/root", "/systemd/system/levity.socket"),
         (
             "-rw-r--r-- root/root",
             " ./usr/share/levity/welcome/index.html",
@@ -190,9 +207,13 @@ fn the_package_installs_and_runs() {
         id levity
         runuser -u levity -- levity check /etc/levity/levity.toml
         man --path >/dev/null
-        dpkg --verify levity",
+        dpkg --verify levity
+        cd /etc/systemd/system && ls -d *.wants/levity.*",
     );
     let Some(said) = said else { return };
+    // Not levity.socket, about which the administrator decides.
+    let enabled = "multi-user.target.wants/levity.service";
+    assert_eq!(said.lines().last(), Some(enabled), "{said}");
     assert!(
         said.contains("levity 700\nlevity 700\nlevity 755\n"),
         "{said}"
