@@ -53,6 +53,8 @@ pub struct Row {
     workers: usize,
     /// Whether the scheduler places it, also if it has one event loop.
     is_unpinned: bool,
+    /// Whether only its own folder is writable, as in the unit for systemd.
+    is_sandboxed: bool,
     /// A quota of CPU time, in CPU seconds per second.
     processors_max: Option<f64>,
     /// The memory limit in MiB; None for that of the rig.
@@ -116,6 +118,7 @@ impl Row {
             template,
             workers: 1,
             is_unpinned: false,
+            is_sandboxed: false,
             processors_max: None,
             memory_mib: None,
             settings: String::new(),
@@ -177,6 +180,27 @@ impl Row {
     #[must_use]
     pub fn has_quota(&self) -> bool {
         self.processors_max.is_some()
+    }
+
+    /// Levity in a mount namespace in which only its own folder is writable. The process confines itself besides.
+    #[must_use]
+    pub fn sandboxed(&self) -> Self {
+        Self {
+            name: format!("{} sandboxed", self.name),
+            is_sandboxed: true,
+            ..self.clone()
+        }
+    }
+
+    /// Levity that does not confine itself: it might start a program, which never comes to that.
+    #[must_use]
+    pub fn unconfined(&self) -> Self {
+        Self {
+            name: format!("{} unconfined", self.name),
+            settings: "[acme]\nchallenges = [\"dns-01\"]\n[acme.dns]\nhook = [\"/bin/false\"]\n"
+                .into(),
+            ..self.clone()
+        }
     }
 
     /// The same with this read size in bytes, which is configurable only in Levity.
@@ -371,6 +395,7 @@ impl Server {
         let child = confine::server(
             &group.paths(),
             row.cpu(rig),
+            Some(dir.as_path()).filter(|_| row.is_sandboxed),
             &row.command_line(&dir, &configuration, address),
         )
         .stdin(Stdio::null())

@@ -190,7 +190,7 @@ impl RunningBackend {
 }
 
 fn spawn(group: &Group, cpu: Option<usize>, command_line: &[String]) -> Result<Child> {
-    confine::server(&group.paths(), cpu, command_line)
+    confine::server(&group.paths(), cpu, None, command_line)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()

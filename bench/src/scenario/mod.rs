@@ -201,6 +201,9 @@ pub struct Run {
     /// Levity's engines; `all` for every engine of the binary; empty for none.
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub engines: Vec<String>,
+    /// Two rows for each engine of workloads with files: in the sandbox of the unit for systemd, and without any.
+    #[arg(long)]
+    pub sandbox: bool,
     /// Peers; empty for none.
     #[arg(long, value_delimiter = ',', default_values_t = PEERS.map(|(name, _)| name.to_owned()))]
     pub peers: Vec<String>,
@@ -467,7 +470,11 @@ impl Run {
             } else {
                 self.engines.clone()
             };
-            rows.extend(engines.iter().map(|engine| Row::levity(&binary, engine)));
+            let levity = engines.iter().map(|engine| Row::levity(&binary, engine));
+            rows.extend(levity.flat_map(|row| match self.sandbox {
+                true => vec![row.sandboxed(), row.unconfined()],
+                false => vec![row],
+            }));
         }
         for peer in self.peers.iter().filter(|peer| !peer.is_empty()) {
             rows.push(Row::peer(peer)?);

@@ -34,8 +34,8 @@ pub use engine::StartError;
 pub use files::{
     Clients, DirectoryReader, Entry, EntryStat, FileSystem, Inline, Kind, Listing, Meta,
     MountPoint, OpenFile, Root, Secrets, Spool, Symlinks, TEMPORARY_PREFIX, Watch, WatchStats,
-    Watcher, accept_variant, check_writable, late_returns, left_root, on_late, patiently,
-    patiently_for_each, patiently_with, read_patiently, responds, set_direct_files_max,
+    Watcher, accept_variant, check_writable, end_patient_thread, late_returns, left_root, on_late,
+    patiently, patiently_for_each, patiently_with, read_patiently, responds, set_direct_files_max,
     set_patience, set_unclosed_max,
 };
 pub use job::{
@@ -49,5 +49,5 @@ pub use scheduler::{CpuQuota, FairQueue, Outage, Stage};
 pub use send_thread::{Claim, SendThread, TRANSFER_TIME_MAX, Transfer, TransferEnd, Transferred};
 pub use settings::Settings;
 pub use stats::Stats;
-pub use syscall::unacknowledged_bytes;
+pub use syscall::{landlock_version, unacknowledged_bytes};
 pub use thread::{Parker, denied, guard, priority, usage};

@@ -12,6 +12,7 @@ mod client_prefix;
 pub mod codings;
 mod completions;
 pub mod compute;
+mod confinement;
 pub mod credentials;
 mod descriptors;
 pub mod digest_store;

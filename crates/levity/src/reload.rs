@@ -92,10 +92,6 @@ fn check_restart(config: &Config, old: &Config) -> io::Result<()> {
             "limits.connections changed",
         ),
         (
-            config.starts_programs() && !old.starts_programs(),
-            "`hook` of [acme.dns] is new",
-        ),
-        (
             config.mailbox_store != old.mailbox_store,
             "[mailbox_store] changed",
         ),

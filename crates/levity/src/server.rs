@@ -18,7 +18,7 @@ use levity_compute::Pool;
 use levity_config::address::Address;
 use levity_config::in_unit::remedy;
 use levity_config::{Config, Note};
-use levity_disk::{Disk, Root, Watcher, denied, late_returns, patiently};
+use levity_disk::{Disk, Root, Watcher, late_returns, patiently};
 use levity_net::{Bound, Inherited, ListeningSocket};
 use levity_telemetry::diagnostics;
 use levity_telemetry::mounts::Mounts;
@@ -39,6 +39,7 @@ use crate::admin::control::Order;
 use crate::cache::SharedCache;
 use crate::cli::Plan;
 use crate::compute::Compute;
+use crate::confinement::Confinement;
 use crate::credentials::guesses::Guesses;
 use crate::descriptors::{Descriptors, widen_descriptor_table};
 use crate::event_loop::{self, Message, Parts};
@@ -95,13 +96,13 @@ pub fn run(plan: Plan) -> ExitCode {
 fn serve(plan: Plan) -> io::Result<()> {
     // It changes the environment, so before there are other threads.
     let inherited = Arc::new(Inherited::take()?);
-    give_up_calls(&plan.config);
+    let confinement = Confinement::start(&plan.config);
     refuse_huge_pages();
     diagnostics::start().map_err(lacking("no thread for the log"))?;
     let runtime = start_runtime().map_err(lacking("no event loop for the control thread"))?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::new().map_err(lacking("no handlers of signals"))?;
-        let Some(mut server) = start(plan, inherited, &mut signals).await? else {
+        let Some(mut server) = start(plan, inherited, confinement, &mut signals).await? else {
             return Ok(());
         };
         server.introduce();
@@ -113,18 +114,6 @@ fn serve(plan: Plan) -> io::Result<()> {
     // Does not wait for a start or a reload that hangs on a frozen disk.
     runtime.shutdown_background();
     outcome
-}
-
-/// Gives up the system calls that no server needs, unless a program is to be started: it would have given them up as well, with the
-/// rights of other users (`sudo`).
-fn give_up_calls(config: &Config) {
-    if config.starts_programs() {
-        return;
-    }
-    // A container or a unit may refuse what this needs.
-    if let Err(error) = denied::deny() {
-        diagnostics::log(format_args!("system calls are not given up: {error}"));
-    }
 }
 
 fn start_runtime() -> io::Result<Runtime> {
@@ -141,9 +130,10 @@ fn start_runtime() -> io::Result<Runtime> {
 async fn start(
     plan: Plan,
     inherited: Arc<Inherited>,
+    confinement: Confinement,
     signals: &mut Signals,
 ) -> io::Result<Option<Server>> {
-    let started = beside("start", move || Server::start(plan, inherited))?;
+    let started = beside("start", move || Server::start(plan, inherited, confinement))?;
     tokio::select! {
         started = started => started.map_err(io::Error::other)?.map(Some),
         () = signals.stop() => Ok(None),
@@ -261,6 +251,7 @@ impl Reloading {
         service_manager::reloading();
         let (plan, parts) = (server.plan.clone(), server.parts.clone());
         let old = server.service.clone();
+        let confinement = server.confinement.clone();
         let configured = server
             .listening
             .iter()
@@ -278,6 +269,7 @@ impl Reloading {
                 Text::Same => plan.again(&old.config.files),
             };
             let config = config.map_err(Refused::Config)?;
+            confinement.permits(&config).map_err(Refused::Service)?;
             let service = Service::new(config, &parts, Some(&old)).map_err(Refused::Service)?;
             Made::new(service, &old, &present).map_err(Refused::Service)
         });
@@ -360,6 +352,7 @@ struct Server {
     logs: LogWriters,
     admin: admin::Listeners,
     inherited: Arc<Inherited>,
+    confinement: Arc<Confinement>,
     checks: Checks,
     mailbox_store: Option<StoreThread>,
     _watchdog: Watchdog,
@@ -534,7 +527,7 @@ impl Shared {
 }
 
 impl Server {
-    fn start(plan: Plan, inherited: Arc<Inherited>) -> io::Result<Self> {
+    fn start(plan: Plan, inherited: Arc<Inherited>, confinement: Confinement) -> io::Result<Self> {
         let config = &plan.config;
         let shared = Shared::start(config, true)?;
         shared.service.remove_stale_uploads();
@@ -593,6 +586,7 @@ impl Server {
             logs: shared.logs,
             admin,
             inherited,
+            confinement: Arc::new(confinement),
             mailbox_store,
             _watchdog: watchdog,
         })

@@ -37,8 +37,8 @@ pub use meta::{Kind, Meta};
 pub use mounts::MountPoint;
 pub use open_file::{Clients, OpenFile};
 pub use patience::{
-    late_returns, on_late, patiently, patiently_for_each, patiently_with, read_patiently, responds,
-    set_patience,
+    end_patient_thread, late_returns, on_late, patiently, patiently_for_each, patiently_with,
+    read_patiently, responds, set_patience,
 };
 pub use probe::FileSystem;
 pub use resolver::{Symlinks, left_root};

@@ -88,6 +88,12 @@ pub fn on_late(report: fn(&Path)) {
     let _ = REPORT.set(report);
 }
 
+/// Ends the thread that makes such calls for the calling one; the next call starts another. For what a thread hands on to those that it
+/// starts from now on. Does not wait.
+pub fn end_patient_thread() {
+    HELPER.set(None);
+}
+
 /// What `call` on `path` gives. Blocks, for ten seconds at most.
 ///
 /// # Errors

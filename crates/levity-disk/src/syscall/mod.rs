@@ -36,6 +36,22 @@ pub fn unacknowledged_bytes(socket: RawFd) -> io::Result<usize> {
     }
 }
 
+/// The version of Landlock that the kernel has (landlock_create_ruleset(2)): 1 since Linux 5.13, 2 since 5.19. Does not block.
+///
+/// # Errors
+/// `OPNOTSUPP` if the kernel was started without it, `NOSYS` if it has none, and what a filter of system calls gives.
+pub fn landlock_version() -> Result<u32, Errno> {
+    const VERSION: libc::c_uint = 1;
+    let none = std::ptr::null::<libc::c_void>();
+    // SAFETY: with this flag the call reads no memory, and the pointer has to be null.
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, VERSION) };
+    u32::try_from(version).map_err(|_| {
+        let error = io::Error::last_os_error();
+        Errno::from_io_error(&error).unwrap_or(Errno::INVAL)
+    })
+}
+
 /// One `pread` into memory that need not be initialised. Returns the number of bytes written at its start; 0 at
 /// the end of the file. Blocks.
 pub(crate) fn pread(

@@ -102,7 +102,7 @@ fn resolved(path: &Path) -> Option<PathBuf> {
 }
 
 /// Whether certificates of a site are kept in the folder of the state.
-fn has_state(config: &Config) -> bool {
+pub fn has_state(config: &Config) -> bool {
     let has_state = |site: &Site| {
         let tls = site.tls.as_ref();
         tls.is_some_and(|tls| !matches!(tls.certificates, Certificates::Files(_)))

@@ -26,6 +26,7 @@ mod closing;
 mod compress;
 mod conditional;
 mod config;
+mod confinement;
 mod content_etag;
 mod control;
 mod dictionaries;

@@ -34,6 +34,12 @@ fn server(tree: &Tree) -> Server {
     Launch::run(&config(tree, "0", "")).start()
 }
 
+/// One that may make sockets in its own folder.
+fn server_with_socket(tree: &Tree) -> Server {
+    let admin = "[admin]\nlisten = \"unix:{own}/admin\"\n";
+    Launch::run(&config(tree, "0", admin)).start()
+}
+
 fn reload(server: &Server, config: &str) {
     fs::write(server.config(), config).expect("write");
     server.signal(Signal::HUP);
@@ -158,7 +164,7 @@ fn an_unavailable_address_changes_nothing() {
 #[test]
 fn a_refused_reload_removes_its_sockets() {
     let tree = tree();
-    let server = server(&tree);
+    let server = server_with_socket(&tree);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
     let listen = format!(
         "[[listen]]\naddress = \"unix:{}\"\n[[listen]]\naddress = \"{}\"\n",
@@ -302,7 +308,7 @@ fn a_reload_during_another_follows_it() {
 #[test]
 fn addresses_come_and_go() {
     let tree = tree();
-    let server = server(&tree);
+    let server = server_with_socket(&tree);
     let socket = server.own("web.socket");
     let listen = format!("[[listen]]\naddress = \"unix:{}\"\n", socket.display());
     reload_to(&server, &tree, "1", &listen);

@@ -26,6 +26,7 @@ pub struct Launch {
     threads_max: Option<u32>,
     guard: bool,
     unread: bool,
+    capability: Option<&'static str>,
     /// Holds the configuration and, where the build folder is closed to others, the binary.
     own: tempfile::TempDir,
 }
@@ -55,6 +56,7 @@ impl Launch {
             threads_max: None,
             guard: false,
             unread: false,
+            capability: None,
             own,
         }
     }
@@ -149,6 +151,12 @@ impl Launch {
         self
     }
 
+    /// The server has this one, as systemd gives it to a unit (`AmbientCapabilities=`). For tests of root.
+    pub fn capability(mut self, name: &'static str) -> Self {
+        self.capability = Some(name);
+        self
+    }
+
     fn guard(mut self) -> Self {
         self.guard = true;
         self
@@ -220,6 +228,10 @@ impl Launch {
         if is_root() {
             let nobody = NOBODY.to_string();
             command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]);
+        }
+        if let Some(name) = self.capability {
+            let added = format!("+{name}");
+            command.args(["--inh-caps", &added, "--ambient-caps", &added]);
         }
         for (name, limit) in [
             ("nofile", self.descriptors_max),
