@@ -545,15 +545,14 @@ impl Server {
         let (mailbox_store, mailboxes) = (mailboxes.thread, mailboxes.loops);
         let (workers, channels) = event_loop::channels(count);
         let connections_max = shared.connections_max() * count;
-        let status = Status::new(
+        let status = Arc::new(Status::new(
             Arc::new(stats),
             upstreams,
             tls,
             workers.clone(),
             start_heartbeat(&workers),
             connections_max,
-        );
-        let status = Arc::new(status);
+        ));
         status.set_roots(devices_of(&shared.service));
         status.set_hidden(config.hidden.clone());
         let admin = admin::Listeners::start(config, plan.source.as_deref(), status.clone())?;
