@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use levity_config::{Errors, Variables};
+use levity_config::{AdminPlaces, Errors, Variables};
 use levity_disk::patiently;
 use levity_inspect::timing;
 
@@ -175,6 +175,8 @@ enum Command {
             conflicts_with = "address"
         )]
         config: Option<PathBuf>,
+        #[command(flatten)]
+        environment: Environment,
         /// Print one frame without colour and exit; the default if standard output is no terminal
         #[arg(long)]
         once: bool,
@@ -220,17 +222,19 @@ fn given_or_usual(
     usage: &str,
     streams: &mut Streams<'_>,
 ) -> Result<PathBuf, u8> {
+    given.or_else(usual_file).ok_or_else(|| {
+        streams.err(&format!(
+            "error: there is no {USUAL_FILE}; name another file: {usage}\n"
+        ));
+        EXIT_CONFIG
+    })
+}
+
+/// The configuration at the usual place, unless there is none. May block.
+fn usual_file() -> Option<PathBuf> {
     let usual = Path::new(USUAL_FILE);
-    match given {
-        Some(given) => Ok(given),
-        None if matches!(patiently(usual, Path::try_exists), Ok(Ok(false))) => {
-            streams.err(&format!(
-                "error: there is no {USUAL_FILE}; name another file: {usage}\n"
-            ));
-            Err(EXIT_CONFIG)
-        }
-        None => Ok(usual.to_owned()),
-    }
+    let is_absent = matches!(patiently(usual, Path::try_exists), Ok(Ok(false)));
+    (!is_absent).then(|| usual.to_owned())
 }
 
 // A comment of documentation would become the text of `--help`.
@@ -255,6 +259,23 @@ impl Environment {
             EXIT_CONFIG
         })
     }
+}
+
+/// Where the server of a configuration is asked. May block.
+///
+/// # Errors
+/// The exit status, after a message; see [`levity_config::load_admin`].
+fn admin_places(
+    file: &Path,
+    environment: &Environment,
+    is_enough: fn(&AdminPlaces) -> bool,
+    streams: &mut Streams<'_>,
+) -> Result<AdminPlaces, u8> {
+    let variables = environment.variables(streams)?;
+    levity_config::load_admin(file, &variables, is_enough).map_err(|errors| {
+        streams.err(&errors.render(streams.colour));
+        EXIT_CONFIG
+    })
 }
 
 /// Reads the command line (`args` begins with the name of the program) and does what needs no server:
@@ -310,8 +331,15 @@ fn command(command: Option<Command>, streams: &mut Streams<'_>) -> Result<Step, 
         Some(Command::Top {
             address,
             config,
+            environment,
             once,
-        }) => top::top(address, config.as_deref(), once, streams),
+        }) => {
+            let address = match config {
+                Some(file) => Some(top::admin(&file, &environment, streams)?),
+                None => address,
+            };
+            top::top(address, once)
+        }
         Some(Command::Timing { log, svg, json }) => {
             let options = timing::Options { log, svg, json };
             match timing::run(&options, streams.out, streams.err) {

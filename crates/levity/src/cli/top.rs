@@ -5,29 +5,16 @@ use std::path::Path;
 
 use levity_inspect::top::{self, Options};
 
-use super::{EXIT_CONFIG, EXIT_FAILURE, Step, Streams};
-use levity_config::Variables;
+use super::{EXIT_FAILURE, Environment, Step, Streams, admin_places};
+use levity_config::AdminPlaces;
 use levity_config::address::{Address, AddressError};
 
 /// The default address, which is that of the examples.
 const ADMIN_USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
-/// From the address of a server, or the file that has it.
-pub(super) fn top(
-    address: Option<Address>,
-    file: Option<&Path>,
-    once: bool,
-    streams: &mut Streams<'_>,
-) -> Step {
-    let address = match (address, file) {
-        (Some(address), _) => address,
-        (None, None) => Address::Tcp(ADMIN_USUAL),
-        (None, Some(file)) => match admin(file, streams) {
-            Ok(address) => address,
-            Err(status) => return Step::Exit(status),
-        },
-    };
-    let address = target(address);
+/// Shows the server at `address`.
+pub(super) fn top(address: Option<Address>, once: bool) -> Step {
+    let address = address.map_or(top::Address::Tcp(ADMIN_USUAL), target);
     Step::Top(Options { address, once })
 }
 
@@ -46,13 +33,15 @@ pub(super) fn admin_address(text: &str) -> Result<Address, AddressError> {
     }
 }
 
-/// The admin listener of a configuration; an exit status when there is none.
-fn admin(file: &Path, streams: &mut Streams<'_>) -> Result<Address, u8> {
-    let config = levity_config::load(file, &Variables::of_process()).map_err(|errors| {
-        streams.err(&errors.render(streams.colour));
-        EXIT_CONFIG
-    })?;
-    config.admin.map(|admin| admin.listen).ok_or_else(|| {
+/// The admin listener of a configuration; an exit status when there is none. May block.
+pub(super) fn admin(
+    file: &Path,
+    environment: &Environment,
+    streams: &mut Streams<'_>,
+) -> Result<Address, u8> {
+    let is_enough = |places: &AdminPlaces| places.listen.is_some();
+    let places = admin_places(file, environment, is_enough, streams)?;
+    places.listen.ok_or_else(|| {
         let file = file.display();
         streams.err(&format!(
             "error: {file} has no admin listener; add `[admin]` with `listen = \"{ADMIN_USUAL}\"` and \
@@ -64,8 +53,8 @@ fn admin(file: &Path, streams: &mut Streams<'_>) -> Result<Address, u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::EXIT_USAGE;
     use super::super::tests::{Folder, levity};
+    use super::super::{EXIT_CONFIG, EXIT_USAGE};
     use super::*;
 
     fn topped(args: &[&str]) -> Options {
@@ -98,13 +87,32 @@ mod tests {
     }
 
     #[test]
+    fn errors_that_hide_no_listener_do_not_matter() {
+        let folder = Folder::new();
+        let text = "[admin]\nlisten = \"127.0.0.1:${ADMIN_PORT}\"\n[[site]]\nroot = \"${NONE_SUCH}\"\nnone = 1\n";
+        let file = folder.write("levity.toml", text);
+        let values = folder.write("values", "ADMIN_PORT=7\n");
+        let address = target("127.0.0.1:7".parse().unwrap());
+        let once = false;
+        let asked = topped(&["top", "-c", &file, "--env-file", &values]);
+        assert_eq!(asked, Options { address, once });
+        let ran = levity(&["top", "-c", &file]);
+        ran.exits(EXIT_CONFIG);
+        assert!(
+            ran.err.contains("`${ADMIN_PORT}` is not set"),
+            "{}",
+            ran.err
+        );
+    }
+
+    #[test]
     fn top_says_what_it_lacks() {
         let folder = Folder::new();
         let file = folder.write("levity.toml", "[[site]]\nroot = \".\"\n");
         let ran = levity(&["top", "-c", &file]);
         ran.exits(EXIT_FAILURE);
         assert!(ran.err.contains("no admin listener"), "{}", ran.err);
-        folder.write("levity.toml", "nonsense");
+        folder.write("levity.toml", "[admin]\nlisten = 1\n");
         levity(&["top", "-c", &file]).exits(EXIT_CONFIG);
         levity(&["top", "-c", &file, "unix:x"]).exits(EXIT_USAGE);
         levity(&["top", "example.org:9180"]).exits(EXIT_USAGE);
