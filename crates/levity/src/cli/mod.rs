@@ -26,7 +26,6 @@ pub use self::explain::Question;
 pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
-use levity_config::address::Address;
 
 /// The configuration of a server that is given none.
 const USUAL_FILE: &str = "/etc/levity/levity.toml";
@@ -163,24 +162,7 @@ enum Command {
         user: String,
     },
     /// Show the figures of a running server every second; q or Ctrl-C quits
-    Top {
-        /// The address of its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
-        #[arg(value_name = "ADDR", value_parser = top::admin_address)]
-        address: Option<Address>,
-        /// Take the address from this configuration file
-        #[arg(
-            short,
-            long = "config",
-            value_name = "FILE",
-            conflicts_with = "address"
-        )]
-        config: Option<PathBuf>,
-        #[command(flatten)]
-        environment: Environment,
-        /// Print one frame without colour and exit; the default if standard output is no terminal
-        #[arg(long)]
-        once: bool,
-    },
+    Top(top::Options),
     /// Analyse a JSON access log: where the time of requests was spent
     Timing {
         /// The log; - is standard input. `format = "json"` and `timing = "chunk"` under [log] write it
@@ -328,18 +310,7 @@ fn command(command: Option<Command>, streams: &mut Streams<'_>) -> Result<Step, 
         Some(Command::Mailbox { action }) => Step::Exit(mailbox::run(action, streams)),
         Some(Command::Passwd { user }) => Step::Exit(passwd::run(&user, streams)),
         Some(Command::Precompress(options)) => Step::Exit(precompress::run(&options, streams)),
-        Some(Command::Top {
-            address,
-            config,
-            environment,
-            once,
-        }) => {
-            let address = match config {
-                Some(file) => Some(top::admin(&file, &environment, streams)?),
-                None => address,
-            };
-            top::top(address, once)
-        }
+        Some(Command::Top(options)) => top::top(options, streams)?,
         Some(Command::Timing { log, svg, json }) => {
             let options = timing::Options { log, svg, json };
             match timing::run(&options, streams.out, streams.err) {

@@ -1,9 +1,10 @@
 //! `levity top`: finds the admin listener to connect to.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use levity_inspect::top::{self, Options};
+use clap::Args;
+use levity_inspect::top;
 
 use super::{EXIT_FAILURE, Environment, Step, Streams, admin_places};
 use levity_config::AdminPlaces;
@@ -12,10 +13,44 @@ use levity_config::address::{Address, AddressError};
 /// The default address, which is that of the examples.
 const ADMIN_USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
-/// Shows the server at `address`.
-pub(super) fn top(address: Option<Address>, once: bool) -> Step {
+// A comment of documentation would become the text of `--help`.
+#[derive(Args)]
+pub(super) struct Options {
+    /// The address of its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
+    #[arg(value_name = "ADDR", value_parser = admin_address)]
+    address: Option<Address>,
+    /// Take the address from this configuration file
+    #[arg(
+        short,
+        long = "config",
+        value_name = "FILE",
+        conflicts_with = "address"
+    )]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    environment: Environment,
+    /// Print one frame without colour and exit; the default if standard output is no terminal
+    #[arg(long)]
+    once: bool,
+}
+
+/// From the address of a server, or the file that has it. May block.
+///
+/// # Errors
+/// The exit status when the file has none, after a message.
+pub(super) fn top(options: Options, streams: &mut Streams<'_>) -> Result<Step, u8> {
+    let Options {
+        address,
+        config,
+        environment,
+        once,
+    } = options;
+    let address = match config {
+        Some(file) => Some(admin(&file, &environment, streams)?),
+        None => address,
+    };
     let address = address.map_or(top::Address::Tcp(ADMIN_USUAL), target);
-    Step::Top(Options { address, once })
+    Ok(Step::Top(top::Options { address, once }))
 }
 
 fn target(listen: Address) -> top::Address {
@@ -26,7 +61,7 @@ fn target(listen: Address) -> top::Address {
 }
 
 /// Parses an address, or the URL that a server prints for its admin listener.
-pub(super) fn admin_address(text: &str) -> Result<Address, AddressError> {
+fn admin_address(text: &str) -> Result<Address, AddressError> {
     match text.strip_prefix("http://") {
         Some(rest) => rest.strip_suffix('/').unwrap_or(rest).parse(),
         None => text.parse(),
@@ -34,11 +69,7 @@ pub(super) fn admin_address(text: &str) -> Result<Address, AddressError> {
 }
 
 /// The admin listener of a configuration; an exit status when there is none. May block.
-pub(super) fn admin(
-    file: &Path,
-    environment: &Environment,
-    streams: &mut Streams<'_>,
-) -> Result<Address, u8> {
+fn admin(file: &Path, environment: &Environment, streams: &mut Streams<'_>) -> Result<Address, u8> {
     let is_enough = |places: &AdminPlaces| places.listen.is_some();
     let places = admin_places(file, environment, is_enough, streams)?;
     places.listen.ok_or_else(|| {
@@ -57,7 +88,7 @@ mod tests {
     use super::super::{EXIT_CONFIG, EXIT_USAGE};
     use super::*;
 
-    fn topped(args: &[&str]) -> Options {
+    fn topped(args: &[&str]) -> top::Options {
         match levity(args).step {
             Step::Top(options) => options,
             step => panic!("{step:?}"),
@@ -82,7 +113,7 @@ mod tests {
             (&["top", "-c", &file], &beside, false),
         ] {
             let address = target(address.parse().unwrap());
-            assert_eq!(topped(args), Options { address, once });
+            assert_eq!(topped(args), top::Options { address, once });
         }
     }
 
@@ -95,7 +126,7 @@ mod tests {
         let address = target("127.0.0.1:7".parse().unwrap());
         let once = false;
         let asked = topped(&["top", "-c", &file, "--env-file", &values]);
-        assert_eq!(asked, Options { address, once });
+        assert_eq!(asked, top::Options { address, once });
         let ran = levity(&["top", "-c", &file]);
         ran.exits(EXIT_CONFIG);
         assert!(
