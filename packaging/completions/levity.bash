@@ -254,7 +254,7 @@ _levity() {
             return 0
             ;;
         levity__subcmd__health)
-            opts="-c -h --config --control --help"
+            opts="-c -h --config --control --env-file --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -269,6 +269,10 @@ _levity() {
                     return 0
                     ;;
                 --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -702,7 +706,7 @@ _levity() {
             return 0
             ;;
         levity__subcmd__precompress)
-            opts="-c -v -h --config --codings --force --prune --dry-run --check --verbose --help"
+            opts="-c -v -h --config --env-file --codings --force --prune --dry-run --check --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -713,6 +717,10 @@ _levity() {
                     return 0
                     ;;
                 -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -728,7 +736,7 @@ _levity() {
             return 0
             ;;
         levity__subcmd__reload)
-            opts="-c -h --config --control --wait --help"
+            opts="-c -h --config --control --env-file --wait --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -743,6 +751,10 @@ _levity() {
                     return 0
                     ;;
                 --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -844,7 +856,7 @@ _levity() {
             return 0
             ;;
         levity__subcmd__top)
-            opts="-c -h --config --once --help"
+            opts="-c -h --config --env-file --once --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -855,6 +867,10 @@ _levity() {
                     return 0
                     ;;
                 -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -73,6 +73,7 @@ complete -c levity -n "__fish_levity_using_subcommand explain" -l listen -d 'The
 complete -c levity -n "__fish_levity_using_subcommand explain" -l json -d 'Print JSON'
 complete -c levity -n "__fish_levity_using_subcommand explain" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c levity -n "__fish_levity_using_subcommand precompress" -s c -l config -d 'The configuration of the server: what it keeps from clients, such as keys and passwords, gets no variants' -r -F
+complete -c levity -n "__fish_levity_using_subcommand precompress" -l env-file -d 'Take values of `${NAME}` from the lines NAME=VALUE of this file; others are those of the environment' -r -F
 complete -c levity -n "__fish_levity_using_subcommand precompress" -l codings -d 'The codings, separated by commas' -r
 complete -c levity -n "__fish_levity_using_subcommand precompress" -l force -d 'Make variants anew that are up to date'
 complete -c levity -n "__fish_levity_using_subcommand precompress" -l prune -d 'Remove variants that are outdated or save too little, and that no better one replaces'
@@ -82,10 +83,12 @@ complete -c levity -n "__fish_levity_using_subcommand precompress" -s v -l verbo
 complete -c levity -n "__fish_levity_using_subcommand precompress" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c levity -n "__fish_levity_using_subcommand reload" -s c -l config -d 'The same, as an option' -r -F
 complete -c levity -n "__fish_levity_using_subcommand reload" -l control -d 'The socket, without a configuration file: unix:PATH' -r
+complete -c levity -n "__fish_levity_using_subcommand reload" -l env-file -d 'Take values of `${NAME}` from the lines NAME=VALUE of this file; others are those of the environment' -r -F
 complete -c levity -n "__fish_levity_using_subcommand reload" -l wait -d 'Wait for the outcome, and print why the server keeps its old configuration'
 complete -c levity -n "__fish_levity_using_subcommand reload" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c levity -n "__fish_levity_using_subcommand health" -s c -l config -d 'The same, as an option' -r -F
 complete -c levity -n "__fish_levity_using_subcommand health" -l control -d 'The socket, without a configuration file: unix:PATH' -r
+complete -c levity -n "__fish_levity_using_subcommand health" -l env-file -d 'Take values of `${NAME}` from the lines NAME=VALUE of this file; others are those of the environment' -r -F
 complete -c levity -n "__fish_levity_using_subcommand health" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c levity -n "__fish_levity_using_subcommand mailbox; and not __fish_seen_subcommand_from send tail list help" -s h -l help -d 'Print help'
 complete -c levity -n "__fish_levity_using_subcommand mailbox; and not __fish_seen_subcommand_from send tail list help" -f -a "send" -d 'Send a message; without TEXT, standard input'
@@ -113,6 +116,7 @@ complete -c levity -n "__fish_levity_using_subcommand mailbox; and __fish_seen_s
 complete -c levity -n "__fish_levity_using_subcommand mailbox; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c levity -n "__fish_levity_using_subcommand passwd" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c levity -n "__fish_levity_using_subcommand top" -s c -l config -d 'Take the address from this configuration file' -r -F
+complete -c levity -n "__fish_levity_using_subcommand top" -l env-file -d 'Take values of `${NAME}` from the lines NAME=VALUE of this file; others are those of the environment' -r -F
 complete -c levity -n "__fish_levity_using_subcommand top" -l once -d 'Print one frame without colour and exit; the default if standard output is no terminal'
 complete -c levity -n "__fish_levity_using_subcommand top" -s h -l help -d 'Print help'
 complete -c levity -n "__fish_levity_using_subcommand timing" -l svg -d 'Write a picture of every wait, read and write over time' -r -F

@@ -7,6 +7,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use crate::reader::Reader;
 use crate::schema::Table;
+use crate::section::Section;
 use crate::source::Source;
 use crate::strings::{Replaced, Strings, UnsetReference};
 use crate::variables::{Unset, Variables, substitute};
@@ -23,9 +24,8 @@ pub(crate) fn document<'t>(reader: &mut Reader<'t>, variables: &Variables) -> De
         (start, document.into_inner())
     });
     let parsed: Vec<_> = parsed.collect();
-    let mut whole = DeTable::new();
     let (mut replaced, mut unset) = (Vec::new(), Vec::new());
-    for (number, (start, table)) in parsed.into_iter().enumerate() {
+    let substituted = parsed.into_iter().map(|(start, table)| {
         let mut part = Part {
             start,
             source: &reader.source,
@@ -33,15 +33,30 @@ pub(crate) fn document<'t>(reader: &mut Reader<'t>, variables: &Variables) -> De
             replaced: &mut replaced,
             unset: &mut unset,
         };
-        for (key, value) in part.table(table) {
+        (start, part.table(table))
+    });
+    let substituted: Vec<_> = substituted.collect();
+    unset.iter().for_each(|one| report_unset(reader, one));
+    reader.strings = Strings::new(replaced, unset);
+    joined(substituted, reader)
+}
+
+/// The tables of all files, each with its first byte, as one.
+fn joined<'t>(parts: Vec<(usize, DeTable<'t>)>, reader: &Reader<'t>) -> DeTable<'t> {
+    let mut whole = DeTable::new();
+    for (number, (start, table)) in parts.into_iter().enumerate() {
+        let end = reader.source.end(start);
+        // An editor may have emptied it, and be about to write: its sites are gone until then.
+        if number > 0 && table.is_empty() && !reader.is_broken(&(start..end)) {
+            reader.note(&(start..start), "the file has no table".to_owned());
+        }
+        for (key, value) in table {
             match number > 0 && key.get_ref() == INCLUDE {
                 true => report_include(reader, &key.span()),
-                false => add(&mut whole, key, value, reader),
+                false => add(&mut whole, (key, value), reader),
             }
         }
     }
-    unset.iter().for_each(|one| report_unset(reader, one));
-    reader.strings = Strings::new(replaced, unset);
     whole
 }
 
@@ -64,34 +79,47 @@ fn report_unset(reader: &Reader<'_>, one: &UnsetReference) {
     reader.report(&one.at, message, help);
 }
 
-/// Adds an entry of the file behind those before: tables of a list behind each other, anything else once.
-fn add<'t>(
-    whole: &mut DeTable<'t>,
-    key: Spanned<DeString<'t>>,
-    value: Spanned<DeValue<'t>>,
-    reader: &Reader<'_>,
-) {
-    let name = key.get_ref().clone();
-    let Some((first, _)) = whole.get_key_value(name.as_ref()) else {
-        whole.insert(key, value);
-        return;
+type Entry<'t> = (Spanned<DeString<'t>>, Spanned<DeValue<'t>>);
+
+/// Adds an entry of a file behind those before. What is damaged was reported, and gives way to what is not.
+fn add<'t>(whole: &mut DeTable<'t>, entry: Entry<'t>, reader: &Reader<'_>) {
+    let is_damaged =
+        |(key, value): &Entry<'_>| reader.is_broken(&key.span()) || reader.is_broken(&value.span());
+    let (key, value) = match whole.remove_entry(entry.0.get_ref().as_ref()) {
+        Some(first) if is_damaged(&entry) => first,
+        Some(first) if !is_damaged(&first) => both(first, entry, reader),
+        _ => entry,
     };
-    let first = first.span();
-    let is_damaged = reader.is_broken(&key.span()) || reader.is_broken(&value.span());
+    whole.insert(key, value);
+}
+
+/// Two entries of one name: tables of a list behind each other, of anything else the first. What cannot stay is reported.
+fn both<'t>(mut first: Entry<'t>, second: Entry<'t>, reader: &Reader<'_>) -> Entry<'t> {
+    let name = first.0.get_ref().clone();
     let table = reader.schema.top(&name);
-    let is_list = table.is_some_and(|table| table.repeated);
-    let all = whole.get_mut(name.as_ref()).map(Spanned::get_mut);
-    match (all, value.into_inner()) {
-        _ if is_damaged => {}
-        (Some(DeValue::Array(all)), DeValue::Array(more)) if is_list => {
-            more.into_iter().for_each(|one| all.push(one));
+    if !table.is_some_and(|table| table.repeated) {
+        let heading = table.map_or_else(|| name.to_string(), Table::heading);
+        let help = format!("the first is on {}", reader.line(&first.0.span()));
+        let message = format!("`{heading}` stands in two files");
+        reader.report(&second.0.span(), message, Some(help));
+        return first;
+    }
+    let is_array = |entry: &Entry<'_>| matches!(entry.1.get_ref(), DeValue::Array(_));
+    let wrong = match (is_array(&first), is_array(&second)) {
+        (_, false) => &second.1,
+        (false, true) => &first.1,
+        (true, true) => {
+            append(&mut first.1, second.1);
+            return first;
         }
-        _ => {
-            let heading = table.map_or_else(|| name.to_string(), Table::heading);
-            let help = format!("the first is {}", reader.source.position(&first).named());
-            let message = format!("`{heading}` stands in two files");
-            reader.report(&key.span(), message, Some(help));
-        }
+    };
+    Section::empty(reader, "").refuse_as_array(&name, wrong);
+    if is_array(&second) { second } else { first }
+}
+
+fn append<'t>(first: &mut Spanned<DeValue<'t>>, second: Spanned<DeValue<'t>>) {
+    if let (DeValue::Array(all), DeValue::Array(more)) = (first.get_mut(), second.into_inner()) {
+        more.into_iter().for_each(|one| all.push(one));
     }
 }
 

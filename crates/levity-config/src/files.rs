@@ -5,17 +5,18 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use levity_disk::patiently_for_each;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::document::INCLUDE;
 use crate::include::{Matched, expand};
 use crate::on_disk::others_may_write;
 use crate::problem::{Errors, Problem};
-use crate::source::Part;
+use crate::source::{Part, Source};
 use crate::variables::{Variables, substitute};
 
 /// The maximum length of a configuration file in bytes. A longer one is most likely another file.
@@ -38,10 +39,20 @@ pub struct Files {
     /// Remarks about them, each with the string of `include` that names the file, in bytes of the main file; without it they are about
     /// that one.
     pub(crate) notes: Vec<(Option<Range<usize>>, String)>,
-    /// What is wrong with those that are missing, in the same form.
-    pub(crate) problems: Vec<(Range<usize>, String)>,
+    /// What is wrong with those that are missing, each with the string of `include` that names them.
+    pub(crate) problems: Vec<(Range<usize>, Wrong)>,
     /// Whether each of the problems is that a file does not respond.
     pub(crate) is_silent: bool,
+    /// Whether files may be missing that are not among the problems: `include` does not say which.
+    is_unnamed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// It names no file.
+    Name(String),
+    /// There is a file, which cannot be used.
+    File(Problem),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +70,8 @@ struct Identity(u64, u64);
 
 /// A file that was read.
 struct Read {
+    /// Absolute.
+    path: PathBuf,
     bytes: Vec<u8>,
     identity: Identity,
     /// Who besides root and the user of the server may write to it.
@@ -72,32 +85,36 @@ impl Files {
     /// When the main file cannot be read, is not UTF-8 or has more than 1 MiB. What is wrong with others is in
     /// [`Self::problems`].
     pub(crate) fn read(main: &Path, variables: &Variables) -> Result<Self, Errors> {
-        let failed = |(message, is_silent)| Errors {
+        let failed = |problem, is_silent| Errors {
             file: main.to_owned(),
-            problems: vec![Problem::without_position(message)],
+            problems: vec![problem],
             is_silent,
         };
-        let path = std::path::absolute(main);
-        let path = path.map_err(|error| failed((format!("no such path: {error}"), false)))?;
         let read = patiently_for_each(&[main.to_owned()], read);
         let read = read.into_iter().next().expect("there is one path");
         let read = read.and_then(|read| read).map_err(|error| {
-            let is_silent = error.kind() == io::ErrorKind::TimedOut;
-            failed((format!("cannot read the file: {error}"), is_silent))
+            let (problem, is_silent) = unreadable(&error);
+            failed(problem, is_silent)
         })?;
-        let text = text(read.bytes).map_err(|reason| failed((reason, false)))?;
+        let text = text(read.bytes).map_err(|problem| failed(problem, false))?;
         let mut reading = Reading::new(main, &read.identity, text.len());
         if let Some(others) = read.others {
             reading.files.note(None, others);
         }
         let included = included(&text, variables);
+        reading.files.is_unnamed = included.is_none();
         reading.files.texts.push(FileText {
             name: main.into(),
-            path,
+            path: read.path,
             text: text.into(),
         });
-        reading.include(&included);
+        reading.include(&included.unwrap_or_default());
         Ok(reading.files)
+    }
+
+    /// Whether files are missing, so that what is not in the others may be in them.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.is_unnamed || !self.problems.is_empty()
     }
 
     /// The names of all, the main file first, as messages name them.
@@ -132,29 +149,29 @@ impl Files {
     }
 
     /// `is_silent` is whether that is only that a file does not respond.
-    fn report(&mut self, span: &Range<usize>, text: String, is_silent: bool) {
+    fn report(&mut self, span: &Range<usize>, wrong: Wrong, is_silent: bool) {
         self.is_silent = is_silent && (self.problems.is_empty() || self.is_silent);
-        self.problems.push((span.clone(), text));
+        self.problems.push((span.clone(), wrong));
     }
 }
 
 /// A string of `include` with its position.
 type Included = (Range<usize>, String);
 
-/// The strings of `include` in the text of the main file. What is wrong with them is reported when the text is read.
-fn included(text: &str, variables: &Variables) -> Vec<Included> {
+/// The strings of `include` in the text of the main file; `None` if something is wrong with one of them, which is reported when the
+/// text is read.
+fn included(text: &str, variables: &Variables) -> Option<Vec<Included>> {
     let (document, _) = DeTable::parse_recoverable(text);
-    let Some(DeValue::Array(elements)) = document.get_ref().get(INCLUDE).map(|key| key.get_ref())
-    else {
-        return Vec::new();
+    let Some(include) = document.get_ref().get(INCLUDE) else {
+        return Some(Vec::new());
     };
-    let string = |element: &toml::Spanned<DeValue<'_>>| {
+    let string = |element: &Spanned<DeValue<'_>>| {
         let given = element.get_ref().as_str()?;
         let substituted = substitute(given, variables).ok()?;
         let text = substituted.map_or_else(|| given.to_owned(), |one| one.value);
         Some((element.span(), text))
     };
-    elements.iter().filter_map(string).collect()
+    include.get_ref().as_array()?.iter().map(string).collect()
 }
 
 /// Files that are being read.
@@ -185,7 +202,7 @@ impl Reading {
             let named = match expand(&self.folder, given, FILES_MAX) {
                 Ok(matched) => self.matched(span, given, matched),
                 Err((reason, is_silent)) => {
-                    self.files.report(span, reason, is_silent);
+                    self.files.report(span, Wrong::Name(reason), is_silent);
                     continue;
                 }
             };
@@ -193,7 +210,7 @@ impl Reading {
             paths.extend(new.map(|path| (span.clone(), path)));
             if paths.len() > FILES_MAX {
                 let message = format!("more than {FILES_MAX} files are included");
-                return self.files.report(span, message, false);
+                return self.files.report(span, Wrong::Name(message), false);
             }
         }
         for batch in paths.chunks(BATCH) {
@@ -205,9 +222,12 @@ impl Reading {
 
     /// The files that a string names; says what is remarkable about them.
     fn matched(&mut self, span: &Range<usize>, given: &str, matched: Matched) -> Vec<PathBuf> {
-        if matched.paths.is_empty() {
-            self.files
-                .note(Some(span), format!("no file matches `{given}`"));
+        if let Some(absent) = matched.absent.filter(|_| matched.paths.is_empty()) {
+            let note = format!(
+                "no file matches `{given}`: there is no {}",
+                absent.display()
+            );
+            self.files.note(Some(span), note);
         }
         for (folder, others) in matched.writable {
             let note = format!("{}: {others}", folder.display());
@@ -221,20 +241,23 @@ impl Reading {
         let paths: Vec<_> = batch.iter().map(|(_, path)| path.clone()).collect();
         let results = patiently_for_each(&paths, read_regular);
         for ((span, path), result) in batch.iter().zip(results) {
-            let shown = path.display();
             let read = match result.and_then(|result| result) {
                 Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let message = format!("cannot read {}: {error}", path.display());
+                    self.files.report(span, Wrong::Name(message), false);
+                    continue;
+                }
                 Err(error) => {
-                    let is_silent = error.kind() == io::ErrorKind::TimedOut;
-                    let message = format!("cannot read {shown}: {error}");
-                    self.files.report(span, message, is_silent);
+                    let (problem, is_silent) = unreadable(&error);
+                    self.refuse(span, path, problem, is_silent);
                     continue;
                 }
             };
             self.bytes += read.bytes.len();
             if self.bytes > BYTES_MAX {
                 let message = format!("the files have more than {BYTES_MAX} bytes together");
-                self.files.report(span, message, false);
+                self.files.report(span, Wrong::Name(message), false);
                 return false;
             }
             self.add(span, path, read);
@@ -255,17 +278,31 @@ impl Reading {
         if let Some(others) = read.others {
             self.files.note(Some(span), format!("{shown}: {others}"));
         }
-        let absolute = std::path::absolute(path);
-        match (text(read.bytes), absolute) {
-            (Ok(text), Ok(absolute)) => self.files.texts.push(FileText {
+        match text(read.bytes) {
+            Ok(text) => self.files.texts.push(FileText {
                 name: path.into(),
-                path: absolute,
+                path: read.path,
                 text: text.into(),
             }),
-            (Err(reason), _) => self.files.report(span, format!("{shown}: {reason}"), false),
-            (_, Err(error)) => self.files.report(span, format!("{shown}: {error}"), false),
+            Err(problem) => self.refuse(span, path, problem, false),
         }
     }
+
+    /// Reports a problem of the file at `path`.
+    fn refuse(&mut self, span: &Range<usize>, path: &Path, problem: Problem, is_silent: bool) {
+        let problem = Problem {
+            file: Some(path.into()),
+            ..problem
+        };
+        self.files.report(span, Wrong::File(problem), is_silent);
+    }
+}
+
+/// The problem of a file that cannot be read, and whether that is only that it does not respond.
+fn unreadable(error: &io::Error) -> (Problem, bool) {
+    let is_silent = error.kind() == io::ErrorKind::TimedOut;
+    let message = format!("cannot read the file: {error}");
+    (Problem::without_position(message), is_silent)
 }
 
 /// Reads a file that has to be one: a pipe, or a device, may never end.
@@ -273,7 +310,7 @@ fn read_regular(path: &Path) -> io::Result<Read> {
     // Before it is opened, which waits for whoever writes to a pipe.
     match fs::metadata(path)?.is_file() {
         true => read(path),
-        false => Err(io::Error::other("it is not a file")),
+        false => Err(io::Error::other("it is no regular file")),
     }
 }
 
@@ -285,20 +322,41 @@ fn read(path: &Path) -> io::Result<Read> {
         .take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)?;
     Ok(Read {
+        path: absolute(path)?,
         bytes,
         identity: Identity(meta.dev(), meta.ino()),
         others: meta.is_file().then(|| others_may_write(&meta)).flatten(),
     })
 }
 
+/// The absolute path without `..`, so that a folder has one name. Links behind the last `..` stay: what is beside a link belongs to it.
+fn absolute(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let components: Vec<_> = path.components().collect();
+    let last = components
+        .iter()
+        .rposition(|one| *one == Component::ParentDir);
+    let (above, rest) = components.split_at(last.map_or(0, |last| last + 1));
+    match above {
+        [] => Ok(path),
+        _ => Ok(fs::canonicalize(above.iter().collect::<PathBuf>())?
+            .join(rest.iter().collect::<PathBuf>())),
+    }
+}
+
 /// The text of a file; otherwise what is wrong with it.
-fn text(bytes: Vec<u8>) -> Result<String, String> {
+fn text(bytes: Vec<u8>) -> Result<String, Problem> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("the file has more than {FILE_BYTES_MAX} bytes"));
+        let message = format!("the file has more than {FILE_BYTES_MAX} bytes");
+        return Err(Problem::without_position(message));
     }
     String::from_utf8(bytes).map_err(|error| {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
-        format!("line {line} is not UTF-8")
+        let at = error.utf8_error().valid_up_to();
+        let shown = String::from_utf8_lossy(error.as_bytes());
+        let wrong = at..at + char::REPLACEMENT_CHARACTER.len_utf8();
+        Problem {
+            position: Some(Source::new(&shown, None).position(&wrong)),
+            ..Problem::without_position("the file is not UTF-8".to_owned())
+        }
     })
 }

@@ -1,12 +1,12 @@
 //! The strings of `include`: names of files, and patterns of names.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use levity_disk::patiently;
+use levity_disk::{patiently, patiently_for_each};
 
 use crate::name_pattern::NamePattern;
 use crate::on_disk::{found, others_may_write};
@@ -21,41 +21,39 @@ pub(crate) struct Matched {
     pub(crate) paths: Vec<PathBuf>,
     /// Folders of patterns in which others may put files, and who.
     pub(crate) writable: Vec<(PathBuf, String)>,
+    /// A folder that a pattern needs, and that is not there.
+    pub(crate) absent: Option<PathBuf>,
+    /// Whether the paths were found, so that one of them need not have what follows.
+    has_star: bool,
 }
+
+/// What is wrong in words, and whether that is only that a folder does not respond.
+type Failure = (String, bool);
 
 /// The files that `given` names, relative to `folder`. More than `count_max` of them need not be all. Whether a file that is
 /// named without a star is there is not looked at. May block.
 ///
 /// # Errors
-/// In words, and whether that is only that a folder does not respond.
-pub(crate) fn expand(
-    folder: &Path,
-    given: &str,
-    count_max: usize,
-) -> Result<Matched, (String, bool)> {
-    let wrong = |reason: &str| (format!("`{given}` {reason}"), false);
-    let pattern = Path::new(given);
-    let name = pattern.file_name().filter(|_| !given.ends_with('/'));
-    let Some(name) = name.filter(|_| !given.contains('\0')) else {
-        return Err(wrong("is not the path of a file"));
-    };
-    if !is_pattern(given) {
-        return match name.as_bytes().ends_with(SUFFIX.as_bytes()) {
-            true => Ok(Matched {
-                paths: vec![folder.join(given)],
-                ..Matched::default()
-            }),
-            false => Err(wrong("does not end in `.toml`")),
-        };
-    }
+/// When it names no files, or a folder cannot be listed.
+pub(crate) fn expand(folder: &Path, given: &str, count_max: usize) -> Result<Matched, Failure> {
+    check(given).map_err(|reason| (format!("`{given}` {reason}"), false))?;
     let mut matched = Matched {
         paths: vec![folder.to_owned()],
         ..Matched::default()
     };
-    let mut components = pattern.components().peekable();
+    let mut components = Path::new(given).components().peekable();
     while let Some(component) = components.next() {
         let is_last = components.peek().is_none();
-        matched.descend(component, is_last, count_max)?;
+        let name = component.as_os_str();
+        match name.to_str().filter(|text| is_pattern(text)) {
+            Some(pattern) => matched.descend(pattern, is_last, count_max)?,
+            None if component == Component::CurDir => {}
+            None => matched.push(name, is_last),
+        }
+        if !is_last && matched.paths.len() > count_max {
+            let message = format!("`{given}` looks into more than {count_max} folders");
+            return Err((message, false));
+        }
     }
     matched
         .paths
@@ -63,27 +61,38 @@ pub(crate) fn expand(
     Ok(matched)
 }
 
+/// Whether it may name files; otherwise why not.
+fn check(given: &str) -> Result<(), &'static str> {
+    let name = Path::new(given).file_name();
+    if name.is_none() || given.ends_with('/') || given.contains('\0') {
+        return Err("is not the path of a file");
+    }
+    if given.starts_with('~') {
+        return Err("begins with `~`, which is not expanded: write the path in full");
+    }
+    if given.contains("**") {
+        return Err(
+            "has `**`: `*` stands for text within one name; name each depth by itself, as in `a/*.toml` and `a/*/*.toml`",
+        );
+    }
+    if given.contains(['[', ']', '{', '}']) {
+        return Err(
+            "has brackets, which stand for nothing here: `*` stands for any text within a name, `?` for one character",
+        );
+    }
+    match given.ends_with(SUFFIX) || given.ends_with('*') {
+        true => Ok(()),
+        false => Err("does not end in `.toml`: only such files are included"),
+    }
+}
+
 fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
 impl Matched {
-    /// Goes on from the folders so far to what a component of the path names in them.
-    fn descend(
-        &mut self,
-        component: Component<'_>,
-        is_last: bool,
-        count_max: usize,
-    ) -> Result<(), (String, bool)> {
-        if component == Component::CurDir {
-            return Ok(());
-        }
-        let text = component.as_os_str();
-        let pattern = text.to_str().filter(|text| is_pattern(text));
-        let Some(pattern) = pattern else {
-            self.paths.iter_mut().for_each(|path| path.push(text));
-            return Ok(());
-        };
+    /// Goes on from the folders so far to the names in them that match.
+    fn descend(&mut self, pattern: &str, is_last: bool, count_max: usize) -> Result<(), Failure> {
         let mut paths = Vec::new();
         for folder in std::mem::take(&mut self.paths) {
             let wanted = NamePattern::new(pattern);
@@ -97,22 +106,40 @@ impl Matched {
                     self.writable
                         .extend(listed.others.map(|others| (folder, others)));
                 }
-                // Nothing matches there.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.absent = Some(folder).filter(|_| !self.has_star);
+                }
                 Err(error) => {
                     let is_silent = error.kind() == io::ErrorKind::TimedOut;
-                    return Err((
-                        format!("cannot list {}: {error}", here(&folder).display()),
-                        is_silent,
-                    ));
+                    let shown = here(&folder).display();
+                    return Err((format!("cannot list {shown}: {error}"), is_silent));
                 }
             }
             if paths.len() > count_max {
                 break;
             }
         }
-        self.paths = paths;
+        (self.paths, self.has_star) = (paths, true);
         Ok(())
+    }
+
+    /// Goes on to what is called `name`. Of files in folders that were found, those stay that are there, and links that lead nowhere.
+    fn push(&mut self, name: &OsStr, is_last: bool) {
+        self.paths.iter_mut().for_each(|path| path.push(name));
+        if !is_last || !self.has_star {
+            return;
+        }
+        let looked = patiently_for_each(&self.paths, |path| fs::symlink_metadata(path));
+        let is_absent = |error: io::Error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            )
+        };
+        let mut is_kept = looked
+            .into_iter()
+            .map(|meta| !found(meta).is_err_and(is_absent));
+        self.paths.retain(|_| is_kept.next().expect("one of each"));
     }
 }
 

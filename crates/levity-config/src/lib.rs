@@ -96,7 +96,8 @@ pub use line::{Line, Note};
 pub use listen::redirect_port;
 pub use listing_archive::ArchiveForm;
 pub use load::{
-    load, load_admin, load_again, load_without_certificates, parse, parse_beneath, parse_with,
+    AdminPlaces, load, load_admin, load_again, load_without_certificates, parse, parse_beneath,
+    parse_with,
 };
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use log_format::{LogField, LogPart, LogTemplate, LogValue};
@@ -113,7 +114,7 @@ pub use origins::Origins;
 pub use own_names::OwnNames;
 pub use pattern::Pattern;
 pub use pattern_index::PatternIndex;
-pub use problem::{Errors, Problem};
+pub use problem::{Errors, Problem, printable};
 pub use rate_limit::{Limited, Per, RATE_LIMITS_MAX, RateLimit};
 pub use reference::reference;
 pub use resume::Resume;

@@ -8,7 +8,7 @@ use crate::acme::Ports;
 use crate::address::{Address, AddressError, PORT_USUAL};
 use crate::host::host_or_report;
 use crate::line::Line;
-use crate::model::{Admin, Listen, Site};
+use crate::model::{Admin, Listen, Site, default_tls_site};
 use crate::own_names::OwnNames;
 use crate::section::Section;
 use crate::tls::{self, Certificates};
@@ -114,8 +114,7 @@ fn address(section: &Section<'_>, name: &str) -> Option<Address> {
         let message = format!("`{}` is not an address", given.text);
         given.refuse_with(message, reason.to_string());
     };
-    let address = Address::parse_beneath(given.text, section.reader.folder(&given.span));
-    let address = address.map_err(refuse).ok()?;
+    let address = given.address().map_err(refuse).ok()?;
     if let Address::Unix(path) = &address {
         section.must_have_folder(name, path, true);
     }
@@ -142,9 +141,8 @@ pub(crate) fn admin(section: &Section<'_>, listen: &[Listen]) -> Option<Admin> {
 /// The path of the socket by which the server is controlled.
 pub(crate) fn control(section: &Section<'_>, listen: &[Listen]) -> Option<PathBuf> {
     let address = address(section, "control")?;
-    let pages = section.text("listen").and_then(|given| {
-        Address::parse_beneath(given.text, section.reader.folder(&given.span)).ok()
-    });
+    let pages = section.text("listen");
+    let pages = pages.and_then(|given| given.address().ok());
     let is_taken = listen.iter().any(|listen| listen.address == address)
         || pages.is_some_and(|pages| pages == address);
     match address {
@@ -210,14 +208,13 @@ pub(crate) fn ports(listen: &[Listen]) -> Ports {
 #[must_use]
 pub fn redirect_port(listen: &[Listen]) -> Option<u16> {
     let tls = listen.iter().filter(|listen| listen.tls);
-    let mut ports = tls.filter_map(|listen| match &listen.address {
-        Address::Tcp(address) => Some(address.port()),
+    let ports = tls.filter_map(|listen| match &listen.address {
+        Address::Tcp(address) => Some(address.port()).filter(|port| *port != 0),
         Address::Unix(_) => None,
     });
-    // Several: clients know the usual one.
-    let first = ports.next()?;
-    let is_usual = first == tls::PORT || ports.any(|port| port == tls::PORT);
-    (!is_usual && first != 0).then_some(first)
+    // The order of files decides nothing: clients know the usual one, and of others the smallest counts.
+    let port = ports.min_by_key(|port| (*port != tls::PORT, *port))?;
+    (port != tls::PORT).then_some(port)
 }
 
 /// Reports TLS that nothing can use.
@@ -230,7 +227,7 @@ pub(crate) fn check_tls(root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
     let report = |span: Option<&(Range<usize>, bool)>, message: &str, help: &str| {
         let span = span.map_or(root.span.clone(), |(span, _)| span.clone());
         root.reader
-            .report(&span, message.to_owned(), Some(help.to_owned()));
+            .report_absent(Some(&span), message.to_owned(), Some(help.to_owned()));
     };
     if has_listener && !is_named {
         let usual = of_listen.first();
@@ -266,7 +263,7 @@ pub(crate) fn check_tls(root: &Section<'_>, listen: &[Listen], sites: &[Site]) {
     }
 }
 
-/// Notes sites that clients cannot reach over TLS: they would get the certificate of another one.
+/// Notes sites that clients cannot reach over TLS: they would get the certificate of another one, or none.
 fn note_without_tls(root: &Section<'_>, sites: &[Site]) {
     let with_tls = || sites.iter().filter(|site| site.tls.is_some());
     let is_beneath = |host: &String| {
@@ -276,12 +273,15 @@ fn note_without_tls(root: &Section<'_>, sites: &[Site]) {
     if with_tls().next().is_none() {
         return;
     }
+    let outcome = match default_tls_site(sites) {
+        Some(_) => "get the certificate of another site, and refuse it",
+        None => "are refused",
+    };
     for site in sites.iter().filter(|site| site.tls.is_none()) {
         // A site for all names has none that a client could verify.
         if let Some(host) = site.hosts.iter().find(|host| !is_beneath(host)) {
-            let note = format!(
-                "the site has no `tls`: over TLS, clients that ask for `{host}` get the certificate of another site, and refuse it"
-            );
+            let note =
+                format!("the site has no `tls`: over TLS, clients that ask for `{host}` {outcome}");
             root.reader.note_at(Some(&site.line), &note);
         }
     }

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::address::Address;
 use crate::document::{INCLUDE, document};
-use crate::files::Files;
+use crate::files::{Files, Wrong};
 use crate::hidden::Hidden;
 use crate::keys::SCHEMA;
 use crate::location::References;
 use crate::mailbox::read::Mailboxes;
 use crate::mailbox::store;
-use crate::model::{Admin, Config, Server};
+use crate::model::{Config, Server};
 use crate::network::TrustedProxies;
 use crate::problem::{Errors, Problem};
 use crate::reader::{NamedFile, Reader};
@@ -81,26 +82,60 @@ pub fn load_without_certificates(path: &Path, variables: &Variables) -> Result<C
     load_files(Files::read(path, variables)?, variables, false)
 }
 
-/// Where a server with this configuration is controlled, and where its pages are. Errors elsewhere do not matter: the server has read
-/// its files before they were made. May block.
+/// Where a server is asked.
+#[derive(Debug)]
+pub struct AdminPlaces {
+    /// The socket by which it is controlled.
+    pub control: Option<PathBuf>,
+    /// The address of its pages.
+    pub listen: Option<Address>,
+}
+
+/// Where a server with this configuration is asked. Errors elsewhere do not matter: the server has read its files before they were
+/// made. May block.
 ///
 /// # Errors
 ///
-/// When the main file cannot be read.
+/// When the main file cannot be read; unless `is_enough` holds for the places, also when `[admin]` has errors, or is in none of the
+/// files and one of them cannot be read.
 pub fn load_admin(
     path: &Path,
     variables: &Variables,
-) -> Result<(Option<PathBuf>, Option<Admin>), Errors> {
+    is_enough: fn(&AdminPlaces) -> bool,
+) -> Result<AdminPlaces, Errors> {
     let files = Files::read(path, variables)?;
     let mut reader = Reader::new(Source::of(files.parts()), SCHEMA);
     let document = document(&mut reader, variables);
+    report_missing(&mut reader, &files);
     let root = Section::root(&reader, &document);
+    root.names(INCLUDE);
     let listen = listen::listen(&root);
     let admin = root.child("admin");
-    Ok((
-        listen::control(&admin, &listen),
-        listen::admin(&admin, &listen),
-    ))
+    let places = AdminPlaces {
+        control: listen::control(&admin, &listen),
+        listen: listen::admin(&admin, &listen).map(|admin| admin.listen),
+    };
+    let is_unread = match root.has("admin") {
+        true => {
+            !root.has_table("admin")
+                || admin.has("control") && places.control.is_none()
+                || admin.has("listen") && places.listen.is_none()
+        }
+        false => files.is_incomplete(),
+    };
+    if is_unread && !is_enough(&places) {
+        let problems = recognised(reader.take_problems(), &reader.source);
+        return Err(errors(&files, problems));
+    }
+    Ok(places)
+}
+
+fn errors(files: &Files, problems: Vec<Problem>) -> Errors {
+    Errors {
+        file: files.main(),
+        is_silent: files.is_silent && problems.len() == files.problems.len(),
+        problems,
+    }
 }
 
 /// As [`load`], for texts that the files had before.
@@ -127,11 +162,8 @@ fn load_files(
         path: path.to_owned(),
     });
     reader.secrets.get_mut().extend(own);
-    let config = read(reader, variables, &files).map_err(|problems| Errors {
-        file: files.main(),
-        is_silent: files.is_silent && problems.len() == files.problems.len(),
-        problems,
-    })?;
+    let config = read(reader, variables, &files);
+    let config = config.map_err(|problems| errors(&files, problems))?;
     Ok(Config { files, ..config })
 }
 
@@ -148,16 +180,13 @@ fn read(
     files: &Files,
 ) -> Result<Config, Vec<Problem>> {
     let document = document(&mut reader, variables);
-    reader.is_incomplete = !files.problems.is_empty();
     for (span, text) in &files.notes {
         match span {
             Some(span) => reader.note(span, text.clone()),
             None => reader.note_at(None, text),
         }
     }
-    for (span, text) in &files.problems {
-        reader.report(span, text.as_str(), None);
-    }
+    report_missing(&mut reader, files);
     let root = Section::root(&reader, &document);
     // The files that it names have been read.
     root.names(INCLUDE);
@@ -204,6 +233,17 @@ fn read(
     })
 }
 
+/// Reports the files that are missing from the texts.
+fn report_missing(reader: &mut Reader<'_>, files: &Files) {
+    reader.is_incomplete = files.is_incomplete();
+    for (span, wrong) in &files.problems {
+        match wrong {
+            Wrong::Name(text) => reader.report(span, text.as_str(), None),
+            Wrong::File(problem) => reader.report_file(span, problem.clone()),
+        }
+    }
+}
+
 /// The problems to report: files of another server have one each.
 fn recognised(problems: Vec<(Option<usize>, Problem)>, source: &Source<'_>) -> Vec<Problem> {
     let number = |start: Option<usize>| start.map_or(0, |start| source.number(start));
@@ -224,6 +264,7 @@ fn of_another_server(text: &str, start: usize, source: &Source<'_>) -> Option<Pr
     let help = "a file for Levity is TOML, and as little as `[[site]]` with `root = \"/srv/www\"` beneath it will do";
     Some(Problem {
         message: format!("this is a configuration of {server}, not one for Levity"),
+        file: source.line(start).file,
         position: Some(source.position(&(start + line.start..start + line.end))),
         help: Some(help.to_owned()),
     })

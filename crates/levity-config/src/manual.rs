@@ -5,40 +5,19 @@
 use std::fmt::Write as _;
 
 use crate::keys::TABLES;
-use crate::reference::value;
-use crate::schema::{Key, Table};
+use crate::reference::{INTRODUCTION, MANY_FILES, meaning, value};
+use crate::schema::Table;
 
 const PATH: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../packaging/man/levity.toml.5"
 );
 
-const INTRODUCTION: &str = r#".\" Written from the source by `cargo xtask docs`: change it there.
+const HEAD: &str = r#".\" Written from the source by `cargo xtask docs`: change it there.
 .TH LEVITY.TOML 5 "" "Levity" "File formats"
 .SH NAME
 levity.toml \- configuration of the web server Levity
 .SH DESCRIPTION
-.B levity run
-.I FILE
-reads a TOML file, and
-.B levity check
-.I FILE
-reports all of its errors at once. The smallest one:
-.PP
-.nf
-.RS 4
-[[site]]
-root = "/srv/www"
-.RE
-.fi
-.PP
-A key that is not listed here is an error, as is a value out of its range.
-Durations are "500ms", "30s", "2m", "1h", "1d".
-Sizes are "16KiB", "1MiB" (1024), "512KB", "1GB" (1000), "1B", or a number of bytes.
-Relative paths are relative to the folder of the file.
-.PP
-SIGHUP reads the file again.
-A file with errors, or one that changes a key that needs a restart, changes nothing.
 "#;
 
 const END: &str = "\
@@ -47,31 +26,67 @@ const END: &str = "\
 ";
 
 fn manual() -> String {
-    let mut out = INTRODUCTION.to_owned();
-    for table in TABLES.iter().filter(|table| !table.path.is_empty()) {
-        section(table, &mut out);
+    let mut out = HEAD.to_owned();
+    for table in TABLES {
+        match table.path {
+            "" => {
+                blocks(INTRODUCTION, &mut out);
+                keys(table, &mut out);
+                blocks(MANY_FILES, &mut out);
+            }
+            _ => {
+                let _ = write!(out, ".SH \"{}\"\n{}\n", table.heading(), text(table.doc));
+                keys(table, &mut out);
+            }
+        }
     }
     out + END
 }
 
-fn section(table: &Table, out: &mut String) {
-    let _ = write!(out, ".SH \"{}\"\n{}\n", table.heading(), text(table.doc));
+fn keys(table: &Table, out: &mut String) {
     for key in table.keys {
-        let _ = write!(
-            out,
-            ".TP\n\\fB{}\\fP = {}\n",
-            escaped(key.name),
-            text(&value(key))
-        );
-        let _ = writeln!(out, "{}", text(&meaning(key)));
+        let (name, value) = (escaped(key.name), text(&value(key)));
+        let _ = write!(out, ".TP\n\\fB{name}\\fP = {value}\n");
+        let default = key.written_default();
+        let default = default.map_or(String::new(), |default| format!(" Default: `{default}`."));
+        let _ = writeln!(out, "{}", text(&(meaning(key) + &default)));
     }
 }
 
-fn meaning(key: &Key) -> String {
-    let default = key.written_default();
-    let default = default.map_or(String::new(), |default| format!(" Default: `{default}`."));
-    let meanings = key.meanings.map(|meanings| format!(" {}.", meanings()));
-    format!("{}{}{default}", key.doc, meanings.unwrap_or_default())
+/// Headings, paragraphs, lists and examples of Markdown in the form of roff.
+fn blocks(markdown: &str, out: &mut String) {
+    for (at, part) in markdown.split("```").enumerate() {
+        match part.strip_prefix("toml\n").filter(|_| at % 2 == 1) {
+            Some(example) => self::example(example, out),
+            None => paragraphs(part, out),
+        }
+    }
+}
+
+fn example(lines: &str, out: &mut String) {
+    out.push_str(".PP\n.nf\n.RS 4\n");
+    for line in lines.lines() {
+        let _ = writeln!(out, "\\&{}", escaped(line));
+    }
+    out.push_str(".RE\n.fi\n");
+}
+
+fn paragraphs(markdown: &str, out: &mut String) {
+    for paragraph in markdown.split("\n\n").filter(|one| !one.trim().is_empty()) {
+        if let Some(heading) = paragraph.trim().strip_prefix("## ") {
+            let _ = writeln!(out, ".SH \"{heading}\"");
+            continue;
+        }
+        let paragraph = format!("\n{}", paragraph.trim());
+        let mut items = paragraph.split("\n- ");
+        let before = items.next().unwrap_or_default();
+        if !before.is_empty() {
+            let _ = write!(out, ".PP\n{}\n", text(before));
+        }
+        for item in items {
+            let _ = write!(out, ".IP \\(bu 2\n{}\n", text(item));
+        }
+    }
 }
 
 /// A paragraph of Markdown in the form of roff: code is bold, and of links the label remains.
@@ -134,6 +149,25 @@ fn markdown_becomes_roff() {
 }
 
 #[test]
-fn no_link_is_left_in_the_manual() {
-    assert!(!manual().contains("]("));
+fn blocks_become_roff() {
+    let markdown = "a\nb\n\n- c\n  d\n- `e`\n\n## F\n\n```toml\n.x = \"1\"\n\n[[y]]\n```\n\ng\n";
+    let mut out = String::new();
+    blocks(markdown, &mut out);
+    let expected = ".PP\n\\&a b\n.IP \\(bu 2\n\\&c d\n.IP \\(bu 2\n\\&\\fBe\\fP\n.SH \"F\"\n\
+                    .PP\n.nf\n.RS 4\n\\&.x = \"1\"\n\\&\n\\&[[y]]\n.RE\n.fi\n.PP\n\\&g\n";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn the_manual_has_what_the_reference_has() {
+    let manual = manual();
+    assert!(!manual.contains("]("), "a link");
+    for part in [
+        "\\fBinclude\\fP = ",
+        "${NAME:\\-default}",
+        "credential:NAME",
+        "_file\\fP names a file with it",
+    ] {
+        assert!(manual.contains(part), "{part}");
+    }
 }

@@ -153,11 +153,13 @@ pub(crate) fn network(given: &Text<'_>) -> Option<Network> {
 fn listeners(section: &Section<'_>, listen: &[Address]) -> Vec<Address> {
     let mut addresses = Vec::new();
     for given in section.names("listen").unwrap_or_default() {
-        match given.text.parse::<Address>() {
+        match given.address() {
             Ok(address) if listen.contains(&address) => addresses.push(address),
-            Ok(_) => given.refuse_with(
+            // It may stand in a file that could not be read.
+            Ok(_) => section.reader.report_absent(
+                Some(&given.span),
                 format!("`{}` is not the `address` of a `[[listen]]`", given.text),
-                "write it as it is written there",
+                Some("write it as it is written there".to_owned()),
             ),
             Err(error) => given.refuse(error.to_string()),
         }

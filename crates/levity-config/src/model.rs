@@ -494,21 +494,14 @@ impl Config {
     /// The number of the site that answers for host names that no site has, if there is one.
     #[must_use]
     pub fn default_site(&self) -> Option<usize> {
-        let position = |is_it: fn(&Site) -> bool| self.sites.iter().position(is_it);
-        position(|site| site.is_default).or_else(|| position(|site| site.hosts.is_empty()))
+        default_site(&self.sites)
     }
 
     /// The number of the site whose certificate clients get that ask for a name that no site with TLS has, or for none. `None` refuses
     /// their handshakes: the order of sites decides nothing.
     #[must_use]
     pub fn default_tls_site(&self) -> Option<usize> {
-        let has_tls = |number: &usize| self.sites[*number].tls.is_some();
-        let only = || {
-            let mut with_tls = (0..self.sites.len()).filter(has_tls);
-            let first = with_tls.next();
-            first.filter(|_| with_tls.next().is_none())
-        };
-        self.default_site().filter(has_tls).or_else(only)
+        default_tls_site(&self.sites)
     }
 
     /// The files without which nobody can be let in to `location`, and that do not respond: its own, and those of its mailboxes and
@@ -573,4 +566,20 @@ impl Config {
             .filter(|name| *name != levity_disk::engine::AUTO)
             .collect()
     }
+}
+
+fn default_site(sites: &[Site]) -> Option<usize> {
+    let position = |is_it: fn(&Site) -> bool| sites.iter().position(is_it);
+    position(|site| site.is_default).or_else(|| position(|site| site.hosts.is_empty()))
+}
+
+/// As [`Config::default_tls_site`].
+pub(crate) fn default_tls_site(sites: &[Site]) -> Option<usize> {
+    let has_tls = |number: &usize| sites[*number].tls.is_some();
+    let only = || {
+        let mut with_tls = (0..sites.len()).filter(has_tls);
+        let first = with_tls.next();
+        first.filter(|_| with_tls.next().is_none())
+    };
+    default_site(sites).filter(has_tls).or_else(only)
 }

@@ -8,22 +8,25 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthChar as _;
 
+/// So many problems are shown to people: more help nobody, and an answer of the server has room for them.
+const SHOWN_MAX: usize = 100;
+
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The message, without a full stop.
     pub message: String,
-    /// The position; `None` when the problem has none, such as a file that cannot be read.
+    /// The file, as messages name it; `None` for the main one.
+    pub file: Option<Arc<Path>>,
+    /// Where in that file; `None` for all of it, such as one that cannot be read.
     pub position: Option<Position>,
     /// How to correct it.
     pub help: Option<String>,
 }
 
-/// A position in a configuration.
+/// A position in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// The file, as messages name it; `None` where the configuration has one file only.
-    pub file: Option<Arc<Path>>,
     /// Counted from 1.
     pub line: usize,
     /// In characters, counted from 1.
@@ -46,15 +49,19 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// Every problem with its line and a caret, for people.
+    /// Every problem with its line and a caret, for people; of more than 100 the first ones, and how many more there are.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
-        let problems = self.problems.iter();
-        let blocks: Vec<_> = problems.map(|p| p.render(&self.file, colour)).collect();
+        let shown = self.problems.iter().take(SHOWN_MAX);
+        let mut blocks: Vec<_> = shown.map(|p| p.render(&self.file, colour)).collect();
+        if let more @ 1.. = self.problems.len() - blocks.len() {
+            let all = "`levity check --json` has all";
+            blocks.push(format!("and {more} more: {all}\n"));
+        }
         blocks.join("\n")
     }
 
-    /// The problems for programs: `{"file", "ok": false, "problems": [{"message", "file", "line", "column",
+    /// All problems for programs: `{"file", "ok": false, "problems": [{"message", "file", "line", "column",
     /// "help"}]}`, with `null` for unknown values.
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -73,10 +80,11 @@ impl std::fmt::Display for Errors {
 impl std::error::Error for Errors {}
 
 impl Problem {
-    /// A problem without a position.
+    /// A problem of the main file without a position.
     pub(crate) fn without_position(message: String) -> Self {
         Problem {
             message,
+            file: None,
             position: None,
             help: None,
         }
@@ -84,8 +92,7 @@ impl Problem {
 
     /// The file with the problem, where `main` is the one without another name.
     fn file<'p>(&'p self, main: &'p Path) -> &'p Path {
-        let named = self.position.as_ref().and_then(|at| at.file.as_deref());
-        named.unwrap_or(main)
+        self.file.as_deref().unwrap_or(main)
     }
 
     fn to_json(&self, main: &Path) -> Value {
@@ -118,17 +125,6 @@ impl Problem {
 }
 
 impl Position {
-    /// `on line 3`, or `at FILE:3:1` where there are several files: for the help on a problem elsewhere.
-    pub(crate) fn named(&self) -> String {
-        let Self {
-            file, line, column, ..
-        } = self;
-        match file {
-            Some(file) => format!("at {}:{line}:{column}", file.display()),
-            None => format!("on line {line}"),
-        }
-    }
-
     fn render(&self, file: &str, help: &str, paint: Paint, out: &mut String) {
         let Position { line, column, .. } = self;
         let number = line.to_string();
@@ -173,8 +169,10 @@ fn columns(c: char) -> usize {
     c.width().unwrap_or(1)
 }
 
-/// Control characters would reach the terminal: a file may hold an escape sequence.
-fn printable(text: &str) -> String {
+/// A text for people without control characters, which would reach the terminal: a file, and the name of one, may hold an escape
+/// sequence.
+#[must_use]
+pub fn printable(text: &str) -> String {
     text.replace(|c: char| c.is_control() && c != '\t', "\u{fffd}")
 }
 
@@ -211,6 +209,7 @@ mod tests {
         let position = Source::new(text, None).position(&(start..start + marked.len()));
         Problem {
             message: "bad".to_owned(),
+            file: None,
             position: Some(position),
             help: help.map(str::to_owned),
         }
@@ -330,5 +329,24 @@ error: bad
         };
         let expected = r#"{"file":"f","ok":false,"problems":[{"column":1,"file":"f","help":"h","line":2,"message":"bad"},{"column":null,"file":"f","help":null,"line":null,"message":"m"}]}"#;
         assert_eq!(errors.to_json().to_string(), expected);
+    }
+
+    #[test]
+    fn people_are_shown_some_problems_and_programs_all() {
+        let errors = |count: usize| Errors {
+            file: PathBuf::from("f"),
+            problems: vec![Problem::without_position("m".to_owned()); count],
+            is_silent: false,
+        };
+        let (all, some) = (errors(SHOWN_MAX), errors(SHOWN_MAX + 2));
+        assert_eq!(all.render(false).matches("error: m\n").count(), SHOWN_MAX);
+        assert!(!all.render(false).contains("more"));
+        let end = "\nand 2 more: `levity check --json` has all\n";
+        assert_eq!(some.render(false), all.render(false) + end);
+        let json = some.to_json();
+        assert_eq!(
+            json["problems"].as_array().map(Vec::len),
+            Some(SHOWN_MAX + 2)
+        );
     }
 }

@@ -160,10 +160,16 @@ impl<'t> Reader<'t> {
         self.push(Some(span), message.into(), help);
     }
 
+    /// Reports a problem of a file that is missing from the texts, and that the string at `span` names.
+    pub(crate) fn report_file(&self, span: &Range<usize>, problem: Problem) {
+        self.problems.borrow_mut().push((Some(span.start), problem));
+    }
+
     fn push(&self, span: Option<&Range<usize>>, message: String, help: Option<String>) {
         let (message, help) = self.strings.hide(span, &message, help);
         let problem = Problem {
             message,
+            file: span.and_then(|span| self.line(span).file),
             position: span.map(|span| self.source.position(span)),
             help,
         };

@@ -5,14 +5,18 @@ use std::fmt::Write as _;
 use crate::keys::TABLES;
 use crate::schema::{Key, Kind, Table};
 
-const INTRODUCTION: &str = "\
+const HEAD: &str = "\
 # Configuration
 
-Written from the source by `LEVITY_WRITE_DOCS=1 cargo test -p levity-config --test reference`: change it there.
+Written from the source by `LEVITY_WRITE_DOCS=1 cargo test -p levity-config --test reference`: change it there. Complete files
+are in [`examples/`](examples).
 
+";
+
+/// What precedes the keys of the configuration itself.
+pub(crate) const INTRODUCTION: &str = "\
 `levity run FILE` reads a [TOML](https://toml.io) file, `levity check FILE` reports all errors at once. Without `FILE` both take
-`/etc/levity/levity.toml`.
-Complete files are in [`examples/`](examples). The smallest one:
+`/etc/levity/levity.toml`. The smallest one:
 
 ```toml
 [[site]]
@@ -37,10 +41,11 @@ root = \"/srv/www\"
 ";
 
 /// What follows the keys of the configuration itself.
-const MANY_FILES: &str = "
+pub(crate) const MANY_FILES: &str = "
 - A string of `include` is the name of a file, or a pattern: `*` stands for any text within a name, `?` for one character.
-  Both are relative to the folder of the main file. A pattern finds names that end in `.toml` and do not begin with a dot, so
-  neither `a.toml~` nor `a.toml.dpkg-new`; that it finds none is noted. A file that is named without a star has to be there.
+  Both are relative to the folder of the main file, and end in `.toml` or with a star. A pattern finds names that end in
+  `.toml` and do not begin with a dot, so neither `a.toml~` nor `a.toml.dpkg-new`; that there is no such folder is noted. A
+  file that is named without a star has to be there. One without any table is noted: an editor may be about to write it.
 - Files come in the order of `include`, those of a pattern in the order of their bytes: `10.toml` before `9.toml`. Lists
   (`[[site]]`, `[[listen]]`, `[[upstream]]`, `[[mailbox]]`) are joined. Any other table stands in one file.
 - A file counts once. One that is found again under another name, such as a link, is noted. That holds for the main file
@@ -73,8 +78,8 @@ headers = { set = { X-Instance = \"${INSTANCE:-1}\" } }
 - Errors and notes show `${NAME}` and not the value, and so do `levity explain` and `/status`, where the value has four
   characters and is no number. The log names the addresses, hosts and folders that are in use. Secrets belong into files.
 - A process has the environment with which it was started, also after a reload. `levity check --env-file FILE` takes values
-  from lines `NAME=VALUE`, as do `explain` and `certs`. `#` begins a comment. This is no shell: a value is taken as it is, and
-  quotes around it are refused.
+  from lines `NAME=VALUE`, as do `explain`, `certs`, `precompress`, `reload`, `health` and `top`. `#` begins a comment. This is
+  no shell: a value is taken as it is, and quotes around it are refused.
 
 ## Secrets
 
@@ -92,7 +97,7 @@ signed_url = { secret_file = \"credential:url-secret\" }
 /// The text of `docs/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
-    let mut out = INTRODUCTION.to_owned();
+    let mut out = HEAD.to_owned() + INTRODUCTION;
     for table in TABLES {
         match table.path {
             "" => {
@@ -116,20 +121,20 @@ fn keys(table: &Table, out: &mut String) {
         let default = key
             .written_default()
             .map_or(String::new(), |text| format!("`{text}`"));
-        let meanings = key.meanings.map(|meanings| format!(" {}.", meanings()));
-        let meanings = meanings.unwrap_or_default();
-        let of_file = match key.has_file {
-            true => format!(" Or `{}_file` names a file with it.", key.name),
-            false => String::new(),
-        };
-        let _ = writeln!(
-            out,
-            "| `{}` | {} | {default} | {}{meanings}{of_file} |",
-            key.name,
-            value(key),
-            key.doc
-        );
+        let (name, value, meaning) = (key.name, value(key), meaning(key));
+        let _ = writeln!(out, "| `{name}` | {value} | {default} | {meaning} |");
     }
+}
+
+/// What a key is for, as Markdown.
+pub(crate) fn meaning(key: &Key) -> String {
+    let meanings = key.meanings.map(|meanings| format!(" {}.", meanings()));
+    let meanings = meanings.unwrap_or_default();
+    let of_file = match key.has_file {
+        true => format!(" Or `{}_file` names a file with it.", key.name),
+        false => String::new(),
+    };
+    format!("{}{meanings}{of_file}", key.doc)
 }
 
 /// The values that a key may have, as Markdown.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use crate::address::{Address, AddressError};
 use crate::on_disk::{Unusable, is_directory, text_of};
 use crate::reader::{NamedFile, Reader};
 use crate::schema::{Key, Kind, Schema, Table};
@@ -42,6 +43,14 @@ impl<'r> Text<'r> {
     /// The variant that it stands for, as a value of the key `name`. Reports a word that is none of `words`.
     pub(crate) fn word<W: FromStr>(&self, name: &str, words: &[&str]) -> Option<W> {
         self.one_of(name, words)?.parse().ok()
+    }
+
+    /// The address that it is; a socket is relative to the folder of the file in which it stands.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(crate) fn address(&self) -> Result<Address, AddressError> {
+        Address::parse_beneath(self.text, self.reader.folder(&self.span))
     }
 
     fn one_of(&self, name: &str, words: &[&str]) -> Option<&'r str> {
@@ -335,24 +344,30 @@ impl<'r> Section<'r> {
         let Some(value) = self.value(name) else {
             return Vec::new();
         };
-        let help = || Some(format!("write `{}`", table.heading()));
         let DeValue::Array(elements) = value.get_ref() else {
-            if let Some(message) = without_parent(self.reader.schema, table, value.get_ref()) {
-                self.reader.report(&value.span(), message, None);
-            } else {
-                let help = self.help_on_type(name, value).or_else(help);
-                self.report_kind(value, "an array of tables", help);
-            }
+            self.refuse_as_array(name, value);
             return Vec::new();
         };
         let section = |element: &'r Spanned<DeValue<'r>>| {
             let DeValue::Table(entries) = element.get_ref() else {
-                self.report_kind(element, "a table", help());
+                let help = format!("write `{}`", table.heading());
+                self.report_kind(element, "a table", Some(help));
                 return None;
             };
             Some(Section::open(self.reader, table, entries, element.span()))
         };
         elements.iter().filter_map(section).collect()
+    }
+
+    /// Reports what stands in place of the array of tables `name` beneath this one.
+    pub(crate) fn refuse_as_array(&self, name: &str, value: &Spanned<DeValue<'_>>) {
+        let table = self.reader.schema.child(self.table, name);
+        if let Some(message) = without_parent(self.reader.schema, table, value.get_ref()) {
+            return self.reader.report(&value.span(), message, None);
+        }
+        let help = self.help_on_type(name, value);
+        let help = help.unwrap_or_else(|| format!("write `{}`", table.heading()));
+        self.report_kind(value, "an array of tables", Some(help));
     }
 
     // ---- quantities ----

@@ -24,8 +24,11 @@ pub(crate) fn sites(
         headers,
         ..Location::default()
     };
-    let mut names = Names::default();
     let tables = root.children("site");
+    let mut names = Names {
+        taken: HashMap::new(),
+        has_default: tables.iter().any(|table| table.is_true(DEFAULT)),
+    };
     if tables.is_empty() && !root.has("site") {
         let help = "add `[[site]]` with a `root`".to_owned();
         root.reader
@@ -46,12 +49,8 @@ fn check_default(tables: &[Section<'_>]) {
     let Some(first) = defaults.next() else {
         return;
     };
-    let place = first
-        .reader
-        .source
-        .position(&first.span_of(DEFAULT))
-        .named();
-    let help = format!("the first is {place}");
+    let line = first.reader.line(&first.span_of(DEFAULT));
+    let help = format!("the first is on {line}");
     for second in defaults {
         second.report(
             DEFAULT,
@@ -62,7 +61,7 @@ fn check_default(tables: &[Section<'_>]) {
     let is_open = |section: &&Section<'_>| !section.has("hosts") || section.is_empty_array("hosts");
     let others = tables.iter().filter(|section| !is_default(section));
     for other in others.filter(is_open) {
-        let help = format!("`default = true` is {place}");
+        let help = format!("`default = true` is on {line}");
         let message =
             "a site without `hosts` beside one with `default`, which would never be asked";
         other
@@ -157,9 +156,10 @@ fn check_loops(section: &Section<'_>, routes: &[Section<'_>], site: &Site) {
 }
 
 /// Host names of the sites so far; the empty one stands for any host.
-#[derive(Default)]
 struct Names {
     taken: HashMap<String, Range<usize>>,
+    /// Whether a site says that it is the default: others for any host are reported there.
+    has_default: bool,
 }
 
 impl Names {
@@ -183,7 +183,7 @@ fn hosts(section: &Section<'_>, names: &mut Names) -> Vec<String> {
     // A wrong value has been reported, and does not mean any host.
     let wrong = given.is_none() && (section.has("hosts") || section.has_misspelt("hosts"));
     let given = given.unwrap_or_default();
-    if given.is_empty() && !wrong {
+    if given.is_empty() && !wrong && !names.has_default {
         names.take(section.reader, "", &section.span_of("hosts"));
     }
     let mut hosts = Vec::new();

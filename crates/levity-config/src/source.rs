@@ -80,10 +80,15 @@ impl<'t> Source<'t> {
         slice.unwrap_or_default()
     }
 
+    /// The byte behind the file with a byte.
+    pub(crate) fn end(&self, at: usize) -> usize {
+        let (start, part) = self.part(at);
+        start + part.text.len()
+    }
+
     /// The lines from that of a byte to the last of its file, counted from 0.
     pub(crate) fn lines_from(&self, at: usize) -> Range<usize> {
-        let (start, part) = self.part(at);
-        self.row(at)..self.row(start + part.text.len()) + 1
+        self.row(at)..self.row(self.end(at)) + 1
     }
 
     /// The line of a byte, counted from 0 in all files.
@@ -104,11 +109,7 @@ impl<'t> Source<'t> {
 
     /// Where `span`, in bytes, begins; a mark that goes on over several lines ends with the first.
     pub(crate) fn position(&self, span: &Range<usize>) -> Position {
-        let Line {
-            file,
-            number,
-            order,
-        } = self.line(span.start);
+        let Line { number, order, .. } = self.line(span.start);
         let (start, text) = self.line_text(order);
         let within = |at: usize| at.saturating_sub(start).min(text.len());
         let (from, to) = (within(span.start), within(span.end.max(span.start)));
@@ -117,7 +118,6 @@ impl<'t> Source<'t> {
         let last = excerpt.chars().count();
         let marked = chars(text, shown..from).min(last)..chars(text, shown..to).min(last);
         Position {
-            file,
             line: number,
             column: chars(text, 0..from) + 1,
             excerpt,
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(starts, [0, 3, 4]);
         let shown = |at: usize| {
             let position = source.position(&(at..at + 1));
-            let file = position.file.expect("a name");
+            let file = source.line(at).file.expect("a name");
             let (line, column) = (position.line, position.column);
             format!("{}:{line}:{column} {}", file.display(), position.excerpt)
         };

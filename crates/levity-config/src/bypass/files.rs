@@ -67,6 +67,8 @@ pub(super) struct Mapping<'a> {
     strip_prefix: &'a str,
     /// The tables that lead so.
     tables: PatternIndex,
+    /// Which [kinds](crate::gates::Gates::kinds) of gates one of them lacks.
+    lacks: [bool; 3],
 }
 
 impl Mapping<'_> {
@@ -80,6 +82,12 @@ impl Mapping<'_> {
     ) -> Option<&'s Table<'a>> {
         let is_it = |table: &Table<'a>| may_be(table) && table.shows(beneath);
         sites[self.site].first_asked_of(&self.tables, path, is_it)
+    }
+
+    /// False if none of the tables [lets by](Table::lets_by) whom `guarded` stops: asked for each pair of sites with one root.
+    fn may_let_by(&self, guarded: &Table<'_>) -> bool {
+        let mut kinds = guarded.location.gates.kinds().into_iter().zip(self.lacks);
+        kinds.any(|(has, lacks)| has && lacks)
     }
 
     /// The path of the file `beneath` the root.
@@ -118,9 +126,17 @@ pub(super) fn mappings<'a>(sites: &'a [Tables<'_>]) -> Mappings<'a> {
                     site,
                     strip_prefix,
                     tables: PatternIndex::default(),
+                    lacks: [false; 3],
                 });
             }
             of_root[at].tables.push(table.start(), number);
+            for (lacks, has) in of_root[at]
+                .lacks
+                .iter_mut()
+                .zip(table.location.gates.kinds())
+            {
+                *lacks |= !has;
+            }
         }
     }
     mappings
@@ -137,7 +153,8 @@ pub(super) fn alias(
     let files = files(root, guarded.strip_prefix(), path);
     for other_root in files.ancestors() {
         let beneath = files.strip_prefix(other_root).ok()?;
-        for mapping in mappings.get(other_root).into_iter().flatten() {
+        let of_root = mappings.get(other_root).into_iter().flatten();
+        for mapping in of_root.filter(|mapping| mapping.may_let_by(guarded)) {
             let is_same = other_root == &**root && mapping.strip_prefix == guarded.strip_prefix();
             let alias = match path {
                 // How routes of one site go before each other is noted there.

@@ -81,16 +81,18 @@ impl Gates {
     /// Whether clients have to prove who they are, be of some networks or of none of some, and `other` asks for nothing of that
     /// kind.
     pub(crate) fn bound_more_than(&self, other: &Self) -> bool {
-        let asks_who = |gates: &Self| {
-            gates.signed_url.is_some()
-                || gates.jwt.is_some()
-                || gates.basic_auth.is_some()
-                || gates.forward_auth.is_some()
-        };
-        let none = AddressSet::default();
-        asks_who(self) && !asks_who(other)
-            || self.allow.is_some() && other.allow.is_none()
-            || self.deny != none && other.deny == none
+        let mut both = self.kinds().into_iter().zip(other.kinds());
+        both.any(|(own, other)| own && !other)
+    }
+
+    /// Whether clients have to prove who they are, be of some networks, and be of none of some.
+    pub(crate) fn kinds(&self) -> [bool; 3] {
+        let asks_who = self.signed_url.is_some()
+            || self.jwt.is_some()
+            || self.basic_auth.is_some()
+            || self.forward_auth.is_some();
+        let denies = self.deny != AddressSet::default();
+        [asks_who, self.allow.is_some(), denies]
     }
 
     /// Whether there is a gate that `above` has not, or has in another form.

@@ -117,7 +117,7 @@ fn files_that_are_no_text() {
         std::fs::write(&file, bytes).unwrap();
         load(&file).unwrap_err().problems[0].message.clone()
     };
-    assert_eq!(refused(b"a = 1\n\xff"), "line 2 is not UTF-8");
+    assert_eq!(refused(b"a = 1\n\xff"), "the file is not UTF-8");
     assert_eq!(
         refused(&vec![b'\n'; FILE_BYTES_MAX as usize + 1]),
         "the file has more than 1048576 bytes"

@@ -51,14 +51,11 @@ impl Folder {
     /// Each problem as `FILE:LINE:COLUMN MESSAGE [HELP]`, with names relative to the folder.
     fn problems(&self) -> Vec<String> {
         let problem = |problem: &Problem| {
-            let at = problem.position.as_ref().map(|at| {
-                let file = at
-                    .file
-                    .as_ref()
-                    .map_or("-".into(), |file| file.display().to_string());
-                format!("{file}:{}:{} ", at.line, at.column)
-            });
-            let at = at.unwrap_or_default();
+            let file = problem.file.as_ref();
+            let file = file.map_or("-".into(), |file| file.display().to_string());
+            let at = problem.position.as_ref();
+            let at = at.map(|at| format!(":{}:{}", at.line, at.column));
+            let at = format!("{file}{} ", at.unwrap_or_default());
             let help = problem.help.as_ref();
             let help = help.map_or(String::new(), |help| format!(" [{help}]"));
             self.relative(&format!("{at}{}{help}", problem.message))
@@ -140,6 +137,38 @@ fn a_pattern_may_have_stars_in_each_part() {
 }
 
 #[test]
+fn a_name_behind_a_star_need_not_be_in_each_folder() {
+    let folder = Folder::new("include = [\"sub/*/site.toml\"]\n");
+    folder.write("sub/a/site.toml", site("a.test"));
+    folder.write("sub/b/other.toml", "nonsense");
+    folder.write("sub/c/site.toml", site("c.test"));
+    assert_eq!(folder.hosts(), ["a.test", "c.test"]);
+    assert_eq!(folder.notes(), [""; 0]);
+    // Somebody means it to be there.
+    symlink("none", folder.at("sub/b/site.toml")).expect("a link");
+    assert_eq!(
+        folder.problems(),
+        ["levity.toml:1:12 cannot read sub/b/site.toml: No such file or directory (os error 2)"]
+    );
+}
+
+#[test]
+fn folders_of_a_pattern_are_bounded() {
+    let folder = Folder::new(&format!("include = [\"sub/*/site.toml\"]\n{SITE_ALONE}"));
+    let add = |number: usize| {
+        let path = folder.at(&format!("sub/{number}"));
+        fs::create_dir_all(path).expect("a folder");
+    };
+    (0..FILES_MAX).for_each(add);
+    assert_eq!(folder.loaded().sites.len(), 1);
+    add(FILES_MAX);
+    assert_eq!(
+        folder.problems(),
+        ["-:1:12 `sub/*/site.toml` looks into more than 4096 folders"]
+    );
+}
+
+#[test]
 fn a_name_has_to_be_there_and_a_pattern_not() {
     // What is absent may be in that file.
     let folder = Folder::new("include = [\"none.toml\"]\n");
@@ -147,15 +176,24 @@ fn a_name_has_to_be_there_and_a_pattern_not() {
         folder.problems(),
         ["-:1:12 cannot read none.toml: No such file or directory (os error 2)"]
     );
-    for pattern in ["none.d/*.toml", "*.none.toml"] {
-        folder.write(
-            "levity.toml",
-            format!("include = [\"{pattern}\"]\n{SITE_ALONE}"),
-        );
-        assert_eq!(
-            folder.notes(),
-            [format!("line 1: no file matches `{pattern}`")]
-        );
+    let notes = |pattern: &str| {
+        let main = format!("include = [\"{pattern}\"]\n{SITE_ALONE}");
+        folder.write("levity.toml", main);
+        folder.notes()
+    };
+    for pattern in ["none.d/*.toml", "none.d/*/a.toml"] {
+        let note = format!("line 1: no file matches `{pattern}`: there is no none.d");
+        assert_eq!(notes(pattern), [note]);
+    }
+    // Nobody has put files there yet.
+    folder.write("empty.d/sub/x", "");
+    for pattern in [
+        "*.none.toml",
+        "empty.d/*.toml",
+        "empty.d/*/a.toml",
+        "empty.d/*/none/*.toml",
+    ] {
+        assert_eq!(notes(pattern), [""; 0], "{pattern}");
     }
 }
 
@@ -173,7 +211,36 @@ fn strings_that_name_no_file() {
             "[\"a.toml\\u0000\"]",
             "-:1:12 `a.toml\u{0}` is not the path of a file",
         ),
-        ("[\"a.conf\"]", "-:1:12 `a.conf` does not end in `.toml`"),
+        (
+            "[\"a.conf\"]",
+            "-:1:12 `a.conf` does not end in `.toml`: only such files are included",
+        ),
+        (
+            "[\"*/a.conf\"]",
+            "-:1:12 `*/a.conf` does not end in `.toml`: only such files are included",
+        ),
+        (
+            "[\"a/*.conf\"]",
+            "-:1:12 `a/*.conf` does not end in `.toml`: only such files are included",
+        ),
+        (
+            "[\"~/a.toml\"]",
+            "-:1:12 `~/a.toml` begins with `~`, which is not expanded: write the path in full",
+        ),
+        (
+            "[\"a/**/*.toml\"]",
+            "-:1:12 `a/**/*.toml` has `**`: `*` stands for text within one name; name each depth by itself, as in `a/*.toml` and \
+             `a/*/*.toml`",
+        ),
+        (
+            "[\"[ab].toml\"]",
+            "-:1:12 `[ab].toml` has brackets, which stand for nothing here: `*` stands for any text within a name, `?` for one character",
+        ),
+        (
+            "[\"{a,b}*.toml\"]",
+            "-:1:12 `{a,b}*.toml` has brackets, which stand for nothing here: `*` stands for any text within a name, `?` for one \
+             character",
+        ),
         (
             "[\"levity.toml/*.toml\"]",
             "-:1:12 cannot list levity.toml: Not a directory (os error 20)",
@@ -214,7 +281,7 @@ fn all_problems_of_all_files_are_reported() {
         folder.problems(),
         [
             "levity.toml:1:12 cannot read none.toml: No such file or directory (os error 2)",
-            "levity.toml:1:25 sites.d/b.toml: line 2 is not UTF-8",
+            "sites.d/b.toml:2:6 the file is not UTF-8",
             "levity.toml:3:1 unknown key `enigne` [did you mean `engine`?]",
             "sites.d/a.toml:3:9 unclosed bracket [nothing below closes it]",
             "sites.d/c.toml:1:1 an included file includes no others [name its files in `include` of the main file]",
@@ -229,12 +296,21 @@ fn all_problems_of_all_files_are_reported() {
         shown.contains("\n  --> sites.d/f.toml:4:22\n   |\n 4 | respond = { status = 1 }\n"),
         "{shown}"
     );
+    let not_text = "\n  --> sites.d/b.toml:2:6\n   |\n 2 | b = \"\u{fffd}\"\n   |      ^\n";
+    assert!(shown.contains(not_text), "{shown}");
     let json = folder.errors().to_json();
     let files = json["problems"].as_array().expect("problems").iter();
     let files: Vec<_> = files
         .map(|one| folder.relative(one["file"].as_str().expect("a name")))
         .collect();
-    assert_eq!((&*files[2], &*files[7]), ("levity.toml", "sites.d/f.toml"));
+    for (number, file) in [
+        (1, "sites.d/b.toml"),
+        (2, "levity.toml"),
+        (7, "sites.d/f.toml"),
+    ] {
+        assert_eq!(files[number], file);
+    }
+    assert_eq!(json["problems"][1]["line"], 2);
 }
 
 #[test]
@@ -266,11 +342,11 @@ fn lists_are_joined_and_tables_are_not() {
     let problems = folder.problems();
     let known = format!("{problems:?}");
     for expected in [
-        "sites.d/c.toml:3:2 `[server]` stands in two files [the first is at levity.toml:2:2]",
-        "sites.d/d.toml:1:1 `[disk]` stands in two files [the first is at sites.d/c.toml:1:2]",
-        "sites.d/d.toml:2:1 `[[site]]` stands in two files [the first is at sites.d/a.toml:3:3]",
-        "sites.d/d.toml:3:2 `[acme]` stands in two files [the first is at levity.toml:6:2]",
-        "sites.d/e.toml:1:2 `none` stands in two files [the first is at sites.d/d.toml:5:2]",
+        "sites.d/c.toml:3:2 `[server]` stands in two files [the first is on line 2 of levity.toml]",
+        "sites.d/d.toml:1:1 `[disk]` stands in two files [the first is on line 1 of sites.d/c.toml]",
+        "sites.d/d.toml:2:8 expected an array of tables, found table [write `[[site]]`]",
+        "sites.d/d.toml:3:2 `[acme]` stands in two files [the first is on line 6 of levity.toml]",
+        "sites.d/e.toml:1:2 `none` stands in two files [the first is on line 5 of sites.d/d.toml]",
     ] {
         assert!(
             problems.iter().any(|one| one == expected),
@@ -346,7 +422,7 @@ fn a_file_counts_once() {
     assert_eq!(folder.hosts(), ["a.test"]);
     assert_eq!(
         folder.notes(),
-        ["line 1 of levity.toml: no file matches `link/*.toml`"]
+        ["line 1 of levity.toml: no file matches `link/*.toml`: there is no link"]
     );
     symlink("levity.toml", folder.at("z.toml")).expect("a link");
     symlink("a.toml", folder.at("b.toml")).expect("a link");
@@ -406,6 +482,102 @@ fn texts_of_any_form() {
     );
     fs::remove_file(folder.at("sites.d/5.toml")).expect("removed");
     assert_eq!(folder.hosts(), ["bom.test", "crlf.test", "end.test"]);
+    // An editor may be about to write them, and clients miss their sites.
+    let note = |name: &str| format!("line 1 of sites.d/{name}.toml: the file has no table");
+    assert_eq!(folder.notes(), ["0", "1"].map(note));
+}
+
+#[test]
+fn a_value_in_place_of_a_list_harms_no_other_file() {
+    let folder = Folder::new(ALL);
+    folder.write("sites.d/a.toml", "[site]\nhosts = [\"a.test\"]\n");
+    folder.write("sites.d/b.toml", site("b.test"));
+    folder.write("sites.d/c.toml", format!("{}none = 1\n", site("c.test")));
+    folder.write("sites.d/d.toml", "site = 3\n");
+    assert_eq!(
+        folder.problems(),
+        [
+            "sites.d/a.toml:1:1 expected an array of tables, found table [write `[[site]]`]",
+            "sites.d/c.toml:4:1 unknown key `none` [did you mean `zone` of `[acme.dns]`?]",
+            "sites.d/d.toml:1:8 expected an array of tables, found integer [write `[[site]]`]",
+        ]
+    );
+}
+
+#[test]
+fn a_damaged_list_hides_no_errors_of_other_files() {
+    let folder = Folder::new(ALL);
+    folder.write("sites.d/a.toml", "[[site]] junk\nrespond = {}\n");
+    folder.write("sites.d/b.toml", format!("{}none = 1\n", site("b.test")));
+    folder.write("sites.d/c.toml", "[[site]] junk\nrespond = {}\n");
+    let problems = folder.problems();
+    let places: Vec<_> = problems
+        .iter()
+        .filter_map(|one| one.split(' ').next())
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "sites.d/a.toml:1:10",
+            "sites.d/b.toml:4:1",
+            "sites.d/c.toml:1:10"
+        ],
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn nothing_is_absent_if_a_file_may_be_missing() {
+    let when =
+        "[[site]]\nrespond = {}\n[[site.route]]\nrespond = {}\nwhen = { listen = [\"8443\"] }\n";
+    for (include, expected) in [
+        ("[\"${NONE_SUCH}\"]", "`${NONE_SUCH}` is not set"),
+        ("[1]", "expected a string, found integer"),
+        ("\"a.toml\"", "expected an array of strings, found string"),
+        (
+            "[\"a.toml\"]",
+            "cannot read a.toml: No such file or directory (os error 2)",
+        ),
+    ] {
+        for rest in ["[[listen]]\naddress = \"443\"\n", when] {
+            let folder = Folder::new(&format!("include = {include}\n{rest}"));
+            let problems = folder.problems();
+            assert!(problems[0].contains(expected), "{problems:?}");
+            assert_eq!(problems.len(), 1, "{problems:?}");
+        }
+    }
+}
+
+#[test]
+fn a_socket_is_one_whatever_the_name_of_its_folder() {
+    let folder = Folder::new("include = [\"own/../own/*.toml\"]\n");
+    let route = "[[site.route]]\npath = \"/x\"\nrespond = {}\nwhen = { listen = [\"unix:s\"] }\n";
+    let text = format!(
+        "[[listen]]\naddress = \"unix:s\"\n{}{route}",
+        site("a.test")
+    );
+    folder.write("own/a.toml", text);
+    let config = folder.loaded();
+    let socket = Address::Unix(folder.at("own/s"));
+    assert_eq!(config.listen, [Listen::from(socket.clone())]);
+    assert_eq!(config.sites[0].routes[0].matcher().when.listen, [socket]);
+    let twice = format!(
+        "include = [\"own/../own/*.toml\"]\n[[listen]]\naddress = \"unix:{}\"\n",
+        folder.at("own/s").display()
+    );
+    folder.write("levity.toml", twice);
+    let problems = folder.problems();
+    assert!(
+        problems[0].contains("is given twice [the first is on line 3 of levity.toml]"),
+        "{problems:?}"
+    );
+    // A path is that of a link, and what is above its folder is above where it leads.
+    folder.write("real/deep/x", "");
+    folder.write("real/b.toml", site("b.test"));
+    symlink("real/deep", folder.at("link")).expect("a link");
+    folder.write("levity.toml", "include = [\"link/../b.toml\"]\n");
+    let paths: Vec<_> = folder.loaded().files.paths().map(Path::to_owned).collect();
+    assert_eq!(paths[1], folder.at("real/b.toml"));
 }
 
 #[test]
@@ -418,8 +590,8 @@ fn only_files_are_read() {
     assert_eq!(
         folder.problems(),
         [
-            "levity.toml:1:12 cannot read sites.d/b.toml: it is not a file",
-            "levity.toml:1:12 cannot read sites.d/c.toml: it is not a file",
+            "sites.d/b.toml cannot read the file: it is no regular file",
+            "sites.d/c.toml cannot read the file: it is no regular file",
         ]
     );
 }
@@ -503,7 +675,7 @@ fn all_files_together_are_bounded() {
     assert_eq!(folder.problems(), [bytes]);
     folder.write(&last, vec![b'#'; long.len() + 1]);
     fs::remove_file(folder.at("sites.d/00.toml")).expect("removed");
-    let message = format!("levity.toml:1:12 {last}: the file has more than 1048576 bytes");
+    let message = format!("{last} the file has more than 1048576 bytes");
     assert_eq!(folder.problems(), [message]);
 }
 
@@ -527,10 +699,7 @@ fn names_are_those_of_the_command_line() {
     let errors = crate::load(&folder.at("levity.toml"), &Variables::of(&variables));
     let errors = errors.expect_err("errors");
     // The file itself is named: whoever mends it has to find it.
-    let file = errors.problems[1]
-        .position
-        .as_ref()
-        .and_then(|at| at.file.clone());
+    let file = &errors.problems[1].file;
     assert_eq!(file.as_deref(), Some(&*place.join("a.toml")));
     assert_eq!(errors.file, folder.at("levity.toml"));
 }
@@ -569,7 +738,7 @@ fn the_default_site_is_named() {
     assert_eq!(
         folder.problems(),
         [
-            "sites.d/b.toml:4:11 `default`: a second site answers for all other names [the first is at levity.toml:5:11]"
+            "sites.d/b.toml:4:11 `default`: a second site answers for all other names [the first is on line 5 of levity.toml]"
         ]
     );
 }
@@ -599,4 +768,114 @@ fn the_order_of_files_chooses_no_certificate() {
     let plain = format!("{}default = true\n", site("c.test"));
     assert_eq!(chosen(&main, &[&plain, &a]), Some(1));
     assert_eq!(chosen(&main, &[&plain, &a, &b]), None);
+}
+
+#[test]
+fn the_order_of_files_chooses_no_port() {
+    let listen = |ports: &[u16]| {
+        let listen = ports.iter().map(|port| Listen {
+            tls: true,
+            ..listen_at(&port.to_string())
+        });
+        redirect_port(&listen.collect::<Vec<_>>())
+    };
+    for (ports, expected) in [
+        (&[][..], None),
+        (&[0], None),
+        (&[29443, 28443], Some(28443)),
+        (&[28443, 29443], Some(28443)),
+        (&[0, 29443], Some(29443)),
+        (&[81, 443], None),
+        (&[443, 81], None),
+    ] {
+        assert_eq!(listen(ports), expected, "{ports:?}");
+    }
+}
+
+#[test]
+fn a_site_for_all_names_has_one_error_at_one_place() {
+    let open = "[[site]]\nrespond = {}\n";
+    assert_problems(
+        &format!("{open}{open}{}default = true\n", site("a.test")),
+        &[
+            "1:1 a site without `hosts` beside one with `default`, which would never be asked [`default = true` is on line 8]",
+            "3:1 a site without `hosts` beside one with `default`, which would never be asked [`default = true` is on line 8]",
+        ],
+    );
+    assert_problems(
+        &format!("{open}default = true\n{open}default = true\n"),
+        &["6:11 `default`: a second site answers for all other names [the first is on line 3]"],
+    );
+}
+
+#[test]
+fn a_note_says_what_clients_of_a_site_without_tls_get() {
+    let listen = "[[listen]]\naddress = \"443\"\n";
+    let tls = |host: &str| format!("{}tls = \"internal\"\n", site(host));
+    let note = |sites: &str| {
+        let config = parse(&format!("{listen}{}{sites}", site("plain.test"))).expect("valid");
+        config.note_texts().join("\n")
+    };
+    let start = "line 3: the site has no `tls`: over TLS, clients that ask for `plain.test`";
+    let other = format!("{start} get the certificate of another site, and refuse it");
+    assert_eq!(note(&tls("a.test")), other);
+    let (a, b) = (tls("a.test"), tls("b.test"));
+    assert_eq!(note(&format!("{a}{b}default = true\n")), other);
+    assert_eq!(note(&format!("{a}{b}")), format!("{start} are refused"));
+}
+
+#[test]
+fn the_places_of_a_server_are_read_or_reported() {
+    let places = |main: &str, other: &str| {
+        let folder = Folder::new(main);
+        folder.write("sites.d/a.toml", other);
+        let is_enough = |places: &AdminPlaces| places.control.is_some();
+        let main = folder.at("levity.toml");
+        let places = load_admin(&main, &Variables::default(), is_enough);
+        let control = places.map(|places| places.control);
+        control.map_err(|errors| shown(&errors.problems))
+    };
+    let unset = "[admin]\ncontrol = \"unix:${NONE_SUCH}\"\n";
+    let site = "[[site]]\nroot = \"${NONE_SUCH}\"\n";
+    let named = "[admin]\ncontrol = \"unix:/run/s\"\n";
+    for (main, other, expected) in [
+        ("", "", Ok(None)),
+        (ALL, site, Ok(None)),
+        (ALL, "[admin] junk", Err("1:9 ")),
+        ("[admin]\nlisten = \"127.0.0.1:1\"\n", "", Ok(None)),
+        (unset, "", Err("`${NONE_SUCH}` is not set")),
+        (ALL, unset, Err("`${NONE_SUCH}` is not set")),
+        (
+            "[admin]\nlisten = \"${NONE_SUCH}\"\n",
+            "",
+            Err("`${NONE_SUCH}` is not set"),
+        ),
+        ("admin = 1\n", "", Err("expected a table, found integer")),
+        (
+            "include = [\"none.toml\"]\n",
+            "",
+            Err("/none.toml: No such file"),
+        ),
+        (
+            "include = [\"${NONE_SUCH}\"]\n",
+            "",
+            Err("`${NONE_SUCH}` is not set"),
+        ),
+        (ALL, named, Ok(Some("/run/s"))),
+        (
+            &format!("include = [\"none.toml\"]\n{named}{site}"),
+            "",
+            Ok(Some("/run/s")),
+        ),
+    ] {
+        match (places(main, other), expected) {
+            (Ok(control), Ok(expected)) => {
+                assert_eq!(control.as_deref(), expected.map(Path::new), "{main}")
+            }
+            (Err(problems), Err(expected)) => {
+                assert!(problems[0].contains(expected), "{problems:?}")
+            }
+            (found, _) => panic!("{main}{other}: {found:?}"),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use levity_config::{Config, Note, Variables};
+use levity_config::{Config, Note, Variables, printable};
 use serde_json::{Value, json};
 
 use super::{EXIT_CONFIG, Streams, exit_of};
@@ -67,7 +67,8 @@ fn print(file: &Path, config: &Config, notes: &[Note], is_ok: bool, streams: &mu
         let name = named.unwrap_or(file).display();
         let line = line.as_ref().map(|line| format!("line {}: ", line.number));
         let line = line.unwrap_or_default();
-        streams.err(&format!("note: {name}: {line}{text}\n"));
+        let note = printable(&format!("note: {name}: {line}{text}"));
+        streams.err(&format!("{note}\n"));
     }
     let file = file.display();
     let more = match config.files.names().skip(1).count() {
@@ -120,6 +121,21 @@ mod tests {
         ran.exits(0);
         let note = format!("line 1: {file} lies beneath a `root`, at `/levity.toml`");
         assert!(ran.err.contains(&note), "{}", ran.err);
+    }
+
+    #[test]
+    fn names_do_not_control_the_terminal() {
+        let (folder, root) = (Folder::new(), Folder::new());
+        let site = format!(
+            "include = [\"*.toml\"]\n[[site]]\nroot = \"{}\"\n",
+            root.path()
+        );
+        let file = folder.write("levity.toml", &site);
+        folder.write("a\u{1b}[2J.toml", "");
+        let ran = levity(&["check", &file]);
+        ran.exits(0);
+        let note = "a\u{fffd}[2J.toml: line 1: the file has no table\n";
+        assert!(ran.err.ends_with(note), "{:?}", ran.err);
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use levity_config::Variables;
+use levity_config::AdminPlaces;
 use levity_config::address::Address;
 
-use super::{EXIT_CONFIG, EXIT_FAILURE, EXIT_USAGE, Streams, USUAL_FILE};
+use super::{EXIT_FAILURE, EXIT_USAGE, Environment, Streams, admin_places, usual_file};
 use crate::admin::control::{self, FILE, WAIT};
 
 /// How long a server may take to answer for its health.
@@ -19,7 +19,8 @@ const HEALTH_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long it may take to reload: no shorter than the server permits.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// No server sends a longer response.
+/// The rest of a longer response is not shown. Reasons against a reload are bounded in number, and shorter unless the configuration
+/// has values of kilobytes.
 const RESPONSE_BYTES_MAX: u64 = 1 << 20;
 
 // A comment of documentation would become the text of `--help`.
@@ -34,6 +35,8 @@ pub(super) struct Socket {
     /// The socket, without a configuration file: unix:PATH
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["file", "config"])]
     control: Option<Address>,
+    #[command(flatten)]
+    environment: Environment,
 }
 
 /// Where a server is asked.
@@ -49,15 +52,15 @@ struct Places {
 
 impl Socket {
     /// The file that is given, or the usual one if there is one.
-    fn file(&self) -> Option<&Path> {
-        let given = self.file.as_deref().or(self.config.as_deref());
-        let usual = || Some(Path::new(USUAL_FILE)).filter(|file| file.exists());
-        given.or_else(|| self.control.is_none().then(usual)?)
+    fn file(&self) -> Option<PathBuf> {
+        let given = self.file.clone().or_else(|| self.config.clone());
+        let usual = || self.control.is_none().then(usual_file)?;
+        given.or_else(usual)
     }
 
     fn places(&self, streams: &mut Streams<'_>) -> Result<Places, u8> {
         let file = self.file();
-        let (named, pages) = match (&self.control, file) {
+        let (named, pages) = match (&self.control, &file) {
             (Some(Address::Unix(path)), _) => (Some(path.clone()), None),
             (Some(Address::Tcp(address)), _) => {
                 streams.err(&format!(
@@ -66,12 +69,9 @@ impl Socket {
                 return Err(EXIT_USAGE);
             }
             (None, Some(file)) => {
-                let loaded = levity_config::load_admin(file, &Variables::of_process());
-                let (named, admin) = loaded.map_err(|errors| {
-                    streams.err(&errors.render(streams.colour));
-                    EXIT_CONFIG
-                })?;
-                (named, admin.map(|admin| admin.listen))
+                let is_enough = |places: &AdminPlaces| places.control.is_some();
+                let places = admin_places(file, &self.environment, is_enough, streams)?;
+                (places.control, places.listen)
             }
             (None, None) => (None, None),
         };
@@ -222,4 +222,31 @@ fn ask(mut stream: impl Read + Write, request: &str) -> io::Result<Answer> {
         is_success: status.ok_or_else(strange)?.starts_with('2'),
         body: body.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EXIT_CONFIG;
+    use super::super::tests::{Folder, levity};
+    use super::*;
+
+    #[test]
+    fn the_usual_socket_is_asked_only_if_the_files_name_none() {
+        let folder = Folder::new();
+        let file = folder.write("levity.toml", "[admin]\ncontrol = \"unix:${SOCKET}\"\n");
+        let values = folder.write("values", "SOCKET=none\n");
+        for command in ["reload", "health"] {
+            let ran = levity(&[command, &file]);
+            ran.exits(EXIT_CONFIG);
+            assert!(ran.err.contains("`${SOCKET}` is not set"), "{}", ran.err);
+            let ran = levity(&[command, &file, "--env-file", &values]);
+            ran.exits(EXIT_FAILURE);
+            let place = format!("cannot ask the server at {}/none: ", folder.path());
+            assert!(ran.err.contains(&place), "{}", ran.err);
+        }
+        folder.write("levity.toml", "include = [\"none.toml\"]\n");
+        let ran = levity(&["reload", &file]);
+        ran.exits(EXIT_CONFIG);
+        assert!(ran.err.contains("cannot read "), "{}", ran.err);
+    }
 }

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use levity_config::{Errors, Variables};
+use levity_config::{AdminPlaces, Errors, Variables};
 use levity_disk::patiently;
 use levity_inspect::timing;
 
@@ -26,7 +26,6 @@ pub use self::explain::Question;
 pub use self::plan::{Overrides, Plan};
 use self::serve::Flags;
 pub use self::streams::{Streams, colour};
-use levity_config::address::Address;
 
 /// The configuration of a server that is given none.
 const USUAL_FILE: &str = "/etc/levity/levity.toml";
@@ -163,22 +162,7 @@ enum Command {
         user: String,
     },
     /// Show the figures of a running server every second; q or Ctrl-C quits
-    Top {
-        /// The address of its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
-        #[arg(value_name = "ADDR", value_parser = top::admin_address)]
-        address: Option<Address>,
-        /// Take the address from this configuration file
-        #[arg(
-            short,
-            long = "config",
-            value_name = "FILE",
-            conflicts_with = "address"
-        )]
-        config: Option<PathBuf>,
-        /// Print one frame without colour and exit; the default if standard output is no terminal
-        #[arg(long)]
-        once: bool,
-    },
+    Top(top::Options),
     /// Analyse a JSON access log: where the time of requests was spent
     Timing {
         /// The log; - is standard input. `format = "json"` and `timing = "chunk"` under [log] write it
@@ -220,17 +204,19 @@ fn given_or_usual(
     usage: &str,
     streams: &mut Streams<'_>,
 ) -> Result<PathBuf, u8> {
+    given.or_else(usual_file).ok_or_else(|| {
+        streams.err(&format!(
+            "error: there is no {USUAL_FILE}; name another file: {usage}\n"
+        ));
+        EXIT_CONFIG
+    })
+}
+
+/// The configuration at the usual place, unless there is none. May block.
+fn usual_file() -> Option<PathBuf> {
     let usual = Path::new(USUAL_FILE);
-    match given {
-        Some(given) => Ok(given),
-        None if matches!(patiently(usual, Path::try_exists), Ok(Ok(false))) => {
-            streams.err(&format!(
-                "error: there is no {USUAL_FILE}; name another file: {usage}\n"
-            ));
-            Err(EXIT_CONFIG)
-        }
-        None => Ok(usual.to_owned()),
-    }
+    let is_absent = matches!(patiently(usual, Path::try_exists), Ok(Ok(false)));
+    (!is_absent).then(|| usual.to_owned())
 }
 
 // A comment of documentation would become the text of `--help`.
@@ -255,6 +241,23 @@ impl Environment {
             EXIT_CONFIG
         })
     }
+}
+
+/// Where the server of a configuration is asked. May block.
+///
+/// # Errors
+/// The exit status, after a message; see [`levity_config::load_admin`].
+fn admin_places(
+    file: &Path,
+    environment: &Environment,
+    is_enough: fn(&AdminPlaces) -> bool,
+    streams: &mut Streams<'_>,
+) -> Result<AdminPlaces, u8> {
+    let variables = environment.variables(streams)?;
+    levity_config::load_admin(file, &variables, is_enough).map_err(|errors| {
+        streams.err(&errors.render(streams.colour));
+        EXIT_CONFIG
+    })
 }
 
 /// Reads the command line (`args` begins with the name of the program) and does what needs no server:
@@ -307,11 +310,7 @@ fn command(command: Option<Command>, streams: &mut Streams<'_>) -> Result<Step, 
         Some(Command::Mailbox { action }) => Step::Exit(mailbox::run(action, streams)),
         Some(Command::Passwd { user }) => Step::Exit(passwd::run(&user, streams)),
         Some(Command::Precompress(options)) => Step::Exit(precompress::run(&options, streams)),
-        Some(Command::Top {
-            address,
-            config,
-            once,
-        }) => top::top(address, config.as_deref(), once, streams),
+        Some(Command::Top(options)) => top::top(options, streams)?,
         Some(Command::Timing { log, svg, json }) => {
             let options = timing::Options { log, svg, json };
             match timing::run(&options, streams.out, streams.err) {

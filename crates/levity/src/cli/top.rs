@@ -1,34 +1,56 @@
 //! `levity top`: finds the admin listener to connect to.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use levity_inspect::top::{self, Options};
+use clap::Args;
+use levity_inspect::top;
 
-use super::{EXIT_CONFIG, EXIT_FAILURE, Step, Streams};
-use levity_config::Variables;
+use super::{EXIT_FAILURE, Environment, Step, Streams, admin_places};
+use levity_config::AdminPlaces;
 use levity_config::address::{Address, AddressError};
 
 /// The default address, which is that of the examples.
 const ADMIN_USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
-/// From the address of a server, or the file that has it.
-pub(super) fn top(
+// A comment of documentation would become the text of `--help`.
+#[derive(Args)]
+pub(super) struct Options {
+    /// The address of its admin listener: ADDRESS:PORT or unix:PATH [default: 127.0.0.1:9180]
+    #[arg(value_name = "ADDR", value_parser = admin_address)]
     address: Option<Address>,
-    file: Option<&Path>,
+    /// Take the address from this configuration file
+    #[arg(
+        short,
+        long = "config",
+        value_name = "FILE",
+        conflicts_with = "address"
+    )]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    environment: Environment,
+    /// Print one frame without colour and exit; the default if standard output is no terminal
+    #[arg(long)]
     once: bool,
-    streams: &mut Streams<'_>,
-) -> Step {
-    let address = match (address, file) {
-        (Some(address), _) => address,
-        (None, None) => Address::Tcp(ADMIN_USUAL),
-        (None, Some(file)) => match admin(file, streams) {
-            Ok(address) => address,
-            Err(status) => return Step::Exit(status),
-        },
+}
+
+/// From the address of a server, or the file that has it. May block.
+///
+/// # Errors
+/// The exit status when the file has none, after a message.
+pub(super) fn top(options: Options, streams: &mut Streams<'_>) -> Result<Step, u8> {
+    let Options {
+        address,
+        config,
+        environment,
+        once,
+    } = options;
+    let address = match config {
+        Some(file) => Some(admin(&file, &environment, streams)?),
+        None => address,
     };
-    let address = target(address);
-    Step::Top(Options { address, once })
+    let address = address.map_or(top::Address::Tcp(ADMIN_USUAL), target);
+    Ok(Step::Top(top::Options { address, once }))
 }
 
 fn target(listen: Address) -> top::Address {
@@ -39,20 +61,18 @@ fn target(listen: Address) -> top::Address {
 }
 
 /// Parses an address, or the URL that a server prints for its admin listener.
-pub(super) fn admin_address(text: &str) -> Result<Address, AddressError> {
+fn admin_address(text: &str) -> Result<Address, AddressError> {
     match text.strip_prefix("http://") {
         Some(rest) => rest.strip_suffix('/').unwrap_or(rest).parse(),
         None => text.parse(),
     }
 }
 
-/// The admin listener of a configuration; an exit status when there is none.
-fn admin(file: &Path, streams: &mut Streams<'_>) -> Result<Address, u8> {
-    let config = levity_config::load(file, &Variables::of_process()).map_err(|errors| {
-        streams.err(&errors.render(streams.colour));
-        EXIT_CONFIG
-    })?;
-    config.admin.map(|admin| admin.listen).ok_or_else(|| {
+/// The admin listener of a configuration; an exit status when there is none. May block.
+fn admin(file: &Path, environment: &Environment, streams: &mut Streams<'_>) -> Result<Address, u8> {
+    let is_enough = |places: &AdminPlaces| places.listen.is_some();
+    let places = admin_places(file, environment, is_enough, streams)?;
+    places.listen.ok_or_else(|| {
         let file = file.display();
         streams.err(&format!(
             "error: {file} has no admin listener; add `[admin]` with `listen = \"{ADMIN_USUAL}\"` and \
@@ -64,11 +84,11 @@ fn admin(file: &Path, streams: &mut Streams<'_>) -> Result<Address, u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::EXIT_USAGE;
     use super::super::tests::{Folder, levity};
+    use super::super::{EXIT_CONFIG, EXIT_USAGE};
     use super::*;
 
-    fn topped(args: &[&str]) -> Options {
+    fn topped(args: &[&str]) -> top::Options {
         match levity(args).step {
             Step::Top(options) => options,
             step => panic!("{step:?}"),
@@ -93,8 +113,27 @@ mod tests {
             (&["top", "-c", &file], &beside, false),
         ] {
             let address = target(address.parse().unwrap());
-            assert_eq!(topped(args), Options { address, once });
+            assert_eq!(topped(args), top::Options { address, once });
         }
+    }
+
+    #[test]
+    fn errors_that_hide_no_listener_do_not_matter() {
+        let folder = Folder::new();
+        let text = "[admin]\nlisten = \"127.0.0.1:${ADMIN_PORT}\"\n[[site]]\nroot = \"${NONE_SUCH}\"\nnone = 1\n";
+        let file = folder.write("levity.toml", text);
+        let values = folder.write("values", "ADMIN_PORT=7\n");
+        let address = target("127.0.0.1:7".parse().unwrap());
+        let once = false;
+        let asked = topped(&["top", "-c", &file, "--env-file", &values]);
+        assert_eq!(asked, top::Options { address, once });
+        let ran = levity(&["top", "-c", &file]);
+        ran.exits(EXIT_CONFIG);
+        assert!(
+            ran.err.contains("`${ADMIN_PORT}` is not set"),
+            "{}",
+            ran.err
+        );
     }
 
     #[test]
@@ -104,7 +143,7 @@ mod tests {
         let ran = levity(&["top", "-c", &file]);
         ran.exits(EXIT_FAILURE);
         assert!(ran.err.contains("no admin listener"), "{}", ran.err);
-        folder.write("levity.toml", "nonsense");
+        folder.write("levity.toml", "[admin]\nlisten = 1\n");
         levity(&["top", "-c", &file]).exits(EXIT_CONFIG);
         levity(&["top", "-c", &file, "unix:x"]).exits(EXIT_USAGE);
         levity(&["top", "example.org:9180"]).exits(EXIT_USAGE);

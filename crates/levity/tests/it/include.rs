@@ -103,7 +103,8 @@ fn a_pipe_among_the_files_holds_up_no_reload() {
     let pipe = server.own("sites.d/pipe.toml");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::from(0o644), 0).expect("a pipe");
     reloads(&server, "configuration not reloaded, the old one stays");
-    server.says("pipe.toml: it is not a file");
+    server.says("cannot read the file: it is no regular file");
+    server.says("pipe.toml");
     assert_eq!(body(&server, "s3.test"), "s3.test");
 }
 

@@ -13,13 +13,13 @@ use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use levity_config::{Errors, LocationOptions, MediaTypes, Variables};
+use levity_config::{Config, LocationOptions, MediaTypes};
 use levity_disk::Secrets;
 use levity_wire::encoding::Coding;
 
 use self::variant::{Failure, Outcome, Rules, Variant};
 use self::walk::{Found, Walk};
-use super::{EXIT_CONFIG, EXIT_FAILURE, Streams};
+use super::{EXIT_CONFIG, EXIT_FAILURE, Environment, Streams};
 use crate::tls::folder as state;
 
 /// The number of variants that wait for a thread, and of events that wait to be reported. Each holds the descriptor of
@@ -35,6 +35,8 @@ pub(super) struct Options {
     /// The configuration of the server: what it keeps from clients, such as keys and passwords, gets no variants
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    environment: Environment,
     /// The codings, separated by commas
     #[arg(
         long,
@@ -96,12 +98,9 @@ enum Event {
 /// Compresses on all processors; returns the exit status. Each thread needs up to 92 MiB.
 pub(super) fn run(options: &Options, streams: &mut Streams<'_>) -> u8 {
     let start = Instant::now();
-    let secrets = match secrets(options.config.as_deref()) {
+    let secrets = match secrets(options, streams) {
         Ok(secrets) => secrets,
-        Err(errors) => {
-            streams.err(&errors.render(streams.colour));
-            return EXIT_CONFIG;
-        }
+        Err(status) => return status,
     };
     let defaults = LocationOptions::default();
     let rules = Rules {
@@ -138,11 +137,17 @@ pub(super) fn run(options: &Options, streams: &mut Streams<'_>) -> u8 {
     report.end(start.elapsed(), streams)
 }
 
-/// What a server with this configuration sends to nobody; without one, the folder of the state of TLS. May block.
-fn secrets(config: Option<&Path>) -> Result<Arc<Secrets>, Errors> {
-    let variables = Variables::of_process();
-    let config = config.map(|file| levity_config::load_without_certificates(file, &variables));
-    let config = config.transpose()?.unwrap_or_default();
+/// What a server with the configuration sends to nobody; without one, the folder of the state of TLS. May block.
+fn secrets(options: &Options, streams: &mut Streams<'_>) -> Result<Arc<Secrets>, u8> {
+    let Some(file) = &options.config else {
+        return Ok(state::secrets(&Config::default()));
+    };
+    let variables = options.environment.variables(streams)?;
+    let config = levity_config::load_without_certificates(file, &variables);
+    let config = config.map_err(|errors| {
+        streams.err(&errors.render(streams.colour));
+        EXIT_CONFIG
+    })?;
     Ok(state::secrets(&config))
 }
 
@@ -382,6 +387,18 @@ mod tests {
             assert!(!fs::exists(format!("{root}/{name}.br")).expect("stat"));
         }
         assert!(fs::exists(format!("{root}/a.txt.br")).expect("stat"));
+        let text = text.replace(&key, "${KEY}");
+        let config = own.write("levity.toml", &text);
+        let values = own.write("values", &format!("KEY={key}\n"));
+        let arguments = ["precompress", "-c", &config, root];
+        levity(&arguments).exits(EXIT_CONFIG);
+        let ran = levity(&[&arguments[..], &["--env-file", &values]].concat());
+        ran.exits(0);
+        assert!(
+            ran.err.contains("/key.txt is sent to nobody"),
+            "{}",
+            ran.err
+        );
         let wrong = own.write("wrong.toml", "[disk]\nenigne = 1\n");
         let ran = levity(&["precompress", "-c", &wrong, root]);
         ran.exits(EXIT_CONFIG);
