@@ -41,11 +41,11 @@ pub fn run(words: &[&str]) -> Result<()> {
     runner.run(&suite::build()?)
 }
 
-/// How many tests run at the same time: one more than there are processors, because most tests wait for some of their
+/// How many tests run at the same time: two for each processor, because most tests wait for most of their
 /// time.
 fn threads() -> String {
     env::var(THREADS).unwrap_or_else(|_| {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        (processors + 1).to_string()
+        (2 * processors).to_string()
     })
 }
