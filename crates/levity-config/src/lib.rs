@@ -78,6 +78,7 @@ pub mod upstream;
 mod validity;
 mod value;
 mod variables;
+mod vocabulary;
 
 pub use cache_control::{CacheRule, Cached};
 pub use compress::{CompressCoding, levels};
@@ -94,9 +95,7 @@ pub use limits::Limits;
 pub use line::{Line, Note};
 pub use listen::redirect_port;
 pub use listing_archive::ArchiveForm;
-pub use load::{
-    load, load_admin, load_again, load_without_certificates, parse, parse_beneath, parse_with,
-};
+pub use load::{load, load_admin, load_again, load_without_certificates, parse, parse_beneath};
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use log_format::{LogField, LogPart, LogTemplate, LogValue};
 pub use mailbox::{Mailbox, MailboxMode, MailboxProtocol, MailboxStore, StoreKind};

@@ -39,12 +39,8 @@ pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     parse_with(text, &Variables::default())
 }
 
-/// The same with these variables, of which some may be of the process.
-///
-/// # Errors
-///
-/// As those of [`parse`].
-pub fn parse_with(text: &str, variables: &Variables) -> Result<Config, Vec<Problem>> {
+/// The same with these variables.
+pub(crate) fn parse_with(text: &str, variables: &Variables) -> Result<Config, Vec<Problem>> {
     let reader = Reader::new(Source::new(text, None), SCHEMA);
     read(reader, variables, &Files::default())
 }
@@ -148,16 +144,7 @@ fn read(
     files: &Files,
 ) -> Result<Config, Vec<Problem>> {
     let document = document(&mut reader, variables);
-    reader.is_incomplete = !files.problems.is_empty();
-    for (span, text) in &files.notes {
-        match span {
-            Some(span) => reader.note(span, text.clone()),
-            None => reader.note_at(None, text),
-        }
-    }
-    for (span, text) in &files.problems {
-        reader.report(span, text.as_str(), None);
-    }
+    tell_of_files(&mut reader, files);
     let root = Section::root(&reader, &document);
     // The files that it names have been read.
     root.names(INCLUDE);
@@ -202,6 +189,20 @@ fn read(
         hidden: reader.strings.hidden(),
         ..config
     })
+}
+
+/// Notes and reports what was found when `files` were read.
+fn tell_of_files(reader: &mut Reader<'_>, files: &Files) {
+    reader.is_incomplete = !files.problems.is_empty();
+    for (span, text) in &files.notes {
+        match span {
+            Some(span) => reader.note(span, text.clone()),
+            None => reader.note_at(None, text),
+        }
+    }
+    for (span, text) in &files.problems {
+        reader.report(span, text.as_str(), None);
+    }
 }
 
 /// The problems to report: files of another server have one each.
