@@ -6,11 +6,11 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::reader::Reader;
-use crate::schema::Table;
+use crate::schema::{Key, Schema, Table};
 use crate::section::Section;
 use crate::source::Source;
-use crate::strings::{Replaced, Strings, UnsetReference};
-use crate::variables::{Unset, Variables, substitute};
+use crate::strings::{FaultyReference, Replaced, Strings};
+use crate::variables::{Fault, Faulty, OPENING, Variables, substitute};
 
 /// The key of the main file that names the others.
 pub(crate) const INCLUDE: &str = "include";
@@ -24,20 +24,28 @@ pub(crate) fn document<'t>(reader: &mut Reader<'t>, variables: &Variables) -> De
         (start, document.into_inner())
     });
     let parsed: Vec<_> = parsed.collect();
-    let (mut replaced, mut unset) = (Vec::new(), Vec::new());
+    let root = Place {
+        table: reader.schema.top(""),
+        key: None,
+    };
+    let (mut replaced, mut faulty) = (Vec::new(), Vec::new());
     let substituted = parsed.into_iter().map(|(start, table)| {
         let mut part = Part {
             start,
             source: &reader.source,
+            schema: reader.schema,
             variables,
             replaced: &mut replaced,
-            unset: &mut unset,
+            faulty: &mut faulty,
         };
-        (start, part.table(table))
+        (start, part.table(table, root))
     });
     let substituted: Vec<_> = substituted.collect();
-    unset.iter().for_each(|one| report_unset(reader, one));
-    reader.strings = Strings::new(replaced, unset);
+    let option = variables.option();
+    faulty
+        .iter()
+        .for_each(|one| report_faulty(reader, one, option));
+    reader.strings = Strings::new(replaced, faulty, reader.schema);
     joined(substituted, reader)
 }
 
@@ -65,15 +73,31 @@ fn report_include(reader: &Reader<'_>, span: &Range<usize>) {
     reader.report(span, "an included file includes no others", Some(help));
 }
 
-fn report_unset(reader: &Reader<'_>, one: &UnsetReference) {
-    let Unset { name, is_no_text } = &one.unset;
-    let (message, help) = match is_no_text {
-        true => (format!("the value of `${{{name}}}` is not UTF-8"), None),
-        false => {
+/// `option` is that of the command for a file of variables.
+fn report_faulty(reader: &Reader<'_>, one: &FaultyReference, option: Option<&str>) {
+    let name = &one.name;
+    let escape = format!("`$${{{name}` stands for `${{{name}`");
+    let (message, help) = match one.fault {
+        Fault::Unset => {
+            let or_option = option.map(|option| format!(" or, for this command, by `{option}`"));
+            let or_option = or_option.unwrap_or_default();
             let help = format!(
-                "set it in the environment of the server, or write `${{{name}:-default}}`; `$${{` stands for `${{`"
+                "set it in the environment of the server{or_option}, or write `${{{name}:-default}}`; {escape}"
             );
             (format!("`${{{name}}}` is not set"), Some(help))
+        }
+        Fault::NotText => (format!("the value of `${{{name}}}` is not UTF-8"), None),
+        Fault::Unfinished => {
+            let help = format!("write `${{{name}}}` or `${{{name}:-default}}`; {escape}");
+            (
+                format!("`${{{name}` is not a complete reference"),
+                Some(help),
+            )
+        }
+        Fault::Nested => {
+            let help = format!("a default is text; {escape}");
+            let message = format!("the default of `${{{name}` has `${{`");
+            (message, Some(help))
         }
     };
     reader.report(&one.at, message, help);
@@ -123,35 +147,61 @@ fn append<'t>(first: &mut Spanned<DeValue<'t>>, second: Spanned<DeValue<'t>>) {
     }
 }
 
+/// What a value is one of.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// The table that it is, if it is one that the schema has.
+    table: Option<&'static Table>,
+    /// The key of it, or of the free table around it.
+    key: Option<&'static Key>,
+}
+
+impl Place {
+    fn beneath(self, name: &str, schema: Schema) -> Self {
+        let Some(table) = self.table else {
+            return self;
+        };
+        Self {
+            table: schema.find_child(table, name),
+            key: table.find_key(name).or_else(|| table.key_also(name)),
+        }
+    }
+}
+
 /// One file on its way to the document.
 struct Part<'t, 'p> {
     /// Its first byte among those of all.
     start: usize,
     source: &'p Source<'t>,
+    schema: Schema,
     variables: &'p Variables,
     replaced: &'p mut Vec<Replaced>,
-    unset: &'p mut Vec<UnsetReference>,
+    faulty: &'p mut Vec<FaultyReference>,
 }
 
 impl<'t> Part<'t, '_> {
-    fn table(&mut self, table: DeTable<'t>) -> DeTable<'t> {
+    fn table(&mut self, table: DeTable<'t>, place: Place) -> DeTable<'t> {
         let entries = table.into_iter();
         let entries = entries.map(|(key, value)| {
             let span = self.span(&key.span());
-            (Spanned::new(span, key.into_inner()), self.value(value))
+            let place = place.beneath(key.get_ref(), self.schema);
+            (
+                Spanned::new(span, key.into_inner()),
+                self.value(value, place),
+            )
         });
         entries.collect()
     }
 
-    fn value(&mut self, value: Spanned<DeValue<'t>>) -> Spanned<DeValue<'t>> {
+    fn value(&mut self, value: Spanned<DeValue<'t>>, place: Place) -> Spanned<DeValue<'t>> {
         let span = self.span(&value.span());
         let value = match value.into_inner() {
-            DeValue::String(text) => DeValue::String(self.string(&span, text)),
+            DeValue::String(text) => DeValue::String(self.string(&span, text, place.key)),
             DeValue::Array(elements) => {
-                let elements = elements.into_iter().map(|one| self.value(one));
+                let elements = elements.into_iter().map(|one| self.value(one, place));
                 DeValue::Array(elements.collect())
             }
-            DeValue::Table(table) => DeValue::Table(self.table(table)),
+            DeValue::Table(table) => DeValue::Table(self.table(table, place)),
             other => other,
         };
         Spanned::new(span, value)
@@ -161,13 +211,19 @@ impl<'t> Part<'t, '_> {
         self.start + span.start..self.start + span.end
     }
 
-    fn string(&mut self, span: &Range<usize>, text: DeString<'t>) -> DeString<'t> {
+    fn string(
+        &mut self,
+        span: &Range<usize>,
+        text: DeString<'t>,
+        key: Option<&'static Key>,
+    ) -> DeString<'t> {
         match substitute(&text, self.variables) {
             Ok(None) => text,
             Ok(Some(substituted)) => {
                 let value = substituted.value.clone();
                 self.replaced.push(Replaced {
                     span: span.clone(),
+                    key,
                     written: text.into_owned(),
                     value: substituted.value,
                     variables: substituted.variables,
@@ -175,24 +231,35 @@ impl<'t> Part<'t, '_> {
                 });
                 DeString::Owned(value)
             }
-            Err(unset) => {
-                let unset = unset.into_iter().map(|unset| UnsetReference {
+            Err(faulty) => {
+                let faulty = faulty.into_iter().map(|faulty| FaultyReference {
                     string: span.clone(),
-                    at: self.position_of(&unset.name, span),
-                    unset,
+                    at: self.position_of(&faulty, &text, span),
+                    name: faulty.name,
+                    fault: faulty.fault,
                 });
-                self.unset.extend(unset.collect::<Vec<_>>());
+                self.faulty.extend(faulty.collect::<Vec<_>>());
                 text
             }
         }
     }
 
-    /// Where a reference is written in the string at `span`; all of the string for one that is written with an escape.
-    fn position_of(&self, name: &str, span: &Range<usize>) -> Range<usize> {
-        let opening = format!("${{{name}");
-        match self.source.slice(span).find(&opening) {
-            Some(at) => span.start + at..span.start + at + opening.len() + 1,
-            None => span.clone(),
-        }
+    /// Where a reference in `text`, which is written at `span`, is: the same byte, or where the text is written with escapes, the `${` of
+    /// the same number. All of the string if one of these is written with an escape.
+    fn position_of(&self, faulty: &Faulty, text: &str, span: &Range<usize>) -> Range<usize> {
+        let written = self.source.slice(span);
+        let of_number = || {
+            let are_all_written = written.matches(OPENING).count() == text.matches(OPENING).count();
+            let mut openings = written.match_indices(OPENING).filter(|_| are_all_written);
+            openings.nth(faulty.ordinal).map(|(at, _)| at)
+        };
+        let same = written.find(text).map(|start| start + faulty.at);
+        let Some(at) = same.or_else(of_number) else {
+            return span.clone();
+        };
+        // With its closing bracket.
+        let end =
+            at + OPENING.len() + faulty.name.len() + usize::from(faulty.fault == Fault::Unset);
+        span.start + at..span.start + end
     }
 }

@@ -79,6 +79,7 @@ pub mod upstream;
 mod validity;
 mod value;
 mod variables;
+mod vocabulary;
 
 pub use cache_control::{CacheRule, Cached};
 pub use compress::{CompressCoding, levels};
@@ -97,7 +98,6 @@ pub use listen::redirect_port;
 pub use listing_archive::ArchiveForm;
 pub use load::{
     AdminPlaces, load, load_admin, load_again, load_without_certificates, parse, parse_beneath,
-    parse_with,
 };
 pub use location_options::{LocationDisk, LocationOptions, Symlinks};
 pub use log_format::{LogField, LogPart, LogTemplate, LogValue};

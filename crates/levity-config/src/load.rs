@@ -40,12 +40,8 @@ pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     parse_with(text, &Variables::default())
 }
 
-/// The same with these variables, of which some may be of the process.
-///
-/// # Errors
-///
-/// As those of [`parse`].
-pub fn parse_with(text: &str, variables: &Variables) -> Result<Config, Vec<Problem>> {
+/// The same with these variables.
+pub(crate) fn parse_with(text: &str, variables: &Variables) -> Result<Config, Vec<Problem>> {
     let reader = Reader::new(Source::new(text, None), SCHEMA);
     read(reader, variables, &Files::default())
 }
@@ -106,7 +102,7 @@ pub fn load_admin(
     let files = Files::read(path, variables)?;
     let mut reader = Reader::new(Source::of(files.parts()), SCHEMA);
     let document = document(&mut reader, variables);
-    report_missing(&mut reader, &files);
+    tell_of_files(&mut reader, &files);
     let root = Section::root(&reader, &document);
     root.names(INCLUDE);
     let listen = listen::listen(&root);
@@ -180,13 +176,7 @@ fn read(
     files: &Files,
 ) -> Result<Config, Vec<Problem>> {
     let document = document(&mut reader, variables);
-    for (span, text) in &files.notes {
-        match span {
-            Some(span) => reader.note(span, text.clone()),
-            None => reader.note_at(None, text),
-        }
-    }
-    report_missing(&mut reader, files);
+    tell_of_files(&mut reader, files);
     let root = Section::root(&reader, &document);
     // The files that it names have been read.
     root.names(INCLUDE);
@@ -233,9 +223,15 @@ fn read(
     })
 }
 
-/// Reports the files that are missing from the texts.
-fn report_missing(reader: &mut Reader<'_>, files: &Files) {
+/// Notes and reports what was found when `files` were read.
+fn tell_of_files(reader: &mut Reader<'_>, files: &Files) {
     reader.is_incomplete = files.is_incomplete();
+    for (span, text) in &files.notes {
+        match span {
+            Some(span) => reader.note(span, text.clone()),
+            None => reader.note_at(None, text),
+        }
+    }
     for (span, wrong) in &files.problems {
         match wrong {
             Wrong::Name(text) => reader.report(span, text.as_str(), None),

@@ -72,14 +72,21 @@ headers = { set = { X-Instance = \"${INSTANCE:-1}\" } }
 
 - `${NAME}` in a string stands for a variable of the environment of the server; the name has capital letters, digits and
   `_`. A variable that is not set is an error, unless there is a default: `${NAME:-default}`, which also counts for one that
-  is empty. `$${` stands for the characters `${`. Anything else that begins with `${` stays as it is, such as `${status}`.
+  is empty. A default is text without `${`. Anything else behind `${NAME`, such as `${NAME` without a bracket, is an error.
+- `$${NAME` stands for the characters `${NAME`. Before any other name `${` and `$${` stay as they are, such as `${status}` in
+  a format of a log, or `$${price}` in a script.
 - A value is put in after the file was read as TOML: it is text, whatever it contains, and no reference is looked for in it.
   Names of keys have no references. A string that is one reference and nothing else may stand for a number, `true` or `false`.
-- Errors and notes show `${NAME}` and not the value, and so do `levity explain` and `/status`, where the value has four
-  characters and is no number. The log names the addresses, hosts and folders that are in use. Secrets belong into files.
+- Errors, notes, `levity explain` and `/status` show `${NAME}` and not the value, nor the host of a URL or the text around
+  placeholders in it. They show values that have fewer than four characters, numbers of fewer than six digits, names of
+  keys and words of lists on this page, and what stands for a number, a size, a duration or one of several words.
+- The log names addresses, hosts, backends, paths of health checks and folders that are in use, `/metrics` names sites and
+  backends, and `levity certs` names hosts. If a variable is part of a string of `include`, positions name the files. So
+  secrets belong into files.
 - A process has the environment with which it was started, also after a reload. `levity check --env-file FILE` takes values
-  from lines `NAME=VALUE`, as do `explain`, `certs`, `precompress`, `reload`, `health` and `top`. `#` begins a comment. This is
-  no shell: a value is taken as it is, and quotes around it are refused.
+  from lines `NAME=VALUE`, as do `explain`, `certs`, `precompress`, `reload`, `health` and `top`. The file may be that of
+  `EnvironmentFile=` of a unit: `#` and `;` begin comments. What systemd would read in another way than as it is written is
+  refused: quotes around a value, blanks before and behind it, and backslashes.
 
 ## Secrets
 
@@ -92,6 +99,9 @@ a file is sent to clients. In place of a path, `\"credential:NAME\"` is a file t
 root = \"/srv/www\"
 signed_url = { secret_file = \"credential:url-secret\" }
 ```
+
+systemd copies credentials when it starts the service: a change of one counts after a restart, not after a reload. Outside of
+the service there are none: `levity check --env-file FILE` with `CREDENTIALS_DIRECTORY=FOLDER` in that file reads others.
 ";
 
 /// The text of `docs/configuration.md`.

@@ -197,21 +197,25 @@ pub(crate) struct Schema(pub(crate) &'static [Table]);
 impl Schema {
     /// The table written as `path`; a path that does not exist is an error of the caller.
     pub(crate) fn table(self, path: &str) -> &'static Table {
-        let mut tables = self.0.iter();
-        let found = tables.find(|table| table.path == path);
-        found.expect("a table of the schema")
+        self.top(path).expect("a table of the schema")
     }
 
-    /// The table called `name` beneath `parent`.
+    /// The table called `name` beneath `parent`; one that does not exist is an error of the caller.
     pub(crate) fn child(self, parent: &'static Table, name: &str) -> &'static Table {
+        self.find_child(parent, name)
+            .expect("a table of the schema")
+    }
+
+    /// The table called `name` beneath `parent`, if there is one.
+    pub(crate) fn find_child(self, parent: &'static Table, name: &str) -> Option<&'static Table> {
         match parent.path {
-            "" => self.table(name),
-            _ if parent.is_recursive && parent.name() == name => parent,
-            path => self.table(&format!("{path}.{name}")),
+            "" => self.top(name),
+            _ if parent.is_recursive && parent.name() == name => Some(parent),
+            path => self.top(&format!("{path}.{name}")),
         }
     }
 
-    /// The table called `name` of the file itself; `None` if it has no such table.
+    /// The table with this path, such as one of the file itself; `None` if there is no such table.
     pub(crate) fn top(self, name: &str) -> Option<&'static Table> {
         self.0.iter().find(|table| table.path == name)
     }
@@ -272,10 +276,12 @@ impl Table {
     }
 
     pub(crate) fn key(&self, name: &str) -> &'static Key {
-        self.keys
-            .iter()
-            .find(|key| key.name == name)
-            .expect("a key of this table")
+        self.find_key(name).expect("a key of this table")
+    }
+
+    /// The key called `name`, if there is one.
+    pub(crate) fn find_key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
     }
 
     /// The heading in a file: `[disk]`, `[[site]]`.

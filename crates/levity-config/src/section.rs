@@ -787,7 +787,8 @@ impl<'r> Section<'r> {
                     "`{name}`: there are no credentials: `$CREDENTIALS_DIRECTORY` is not set"
                 );
                 let help = format!(
-                    "add `LoadCredential={credential}:PATH` to the unit of the server, under `[Service]`"
+                    "outside of the service, set it to a folder with a file `{credential}`, or use `--env-file` of `check`, `explain` or \
+                     `certs` with `CREDENTIALS_DIRECTORY=FOLDER`; in the unit, `LoadCredential={credential}:PATH` beneath [Service] sets it"
                 );
                 given.refuse_with(message, help);
                 None

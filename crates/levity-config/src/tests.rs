@@ -28,6 +28,7 @@ use toml::de::{DeTable, DeValue};
 use crate::address::Address;
 use crate::files::FILE_BYTES_MAX;
 use crate::keys::{SCHEMA, TABLES};
+use crate::load::parse_with;
 use crate::schema::Table;
 use crate::*;
 

@@ -35,8 +35,16 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 /// # Errors
 /// When no thread can be started.
 pub fn start() -> io::Result<()> {
+    start_changed(|line| line)
+}
+
+/// The same for lines of which `change` makes others.
+///
+/// # Errors
+/// As those of [`start`].
+pub fn start_changed(change: impl Fn(String) -> String + Send + Sync + 'static) -> io::Result<()> {
     if LOGGER.get().is_none() {
-        let _ = LOGGER.set(Logger::start(standard()?)?);
+        let _ = LOGGER.set(Logger::start(standard()?, Box::new(change))?);
     }
     Ok(())
 }
@@ -47,7 +55,7 @@ pub fn start() -> io::Result<()> {
 pub fn log(line: fmt::Arguments) {
     match LOGGER.get() {
         Some(logger) => logger.log(line),
-        None => eprint!("{}", formatted(line)),
+        None => eprint!("{}", formatted(&line.to_string())),
     }
 }
 
@@ -71,9 +79,9 @@ fn standard() -> io::Result<File> {
     Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
 }
 
-fn formatted(line: fmt::Arguments) -> String {
+fn formatted(line: &str) -> String {
     let mut out = String::from(PREFIX);
-    for character in line.to_string().chars() {
+    for character in line.chars() {
         if out.len() >= LINE_BYTES_MAX {
             break;
         }
@@ -87,7 +95,11 @@ fn formatted(line: fmt::Arguments) -> String {
     out
 }
 
+/// Makes another line of one.
+type Change = Box<dyn Fn(String) -> String + Send + Sync>;
+
 struct Logger {
+    change: Change,
     queue: Sender<String>,
     /// Lines that entered the queue.
     queued: AtomicU64,
@@ -104,10 +116,11 @@ struct Shared {
 }
 
 impl Logger {
-    fn start(file: File) -> io::Result<Self> {
+    fn start(file: File, change: Change) -> io::Result<Self> {
         let (queue, lines) = channel::bounded(LINES_MAX);
         let shared = Arc::<Shared>::default();
         let logger = Self {
+            change,
             queue,
             queued: AtomicU64::new(0),
             shared: shared.clone(),
@@ -119,7 +132,8 @@ impl Logger {
     }
 
     fn log(&self, line: fmt::Arguments) {
-        let counter = match self.queue.try_send(formatted(line)) {
+        let line = (self.change)(line.to_string());
+        let counter = match self.queue.try_send(formatted(&line)) {
             Ok(()) => &self.queued,
             Err(_) => &self.shared.dropped,
         };
@@ -155,7 +169,7 @@ fn write_lines(file: &File, lines: &Receiver<String>, shared: &Shared) {
             let lost = dropped - dropped_reported;
             let _ = write_all(
                 file,
-                formatted(format_args!("{lost} messages lost here")).as_bytes(),
+                formatted(&format!("{lost} messages lost here")).as_bytes(),
             );
             dropped_reported = dropped;
         }
@@ -172,7 +186,11 @@ mod tests {
     fn logger() -> (Logger, BufReader<File>) {
         let (reader, writer) = rustix::pipe::pipe().expect("pipe");
         (
-            Logger::start(writer.into()).expect("start"),
+            Logger::start(
+                writer.into(),
+                Box::new(|line| line.replace("secret", "${A}")),
+            )
+            .expect("start"),
             BufReader::new(reader.into()),
         )
     }
@@ -190,6 +208,15 @@ mod tests {
             line,
             "levity: bad target a\\r\\n\\u{1b}[2Jb\u{e9}\\u{202e}\n"
         );
+    }
+
+    #[test]
+    fn lines_are_changed_before_they_are_written() {
+        let (logger, mut pipe) = logger();
+        logger.log(format_args!("{} is there", "secret"));
+        let mut line = String::new();
+        pipe.read_line(&mut line).expect("read");
+        assert_eq!(line, "levity: ${A} is there\n");
     }
 
     #[test]
@@ -227,12 +254,9 @@ mod tests {
 
     #[test]
     fn long_lines_are_cut() {
-        let line = formatted(format_args!("{}", "y".repeat(100_000)));
+        let line = formatted(&"y".repeat(100_000));
         assert_eq!(line.len(), LINE_BYTES_MAX + 1);
         let whole = "y".repeat(TEXT_BYTES_MAX);
-        assert_eq!(
-            formatted(format_args!("{whole}")),
-            format!("levity: {whole}\n")
-        );
+        assert_eq!(formatted(&whole), format!("levity: {whole}\n"));
     }
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use levity_config::address::Address;
-use levity_config::{AccessLog, Config, Listen, Log, LogFormat, Route, Site, Watch};
+use levity_config::{AccessLog, Config, Hidden, Listen, Log, LogFormat, Route, Site, Watch};
 use levity_net::{Peer, PeerTls, Transport};
 use levity_telemetry::diagnostics;
 use levity_telemetry::stats::WorkerStats;
@@ -33,6 +33,12 @@ use crate::worker::{Worker, WorkerParts};
 /// The maximum size of the header of a response, in bytes.
 const HEADER_BYTES_MAX: usize = 1 << 20;
 
+/// The time-out for lines of the log, which come before the answer.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The entries of the JSON that have words of this program.
+const FIXED: [&str; 2] = ["topic", "format"];
+
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// What was found out.
@@ -54,9 +60,11 @@ struct Answer {
 pub fn run(question: Question) -> ExitCode {
     let json = question.json;
     let hidden = question.config.hidden.clone();
-    match answer(question) {
-        Ok(answer) if json => println!("{}", hidden.hide_in(as_json(&answer))),
-        Ok(answer) => print!("{}", hidden.hide(&as_text(&answer))),
+    let answer = answer(question);
+    diagnostics::flush(FLUSH_TIMEOUT);
+    match answer {
+        Ok(answer) if json => println!("{}", hidden.hide_in(as_json(&answer), &FIXED)),
+        Ok(answer) => print!("{}", as_text(&answer, &hidden)),
         Err(error) => {
             eprintln!("error: {}", hidden.hide(&error.to_string()));
             return ExitCode::FAILURE;
@@ -72,7 +80,8 @@ fn answer(question: Question) -> io::Result<Answer> {
     config.turn_off_logs();
     config.disk.variants = None;
     config.disk.watch = Watch::Off;
-    diagnostics::start()?;
+    let hidden = configured.hidden.clone();
+    diagnostics::start_changed(move |line| hidden.hide(&line).into_owned())?;
     let shared = Shared::start(&config, false)?;
     let explanation = Explanation::default();
     let listener = listener(&question, &configured, &explanation);
@@ -291,15 +300,16 @@ async fn read_header(from: &mut UnixStream) -> io::Result<String> {
     }
 }
 
-fn as_text(answer: &Answer) -> String {
+/// The topics are words of this program.
+fn as_text(answer: &Answer, hidden: &Hidden) -> String {
     let mut text = String::new();
     for Remark { topic, text: of } in &answer.remarks {
         let topic: &str = topic.into();
-        text.push_str(&format!("{topic:<8} {of}\n"));
+        text.push_str(&format!("{topic:<8} {}\n", hidden.hide(of)));
     }
     if let Some(header) = &answer.header {
         text.push('\n');
-        text.push_str(&header.replace("\r\n", "\n"));
+        text.push_str(&hidden.hide(&header.replace("\r\n", "\n")));
         text.push('\n');
     }
     text

@@ -57,8 +57,8 @@ pub struct Present {
 pub enum Refused {
     /// The configuration has errors.
     Config(Errors),
-    /// What it says cannot be done.
-    Service(io::Error),
+    /// What it says cannot be done. The reason has no values of variables.
+    Service(String),
 }
 
 /// Binds an address for so many event loops, unless a socket on it is `inherited`. Blocks, for seconds at most.

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use levity_compute::Pool;
 use levity_config::address::Address;
 use levity_config::in_unit::remedy;
-use levity_config::{Config, Note};
+use levity_config::{Config, Hidden, Note};
 use levity_disk::{Disk, Root, Watcher, late_returns, patiently};
 use levity_net::{Bound, Inherited, ListeningSocket};
 use levity_telemetry::diagnostics;
@@ -83,14 +83,20 @@ const STORE_END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the server until a signal stops it.
 pub fn run(plan: Plan) -> ExitCode {
+    let hidden = plan.config.hidden.clone();
     match serve(plan) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             diagnostics::flush(FINAL_FLUSH_TIMEOUT);
-            eprintln!("error: {}", with_help(&error));
+            eprintln!("error: {}", in_words(&error, &hidden));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with what helps, without values of variables.
+fn in_words(error: &io::Error, hidden: &Hidden) -> String {
+    hidden.hide(&with_help(error)).into_owned()
 }
 
 fn serve(plan: Plan) -> io::Result<()> {
@@ -269,13 +275,16 @@ impl Reloading {
                 Text::Same => plan.again(&old.config.files),
             };
             let config = config.map_err(Refused::Config)?;
-            confinement.permits(&config).map_err(Refused::Service)?;
-            let service = Service::new(config, &parts, Some(&old)).map_err(Refused::Service)?;
-            Made::new(service, &old, &present).map_err(Refused::Service)
+            let hidden = config.hidden.clone();
+            let made = confinement
+                .permits(&config)
+                .and_then(|()| Service::new(config, &parts, Some(&old)))
+                .and_then(|service| Made::new(service, &old, &present));
+            made.map_err(|error| Refused::Service(in_words(&error, &hidden)))
         });
         self.made = Some(made.unwrap_or_else(|error| {
             let (sender, refused) = oneshot::channel();
-            let _ = sender.send(Err(Refused::Service(error)));
+            let _ = sender.send(Err(Refused::Service(with_help(&error))));
             refused
         }));
     }
@@ -308,7 +317,7 @@ impl Reloading {
         };
         let joined = made.await;
         self.made = None;
-        let panicked = |_| Err(Refused::Service(io::Error::other("the reload panicked")));
+        let panicked = |_| Err(Refused::Service("the reload panicked".to_owned()));
         joined.unwrap_or_else(panicked)
     }
 }
@@ -751,8 +760,11 @@ impl Server {
     /// Why it failed, as lines of text.
     fn reload(&mut self, made: Result<Made, Refused>) -> Result<(), String> {
         let refused = match made {
-            Ok(made) => self.swap(made).map_err(|error| with_help(&error)),
-            Err(Refused::Service(error)) => Err(with_help(&error)),
+            Ok(made) => {
+                let hidden = made.service.config.hidden.clone();
+                self.swap(made).map_err(|error| in_words(&error, &hidden))
+            }
+            Err(Refused::Service(reason)) => Err(reason),
             Err(Refused::Config(errors)) => {
                 Err(errors.render(false) + "the configuration has errors")
             }

@@ -69,7 +69,7 @@ fn a_value_is_no_toml() {
 fn what_is_not_set_is_an_error_at_its_place() {
     let help = |name: &str| {
         format!(
-            " [set it in the environment of the server, or write `${{{name}:-default}}`; `$${{` stands for `${{`]"
+            " [set it in the environment of the server, or write `${{{name}:-default}}`; `$${{{name}` stands for `${{{name}`]"
         )
     };
     let text = "[server]\nworkers = \"${NONE}\"\n[[listen]]\naddress = \"127.0.0.1:${P}${NONE}\"\n\
@@ -85,6 +85,155 @@ fn what_is_not_set_is_an_error_at_its_place() {
             format!("9:13 `${{P}}` is not set{}", help("P")),
         ]
     );
+}
+
+#[test]
+fn what_is_no_complete_reference_is_an_error_at_its_place() {
+    for (value, expected) in [
+        (
+            "${NONE",
+            "3:20 `${NONE` is not a complete reference [write `${NONE}` or `${NONE:-default}`; `$${NONE` stands for `${NONE`]",
+        ),
+        (
+            "x ${HOST:?x}",
+            "3:22 `${HOST` is not a complete reference [write `${HOST}` or `${HOST:-default}`; `$${HOST` stands for `${HOST`]",
+        ),
+        (
+            "${HOST:-${NONE}}",
+            "3:20 the default of `${HOST` has `${` [a default is text; `$${HOST` stands for `${HOST`]",
+        ),
+    ] {
+        let text = format!("[[site]]\n[site.respond]\nheaders = {{ \"A\" = \"{value}\" }}\n");
+        let text = text
+            .replace("\"A\" = ", "A = ")
+            .replace("headers", "  headers");
+        assert_eq!(refused(&text), [expected], "{value}");
+    }
+    let text = "[[site]]\nrespond = { body = \"${status} $${price} ${x.Y} $${HOST}\" }\n";
+    let config = with(text).expect(text);
+    let Some(Answer::Fixed(fixed)) = &config.sites[0].location.answer else {
+        panic!("a response");
+    };
+    assert_eq!(fixed.body, "${status} $${price} ${x.Y} ${HOST}");
+}
+
+#[test]
+fn each_reference_without_a_value_has_its_own_place() {
+    for (value, expected) in [
+        (
+            "$${UNSET} and ${UNSET_B} ${UNSET}",
+            &["3:27 `${UNSET_B}`", "3:38 `${UNSET}`"][..],
+        ),
+        ("${UNSET}${UNSET}", &["3:13 `${UNSET}`", "3:21 `${UNSET}`"]),
+        (
+            "${UNSET_B}${UNSET}",
+            &["3:13 `${UNSET_B}`", "3:23 `${UNSET}`"],
+        ),
+        // An escape before it.
+        ("\\t${x}${UNSET}", &["3:19 `${UNSET}`"]),
+        // One that is written with an escape: which one is not known.
+        (
+            "\\u0024{UNSET}${UNSET}",
+            &["3:12 `${UNSET}`", "3:12 `${UNSET}`"],
+        ),
+    ] {
+        let text = format!("[[site]]\n[site.respond]\nbody     = \"{value}\"\n");
+        let found = refused(&text);
+        let found: Vec<_> = found
+            .iter()
+            .filter_map(|one| one.split_once(" is not set"))
+            .collect();
+        let found: Vec<_> = found.into_iter().map(|(at, _)| at).collect();
+        assert_eq!(found, expected, "{value}");
+    }
+}
+
+/// The option of the command is named, and what stands in its file counts.
+#[test]
+fn a_command_may_take_variables_from_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (main, file) = (folder.path().join("levity.toml"), folder.path().join("env"));
+    std::fs::write(
+        &main,
+        "[[site]]\nrespond = { body = \"${LEVITY_TEST_A}\" }\n",
+    )
+    .expect("a file");
+    std::fs::write(&file, "LEVITY_TEST_A=1\n").expect("a file");
+    let given = Variables::of_command("--env-file", Some(&file)).expect("variables");
+    crate::load(&main, &given).expect("valid");
+    let none = Variables::of_command("--env-file", None).expect("variables");
+    let problems = crate::load(&main, &none).expect_err("not set").problems;
+    let help = problems[0].help.as_deref().expect("help");
+    assert!(
+        help.starts_with(
+            "set it in the environment of the server or, for this command, by `--env-file`, or"
+        ),
+        "{help}"
+    );
+    std::fs::write(&file, "A=1\nB= 2\n").expect("a file");
+    let reason = Variables::of_command("--env-file", Some(&file)).expect_err("a blank");
+    assert!(
+        reason.contains("/env:2: the value of `B` begins or ends with a blank"),
+        "{reason}"
+    );
+}
+
+/// An error that knows what a value is shares words with it, and is told in full.
+#[test]
+fn an_error_keeps_its_key_reason_and_help() {
+    let variables = Variables::of(&[
+        ("WORD", "not-a-value"),
+        ("URL", "http://hunter2.example/backend"),
+    ]);
+    for (line, expected) in [
+        (
+            "[disk]\nengine = \"${WORD}\"",
+            "2:10 `${WORD}` is not a value of `engine` [one of ",
+        ),
+        (
+            "[[listen]]\naddress = \"${URL}\"",
+            "2:11 `${URL}` is not an address",
+        ),
+        (
+            "[server]\ntrusted_proxies = [\"${WORD}\"]",
+            "2:20 `${WORD}` is not a network [",
+        ),
+    ] {
+        let text = format!("{line}\n{SITE}");
+        let problems = shown(&parse_with(&text, &variables).expect_err(line));
+        assert!(problems[0].starts_with(expected), "{problems:?}");
+        assert!(!problems[0].contains("hunter2"), "{problems:?}");
+    }
+}
+
+/// Each message is searched once, whatever the number of values: with a search for each value this took fifty times as long.
+#[test]
+fn thousands_of_values_do_not_slow_thousands_of_errors() {
+    const COUNT: usize = 4096;
+    let names: Vec<_> = (0..COUNT)
+        .map(|number| (format!("V{number}"), format!("/srv/value-{number}")))
+        .collect();
+    let names: Vec<_> = names
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    let variables = Variables::of(&names);
+    let time = |root: &dyn Fn(usize) -> String| {
+        let site = |number| {
+            format!(
+                "[[site]]\nhosts = [\"h{number}.test\"]\nroot = \"{}\"\nxyz = 1\n",
+                root(number)
+            )
+        };
+        let text: String = (0..COUNT).map(site).collect();
+        let begun = std::time::Instant::now();
+        let problems = parse_with(&text, &variables).expect_err("unknown keys");
+        assert_eq!(problems.len(), COUNT);
+        begun.elapsed()
+    };
+    let without = time(&|number| format!("/srv/value-{number}"));
+    let with = time(&|number| format!("${{V{number}}}"));
+    assert!(with < 10 * without, "{with:?} {without:?}");
 }
 
 #[test]
@@ -132,7 +281,11 @@ fn a_value_of_another_form_is_not_shown() {
         ),
     ] {
         let text = format!("{line}\n{SITE}");
-        assert_eq!(refused(&text), [expected], "{line}");
+        let problems = refused(&text);
+        let (message, help) = problems[0].split_once(" [").unwrap_or((&problems[0], ""));
+        assert_eq!((message, problems.len()), (expected, 1), "{line}");
+        let is_shown = |(_, value): &(&str, &str)| help.contains(value);
+        assert!(!VARIABLES.iter().any(is_shown), "{help}");
     }
 }
 
@@ -311,8 +464,9 @@ fn credentials_are_in_the_folder_of_the_service() {
         assert_eq!(
             refused("credential:url", variables),
             [format!(
-                "{at} `secret_file`: there are no credentials: `$CREDENTIALS_DIRECTORY` is not set [add \
-                 `LoadCredential=url:PATH` to the unit of the server, under `[Service]`]"
+                "{at} `secret_file`: there are no credentials: `$CREDENTIALS_DIRECTORY` is not set [outside of the service, set it to a folder \
+                 with a file `url`, or use `--env-file` of `check`, `explain` or `certs` with `CREDENTIALS_DIRECTORY=FOLDER`; in the unit, \
+                 `LoadCredential=url:PATH` beneath [Service] sets it]"
             )]
         );
     }

@@ -93,6 +93,7 @@ pub(super) fn retry(
         match retry_one(config, &name) {
             Ok(outcome) => streams.out(&format!("{shown}: {outcome}\n")),
             Err(reason) => {
+                let reason = config.hidden.hide(&reason);
                 streams.err(&format!("error: {shown}: {reason}\n"));
                 status = EXIT_FAILURE;
             }
@@ -332,6 +333,19 @@ mod tests {
         let reason = none["error"].as_str().expect("a reason");
         assert!(reason.contains("none.test.pem cannot be read"), "{reason}");
         assert!(good["error"].is_null() && good["left_seconds"].as_i64() > Some(86_000));
+    }
+
+    #[test]
+    fn errors_show_no_values() {
+        let folder = Folder::new();
+        let file = configuration(&folder, &site("a.test", "certificates = [\"${FILE}\"]"));
+        let values = folder.write("values", "FILE=hunter2.pem\n");
+        for json in [&[][..], &["--json"]] {
+            let ran = levity(&[&["certs", &file, "--env-file", &values][..], json].concat());
+            ran.exits(EXIT_FAILURE);
+            assert!(ran.out.contains("${FILE} cannot be read"), "{}", ran.out);
+            assert!(!ran.out.contains("hunter2"), "{}", ran.out);
+        }
     }
 
     #[test]

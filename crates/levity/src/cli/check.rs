@@ -211,6 +211,27 @@ mod tests {
         assert_eq!(ran.err, "", "without certificates nothing is written");
     }
 
+    #[test]
+    fn notes_about_this_machine_show_no_values() {
+        let (folder, elsewhere) = (Folder::new(), Folder::new());
+        let state = elsewhere.write("hunter2", "a file");
+        let values = folder.write("values", &format!("STATE={state}\n"));
+        let text = "[tls]\nfolder = \"${STATE}/tls\"\n\
+                    [[site]]\nhosts = [\"a.test\"]\nrespond = {}\ntls = \"internal\"\n";
+        let file = folder.write("levity.toml", text);
+        for json in [&[][..], &["--json"]] {
+            let given = ["check", "-c", &file, "--env-file", &values];
+            let ran = levity(&[&given, json].concat());
+            ran.exits(0);
+            let told = ran.out + &ran.err;
+            assert!(
+                told.contains("cannot write to ${STATE}/tls, which"),
+                "{told}"
+            );
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+    }
+
     /// A file for another server is one error and not one per line.
     #[test]
     fn the_file_of_another_server_is_one_problem() {

@@ -77,7 +77,8 @@ pub(super) fn explain(options: Options, streams: &mut Streams<'_>) -> Result<Ste
     // The explanation says what is wrong with certificates.
     match levity_config::load_without_certificates(&file, &variables) {
         Ok(config) if !is_listener(options.listen.as_ref(), &config) => {
-            streams.err(&no_listener(&options, &file, &config));
+            let error = no_listener(&options, &file, &config);
+            streams.err(&config.hidden.hide(&error));
             Err(EXIT_USAGE)
         }
         Ok(config) => Ok(Step::Explain(Box::new(Question {

@@ -233,10 +233,7 @@ impl Environment {
     /// # Errors
     /// The exit status when the file cannot be used, which has been told.
     fn variables(&self, streams: &mut Streams<'_>) -> Result<Variables, u8> {
-        let Some(file) = &self.env_file else {
-            return Ok(Variables::of_process());
-        };
-        Variables::read(file).map_err(|reason| {
+        Variables::of_command("--env-file", self.env_file.as_deref()).map_err(|reason| {
             streams.err(&format!("error: {reason}\n"));
             EXIT_CONFIG
         })
@@ -312,20 +309,24 @@ fn command(command: Option<Command>, streams: &mut Streams<'_>) -> Result<Step, 
         Some(Command::Precompress(options)) => Step::Exit(precompress::run(&options, streams)),
         Some(Command::Top(options)) => top::top(options, streams)?,
         Some(Command::Timing { log, svg, json }) => {
-            let options = timing::Options { log, svg, json };
-            match timing::run(&options, streams.out, streams.err) {
-                Ok(()) => Step::Exit(0),
-                Err(message) => {
-                    streams.err(&format!("error: {message}\n"));
-                    Step::Exit(EXIT_FAILURE)
-                }
-            }
+            Step::Exit(analyse(&timing::Options { log, svg, json }, streams))
         }
         None => {
             streams.err(EXAMPLES);
             Step::Exit(EXIT_USAGE)
         }
     })
+}
+
+/// Analyses a log; the exit status says whether that was possible.
+fn analyse(options: &timing::Options, streams: &mut Streams<'_>) -> u8 {
+    match timing::run(options, streams.out, streams.err) {
+        Ok(()) => 0,
+        Err(message) => {
+            streams.err(&format!("error: {message}\n"));
+            EXIT_FAILURE
+        }
+    }
 }
 
 /// Help and version are data; anything else is a message.

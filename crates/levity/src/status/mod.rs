@@ -48,6 +48,19 @@ use history::{History, Sample};
 /// A loop that has not answered for as long counts as one that does not turn. Longer than a loop sleeps while its processor is short.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
+/// The entries of the JSON that have words of this program, or of the system.
+const FIXED: [&str; 9] = [
+    "version",
+    "engine",
+    "file_system",
+    "source",
+    "protocol",
+    "balance",
+    "state",
+    "store",
+    "store_state",
+];
+
 /// The upstreams of the configuration at present.
 pub type Upstreams = ArcSwap<Vec<Arc<Upstream>>>;
 
@@ -147,7 +160,7 @@ impl Status {
     /// All figures. Waits for busy workers, for a fraction of a second at most.
     pub async fn json(&self) -> Value {
         let files = self.files.json().await;
-        lock(&self.hidden).hide_in(self.figures(&files))
+        lock(&self.hidden).hide_in(self.figures(&files), &FIXED)
     }
 
     fn figures(&self, files: &Value) -> Value {

@@ -62,7 +62,8 @@ fn secret_paths(config: &Config) -> impl Iterator<Item = PathBuf> {
 
 /// Remarks about the folder of the state on this machine. Makes nothing. Blocks.
 pub fn notes(config: &Config) -> impl Iterator<Item = String> {
-    unwritable(config).into_iter().chain(served(config))
+    let unwritable = unwritable(config).map(|text| config.hidden.hide(&text).into_owned());
+    unwritable.into_iter().chain(served(config))
 }
 
 /// That clients could get the folder of the state by its name, if it is the usual one and keys are to be there. Blocks.
@@ -86,11 +87,12 @@ pub fn served(config: &Config) -> Option<String> {
         (!is_hidden).then_some(())
     };
     let root = roots.find(|root| shows(root).is_some())?;
-    Some(format!(
+    let text = format!(
         "{}, which is for certificates and their keys, lies beneath {}, which is served: nobody gets it, but use another folder",
         folder.display(),
         root.display()
-    ))
+    );
+    Some(config.hidden.hide(&text).into_owned())
 }
 
 /// A path without links, of which the last parts may be missing. Blocks.

@@ -12,8 +12,8 @@ use super::certificates::{CertificateReport, Origin};
 use super::folder::state_folder;
 use super::source::LOCAL_NAME;
 
-/// What files say of each certificate of `config`; for those of this machine, what the file of its authority says. Makes nothing.
-/// Blocks.
+/// What files say of each certificate of `config`; for those of this machine, what the file of its authority says. Errors have no values
+/// of variables. Makes nothing. Blocks.
 ///
 /// # Errors
 /// When there is no folder for their state.
@@ -22,7 +22,13 @@ pub fn reports(config: &Config) -> Result<Vec<CertificateReport>, &'static str> 
     let stored = Stored::new(&folder);
     let sites = config.sites.iter();
     let known = sites.flat_map(|site| of_site(site, config, &stored, &folder));
-    Ok(known.chain(on_demand(config, &stored)).collect())
+    let all = known.chain(on_demand(config, &stored));
+    let hide = |error: String| config.hidden.hide(&error).into_owned();
+    let all = all.map(|report| CertificateReport {
+        error: report.error.map(hide),
+        ..report
+    });
+    Ok(all.collect())
 }
 
 /// The state of certificates by ACME. Does not block.

@@ -221,8 +221,52 @@ fn commands_take_values_from_a_file() {
     tree.file("values", "LEVITY_HOST=\"a.test\"\n");
     let ran = check(&["--env-file", values]);
     assert_eq!(ran.status, 78);
-    let reason = format!("error: {values}:1: the quotes around the value of `LEVITY_HOST`");
+    let reason = format!("error: {values}:1: the value of `LEVITY_HOST` begins with a quote");
     assert!(ran.stderr.starts_with(&reason), "{}", ran.stderr);
+}
+
+/// Values that are shown only after the configuration was read.
+#[test]
+fn explain_and_errors_of_a_start_show_no_value() {
+    let tree = Tree::new();
+    let text = "[[listen]]\naddress = \"unix:${LEVITY_DIR}/a.sock\"\n[[upstream]]\nname = \"a\"\nto = [\"${LEVITY_APP}\"]\n\
+                protocol = \"${LEVITY_PROTOCOL}\"\n[[site]]\nredirect = { to = \"${LEVITY_TO}\" }\n\
+                [[site.route]]\npath = \"/app/*\"\nproxy = \"a\"\n";
+    let main = tree.file("levity.toml", text);
+    // The name of the socket is taken.
+    tree.file("hunter2-dir/a.sock/file", "");
+    let folder = tree.at("hunter2-dir");
+    let [main, folder] = [&main, &folder].map(|path| path.to_str().expect("a path in UTF-8"));
+    let levity = |arguments: &[&str]| {
+        Launch::levity(arguments)
+            .environment("LEVITY_DIR", folder)
+            .environment("LEVITY_APP", "hunter2-app.invalid:80")
+            .environment("LEVITY_PROTOCOL", "http")
+            .environment("LEVITY_TO", "https://hunter2-to.example{path}")
+            .ran()
+    };
+    for (arguments, expected) in [
+        (&["explain", "-c", main, "/x"][..], "https://${LEVITY_TO}/x"),
+        (
+            &["explain", "-c", main, "/x", "--json"],
+            "https://${LEVITY_TO}/x",
+        ),
+        (
+            &["explain", "-c", main, "/app/x"],
+            "${LEVITY_APP} does not resolve",
+        ),
+    ] {
+        let ran = levity(arguments);
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(told.contains(expected), "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
+        assert!(!told.contains("${LEVITY_PROTOCOL}"), "{told}");
+    }
+    let ran = levity(&["run", main]);
+    let error = ran.stderr.lines().find(|line| line.starts_with("error: "));
+    let error = error.expect("an error");
+    assert!(error.contains("${LEVITY_DIR}/a.sock"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
 }
 
 /// As systemd hands them over.
