@@ -19,8 +19,8 @@ use crate::run::{self, Result};
 /// the program, in `.debug` there, and in `/usr/lib/debug`.
 const DEBUG: &str = "levity.debug";
 
-/// For a program that contains its C library. `getrandom` would look for the function of that library when it runs, not find it, and
-/// open `/dev/urandom`, which a `chroot` may lack.
+/// For a program that contains its C library. `getrandom` would look for the function of that library when it runs, not
+/// find it, and open `/dev/urandom`, which a `chroot` may lack.
 const STATIC: [&str; 2] = [
     "-Ctarget-feature=+crt-static",
     "--cfg=getrandom_backend=\"linux_getrandom\"",
