@@ -33,7 +33,7 @@ use crate::tls::folder::{has_state, state_folder};
 const VERSION_MIN: u32 = 2;
 
 /// What the process may still do.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Confinement {
     /// `None` if where it may write is up to the permissions of files.
     rules: Option<Rules>,
