@@ -61,7 +61,7 @@ pub fn add_names<'v>(names: &mut Vec<&'v str>, value: &'v [u8]) -> Result<(), Re
     Ok(())
 }
 
-/// The value of [`EVENT`], in UTF-8. It may be empty.
+/// The value of `Mailbox-Event`, in UTF-8. It may be empty.
 ///
 /// # Errors
 /// 400 if it is no name of an event, see [`is_event`].
@@ -70,7 +70,7 @@ pub fn event(value: &[u8]) -> Result<&str, Reject> {
     event.filter(|event| is_event(event)).ok_or(BAD_EVENT)
 }
 
-/// The value of [`ID`].
+/// The value of `Mailbox-Id`.
 ///
 /// # Errors
 /// 400 if it is no id of a publisher, see [`is_key`].
@@ -79,7 +79,7 @@ pub fn key(value: &[u8]) -> Result<&str, Reject> {
     key.and_then(|key| str::from_utf8(key).ok()).ok_or(BAD_KEY)
 }
 
-/// The value of [`TTL`]: a whole number of seconds, or of the unit that follows it: `s`, `m`, `h` or `d`.
+/// The value of `Mailbox-TTL`: a whole number of seconds, or of the unit that follows it: `s`, `m`, `h` or `d`.
 ///
 /// # Errors
 /// 400 for anything else, for 0, which nobody could receive, and for more than [`TTL_MAX`].
