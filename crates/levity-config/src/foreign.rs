@@ -48,16 +48,8 @@ const ANYWHERE_BUT_DISK: &[&str] = &[
     "upstream",
 ];
 const BESIDE_LOCATIONS: &[&str] = &["", "server", "disk", "limits", "log", "listen", "upstream"];
-const ANYWHERE_BUT_TOP: &[&str] = &[
-    "server",
-    "disk",
-    "limits",
-    "log",
-    "listen",
-    "site",
-    "site.route",
-    "upstream",
-];
+/// All but the first.
+const ANYWHERE_BUT_TOP: &[&str] = ANYWHERE.split_at(1).1;
 const ANYWHERE: &[&str] = &[
     "",
     "server",
