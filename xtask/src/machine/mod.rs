@@ -71,19 +71,16 @@ fn share(release: &Path, to: &Path) -> Result<()> {
         copy(&find(release, end)?, &to.join(name))?;
     }
     let scripts = run::root().join(SCRIPTS);
-    for path in files::entries(&scripts)?
-        .iter()
-        .filter(|path| path.is_file())
-    {
-        copy(path, &to.join(path.file_name().unwrap_or_default()))?;
-    }
-    for path in files::entries(&scripts.join("checks"))? {
-        copy(
-            &path,
-            &to.join("checks").join(path.file_name().unwrap_or_default()),
-        )?;
-    }
-    Ok(())
+    copy_files(&scripts, to)?;
+    copy_files(&scripts.join("checks"), &to.join("checks"))
+}
+
+/// Copies the files of a folder, without those of its folders.
+fn copy_files(from: &Path, to: &Path) -> Result<()> {
+    let mut files = files::entries(from)?
+        .into_iter()
+        .filter(|path| path.is_file());
+    files.try_for_each(|path| copy(&path, &to.join(path.file_name().unwrap_or_default())))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
