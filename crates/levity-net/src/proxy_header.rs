@@ -8,15 +8,14 @@ use levity_wire::proxy_protocol::{self, Addresses};
 
 use crate::peer::Peer;
 
-/// Removes the header from the start of `bytes` and stores its client in `peer`. `false` means that the header is
-/// not complete yet. Without bytes after the header, `bytes` ends without an allocation, so that an idle connection
-/// has none.
+/// Stores in `peer` the client that the header at the start of `bytes` names. Returns the size of the header in bytes;
+/// `None` while it is not complete.
 ///
 /// # Errors
 /// When `bytes` do not begin with a header.
-pub fn take(bytes: &mut Vec<u8>, peer: &mut Peer) -> Result<bool, Reject> {
+pub fn read(bytes: &[u8], peer: &mut Peer) -> Result<Option<usize>, Reject> {
     let Some(header) = proxy_protocol::parse(bytes)? else {
-        return Ok(false);
+        return Ok(None);
     };
     match header.addresses {
         Addresses::Local => {}
@@ -26,8 +25,7 @@ pub fn take(bytes: &mut Vec<u8>, peer: &mut Peer) -> Result<bool, Reject> {
             destination,
         } => peer.set_client(source, destination, header.tls),
     }
-    *bytes = bytes[header.bytes..].to_vec();
-    Ok(true)
+    Ok(Some(header.bytes))
 }
 
 /// The header of a connection to a backend that is made for the client at `source`, which connected to
@@ -84,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_taken_off_again() {
+    fn what_is_written_is_read_again() {
         let (source, destination) = (address("192.0.2.1:1234"), address("192.0.2.2:443"));
         for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
             let mut bytes = for_client(version, Some(source), Some(destination));
@@ -92,35 +90,29 @@ mod tests {
             bytes.extend_from_slice(b"GET");
             let mut peer = Peer::new(None);
             for end in 0..complete {
-                assert_eq!(
-                    take(&mut bytes[..end].to_vec(), &mut peer),
-                    Ok(false),
-                    "{end}"
-                );
+                assert_eq!(read(&bytes[..end], &mut peer), Ok(None), "{end}");
                 assert_eq!(peer.address(), None);
             }
-            assert_eq!(take(&mut bytes, &mut peer), Ok(true));
-            assert_eq!(bytes, b"GET");
+            assert_eq!(read(&bytes, &mut peer), Ok(Some(complete)));
             assert_eq!(peer.address(), Some(source));
             assert_eq!(peer.proxy_destination(), Some(destination));
         }
     }
 
     #[test]
-    fn nothing_behind_the_header_keeps_no_memory() {
-        let mut bytes = for_own_request(Some(ProxyProtocol::V2));
+    fn a_request_of_the_proxy_itself_names_no_client() {
+        let bytes = for_own_request(Some(ProxyProtocol::V2));
         let mut peer = Peer::new(Some(address("192.0.2.1:1234")));
-        assert_eq!(take(&mut bytes, &mut peer), Ok(true));
-        assert_eq!(bytes.capacity(), 0);
+        assert_eq!(read(&bytes, &mut peer), Ok(Some(bytes.len())));
         assert_eq!(peer.address(), Some(address("192.0.2.1:1234")));
     }
 
     #[test]
     fn a_client_without_an_address_is_unknown() {
         for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
-            let mut bytes = for_client(version, None, Some(address("192.0.2.2:443")));
+            let bytes = for_client(version, None, Some(address("192.0.2.2:443")));
             let mut peer = Peer::new(None);
-            assert_eq!(take(&mut bytes, &mut peer), Ok(true));
+            assert_eq!(read(&bytes, &mut peer), Ok(Some(bytes.len())));
             assert!(!peer.is_known());
         }
     }
@@ -128,9 +120,9 @@ mod tests {
     #[test]
     fn a_missing_destination_is_unspecified() {
         for (source, expected) in [("192.0.2.1:1", "0.0.0.0:0"), ("[2001:db8::1]:1", "[::]:0")] {
-            let mut bytes = for_client(ProxyProtocol::V2, Some(address(source)), None);
+            let bytes = for_client(ProxyProtocol::V2, Some(address(source)), None);
             let mut peer = Peer::new(None);
-            assert_eq!(take(&mut bytes, &mut peer), Ok(true));
+            assert_eq!(read(&bytes, &mut peer), Ok(Some(bytes.len())));
             assert_eq!(peer.proxy_destination(), Some(address(expected)));
         }
     }

@@ -18,6 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::chunked::ChunkedBody;
 use super::head::{self, Header};
+use super::inbox::Inbox;
 use super::incoming::Incoming;
 use crate::failed_lookups::FailedLookups;
 use crate::http::arriving::{Arriving, Registration};
@@ -51,8 +52,7 @@ pub struct Conn {
     transport: RefCell<Transport>,
     /// The other end of the connection.
     pub peer: Peer,
-    /// Received bytes that are not parsed yet; no allocation while idle.
-    inbox: RefCell<Vec<u8>>,
+    inbox: RefCell<Inbox>,
     /// The decoder of the current request's body.
     incoming: RefCell<Incoming>,
     /// The body of the current response, if it is chunked.
@@ -142,7 +142,7 @@ impl Conn {
         };
         (
             self.transport.into_inner(),
-            self.inbox.into_inner(),
+            self.inbox.into_inner().into_vec(),
             arriving,
         )
     }
@@ -153,12 +153,12 @@ impl Conn {
     }
 
     /// Received bytes that are not parsed yet.
-    pub(super) fn inbox(&self) -> &RefCell<Vec<u8>> {
+    pub(super) fn inbox(&self) -> &RefCell<Inbox> {
         &self.inbox
     }
 
     /// The inbox and the peer, while the connection is not shared yet.
-    pub(super) fn inbox_and_peer(&mut self) -> (&mut Vec<u8>, &mut Peer) {
+    pub(super) fn inbox_and_peer(&mut self) -> (&mut Inbox, &mut Peer) {
         (self.inbox.get_mut(), &mut self.peer)
     }
 
@@ -263,9 +263,8 @@ impl Conn {
         }
     }
 
-    /// Keeps the start of a header section in the inbox, and limits the wait for the rest to `limits.header_timeout`.
-    pub(super) fn keep_partial_header(&self, inbox: Vec<u8>) {
-        *self.inbox.borrow_mut() = inbox;
+    /// Limits the wait for the rest of a header section to `limits.header_timeout`.
+    pub(super) fn start_header_timeout(&self) {
         let header_timeout = self.worker.service().config.limits.header_timeout;
         self.timer.set(Instant::now() + header_timeout);
     }
@@ -355,10 +354,10 @@ impl ClientStream for Conn {
         let mut incoming = self.incoming.borrow_mut();
         let before = out.len();
         while !incoming.is_complete() && out.len() == before {
-            let inbox = self.inbox.take();
+            let mut inbox = self.inbox.borrow_mut();
             if !inbox.is_empty() {
                 let taken = incoming.take(&inbox, out)?;
-                *self.inbox.borrow_mut() = inbox[taken..].to_vec();
+                inbox.skip(taken);
                 continue;
             }
             let mut scratch = self.worker.bulk.borrow_mut();
@@ -370,7 +369,7 @@ impl ClientStream for Conn {
                 Ok(count) => count,
             };
             let taken = incoming.take(&scratch[..count], out)?;
-            *self.inbox.borrow_mut() = scratch[taken..count].to_vec();
+            inbox.push(&scratch[taken..count]);
         }
         Poll::Ready(Ok(()))
     }
@@ -384,7 +383,7 @@ impl ClientStream for Conn {
         };
         if out.try_room(claims, bytes as usize).is_ok() {
             let taken = out.add(|out| incoming.take(&inbox, out))?;
-            *inbox = inbox[taken..].to_vec();
+            inbox.skip(taken);
         }
         Ok(())
     }
@@ -407,8 +406,7 @@ impl ClientStream for Conn {
             Poll::Ready(Ok(0)) if !is_closed() => self.input_ended.set(true),
             Poll::Ready(Ok(0) | Err(_)) => return Err(RequestError::Gone),
             Poll::Ready(Ok(count)) => {
-                let mut inbox = self.inbox.borrow_mut();
-                inbox.extend_from_slice(&scratch[..count]);
+                self.inbox.borrow_mut().push(&scratch[..count]);
                 context.waker().wake_by_ref();
             }
             Poll::Pending => {}
@@ -453,7 +451,7 @@ impl ClientStream for Conn {
         }
         let count = inbox.len().min(buffer.len());
         buffer[..count].copy_from_slice(&inbox[..count]);
-        *inbox = inbox[count..].to_vec();
+        inbox.skip(count);
         Poll::Ready(Ok(count))
     }
 

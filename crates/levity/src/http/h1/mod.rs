@@ -3,6 +3,7 @@
 mod chunked;
 pub mod conn;
 mod head;
+mod inbox;
 mod incoming;
 pub mod parse;
 pub mod proxy_header;

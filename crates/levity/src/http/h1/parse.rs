@@ -7,6 +7,7 @@ use std::task::{Poll, ready};
 use levity_wire::http1::{self, Reject};
 
 use super::conn::Conn;
+use super::inbox::Inbox;
 use crate::http::request::{Request, RequestError};
 use crate::route::Service;
 use levity_telemetry::stall;
@@ -26,6 +27,16 @@ pub enum Next {
     Http2,
 }
 
+impl Next {
+    /// The size of the header section.
+    fn header_bytes(&self) -> usize {
+        match self {
+            Self::Request(request) => request.head.bytes,
+            Self::Http2 => 0,
+        }
+    }
+}
+
 /// Waits for the next request. While the connection is idle, neither a buffer nor a request is allocated for it.
 ///
 /// # Errors
@@ -36,10 +47,10 @@ pub async fn next_request(conn: &Conn) -> Result<Next, RequestError> {
     let inbox = conn.inbox().take();
     if !is_between_requests(&inbox) {
         conn.mark_first_byte();
-        if let Some(request) = parse_header(conn, &service, &inbox)? {
-            return Ok(request);
+        if let Some(next) = parse_inbox(conn, &service, inbox)? {
+            return Ok(next);
         }
-        conn.keep_partial_header(inbox);
+        conn.start_header_timeout();
     }
     poll_fn(|context| {
         let mut scratch = worker.inbound.borrow_mut();
@@ -64,27 +75,33 @@ pub async fn next_request(conn: &Conn) -> Result<Next, RequestError> {
 /// Parses the input so far: the inbox followed by `arrived`. In the common case, a whole header section at once, the
 /// bytes are parsed in place.
 fn parse_input(conn: &Conn, service: &Service, arrived: &[u8]) -> Result<Option<Next>, Reject> {
-    if conn.inbox().borrow().is_empty() {
-        if is_between_requests(arrived) {
-            return Ok(None);
-        }
-        conn.mark_first_byte();
-        let request = parse_header(conn, service, arrived)?;
-        if request.is_none() {
-            conn.keep_partial_header(arrived.to_vec());
-        }
-        return Ok(request);
+    if !conn.inbox().borrow().is_empty() {
+        let mut inbox = conn.inbox().take();
+        inbox.push(arrived);
+        return parse_inbox(conn, service, inbox);
     }
-    let mut inbox = conn.inbox().take();
-    inbox.extend_from_slice(arrived);
-    let request = parse_header(conn, service, &inbox)?;
-    if request.is_none() {
-        *conn.inbox().borrow_mut() = inbox;
+    if is_between_requests(arrived) {
+        return Ok(None);
     }
-    Ok(request)
+    conn.mark_first_byte();
+    let next = parse_header(conn, service, arrived)?;
+    let parsed = next.as_ref().map_or(0, Next::header_bytes);
+    conn.inbox().borrow_mut().push(&arrived[parsed..]);
+    if next.is_none() {
+        conn.start_header_timeout();
+    }
+    Ok(next)
 }
 
-/// Parses the header section at the start of `bytes`; `None` if it is incomplete. The bytes after it go to the inbox.
+/// Parses the header section at the start of `inbox`, which becomes the connection's inbox without it.
+fn parse_inbox(conn: &Conn, service: &Service, mut inbox: Inbox) -> Result<Option<Next>, Reject> {
+    let next = parse_header(conn, service, &inbox)?;
+    inbox.skip(next.as_ref().map_or(0, Next::header_bytes));
+    *conn.inbox().borrow_mut() = inbox;
+    Ok(next)
+}
+
+/// Parses the header section at the start of `bytes`; `None` if it is incomplete.
 fn parse_header(conn: &Conn, service: &Service, bytes: &[u8]) -> Result<Option<Next>, Reject> {
     let mut request = conn.worker.take_request();
     let parsed = http1::parse_request(bytes, &mut request.head, &service.wire_limits);
@@ -94,18 +111,15 @@ fn parse_header(conn: &Conn, service: &Service, bytes: &[u8]) -> Result<Option<N
         reports.failed(conn.peer.ip(), &reason, stall::poll_start());
     }
     if parsed.is_err() && bytes.starts_with(HTTP2_LINE) && conn.is_new() {
-        *conn.inbox().borrow_mut() = bytes.to_vec();
         return Ok(Some(Next::Http2));
     }
     if !parsed? {
         conn.worker.return_request(request);
         return Ok(None);
     }
-    let (head, rest) = bytes.split_at(request.head.bytes);
-    request.set_bytes(head);
+    request.set_bytes(&bytes[..request.head.bytes]);
     request.is_early = conn.is_early();
     conn.begin_request(&request.head);
-    *conn.inbox().borrow_mut() = rest.to_vec();
     Ok(Some(Next::Request(request)))
 }
 

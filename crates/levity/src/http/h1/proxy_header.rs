@@ -24,17 +24,17 @@ pub async fn read(conn: &mut Conn) -> Result<(), End> {
         loop {
             match ready!(conn.poll_input(context, &mut scratch)) {
                 Ok(0) => return Poll::Ready(Err(ended_early(conn, None))),
-                Ok(count) => conn
-                    .inbox()
-                    .borrow_mut()
-                    .extend_from_slice(&scratch[..count]),
+                Ok(count) => conn.inbox().borrow_mut().push(&scratch[..count]),
                 Err(error) => return Poll::Ready(Err(ended_early(conn, Some(&error)))),
             }
             Step::Parse.enter();
             let (inbox, peer) = conn.inbox_and_peer();
-            match proxy_header::take(inbox, peer) {
-                Ok(true) => return Poll::Ready(Ok(())),
-                Ok(false) => {}
+            match proxy_header::read(inbox, peer) {
+                Ok(Some(bytes)) => {
+                    inbox.skip(bytes);
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(None) => {}
                 Err(reject) => {
                     log(conn, reject.reason);
                     return Poll::Ready(Err(End::Error));
